@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make` lists what there is. Every target makes what it needs first; what is there already is not made again.
+
+# The Python to make the virtual environments with: 3.11 or later.
+PYTHON ?= python3
+# make demo: rows of flights to run through the query; DEMO_ARGS goes to the script as it stands.
+ROWS ?= 100000
+DEMO_ARGS ?=
+# make simulate: how many schedules, from which seed on.
+SCHEDULES ?= 1000
+SEED ?= 1
+# make test-python, make test-all: options for pytest, for example PYTEST_ARGS='-k rescale'.
+PYTEST_ARGS ?=
+# make bench: options for JMH, for example BENCH='-f 1 .*Put.*'.
+BENCH ?=
+
+SPARK_4_2 := 4.2.0
+VENV := .venv
+VENV_4_2 := .venv-4.2
+VENV_DONE := $(VENV)/.done
+VENV_4_2_DONE := $(VENV_4_2)/.done
+JARS := python/spark_megaphone/jars
+JARS_DONE := $(JARS)/.done
+# Folders stand beside their files, so that a file's removal is noticed too.
+JAR_SOURCES := $(shell find jvm/core/src/main jvm/spark/src/main 2>/dev/null) \
+  build.sbt pyproject.toml LICENSE NOTICE $(wildcard project/*.sbt project/*.scala project/build.properties)
+# The folders that hold Python, of those that may.
+PYTHON_SOURCES := $(foreach folder,python integration-tests benchmarks demo,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
+
+say = @echo "==> $(1)"
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help setup jars fmt lint test-jvm test-python test test-all demo simulate bench wheel clean
+
+help: ## lists the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV_DONE) $(JARS_DONE) ## makes .venv with all dependencies, and builds the jars
+
+jars: $(JARS_DONE) ## builds the plugin's jars, one per Spark minor, and puts them into the Python package
+
+fmt: $(VENV_DONE) ## formats the Scala and Python sources
+	$(call say,Formatting the Scala sources)
+	@./sbt fmt
+	$(call say,Formatting the Python sources)
+	@$(VENV)/bin/ruff format $(PYTHON_SOURCES)
+	@$(VENV)/bin/ruff check --fix $(PYTHON_SOURCES)
+
+lint: $(VENV_DONE) ## checks format, style and Python types; changes nothing
+	$(call say,Checking the Python sources: format and style and types)
+	@$(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
+	@$(VENV)/bin/ruff check $(PYTHON_SOURCES)
+	@$(VENV)/bin/mypy $(PYTHON_SOURCES)
+	$(call say,Checking the format of the Scala sources)
+	@./sbt lint
+
+test-jvm: $(VENV_DONE) ## runs the JVM tests: core, and the plugin on Spark 4.2 with Spark's own contract suites; compiles for 4.3
+	$(call say,Running the JVM tests: core and Spark 4.2)
+	@./sbt core/test spark42/test spark43/compile
+
+test-python: $(VENV_DONE) $(JARS_DONE) ## runs the Python tests, on Spark 4.3
+	$(call say,Running the Python tests on Spark 4.3)
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+test: lint test-jvm test-python ## runs lint, the JVM tests and the Python tests: what a change must pass
+
+test-all: lint $(VENV_4_2_DONE) $(JARS_DONE) ## runs every test on both Spark versions
+	$(call say,Running the JVM tests: core and Spark 4.2 and Spark 4.3)
+	@./sbt core/test spark42/test spark43/test
+	$(call say,Running the Python tests on Spark 4.2)
+	@$(VENV_4_2)/bin/python -m pytest $(PYTEST_ARGS)
+	$(call say,Running the Python tests on Spark 4.3)
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+demo: setup ## rescales a running query over the flights of 2013, ROWS of them
+	$(call say,Running the demo on $(ROWS) rows)
+	@$(VENV)/bin/python demo/flights.py $(ROWS) $(DEMO_ARGS)
+
+simulate: $(VENV_DONE) ## runs SCHEDULES seeded schedules of driver, executors and faults against an oracle, from SEED on
+	$(call say,Simulating $(SCHEDULES) schedules from seed $(SEED))
+	@./sbt "core/Test/runMain io.megaphone.simulation.Simulate $(SCHEDULES) $(SEED)"
+
+bench: $(VENV_DONE) ## runs the micro-benchmarks of the state store; BENCH goes to JMH
+	$(call say,Running the micro-benchmarks)
+	@./sbt "benchmarks/Jmh/run $(BENCH)"
+
+wheel: $(VENV_DONE) $(JARS_DONE) ## builds the wheel, both jars inside, into dist/
+	$(call say,Building the wheel)
+	@rm -rf dist
+	@$(VENV)/bin/python -m build --wheel --no-isolation --outdir dist
+
+clean: ## removes what was built; keeps .venv and sbt's launcher
+	$(call say,Removing what was built)
+	@rm -rf target project/target project/project jvm/core/target jvm/spark/target benchmarks/jvm/target \
+	  $(JARS) dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+
+# ---- what the targets above are made of ----
+
+# $(call make_venv,folder,what pip installs): a virtual environment with the project in it, as an editable install.
+define make_venv
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	  || { echo "Python 3.11 or later is needed (here: $$($(PYTHON) --version 2>&1 | tail -n 1)): install one, or name one: make PYTHON=python3.12 …" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+	  || { echo "Python's venv module is needed: apt-get install python3-venv (other systems bring it with Python)." >&2; exit 1; }
+	@test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
+	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check $(2)
+	@touch $(1)/.done
+endef
+
+$(VENV_DONE): pyproject.toml
+	$(call say,Installing the Python dependencies and Spark 4.3 into $(VENV))
+	$(call make_venv,$(VENV),--editable '.[dev]')
+
+$(VENV_4_2_DONE): pyproject.toml
+	$(call say,Installing the Python dependencies and Spark $(SPARK_4_2) into $(VENV_4_2))
+	$(call make_venv,$(VENV_4_2),--editable '.[test]' 'pyspark[connect]==$(SPARK_4_2)')
+
+$(JARS_DONE): $(JAR_SOURCES) | $(VENV_DONE)
+	$(call say,Building the jars for Spark 4.2 and 4.3)
+	@./sbt spark42/assembly spark43/assembly
+	@rm -rf $(JARS) && mkdir -p $(JARS)
+	@cp jvm/spark/target/spark-4.2/spark-megaphone_*.jar jvm/spark/target/spark-4.3/spark-megaphone_*.jar $(JARS)
+	@touch $@

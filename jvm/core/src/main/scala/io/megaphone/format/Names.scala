@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.format
+
+/** A worker's state at one version: what equal names say is equal, for ever.
+  *
+  * @param version
+  *   number of committed batches
+  * @param id
+  *   Spark's unique checkpoint id under checkpoint format v2, [[StateName.FixedId]] under v1
+  */
+final case class StateName(version: Long, id: String) {
+  override def toString: String = if (id.isEmpty) version.toString else s"${version}_$id"
+}
+
+object StateName {
+
+  /** The one id of checkpoint format v1, which knows no others. */
+  val FixedId = ""
+}
+
+/** A file of one store of one operator, named relative to the operator's folder, so that a copied or renamed checkpoint stays whole. */
+final case class FileName(worker: Int, name: StateName) {
+
+  /** `<worker>/<version>[_<id>].delta`. */
+  override def toString: String = s"$worker/$name.delta"
+}
+
+object FileName {
+  private val Pattern = """(\d+)(?:_([^.]+))?\.delta""".r
+
+  /** The name of a file in a worker's folder, or None where it is not ours. */
+  def parse(worker: Int, file: String): Option[FileName] = file match {
+    case Pattern(version, id) if version.length < 19 => Some(FileName(worker, StateName(version.toLong, Option(id).getOrElse(StateName.FixedId))))
+    case _ => None
+  }
+}
+
+/** Identifies one writing of a file: under checkpoint format v1 a late attempt may write a file anew under its old name. */
+final case class WriterId(high: Long, low: Long)

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.log
+
+/** An open-addressing hash index from key hash to the position of the key's live record; the keys themselves stay in the log.
+  *
+  * A slot is one word: the 32-bit hash above, position + 1 below. 0 is a slot never used, a lower half of 0 under any upper half one whose key was removed. Slots keep their place until the index
+  * grows, so a scan may go on while its caller removes. One thread only.
+  */
+final class Index {
+  import Index._
+
+  private var slots: Array[Long] = NoSlots
+  private var usedCount = 0 // live and removed slots
+  private var liveCount = 0
+
+  /** Live keys. */
+  def size: Int = liveCount
+  def heapBytes: Long = slots.length * 8L
+
+  /** The array as it stands: a scan holds on to it, and sees by `isCurrent` that the index has grown since. */
+  def snapshot: Array[Long] = slots
+  def isCurrent(snapshot: Array[Long]): Boolean = snapshot eq slots
+
+  /** First slot to probe for `hash`, or -1 in an empty index. */
+  def probe(hash: Int): Int = if (slots.length == 0) -1 else start(hash)
+
+  /** The slot that follows. */
+  def next(slot: Int): Int = (slot + 1) & (slots.length - 1)
+  def word(slot: Int): Long = slots(slot)
+
+  /** Points a live slot at another position. */
+  def repoint(slot: Int, position: Int): Unit = slots(slot) = entry(hashOf(slots(slot)), position)
+
+  /** Removes a live slot. */
+  def remove(slot: Int): Unit = { slots(slot) = Removed; liveCount -= 1 }
+
+  /** Adds a key that is not there. */
+  def add(hash: Int, position: Int): Unit = {
+    if ((usedCount + 1) * 4 > slots.length * 3) grow()
+    var slot = start(hash)
+    while (isLive(slots(slot))) slot = next(slot)
+    if (slots(slot) == Never) usedCount += 1
+    slots(slot) = entry(hash, position)
+    liveCount += 1
+  }
+
+  private def grow(): Unit = {
+    val old = slots
+    var capacity = CapacityMin
+    while (capacity * 2 < (liveCount + 1) * 3) capacity <<= 1 // at most two thirds full after growing
+    slots = new Array[Long](capacity)
+    usedCount = liveCount
+    var i = 0
+    while (i < old.length) {
+      val w = old(i)
+      if (isLive(w)) {
+        var slot = start(hashOf(w))
+        while (slots(slot) != Never) slot = next(slot)
+        slots(slot) = w
+      }
+      i += 1
+    }
+  }
+
+  // Fibonacci hashing: the upper bits of a product depend on all bits of the hash.
+  private def start(hash: Int): Int = (hash * -1640531527) >>> (Integer.numberOfLeadingZeros(slots.length) + 1)
+}
+
+object Index {
+  private val NoSlots = new Array[Long](0)
+  private val CapacityMin = 4
+  private val Removed = 1L << 32
+  val Never = 0L
+
+  def isLive(word: Long): Boolean = word.toInt != 0
+  def hashOf(word: Long): Int = (word >>> 32).toInt
+  def positionOf(word: Long): Int = word.toInt - 1
+  private def entry(hash: Int, position: Int): Long = (hash.toLong << 32) | ((position + 1) & 0xffffffffL)
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.plan
+
+import scala.collection.mutable
+
+import io.megaphone.routing.RoutingTable
+
+/**
+ * Finds the moves that lead where the user wants to go, as one step; [[Strategies]] cuts it into smaller ones.
+ *
+ * Sticky: a bin that can stay stays. Deterministic: equal tables give equal moves.
+ */
+object Planner {
+
+  /**
+   * Spreads all bins over a number of workers so that no two differ by more than one bin, with the fewest moves.
+   *
+   * Let `q = bins / workers` and `r = bins mod workers`. Balance means that `r` workers own `q + 1` bins and the others
+   * `q`. Of the `c` bins that worker `w` owns before, at most `q` can stay, or `q + 1` on `r` workers; none stays on a
+   * worker that goes. So over the workers that remain at most
+   *
+   * {{{ kept = sum of min(c(w), q) + min(r, number of w with c(w) > q) }}}
+   *
+   * bins stay, and `bins - kept` moves are the minimum, whatever the table was. 128 bins go from 25 workers to 30 with
+   * 20 moves. With the present number of workers it rebalances.
+   *
+   * @throws InvalidPlanException
+   *   INVALID_WORKERS
+   */
+  def rescale(table: RoutingTable, workers: Int): Step = {
+    RoutingTable.checkWorkers(workers)
+    val counts = table.binCounts
+    val goals = balancedGoals(counts.take(workers).padTo(workers, 0), table.bins)
+
+    val kept = counts // how many bins each worker still has, while its highest bins above the goal are taken
+    val surplus = mutable.ArrayBuffer.empty[Int]
+    for (bin <- table.bins - 1 to 0 by -1) {
+      val owner = table.workerOf(bin)
+      if (kept(owner) > (if (owner < workers) goals(owner) else 0)) {
+        kept(owner) -= 1
+        surplus += bin
+      }
+    }
+    val places = goals.indices.iterator.flatMap(worker =>
+      Iterator.fill(goals(worker) - (if (worker < kept.length) kept(worker) else 0))(worker)
+    )
+    // Sender by sender to receiver by receiver: few pairs of workers exchange bins, and each pair is one transfer.
+    val moves = surplus.sortBy(bin => (table.workerOf(bin), bin)).iterator.zip(places).map { case (bin, worker) =>
+      Move(bin, worker)
+    }
+    Step(moves.toVector, workers)
+  }
+
+  /**
+   * Empties some workers and spreads their bins over the others, each to the one that owns the fewest. The number of
+   * workers stays, and so does every other bin.
+   *
+   * @throws InvalidPlanException
+   *   UNKNOWN_WORKER, EMPTY_PLAN if no worker is named, NO_WORKERS_LEFT if all are
+   */
+  def evacuate(table: RoutingTable, from: Set[Int]): Step = {
+    from.foreach(RoutingTable.checkWorker(_, table.workers))
+    if (from.isEmpty) throw new InvalidPlanException.EmptyPlan
+    if (from.size == table.workers) throw new InvalidPlanException.NoWorkersLeft(table.workers)
+
+    val counts = table.binCounts
+    val fewestFirst = Ordering.by[Int, (Int, Int)](worker => (counts(worker), worker)).reverse
+    val receivers = mutable.PriorityQueue.from(counts.indices.filterNot(from))(fewestFirst)
+    val moves = (0 until table.bins).filter(bin => from(table.workerOf(bin))).map { bin =>
+      val target = receivers.dequeue()
+      counts(target) += 1
+      receivers.enqueue(target)
+      Move(bin, target)
+    }
+    Step(moves.toVector, table.workers)
+  }
+
+  /**
+   * Moves chosen by the user, checked. A move to the bin's owner is dropped; if all are, the step has no moves.
+   *
+   * @param moves
+   *   each bin at most once; the order is kept
+   * @throws InvalidPlanException
+   *   EMPTY_PLAN, UNKNOWN_BIN, UNKNOWN_WORKER or DUPLICATE_BIN
+   */
+  def move(table: RoutingTable, moves: Seq[Move]): Step = {
+    if (moves.isEmpty) throw new InvalidPlanException.EmptyPlan
+    table.moved(moves, table.number, table.workers)
+    Step(moves.filter(move => table.workerOf(move.bin) != move.target).toVector, table.workers)
+  }
+
+  /** As the other `move`, from bin to target worker; in the order of the bins. */
+  def move(table: RoutingTable, targets: Map[Int, Int]): Step =
+    move(table, targets.toVector.sorted.map { case (bin, worker) => Move(bin, worker) })
+
+  /** How many bins each worker should own: the larger shares go where they save a move, then to the lowest workers. */
+  private def balancedGoals(counts: Array[Int], bins: Int): Array[Int] = {
+    val share = bins / counts.length
+    val goals = Array.fill(counts.length)(share)
+    val (savesMove, others) = counts.indices.partition(counts(_) > share)
+    (savesMove ++ others).take(bins % counts.length).foreach(worker => goals(worker) += 1)
+    goals
+  }
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.protocol
+
+import io.megaphone.plan.{Move, Step, TransferMode}
+import io.megaphone.routing.RoutingTable
+
+/** A stateful operator as the plan log knows it.
+  *
+  * @param name
+  *   Spark's short name of the operator, which tells how a state key leads to the partition key
+  * @param stores
+  *   names of its stores
+  */
+final case class Operator(id: Long, name: String, stores: Vector[String])
+
+/** Operators joined by no exchange, which share one routing table. Named by its smallest operator id.
+  *
+  * @param firstWorkers
+  *   partitions of the first batch (n₀), which Spark's readers go by for ever
+  */
+final case class Group(operators: Vector[Operator], firstWorkers: Int) {
+  val id: Long = operators.map(_.id).min
+}
+
+/** One record of the plan log: a numbered sequence in which nothing is overwritten. */
+sealed trait LogRecord
+
+object LogRecord {
+
+  /** Opens a run. Voids what earlier runs sealed for batches after `firstBatch`.
+    *
+    * @param run
+    *   Spark's run id
+    * @param firstBatch
+    *   the first batch that this run plans
+    * @param checkpointFormat
+    *   Spark's checkpoint format version, 1 or 2
+    * @param tables
+    *   by group: the table in force before any seal of `firstBatch`
+    */
+  final case class Started(run: String, firstBatch: Long, checkpointFormat: Int, bins: Int, groups: Vector[Group], tables: Map[Long, RoutingTable]) extends LogRecord
+
+  /** An intention: steps for groups. */
+  final case class Submitted(plan: Intention) extends LogRecord
+
+  /** Ends an intention: steps not sealed yet will not be. */
+  final case class Cancelled(planId: String) extends LogRecord
+
+  /** A fact: what takes effect at `batch`, and the whole tables that result, by group. */
+  final case class Sealed(run: String, batch: Long, steps: Vector[SealedStep], tables: Map[Long, RoutingTable]) extends LogRecord
+}
+
+/** A step that has its batch. */
+final case class SealedStep(step: StepId, moves: Vector[Move])
+
+/** Names a step: the plan, and its index in the plan's steps for the group. */
+final case class StepId(planId: String, group: Long, index: Int) {
+  override def toString: String = s"$planId.$group.$index"
+}
+
+/** A plan as submitted: for each group that it concerns, its steps in order.
+  *
+  * @param strategy
+  *   how the moves were grouped, as text
+  */
+final case class Intention(id: String, steps: Map[Long, Vector[Step]], strategy: String, mode: TransferMode) {
+  def stepsCount: Int = steps.valuesIterator.map(_.size).sum
+  def movesCount: Int = steps.valuesIterator.flatten.map(_.moves.size).sum
+}

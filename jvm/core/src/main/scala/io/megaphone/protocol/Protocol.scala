@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.protocol
+
+import io.megaphone.format.StateName
+import io.megaphone.plan.{Move, Step, TransferMode}
+import io.megaphone.routing.RoutingTable
+import io.megaphone.store.{CopyKey, Duty, StoreKey}
+
+/** The driver's half of the protocol, for one run of one query, as a pure state machine: events in, commands out. No Spark, no thread, no clock.
+  *
+  *   1. A run starts: its start record is appended before its first batch is planned. ''Dies before:'' nothing happened. ''After:'' the next run appends its own. ''Number taken:'' another driver is at
+  *      work; the run reads on and tries the next number.
+  *   1. A plan is submitted: appended as an intention. ''Dies before:'' it was never accepted. ''After:'' the next run goes on with it.
+  *   1. A batch is planned, and by that the version that it reads is settled. The next few steps of each plan are ''announced'': sources publish images, then tails; targets make copies ready.
+  *   1. A step whose copies are ready, or whose patience is over, is ''sealed'': one atomic append gives it its batch, before any task of the batch runs. ''Dies before:'' the batch is replayed without
+  *      the step. ''After:'' it is replayed with it. ''Not confirmed, or number taken:'' the batch fails and nothing goes on; a driver that was thought dead can seal nothing.
+  *   1. The batch gets its tables. Asked again for the same batch, it gets the same: once handed out, never another.
+  *   1. The next batch is planned: the step is done, its copies and blocks are named no more.
+  *
+  * A plan that is cancelled keeps what was sealed and loses the rest. An executor that is lost takes its copies with it: its duties go where the placement now says.
+  */
+object Protocol {
+
+  /** @param windowSteps
+    *   steps of a plan and group that are announced at once
+    * @param patienceBatches
+    *   batches after which an announced step is sealed even if its copies are not ready: the files serve then
+    * @param gapBatches
+    *   the least distance of two moves of one bin
+    */
+  final case class Settings(windowSteps: Int = 4, patienceBatches: Long = 10, gapBatches: Long = 3)
+
+  /** What the driver knows when it plans a batch.
+    *
+    * @param isOwn
+    *   whether this run itself wrote the batch's offset log: only then may the batch take a new step
+    * @param names
+    *   by operator and store: id of each worker at the version that the batch reads; empty under checkpoint format v1
+    * @param placement
+    *   by group: executor of each worker, as wanted, for as many workers as the group has or an announced step will give it
+    */
+  final case class Batch(number: Long, isOwn: Boolean, names: Map[(Long, String), Vector[String]], placement: Map[Long, Vector[String]])
+
+  /** An announced step: its bytes are on their way.
+    *
+    * @param since
+    *   the batch that announced it, whose settled state the images are of
+    * @param images
+    *   names of the images, by operator, store and source worker
+    * @param ready
+    *   version that each copy has reached, and the executor that has it
+    */
+  final case class Announced(id: StepId, step: Step, mode: TransferMode, since: Long, images: Map[(Long, String, Int), StateName], ready: Map[CopyKey, (Long, String)])
+
+  /** What a batch must agree on.
+    *
+    * @param sealedSteps
+    *   steps that take effect at this batch
+    * @param announced
+    *   steps that are to come
+    */
+  final case class Decision(batch: Batch, before: Map[Long, RoutingTable], after: Map[Long, RoutingTable], sealedSteps: Vector[Announced], announced: Vector[Announced])
+
+  final case class State(
+      run: String,
+      settings: Settings,
+      groups: Vector[Group],
+      firstBatch: Option[Long],
+      history: History,
+      announced: Vector[Announced],
+      decision: Option[Decision],
+      pending: Option[(LogRecord, Decision)]
+  ) {
+    def group(id: Long): Group = groups.find(_.id == id).getOrElse(throw new NoSuchElementException(s"no group $id"))
+  }
+
+  sealed trait Event
+
+  /** The run is about to plan `firstBatch`; `history` is the log as read. */
+  final case class RunStarting(firstBatch: Long, checkpointFormat: Int, bins: Int, history: History) extends Event
+  final case class BatchPlanning(batch: Batch) extends Event
+  final case class PlanSubmitted(plan: Intention) extends Event
+  final case class PlanCancelled(planId: String) extends Event
+
+  /** The record that the last `Append` asked for is in the log. */
+  final case class Appended(record: LogRecord) extends Event
+
+  /** It is not, or that is not known. `found` is what stands at its number, if known. */
+  final case class NotAppended(record: LogRecord, found: Option[LogRecord]) extends Event
+  final case class CopyReady(copy: CopyKey, version: Long, executor: String) extends Event
+  final case class ExecutorLost(executor: String) extends Event
+
+  sealed trait Command
+
+  /** Append this record at the history's next number, and tell how it went. */
+  final case class Append(record: LogRecord) extends Command
+
+  /** Give the batch these tables. */
+  final case class HandOut(decision: Decision) extends Command
+
+  /** Fail the batch. */
+  final case class Fail(reason: String) extends Command
+
+  def start(run: String, groups: Vector[Group], settings: Settings): State = State(run, settings, groups, None, History.Empty, Vector.empty, None, None)
+
+  def apply(state: State, event: Event): (State, Vector[Command]) = event match {
+    case RunStarting(firstBatch, checkpointFormat, bins, history) =>
+      val tables = state.groups.map { g =>
+        g.id -> (if (history.isEmpty) RoutingTable.roundRobin(bins, g.firstWorkers) else history.tableAt(g.id, firstBatch - 1))
+      }.toMap
+      (state.copy(history = history, firstBatch = Some(firstBatch)), Vector(Append(LogRecord.Started(state.run, firstBatch, checkpointFormat, bins, state.groups, tables))))
+
+    case BatchPlanning(batch) =>
+      state.decision match {
+        case Some(made) if made.batch.number == batch.number => (state, Vector(HandOut(made)))
+        case _ => plan(state, batch)
+      }
+
+    case PlanSubmitted(intention) => (state, Vector(Append(LogRecord.Submitted(intention))))
+    case PlanCancelled(planId) => (state, Vector(Append(LogRecord.Cancelled(planId))))
+
+    case Appended(record) =>
+      val next = state.copy(history = state.history + record)
+      state.pending match {
+        case Some((awaited, decision)) if awaited == record => (next.copy(pending = None, decision = Some(decision), announced = decision.announced), Vector(HandOut(decision)))
+        case _ => (next, Vector.empty)
+      }
+
+    case NotAppended(record: LogRecord.Sealed, _) =>
+      (state.copy(pending = None), Vector(Fail(s"The seal of a step for batch ${record.batch} could not be written to the plan log, so the batch must not go on; another run of the query may be at work.")))
+    case NotAppended(record: LogRecord.Started, Some(found)) => (state.copy(history = state.history + found), Vector(Append(record)))
+    case NotAppended(_, _) => (state, Vector(Fail("A record could not be written to the plan log.")))
+
+    case CopyReady(copy, version, executor) =>
+      (state.copy(announced = state.announced.map(a => if (a.id.toString == copy.step) a.copy(ready = a.ready + (copy -> (version -> executor))) else a)), Vector.empty)
+
+    case ExecutorLost(executor) =>
+      (state.copy(announced = state.announced.map(a => a.copy(ready = a.ready.filterNot(_._2._2 == executor)))), Vector.empty)
+  }
+
+  private def plan(state: State, batch: Batch): (State, Vector[Command]) = {
+    val n = batch.number
+    val before = state.groups.map(g => g.id -> state.history.tableAt(g.id, n - 1)).toMap
+    val open = state.history.open
+    val stillOpen = state.announced.filter(a => open.exists(_.id == a.id.planId) && !state.history.sealedSteps(a.id.planId).contains(a.id))
+    val existing = state.history.sealAt(n)
+    val due = if (existing.isDefined || !batch.isOwn) Vector.empty else state.groups.flatMap(g => dueStep(state, batch, g, before(g.id), stillOpen, open))
+    val after = existing.map(_.tables).getOrElse(due.foldLeft(before) { (tables, a) =>
+      tables.updated(a.id.group, tables(a.id.group).moved(a.step.moves, state.history.nextNumber, a.step.workers))
+    })
+    val rest = stillOpen.filterNot(a => due.exists(_.id == a.id))
+    val upcoming = open.flatMap { p =>
+      val sealedIds = state.history.sealedSteps(p.id).keySet ++ due.map(_.id)
+      p.steps.toSeq.sortBy(_._1).flatMap { case (group, steps) =>
+        val left = steps.zipWithIndex.map { case (s, i) => StepId(p.id, group, i) -> s }.filterNot(e => sealedIds(e._1))
+        left.take(if (p.mode == TransferMode.Direct) 1 else state.settings.windowSteps).map { case (id, step) =>
+          rest.find(_.id == id).getOrElse(Announced(id, step, p.mode, n, imagesOf(state, batch, group, before(group), after(group), step), Map.empty))
+        }
+      }
+    }
+    val decision = Decision(batch, before, after, due, upcoming)
+    if (due.isEmpty) (state.copy(decision = Some(decision), announced = upcoming), Vector(HandOut(decision)))
+    else {
+      val seal = LogRecord.Sealed(state.run, n, due.map(a => SealedStep(a.id, a.step.moves)), after)
+      (state.copy(pending = Some(seal -> decision)), Vector(Append(seal)))
+    }
+  }
+
+  /** Rule 7: the step of a group that this batch takes, if any. */
+  private def dueStep(state: State, batch: Batch, group: Group, table: RoutingTable, announced: Vector[Announced], open: Vector[Intention]): Option[Announced] =
+    open.iterator.flatMap { p =>
+      val sealedIds = state.history.sealedSteps(p.id)
+      p.steps.get(group.id).flatMap { steps =>
+        steps.zipWithIndex.map { case (s, i) => StepId(p.id, group.id, i) -> s }.find(e => !sealedIds.contains(e._1)).map { case (id, step) => (p, id, step) }
+      }
+    }.collectFirst {
+      case (p, id, step) if isDue(state, batch, group, table, step, announced.find(_.id == id)) =>
+        announced.find(_.id == id).getOrElse(Announced(id, step, p.mode, batch.number, Map.empty, Map.empty))
+    }
+
+  private def isDue(state: State, batch: Batch, group: Group, table: RoutingTable, step: Step, announced: Option[Announced]): Boolean = {
+    val isRested = step.moves.forall(m => state.history.lastMoved(group.id, m.bin).forall(_ + state.settings.gapBatches <= batch.number))
+    isRested && (announced match {
+      case None => state.firstBatch.contains(batch.number) // nothing is in memory yet: a step is cheapest now
+      case Some(a) if a.mode == TransferMode.Direct => true
+      case Some(a) => isReady(state, a, batch, group, table) || batch.number - a.since >= state.settings.patienceBatches
+    })
+  }
+
+  private def isReady(state: State, a: Announced, batch: Batch, group: Group, table: RoutingTable): Boolean =
+    copies(state.run, a, batch, group, table).forall { case (copy, _, _) => a.ready.get(copy).exists(_._1 >= batch.number - 2) }
+
+  /** The copies that a step needs: one for each store, source and target that are not on the same executor. */
+  private def copies(run: String, a: Announced, batch: Batch, group: Group, table: RoutingTable): Seq[(CopyKey, Vector[Int], (Long, String))] = {
+    val executors = batch.placement.getOrElse(group.id, Vector.empty)
+    for {
+      ((source, target), moves) <- pairs(a.step.moves, table).toSeq.sortBy(_._1)
+      if source != target && (executors.lift(source).isEmpty || executors.lift(source) != executors.lift(target))
+      operator <- group.operators
+      store <- operator.stores
+    } yield (CopyKey(StoreKey(run, operator.id, store), source, target, a.id.toString), moves.map(_.bin), (operator.id, store))
+  }
+
+  private def pairs(moves: Vector[Move], table: RoutingTable): Map[(Int, Int), Vector[Move]] = moves.groupBy(m => (table.workerOf(m.bin), m.target))
+
+  private def imagesOf(state: State, batch: Batch, groupId: Long, before: RoutingTable, after: RoutingTable, step: Step): Map[(Long, String, Int), StateName] =
+    (for {
+      operator <- state.group(groupId).operators
+      store <- operator.stores
+      source <- step.moves.map(m => after.workerOf(m.bin)).distinct
+      if source < before.workers
+    } yield (operator.id, store, source) -> nameOf(batch, operator.id, store, source)).toMap
+
+  private def nameOf(batch: Batch, operator: Long, store: String, worker: Int): StateName =
+    StateName(batch.number, batch.names.get((operator, store)).flatMap(_.lift(worker)).getOrElse(StateName.FixedId))
+
+  /** What each executor is to have ready: rule 21, the complete list. A copy that no duty names is dropped. */
+  def duties(state: State): Vector[(String, Duty)] =
+    for {
+      decision <- state.decision.toVector
+      a <- decision.announced.map(d => state.announced.find(_.id == d.id).getOrElse(d))
+      if a.mode == TransferMode.Prepared
+      group = state.group(a.id.group)
+      executors = decision.batch.placement.getOrElse(group.id, Vector.empty)
+      (copy, bins, (operator, store)) <- copies(state.run, a, decision.batch, group, decision.after(group.id))
+      executor <- executors.lift(copy.target).toVector
+      image <- a.images.get((operator, store, copy.source)).toVector
+    } yield {
+      executor -> Duty(copy, bins, decision.after(group.id).bins, image, nameOf(decision.batch, operator, store, copy.source), executors.lift(copy.source))
+    }
+
+  /** Steps whose blocks and copies may still be used: those announced, and those sealed for the batch last planned. */
+  def liveSteps(state: State): Set[StepId] = state.decision.fold(Set.empty[StepId])(d => (d.sealedSteps ++ d.announced).map(_.id).toSet)
+}

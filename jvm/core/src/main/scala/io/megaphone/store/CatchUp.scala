@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.store
+
+import scala.collection.mutable
+
+import io.megaphone.format._
+import io.megaphone.log.BinLog
+
+/** Brings a holding forward to a newer name of its worker by the tails between: the same for a worker that missed batches, a prepared copy and a replica.
+  *
+  *   1. The newest footer tells the names that lead to it. If the holding's name is not among them, there is no unbroken way: it says so and changes nothing.
+  *   1. Tail by tail: a bin that left the worker is dropped, for what the holding has of it is void from there on; the frames of the bins it has are applied.
+  *   1. After each tail the holding has that tail's name.
+  *
+  * A death between two tails leaves a holding at a valid name. The caller has the lease, or is the only one to know the holding.
+  */
+final class CatchUp(recovery: Recovery) {
+
+  /** Brings `holding` to `name`, by files; the bytes read, or None where the way is broken. A head on the way is settled, one beside it undone. */
+  def apply(holding: Holding, name: StateName): Option[Long] = {
+    if (holding.base == name) Some(0L)
+    else if (holding.base.version >= name.version) None
+    else {
+      val newest = recovery.footer(FileName(holding.worker, name))
+      val names = newest.file +: newest.previous
+      if (holding.head.exists(head => names.exists(_.name == head))) holding.settle() else holding.undoHead()
+      val known = names.indexWhere(_.name == holding.base)
+      if (known < 0) None
+      else {
+        val missing = names.take(known).reverse
+        Some(missing.map(file => applyTail(holding, if (file == newest.file) newest else recovery.footer(file))).sum)
+      }
+    }
+  }
+
+  private def applyTail(holding: Holding, footer: Footer): Long = {
+    if (footer.base != holding.base) throw new DamagedFileException(footer.file.toString, None, s"a tail on ${holding.base}", s"one on ${footer.base}")
+    footer.left.foreach(holding.drop)
+    val refs = footer.frames.filter(f => holding.has(f.bin)).map(footer.ref)
+    val logs = mutable.Map.from(refs.map(ref => ref.frame.bin -> holding.log(ref.frame.bin)))
+    val bytes = if (refs.isEmpty) 0L else recovery.apply(footer.file, refs, logs)
+    CatchUp.advance(holding, footer, logs, bin => holding.chain(bin) + footer.ref(footer.frameOf(bin)))
+    bytes
+  }
+}
+
+object CatchUp {
+
+  /** Takes applied tails over: settles the logs, checks their keys against the footer's counts, and names the holding. */
+  private[store] def advance(holding: Holding, footer: Footer, logs: collection.Map[Int, BinLog], chainOf: Int => Chain): Unit = {
+    logs.foreach { case (bin, log) =>
+      log.settle()
+      val expected = footer.keyCounts(bin)
+      if (log.keyCount.toLong != expected) throw new DamagedFileException(footer.file.toString, Some(bin), s"$expected keys", s"${log.keyCount}")
+      holding.put(bin, log, chainOf(bin))
+    }
+    holding.restart(footer.file.name, footer.file +: footer.previous.take(Footer.PreviousMax - 1))
+  }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.store
+
+import io.megaphone.format._
+import io.megaphone.log.BinLog
+
+/** Writes a worker's commit: one delta file, then, once it is durable, the holding's head (rule 17: memory is never ahead of files).
+  *
+  * A bin that was touched gives its tail as it stands or, when its chain has grown much longer than the bin, an image. No more images are written in one commit than tails (in bytes), the longest chains
+  * first, so no batch pays for a whole snapshot.
+  *
+  * Dies before the file is durable: nothing happened. Dies after: the file is an orphan that no commit log names, or, under checkpoint format v1, is replaced by the next attempt.
+  */
+final class Committer(files: StateFiles, compression: Compression, limits: Committer.Limits) {
+
+  /** Commits what `holding` has on its base as `name`. Throws what the files throw; the holding is then as it was. */
+  def apply(holding: Holding, turn: Turn, name: StateName, writer: WriterId): Committer.Committed = {
+    val file = FileName(holding.worker, name)
+    val touched = holding.touched.toVector.filter(bin => holding.log(bin).isTouched).sorted
+    val imaged = chooseImages(holding, touched)
+    val out = files.create(file)
+    try {
+      val writing = new DeltaFile.Writer(out, compression)
+      touched.foreach { bin =>
+        val log = holding.log(bin)
+        val image = imaged(bin)
+        writing.frame(bin, image, if (image) log.image() else log.tail().toBytes)
+      }
+      val footer = writing.finish(frames => footerOf(holding, turn, file, writer, frames))
+      val newChains = footer.frames.map(f => f.bin -> (holding.chain(f.bin) + footer.ref(f)))
+      out.close()
+      holding.commit(name, file, newChains)
+      Committer.Committed(footer, writing.bytes)
+    } catch { case e: Throwable => out.cancel(); throw e }
+  }
+
+  private def footerOf(holding: Holding, turn: Turn, file: FileName, writer: WriterId, frames: Vector[Frame]): Footer = {
+    val listed = holding.bins.filter(bin => !holding.leaving(bin) && isListed(holding, bin, file.name.version)).toVector
+    val byBin = frames.iterator.map(f => f.bin -> FrameRef(file, writer, f)).toMap
+    val chains = listed.iterator.map(bin => bin -> byBin.get(bin).fold(holding.chain(bin))(holding.chain(bin) + _)).toMap
+    val counted = frames.iterator.map(_.bin) ++ listed.iterator
+    val keyCounts = counted.map(bin => bin -> holding.log(bin).keyCount.toLong).toMap
+    Footer(file, writer, holding.base, turn.after.number, turn.after.contentHash, frames, chains, keyCounts, holding.leaving.toVector, holding.lineage)
+  }
+
+  private def isListed(holding: Holding, bin: Int, version: Long): Boolean =
+    holding.lineage.isEmpty || holding.adopted(bin) || bin % Footer.Slices == version % Footer.Slices
+
+  private def chooseImages(holding: Holding, touched: Vector[Int]): Set[Int] = {
+    val due = touched.filter(bin => isDue(holding.chain(bin), holding.log(bin))).sortBy(bin => -holding.chain(bin).frameCount)
+    var budget = touched.iterator.map(bin => holding.log(bin).tailBytes.toLong).sum
+    due.takeWhile { bin =>
+      val isWithin = budget > 0 || holding.chain(bin).frameCount >= 2 * limits.framesMax
+      budget -= holding.log(bin).liveBytes
+      isWithin
+    }.toSet
+  }
+
+  private def isDue(chain: Chain, log: BinLog): Boolean =
+    chain.frameCount >= limits.framesMax || chain.imageBytes + chain.tailBytes + log.tailBytes > 2 * log.liveBytes + limits.slackBytes
+}
+
+object Committer {
+
+  /** @param framesMax
+    *   frames of a chain from which on the bin is due for an image
+    * @param slackBytes
+    *   raw bytes of a chain beyond twice the bin's live bytes that make no image due
+    */
+  final case class Limits(framesMax: Int = 32, slackBytes: Long = 4096)
+
+  final case class Committed(footer: Footer, bytes: Long)
+}

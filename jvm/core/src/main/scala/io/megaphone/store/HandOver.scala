@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.store
+
+import java.io.ByteArrayOutputStream
+
+import io.megaphone.format._
+import io.megaphone.log.BinLog
+
+/** Blocks that carry bins from the executor of one worker to that of another: delta files in memory.
+  *
+  *   - An ''image block'' has the moved bins at one name, whole. A target makes a copy of it.
+  *   - A ''tail block'' has what one commit appended to them. A target applies it to a copy at exactly the name it is based on.
+  *
+  * Both list the chain and the key count of every bin that moves, touched or empty: missing is never read as empty, and the target's first commit can list the chain. Losing a block costs time only.
+  */
+final class HandOver(compressions: Compressions) {
+
+  /** An image block of bins at the settled name of `holding`. The records are a snapshot (see `snapshot`): any thread may call this at any time. */
+  def image(snapshot: HandOver.Snapshot): Array[Byte] = {
+    val out = new ByteArrayOutputStream(1 << 16)
+    val writer = new DeltaFile.Writer(out, compressions.writer)
+    snapshot.bins.foreach(b => writer.frame(b.bin, isImage = true, b.records()))
+    writer.finish(frames => footer(snapshot.worker, snapshot.name, snapshot.name, frames, snapshot.bins))
+    out.toByteArray
+  }
+
+  /** A tail block of bins, of the head that `holding` has just committed. Only with the lease. */
+  def tail(holding: Holding, bins: Seq[Int]): Array[Byte] = {
+    val name = holding.head.getOrElse(throw new IllegalStateException(s"worker ${holding.worker} has no commit to hand over"))
+    val out = new ByteArrayOutputStream(1 << 12)
+    val writer = new DeltaFile.Writer(out, compressions.writer)
+    bins.foreach(bin => if (holding.log(bin).isTouched) writer.frame(bin, isImage = false, holding.log(bin).tail().toBytes))
+    writer.finish(frames => footer(holding.worker, name, holding.base, frames, bins.map(HandOver.snapshotOf(holding, _))))
+    out.toByteArray
+  }
+
+  /** The copy that an image block makes. Throws DamagedFileException. */
+  def copyOf(block: String, bytes: Array[Byte], binsCount: Int): Holding = {
+    val reader = new DeltaFile.Reader(new BytesSource(block, bytes))
+    val footer = reader.footer
+    val copy = new Holding(footer.file.worker, binsCount)
+    copy.restart(footer.file.name, Vector.empty)
+    footer.chains.foreach { case (bin, chain) =>
+      val frame = footer.frameOf.getOrElse(bin, throw new DamagedFileException(block, Some(bin), "an image", "none"))
+      val log = new BinLog
+      applyFrame(block, reader, frame, log)
+      check(block, bin, log, footer)
+      copy.put(bin, log, chain)
+    }
+    copy
+  }
+
+  /** Applies a tail block to a copy; false, and nothing changed, where it is based on another name or lacks a bin of the copy. Throws DamagedFileException; the copy is void then. */
+  def applyTail(block: String, bytes: Array[Byte], copy: Holding): Boolean = {
+    val reader = new DeltaFile.Reader(new BytesSource(block, bytes))
+    val footer = reader.footer
+    footer.base == copy.base && footer.file.worker == copy.worker && copy.bins.forall(footer.chains.contains) && {
+      val bins = copy.bins.toVector
+      bins.foreach { bin =>
+        val log = copy.log(bin)
+        footer.frameOf.get(bin).foreach(frame => applyFrame(block, reader, frame, log))
+        check(block, bin, log, footer)
+        copy.put(bin, log, footer.chains(bin))
+      }
+      copy.restart(footer.file.name, Vector.empty)
+      true
+    }
+  }
+
+  private def applyFrame(block: String, reader: DeltaFile.Reader, frame: Frame, log: BinLog): Unit = {
+    val records = reader.records(frame, compressions)
+    try log.apply(records, 0, records.length)
+    catch { case e: io.megaphone.log.DamagedRecordsException => throw new DamagedFileException(block, Some(frame.bin), "whole records", e.getMessage) }
+    log.settle()
+  }
+
+  private def check(block: String, bin: Int, log: BinLog, footer: Footer): Unit = {
+    val expected = footer.keyCounts.getOrElse(bin, -1L)
+    if (log.keyCount.toLong != expected) throw new DamagedFileException(block, Some(bin), s"$expected keys", s"${log.keyCount}")
+  }
+
+  private def footer(worker: Int, name: StateName, base: StateName, frames: Vector[Frame], bins: Iterable[HandOver.BinSnapshot]): Footer =
+    Footer(
+      FileName(worker, name),
+      WriterId(0, 0),
+      base,
+      0,
+      0,
+      frames,
+      bins.iterator.map(b => b.bin -> b.chain).toMap,
+      bins.iterator.map(b => b.bin -> b.keyCount).toMap,
+      Vector.empty,
+      Vector.empty
+    )
+}
+
+object HandOver {
+
+  /** A bin at a settled name; `records` may be called from any thread, once or more. */
+  final case class BinSnapshot(bin: Int, chain: Chain, keyCount: Long, records: () => Array[Byte])
+  final case class Snapshot(worker: Int, name: StateName, bins: Vector[BinSnapshot])
+
+  /** Bins of a holding as they are settled; zero copy. Only with the lease, before the batch writes. */
+  def snapshot(holding: Holding, bins: Iterable[Int]): Snapshot = Snapshot(holding.worker, holding.base, bins.iterator.map(snapshotOf(holding, _)).toVector)
+
+  /** Bins of a holding as its head has them, copied. Only with the lease, after the commit. */
+  def headSnapshot(holding: Holding, bins: Iterable[Int]): Snapshot = {
+    val name = holding.head.getOrElse(throw new IllegalStateException(s"worker ${holding.worker} has no commit to hand over"))
+    Snapshot(holding.worker, name, bins.iterator.map { bin => val image = holding.log(bin).image(); snapshotOf(holding, bin).copy(records = () => image) }.toVector)
+  }
+
+  private def snapshotOf(holding: Holding, bin: Int): BinSnapshot = {
+    val log = holding.log(bin)
+    val prefix = log.prefix()
+    BinSnapshot(bin, holding.chain(bin), log.keyCount.toLong, () => prefix.toBytes)
+  }
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.store
+
+import io.megaphone.format._
+
+/** What the driver asks a target's executor to have ready for a step: bins of one source worker for one target worker.
+  *
+  * @param image
+  *   the name at which the source published an image
+  * @param settled
+  *   the newest settled name of the source
+  * @param address
+  *   the source's executor, where it is known
+  */
+final case class Duty(copy: CopyKey, bins: Vector[Int], binsCount: Int, image: StateName, settled: StateName, address: Option[String])
+
+/** Prepares copies ahead of their step, in the background: rule 23.
+  *
+  *   1. No copy yet: the image block of the source's executor makes it. A block that is not there yet may come; once the source is `PatienceVersions` beyond it, the files are read instead.
+  *   1. A copy behind the settled name: the tail block if one tail is missing, else the files.
+  *   1. A copy that cannot be brought up, or is damaged, is dropped; the next call starts again.
+  *
+  * A death of the source: the files. Of this executor: the duty goes to another. A cancelled plan: the duty is no longer named, and the copy is dropped. One call at a time for a duty.
+  */
+final class Preparer(registry: Registry, recovery: Recovery, handOver: HandOver, peers: Peers, deadlineMs: Long) {
+  private val catchUp = new CatchUp(recovery)
+
+  /** Works on one duty; gives the version that the copy has now, or None if there is none yet. */
+  def apply(duty: Duty): Option[Long] =
+    try {
+      val existing = registry.copy(duty.copy).orElse(make(duty))
+      existing.map(copy => copy.synchronized { bring(copy, duty); copy.base.version })
+    } catch { case _: DamagedFileException | _: MissingFileException => registry.dropCopy(duty.copy); None }
+
+  private def make(duty: Duty): Option[Holding] = {
+    val made = fromBlock(duty).orElse(if (duty.settled.version - duty.image.version >= Preparer.PatienceVersions) Some(fromFiles(duty)) else None)
+    made.foreach(registry.putCopy(duty.copy, _))
+    made
+  }
+
+  private def fromBlock(duty: Duty): Option[Holding] =
+    pull(duty, duty.image, isImage = true).map { case (block, bytes) => handOver.copyOf(block.toString, bytes, duty.binsCount) }
+
+  private def fromFiles(duty: Duty): Holding = {
+    val loaded = recovery.load(FileName(duty.copy.source, duty.settled), duty.bins)
+    val copy = new Holding(duty.copy.source, duty.binsCount)
+    loaded.bins.foreach { case (bin, (log, chain)) => copy.put(bin, log, chain) }
+    copy.restart(duty.settled, Vector.empty)
+    copy
+  }
+
+  private def bring(copy: Holding, duty: Duty): Unit =
+    if (copy.base.version < duty.settled.version) {
+      val byBlock = copy.base.version + 1 == duty.settled.version &&
+        pull(duty, duty.settled, isImage = false).exists { case (block, bytes) => handOver.applyTail(block.toString, bytes, copy) }
+      if (!byBlock && catchUp(copy, duty.settled).isEmpty) registry.dropCopy(duty.copy)
+    }
+
+  private def pull(duty: Duty, name: StateName, isImage: Boolean): Option[(BlockName, Array[Byte])] = {
+    val block = BlockName(duty.copy.store, duty.copy.source, duty.copy.target, name, isImage, duty.copy.step)
+    duty.address.flatMap(peers.pull(block, _, deadlineMs)).map(block -> _)
+  }
+}
+
+object Preparer {
+  private val PatienceVersions = 2L
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.store
+
+import scala.collection.mutable
+
+import io.megaphone.format._
+import io.megaphone.log.{BinLog, DamagedRecordsException}
+
+/** Rebuilds bins from the files of a checkpoint.
+  *
+  *   1. `footers` reads a worker's footer at a name and, as far as they are needed, those of its 15 predecessors.
+  *   1. `chains` finds each bin's chain among them: the newest full one, and the bin's frames in newer footers. A bin that none of them lists is an error: missing is never read as empty.
+  *   1. `load` reads exactly those frames, file by file from the oldest, and applies them; the live keys must be as many as the footer counted.
+  *
+  * Nothing is written, so a death at any step costs nothing but the time. Any thread.
+  */
+final class Recovery(files: StateFiles, compressions: Compressions) {
+  import Recovery._
+
+  /** The footer of a file. */
+  def footer(file: FileName): Footer = {
+    val source = files.open(file)
+    try {
+      val footer = new DeltaFile.Reader(source).footer
+      if (footer.file != file) throw new DamagedFileException(source.name, None, s"the state of worker ${file.worker} at ${file.name}", s"that of worker ${footer.file.worker} at ${footer.file.name}")
+      footer
+    } finally source.close()
+  }
+
+  /** A worker's footers that tell its chains, newest first. */
+  def footers(file: FileName): Vector[Footer] = {
+    val newest = footer(file)
+    newest +: newest.previous.map(footer)
+  }
+
+  /** The chains, and counts of live keys, of `bins` as the newest of `footers` left them. Throws DamagedFileException for a bin that none of them tells of. */
+  def chains(footers: Vector[Footer], bins: Iterable[Int]): Map[Int, Located] =
+    bins.iterator.map { bin =>
+      val full = footers.indexWhere(_.chains.contains(bin))
+      if (full < 0) throw new DamagedFileException(footers.head.file.toString, Some(bin), "the bin's chain in this footer or its predecessors", "none")
+      val newer = footers.take(full).reverse
+      val chain = newer.foldLeft(footers(full).chains(bin))((chain, f) => f.frameOf.get(bin).fold(chain)(frame => chain + f.ref(frame)))
+      val count = footers.iterator.map(_.keyCounts.get(bin)).collectFirst { case Some(c) => c }
+      bin -> Located(chain, count.getOrElse(throw new DamagedFileException(footers.head.file.toString, Some(bin), "a count of its keys", "none")))
+    }.toMap
+
+  /** The bins of a worker at a name. */
+  def load(file: FileName, bins: Iterable[Int]): Loaded = {
+    val all = footers(file)
+    load(chains(all, bins)).copy(lineage = all.map(_.file).take(Footer.PreviousMax))
+  }
+
+  /** Loads bins by their chains. */
+  def load(located: Map[Int, Located]): Loaded = {
+    val logs = mutable.Map.from(located.map { case (bin, _) => bin -> new BinLog })
+    val byFile = located.valuesIterator.flatMap(_.chain.refs).toVector.groupBy(_.file)
+    val bytes = byFile.toSeq.sortBy { case (file, _) => file.name.version }.map { case (file, refs) => apply(file, refs, logs) }.sum
+    logs.foreach { case (bin, log) =>
+      log.settle()
+      val expected = located(bin).keyCount
+      if (log.keyCount.toLong != expected) throw new DamagedFileException(located(bin).chain.toString, Some(bin), s"$expected keys", s"${log.keyCount}")
+    }
+    Loaded(logs.iterator.map { case (bin, log) => bin -> (log -> located(bin).chain) }.toMap, bytes, Vector.empty)
+  }
+
+  /** Applies the frames that `refs` name in one file; gives the bytes read. */
+  def apply(file: FileName, refs: Vector[FrameRef], logs: mutable.Map[Int, BinLog]): Long = {
+    val source = files.open(file)
+    try {
+      val reader = new DeltaFile.Reader(source)
+      refs.sortBy(_.frame.offset).foreach { ref =>
+        try Recovery.apply(logs, file, ref.frame, reader.records(ref.frame, compressions))
+        catch {
+          case damage: DamagedFileException if file.name.id == StateName.FixedId && reader.footer.writer != ref.writer => applyRewritten(reader, ref, logs, damage)
+        }
+      }
+      refs.iterator.map(_.frame.storedBytes.toLong).sum
+    } finally source.close()
+  }
+
+  /** Under checkpoint format v1 a late attempt of the same batch may have written the file anew: the same state in other frames. Its own footers tell where the bin is now. */
+  private def applyRewritten(reader: DeltaFile.Reader, ref: FrameRef, logs: mutable.Map[Int, BinLog], damage: DamagedFileException): Unit = {
+    val bin = ref.frame.bin
+    reader.footer.frameOf.get(bin) match {
+      case Some(frame) if frame.isImage || !ref.frame.isImage => Recovery.apply(logs, ref.file, frame, reader.records(frame, compressions))
+      case _ =>
+        try logs(bin) = load(ref.file, Seq(bin)).bins(bin)._1
+        catch { case e: Exception => damage.addSuppressed(e); throw damage }
+    }
+  }
+}
+
+object Recovery {
+
+  /** Where a bin is, and how many live keys it has. */
+  final case class Located(chain: Chain, keyCount: Long)
+
+  /** @param bytes
+    *   read, as stored
+    * @param lineage
+    *   the files the worker's state came by, newest first
+    */
+  final case class Loaded(bins: Map[Int, (BinLog, Chain)], bytes: Long, lineage: Vector[FileName])
+
+  /** Applies a frame's records to a bin's log; an image takes the place of the log. */
+  private def apply(logs: mutable.Map[Int, BinLog], file: FileName, frame: Frame, records: Array[Byte]): Unit =
+    try {
+      if (frame.isImage) logs(frame.bin) = new BinLog
+      logs(frame.bin).apply(records, 0, records.length)
+    } catch { case e: DamagedRecordsException => throw new DamagedFileException(file.toString, Some(frame.bin), "whole records", e.getMessage) }
+}

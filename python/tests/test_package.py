@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package as a user installs it: its version, its types, its contents."""
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import spark_megaphone
+
+ROOT = Path(__file__).resolve().parents[2]
+VERSION: str = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+
+
+def test_the_version_is_the_one_of_pyproject() -> None:
+    assert spark_megaphone.__version__ == VERSION
+
+
+def test_the_changelog_has_an_entry_for_the_version() -> None:
+    assert f"\n## [{VERSION}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_importing_the_package_does_not_import_spark() -> None:
+    code = "import sys, spark_megaphone; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The names of the files in a wheel made now."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stdout + made.stderr
+    (path,) = folder.glob("*.whl")
+    assert path.name == f"spark_megaphone-{VERSION}-py3-none-any.whl"
+    return zipfile.ZipFile(path).namelist()
+
+
+def test_the_wheel_has_both_jars_and_the_type_marker(wheel: list[str]) -> None:
+    jars = {f"spark_megaphone/jars/spark-megaphone_{minor}_2.13-{VERSION}.jar" for minor in ("4.2", "4.3")}
+    assert {name for name in wheel if name.endswith(".jar")} == jars
+    assert "spark_megaphone/py.typed" in wheel
+
+
+def test_the_wheel_has_the_package_and_nothing_else(wheel: list[str]) -> None:
+    folders = {name.split("/")[0] for name in wheel}
+    assert folders == {"spark_megaphone", f"spark_megaphone-{VERSION}.dist-info"}
+    assert not [name for name in wheel if "test" in name]
