@@ -111,4 +111,8 @@ lazy val benchmarks = project
   .enablePlugins(JmhPlugin)
   .dependsOn(spark43)
   .settings(common)
-  .settings(name := "megaphone-benchmarks", Jmh / javaOptions ++= Jvm.SparkOptions :+ "-Xmx2g", excludeDependencies += ExclusionRule("org.scala-lang.modules", "scala-xml_2.13"))
+  .settings(
+    name := "megaphone-benchmarks",
+    Jmh / javaOptions ++= Jvm.SparkOptions :+ "-Xmx2g",
+    excludeDependencies += ExclusionRule("org.scala-lang.modules", "scala-xml_2.13")
+  )

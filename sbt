@@ -32,15 +32,22 @@ if [ ! -f "$launcher" ]; then
   # Into a folder of our own first: two that start at once must not read each other's half.
   partial="$(mktemp -d .sbt-launch/partial.XXXXXX)"
   trap 'rm -rf "$partial"' EXIT
-  mvn --quiet --batch-mode -Dstyle.color=never dependency:copy -Dartifact="org.scala-sbt:sbt-launch:$version" -DoutputDirectory="$root/$partial" >&2
+  if ! mvn --quiet --batch-mode dependency:copy -Dartifact="org.scala-sbt:sbt-launch:$version" \
+    -DoutputDirectory="$root/$partial" >"$partial/log" 2>&1; then
+    cat "$partial/log" >&2
+    echo "Maven could not fetch org.scala-sbt:sbt-launch:$version; what it said stands above." >&2
+    exit 1
+  fi
   mv "$partial/sbt-launch-$version.jar" "$launcher"
   rm -rf "$partial"
   trap - EXIT
 fi
 
+colour=auto
+[ -t 1 ] || colour=false
 run=("$java" -Xmx"${SBT_HEAP:-2g}" -Xss4m -Dfile.encoding=UTF-8
   -Dsbt.override.build.repos=true -Dsbt.repository.config=project/repositories
-  -Dsbt.server.autostart=false -Dsbt.supershell=false
+  -Dsbt.server.autostart=false -Dsbt.supershell=false -Dsbt.color="$colour"
   -jar "$launcher" "$@")
 
 # Two sbt in one folder overwrite each other's classes: the second waits for the first (where the system has flock).

@@ -16,7 +16,8 @@ object PySpark {
     val folder = sys.env.get(Variable).filter(_.nonEmpty).map(file).orElse(inVirtualEnvironment(root)).getOrElse {
       stop(s"Spark $version is not there: run `make setup` (it installs pyspark $version into .venv), or name a folder of its jars in $Variable.")
     }
-    if (!(folder / s"spark-sql_2.13-$version.jar").isFile) stop(s"$folder does not hold the jars of Spark $version: run `make setup`, or name another folder in $Variable.")
+    if (!(folder / s"spark-sql_2.13-$version.jar").isFile)
+      stop(s"$folder does not hold the jars of Spark $version: run `make setup`, or name another folder in $Variable.")
     (folder * "*.jar").get.filterNot(_.name.startsWith("scala-library-")).sortBy(_.name)
   }
 

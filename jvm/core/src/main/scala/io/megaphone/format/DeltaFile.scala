@@ -85,7 +85,7 @@ object DeltaFile {
 
     /** The stored bytes of a frame, checked. */
     def stored(frame: Frame): Array[Byte] = {
-      if (frame.offset < HeaderBytes || frame.offset + frame.storedBytes > source.length - TrailerBytes)
+      if (frame.offset < HeaderBytes || frame.offset > source.length - TrailerBytes - frame.storedBytes)
         fail(Some(frame.bin), s"a frame of ${frame.storedBytes} bytes at ${frame.offset}", s"a file of ${source.length} bytes")
       val bytes = source.read(frame.offset, frame.storedBytes)
       val checksum = Checksum.of(bytes)
@@ -95,9 +95,10 @@ object DeltaFile {
 
     /** The records of a frame. */
     def records(frame: Frame, compressions: Compressions): Array[Byte] = {
+      val compression = compressions(file, compressionId)
       val bytes = stored(frame)
       val raw =
-        try compressions(file, compressionId).decompress(bytes, frame.rawBytes)
+        try compression.decompress(bytes, frame.rawBytes)
         catch { case e: Exception => fail(Some(frame.bin), s"${frame.rawBytes} bytes of records", s"bytes that do not decompress ($e)") }
       if (raw.length != frame.rawBytes) fail(Some(frame.bin), s"${frame.rawBytes} bytes of records", s"${raw.length}")
       raw

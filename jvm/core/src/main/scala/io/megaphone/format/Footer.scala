@@ -39,11 +39,11 @@ final case class Footer(
     out.varint(file.worker).varint(file.name.version).string(file.name.id).long(writer.high).long(writer.low)
     out.varint(base.version).string(base.id).varint(tableNumber).long(tableHash)
     out.seq(frames)(f => Footer.encode(out.varint(f.bin), f))
-    val refs = chains.valuesIterator.flatMap(_.refs).toVector
-    val files = refs.map(r => (r.file, r.writer)).distinct
+    val sorted = chains.toSeq.sortBy(_._1) // equal footers are equal bytes, whatever the order of the map
+    val files = sorted.iterator.flatMap(_._2.refs).map(r => (r.file, r.writer)).distinct.toVector
     val indexOf = files.zipWithIndex.toMap
     out.seq(files) { case (f, w) => out.varint(f.worker).varint(f.name.version).string(f.name.id).long(w.high).long(w.low) }
-    out.seq(chains.toSeq.sortBy(_._1)) { case (bin, chain) =>
+    out.seq(sorted) { case (bin, chain) =>
       out.varint(bin).seq(chain.refs)(r => Footer.encode(out.varint(indexOf((r.file, r.writer))), r.frame))
     }
     out.seq(keyCounts.toSeq.sortBy(_._1)) { case (bin, count) => out.varint(bin).varint(count) }

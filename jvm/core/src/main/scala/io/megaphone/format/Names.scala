@@ -26,7 +26,7 @@ final case class FileName(worker: Int, name: StateName) {
 }
 
 object FileName {
-  private val Pattern = """(\d+)(?:_([^.]+))?\.delta""".r
+  private val Pattern = """(0|[1-9]\d*)(?:_([^.]+))?\.delta""".r
 
   /** The name of a file in a worker's folder, or None where it is not ours. */
   def parse(worker: Int, file: String): Option[FileName] = file match {

@@ -29,21 +29,15 @@ object Planner {
    */
   def rescale(table: RoutingTable, workers: Int): Step = {
     RoutingTable.checkWorkers(workers)
-    val counts = table.binCounts
-    val goals = balancedGoals(counts.take(workers).padTo(workers, 0), table.bins)
-
-    val kept = counts // how many bins each worker still has, while its highest bins above the goal are taken
-    val surplus = mutable.ArrayBuffer.empty[Int]
-    for (bin <- table.bins - 1 to 0 by -1) {
+    val kept = table.binCounts.padTo(workers, 0) // lowered while what is above the goal is taken away
+    val goals = balancedGoals(kept.take(workers), table.bins).padTo(kept.length, 0)
+    val surplus = (table.bins - 1 to 0 by -1).filter { bin =>
       val owner = table.workerOf(bin)
-      if (kept(owner) > (if (owner < workers) goals(owner) else 0)) {
-        kept(owner) -= 1
-        surplus += bin
-      }
+      val leaves = kept(owner) > goals(owner)
+      if (leaves) kept(owner) -= 1
+      leaves
     }
-    val places = goals.indices.iterator.flatMap(worker =>
-      Iterator.fill(goals(worker) - (if (worker < kept.length) kept(worker) else 0))(worker)
-    )
+    val places = goals.indices.iterator.flatMap(worker => Iterator.fill(goals(worker) - kept(worker))(worker))
     // Sender by sender to receiver by receiver: few pairs of workers exchange bins, and each pair is one transfer.
     val moves = surplus.sortBy(bin => (table.workerOf(bin), bin)).iterator.zip(places).map { case (bin, worker) =>
       Move(bin, worker)

@@ -45,15 +45,12 @@ object Strategies {
   private def withWorkers(table: RoutingTable, groups: Vector[Vector[Move]], workersAtEnd: Int): Vector[Step] = {
     val counts = table.binCounts.padTo(workersAtEnd, 0)
     val workersMin = math.min(table.workers, workersAtEnd)
-    var workers = table.workers
     val steps = groups.map { moves =>
       moves.foreach { move =>
         counts(table.workerOf(move.bin)) -= 1
         counts(move.target) += 1
-        workers = math.max(workers, move.target + 1)
       }
-      while (workers > workersMin && counts(workers - 1) == 0) workers -= 1
-      Step(moves, workers)
+      Step(moves, math.max(workersMin, counts.lastIndexWhere(_ > 0) + 1))
     }
     steps.init :+ steps.last.copy(workers = workersAtEnd)
   }

@@ -6,8 +6,11 @@ import java.util.Locale
 import io.megaphone.routing.BinOf
 
 /**
- * How moves are grouped into steps (Megaphone, section 3.3, PVLDB 12(9)); [[Strategies]] does it. Prints as the name
- * that [[Strategy.parse]] reads.
+ * How moves are grouped into steps (Megaphone, section 3.3, PVLDB 12(9)); [[Strategies]] does it. Prints as what
+ * [[Strategy.parse]] reads.
+ *
+ * @param name
+ *   what it is called, whatever the size of its steps
  */
 sealed abstract class Strategy(val name: String) extends Serializable {
   override def toString: String = name
@@ -29,14 +32,13 @@ object Strategy {
    * @throws InvalidPlanException
    *   INVALID_BATCH_SIZE
    */
-  final case class Batched(binsPerStep: Option[Int] = None)
-      extends Strategy(binsPerStep.fold("batched")(bins => s"batched($bins)")) {
+  final case class Batched(binsPerStep: Option[Int] = None) extends Strategy("batched") {
     binsPerStep.foreach(bins => if (bins < 1 || bins > BinOf.BinsMax) invalidBatchSize(bins.toString))
 
     /** How many bins a step moves when there are this many moves. */
     def binsPerStep(moves: Int): Int = binsPerStep.getOrElse(math.max(1, (moves + 15) / 16))
 
-    override def toString: String = name
+    override def toString: String = binsPerStep.fold(name)(bins => s"$name($bins)")
   }
 
   object Batched {

@@ -9,8 +9,7 @@ package io.megaphone.routing
  * @param condition
  *   the stable name of the error, by which other languages map it
  */
-sealed abstract class InvalidPlanException(val condition: String, message: String)
-    extends IllegalArgumentException(message)
+sealed abstract class InvalidPlanException(val condition: String, text: String) extends IllegalArgumentException(text)
 
 object InvalidPlanException {
 

@@ -13,8 +13,11 @@ package io.megaphone.routing
  *   how many workers there are, numbered from 0; one may own no bin
  */
 @SerialVersionUID(1L)
-final class RoutingTable private[routing] (val number: Long, val workers: Int, owners: Array[Char])
-    extends Serializable {
+final class RoutingTable private[routing] (
+    val number: Long,
+    val workers: Int,
+    owners: Array[Char]
+) extends Serializable {
 
   /** How many bins there are, numbered from 0. */
   def bins: Int = owners.length
@@ -88,10 +91,10 @@ final class RoutingTable private[routing] (val number: Long, val workers: Int, o
    * A 64-bit hash of bins, workers and owners, but not of the number: the same in every JVM and release, because files
    * name the table that wrote them by it.
    */
-  @transient lazy val contentHash: Long =
-    owners.foldLeft(RoutingTable.mix(bins.toLong << 32 | workers.toLong))((hash, owner) =>
-      RoutingTable.mix(hash + owner.toLong)
-    )
+  @transient lazy val contentHash: Long = {
+    val ofSize = RoutingTable.mix(bins.toLong << 32 | workers.toLong)
+    owners.foldLeft(ofSize)((hash, owner) => RoutingTable.mix(hash + owner.toLong))
+  }
 
   /** The table for a file or a message: at most 16 bits a bin, see [[RoutingTableFormat]]. */
   def toBytes: Array[Byte] = RoutingTableFormat.encode(this)

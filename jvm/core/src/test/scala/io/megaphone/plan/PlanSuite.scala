@@ -21,7 +21,8 @@ class PlanSuite extends AnyFunSuite {
   }
 
   test("a plan made by hand is refused for the first step that cannot be") {
-    assert(condition(plan(Step(Vector(Move(0, 2)), 3), Step(Vector(Move(2, 1)), 2)).tablesFrom(table)) == "WORKER_NOT_EMPTY")
+    val stranding = plan(Step(Vector(Move(0, 2)), 3), Step(Vector(Move(2, 1)), 2))
+    assert(condition(stranding.tablesFrom(table)) == "WORKER_NOT_EMPTY")
     assert(condition(plan(Step(Vector(Move(8, 1)), 2)).tablesFrom(table)) == "UNKNOWN_BIN")
   }
 
@@ -78,9 +79,18 @@ class PlanSuite extends AnyFunSuite {
   test("every error is one sentence: what was wrong, what is allowed; what to do") {
     import InvalidPlanException._
     val errors = Seq(
-      new BinsNotPowerOfTwo(3), new BinsDiffer(8, 16), new InvalidWorkers(0), new UnknownBin(9, 8),
-      new UnknownWorker(2, 2), new DuplicateBin(1), new WorkerNotEmpty(2, 5, 2), new NoWorkersLeft(2), new EmptyPlan,
-      new UnknownStrategy("x", Seq("y")), new InvalidBatchSize("0"), new UnknownMode("x", Seq("y")),
+      new BinsNotPowerOfTwo(3),
+      new BinsDiffer(8, 16),
+      new InvalidWorkers(0),
+      new UnknownBin(9, 8),
+      new UnknownWorker(2, 2),
+      new DuplicateBin(1),
+      new WorkerNotEmpty(2, 5, 2),
+      new NoWorkersLeft(2),
+      new EmptyPlan,
+      new UnknownStrategy("x", Seq("y")),
+      new InvalidBatchSize("0"),
+      new UnknownMode("x", Seq("y")),
       new DamagedTable("it has 3 bytes where 12 are the least")
     )
     for (error <- errors) {

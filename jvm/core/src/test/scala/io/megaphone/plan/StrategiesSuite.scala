@@ -85,6 +85,25 @@ class StrategiesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
+  test("optimized: the worker with the most to send or to receive goes first, so that it does not come last alone") {
+    def sizes(owners: Seq[Int], targets: Seq[Int]) = {
+      val moves = targets.zipWithIndex.map { case (target, bin) => Move(bin, target) }
+      Strategies.steps(RoutingTable.tabulate(4, 6, 0)(owners), Step(moves.toVector, 6), Optimized).map(_.moves.length)
+    }
+    assert(sizes(owners = Seq(0, 1, 2, 2), targets = Seq(3, 4, 3, 4)) == Seq(2, 2))
+    assert(sizes(owners = Seq(0, 1, 0, 1), targets = Seq(3, 4, 5, 5)) == Seq(2, 2))
+  }
+
+  test("a step does not begin with a worker that the step before ended with, unless all its moves share one") {
+    forAll(changes, minSuccessful(300)) { case (table, change) =>
+      val steps = Strategies.steps(table, change, Optimized).map(step => pairsOf(table, step.moves)).filter(_.nonEmpty)
+      for ((before, step) <- steps.zip(steps.drop(1))) {
+        def shares(pair: (Int, Int)) = pair._1 == before.last._1 || pair._2 == before.last._2
+        assert(!shares(step.head) || step.forall(shares))
+      }
+    }
+  }
+
   test("optimized: the uniform skew of the paper, 16 workers and 4,096 bins, takes 128 steps of 8 bins") {
     val table = RoutingTable.roundRobin(4096, 16)
     val skewed = RoutingTable.tabulate(4096, 16, 1)(bin => if (bin < 2048 && bin % 2 == 1) (bin + 8) % 16 else bin % 16)

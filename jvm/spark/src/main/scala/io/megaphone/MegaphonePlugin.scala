@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone
+
+import java.util.{Collections, Map => JMap}
+
+import org.apache.spark.{SparkConf, SparkContext, SparkEnv, TaskContext}
+import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
+
+import io.megaphone.control.{Controller, QueryControl, StartListener}
+import io.megaphone.transfer.ExecutorRuntime
+
+/** The plugin: `spark.plugins=io.megaphone.MegaphonePlugin`.
+  *
+  * On the driver it adds the session extensions and a query listener to what is configured, and names the state store provider and, for `file:` checkpoints, the file manager where the user named
+  * none; all before any session exists. On each executor it keeps the state and moves it.
+  */
+final class MegaphonePlugin extends SparkPlugin {
+  override def driverPlugin(): DriverPlugin = new MegaphoneDriver
+  override def executorPlugin(): ExecutorPlugin = new MegaphoneExecutor
+}
+
+private final class MegaphoneDriver extends DriverPlugin {
+  private var controller: Option[Controller] = None
+
+  override def init(sc: SparkContext, context: PluginContext): JMap[String, String] = {
+    MegaphonePlugin.configure(sc.conf)
+    controller = Some(new Controller(sc))
+    controller.foreach(Controller.activate)
+    Collections.emptyMap()
+  }
+
+  override def receive(message: AnyRef): AnyRef = controller.fold[AnyRef](null)(_.receive(message))
+  override def shutdown(): Unit = Controller.deactivate()
+}
+
+private final class MegaphoneExecutor extends ExecutorPlugin {
+  override def init(context: PluginContext, extra: JMap[String, String]): Unit = ExecutorRuntime.activate(new ExecutorRuntime(context, SparkEnv.get))
+
+  override def onTaskStart(): Unit = {
+    val counter = TaskContext.get().getLocalProperty(QueryControl.HintProperty)
+    if (counter != null) ExecutorRuntime.active.foreach(_.notice(counter.toLong))
+  }
+
+  override def shutdown(): Unit = ExecutorRuntime.deactivate()
+}
+
+object MegaphonePlugin {
+  private val Extensions = "spark.sql.extensions"
+  private val Listeners = "spark.sql.streaming.streamingQueryListeners"
+  private val Provider = "spark.sql.streaming.stateStore.providerClass"
+
+  /** Sets what the plugin needs; what the user has set stays, lists are added to. */
+  private[megaphone] def configure(conf: SparkConf): Unit = {
+    append(conf, Extensions, classOf[MegaphoneExtensions].getName)
+    append(conf, Listeners, classOf[StartListener].getName)
+    conf.setIfMissing(Provider, classOf[BinnedStateStoreProvider].getName)
+    conf.setIfMissing(ExecutorRuntime.FileManagerKey, classOf[org.apache.spark.sql.megaphone.LocalCheckpointFileManager].getName)
+    ()
+  }
+
+  private def append(conf: SparkConf, key: String, name: String): Unit = {
+    val names = conf.getOption(key).toSeq.flatMap(_.split(',')).map(_.trim).filter(_.nonEmpty)
+    if (!names.contains(name)) conf.set(key, (names :+ name).mkString(","))
+    ()
+  }
+}

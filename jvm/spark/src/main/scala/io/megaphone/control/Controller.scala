@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.control
+
+import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicLong
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.SparkContext
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.megaphone.RunningQuery
+
+/** The driver's side of the plugin: one per application. Knows the running queries, and answers the executors. Any thread. */
+final class Controller(val context: SparkContext) extends Logging {
+  private val queries = new ConcurrentHashMap[String, QueryControl]()
+  private val latestOffsets = new ConcurrentHashMap[String, java.lang.Long]()
+  private val counter = new AtomicLong()
+
+  /** A number greater than all before: what carries an older one is ignored. */
+  def nextCounter(): Long = counter.incrementAndGet()
+
+  /** The control of a running query, made when it is first asked for. */
+  def queryOf(query: RunningQuery): QueryControl = {
+    queries.values.removeIf(q => !q.query.isActive && q.runId != query.runId.toString)
+    queries.computeIfAbsent(query.runId.toString, _ => new QueryControl(this, query))
+  }
+
+  /** The control of a run; None where it has planned no batch with state on our provider. */
+  def query(runId: String): Option[QueryControl] = Option(queries.get(runId)).filter(_.query.isActive)
+
+  /** Notes the newest offset log of a query as it starts, before its first batch. */
+  def started(runId: String, latestOffsetBatch: Option[Long]): Unit = { latestOffsets.put(runId, latestOffsetBatch.fold(java.lang.Long.valueOf(-1L))(java.lang.Long.valueOf)); () }
+
+  /** The newest offset log when the run started: -1 for none, None where nobody looked. */
+  def latestOffsetAtStart(runId: String): Option[Long] = Option(latestOffsets.get(runId)).map(_.longValue)
+
+  def ended(runId: String): Unit = { queries.remove(runId); latestOffsets.remove(runId); () }
+
+  /** Answers an executor. Shares Spark's RPC threads: short. */
+  def receive(message: AnyRef): AnyRef = message match {
+    case r: Report =>
+      val active = queries.values.asScala.filter(_.query.isActive).toVector
+      active.foreach(_.reported(r))
+      Orders(nextCounter(), active.map(q => q.runId -> q.query.checkpointRoot).toMap, active.flatMap(_.dutiesOf(r.executor)), active.flatMap(_.liveSteps).toSet)
+    case c: Committed => query(c.run).foreach(_.committed(c)); null
+    case other => logWarning(s"A message of an unknown kind came from an executor: ${other.getClass.getName}"); null
+  }
+}
+
+object Controller {
+  @volatile private var instance: Option[Controller] = None
+
+  /** The controller of the running application. */
+  def active: Option[Controller] = instance.filterNot(_.context.isStopped)
+  def activate(controller: Controller): Unit = instance = Some(controller)
+  def deactivate(): Unit = instance = None
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.control
+
+import io.megaphone.store.{CopyKey, Duty}
+
+/** What executors and the driver tell each other, by the plugin's own channel. Losing a message costs time, never correctness. */
+sealed trait Message extends Serializable
+
+/** An executor's periodic report; the answer is `Orders`.
+  *
+  * @param address
+  *   of its block manager
+  * @param ready
+  *   version that each prepared copy has
+  */
+final case class Report(executor: String, address: String, ready: Vector[(CopyKey, Long)]) extends Message
+
+/** The complete list of what an executor is to do and to keep; what is absent is dropped, what is older than the counter already seen is ignored.
+  *
+  * @param runs
+  *   runs that live, with the root folders of their checkpoints
+  * @param steps
+  *   steps whose blocks and copies may still be used
+  */
+final case class Orders(counter: Long, runs: Map[String, String], duties: Vector[Duty], steps: Set[String]) extends Message
+
+/** A worker's commit. It tells the driver where the worker ran, and what the move into it took. */
+final case class Committed(
+    run: String,
+    operator: Long,
+    store: String,
+    worker: Int,
+    batch: Long,
+    executor: String,
+    address: String,
+    keys: Long,
+    bytes: Long,
+    binsIn: Int,
+    binsRelabelled: Int,
+    binsFromPeer: Int,
+    binsFromCheckpoint: Int,
+    bytesFromPeer: Long,
+    bytesFromCheckpoint: Long,
+    waitMs: Long,
+    isRecovered: Boolean
+) extends Message

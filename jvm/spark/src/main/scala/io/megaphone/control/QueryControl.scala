@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.control
+
+import scala.collection.mutable
+import scala.util.control.NonFatal
+
+import org.apache.hadoop.fs.Path
+import org.apache.spark.broadcast.Broadcast
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+import org.apache.spark.sql.megaphone._
+
+import io.megaphone.conf.MegaphoneConf
+import io.megaphone.protocol._
+import io.megaphone.routing.RoutingTable
+import io.megaphone.store.Duty
+
+/** What a batch's plan is rewritten with, by group. */
+final case class BatchPlan(tables: Map[Long, Tables], facts: Map[Long, BatchFacts], broadcasts: Map[Long, Broadcast[Tables]])
+
+/** The control of one run of one query: feeds the protocol with what happens, and does what it commands.
+  *
+  * Under this object's monitor: the stream's thread plans batches, users' threads submit plans, RPC threads report.
+  */
+final class QueryControl(controller: Controller, val query: RunningQuery) extends Logging {
+  val runId: String = query.runId.toString
+  private val session = query.session
+  private val hadoopConf = Cluster.hadoopConf(session)
+  private val log = new PlanLog(query.checkpointRoot, hadoopConf)
+  private val broadcasts = mutable.LinkedHashMap.empty[(Long, Long, Long), Broadcast[Tables]]
+  private val ranOn = mutable.Map.empty[(Long, Int), String] // (operator, worker) → executor
+  private val wanted = mutable.Map.empty[Long, Vector[String]] // group → executors
+  private val pinned = mutable.Map.empty[(Long, Int), String]
+  private var executors = Vector.empty[ExecutorAddress]
+  private var state: Option[Protocol.State] = None
+
+  /** What tasks told of their commits: for `migrations`. */
+  val journal = new Journal
+
+  /** The tables and facts of a batch; the same when asked again. Throws UnsupportedQueryException, or StepNotSealedException, which fails the batch. */
+  def plan(batch: Long, planGroups: Vector[PlanGroup], batchSession: SparkSession): BatchPlan = synchronized {
+    val groups = planGroups.map(groupOf(_, batchSession))
+    if (state.isEmpty) start(batch, groups, batchSession)
+    seeExecutors()
+    val isOwn = batch > state.get.firstBatch.get || controller.latestOffsetAtStart(runId).exists(_ < batch)
+    val decision = feed(Protocol.BatchPlanning(Protocol.Batch(batch, isOwn, names(groups), placement(groups)))).collectFirst {
+      case Protocol.HandOut(d) => d
+      case Protocol.Fail(reason) => throw new StepNotSealedException(reason)
+    }.get
+    groups.foreach(g => pin(g, decision.after(g.id).workers))
+    controllerHint()
+    planOf(decision, groups)
+  }
+
+  /** The protocol's state, for those who show it; None before the first batch. */
+  def snapshot: Option[Protocol.State] = synchronized(state)
+
+  /** Accepts a plan, which is in the plan log when this returns. Throws StepNotSealedException where it could not be written. */
+  def submit(make: Protocol.State => Intention): Intention = synchronized {
+    val current = state.getOrElse(throw PlanRefusedException.notStarted)
+    val plan = make(current)
+    confirm(feed(Protocol.PlanSubmitted(plan)))
+    plan
+  }
+
+  /** Cancels a plan: steps not sealed yet will not be. Nothing happens where it has ended. */
+  def cancel(planId: String): Unit = synchronized {
+    val current = state.getOrElse(throw PlanRefusedException.notStarted)
+    if (!current.history.plans.exists(_.id == planId)) throw PlanRefusedException.unknownPlan(planId)
+    if (current.history.open.exists(_.id == planId)) confirm(feed(Protocol.PlanCancelled(planId)))
+  }
+
+  /** Where each worker of a group is wanted to run. */
+  def placementOf(group: Long): Vector[String] = synchronized(wanted.getOrElse(group, Vector.empty))
+  def executorOf(operator: Long, worker: Int): Option[String] = synchronized(ranOn.get((operator, worker)))
+
+  private[control] def reported(report: Report): Unit = synchronized {
+    report.ready.foreach { case (copy, version) => if (copy.store.run == runId) feed(Protocol.CopyReady(copy, version, report.executor)) }
+  }
+
+  private[control] def committed(c: Committed): Unit = {
+    synchronized(ranOn((c.operator, c.worker)) = c.executor)
+    journal.add(c)
+  }
+
+  private[control] def dutiesOf(executor: String): Vector[Duty] = synchronized {
+    val addressOf = executors.map(e => e.id -> e.address).toMap
+    state.toVector.flatMap(Protocol.duties).collect { case (e, duty) if e == executor => duty.copy(address = duty.address.flatMap(addressOf.get)) }
+  }
+  private[control] def liveSteps: Set[String] = synchronized(state.fold(Set.empty[String])(Protocol.liveSteps(_).map(_.toString)))
+
+  private def start(batch: Long, groups: Vector[Group], batchSession: SparkSession): Unit = {
+    val history = log.read()
+    if (history.isEmpty && batch > 0) throw UnsupportedQueryException.missingPlanLog(query.checkpointRoot)
+    val format = batchSession.sessionState.conf.stateStoreCheckpointFormatVersion
+    val configured = MegaphoneConf.Bins.read(batchSession.sessionState.conf.getAllConfs.get)
+    val known = history.first match {
+      case None => groups
+      case Some(first) =>
+        if (first.groups.map(_.operators) != groups.map(_.operators)) throw UnsupportedQueryException.changedOperators(describe(first.groups), describe(groups))
+        if (history.starts.last.checkpointFormat == 2 && format == 1) throw UnsupportedQueryException.formatDowngrade
+        if (first.bins != configured)
+          logWarning(s"The checkpoint of query $runId has ${first.bins} bins and keeps them; the configuration ${MegaphoneConf.Bins.key}=$configured is for new queries.")
+        first.groups
+    }
+    val conf = batchSession.sessionState.conf.getAllConfs.get _
+    val settings = Protocol.Settings(windowSteps = MegaphoneConf.WindowSteps.read(conf), patienceBatches = MegaphoneConf.PatienceBatches.read(conf))
+    state = Some(Protocol.start(runId, known, settings))
+    makeFolders(known)
+    try confirm(feed(Protocol.RunStarting(batch, format, history.first.fold(configured)(_.bins), history)))
+    catch { case e: Throwable => state = None; throw e }
+    query.keepCheckpointIds(known.map(_.firstWorkers).max)
+  }
+
+  /** Spark's readers go by the folders of the first batch's partitions: they exist from the start, and are never removed. */
+  private def makeFolders(groups: Vector[Group]): Unit =
+    for (group <- groups; operator <- group.operators) {
+      val folder = new Path(s"${query.checkpointRoot}/state/${operator.id}")
+      val files = CheckpointFileManager.create(folder, hadoopConf)
+      (0 until group.firstWorkers).map(p => new Path(folder, p.toString)).filterNot(files.exists).foreach(files.mkdirs)
+    }
+
+  private def groupOf(group: PlanGroup, batchSession: SparkSession): Group = {
+    val byId = group.operators.groupBy(_.stateInfo.get.operatorId).toVector.sortBy(_._1)
+    val operators = byId.map { case (id, nodes) => Operator(id, SupportedOperators.nameOf(nodes), SupportedOperators.storesOf(nodes)) }
+    Group(operators, if (group.isRouted) group.operators.head.stateInfo.get.numPartitions else 1)
+  }
+
+  private def describe(groups: Vector[Group]): String = groups.map(_.operators.map(o => s"${o.id} ${o.name}").mkString("(", ", ", ")")).mkString(" ")
+
+  private def names(groups: Vector[Group]): Map[(Long, String), Vector[String]] = {
+    val ids = query.checkpointIds
+    (for {
+      group <- groups
+      operator <- group.operators
+      byWorker <- ids.get(operator.id).toVector
+      (store, i) <- operator.stores.zipWithIndex
+    } yield (operator.id, store) -> byWorker.iterator.map(_.lift(i).getOrElse("")).toVector).toMap
+  }
+
+  private def seeExecutors(): Unit = {
+    val now = Cluster.executors(controller.context)
+    executors.filterNot(e => now.exists(_.id == e.id)).foreach { lost =>
+      feed(Protocol.ExecutorLost(lost.id))
+      pinned.filterInPlace((_, e) => e != lost.id)
+    }
+    executors = now
+  }
+
+  private def placement(groups: Vector[Group]): Map[Long, Vector[String]] = {
+    val live = executors.map(_.id)
+    groups.foreach { group =>
+      val s = state.get
+      val planned = s.history.open.iterator.flatMap(_.steps.getOrElse(group.id, Vector.empty)).map(_.workers)
+      val workers = (planned ++ Iterator(s.history.tableAt(group.id, Long.MaxValue).workers)).max
+      val before = wanted.getOrElse(group.id, Vector.empty)
+      wanted(group.id) = Placement.assign(workers, w => ranOn.get((group.id, w)).orElse(before.lift(w)), live)
+    }
+    wanted.toMap
+  }
+
+  /** Pins what is not known to run where it is wanted. */
+  private def pin(group: Group, workers: Int): Unit =
+    for {
+      (executor, worker) <- wanted.getOrElse(group.id, Vector.empty).zipWithIndex.take(workers)
+      operator <- group.operators
+      if !pinned.get((operator.id, worker)).contains(executor) || !ranOn.get((operator.id, worker)).forall(_ == executor)
+      address <- executors.find(_.id == executor)
+    } {
+      Pins.pin(session, query, operator.id, operator.stores, worker, address.host, executor)
+      pinned((operator.id, worker)) = executor
+    }
+
+  private def controllerHint(): Unit = controller.context.setLocalProperty(QueryControl.HintProperty, controller.nextCounter().toString)
+
+  private def planOf(decision: Protocol.Decision, groups: Vector[Group]): BatchPlan = {
+    val tables = groups.map(g => g.id -> Tables(decision.before(g.id), decision.after(g.id))).toMap
+    val facts = groups.map(g => g.id -> factsOf(decision, g, tables(g.id))).toMap
+    BatchPlan(tables, facts, tables.map { case (group, t) => group -> broadcast(group, t) })
+  }
+
+  private def factsOf(decision: Protocol.Decision, group: Group, tables: Tables): BatchFacts = {
+    val addressOf = executors.map(e => e.id -> e.address).toMap
+    val isStep = tables.before.number != tables.after.number
+    val incoming = decision.sealedSteps.find(_.id.group == group.id).map { step =>
+      val sources = step.step.moves.map(m => tables.before.workerOf(m.bin)).distinct
+      Incoming(step.id.toString, sources.flatMap(s => ranOn.get((group.id, s)).flatMap(addressOf.get).map(s -> _)).toMap)
+    }
+    val outgoing = decision.announced.filter(_.id.group == group.id).map { a =>
+      val bins = a.step.moves.groupBy(m => (tables.after.workerOf(m.bin), m.target)).map { case (pair, moves) => pair -> moves.map(_.bin) }
+      Outgoing(a.id.toString, a.mode, a.since == decision.batch.number, bins.filter { case ((source, target), _) => source != target })
+    }
+    val ids = if (isStep) decision.batch.names.filter { case ((operator, _), _) => group.operators.exists(_.id == operator) } else Map.empty[(Long, String), Vector[String]]
+    BatchFacts(runId, group.id, group.operators, decision.batch.number, ids, incoming, outgoing, controller.nextCounter(), tables.after.toString)
+  }
+
+  private def broadcast(group: Long, tables: Tables): Broadcast[Tables] = {
+    val key = (group, tables.before.number, tables.after.number)
+    val made = broadcasts.getOrElseUpdate(key, controller.context.broadcast(tables))
+    while (broadcasts.size > QueryControl.BroadcastsKept * state.get.groups.size) { val (oldest, b) = broadcasts.head; broadcasts.remove(oldest); b.unpersist() }
+    made
+  }
+
+  private def confirm(commands: Vector[Protocol.Command]): Unit = commands.foreach { case Protocol.Fail(reason) => throw new StepNotSealedException(reason); case _ => () }
+
+  /** Feeds one event, appends what is asked for, and gives the other commands. */
+  private def feed(event: Protocol.Event): Vector[Protocol.Command] = {
+    val (next, commands) = Protocol(state.get, event)
+    state = Some(next)
+    commands.flatMap {
+      case Protocol.Append(record) => feed(append(record))
+      case other => Vector(other)
+    }
+  }
+
+  private def append(record: LogRecord): Protocol.Event = {
+    val number = state.get.history.nextNumber
+    try {
+      if (log.append(number, record)) Protocol.Appended(record)
+      else Protocol.NotAppended(record, Some(log.readRecord(number)))
+    } catch {
+      case NonFatal(e) =>
+        logWarning(s"Record $number could not be appended to the plan log of query $runId.", e)
+        Protocol.NotAppended(record, None)
+    }
+  }
+
+  /** The table that a group has or, after its open plans, will have. */
+  def finalTable(group: Long): RoutingTable = synchronized {
+    val s = state.getOrElse(throw PlanRefusedException.notStarted)
+    val now = s.history.tableAt(group, Long.MaxValue)
+    s.history.open.foldLeft(now) { (table, plan) =>
+      val done = s.history.sealedSteps(plan.id).keySet
+      plan.steps.getOrElse(group, Vector.empty).zipWithIndex.filterNot { case (_, i) => done(StepId(plan.id, group, i)) }.foldLeft(table)((t, e) => t.moved(e._1.moves, t.number + 1, e._1.workers))
+    }
+  }
+}
+
+object QueryControl {
+
+  /** Local property that tells executors of news: a number, no more. */
+  val HintProperty = "megaphone.counter"
+  private val BroadcastsKept = 4
+}
+
+/** A record could not be written to the plan log: the batch must not go on. */
+final class StepNotSealedException(message: String) extends RuntimeException(message)

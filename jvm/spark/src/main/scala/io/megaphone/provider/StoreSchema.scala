@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.provider
+
+import org.apache.spark.sql.catalyst.expressions.{BoundReference, UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatePartitionKeyExtractorFactory
+import org.apache.spark.sql.megaphone.RoutedPartitioning
+import org.apache.spark.sql.types.StructType
+
+/** The bin of a state key: the hash that Spark's exchange takes of the partition key that the state key leads to. One thread.
+  *
+  * @param operator
+  *   Spark's name of the operator, which says how a state key leads to a partition key
+  */
+final class BinOfKey(operator: String, keySchema: StructType, binsCount: Int) {
+  private val extractor =
+    if (BinOfKey.WholeKey(operator)) None else Some(StatePartitionKeyExtractorFactory.create(operator, keySchema))
+  private val hash = {
+    val schema = extractor.fold(keySchema)(_.partitionKeySchema)
+    val columns = schema.fields.toSeq.zipWithIndex.map { case (f, i) => BoundReference(i, f.dataType, f.nullable) }
+    UnsafeProjection.create(Seq(RoutedPartitioning.hashOf(HashPartitioning(columns, 1).partitionIdExpression)))
+  }
+
+  def apply(key: UnsafeRow): Int = hash(extractor.fold(key)(_.partitionKey(key))).getInt(0) & (binsCount - 1)
+}
+
+object BinOfKey {
+
+  /** Operators that keep their state by the whole partition key. */
+  private val WholeKey = Set("stateStoreSave", "dedupe", "dedupeWithinWatermark", "flatMapGroupsWithState", "applyInPandasWithState", "globalLimit")
+}

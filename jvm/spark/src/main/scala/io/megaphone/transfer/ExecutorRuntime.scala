@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.transfer
+
+import java.util.concurrent.{ConcurrentHashMap, Executors, ThreadFactory}
+import java.util.concurrent.atomic.AtomicLong
+
+import scala.util.control.NonFatal
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+import org.apache.spark.SparkEnv
+import org.apache.spark.api.plugin.PluginContext
+import org.apache.spark.deploy.SparkHadoopUtil
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.megaphone.BlockPeers
+
+import io.megaphone.control.{Message, Orders, Report}
+import io.megaphone.store._
+
+/** What one executor keeps and does beside its tasks: the registry of all its state, the blocks it publishes, the copies it prepares.
+  *
+  * One thread reports to the driver, every second, at once when a task brings news, and several times a second while there are duties; it then does what the orders say. Copies are prepared on it too,
+  * one after the other: bounded bandwidth, and never in the way of a batch.
+  */
+final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Logging {
+  import ExecutorRuntime._
+
+  val registry = new Registry
+  private val pulls = Executors.newFixedThreadPool(PullThreads, daemon("megaphone-pull"))
+  private val publisher = Executors.newSingleThreadExecutor(daemon("megaphone-publish"))
+  val peers = new BlockPeers(env, pulls)
+  val handOver = new HandOver(Lz4.All)
+  private val files = new ConcurrentHashMap[StoreKey, StateFiles]()
+  private val ready = new ConcurrentHashMap[CopyKey, java.lang.Long]()
+  private val newestCounter = new AtomicLong()
+  private val monitor = new Object
+  private lazy val hadoopConf = {
+    val conf = SparkHadoopUtil.get.newConfiguration(context.conf)
+    context.conf.getOption(FileManagerKey).foreach(conf.set(FileManagerKey, _))
+    conf
+  }
+  @volatile private var isStopped = false
+  @volatile private var hasDuties = false
+  private var isAwake = false
+
+  private val reporter = new Thread(() => reportUntilStopped(), "megaphone-report")
+  reporter.setDaemon(true)
+
+  def executorId: String = context.executorID
+  def start(): Unit = reporter.start()
+
+  def stop(): Unit = {
+    isStopped = true
+    wake()
+    Seq(pulls, publisher).foreach(_.shutdownNow())
+  }
+
+  /** The files of a store, remembered so that copies can be prepared without a provider. */
+  def filesOf(key: StoreKey, operatorFolder: Path, hadoopConf: Configuration): StateFiles =
+    files.computeIfAbsent(key, _ => new HadoopStateFiles(operatorFolder, key.store, hadoopConf))
+
+  /** A task brings news: its counter is newer than what is known. */
+  def notice(counter: Long): Unit = if (newestCounter.getAndUpdate(math.max(_, counter)) < counter) wake()
+
+  /** Publishes an image in the background. */
+  def publish(block: BlockName, snapshot: HandOver.Snapshot): Unit = {
+    publisher.execute { () =>
+      try peers.publish(block, handOver.image(snapshot))
+      catch { case NonFatal(e) => logWarning(s"Block $block could not be published; its taker reads the checkpoint instead.", e) }
+    }
+  }
+
+  /** Tells the driver something, without waiting. */
+  def tell(message: Message): Unit =
+    try context.send(message)
+    catch { case NonFatal(e) => logInfo(s"The driver could not be told of a commit: ${e.getMessage}") }
+
+  private def wake(): Unit = monitor.synchronized { isAwake = true; monitor.notifyAll() }
+
+  private def reportUntilStopped(): Unit =
+    while (!isStopped) {
+      try report()
+      catch {
+        case _: InterruptedException => isStopped = true
+        case NonFatal(e) => if (!isStopped) logInfo(s"The driver could not be asked for orders: ${e.getMessage}")
+      }
+      monitor.synchronized {
+        if (!isAwake && !isStopped) monitor.wait(if (hasDuties) BusyIntervalMs else IdleIntervalMs)
+        isAwake = false
+      }
+    }
+
+  private def report(): Unit = {
+    val acks = Vector.newBuilder[(CopyKey, Long)]
+    ready.forEach((copy, version) => acks += (copy -> version.longValue))
+    context.ask(Report(executorId, peers.address, acks.result())) match {
+      case orders: Orders if orders.counter >= newestCounter.get => obey(orders)
+      case _ => () // made before what a task has told since: the next one is newer
+    }
+  }
+
+  private def obey(orders: Orders): Unit = {
+    registry.keepRuns(orders.runs.contains)
+    files.keySet.removeIf(k => !orders.runs.contains(k.run))
+    registry.keepCopies(k => orders.steps(k.step))
+    ready.keySet.removeIf(k => !orders.steps(k.step))
+    peers.keep(b => orders.steps(b.step))
+    hasDuties = orders.duties.nonEmpty
+    orders.duties.foreach { duty => if (!isStopped) prepare(duty, orders.runs(duty.copy.store.run)) }
+  }
+
+  private def prepare(duty: Duty, checkpointRoot: String): Unit =
+    try {
+      val store = duty.copy.store
+      val state = filesOf(store, new Path(s"$checkpointRoot/state/${store.operator}"), hadoopConf)
+      val preparer = new Preparer(registry, new Recovery(state, Lz4.All), handOver, peers, PullDeadlineMs)
+      preparer(duty).foreach(version => ready.put(duty.copy, version))
+    } catch { case NonFatal(e) => logInfo(s"A copy for step ${duty.copy.step} could not be prepared yet: ${e.getMessage}") }
+}
+
+object ExecutorRuntime {
+  private val PullThreads = 8
+  private val BusyIntervalMs = 100L
+  private val IdleIntervalMs = 1000L
+  private val PullDeadlineMs = 30000L
+  val FileManagerKey = "spark.sql.streaming.checkpointFileManagerClass"
+
+  @volatile private var instance: Option[ExecutorRuntime] = None
+
+  /** The runtime of this JVM's executor; None where the plugin is not there. */
+  def active: Option[ExecutorRuntime] = instance
+  def activate(runtime: ExecutorRuntime): Unit = { instance = Some(runtime); runtime.start() }
+  def deactivate(): Unit = { instance.foreach(_.stop()); instance = None }
+
+  private def daemon(name: String): ThreadFactory = { task =>
+    val thread = new Thread(task, name)
+    thread.setDaemon(true)
+    thread
+  }
+}

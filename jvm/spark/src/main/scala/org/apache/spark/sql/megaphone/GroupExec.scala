@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.megaphone
+
+import scala.reflect.ClassTag
+
+import org.apache.spark.{Partition, Partitioner, TaskContext}
+import org.apache.spark.broadcast.Broadcast
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder}
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning
+import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
+
+import io.megaphone.control.{BatchFacts, BatchFactsHolder, Tables}
+
+/** The node above a group: carries what the batch must agree on to the group's tasks.
+  *
+  * It adds nothing to the rows. Its RDD hands the facts to the task before the operators below open their stores, so they are right in every thread that may start the job, and in a stage that is run
+  * again.
+  */
+final case class GroupExec(child: SparkPlan, facts: BatchFacts, tables: Broadcast[Tables]) extends UnaryExecNode {
+  override def output: Seq[Attribute] = child.output
+  override def outputPartitioning: Partitioning = child.outputPartitioning
+  override def outputOrdering: Seq[SortOrder] = child.outputOrdering
+  override def nodeName: String = "MegaphoneGroup"
+  override def simpleString(maxFields: Int): String = s"MegaphoneGroup $facts"
+
+  override protected def doExecute(): RDD[InternalRow] = new FactsRDD(child.execute(), facts, tables)
+  override protected def withNewChildInternal(newChild: SparkPlan): GroupExec = copy(child = newChild)
+}
+
+private final class FactsRDD[T: ClassTag](parent: RDD[T], facts: BatchFacts, tables: Broadcast[Tables]) extends RDD[T](parent) {
+  override val partitioner: Option[Partitioner] = parent.partitioner
+  override protected def getPartitions: Array[Partition] = firstParent[T].partitions
+
+  override def compute(split: Partition, context: TaskContext): Iterator[T] = {
+    BatchFactsHolder.put(context, facts, tables.value)
+    firstParent[T].iterator(split, context)
+  }
+}

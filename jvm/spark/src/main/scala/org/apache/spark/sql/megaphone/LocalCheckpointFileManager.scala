@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.megaphone
+
+import java.io.{FileNotFoundException, OutputStream}
+import java.nio.file.{Files, NoSuchFileException, Path => NioPath, Paths, StandardCopyOption, StandardOpenOption}
+import java.util.UUID
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{FSDataInputStream, FileAlreadyExistsException, FileStatus, Path, PathFilter}
+import org.apache.spark.sql.execution.streaming.checkpointing.{CheckpointFileManager, FileContextBasedCheckpointFileManager}
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
+
+/** A checkpoint file manager that writes `file:` paths without forking a process for each file, as Hadoop's local file system does to set permissions where its native library is missing. Every other
+  * scheme, and all reading, is left to Spark's own manager.
+  *
+  * A file is written under a temporary name and then renamed, or, where nothing may be replaced, linked, which fails if the name is taken.
+  */
+final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration) extends CheckpointFileManager {
+  private val spark = new FileContextBasedCheckpointFileManager(path, hadoopConf)
+  private val isFile = Option(path.toUri.getScheme).getOrElse(path.getFileSystem(hadoopConf).getUri.getScheme) == "file"
+
+  override def createAtomic(path: Path, overwriteIfPossible: Boolean): CancellableFSDataOutputStream =
+    if (!isFile) spark.createAtomic(path, overwriteIfPossible)
+    else {
+      val target = nio(path)
+      val temporary = target.resolveSibling(s".${target.getFileName}.${UUID.randomUUID()}.tmp")
+      new LocalStream(target, temporary, overwriteIfPossible, open(temporary, path))
+    }
+
+  override def open(path: Path): FSDataInputStream = spark.open(path)
+  override def list(path: Path, filter: PathFilter): Array[FileStatus] = spark.list(path, filter)
+  override def mkdirs(path: Path): Unit = if (isFile) { Files.createDirectories(nio(path)); () } else spark.mkdirs(path)
+  override def exists(path: Path): Boolean = if (isFile) Files.exists(nio(path)) else spark.exists(path)
+  override def delete(path: Path): Unit = spark.delete(path)
+  override def isLocal: Boolean = spark.isLocal
+  override def createCheckpointDirectory(): Path = spark.createCheckpointDirectory()
+
+  private def nio(path: Path): NioPath = Paths.get(path.toUri.getPath)
+
+  private def open(temporary: NioPath, path: Path): OutputStream =
+    try Files.newOutputStream(temporary, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)
+    catch { case _: NoSuchFileException => throw new FileNotFoundException(s"The folder of $path does not exist.") }
+
+  private final class LocalStream(target: NioPath, temporary: NioPath, overwrite: Boolean, out: OutputStream) extends CancellableFSDataOutputStream(out) {
+    private var isDone = false
+
+    override def close(): Unit = synchronized {
+      if (!isDone) {
+        isDone = true
+        super.close()
+        try
+          if (overwrite) { Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE); () }
+          else link()
+        finally { Files.deleteIfExists(temporary); () }
+      }
+    }
+
+    override def cancel(): Unit = synchronized {
+      if (!isDone) {
+        isDone = true
+        try out.close()
+        finally { Files.deleteIfExists(temporary); () }
+      }
+    }
+
+    private def link(): Unit =
+      try { Files.createLink(target, temporary); () }
+      catch { case _: java.nio.file.FileAlreadyExistsException => throw new FileAlreadyExistsException(s"$target exists and must not be replaced.") }
+  }
+}

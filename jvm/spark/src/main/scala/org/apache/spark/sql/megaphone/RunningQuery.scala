@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.megaphone
+
+import java.util.UUID
+
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.streaming.runtime.{MicroBatchExecution, StreamExecution}
+
+/** What the plugin must know of a running query and Spark does not show: one place for it. */
+final class RunningQuery(execution: MicroBatchExecution) {
+  def id: UUID = execution.id
+  def runId: UUID = execution.runId
+  def name: Option[String] = Option(execution.name)
+  def session: SparkSession = execution.sparkSession.asInstanceOf[SparkSession]
+
+  /** The checkpoint's root folder. */
+  def checkpointRoot: String = execution.resolvedCheckpointRoot
+
+  def isActive: Boolean = execution.isActive
+
+  /** The newest batch that the offset log has, if any. */
+  def latestOffsetBatch: Option[Long] = execution.offsetLog.getLatestBatchId()
+
+  /** Checkpoint ids by operator and partition at the version that the next batch reads: empty under checkpoint format v1. */
+  def checkpointIds: mutable.Map[Long, Array[Array[String]]] = RunningQuery.IdsField.get(execution).asInstanceOf[mutable.Map[Long, Array[Array[String]]]]
+
+  /** Lengthens an operator's array of checkpoint ids. Spark indexes it by partition, and a step may have added partitions since it was written. */
+  def padCheckpointIds(operator: Long, length: Int): Option[Array[Array[String]]] = checkpointIds.get(operator).map { ids =>
+    val padded = RunningQuery.padded(ids, length)
+    if (padded ne ids) checkpointIds.put(operator, padded)
+    padded
+  }
+
+  /** From now on, what Spark writes into the arrays is never shorter than `length`: its own reader indexes them by the partitions of the first batch, however few there are now. */
+  def keepCheckpointIds(length: Int): Unit = checkpointIds match {
+    case _: RunningQuery.PaddingMap => ()
+    case ids => RunningQuery.IdsField.set(execution, new RunningQuery.PaddingMap(length).addAll(ids))
+  }
+}
+
+object RunningQuery {
+  private val IdsField = {
+    // A private val of MicroBatchExecution since Spark 4.0; the compiler may qualify its name.
+    val field = classOf[MicroBatchExecution].getDeclaredFields
+      .find(_.getName.endsWith("currentStateStoreCkptId"))
+      .getOrElse(throw new IllegalStateException("Spark's MicroBatchExecution keeps no checkpoint ids any more: this jar does not fit this Spark version."))
+    field.setAccessible(true)
+    field
+  }
+
+  /** The running query of this run, in whatever session; None for plans that only look like a batch's (`explain`, batch queries). */
+  def find(session: SparkSession, runId: UUID): Option[StreamExecution] = session.sharedState.activeStreamingQueries.values.asScala.find(_.runId == runId)
+
+  private def padded(ids: Array[Array[String]], length: Int): Array[Array[String]] =
+    if (ids.length >= length || ids.isEmpty) ids else ids ++ Array.fill(length - ids.length)(ids(0).clone())
+
+  private final class PaddingMap(length: Int) extends mutable.HashMap[Long, Array[Array[String]]] {
+    override def put(operator: Long, ids: Array[Array[String]]): Option[Array[Array[String]]] = super.put(operator, padded(ids, length))
+    override def update(operator: Long, ids: Array[Array[String]]): Unit = super.update(operator, padded(ids, length))
+    override def addOne(entry: (Long, Array[Array[String]])): this.type = super.addOne(entry._1 -> padded(entry._2, length))
+  }
+}

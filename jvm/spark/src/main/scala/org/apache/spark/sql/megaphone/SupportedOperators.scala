@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.megaphone
+
+import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.python.streaming.FlatMapGroupsInPandasWithStateExec
+import org.apache.spark.sql.execution.streaming.operators.stateful._
+import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.FlatMapGroupsWithStateExec
+import org.apache.spark.sql.internal.SQLConf
+
+import io.megaphone.control.UnsupportedQueryException
+
+/** The stateful operators that run on bins; every other is refused when the query starts, never half-run. */
+object SupportedOperators {
+
+  def check(session: SparkSession, operators: Seq[StatefulOperator]): Unit = {
+    operators.foreach {
+      case _: StateStoreRestoreExec | _: StateStoreSaveExec | _: StreamingDeduplicateExec | _: StreamingDeduplicateWithinWatermarkExec | _: FlatMapGroupsWithStateExec |
+          _: FlatMapGroupsInPandasWithStateExec | _: StreamingGlobalLimitExec =>
+        ()
+      case other => throw UnsupportedQueryException.operator(other.nodeName)
+    }
+    if (session.sessionState.conf.getConf(SQLConf.STATE_STORE_UNLOAD_ON_COMMIT)) throw UnsupportedQueryException.unloadOnCommit
+  }
+
+  /** The name by which Spark finds how an operator's state key leads to its partition key: that of the operator that writes. */
+  def nameOf(operators: Seq[StatefulOperator]): String = operators.collectFirst { case w: StateStoreWriter => w.shortName }.getOrElse(operators.head.nodeName)
+
+  /** Names of an operator's stores. */
+  def storesOf(operators: Seq[StatefulOperator]): Vector[String] = operators.collectFirst { case w: StateStoreWriter => w.stateStoreNames.toVector }.getOrElse(Vector("default"))
+}
