@@ -6,6 +6,8 @@ import java.util.{Collections, Map => JMap}
 import org.apache.spark.{SparkConf, SparkContext, SparkEnv, TaskContext}
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 
+import org.apache.spark.sql.megaphone.SparkPrivate
+
 import io.megaphone.control.{Controller, QueryControl, StartListener}
 import io.megaphone.transfer.ExecutorRuntime
 
@@ -23,7 +25,7 @@ private final class MegaphoneDriver extends DriverPlugin {
   private var controller: Option[Controller] = None
 
   override def init(sc: SparkContext, context: PluginContext): JMap[String, String] = {
-    MegaphonePlugin.configure(sc.conf)
+    MegaphonePlugin.configure(SparkPrivate.conf(sc))
     controller = Some(new Controller(sc))
     controller.foreach(Controller.activate)
     Collections.emptyMap()

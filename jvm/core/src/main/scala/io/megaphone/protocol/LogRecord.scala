@@ -17,8 +17,10 @@ final case class Operator(id: Long, name: String, stores: Vector[String])
   *
   * @param firstWorkers
   *   partitions of the first batch (n₀), which Spark's readers go by for ever
+  * @param isMovable
+  *   false over a single partition with no exchange to route by
   */
-final case class Group(operators: Vector[Operator], firstWorkers: Int) {
+final case class Group(operators: Vector[Operator], firstWorkers: Int, isMovable: Boolean = true) {
   val id: Long = operators.map(_.id).min
 }
 

@@ -22,6 +22,9 @@ final class Lease private[store] (slot: Slot, val attempt: Attempt, private[stor
   /** Replaces the holding by an empty one, to be filled from files. */
   def renew(): Holding = slot.renew(this)
 
+  /** Ends the attempt: what it did not commit is taken back, and the lease given back. */
+  def end(): Unit = { current.abort(); release() }
+
   /** Gives the lease back; the holding keeps what was committed. Nothing happens when it is called again, or after it was detached. */
   def release(): Unit = slot.release(this)
 }

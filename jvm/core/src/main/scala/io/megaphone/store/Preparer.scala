@@ -12,7 +12,7 @@ import io.megaphone.format._
   * @param address
   *   the source's executor, where it is known
   */
-final case class Duty(copy: CopyKey, bins: Vector[Int], binsCount: Int, image: StateName, settled: StateName, address: Option[String])
+final case class Duty(key: CopyKey, bins: Vector[Int], binsCount: Int, image: StateName, settled: StateName, address: Option[String])
 
 /** Prepares copies ahead of their step, in the background: rule 23.
   *
@@ -28,13 +28,13 @@ final class Preparer(registry: Registry, recovery: Recovery, handOver: HandOver,
   /** Works on one duty; gives the version that the copy has now, or None if there is none yet. */
   def apply(duty: Duty): Option[Long] =
     try {
-      val existing = registry.copy(duty.copy).orElse(make(duty))
+      val existing = registry.copy(duty.key).orElse(make(duty))
       existing.map(copy => copy.synchronized { bring(copy, duty); copy.base.version })
-    } catch { case _: DamagedFileException | _: MissingFileException => registry.dropCopy(duty.copy); None }
+    } catch { case _: DamagedFileException | _: MissingFileException => registry.dropCopy(duty.key); None }
 
   private def make(duty: Duty): Option[Holding] = {
     val made = fromBlock(duty).orElse(if (duty.settled.version - duty.image.version >= Preparer.PatienceVersions) Some(fromFiles(duty)) else None)
-    made.foreach(registry.putCopy(duty.copy, _))
+    made.foreach(registry.putCopy(duty.key, _))
     made
   }
 
@@ -42,8 +42,8 @@ final class Preparer(registry: Registry, recovery: Recovery, handOver: HandOver,
     pull(duty, duty.image, isImage = true).map { case (block, bytes) => handOver.copyOf(block.toString, bytes, duty.binsCount) }
 
   private def fromFiles(duty: Duty): Holding = {
-    val loaded = recovery.load(FileName(duty.copy.source, duty.settled), duty.bins)
-    val copy = new Holding(duty.copy.source, duty.binsCount)
+    val loaded = recovery.load(FileName(duty.key.source, duty.settled), duty.bins)
+    val copy = new Holding(duty.key.source, duty.binsCount)
     loaded.bins.foreach { case (bin, (log, chain)) => copy.put(bin, log, chain) }
     copy.restart(duty.settled, Vector.empty)
     copy
@@ -53,11 +53,11 @@ final class Preparer(registry: Registry, recovery: Recovery, handOver: HandOver,
     if (copy.base.version < duty.settled.version) {
       val byBlock = copy.base.version + 1 == duty.settled.version &&
         pull(duty, duty.settled, isImage = false).exists { case (block, bytes) => handOver.applyTail(block.toString, bytes, copy) }
-      if (!byBlock && catchUp(copy, duty.settled).isEmpty) registry.dropCopy(duty.copy)
+      if (!byBlock && catchUp(copy, duty.settled).isEmpty) registry.dropCopy(duty.key)
     }
 
   private def pull(duty: Duty, name: StateName, isImage: Boolean): Option[(BlockName, Array[Byte])] = {
-    val block = BlockName(duty.copy.store, duty.copy.source, duty.copy.target, name, isImage, duty.copy.step)
+    val block = BlockName(duty.key.store, duty.key.source, duty.key.target, name, isImage, duty.key.step)
     duty.address.flatMap(peers.pull(block, _, deadlineMs)).map(block -> _)
   }
 }

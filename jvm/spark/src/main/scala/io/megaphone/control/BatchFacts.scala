@@ -19,7 +19,7 @@ final case class Tables(before: RoutingTable, after: RoutingTable)
   * @param batch
   *   the batch, which reads the state of the same version
   * @param ids
-  *   by operator and store: checkpoint id of each worker at that version; empty where no bin moves or under checkpoint format v1
+  *   by operator and store: checkpoint id of each worker at that version; empty under checkpoint format v1
   * @param incoming
   *   where a step's source workers run
   * @param outgoing

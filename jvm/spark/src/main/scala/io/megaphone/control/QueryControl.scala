@@ -26,8 +26,8 @@ final case class BatchPlan(tables: Map[Long, Tables], facts: Map[Long, BatchFact
 final class QueryControl(controller: Controller, val query: RunningQuery) extends Logging {
   val runId: String = query.runId.toString
   private val session = query.session
-  private val hadoopConf = Cluster.hadoopConf(session)
-  private val log = new PlanLog(query.checkpointRoot, hadoopConf)
+  private val hadoopConf = SparkPrivate.hadoopConf(session)
+  private val planLog = new PlanLog(query.checkpointRoot, hadoopConf)
   private val broadcasts = mutable.LinkedHashMap.empty[(Long, Long, Long), Broadcast[Tables]]
   private val ranOn = mutable.Map.empty[(Long, Int), String] // (operator, worker) → executor
   private val wanted = mutable.Map.empty[Long, Vector[String]] // group → executors
@@ -40,7 +40,7 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
 
   /** The tables and facts of a batch; the same when asked again. Throws UnsupportedQueryException, or StepNotSealedException, which fails the batch. */
   def plan(batch: Long, planGroups: Vector[PlanGroup], batchSession: SparkSession): BatchPlan = synchronized {
-    val groups = planGroups.map(groupOf(_, batchSession))
+    val groups = planGroups.map(groupOf)
     if (state.isEmpty) start(batch, groups, batchSession)
     seeExecutors()
     val isOwn = batch > state.get.firstBatch.get || controller.latestOffsetAtStart(runId).exists(_ < batch)
@@ -91,7 +91,7 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
   private[control] def liveSteps: Set[String] = synchronized(state.fold(Set.empty[String])(Protocol.liveSteps(_).map(_.toString)))
 
   private def start(batch: Long, groups: Vector[Group], batchSession: SparkSession): Unit = {
-    val history = log.read()
+    val history = planLog.read()
     if (history.isEmpty && batch > 0) throw UnsupportedQueryException.missingPlanLog(query.checkpointRoot)
     val format = batchSession.sessionState.conf.stateStoreCheckpointFormatVersion
     val configured = MegaphoneConf.Bins.read(batchSession.sessionState.conf.getAllConfs.get)
@@ -121,10 +121,10 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
       (0 until group.firstWorkers).map(p => new Path(folder, p.toString)).filterNot(files.exists).foreach(files.mkdirs)
     }
 
-  private def groupOf(group: PlanGroup, batchSession: SparkSession): Group = {
+  private def groupOf(group: PlanGroup): Group = {
     val byId = group.operators.groupBy(_.stateInfo.get.operatorId).toVector.sortBy(_._1)
     val operators = byId.map { case (id, nodes) => Operator(id, SupportedOperators.nameOf(nodes), SupportedOperators.storesOf(nodes)) }
-    Group(operators, if (group.isRouted) group.operators.head.stateInfo.get.numPartitions else 1)
+    Group(operators, if (group.isRouted) group.operators.head.stateInfo.get.numPartitions else 1, group.isRouted)
   }
 
   private def describe(groups: Vector[Group]): String = groups.map(_.operators.map(o => s"${o.id} ${o.name}").mkString("(", ", ", ")")).mkString(" ")
@@ -182,7 +182,6 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
 
   private def factsOf(decision: Protocol.Decision, group: Group, tables: Tables): BatchFacts = {
     val addressOf = executors.map(e => e.id -> e.address).toMap
-    val isStep = tables.before.number != tables.after.number
     val incoming = decision.sealedSteps.find(_.id.group == group.id).map { step =>
       val sources = step.step.moves.map(m => tables.before.workerOf(m.bin)).distinct
       Incoming(step.id.toString, sources.flatMap(s => ranOn.get((group.id, s)).flatMap(addressOf.get).map(s -> _)).toMap)
@@ -191,7 +190,7 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
       val bins = a.step.moves.groupBy(m => (tables.after.workerOf(m.bin), m.target)).map { case (pair, moves) => pair -> moves.map(_.bin) }
       Outgoing(a.id.toString, a.mode, a.since == decision.batch.number, bins.filter { case ((source, target), _) => source != target })
     }
-    val ids = if (isStep) decision.batch.names.filter { case ((operator, _), _) => group.operators.exists(_.id == operator) } else Map.empty[(Long, String), Vector[String]]
+    val ids = decision.batch.names.filter { case ((operator, _), _) => group.operators.exists(_.id == operator) }
     BatchFacts(runId, group.id, group.operators, decision.batch.number, ids, incoming, outgoing, controller.nextCounter(), tables.after.toString)
   }
 
@@ -217,8 +216,8 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
   private def append(record: LogRecord): Protocol.Event = {
     val number = state.get.history.nextNumber
     try {
-      if (log.append(number, record)) Protocol.Appended(record)
-      else Protocol.NotAppended(record, Some(log.readRecord(number)))
+      if (planLog.append(number, record)) Protocol.Appended(record)
+      else Protocol.NotAppended(record, Some(planLog.readRecord(number)))
     } catch {
       case NonFatal(e) =>
         logWarning(s"Record $number could not be appended to the plan log of query $runId.", e)
@@ -226,15 +225,11 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
     }
   }
 
-  /** The table that a group has or, after its open plans, will have. */
-  def finalTable(group: Long): RoutingTable = synchronized {
-    val s = state.getOrElse(throw PlanRefusedException.notStarted)
-    val now = s.history.tableAt(group, Long.MaxValue)
-    s.history.open.foldLeft(now) { (table, plan) =>
-      val done = s.history.sealedSteps(plan.id).keySet
-      plan.steps.getOrElse(group, Vector.empty).zipWithIndex.filterNot { case (_, i) => done(StepId(plan.id, group, i)) }.foldLeft(table)((t, e) => t.moved(e._1.moves, t.number + 1, e._1.workers))
-    }
-  }
+  /** The table that the newest batch of a group has. */
+  def currentTable(group: Long): RoutingTable = synchronized(state.getOrElse(throw PlanRefusedException.notStarted).history.tableAt(group, Long.MaxValue))
+
+  /** The query's configuration. */
+  def conf: String => Option[String] = session.sessionState.conf.getAllConfs.get
 }
 
 object QueryControl {

@@ -10,9 +10,8 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.spark.SparkEnv
 import org.apache.spark.api.plugin.PluginContext
-import org.apache.spark.deploy.SparkHadoopUtil
 import org.apache.spark.internal.Logging
-import org.apache.spark.sql.megaphone.BlockPeers
+import org.apache.spark.sql.megaphone.{BlockPeers, SparkPrivate}
 
 import io.megaphone.control.{Message, Orders, Report}
 import io.megaphone.store._
@@ -35,7 +34,7 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
   private val newestCounter = new AtomicLong()
   private val monitor = new Object
   private lazy val hadoopConf = {
-    val conf = SparkHadoopUtil.get.newConfiguration(context.conf)
+    val conf = SparkPrivate.hadoopConf(context.conf)
     context.conf.getOption(FileManagerKey).foreach(conf.set(FileManagerKey, _))
     conf
   }
@@ -106,16 +105,16 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
     ready.keySet.removeIf(k => !orders.steps(k.step))
     peers.keep(b => orders.steps(b.step))
     hasDuties = orders.duties.nonEmpty
-    orders.duties.foreach { duty => if (!isStopped) prepare(duty, orders.runs(duty.copy.store.run)) }
+    orders.duties.foreach { duty => if (!isStopped) prepare(duty, orders.runs(duty.key.store.run)) }
   }
 
   private def prepare(duty: Duty, checkpointRoot: String): Unit =
     try {
-      val store = duty.copy.store
+      val store = duty.key.store
       val state = filesOf(store, new Path(s"$checkpointRoot/state/${store.operator}"), hadoopConf)
       val preparer = new Preparer(registry, new Recovery(state, Lz4.All), handOver, peers, PullDeadlineMs)
-      preparer(duty).foreach(version => ready.put(duty.copy, version))
-    } catch { case NonFatal(e) => logInfo(s"A copy for step ${duty.copy.step} could not be prepared yet: ${e.getMessage}") }
+      preparer(duty).foreach(version => ready.put(duty.key, version))
+    } catch { case NonFatal(e) => logInfo(s"A copy for step ${duty.key.step} could not be prepared yet: ${e.getMessage}") }
 }
 
 object ExecutorRuntime {

@@ -57,8 +57,8 @@ final class BlockPeers(env: SparkEnv, threads: ExecutorService) extends Peers wi
     }
 
   private def remote(block: BlockName, address: String): Array[Byte] = {
-    val Array(executor, host, port) = address.split('|')
-    val buffer: ManagedBuffer = env.blockManager.blockTransferService.fetchBlockSync(host, port.toInt, executor, id(block).name, null)
+    val parts = address.split('|')
+    val buffer: ManagedBuffer = env.blockManager.blockTransferService.fetchBlockSync(parts(1), parts(2).toInt, parts(0), id(block).name, null)
     try { val b = buffer.nioByteBuffer(); val bytes = new Array[Byte](b.remaining); b.get(bytes); bytes }
     finally { buffer.release(); () }
   }

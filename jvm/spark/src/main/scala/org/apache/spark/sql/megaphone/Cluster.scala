@@ -19,7 +19,4 @@ object Cluster {
     val workers = if (sc.isLocal) all else all.filterNot(_.isDriver)
     workers.map(id => ExecutorAddress(id.executorId, id.host, BlockPeers.address(id))).sortBy(e => (e.id.length, e.id))
   }
-
-  /** Milliseconds that the scheduler prefers a pin to any other free slot. */
-  def hadoopConf(session: org.apache.spark.sql.classic.SparkSession): org.apache.hadoop.conf.Configuration = session.sessionState.newHadoopConf()
 }

@@ -57,9 +57,11 @@ object RunningQuery {
   private def padded(ids: Array[Array[String]], length: Int): Array[Array[String]] =
     if (ids.length >= length || ids.isEmpty) ids else ids ++ Array.fill(length - ids.length)(ids(0).clone())
 
-  private final class PaddingMap(length: Int) extends mutable.HashMap[Long, Array[Array[String]]] {
-    override def put(operator: Long, ids: Array[Array[String]]): Option[Array[Array[String]]] = super.put(operator, padded(ids, length))
-    override def update(operator: Long, ids: Array[Array[String]]): Unit = super.update(operator, padded(ids, length))
-    override def addOne(entry: (Long, Array[Array[String]])): this.type = super.addOne(entry._1 -> padded(entry._2, length))
+  private final class PaddingMap(length: Int) extends mutable.AbstractMap[Long, Array[Array[String]]] {
+    private val ids = mutable.HashMap.empty[Long, Array[Array[String]]]
+    override def get(operator: Long): Option[Array[Array[String]]] = ids.get(operator)
+    override def iterator: Iterator[(Long, Array[Array[String]])] = ids.iterator
+    override def addOne(entry: (Long, Array[Array[String]])): this.type = { ids(entry._1) = padded(entry._2, length); this }
+    override def subtractOne(operator: Long): this.type = { ids -= operator; this }
   }
 }

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.store
+
+import scala.collection.mutable
+
+import io.megaphone.format._
+
+/** Finds the files that no version to come will need: rules 27 and 28. Run by the driver alone, because a bin's chain crosses workers (H11).
+  *
+  *   1. `referenced` reads the footers of all workers at a settled version s, and gives the files that their bins' chains point into. Anything missing or damaged is an error: then there is no sweep.
+  *   1. `candidates` are the files of version s - 16 or older that are not among them. A chain never regains a file, so they stay unneeded; but versions before s, as long as they are retained, may need them.
+  *   1. When the oldest version that is retained is s or newer, the candidates may be deleted. Under checkpoint format v1 those that the newest settled version references after all are left out first.
+  *
+  * Under v1 a late attempt may have written a file anew. References into it then lead on to what its own footer says, as in [[Recovery]].
+  *
+  * A death at any point: the next sweep finds the same files. A new run forgets old candidates, for it may go on from an earlier version.
+  */
+final class Sweep(recovery: Recovery) {
+
+  /** The files that the bins of some workers need, all at one version. */
+  def referenced(heads: Iterable[(FileName, Iterable[Int])]): Set[FileName] = {
+    val seen = mutable.HashSet.empty[(FileName, Int)]
+    val footers = mutable.HashMap.empty[FileName, Footer] // of rewritten files: v1 only
+    val rest = mutable.Queue.from(heads.iterator.flatMap { case (head, bins) => chains(head, bins) })
+    while (rest.nonEmpty) {
+      val ref = rest.dequeue()
+      if (seen.add((ref.file, ref.frame.bin)) && ref.file.name.id == StateName.FixedId) {
+        val footer = footers.getOrElseUpdate(ref.file, recovery.footer(ref.file))
+        if (footer.writer != ref.writer) rest ++= chains(ref.file, Seq(ref.frame.bin))
+      }
+    }
+    seen.iterator.map(_._1).toSet
+  }
+
+  private def chains(head: FileName, bins: Iterable[Int]): Iterator[FrameRef] =
+    recovery.chains(recovery.footers(head), bins).valuesIterator.flatMap(_.chain.refs)
+}
+
+object Sweep {
+
+  /** Of the files listed, those that may go once every version before `version` is no longer retained. */
+  def candidates(listed: Iterable[FileName], referenced: Set[FileName], version: Long): Set[FileName] =
+    listed.iterator.filter(f => f.name.version <= version - Footer.Slices && !referenced(f)).toSet
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.simulation
+
+/** Bugs that can be planted in the simulated query, each the one that a schedule (H1 …) warns of. The real code stays as it is; what calls it goes wrong. */
+sealed abstract class Bug(val schedule: String)
+
+object Bug {
+
+  /** H1: a bin that is on this executor is taken as it is, whatever version its worker's holding has here. */
+  case object RelabelByVersion extends Bug("H1")
+
+  /** H2: tails are served and applied by version, whichever attempt made them. */
+  case object TailOfOtherAttempt extends Bug("H2")
+
+  /** H3: the head in memory is taken for the one that was accepted. */
+  case object LastHeadForAccepted extends Bug("H3")
+
+  /** H4: bins are compacted at their commit, before it is settled. */
+  case object CompactionAboveSettled extends Bug("H4")
+
+  /** H5: the stores of a step's batch go by the tables of the batch before. */
+  case object StaleTables extends Bug("H5")
+
+  /** H6: a seal whose number is taken is appended at the next. */
+  case object SealAnyway extends Bug("H6")
+
+  /** H6, at the start of a run: the plan log is read after the offset log, so that a start record may void what a newer run has sealed and run. */
+  case object LogReadLate extends Bug("H6")
+
+  /** H7: a step moves the bins of a group's first operator only. */
+  case object GroupSplit extends Bug("H7")
+
+  /** H8: seals of batches that were deleted stay in force. */
+  case object VoidSealsKept extends Bug("H8")
+
+  /** H9: writings of a file cannot be told apart, so that offsets into an overwritten one are trusted. */
+  case object WritersAlike extends Bug("H9")
+
+  /** H10: the image of a batch that is being written is published as the settled one. */
+  case object UnsettledImage extends Bug("H10")
+
+  /** H11: each worker deletes the files of its own folder that it no longer needs. */
+  case object OwnerDeletes extends Bug("H11")
+
+  /** H13: a block that is missing is read as one of empty bins. */
+  case object MissingIsEmpty extends Bug("H13")
+
+  /** H15: an attempt that was given up still shares the holding with the one that took its place. */
+  case object ZombieShares extends Bug("H15")
+
+  /** H16: a worker's blocks and bins go with its last store, as the last batch that has it ends. */
+  case object CloseDropsOutgoing extends Bug("H16")
+
+  /** H20: a message that a newer one has overtaken is obeyed. */
+  case object OldMessageObeyed extends Bug("H20")
+
+  val All: Vector[Bug] = Vector(
+    RelabelByVersion,
+    TailOfOtherAttempt,
+    LastHeadForAccepted,
+    CompactionAboveSettled,
+    StaleTables,
+    SealAnyway,
+    LogReadLate,
+    GroupSplit,
+    VoidSealsKept,
+    WritersAlike,
+    UnsettledImage,
+    OwnerDeletes,
+    MissingIsEmpty,
+    ZombieShares,
+    CloseDropsOutgoing,
+    OldMessageObeyed
+  )
+}

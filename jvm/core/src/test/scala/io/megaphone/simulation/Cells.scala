@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.simulation
+
+import io.megaphone.log.{BinLog, Words}
+import io.megaphone.store.Holding
+
+/** Keys and values as bytes. A key is a small number; a value is a ''stamp'', which also gives its length, so that two values are equal if their stamps are and the bytes are whole. */
+object Cells {
+  private val Keys: Array[Array[Byte]] = Array.tabulate(256)(k => bytes(Dice.mix(k.toLong), 8 + k % 5))
+  private val Hashes: Array[Int] = Array.tabulate(256)(k => Dice.mix(k * 31L).toInt)
+
+  def binOf(key: Int, bins: Int): Int = Hashes(key) & (bins - 1)
+
+  /** Keys are spread over two column families. */
+  def familyOf(key: Int): Int = key & 1
+
+  def put(holding: Holding, bin: Int, key: Int, stamp: Long): Unit = {
+    own(holding, bin)
+    val k = Keys(key)
+    val v = value(stamp)
+    holding.touch(bin)
+    holding.log(bin).put(familyOf(key), k, 0, k.length, v, 0, v.length)
+  }
+
+  def remove(holding: Holding, bin: Int, key: Int): Unit = {
+    own(holding, bin)
+    val k = Keys(key)
+    holding.touch(bin)
+    holding.log(bin).remove(familyOf(key), k, 0, k.length)
+    ()
+  }
+
+  /** The stamp of a key, or 0. */
+  def get(holding: Holding, bin: Int, key: Int): Long = {
+    own(holding, bin)
+    stampOf(holding.log(bin), key)
+  }
+
+  /** Throws a violation where a log is not exactly what is expected. */
+  def compare(log: BinLog, expected: Map[Int, Long], what: => String): Unit = {
+    if (log.keyCount != expected.size) throw new Violation(s"$what: expected ${expected.size} keys, found ${log.keyCount}")
+    expected.foreachEntry { (key, stamp) =>
+      val found = stampOf(log, key)
+      if (found != stamp) throw new Violation(s"$what: key $key should be ${stamp.toHexString} and is ${found.toHexString}")
+    }
+    if (Dice.mix(expected.hashCode.toLong) % 8 == 0) {
+      val scans = Vector(log.scan(0), log.scan(1))
+      val seen = scans.map(scan => Iterator.continually(scan.next()).takeWhile(identity).size).sum
+      if (seen != expected.size) throw new Violation(s"$what: a scan saw $seen keys of ${expected.size}")
+    }
+  }
+
+  // Invariant I8: a key outside the holding's bins is an error, never an insert.
+  private def own(holding: Holding, bin: Int): Unit =
+    if (!holding.has(bin)) throw new Violation(s"worker ${holding.worker} got a key of bin $bin, which it does not have")
+
+  private def stampOf(log: BinLog, key: Int): Long = {
+    val k = Keys(key)
+    if (!log.find(familyOf(key), k, 0, k.length)) 0L
+    else {
+      val c = log.cursor
+      val stamp = Words.get(c.bytes, c.valueOffset)
+      if (c.valueBytes == lengthOf(stamp) && c.bytes(c.valueOffset + c.valueBytes - 1) == lastOf(stamp)) stamp
+      else throw new Violation(s"key $key has a value of ${c.valueBytes} bytes where ${lengthOf(stamp)} belong")
+    }
+  }
+
+  private def value(stamp: Long): Array[Byte] = {
+    val v = bytes(stamp, lengthOf(stamp))
+    v(v.length - 1) = lastOf(stamp)
+    v
+  }
+
+  private def lengthOf(stamp: Long): Int = if ((stamp & 0xff) == 7) 900 else 9 + (stamp & 31).toInt
+  private def lastOf(stamp: Long): Byte = (stamp >>> 8).toByte
+
+  private def bytes(word: Long, length: Int): Array[Byte] = {
+    val b = new Array[Byte](length)
+    Words.set(b, 0, word)
+    b
+  }
+}

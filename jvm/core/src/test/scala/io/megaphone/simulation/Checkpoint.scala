@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.simulation
+
+import java.io.ByteArrayOutputStream
+
+import scala.collection.mutable
+
+import io.megaphone.format.{BytesSource, FileName, FileSource, MissingFileException}
+import io.megaphone.protocol.{History, LogRecord, LogRecordFormat}
+import io.megaphone.store.{AtomicOutput, StateFiles}
+
+/** The checkpoint of a query, in memory: what outlives every process. */
+final class Checkpoint(setup: Setup, faults: Faults) {
+
+  /** By batch: what its rows follow from. */
+  val offsets: mutable.TreeMap[Long, Long] = mutable.TreeMap.empty
+
+  /** By batch N: ids of the state at version N + 1, of each store and worker; none under checkpoint format v1. */
+  val commits: mutable.TreeMap[Long, Map[StoreId, Vector[String]]] = mutable.TreeMap.empty
+  val planLog = new PlanLog
+  val files: Map[StoreId, MemoryFiles] = setup.stores.map(s => s -> new MemoryFiles(s.toString, faults)).toMap
+
+  /** The ids of a version: those of the commit log of the batch before. */
+  def idsAt(version: Long): Map[StoreId, Vector[String]] = if (version == 0) Map.empty else commits(version - 1)
+
+  /** What a user does who wants to go on from `version`: deletes what came later, but for the state. */
+  def goBack(version: Long): Unit = {
+    offsets.filterInPlace((batch, _) => batch < version)
+    commits.filterInPlace((batch, _) => batch < version)
+  }
+}
+
+/** The plan log: numbered records, none ever overwritten. */
+final class PlanLog {
+  private val records = mutable.ArrayBuffer.empty[Array[Byte]]
+
+  def size: Long = records.size.toLong
+  def read(number: Long): LogRecord = LogRecordFormat.decode(s"log/$number", records(number.toInt))
+  def history: History = History.of(records.indices.map(i => read(i.toLong)))
+
+  /** Appends a record at a number, or gives what stands there. */
+  def append(number: Long, record: LogRecord): Option[LogRecord] =
+    if (number < size) Some(read(number))
+    else {
+      if (number > size) throw new Violation(s"record $number would leave a gap in a plan log of $size records")
+      records += LogRecordFormat.encode(record)
+      None
+    }
+}
+
+/** The files of one store. */
+final class MemoryFiles(folder: String, faults: Faults) extends StateFiles {
+  private val files = mutable.HashMap.empty[FileName, Array[Byte]]
+
+  def list: Vector[FileName] = files.keysIterator.toVector
+  def delete(file: FileName): Unit = { files.remove(file); () }
+
+  def create(file: FileName): AtomicOutput = new AtomicOutput {
+    private val out = new ByteArrayOutputStream(512)
+    private var isClosed = false
+    def write(b: Int): Unit = out.write(b)
+    override def write(bytes: Array[Byte], offset: Int, length: Int): Unit = out.write(bytes, offset, length)
+    override def close(): Unit = if (!isClosed) {
+      isClosed = true
+      if (faults.strikes(Fault.FileFails)) throw new InjectedFault(s"$file was not written")
+      files(file) = out.toByteArray
+      if (faults.strikes(Fault.FileUnsure)) throw new InjectedFault(s"$file may be written or not")
+    }
+    def cancel(): Unit = isClosed = true
+  }
+
+  def open(file: FileName): FileSource = new BytesSource(s"$folder/$file", files.getOrElse(file, throw new MissingFileException(s"$folder/$file")))
+}

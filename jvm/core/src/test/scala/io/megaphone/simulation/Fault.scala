@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.simulation
+
+/** What may go wrong, and how often at the points where it may. A schedule turns each on or off, so that rare ones also meet alone. */
+sealed abstract class Fault(val chance: Double)
+
+object Fault {
+
+  /** A block is not to be had now, or arrives with a byte changed or cut short. */
+  case object BlockMissing extends Fault(0.3)
+  case object BlockDamaged extends Fault(0.15)
+
+  /** An executor's memory, blocks and tasks are gone; or the driver only believes so, and its tasks go on. */
+  case object ExecutorDies extends Fault(0.01)
+  case object ExecutorCutOff extends Fault(0.005)
+  case object ExecutorJoins extends Fault(0.006)
+
+  /** An attempt fails; or is given up by the driver and goes on (a zombie); or hears of it too late to be seen as killed. */
+  case object TaskFails extends Fault(0.015)
+  case object TaskGivenUp extends Fault(0.02)
+  case object KillUnheard extends Fault(0.3)
+
+  /** A file cannot be written; or is durable, and the writer hears that it is not. */
+  case object FileFails extends Fault(0.02)
+  case object FileUnsure extends Fault(0.02)
+
+  /** A task is sent where its worker is not wanted. */
+  case object ElsewhereSent extends Fault(0.15)
+
+  /** `foreachBatch` runs the stateful stage twice; a finished stage runs some tasks again. */
+  case object TwoActions extends Fault(0.4)
+  case object StageAgain extends Fault(0.05)
+
+  /** A driver dies before or after a write; is paused and replaced; its append to the plan log is durable, and it hears nothing. */
+  case object DriverDies extends Fault(0.02)
+  case object DriverPauses extends Fault(0.006)
+  case object AppendUnsure extends Fault(0.03)
+
+  /** The query is stopped, its last batches are deleted from the checkpoint, and it starts again from there. */
+  case object GoesBack extends Fault(0.003)
+
+  /** Messages between driver and executors are lost or late. */
+  case object MessageLost extends Fault(0.2)
+  case object MessageLate extends Fault(0.3)
+
+  val All: Vector[Fault] = Vector(
+    BlockMissing,
+    BlockDamaged,
+    ExecutorDies,
+    ExecutorCutOff,
+    ExecutorJoins,
+    TaskFails,
+    TaskGivenUp,
+    KillUnheard,
+    FileFails,
+    FileUnsure,
+    ElsewhereSent,
+    TwoActions,
+    StageAgain,
+    DriverDies,
+    DriverPauses,
+    AppendUnsure,
+    GoesBack,
+    MessageLost,
+    MessageLate
+  )
+}
+
+/** The faults of one schedule. `quiet` stops them: what is wrong from then on is no fault's doing. */
+final class Faults(dice: Dice, enabled: Map[Fault, Double], trace: Trace) {
+  var quiet = false
+  var count = 0L
+
+  def isFree: Boolean = enabled.isEmpty
+  def strikes(fault: Fault): Boolean = !quiet && enabled.get(fault).exists { probability =>
+    dice.chance(probability) && { count += 1; trace(s"FAULT $fault"); true }
+  }
+}
+
+/** Thrown where a fault makes an operation fail. Never a sign of a bug. */
+final class InjectedFault(what: String) extends RuntimeException(what)
+
+/** What no schedule may ever show. */
+final class Violation(message: String, cause: Throwable = null) extends RuntimeException(message, cause)

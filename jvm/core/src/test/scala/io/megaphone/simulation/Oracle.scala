@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.simulation
+
+import scala.collection.mutable
+
+import io.megaphone.log.BinLog
+import io.megaphone.routing.RoutingTable
+
+/** What is true: the state at every version as plain maps, and the table that wrote it. No code under test has a part in it, but the values that accepted attempts say they wrote. */
+final class Oracle(setup: Setup) {
+  private type State = Map[StoreId, Vector[Map[Int, Long]]] // by store and bin: stamps by key
+  private val states = mutable.HashMap[Long, State](0L -> setup.stores.map(_ -> Vector.fill(setup.bins)(Map.empty[Int, Long])).toMap)
+  private val tables = mutable.HashMap.empty[Long, Map[Long, RoutingTable]] // by batch: of each group
+  private var settledVersion = 0L
+
+  /** Batches committed. */
+  def settled: Long = settledVersion
+
+  /** Batch `settled` is committed: `written` is what the accepted attempts wrote, by store and key, 0 for a removed key. */
+  def commit(written: Seq[(StoreId, collection.Map[Int, Long])], by: Map[Long, RoutingTable]): Unit = {
+    val state = mutable.HashMap.from(states(settledVersion))
+    written.foreach { case (store, cells) =>
+      cells.foreach { case (key, stamp) =>
+        val bin = Cells.binOf(key, setup.bins)
+        val bins = state(store)
+        state(store) = bins.updated(bin, if (stamp == 0) bins(bin) - key else bins(bin).updated(key, stamp))
+      }
+    }
+    tables(settledVersion) = by
+    settledVersion += 1
+    states(settledVersion) = state.toMap
+  }
+
+  /** The query goes on from an earlier version: what came later never happened. */
+  def goBack(version: Long): Unit = settledVersion = version
+
+  /** Invariant I1: R_{N-1} is the table that wrote version N. */
+  def checkTables(version: Long, before: Map[Long, RoutingTable]): Unit =
+    if (version > 0 && tables(version - 1) != before) throw new Violation(s"version $version was written by ${tables(version - 1)}, not by $before")
+
+  /** Compares a bin with what it should be at a version. */
+  def check(version: Long, store: StoreId, bin: Int, log: BinLog): Unit =
+    Cells.compare(log, states(version)(store)(bin), s"bin $bin of $store at version $version")
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.simulation
+
+import io.megaphone.format.{FileName, StateName}
+
+/** A reader of the state at one version, as the state data source is one (rule 30): the table of the batch before from the plan log, its ids from its commit log, and files; no memory of a run, no lease. */
+object Reader {
+
+  /** Compares every bin with the oracle. */
+  def check(world: World, version: Long): Unit = {
+    world.trace(s"a reader reads version $version")
+    val history = world.checkpoint.planLog.history
+    val ids = world.checkpoint.idsAt(version)
+    for { group <- world.setup.groups; store <- world.setup.storesOf(group.id) } {
+      val table = history.tableAt(group.id, version - 1)
+      for (partition <- 0 until group.firstWorkers) {
+        val bins = Vector.range(partition, world.setup.bins, group.firstWorkers)
+        bins.groupBy(table.workerOf).foreach { case (worker, owned) =>
+          val name = StateName(version, ids.get(store).fold(StateName.FixedId)(_(worker)))
+          val loaded =
+            try world.recovery(store).load(FileName(worker, name), owned)
+            catch { case e: Exception => throw new Violation(s"worker $worker of $store cannot be read at version $version: $e", e) }
+          owned.foreach(bin => world.oracle.check(version, store, bin, loaded.bins(bin)._1))
+        }
+      }
+    }
+  }
+}

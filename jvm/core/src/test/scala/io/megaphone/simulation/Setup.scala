@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.simulation
+
+import io.megaphone.protocol.{Group, Operator, Protocol}
+import io.megaphone.store.Committer
+
+/** One store of one operator of the simulated query. */
+final case class StoreId(operator: Long, store: String)
+
+/** The fixed facts of one schedule.
+  *
+  * @param isV2
+  *   whether the checkpoint has unique ids. Then the query need not be deterministic, and each attempt writes other values; else all attempts write the same, in another order
+  * @param retained
+  *   Spark's `minBatchesToRetain`
+  * @param batches
+  *   batches to commit before faults stop
+  */
+final case class Setup(
+    bins: Int,
+    keys: Int,
+    rows: Int,
+    groups: Vector[Group],
+    executors: Int,
+    workersMax: Int,
+    isV2: Boolean,
+    retained: Int,
+    batches: Int,
+    sweepEvery: Int,
+    settings: Protocol.Settings,
+    limits: Committer.Limits,
+    faults: Map[Fault, Double]) {
+
+  val stores: Vector[StoreId] = for { g <- groups; o <- g.operators; s <- o.stores } yield StoreId(o.id, s)
+  def storesOf(group: Long): Vector[StoreId] = for { g <- groups if g.id == group; o <- g.operators; s <- o.stores } yield StoreId(o.id, s)
+}
+
+object Setup {
+
+  def of(dice: Dice): Setup = {
+    val bins = 4 << dice.below(if (dice.chance(0.2)) 5 else 3)
+    val groupCount = if (dice.chance(0.3)) 2 else 1
+    val isLong = dice.chance(0.08)
+    val isFree = dice.chance(0.1)
+    val workersMax = dice.between(2, 6)
+    val faults = Fault.All.filter(_ => !isFree && dice.chance(0.5)).map(f => f -> f.chance * (if (dice.chance(0.3)) 2.5 else 1.0)).toMap
+    Setup(
+      bins = bins,
+      keys = dice.between(2, 3 * bins),
+      rows = dice.between(2, 20),
+      groups = Vector.tabulate(groupCount)(g => group(dice, g * 10L, dice.between(1, workersMax))),
+      executors = dice.between(1, 5),
+      workersMax = workersMax,
+      isV2 = dice.chance(0.6),
+      retained = dice.between(2, 5),
+      batches = if (isLong) dice.between(30, 50) else dice.between(6, 20),
+      sweepEvery = dice.between(1, 6),
+      settings = Protocol.Settings(windowSteps = dice.between(1, 4), patienceBatches = dice.between(2, 6).toLong),
+      limits = Committer.Limits(framesMax = dice.between(2, 12), slackBytes = dice.between(64, 1024).toLong),
+      faults = faults
+    )
+  }
+
+  private def group(dice: Dice, firstId: Long, workers: Int): Group = {
+    val operators = Vector.tabulate(if (dice.chance(0.4)) 2 else 1) { o =>
+      Operator(firstId + o, s"operator$o", if (dice.chance(0.25)) Vector("left", "right") else Vector("default"))
+    }
+    Group(operators, workers)
+  }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.simulation
+
+import scala.util.control.NonFatal
+
+/** One schedule: a query, its executors, its user and what goes wrong, all of it decided by the seed, on one thread.
+  *
+  *   1. At each tick something does one step: a driver, a background thread, a zombie, the user, a fault.
+  *   1. What the real code under `log`, `format`, `store` and `protocol` makes of it is compared with an oracle at every opening of a store: every bin of every operator in every batch.
+  *   1. When enough batches are committed the faults stop; every open plan must then end within a bound of batches, nothing may be left in memory, and every retained version must be readable.
+  */
+final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = false) {
+  private val dice = new Dice(Dice.mix(seed))
+  private val trace = new Trace(isTraced)
+  private val setup = Setup.of(dice)
+  private val world = new World(setup, dice, trace, bug)
+  private val user = new User(world)
+
+  /** Runs the schedule; what was wrong, if anything was. */
+  def run(): Simulation.Outcome = {
+    trace(s"seed $seed: $setup")
+    val failure =
+      try { go(); None }
+      catch { case NonFatal(e) => Some(e) }
+    failure.foreach(e => trace(s"VIOLATION ${e.getMessage}"))
+    Simulation.Outcome(seed, failure, trace, world.batches, world.steps, world.faults.count, world.deleted)
+  }
+
+  private def go(): Unit = {
+    var ticks = 0
+    while (world.batches < setup.batches && ticks < Simulation.TicksMax) { tick(); ticks += 1 }
+    if (world.batches < setup.batches) throw new Violation(s"only ${world.batches} of ${setup.batches} batches after $ticks ticks")
+    settle()
+  }
+
+  private def tick(): Unit = {
+    val roll = dice.below(1000)
+    if (roll < 640) stepDriver()
+    else if (roll < 820) world.work()
+    else if (roll < 890) world.haunt()
+    else if (roll < 920) world.tell(dice.pick(world.executors))
+    else if (roll < 940) world.deliverLate()
+    else if (roll < 950) running.foreach(user.act)
+    else if (roll < 960) read()
+    else if (roll < 980) disturb()
+    else world.drivers.filter(d => d.isPaused && !d.isDead).foreach(_.tasksGoOn())
+  }
+
+  private def running: Option[Driver] = world.drivers.find(_.isReady)
+
+  private def stepDriver(): Unit = {
+    val awake = world.drivers.filter(d => !d.isDead && !d.isPaused)
+    if (awake.isEmpty) {
+      world.drivers.filterInPlace(!_.isDead)
+      world.drivers += new Driver(s"r${world.nextNumber()}", world)
+      world.changed()
+    } else {
+      val driver = dice.pick(awake)
+      driver.step()
+      if (world.drivers.count(!_.isDead) == 1 && !driver.isDead && world.faults.strikes(Fault.DriverPauses)) { trace(s"${driver.run} is paused"); driver.isPaused = true }
+    }
+  }
+
+  private def disturb(): Unit = {
+    if (world.faults.strikes(Fault.ExecutorDies)) world.lose(dice.pick(world.executors), isCutOff = false)
+    if (world.faults.strikes(Fault.ExecutorCutOff)) world.lose(dice.pick(world.executors), isCutOff = true)
+    if (world.executors.size < 6 && world.faults.strikes(Fault.ExecutorJoins)) world.join()
+    if (world.faults.strikes(Fault.GoesBack)) world.goBack()
+    world.drivers.filter(_.isPaused).foreach { d => if (dice.chance(0.2)) { trace(s"${d.run} wakes up"); d.isPaused = false } }
+  }
+
+  private def read(): Unit = {
+    val newest = world.oracle.settled
+    val oldest = math.max(1, newest - setup.retained)
+    if (newest >= 1) Reader.check(world, oldest + dice.below((newest - oldest).toInt + 1))
+  }
+
+  /** Faults are over: plans end, memory is given back, all that is retained can be read. */
+  private def settle(): Unit = {
+    trace("faults stop")
+    world.faults.quiet = true
+    world.drivers.foreach { d => if (d.isPaused) if (dice.chance(0.5)) d.isPaused = false else d.die("never woke up") }
+    val start = world.batches
+    val patience = setup.settings.patienceBatches + setup.settings.gapBatches + 2
+    def stepsLeft = running.fold(1)(d => d.state.history.open.map(p => p.stepsCount - d.state.history.sealedSteps(p.id).size).sum)
+    val bound = 8 + patience * math.max(1, stepsLeft)
+    def isOver = world.drivers.count(!_.isDead) == 1 && running.exists(_.openPlans.isEmpty)
+    var isOverSince = -1L
+    while (isOverSince < 0 || world.batches < isOverSince + 2) {
+      val roll = dice.below(100)
+      if (roll < 60) stepDriver() else if (roll < 90) world.work() else if (roll < 97) world.haunt() else world.tell(dice.pick(world.executors))
+      if (isOverSince < 0 && isOver) isOverSince = world.batches
+      if (world.batches - start > bound) throw new Violation(s"after $bound batches without faults plans are still open: ${running.map(_.openPlans)}")
+    }
+    world.checkLeaks()
+    val newest = world.oracle.settled
+    for (version <- math.max(1, newest - setup.retained) to newest) Reader.check(world, version)
+  }
+}
+
+object Simulation {
+  private val TicksMax = 200000
+
+  final case class Outcome(seed: Long, failure: Option[Throwable], trace: Trace, batches: Long, steps: Long, faults: Long, deleted: Long)
+}

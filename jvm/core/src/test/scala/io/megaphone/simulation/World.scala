@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.simulation
+
+import scala.collection.mutable
+
+import io.megaphone.format.{Compression, Compressions}
+import io.megaphone.protocol.Protocol
+import io.megaphone.routing.RoutingTable
+import io.megaphone.store._
+
+/** All that exists in one schedule: the checkpoint, the executors, the drivers, zombies, messages on their way, and the oracle that knows what is true. */
+final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Option[Bug]) {
+  val faults = new Faults(dice, setup.faults, trace)
+  val checkpoint = new Checkpoint(setup, faults)
+  val oracle = new Oracle(setup)
+  val planted = new Planted(this, bug)
+  val sweeping = new Sweeping(this)
+  private val recoveries = setup.stores.map(s => s -> new Recovery(checkpoint.files(s), Compressions(Compression.None))).toMap
+
+  val executors: mutable.ArrayBuffer[Executor] = mutable.ArrayBuffer.empty
+  val drivers: mutable.ArrayBuffer[Driver] = mutable.ArrayBuffer.empty
+  private val zombies = mutable.ArrayBuffer.empty[TaskAttempt]
+  private val lateMessages = mutable.ArrayBuffer.empty[(Executor, Message)]
+  private val handed = mutable.HashMap.empty[Long, Map[Long, RoutingTable]]
+  private var placed: Map[Long, Vector[String]] = Map.empty
+  private var lastNumber = 0L
+  private var messageNow: Option[Message] = None
+
+  /** What happened so far. */
+  var batches, steps, deleted = 0L
+
+  for (_ <- 1 to setup.executors) join()
+  placed = setup.groups.map(g => g.id -> Vector.tabulate(setup.workersMax)(w => executors(w % executors.size).name)).toMap
+
+  def nextNumber(): Long = { lastNumber += 1; lastNumber }
+  def recovery(store: StoreId): Recovery = recoveries(store)
+  def executor(name: String): Option[Executor] = executors.find(_.name == name)
+  def isLive(run: String): Boolean = drivers.exists(d => d.run == run && !d.isDead)
+
+  /** By group: the executor where each worker is wanted. */
+  def placement: Map[Long, Vector[String]] = placed
+
+  /** What the driver would tell the executors now. */
+  def message: Message = messageNow.getOrElse {
+    val live = drivers.filterNot(_.isDead).toVector
+    val steps = live.flatMap(d => Protocol.liveSteps(d.state).map(id => d.run -> id.toString)).toSet
+    val m = Message(nextNumber(), live.map(_.run).toSet, steps, live.flatMap(d => Protocol.duties(d.state)))
+    messageNow = Some(m)
+    m
+  }
+
+  /** Something that messages tell has changed. */
+  def changed(): Unit = messageNow = None
+
+  def join(): Unit = {
+    executors += new Executor(s"e${nextNumber()}", this)
+    changed()
+  }
+
+  /** An executor is gone, or the driver thinks so and its tasks go on. */
+  def lose(executor: Executor, isCutOff: Boolean): Unit = {
+    trace(s"${executor.name} is ${if (isCutOff) "cut off" else "dead"}")
+    executors -= executor
+    executor.isAlive = false
+    if (!isCutOff) zombies.filterInPlace(_.executor ne executor)
+    if (executors.isEmpty) join()
+    placed = placed.map { case (g, names) => g -> names.map(n => if (n == executor.name) dice.pick(executors).name else n) }
+    drivers.foreach(d => if (!d.isDead) d.lost(executor, isCutOff))
+    changed()
+  }
+
+  def makeZombie(task: TaskAttempt): Unit = if (!task.isDone) {
+    task.isZombie = true
+    task.isKilled = !faults.strikes(Fault.KillUnheard)
+    zombies += task
+  }
+
+  def killZombies(): Unit = zombies.foreach(_.isKilled = true)
+
+  /** One phase of a zombie. Under checkpoint format v1 none outlives the versions that are retained: a file written that late may need others that are gone, which no store of fixed file names can help. */
+  def haunt(): Unit = {
+    if (!setup.isV2) {
+      val (tooOld, rest) = zombies.partition(_.stage.batch <= oracle.settled - setup.retained)
+      tooOld.foreach(_.fail())
+      zombies.clear()
+      zombies ++= rest
+    }
+    if (zombies.nonEmpty) {
+      val zombie = dice.pick(zombies)
+      attempt(zombie)
+      if (zombie.isDone) zombies -= zombie
+    }
+  }
+
+  def hasZombies: Boolean = zombies.nonEmpty
+
+  /** Whether what the attempt does matters to nobody any more. */
+  def isObsolete(task: TaskAttempt): Boolean = task.isZombie || task.stage.batch < oracle.settled
+
+  /** Lets an attempt do one phase; the exception, if it failed as attempts may. */
+  def attempt(task: TaskAttempt): Option[Throwable] =
+    try { task.step(); None }
+    catch {
+      case e @ (_: InjectedFault | _: LeaseTimeoutException | _: DetachedLeaseException) =>
+        trace(s"$task fails: ${e.getMessage}")
+        task.fail()
+        Some(e)
+      case e: Throwable if isObsolete(task) =>
+        trace(s"$task is obsolete and fails: $e")
+        task.fail()
+        Some(e)
+      case e: Violation => throw e
+      case e: Throwable => throw new Violation(s"$task failed without a cause: $e", e)
+    }
+
+  /** Rule 6: what was handed out for a batch is all that is ever handed out for it. */
+  def handedOut(batch: Long, tables: Map[Long, RoutingTable]): Unit = {
+    val first = handed.getOrElseUpdate(batch, tables)
+    if (first != tables) throw new Violation(s"batch $batch got $tables, and $first before")
+  }
+
+  /** The promise that a schedule without faults must keep: after a run's first batch nothing is read from files, but for steps that were sealed because patience was over. */
+  def checkPromise(stage: Stage, opened: Opened): Unit = if (faults.isFree && !stage.driver.isFirst(stage.batch)) {
+    if (opened.isRecovered) throw new Violation(s"batch ${stage.batch} recovered a worker from files, and no fault was there")
+    val isPatient = stage.decision.sealedSteps.forall(a => a.id.group != stage.group || stage.batch - a.since < setup.settings.patienceBatches)
+    if (isPatient && opened.binsFromCheckpoint > 0) throw new Violation(s"batch ${stage.batch} took ${opened.binsFromCheckpoint} bins from files, and no fault was there")
+  }
+
+  /** A message goes out to an executor: at once, late or never. */
+  def tell(executor: Executor): Unit =
+    if (faults.strikes(Fault.MessageLate)) lateMessages += (executor -> message)
+    else if (!faults.strikes(Fault.MessageLost)) executor.hear(message)
+
+  def deliverLate(): Unit = if (lateMessages.nonEmpty) {
+    val (executor, m) = lateMessages.remove(dice.below(lateMessages.size))
+    executor.hear(m)
+  }
+
+  /** A background thread of some executor does something, and the driver may hear of it. */
+  def work(): Unit = dice.pick(executors).work().foreach { case (copy, version) =>
+      if (!faults.strikes(Fault.MessageLost)) drivers.find(d => d.run == copy.store.run && d.isReady).foreach { d =>
+        val where = executors.find(_.registry.copy(copy).isDefined).map(_.name)
+        where.foreach(name => d.perform(Protocol.CopyReady(copy, version, name)))
+      }
+    }
+
+  /** The user deletes the last batches from the checkpoint and starts the query again. Under checkpoint format v1 no task of before may live on: its files would have the names of the new ones. */
+  def goBack(): Unit = if (oracle.settled > 1) {
+    val version = math.max(1, oracle.settled - dice.below(setup.retained + 1))
+    trace(s"the query goes back from version ${oracle.settled} to $version")
+    drivers.foreach(_.die("stopped by the user"))
+    if (!setup.isV2) { zombies.foreach(_.fail()); zombies.clear() }
+    checkpoint.goBack(version)
+    oracle.goBack(version)
+    handed.filterInPlace((batch, _) => batch < version)
+  }
+
+  /** Once nothing is left to do: no copy, block, or memory of a dead run may remain (P5). */
+  def checkLeaks(): Unit = {
+    var rounds = 0
+    while (zombies.nonEmpty && rounds < 10000) { haunt(); rounds += 1 }
+    changed()
+    executors.foreach(_.hear(message))
+    while (lateMessages.nonEmpty) deliverLate()
+    executors.foreach { e =>
+      var copies = Vector.empty[CopyKey]
+      e.registry.keepCopies { k => copies :+= k; true }
+      if (copies.nonEmpty) throw new Violation(s"executor ${e.name} keeps copies that no duty names: $copies")
+      if (e.hasBlocks) throw new Violation(s"executor ${e.name} keeps blocks of steps that are over")
+      if (!e.registry.runs.forall(isLive)) throw new Violation(s"executor ${e.name} keeps memory of dead runs: ${e.registry.runs}")
+    }
+    drivers.foreach(_.die("stopped by the user at the end"))
+    while (zombies.nonEmpty && rounds < 20000) { haunt(); rounds += 1 }
+    changed()
+    executors.foreach(_.hear(message))
+    executors.foreach(e => if (!e.registry.isEmpty) throw new Violation(s"executor ${e.name} keeps memory of ${e.registry.runs} after the query"))
+  }
+}

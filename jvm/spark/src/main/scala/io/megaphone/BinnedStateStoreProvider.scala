@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.megaphone.SparkPrivate
+import org.apache.spark.sql.types.StructType
+
+import io.megaphone.provider.ProviderSession
+
+/** Spark's door to the binned state: `spark.sql.streaming.stateStore.providerClass=io.megaphone.BinnedStateStoreProvider`.
+  *
+  * It keeps no state of its own. In a task of a running batch it opens the worker's holding in the executor's registry, by the facts that the batch's plan carries. Anywhere else it reads files. Closing
+  * it drops nothing: a bin's life hangs on the driver's word.
+  *
+  * Making an instance is free: Spark makes them on the driver, without `init`, to ask for metrics. Handles are for one thread each; instances may be used by several.
+  */
+class BinnedStateStoreProvider extends StateStoreProvider {
+  private var session: ProviderSession = _
+
+  override def init(
+      stateStoreId: StateStoreId,
+      keySchema: StructType,
+      valueSchema: StructType,
+      keyStateEncoderSpec: KeyStateEncoderSpec,
+      useColumnFamilies: Boolean,
+      storeConfs: StateStoreConf,
+      hadoopConf: Configuration,
+      useMultipleValuesPerKey: Boolean,
+      stateSchemaProvider: Option[StateSchemaProvider]
+  ): Unit = {
+    if (useColumnFamilies) throw StateStoreErrors.multipleColumnFamiliesNotSupported("BinnedStateStore")
+    session = new ProviderSession(stateStoreId, keySchema, valueSchema, storeConfs, hadoopConf)
+  }
+
+  override def stateStoreId: StateStoreId = session.id
+  override def close(): Unit = ()
+
+  override def getStore(version: Long, uniqueId: Option[String], forceSnapshotOnCommit: Boolean, loadEmpty: Boolean): StateStore = {
+    if (version < 0) throw SparkPrivate.unexpectedVersion(version)
+    session.write(version, uniqueId)
+  }
+
+  override def getReadStore(version: Long, uniqueId: Option[String]): ReadStateStore = {
+    if (version < 0) throw SparkPrivate.unexpectedVersion(version)
+    session.read(version, uniqueId)
+  }
+
+  override def upgradeReadStoreToWriteStore(readStore: ReadStateStore, version: Long, uniqueId: Option[String], forceSnapshotOnCommit: Boolean): StateStore = {
+    require(version == readStore.version && stateStoreId == readStore.id, s"A handle on ${readStore.id} at version ${readStore.version} cannot become one on $stateStoreId at version $version.")
+    getStore(version, uniqueId, forceSnapshotOnCommit, loadEmpty = false)
+  }
+
+  override def supportedCustomMetrics: Seq[StateStoreCustomMetric] = provider.Metrics.all
+  override def toString: String = s"BinnedStateStoreProvider[$stateStoreId]"
+}

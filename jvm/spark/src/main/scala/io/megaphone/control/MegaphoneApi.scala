@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.control
+
+import java.util.{LinkedHashMap => JMap, UUID}
+
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.ObjectMapper
+
+import io.megaphone.conf.MegaphoneConf
+import io.megaphone.plan._
+import io.megaphone.protocol._
+import io.megaphone.routing.{Move, RoutingTable}
+
+/** The door for other languages: plain arguments in, JSON out. Python's facade is written on it.
+  *
+  * A query is named by its run id. Strategy and mode may be null: the configuration's are taken. An operator of -1 is all of the query. Throws PlanRefusedException or InvalidPlanException, which have a
+  * `condition`; nothing has changed then. Any thread.
+  */
+object MegaphoneApi {
+  private val json = new ObjectMapper
+
+  /** The version of this jar. */
+  def version: String = Option(getClass.getPackage.getImplementationVersion).getOrElse("unknown")
+
+  /** Submits a plan from the workers of now to `workers`; gives the plan as JSON. */
+  def rescale(runId: String, workers: Int, strategy: String, mode: String, operator: Long): String =
+    submit(runId, strategy, mode, operator, table => Planner.rescale(table, workers))
+
+  /** Submits a plan that moves `bins(i)` to worker `targets(i)`; gives the plan as JSON. */
+  def move(runId: String, bins: java.util.List[Integer], targets: java.util.List[Integer], strategy: String, mode: String, operator: Long): String = {
+    val moves = bins.asScala.zip(targets.asScala).map { case (b, t) => Move(b, t) }.toVector
+    submit(runId, strategy, mode, operator, table => Planner.move(table, moves))
+  }
+
+  /** Submits steps as given: each a list of bins and of targets, with the workers after it (0: as many as now, or as the targets need). */
+  def submitSteps(runId: String, steps: java.util.List[java.util.List[java.util.List[Integer]]], mode: String, operator: Long): String = {
+    val control = controlOf(runId)
+    val asked = steps.asScala.map(s => s.get(0).asScala.zip(s.get(1).asScala).map { case (b, t) => Move(b, t) }.toVector).toVector
+    if (asked.isEmpty || asked.exists(_.isEmpty)) throw new InvalidPlanException.EmptyPlan
+    val plan = control.submit { state =>
+      val chosen = groupsOf(state, operator)
+      val stepsOf = chosen.map { g =>
+        val table = checkedTable(control, state, g)
+        val made = asked.map(moves => Step(moves, math.max(table.workers, moves.map(_.target).max + 1)))
+        Plan("", None, made, Strategy.AllAtOnce, TransferMode.Direct).tablesFrom(table)
+        g.id -> made
+      }.toMap
+      Intention(newId(), stepsOf, "as given", modeOf(control, mode))
+    }
+    planJson(control, plan.id)
+  }
+
+  /** Cancels a plan; nothing happens if it has ended. */
+  def cancel(runId: String, planId: String): Unit = controlOf(runId).cancel(planId)
+
+  /** One plan, as JSON. */
+  def plan(runId: String, planId: String): String = planJson(controlOf(runId), planId)
+
+  /** All plans of the query, in the order they were submitted: a JSON array. */
+  def plans(runId: String): String = {
+    val control = controlOf(runId)
+    val state = stateOf(control)
+    array(state.history.plans.map(planRow(state, _)))
+  }
+
+  /** One row a group and bin: `operator`, `bin`, `worker`, `executor`. */
+  def bins(runId: String): String = {
+    val control = controlOf(runId)
+    val state = stateOf(control)
+    array(for {
+      group <- state.groups
+      table = control.currentTable(group.id)
+      bin <- 0 until table.bins
+      worker = table.workerOf(bin)
+    } yield row("operator" -> group.id, "bin" -> bin, "worker" -> worker, "executor" -> control.executorOf(group.id, worker).orNull))
+  }
+
+  /** One row a group and worker: `operator`, `worker`, `executor`, `bins`, `keys`, `last_batch`. */
+  def workers(runId: String): String = {
+    val control = controlOf(runId)
+    val newest = control.journal.newest
+    array(for {
+      group <- stateOf(control).groups
+      table = control.currentTable(group.id)
+      counts = table.binCounts
+      worker <- 0 until table.workers
+    } yield {
+      val commits = newest.collect { case ((o, _, w), c) if o == group.id && w == worker => c }
+      row(
+        "operator" -> group.id,
+        "worker" -> worker,
+        "executor" -> control.executorOf(group.id, worker).orNull,
+        "bins" -> counts(worker),
+        "keys" -> commits.map(_.keys).sum,
+        "last_batch" -> commits.map(_.batch).maxOption.map(long).orNull
+      )
+    })
+  }
+
+  /** One row a batch, operator and worker that bins moved into or that was recovered: counts, bytes, and the time waited. */
+  def migrations(runId: String): String =
+    array(controlOf(runId).journal.all.filter(c => c.binsIn > 0 || c.isRecovered).map { c =>
+      row(
+        "batch" -> c.batch,
+        "operator" -> c.operator,
+        "store" -> c.store,
+        "worker" -> c.worker,
+        "executor" -> c.executor,
+        "bins_in" -> c.binsIn,
+        "bins_relabelled" -> c.binsRelabelled,
+        "bins_from_peer" -> c.binsFromPeer,
+        "bins_from_checkpoint" -> c.binsFromCheckpoint,
+        "bytes_from_peer" -> c.bytesFromPeer,
+        "bytes_from_checkpoint" -> c.bytesFromCheckpoint,
+        "wait_ms" -> c.waitMs,
+        "is_recovery" -> c.isRecovered
+      )
+    })
+
+  private def submit(runId: String, strategy: String, mode: String, operator: Long, change: RoutingTable => Step): String = {
+    val control = controlOf(runId)
+    val plan = control.submit { state =>
+      val how = Option(strategy).map(Strategy.parse).getOrElse(MegaphoneConf.DefaultStrategy.read(control.conf))
+      val steps = groupsOf(state, operator).map { g =>
+        val table = checkedTable(control, state, g)
+        g.id -> Strategies.steps(table, change(table), how)
+      }.filter(_._2.nonEmpty).toMap
+      if (steps.isEmpty) throw PlanRefusedException.nothingToDo
+      Intention(newId(), steps, how.toString, modeOf(control, mode))
+    }
+    planJson(control, plan.id)
+  }
+
+  /** The table that a new plan starts from: no other plan of the group may be open. */
+  private def checkedTable(control: QueryControl, state: Protocol.State, group: Group): RoutingTable = {
+    state.history.open.find(_.steps.contains(group.id)).foreach(p => throw PlanRefusedException.overlapping(p.id, "concerns the same bins"))
+    control.currentTable(group.id)
+  }
+
+  private def groupsOf(state: Protocol.State, operator: Long): Vector[Group] =
+    if (operator < 0) {
+      val movable = state.groups.filter(_.isMovable)
+      if (movable.isEmpty) throw PlanRefusedException.notMovable(state.groups.head.id)
+      movable
+    } else {
+      val group = state.groups.find(_.operators.exists(_.id == operator)).getOrElse(throw PlanRefusedException.unknownOperator(operator, state.groups.flatMap(_.operators.map(_.id))))
+      if (!group.isMovable) throw PlanRefusedException.notMovable(operator)
+      Vector(group)
+    }
+
+  private def modeOf(control: QueryControl, mode: String): TransferMode = Option(mode).map(TransferMode.parse).getOrElse(MegaphoneConf.Mode.read(control.conf))
+
+  private def controlOf(runId: String): QueryControl = {
+    val controller = Controller.active.getOrElse(throw UnsupportedQueryException.noPlugin)
+    controller.query(runId).getOrElse {
+      if (org.apache.spark.sql.megaphone.ActiveQueries.isActive(UUID.fromString(runId))) throw PlanRefusedException.notBinned(runId) else throw PlanRefusedException.stopped(runId)
+    }
+  }
+
+  private def stateOf(control: QueryControl): Protocol.State = control.snapshot.getOrElse(throw PlanRefusedException.notStarted)
+
+  private def planJson(control: QueryControl, planId: String): String = {
+    val state = stateOf(control)
+    val plan = state.history.plans.find(_.id == planId).getOrElse(throw PlanRefusedException.unknownPlan(planId))
+    json.writeValueAsString(planRow(state, plan))
+  }
+
+  private def planRow(state: Protocol.State, plan: Intention): AnyRef = {
+    val sealedSteps = state.history.sealedSteps(plan.id)
+    row(
+      "id" -> plan.id,
+      "status" -> PlanStatus.of(state, plan).name,
+      "strategy" -> plan.strategy,
+      "mode" -> plan.mode.toString,
+      "operators" -> plan.steps.keys.toVector.sorted.map(long).asJava,
+      "steps" -> plan.stepsCount,
+      "steps_done" -> sealedSteps.size,
+      "moves" -> plan.movesCount,
+      "moves_done" -> sealedSteps.keys.toVector.map(s => plan.steps(s.group)(s.index).moves.size).sum,
+      "batches" -> sealedSteps.values.toVector.distinct.sorted.map(long).asJava
+    )
+  }
+
+  private def newId(): String = UUID.randomUUID().toString.take(8)
+  private def long(value: Long): java.lang.Long = value
+  private def row(fields: (String, Any)*): AnyRef = {
+    val map = new JMap[String, Any]
+    fields.foreach { case (k, v) => map.put(k, v) }
+    map
+  }
+  private def array(rows: Iterable[AnyRef]): String = json.writeValueAsString(rows.toSeq.asJava)
+}

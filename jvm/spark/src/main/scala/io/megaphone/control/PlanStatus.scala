@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.control
+
+import io.megaphone.protocol.{Intention, Protocol}
+
+/** How far a plan has come; always derived, never recorded. */
+sealed abstract class PlanStatus(val name: String)
+
+object PlanStatus {
+
+  /** In the plan log; no batch has seen it yet. */
+  case object Submitted extends PlanStatus("submitted")
+
+  /** A batch has announced its first steps; none has taken effect. */
+  case object Preparing extends PlanStatus("preparing")
+
+  /** Some steps have taken effect, or the last one's batch is still running. */
+  case object Running extends PlanStatus("running")
+  case object Done extends PlanStatus("done")
+  case object Cancelled extends PlanStatus("cancelled")
+
+  def of(state: Protocol.State, plan: Intention): PlanStatus = {
+    val sealedSteps = state.history.sealedSteps(plan.id)
+    val planned = state.decision.fold(-1L)(_.batch.number)
+    if (sealedSteps.size == plan.stepsCount) { if (sealedSteps.values.max < planned) Done else Running }
+    else if (state.history.cancelled(plan.id)) Cancelled
+    else if (sealedSteps.nonEmpty) Running
+    else if (state.announced.exists(_.id.planId == plan.id)) Preparing
+    else Submitted
+  }
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.provider
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.unsafe.Platform
+
+import io.megaphone.log.BinLog
+import io.megaphone.store.{Holding, MissingBinException, StoreKey}
+
+/** Reads and writes one worker's bins as Spark's rows. One thread.
+  *
+  * @param isMine
+  *   whether a bin is the worker's in this batch: one that is leaving is there still, and not to be scanned
+  */
+private[provider] final class BinnedRows(key: StoreKey, holding: Holding, binOf: UnsafeRow => Int, keyFields: Int, valueFields: Int) {
+
+  def get(row: UnsafeRow): UnsafeRow = {
+    val log = logOf(binOf(row))
+    if (isOnHeap(row)) find(log, row.getBaseObject.asInstanceOf[Array[Byte]], offsetOf(row), row.getSizeInBytes)
+    else { val bytes = row.getBytes; find(log, bytes, 0, bytes.length) }
+  }
+
+  def put(row: UnsafeRow, value: UnsafeRow): Unit = {
+    val bin = binOf(row)
+    val log = logOf(bin)
+    holding.touch(bin)
+    val k = bytesOf(row)
+    val v = bytesOf(value)
+    log.put(BinnedRows.Family, k, if (isOnHeap(row)) offsetOf(row) else 0, row.getSizeInBytes, v, if (isOnHeap(value)) offsetOf(value) else 0, value.getSizeInBytes)
+  }
+
+  def remove(row: UnsafeRow): Unit = {
+    val bin = binOf(row)
+    val log = logOf(bin)
+    holding.touch(bin)
+    log.remove(BinnedRows.Family, bytesOf(row), if (isOnHeap(row)) offsetOf(row) else 0, row.getSizeInBytes)
+    ()
+  }
+
+  /** All rows of the worker's bins; the caller may put and remove meanwhile. The pair is reused, its rows are not. */
+  def iterator(): Iterator[UnsafeRowPair] = {
+    val bins = holding.bins.filterNot(holding.leaving)
+    new Iterator[UnsafeRowPair] {
+      private val pair = new UnsafeRowPair
+      private var scan: BinLog.Scan = _
+      private var isReady = false
+
+      override def hasNext: Boolean = {
+        while (!isReady && (scan != null || bins.hasNext)) {
+          if (scan == null) scan = holding.log(bins.next()).scan(BinnedRows.Family)
+          if (scan.next()) isReady = true else scan = null
+        }
+        isReady
+      }
+
+      override def next(): UnsafeRowPair = {
+        if (!hasNext) throw new NoSuchElementException
+        isReady = false
+        val c = scan.cursor
+        pair.withRows(row(c.bytes, c.keyOffset, c.keyBytes, keyFields), row(c.bytes, c.valueOffset, c.valueBytes, valueFields))
+      }
+    }
+  }
+
+  def keyCount: Long = holding.keyCount
+  def heapBytes: Long = holding.heapBytes
+  def binsOwned: Int = holding.bins.count(b => !holding.leaving(b))
+
+  private def find(log: BinLog, bytes: Array[Byte], offset: Int, length: Int): UnsafeRow =
+    if (log.find(BinnedRows.Family, bytes, offset, length)) row(log.cursor.bytes, log.cursor.valueOffset, log.cursor.valueBytes, valueFields) else null
+
+  private def logOf(bin: Int): BinLog = {
+    val log = holding.log(bin)
+    if (log == null) throw new MissingBinException(key, holding.worker, bin) // I8: never an insert into a bin that is not there
+    log
+  }
+
+  private def row(bytes: Array[Byte], offset: Int, length: Int, fields: Int): UnsafeRow = {
+    val row = new UnsafeRow(fields)
+    row.pointTo(bytes, (Platform.BYTE_ARRAY_OFFSET + offset).toLong, length)
+    row
+  }
+
+  private def isOnHeap(row: UnsafeRow): Boolean = row.getBaseObject.isInstanceOf[Array[Byte]]
+  private def offsetOf(row: UnsafeRow): Int = (row.getBaseOffset - Platform.BYTE_ARRAY_OFFSET).toInt
+  private def bytesOf(row: UnsafeRow): Array[Byte] = row.getBaseObject match { case b: Array[Byte] => b; case _ => row.getBytes }
+}
+
+private object BinnedRows {
+  val Family = 0
+}
+
+/** What is the same in both handles: reading, and the families that are not there yet. */
+private[provider] trait BinnedReads extends ReadStateStore {
+  protected def rows: BinnedRows
+  protected def checkFamily(name: String): Unit =
+    if (name != StateStore.DEFAULT_COL_FAMILY_NAME) throw StateStoreErrors.multipleColumnFamiliesNotSupported(BinnedReads.Name)
+
+  override def get(key: UnsafeRow, colFamilyName: String): UnsafeRow = { checkFamily(colFamilyName); rows.get(key) }
+  override def iterator(colFamilyName: String): StateStoreIterator[UnsafeRowPair] = { checkFamily(colFamilyName); new StateStoreIterator(rows.iterator()) }
+  override def multiGet(keys: Array[UnsafeRow], colFamilyName: String): Iterator[UnsafeRow] = { checkFamily(colFamilyName); keys.iterator.map(rows.get) }
+  override def keyExists(key: UnsafeRow, colFamilyName: String): Boolean = { checkFamily(colFamilyName); rows.get(key) != null }
+  override def allColumnFamilyNames: Set[String] = Set(StateStore.DEFAULT_COL_FAMILY_NAME)
+
+  override def valuesIterator(key: UnsafeRow, colFamilyName: String): Iterator[UnsafeRow] = unsupported("valuesIterator")
+  override def prefixScan(prefixKey: UnsafeRow, colFamilyName: String): StateStoreIterator[UnsafeRowPair] = unsupported("prefixScan")
+  override def prefixScanWithMultiValues(prefixKey: UnsafeRow, colFamilyName: String): StateStoreIterator[UnsafeRowPair] = unsupported("prefixScanWithMultiValues")
+  override def iteratorWithMultiValues(colFamilyName: String): StateStoreIterator[UnsafeRowPair] = unsupported("iteratorWithMultiValues")
+
+  protected def unsupported(operation: String): Nothing = throw StateStoreErrors.unsupportedOperationException(operation, BinnedReads.Name)
+}
+
+private[provider] object BinnedReads {
+  val Name = "BinnedStateStore"
+}
+
+/** The handle that an operator reads by. It owns no records: its late `abort` must not undo the commit of the handle that writes. */
+private[provider] final class BinnedReadStore(override val id: StateStoreId, override val version: Long, protected val rows: BinnedRows) extends ReadStateStore with BinnedReads {
+  override def abort(): Unit = ()
+  override def release(): Unit = ()
+}
+
+/** The handle that an operator writes by. */
+private[provider] final class BinnedStore(override val id: StateStoreId, override val version: Long, protected val rows: BinnedRows, session: WriteSession) extends StateStore with BinnedReads {
+  private var phase = BinnedStore.Updating
+
+  override def put(key: UnsafeRow, value: UnsafeRow, colFamilyName: String): Unit = {
+    checkFamily(colFamilyName)
+    require(value != null, "Cannot put a null value")
+    verifyUpdating("put")
+    session.checkRow(key, value)
+    rows.put(key, value)
+  }
+
+  override def remove(key: UnsafeRow, colFamilyName: String): Unit = {
+    checkFamily(colFamilyName)
+    verifyUpdating("remove")
+    rows.remove(key)
+  }
+
+  override def commit(): Long = {
+    verifyUpdating("commit")
+    try session.commit()
+    catch { case e: Throwable => throw session.commitFailure(e) }
+    phase = BinnedStore.Committed
+    version + 1
+  }
+
+  override def abort(): Unit = if (phase == BinnedStore.Updating) { phase = BinnedStore.Aborted; session.abort() }
+  override def release(): Unit = abort()
+  override def hasCommitted: Boolean = phase == BinnedStore.Committed
+  override def metrics: StateStoreMetrics = session.metrics(rows)
+  override def getStateStoreCheckpointInfo(): StateStoreCheckpointInfo = session.checkpointInfo
+
+  override def createColFamilyIfAbsent(name: String, keySchema: StructType, valueSchema: StructType, spec: KeyStateEncoderSpec, useMultipleValuesPerKey: Boolean, isInternal: Boolean): Unit =
+    throw StateStoreErrors.multipleColumnFamiliesNotSupported(BinnedReads.Name)
+  override def removeColFamilyIfExists(name: String): Boolean = throw StateStoreErrors.removingColumnFamiliesNotSupported(BinnedReads.Name)
+  override def putList(key: UnsafeRow, values: Array[UnsafeRow], colFamilyName: String): Unit = unsupported("putList")
+  override def merge(key: UnsafeRow, value: UnsafeRow, colFamilyName: String): Unit = unsupported("merge")
+  override def mergeList(key: UnsafeRow, values: Array[UnsafeRow], colFamilyName: String): Unit = unsupported("mergeList")
+
+  private def verifyUpdating(what: String): Unit =
+    if (phase != BinnedStore.Updating) throw new IllegalStateException(s"Cannot $what after already committed or aborted")
+}
+
+private object BinnedStore {
+  val Updating = 0
+  val Committed = 1
+  val Aborted = 2
+}
+
+/** What stands behind a writing handle. */
+private[provider] trait WriteSession {
+  def checkRow(key: UnsafeRow, value: UnsafeRow): Unit
+  def commit(): Unit
+  def abort(): Unit
+  def commitFailure(cause: Throwable): Throwable
+  def metrics(rows: BinnedRows): StateStoreMetrics
+  def checkpointInfo: StateStoreCheckpointInfo
+}

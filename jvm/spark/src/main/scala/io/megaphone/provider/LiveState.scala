@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.provider
+
+import java.util.UUID
+import java.util.concurrent.ConcurrentHashMap
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.megaphone.SparkPrivate
+
+import io.megaphone.conf.MegaphoneConf
+import io.megaphone.control.{BatchFacts, Committed, Tables}
+import io.megaphone.format.{StateName, WriterId}
+import io.megaphone.plan.TransferMode
+import io.megaphone.store._
+import io.megaphone.transfer.{ExecutorRuntime, Lz4}
+
+/** A worker's state in a task of a running batch: opened once for the task, whatever number of handles it makes, and given back when the task ends. */
+private[provider] final class LiveState(
+    val lease: Lease,
+    val turn: Turn,
+    facts: BatchFacts,
+    opened: Opened,
+    runtime: ExecutorRuntime,
+    files: StateFiles,
+    context: StoreContext
+) extends WriteSession {
+  private var newId = StateName.FixedId
+  private var bytesWritten = 0L
+
+  def holding: Holding = lease.holding
+
+  override def checkRow(key: UnsafeRow, value: UnsafeRow): Unit = context.checkRow(key, value)
+
+  /** Writes the delta file, then moves memory forward, then tells whoever waits. */
+  override def commit(): Unit = {
+    lease.check()
+    newId = if (context.hasCheckpointIds) UUID.randomUUID().toString else StateName.FixedId
+    val writer = { val u = UUID.randomUUID(); WriterId(u.getMostSignificantBits, u.getLeastSignificantBits) }
+    val committed = new Committer(files, Lz4, Committer.Limits())(holding, turn, StateName(turn.version + 1, newId), writer)
+    lease.check()
+    bytesWritten = committed.bytes
+    publish()
+    context.reportCommit(turn.version + 1)
+    tell()
+  }
+
+  override def abort(): Unit = holding.abort()
+
+  override def commitFailure(cause: Throwable): Throwable = SparkPrivate.commitFailed(s"BinnedStateStore[${turn.key}, worker ${holding.worker}, version ${turn.version + 1}]", cause)
+
+  override def metrics(rows: BinnedRows): StateStoreMetrics = StateStoreMetrics(
+    rows.keyCount,
+    rows.heapBytes,
+    Map(
+      Metrics.BinsIn -> opened.binsIn.toLong,
+      Metrics.BytesIn -> (opened.bytesFromPeer + opened.bytesFromCheckpoint),
+      Metrics.BinsFromPeer -> opened.binsFromPeer.toLong,
+      Metrics.BinsFromCheckpoint -> opened.binsFromCheckpoint.toLong,
+      Metrics.BinWaitMs -> opened.waitNanos / 1000000L,
+      Metrics.BinsOwned -> rows.binsOwned.toLong
+    )
+  )
+
+  override def checkpointInfo: StateStoreCheckpointInfo =
+    StateStoreCheckpointInfo(holding.worker, turn.version + 1, if (context.hasCheckpointIds) Some(newId) else None, context.baseId)
+
+  /** Blocks for steps to come: tails of what was prepared before, images for `direct`. */
+  private def publish(): Unit =
+    for (step <- facts.outgoing; ((source, target), bins) <- step.bins if source == holding.worker) {
+      def block(isImage: Boolean) = BlockName(turn.key, source, target, holding.head.get, isImage, step.step)
+      if (step.mode == TransferMode.Direct) runtime.peers.publish(block(isImage = true), runtime.handOver.image(HandOver.headSnapshot(holding, bins)))
+      else runtime.peers.publish(block(isImage = false), runtime.handOver.tail(holding, bins))
+    }
+
+  private def tell(): Unit = runtime.tell(
+    Committed(
+      turn.key.run,
+      turn.key.operator,
+      turn.key.store,
+      holding.worker,
+      turn.version,
+      runtime.executorId,
+      runtime.peers.address,
+      holding.keyCount,
+      bytesWritten,
+      opened.binsIn,
+      opened.binsRelabelled,
+      opened.binsFromPeer,
+      opened.binsFromCheckpoint,
+      opened.bytesFromPeer,
+      opened.bytesFromCheckpoint,
+      opened.waitNanos / 1000000L,
+      opened.isRecovered
+    )
+  )
+}
+
+private[provider] object LiveState {
+
+  private val byTask = new ConcurrentHashMap[(Long, StoreKey, Int), LiveState]()
+
+  /** Opens a worker's state for the current task, the first time it is asked for; rule 10: what a batch must agree on comes with its plan. */
+  def open(runtime: ExecutorRuntime, key: StoreKey, worker: Int, version: Long, facts: BatchFacts, tables: Tables, files: StateFiles, context: StoreContext): LiveState = {
+    if (facts.batch != version) throw new IllegalStateException(s"The plan of batch ${facts.batch} asked for version $version of the state of operator ${key.operator}; the batch stops rather than read it.")
+    val task = TaskContext.get()
+    val id = (task.taskAttemptId(), key, worker)
+    Option(byTask.get(id)).getOrElse {
+      val attempt = new Attempt(task.taskAttemptId(), () => !task.isInterrupted() && !task.isCompleted())
+      val lease = runtime.registry.lease(key, worker, tables.after.bins, attempt, context.conf(MegaphoneConf.LeaseTimeoutMs))
+      task.addTaskCompletionListener[Unit] { _ => byTask.remove(id); lease.end() }
+      val turn = Turn(key, version, tables.before, tables.after, idsOf(facts, key, worker, context))
+      val sources = facts.incoming.fold(Sources.None)(i => Sources(i.step, i.addresses, context.conf(MegaphoneConf.TailDeadlineMs), context.conf(MegaphoneConf.ImageDeadlineMs)))
+      val opened = new Opener(runtime.registry, new Recovery(files, Lz4.All), runtime.handOver, runtime.peers).open(lease, turn, sources)
+      publishImages(runtime, lease.holding, turn, facts)
+      val state = new LiveState(lease, turn, facts, opened, runtime, files, context)
+      byTask.put(id, state)
+      state
+    }
+  }
+
+  /** Ids of all workers; a worker that is new with this batch has the one that Spark was given for it. */
+  private def idsOf(facts: BatchFacts, key: StoreKey, worker: Int, context: StoreContext): Vector[String] = {
+    val ids = facts.ids.getOrElse((key.operator, key.store), Vector.empty)
+    if (ids.isEmpty) ids else ids.padTo(worker + 1, context.baseId.getOrElse(StateName.FixedId))
+  }
+
+  /** Steps announced with this batch: images of the settled state, in the background. */
+  private def publishImages(runtime: ExecutorRuntime, holding: Holding, turn: Turn, facts: BatchFacts): Unit =
+    for {
+      step <- facts.outgoing
+      if step.withImage && step.mode == TransferMode.Prepared
+      ((source, target), bins) <- step.bins
+      if source == holding.worker && bins.forall(b => holding.has(b) && !holding.adopted(b))
+    } runtime.publish(BlockName(turn.key, source, target, holding.base, isImage = true, step.step), HandOver.snapshot(holding, bins))
+}
+
+/** What a provider knows beside the state: for the sessions it opens. */
+private[provider] trait StoreContext {
+  def hasCheckpointIds: Boolean
+  def baseId: Option[String]
+  def hadoopConf: Configuration
+  def checkRow(key: UnsafeRow, value: UnsafeRow): Unit
+  def reportCommit(newVersion: Long): Unit
+  def conf[A](entry: io.megaphone.conf.ConfEntry[A]): A
+}
+
+/** The custom metrics of a stateful operator: in `StreamingQueryProgress`, the SQL tab and the Structured Streaming page. They are summed over an operator's workers and stores. */
+object Metrics {
+  val BinsIn: StateStoreCustomMetric = StateStoreCustomSumMetric("megaphoneBinsIn", "bins that moved in")
+  val BytesIn: StateStoreCustomMetric = StateStoreCustomSizeMetric("megaphoneBytesIn", "bytes that moving and recovered bins read")
+  val BinsFromPeer: StateStoreCustomMetric = StateStoreCustomSumMetric("megaphoneBinsFromPeer", "bins that came from another executor's memory")
+  val BinsFromCheckpoint: StateStoreCustomMetric = StateStoreCustomSumMetric("megaphoneBinsFromCheckpoint", "bins that came from the checkpoint")
+  val BinWaitMs: StateStoreCustomMetric = StateStoreCustomTimingMetric("megaphoneBinWaitMs", "time that tasks waited for bins")
+  val BinsOwned: StateStoreCustomMetric = StateStoreCustomSumMetric("megaphoneBinsOwned", "bins owned")
+  val all: Seq[StateStoreCustomMetric] = Seq(BinsIn, BytesIn, BinsFromPeer, BinsFromCheckpoint, BinWaitMs, BinsOwned)
+}
