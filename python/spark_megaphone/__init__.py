@@ -1,8 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live rescaling of stateful Structured Streaming queries: the Python half of Megaphone for Spark."""
+"""Live rescaling of stateful Structured Streaming queries: the Python half of Megaphone for Spark.
 
-from importlib.metadata import version
+`configure` prepares a session, `Megaphone` is the handle on a running query, `Plan` is what its verbs return.
+All errors derive from `MegaphoneError`; `spark_megaphone.errors` has them by name, `spark_megaphone.conf` the
+configuration keys. Importing the package imports neither Spark nor py4j.
+"""
 
-__version__ = version("spark-megaphone")
+from spark_megaphone import conf, errors
+from spark_megaphone._session import configure
+from spark_megaphone._version import __version__
+from spark_megaphone.errors import MegaphoneError
+from spark_megaphone.plan import Plan, PlanStep, Step
+from spark_megaphone.query import Megaphone
 
-__all__ = ["__version__"]
+__all__ = [
+    "Megaphone",
+    "MegaphoneError",
+    "Plan",
+    "PlanStep",
+    "Step",
+    "__version__",
+    "conf",
+    "configure",
+    "errors",
+]

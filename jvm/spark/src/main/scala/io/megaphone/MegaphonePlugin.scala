@@ -31,7 +31,10 @@ private final class MegaphoneDriver extends DriverPlugin {
     Collections.emptyMap()
   }
 
-  override def receive(message: AnyRef): AnyRef = controller.fold[AnyRef](null)(_.receive(message))
+  override def receive(message: AnyRef): AnyRef = (message, controller) match {
+    case (bytes: Array[Byte], Some(c)) => c.receive(bytes)
+    case _ => null
+  }
   override def shutdown(): Unit = Controller.deactivate()
 }
 

@@ -48,7 +48,8 @@ object Strategy {
   /** As many bins a step as can move with no worker sending twice or receiving twice. */
   case object Optimized extends Strategy("optimized")
 
-  private val Allowed = Vector("all-at-once", "fluid", "batched", "batched(<bins per step>)", "optimized")
+  /** What [[parse]] reads. */
+  val Allowed: Vector[String] = Vector("all-at-once", "fluid", "batched", "batched(<bins per step>)", "optimized")
   private val BatchedOf = """batched\(\s*(.*?)\s*\)""".r
 
   /**

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.protocol
 
+import scala.annotation.tailrec
+
 import io.megaphone.format.StateName
-import io.megaphone.plan.{Move, Step, TransferMode}
+import io.megaphone.plan.{InvalidPlanException, Move, Step, TransferMode}
 import io.megaphone.routing.RoutingTable
 import io.megaphone.store.{CopyKey, Duty, StoreKey}
 
 /** The driver's half of the protocol, for one run of one query, as a pure state machine: events in, commands out. No Spark, no thread, no clock.
   *
   *   1. A run starts: its start record is appended before its first batch is planned. ''Dies before:'' nothing happened. ''After:'' the next run appends its own. ''Number taken:'' another driver is at
-  *      work; the run reads on and tries the next number.
+  *      work; the run reads on and tries the next number, unless that one has taken over.
   *   1. A plan is submitted: appended as an intention. ''Dies before:'' it was never accepted. ''After:'' the next run goes on with it.
   *   1. A batch is planned, and by that the version that it reads is settled. The next few steps of each plan are ''announced'': sources publish images, then tails; targets make copies ready.
   *   1. A step whose copies are ready, or whose patience is over, is ''sealed'': one atomic append gives it its batch, before any task of the batch runs. ''Dies before:'' the batch is replayed without
@@ -76,7 +78,7 @@ object Protocol {
 
   sealed trait Event
 
-  /** The run is about to plan `firstBatch`; `history` is the log as read. */
+  /** The run is about to plan `firstBatch`; `history` is the log as read, before it was seen that `firstBatch` is not committed: what a newer run does after that, the start record's number shows. */
   final case class RunStarting(firstBatch: Long, checkpointFormat: Int, bins: Int, history: History) extends Event
   final case class BatchPlanning(batch: Batch) extends Event
   final case class PlanSubmitted(plan: Intention) extends Event
@@ -128,7 +130,7 @@ object Protocol {
 
     case NotAppended(record: LogRecord.Sealed, _) =>
       (state.copy(pending = None), Vector(Fail(s"The seal of a step for batch ${record.batch} could not be written to the plan log, so the batch must not go on; another run of the query may be at work.")))
-    case NotAppended(record: LogRecord.Started, Some(found)) => (state.copy(history = state.history + found), Vector(Append(record)))
+    case NotAppended(record: LogRecord.Started, Some(found)) => readOn(state, record, found)
     case NotAppended(_, _) => (state, Vector(Fail("A record could not be written to the plan log.")))
 
     case CopyReady(copy, version, executor) =>
@@ -138,43 +140,65 @@ object Protocol {
       (state.copy(announced = state.announced.map(a => a.copy(ready = a.ready.filterNot(_._2._2 == executor)))), Vector.empty)
   }
 
+  /** Another record stands where the start record should. The run reads on, unless another run has taken the query over or is ahead of it: that one's steps would be void although they ran. */
+  private def readOn(state: State, record: LogRecord.Started, found: LogRecord): (State, Vector[Command]) = found match {
+    case own if own == record => apply(state, Appended(record))
+    case other: LogRecord.Started => (state, Vector(Fail(s"Run ${other.run} of the query has started from batch ${other.firstBatch} meanwhile.")))
+    case other: LogRecord.Sealed if other.batch > record.firstBatch => (state, Vector(Fail(s"Run ${other.run} of the query is at work, at batch ${other.batch}.")))
+    case _ => (state.copy(history = state.history + found), Vector(Append(record)))
+  }
+
   private def plan(state: State, batch: Batch): (State, Vector[Command]) = {
     val n = batch.number
     val before = state.groups.map(g => g.id -> state.history.tableAt(g.id, n - 1)).toMap
-    val open = state.history.open
-    val stillOpen = state.announced.filter(a => open.exists(_.id == a.id.planId) && !state.history.sealedSteps(a.id.planId).contains(a.id))
     val existing = state.history.sealAt(n)
+    val current = existing.fold(before)(_.tables)
+    val open = fitting(state, current, state.history.open)
+    val misfits = state.history.open.filterNot(open.contains)
+    val stillOpen = state.announced.filter(a => open.exists(_.id == a.id.planId) && !state.history.sealedSteps(a.id.planId).contains(a.id))
     val due = if (existing.isDefined || !batch.isOwn) Vector.empty else state.groups.flatMap(g => dueStep(state, batch, g, before(g.id), stillOpen, open))
-    val after = existing.map(_.tables).getOrElse(due.foldLeft(before) { (tables, a) =>
+    val after = due.foldLeft(current) { (tables, a) =>
       tables.updated(a.id.group, tables(a.id.group).moved(a.step.moves, state.history.nextNumber, a.step.workers))
-    })
-    val rest = stillOpen.filterNot(a => due.exists(_.id == a.id))
-    val upcoming = open.flatMap { p =>
-      val sealedIds = state.history.sealedSteps(p.id).keySet ++ due.map(_.id)
-      p.steps.toSeq.sortBy(_._1).flatMap { case (group, steps) =>
-        val left = steps.zipWithIndex.map { case (s, i) => StepId(p.id, group, i) -> s }.filterNot(e => sealedIds(e._1))
-        left.take(if (p.mode == TransferMode.Direct) 1 else state.settings.windowSteps).map { case (id, step) =>
-          rest.find(_.id == id).getOrElse(Announced(id, step, p.mode, n, imagesOf(state, batch, group, before(group), after(group), step), Map.empty))
-        }
-      }
     }
+    val rest = stillOpen.filterNot(a => due.exists(_.id == a.id))
+    val upcoming = for {
+      group <- state.groups
+      (p, left) <- inTurn(state, open, group.id, due.map(_.id)).toVector
+      (id, step) <- left.take(if (p.mode == TransferMode.Direct) 1 else state.settings.windowSteps)
+    } yield rest.find(_.id == id).getOrElse(Announced(id, step, p.mode, n, imagesOf(state, batch, group.id, before(group.id), after(group.id), step), Map.empty))
     val decision = Decision(batch, before, after, due, upcoming)
-    if (due.isEmpty) (state.copy(decision = Some(decision), announced = upcoming), Vector(HandOut(decision)))
+    val cancels = misfits.map(p => Append(LogRecord.Cancelled(p.id)))
+    if (due.isEmpty) (state.copy(decision = Some(decision), announced = upcoming), cancels :+ HandOut(decision))
     else {
       val seal = LogRecord.Sealed(state.run, n, due.map(a => SealedStep(a.id, a.step.moves)), after)
-      (state.copy(pending = Some(seal -> decision)), Vector(Append(seal)))
+      (state.copy(pending = Some(seal -> decision)), cancels :+ Append(seal))
+    }
+  }
+
+  /** The plan whose turn it is in a group, the one submitted first, and its steps still to be sealed. There are several only where a restart further back has opened a plan again. */
+  private def inTurn(state: State, open: Vector[Intention], group: Long, due: Seq[StepId]): Option[(Intention, Vector[(StepId, Step)])] =
+    open.iterator.map { p =>
+      val sealedIds = state.history.sealedSteps(p.id)
+      p -> p.steps.getOrElse(group, Vector.empty).zipWithIndex.map { case (s, i) => StepId(p.id, group, i) -> s }.filterNot { case (id, _) => sealedIds.contains(id) || due.contains(id) }
+    }.find(_._2.nonEmpty)
+
+  /** Plans without those whose next step does not fit the table any more, as after a restart further back than the plan's submission. Such a plan is cancelled: it can never go on. */
+  @tailrec
+  private def fitting(state: State, tables: Map[Long, RoutingTable], open: Vector[Intention]): Vector[Intention] = {
+    val misfit = state.groups.iterator.flatMap(g => inTurn(state, open, g.id, Nil).map { case (p, left) => (p, left.head._2, tables(g.id)) }).find { case (_, step, table) =>
+      try { table.moved(step.moves, table.number, step.workers); false }
+      catch { case _: InvalidPlanException => true }
+    }
+    misfit match {
+      case None => open
+      case Some((plan, _, _)) => fitting(state, tables, open.filterNot(_.id == plan.id))
     }
   }
 
   /** Rule 7: the step of a group that this batch takes, if any. */
   private def dueStep(state: State, batch: Batch, group: Group, table: RoutingTable, announced: Vector[Announced], open: Vector[Intention]): Option[Announced] =
-    open.iterator.flatMap { p =>
-      val sealedIds = state.history.sealedSteps(p.id)
-      p.steps.get(group.id).flatMap { steps =>
-        steps.zipWithIndex.map { case (s, i) => StepId(p.id, group.id, i) -> s }.find(e => !sealedIds.contains(e._1)).map { case (id, step) => (p, id, step) }
-      }
-    }.collectFirst {
-      case (p, id, step) if isDue(state, batch, group, table, step, announced.find(_.id == id)) =>
+    inTurn(state, open, group.id, Nil).collect {
+      case (p, (id, step) +: _) if isDue(state, batch, group, table, step, announced.find(_.id == id)) =>
         announced.find(_.id == id).getOrElse(Announced(id, step, p.mode, batch.number, Map.empty, Map.empty))
     }
 

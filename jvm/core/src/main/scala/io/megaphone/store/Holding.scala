@@ -23,6 +23,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
   private var headCommit: Option[Holding.Head] = None
   private val aside = mutable.Map.empty[StateName, Holding.Aside]
   private val touchedBins = mutable.ArrayBuffer.empty[Int]
+  private val touchedOnce = mutable.BitSet.empty
   private val adoptedBins = mutable.BitSet.empty
   private val leavingBins = mutable.BitSet.empty
   private var files = Vector.empty[FileName] // that lead to the base, newest first, the base's own included
@@ -46,7 +47,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def leaving: collection.Set[Int] = leavingBins
 
   /** Says that the caller is about to write to a bin. */
-  def touch(bin: Int): Unit = if (!logs(bin).isTouched) touchedBins += bin
+  def touch(bin: Int): Unit = if (!logs(bin).isTouched && touchedOnce.add(bin)) touchedBins += bin // a removal of what is not there leaves no record
 
   /** Puts a settled bin in, as loaded from files, a block or another holding. */
   def put(bin: Int, log: BinLog, chain: Chain): Unit = synchronized { logs(bin) = log; chains(bin) = chain }
@@ -63,7 +64,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
     baseName = name
     headCommit = None
     aside.clear()
-    touchedBins.clear()
+    untouch()
     adoptedBins.clear()
     leavingBins.clear()
     files = lineage
@@ -83,7 +84,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def settle(): Unit = synchronized {
     headCommit.foreach { head =>
       touchedBins.foreach(bin => if (has(bin)) logs(bin).settle())
-      touchedBins.clear()
+      untouch()
       baseName = head.name
       headCommit = None
       files = (head.file +: files).take(Holding.LineageMax)
@@ -118,16 +119,31 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def give(name: StateName, wanted: Seq[Int]): Option[Seq[(Int, BinLog, Chain)]] = synchronized {
     if (headCommit.exists(_.name == name)) settle()
     if (baseName != name || wanted.exists(bin => !has(bin) || logs(bin).isTouched)) None
-    else Some(wanted.map { bin => val entry = (bin, logs(bin), chain(bin)); drop(bin); entry })
+    else
+      Some(wanted.map { bin =>
+        val entry = (bin, logs(bin), chain(bin))
+        logs(bin) = null
+        chains(bin) = null // but a mark that it leaves stays: the next commit's footer tells older copies of this worker that what they have of the bin is void
+        entry
+      })
   }
 
-  /** Live keys and heap bytes of all logs. */
-  def keyCount: Long = { var sum = 0L; logs.foreach(l => if (l != null) sum += l.keyCount); sum }
+  /** Live keys of the bins that stay. */
+  def keyCount: Long = {
+    var sum = 0L
+    var bin = 0
+    while (bin < logs.length) { if (logs(bin) != null && !leavingBins(bin)) sum += logs(bin).keyCount; bin += 1 }
+    sum
+  }
+
+  /** Heap bytes of all logs. */
   def heapBytes: Long = { var sum = binsCount * 16L; logs.foreach(l => if (l != null) sum += l.heapBytes); sum }
+
+  private def untouch(): Unit = { touchedBins.clear(); touchedOnce.clear() }
 
   private def undoTails(): Unit = {
     touchedBins.foreach(bin => if (has(bin)) logs(bin).undo())
-    touchedBins.clear()
+    untouch()
   }
 }
 

@@ -23,7 +23,7 @@ final class Lease private[store] (slot: Slot, val attempt: Attempt, private[stor
   def renew(): Holding = slot.renew(this)
 
   /** Ends the attempt: what it did not commit is taken back, and the lease given back. */
-  def end(): Unit = { current.abort(); release() }
+  def end(): Unit = slot.end(this)
 
   /** Gives the lease back; the holding keeps what was committed. Nothing happens when it is called again, or after it was detached. */
   def release(): Unit = slot.release(this)
@@ -67,6 +67,9 @@ final private[store] class Slot(key: StoreKey, worker: Int, binsCount: Int) {
     lease.current = holding
     holding
   }
+
+  /** Only the owner takes anything back: after it, the holding is another attempt's. */
+  def end(lease: Lease): Unit = synchronized { if (owner.contains(lease)) { lease.current.abort(); release(lease) } }
 
   def release(lease: Lease): Unit = synchronized { if (owner.contains(lease)) { owner = None; notifyAll() } }
 }

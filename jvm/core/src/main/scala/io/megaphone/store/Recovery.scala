@@ -81,9 +81,9 @@ final class Recovery(files: StateFiles, compressions: Compressions) {
   /** Under checkpoint format v1 a late attempt of the same batch may have written the file anew: the same state in other frames. Its own footers tell where the bin is now. */
   private def applyRewritten(reader: DeltaFile.Reader, ref: FrameRef, logs: mutable.Map[Int, BinLog], damage: DamagedFileException): Unit = {
     val bin = ref.frame.bin
-    reader.footer.frameOf.get(bin) match {
-      case Some(frame) if frame.isImage || !ref.frame.isImage => Recovery.apply(logs, ref.file, frame, reader.records(frame, compressions))
-      case _ =>
+    standIn(reader.footer, ref) match {
+      case Some(frame) => Recovery.apply(logs, ref.file, frame, reader.records(frame, compressions))
+      case None =>
         try logs(bin) = load(ref.file, Seq(bin)).bins(bin)._1
         catch { case e: Exception => damage.addSuppressed(e); throw damage }
     }
@@ -101,6 +101,9 @@ object Recovery {
     *   the files the worker's state came by, newest first
     */
   final case class Loaded(bins: Map[Int, (BinLog, Chain)], bytes: Long, lineage: Vector[FileName])
+
+  /** The frame of a rewritten file that does for one of the file that was there before: another tail for a tail, an image for either. */
+  private[store] def standIn(footer: Footer, ref: FrameRef): Option[Frame] = footer.frameOf.get(ref.frame.bin).filter(frame => frame.isImage || !ref.frame.isImage)
 
   /** Applies a frame's records to a bin's log; an image takes the place of the log. */
   private def apply(logs: mutable.Map[Int, BinLog], file: FileName, frame: Frame, records: Array[Byte]): Unit =

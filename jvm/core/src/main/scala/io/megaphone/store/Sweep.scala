@@ -19,21 +19,26 @@ final class Sweep(recovery: Recovery) {
 
   /** The files that the bins of some workers need, all at one version. */
   def referenced(heads: Iterable[(FileName, Iterable[Int])]): Set[FileName] = {
-    val seen = mutable.HashSet.empty[(FileName, Int)]
-    val footers = mutable.HashMap.empty[FileName, Footer] // of rewritten files: v1 only
-    val rest = mutable.Queue.from(heads.iterator.flatMap { case (head, bins) => chains(head, bins) })
+    val files = mutable.HashSet.empty[FileName]
+    val seen = mutable.HashSet.empty[(FileName, Int, Boolean)]
+    val footers = mutable.HashMap.empty[FileName, Footer] // v1 only
+    val rest = mutable.Queue.from(heads.iterator.flatMap { case (head, bins) => refs(recovery.footers(head), bins) })
     while (rest.nonEmpty) {
       val ref = rest.dequeue()
-      if (seen.add((ref.file, ref.frame.bin)) && ref.file.name.id == StateName.FixedId) {
+      files += ref.file
+      if (ref.file.name.id == StateName.FixedId && seen.add((ref.file, ref.frame.bin, ref.frame.isImage))) {
         val footer = footers.getOrElseUpdate(ref.file, recovery.footer(ref.file))
-        if (footer.writer != ref.writer) rest ++= chains(ref.file, Seq(ref.frame.bin))
+        if (footer.writer != ref.writer && Recovery.standIn(footer, ref).isEmpty) {
+          val all = recovery.footers(ref.file)
+          files ++= all.iterator.map(_.file)
+          rest ++= refs(all, Seq(ref.frame.bin))
+        }
       }
     }
-    seen.iterator.map(_._1).toSet
+    files.toSet
   }
 
-  private def chains(head: FileName, bins: Iterable[Int]): Iterator[FrameRef] =
-    recovery.chains(recovery.footers(head), bins).valuesIterator.flatMap(_.chain.refs)
+  private def refs(footers: Vector[Footer], bins: Iterable[Int]): Iterator[FrameRef] = recovery.chains(footers, bins).valuesIterator.flatMap(_.chain.refs)
 }
 
 object Sweep {

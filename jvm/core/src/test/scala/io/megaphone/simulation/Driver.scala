@@ -8,7 +8,8 @@ import io.megaphone.store.Sources
 
 /** One run of the query, write by write, as Spark's driver does them:
   *
-  *   1. The plan log is read, and only then the offset and commit logs: so whatever a newer run appends, this one's start record finds its number taken.
+  *   1. The plan log is read, and then the offset and commit logs; or after them, and then the commit log again. In either order, whatever a newer run has done since, this one's start record finds its
+  *      number taken.
   *   1. Offset log N is written, unless the batch is a replay.
   *   1. In the first batch: the start record. Then the batch is planned; a step that is due is sealed.
   *   1. The tasks of each group run; a failed one is sent again. `foreachBatch` may run them twice.
@@ -22,6 +23,7 @@ final class Driver(val run: String, world: World) {
   private val setup = world.setup
   private val checkpoint = world.checkpoint
   private var phase: Phase = ReadingLog
+  private val isLogFirst = !world.planted.is(Bug.LogReadLate) && world.dice.chance(0.5)
   private var batch = -1L
   private var isOwn = false
   private var history = History.Empty
@@ -44,29 +46,38 @@ final class Driver(val run: String, world: World) {
   def isReady: Boolean = isStarted && !isDead && !isPaused
   def openPlans: Vector[String] = if (isStarted) state.history.open.map(_.id) else Vector.empty
 
-  def step(): Unit = phase match {
+  def step(): Unit =
+    if (world.isTooLate(batch) && phase != ReadingLog) die("another driver is far ahead")
+    else next()
+
+  private def next(): Unit = phase match {
     case ReadingLog =>
-      if (!world.planted.is(Bug.LogReadLate)) history = world.planted.history(checkpoint.planLog)
+      if (isLogFirst) history = world.planted.history(checkpoint.planLog)
       phase = ReadingOffsets
     case ReadingOffsets =>
       val committed = checkpoint.commits.lastOption.fold(-1L)(_._1)
       batch = committed + 1
-      phase = if (checkpoint.offsets.contains(batch)) Planning else WritingOffset
+      phase = if (checkpoint.offsets.contains(batch)) ReadingLogLate else WritingOffset
     case WritingOffset => writing(s"offset log $batch") {
         if (checkpoint.offsets.contains(batch)) die(s"offset log $batch is there")
         else {
           checkpoint.offsets(batch) = world.dice.long()
           isOwn = true
-          phase = Planning
+          phase = if (isStarted) Planning else ReadingLogLate
         }
       }
+    case ReadingLogLate =>
+      if (!isLogFirst) history = world.planted.history(checkpoint.planLog)
+      phase = CheckingCommits
+    case CheckingCommits =>
+      if (!isLogFirst && !world.planted.is(Bug.LogReadLate) && checkpoint.commits.contains(batch)) die(s"batch $batch is committed meanwhile")
+      phase = Planning
     case Planning => if (isStarted) planBatch() else start()
     case Running => runStage()
     case Committing => commit()
   }
 
   private def start(): Unit = {
-    if (world.planted.is(Bug.LogReadLate)) history = world.planted.history(checkpoint.planLog)
     perform(Protocol.RunStarting(batch, if (setup.isV2) 2 else 1, setup.bins, history))
     isStarted = !isDead
   }
@@ -134,7 +145,8 @@ final class Driver(val run: String, world: World) {
 
   private def send(s: Stage, worker: Int): Unit = {
     attempts(worker) += 1
-    if (attempts(worker) > 60) throw new Violation(s"$run batch $batch worker $worker: no attempt of ${attempts(worker)} succeeds")
+    if (attempts(worker) > 4 && batch < world.oracle.settled) die("another driver is far ahead") // what it reads may be swept
+    else if (attempts(worker) > 60) throw new Violation(s"$run batch $batch worker $worker: no attempt of ${attempts(worker)} succeeds")
     if (attempts(worker) > 6) world.killZombies()
     val wanted = world.placement(s.group)(worker)
     val executor = if (world.faults.strikes(Fault.ElsewhereSent)) world.dice.pick(world.executors) else world.executor(wanted).getOrElse(world.dice.pick(world.executors))
@@ -203,7 +215,9 @@ final class Driver(val run: String, world: World) {
     val (due, rest) = candidates.partition(_.version <= oldest)
     due.foreach(_.delete(batch, decision.before, ids))
     candidates = rest
-    if (batch > 0 && batch % setup.sweepEvery == 0) candidates :+= world.sweeping.round(batch, decision.before, ids)
+    if (batch > 0 && batch % setup.sweepEvery == 0)
+      try candidates :+= world.sweeping.round(batch, decision.before, ids)
+      catch { case e: Exception if batch < world.oracle.settled => world.trace(s"$run does not sweep: $e") }
   }
 
   def submit(intention: io.megaphone.protocol.Intention): Unit = perform(Protocol.PlanSubmitted(intention))
@@ -251,6 +265,8 @@ object Driver {
   private case object ReadingLog extends Phase
   private case object ReadingOffsets extends Phase
   private case object WritingOffset extends Phase
+  private case object ReadingLogLate extends Phase
+  private case object CheckingCommits extends Phase
   private case object Planning extends Phase
   private case object Running extends Phase
   private case object Committing extends Phase

@@ -69,9 +69,9 @@ final class Executor(val name: String, world: World) extends Peers {
     } else if (duties.nonEmpty) {
       val duty = world.dice.pick(duties)
       world.planted.beforeDuty(this, duty)
-      val version = preparers(StoreId(duty.copy.store.operator, duty.copy.store.store))(duty)
-      world.trace(s"$name prepares ${duty.copy} to ${duty.settled}: $version")
-      version.map(duty.copy -> _)
+      val version = preparers(StoreId(duty.key.store.operator, duty.key.store.store))(duty)
+      world.trace(s"$name prepares ${duty.key} to ${duty.settled}: $version")
+      version.map(duty.key -> _)
     } else None
 }
 

@@ -37,9 +37,9 @@ final class Planted(world: World, bug: Option[Bug]) {
   }
 
   def beforeDuty(executor: Executor, duty: Duty): Unit = if (is(Bug.TailOfOtherAttempt)) {
-    val copy = executor.registry.copy(duty.copy)
+    val copy = executor.registry.copy(duty.key)
     copy.foreach { c =>
-      val id = world.checkpoint.commits.get(c.base.version - 1).flatMap(_.get(StoreId(duty.copy.store.operator, duty.copy.store.store))).flatMap(_.lift(duty.copy.source))
+      val id = world.checkpoint.commits.get(c.base.version - 1).flatMap(_.get(StoreId(duty.key.store.operator, duty.key.store.store))).flatMap(_.lift(duty.key.source))
       id.foreach(i => rename(copy, StateName(c.base.version, i)))
     }
   }

@@ -80,7 +80,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     trace("faults stop")
     world.faults.quiet = true
     world.drivers.foreach { d => if (d.isPaused) if (dice.chance(0.5)) d.isPaused = false else d.die("never woke up") }
-    val start = world.batches
+    var start = world.batches
     val patience = setup.settings.patienceBatches + setup.settings.gapBatches + 2
     def stepsLeft = running.fold(1)(d => d.state.history.open.map(p => p.stepsCount - d.state.history.sealedSteps(p.id).size).sum)
     val bound = 8 + patience * math.max(1, stepsLeft)
@@ -89,6 +89,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     while (isOverSince < 0 || world.batches < isOverSince + 2) {
       val roll = dice.below(100)
       if (roll < 60) stepDriver() else if (roll < 90) world.work() else if (roll < 97) world.haunt() else world.tell(dice.pick(world.executors))
+      if (world.drivers.count(!_.isDead) != 1) start = world.batches // the one that was paused is still at it
       if (isOverSince < 0 && isOver) isOverSince = world.batches
       if (world.batches - start > bound) throw new Violation(s"after $bound batches without faults plans are still open: ${running.map(_.openPlans)}")
     }

@@ -64,7 +64,7 @@ final class TaskAttempt(world: World, val stage: Stage, val worker: Int, val exe
   /** What Spark does for a task that failed: aborts its stores. */
   def fail(): Unit = {
     isDone = true
-    leases.valuesIterator.foreach { lease => lease.holding.abort(); lease.release() }
+    leases.valuesIterator.foreach(_.end())
   }
 
   private def open(store: StoreId): Unit = {
@@ -84,10 +84,10 @@ final class TaskAttempt(world: World, val stage: Stage, val worker: Int, val exe
       if (extra.nonEmpty) throw new Violation(s"worker $worker holds bins $extra, which are not its own")
       world.checkPromise(stage, opened)
     }
-    if (stage.action == 0) publishImages(store, turn, holding)
+    if (stage.action == 0) publishImages(turn, holding)
   }
 
-  private def publishImages(store: StoreId, turn: Turn, holding: Holding): Unit =
+  private def publishImages(turn: Turn, holding: Holding): Unit =
     for {
       announced <- stage.decision.announced if announced.id.group == stage.group && announced.mode == TransferMode.Prepared && announced.since == stage.batch
       (target, bins) <- outgoing(announced)

@@ -77,14 +77,12 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
 
   def killZombies(): Unit = zombies.foreach(_.isKilled = true)
 
-  /** One phase of a zombie. Under checkpoint format v1 none outlives the versions that are retained: a file written that late may need others that are gone, which no store of fixed file names can help. */
+  /** Under checkpoint format v1 nothing of a batch outlives the versions that are retained: a file written that late may need others that are gone, which no store of fixed file names can help. */
+  def isTooLate(batch: Long): Boolean = !setup.isV2 && batch >= 0 && batch <= oracle.settled - setup.retained
+
+  /** One phase of a zombie. */
   def haunt(): Unit = {
-    if (!setup.isV2) {
-      val (tooOld, rest) = zombies.partition(_.stage.batch <= oracle.settled - setup.retained)
-      tooOld.foreach(_.fail())
-      zombies.clear()
-      zombies ++= rest
-    }
+    zombies.filterInPlace { z => if (isTooLate(z.stage.batch)) z.fail(); !z.isDone }
     if (zombies.nonEmpty) {
       val zombie = dice.pick(zombies)
       attempt(zombie)

@@ -23,7 +23,11 @@ final case class ConfEntry[A](key: String, default: String, scope: String, doc: 
   }
 }
 
-final class InvalidConfException(key: String, value: String, reason: String) extends IllegalArgumentException(s"The configuration $key has the value '$value', which cannot be: $reason")
+final class InvalidConfException(key: String, value: String, reason: String) extends IllegalArgumentException(s"The configuration $key has the value '$value', which cannot be: $reason") {
+
+  /** The stable name of the error, by which other languages map it. */
+  val condition: String = "INVALID_CONFIGURATION"
+}
 
 object MegaphoneConf {
   val Bins: ConfEntry[Int] = ConfEntry(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.control
 
-import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.{ConcurrentHashMap, Executors}
 import java.util.concurrent.atomic.AtomicLong
 
 import scala.jdk.CollectionConverters._
@@ -15,6 +15,17 @@ final class Controller(val context: SparkContext) extends Logging {
   private val queries = new ConcurrentHashMap[String, QueryControl]()
   private val latestOffsets = new ConcurrentHashMap[String, java.lang.Long]()
   private val counter = new AtomicLong()
+
+  private val background = Executors.newSingleThreadExecutor { task =>
+    val thread = new Thread(task, "megaphone-sweep")
+    thread.setDaemon(true)
+    thread
+  }
+
+  /** Runs something off every batch's path, one after the other. */
+  private[control] def inBackground(work: => Unit): Unit = background.execute(() => work)
+
+  def stop(): Unit = { background.shutdownNow(); () }
 
   /** A number greater than all before: what carries an older one is ignored. */
   def nextCounter(): Long = counter.incrementAndGet()
@@ -37,11 +48,12 @@ final class Controller(val context: SparkContext) extends Logging {
   def ended(runId: String): Unit = { queries.remove(runId); latestOffsets.remove(runId); () }
 
   /** Answers an executor. Shares Spark's RPC threads: short. */
-  def receive(message: AnyRef): AnyRef = message match {
+  def receive(bytes: Array[Byte]): Array[Byte] = Message.fromBytes(bytes) match {
     case r: Report =>
       val active = queries.values.asScala.filter(_.query.isActive).toVector
       active.foreach(_.reported(r))
-      Orders(nextCounter(), active.map(q => q.runId -> q.query.checkpointRoot).toMap, active.flatMap(_.dutiesOf(r.executor)), active.flatMap(_.liveSteps).toSet)
+      val orders = Orders(nextCounter(), active.map(q => q.runId -> q.query.checkpointRoot).toMap, active.flatMap(_.dutiesOf(r.executor)), active.flatMap(_.liveSteps).toSet)
+      orders.toBytes
     case c: Committed => query(c.run).foreach(_.committed(c)); null
     case other => logWarning(s"A message of an unknown kind came from an executor: ${other.getClass.getName}"); null
   }
@@ -53,5 +65,5 @@ object Controller {
   /** The controller of the running application. */
   def active: Option[Controller] = instance.filterNot(_.context.isStopped)
   def activate(controller: Controller): Unit = instance = Some(controller)
-  def deactivate(): Unit = instance = None
+  def deactivate(): Unit = { instance.foreach(_.stop()); instance = None }
 }

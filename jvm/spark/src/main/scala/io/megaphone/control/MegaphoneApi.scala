@@ -5,7 +5,9 @@ import java.util.{LinkedHashMap => JMap, UUID}
 
 import scala.jdk.CollectionConverters._
 
-import com.fasterxml.jackson.databind.ObjectMapper
+import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+
+import org.apache.spark.sql.megaphone.ActiveQueries
 
 import io.megaphone.conf.MegaphoneConf
 import io.megaphone.plan._
@@ -27,26 +29,30 @@ object MegaphoneApi {
   def rescale(runId: String, workers: Int, strategy: String, mode: String, operator: Long): String =
     submit(runId, strategy, mode, operator, table => Planner.rescale(table, workers))
 
-  /** Submits a plan that moves `bins(i)` to worker `targets(i)`; gives the plan as JSON. */
-  def move(runId: String, bins: java.util.List[Integer], targets: java.util.List[Integer], strategy: String, mode: String, operator: Long): String = {
-    val moves = bins.asScala.zip(targets.asScala).map { case (b, t) => Move(b, t) }.toVector
-    submit(runId, strategy, mode, operator, table => Planner.move(table, moves))
+  /** Submits a plan that makes these moves, given as JSON: `[[bin, worker], ...]`; gives the plan as JSON. */
+  def move(runId: String, moves: String, strategy: String, mode: String, operator: Long): String = {
+    val asked = movesOf(json.readTree(moves))
+    submit(runId, strategy, mode, operator, table => Planner.move(table, asked))
   }
 
-  /** Submits steps as given: each a list of bins and of targets, with the workers after it (0: as many as now, or as the targets need). */
-  def submitSteps(runId: String, steps: java.util.List[java.util.List[java.util.List[Integer]]], mode: String, operator: Long): String = {
+  /** Submits steps made by hand, given as JSON: `[{"moves": [[bin, worker], ...], "workers": 3}, ...]`, where 0 workers are as many as before. With a strategy, each step is cut by it. */
+  def submitSteps(runId: String, steps: String, strategy: String, mode: String, operator: Long): String = {
     val control = controlOf(runId)
-    val asked = steps.asScala.map(s => s.get(0).asScala.zip(s.get(1).asScala).map { case (b, t) => Move(b, t) }.toVector).toVector
-    if (asked.isEmpty || asked.exists(_.isEmpty)) throw new InvalidPlanException.EmptyPlan
+    val asked = json.readTree(steps).asScala.map(s => (movesOf(s.required("moves")), whole(s.required("workers")))).toVector
+    if (asked.isEmpty || asked.exists { case (moves, workers) => moves.isEmpty && workers == 0 }) throw new InvalidPlanException.EmptyPlan
     val plan = control.submit { state =>
-      val chosen = groupsOf(state, operator)
-      val stepsOf = chosen.map { g =>
-        val table = checkedTable(control, state, g)
-        val made = asked.map(moves => Step(moves, math.max(table.workers, moves.map(_.target).max + 1)))
-        Plan("", None, made, Strategy.AllAtOnce, TransferMode.Direct).tablesFrom(table)
+      val how = Option(strategy).map(Strategy.parse)
+      val stepsOf = groupsOf(state, operator).map { g =>
+        val (_, made) = asked.foldLeft((checkedTable(control, state, g), Vector.empty[Step])) { case ((table, before), (moves, workers)) =>
+          val step = Step(moves, if (workers == 0) table.workers else workers)
+          val after = table.moved(step.moves, table.number, step.workers)
+          val changes = after.workers != table.workers || table.movesTo(after).nonEmpty
+          (after, before ++ (if (!changes) Vector.empty else how.fold(Vector(step))(Strategies.steps(table, step, _))))
+        }
         g.id -> made
-      }.toMap
-      Intention(newId(), stepsOf, "as given", modeOf(control, mode))
+      }.filter(_._2.nonEmpty).toMap
+      if (stepsOf.isEmpty) throw PlanRefusedException.nothingToDo
+      Intention(newId(), stepsOf, how.fold("as given")(_.toString), modeOf(control, mode))
     }
     planJson(control, plan.id)
   }
@@ -54,14 +60,32 @@ object MegaphoneApi {
   /** Cancels a plan; nothing happens if it has ended. */
   def cancel(runId: String, planId: String): Unit = controlOf(runId).cancel(planId)
 
-  /** One plan, as JSON. */
+  /** One plan, as JSON: `planned_batch` is the newest batch of the query that was planned, whatever the plan. */
   def plan(runId: String, planId: String): String = planJson(controlOf(runId), planId)
 
   /** All plans of the query, in the order they were submitted: a JSON array. */
   def plans(runId: String): String = {
     val control = controlOf(runId)
     val state = stateOf(control)
-    array(state.history.plans.map(planRow(state, _)))
+    array(state.history.plans.map(planRow(control, state, _)))
+  }
+
+  /** One row a step of a plan, in its order within each group: `operator`, `step`, `bins` and their `targets`, `workers` after it, and the `batch` it took effect at, null before that. */
+  def steps(runId: String, planId: String): String = {
+    val state = stateOf(controlOf(runId))
+    val plan = planOf(state, planId)
+    val sealedSteps = state.history.sealedSteps(planId)
+    array(for {
+      (group, steps) <- plan.steps.toVector.sortBy(_._1)
+      (step, index) <- steps.zipWithIndex
+    } yield row(
+      "operator" -> group,
+      "step" -> index,
+      "bins" -> step.moves.map(_.bin).asJava,
+      "targets" -> step.moves.map(_.target).asJava,
+      "workers" -> step.workers,
+      "batch" -> sealedSteps.get(StepId(planId, group, index)).map(long).orNull
+    ))
   }
 
   /** One row a group and bin: `operator`, `bin`, `worker`, `executor`. */
@@ -132,6 +156,9 @@ object MegaphoneApi {
     planJson(control, plan.id)
   }
 
+  private def movesOf(pairs: JsonNode): Vector[Move] = pairs.asScala.map(pair => Move(whole(pair.required(0)), whole(pair.required(1)))).toVector
+  private def whole(node: JsonNode): Int = if (node.isInt) node.intValue else throw new IllegalArgumentException(s"A whole number is needed, not $node.")
+
   /** The table that a new plan starts from: no other plan of the group may be open. */
   private def checkedTable(control: QueryControl, state: Protocol.State, group: Group): RoutingTable = {
     state.history.open.find(_.steps.contains(group.id)).foreach(p => throw PlanRefusedException.overlapping(p.id, "concerns the same bins"))
@@ -154,7 +181,10 @@ object MegaphoneApi {
   private def controlOf(runId: String): QueryControl = {
     val controller = Controller.active.getOrElse(throw UnsupportedQueryException.noPlugin)
     controller.query(runId).getOrElse {
-      if (org.apache.spark.sql.megaphone.ActiveQueries.isActive(UUID.fromString(runId))) throw PlanRefusedException.notBinned(runId) else throw PlanRefusedException.stopped(runId)
+      val run = UUID.fromString(runId)
+      if (!ActiveQueries.isActive(run)) throw PlanRefusedException.stopped(runId)
+      else if (ActiveQueries.isStarting(run)) throw PlanRefusedException.notStarted
+      else throw PlanRefusedException.notBinned(runId)
     }
   }
 
@@ -162,15 +192,16 @@ object MegaphoneApi {
 
   private def planJson(control: QueryControl, planId: String): String = {
     val state = stateOf(control)
-    val plan = state.history.plans.find(_.id == planId).getOrElse(throw PlanRefusedException.unknownPlan(planId))
-    json.writeValueAsString(planRow(state, plan))
+    json.writeValueAsString(planRow(control, state, planOf(state, planId)))
   }
 
-  private def planRow(state: Protocol.State, plan: Intention): AnyRef = {
+  private def planOf(state: Protocol.State, planId: String): Intention = state.history.plans.find(_.id == planId).getOrElse(throw PlanRefusedException.unknownPlan(planId))
+
+  private def planRow(control: QueryControl, state: Protocol.State, plan: Intention): AnyRef = {
     val sealedSteps = state.history.sealedSteps(plan.id)
     row(
       "id" -> plan.id,
-      "status" -> PlanStatus.of(state, plan).name,
+      "status" -> PlanStatus.of(state, plan, control.query.latestCommittedBatch).name,
       "strategy" -> plan.strategy,
       "mode" -> plan.mode.toString,
       "operators" -> plan.steps.keys.toVector.sorted.map(long).asJava,
@@ -178,7 +209,8 @@ object MegaphoneApi {
       "steps_done" -> sealedSteps.size,
       "moves" -> plan.movesCount,
       "moves_done" -> sealedSteps.keys.toVector.map(s => plan.steps(s.group)(s.index).moves.size).sum,
-      "batches" -> sealedSteps.values.toVector.distinct.sorted.map(long).asJava
+      "batches" -> sealedSteps.values.toVector.distinct.sorted.map(long).asJava,
+      "planned_batch" -> state.decision.map(d => long(d.batch.number)).orNull
     )
   }
 

@@ -1,10 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.control
 
+import java.io.{ByteArrayInputStream, ByteArrayOutputStream, ObjectInputStream, ObjectOutputStream, ObjectStreamClass}
+
 import io.megaphone.store.{CopyKey, Duty}
 
 /** What executors and the driver tell each other, by the plugin's own channel. Losing a message costs time, never correctness. */
-sealed trait Message extends Serializable
+sealed trait Message extends Serializable {
+
+  /** The message as bytes. Spark's RPC resolves classes by its own loader, which does not see a jar given by `spark.jars`: an object of ours would break the executor's connection to the driver. */
+  def toBytes: Array[Byte] = {
+    val bytes = new ByteArrayOutputStream(512)
+    val out = new ObjectOutputStream(bytes)
+    out.writeObject(this)
+    out.close()
+    bytes.toByteArray
+  }
+}
+
+object Message {
+
+  /** What `toBytes` wrote. */
+  def fromBytes(bytes: Array[Byte]): Message = {
+    val in = new ObjectInputStream(new ByteArrayInputStream(bytes)) {
+      override def resolveClass(c: ObjectStreamClass): Class[_] =
+        try Class.forName(c.getName, false, Message.getClass.getClassLoader)
+        catch { case _: ClassNotFoundException => super.resolveClass(c) }
+    }
+    in.readObject().asInstanceOf[Message]
+  }
+}
 
 /** An executor's periodic report; the answer is `Orders`.
   *

@@ -19,10 +19,18 @@ object PlanStatus {
   case object Done extends PlanStatus("done")
   case object Cancelled extends PlanStatus("cancelled")
 
-  def of(state: Protocol.State, plan: Intention): PlanStatus = {
+  /** The status.
+    *
+    * @param committed
+    *   the newest batch that the query has committed; asked for only where it decides
+    */
+  def of(state: Protocol.State, plan: Intention, committed: => Option[Long]): PlanStatus = {
     val sealedSteps = state.history.sealedSteps(plan.id)
     val planned = state.decision.fold(-1L)(_.batch.number)
-    if (sealedSteps.size == plan.stepsCount) { if (sealedSteps.values.max < planned) Done else Running }
+    if (sealedSteps.size == plan.stepsCount) {
+      val last = sealedSteps.values.max
+      if (last < planned || committed.exists(_ >= last)) Done else Running
+    }
     else if (state.history.cancelled(plan.id)) Cancelled
     else if (sealedSteps.nonEmpty) Running
     else if (state.announced.exists(_.id.planId == plan.id)) Preparing

@@ -34,6 +34,8 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
   private val pinned = mutable.Map.empty[(Long, Int), String]
   private var executors = Vector.empty[ExecutorAddress]
   private var state: Option[Protocol.State] = None
+  private lazy val sweepBatches = MegaphoneConf.SweepBatches.read(conf)
+  private lazy val sweeper = new Sweeper(query.checkpointRoot, hadoopConf, session.sessionState.conf.minBatchesToRetain)
 
   /** What tasks told of their commits: for `migrations`. */
   val journal = new Journal
@@ -50,6 +52,7 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
     }.get
     groups.foreach(g => pin(g, decision.after(g.id).workers))
     controllerHint()
+    sweepAt(decision)
     planOf(decision, groups)
   }
 
@@ -172,6 +175,12 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
       pinned((operator.id, worker)) = executor
     }
 
+  private def sweepAt(decision: Protocol.Decision): Unit =
+    if (decision.batch.number % sweepBatches == 0 && decision.batch.number > state.get.firstBatch.get) {
+      val groups = state.get.groups
+      controller.inBackground(sweeper.sweep(decision.batch.number, groups, decision.before, decision.batch.names))
+    }
+
   private def controllerHint(): Unit = controller.context.setLocalProperty(QueryControl.HintProperty, controller.nextCounter().toString)
 
   private def planOf(decision: Protocol.Decision, groups: Vector[Group]): BatchPlan = {
@@ -240,4 +249,8 @@ object QueryControl {
 }
 
 /** A record could not be written to the plan log: the batch must not go on. */
-final class StepNotSealedException(message: String) extends RuntimeException(message)
+final class StepNotSealedException(message: String) extends RuntimeException(message) {
+
+  /** The stable name of the error, by which other languages map it. */
+  val condition: String = "PLAN_LOG_NOT_WRITTEN"
+}

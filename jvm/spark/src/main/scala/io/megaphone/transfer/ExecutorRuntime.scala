@@ -71,7 +71,7 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
 
   /** Tells the driver something, without waiting. */
   def tell(message: Message): Unit =
-    try context.send(message)
+    try context.send(message.toBytes)
     catch { case NonFatal(e) => logInfo(s"The driver could not be told of a commit: ${e.getMessage}") }
 
   private def wake(): Unit = monitor.synchronized { isAwake = true; monitor.notifyAll() }
@@ -92,9 +92,13 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
   private def report(): Unit = {
     val acks = Vector.newBuilder[(CopyKey, Long)]
     ready.forEach((copy, version) => acks += (copy -> version.longValue))
-    context.ask(Report(executorId, peers.address, acks.result())) match {
-      case orders: Orders if orders.counter >= newestCounter.get => obey(orders)
-      case _ => () // made before what a task has told since: the next one is newer
+    context.ask(Report(executorId, peers.address, acks.result()).toBytes) match {
+      case bytes: Array[Byte] =>
+        Message.fromBytes(bytes) match {
+          case orders: Orders if orders.counter >= newestCounter.get => obey(orders)
+          case _ => () // made before what a task has told since: the next one is newer
+        }
+      case _ => () // the driver is about to stop
     }
   }
 

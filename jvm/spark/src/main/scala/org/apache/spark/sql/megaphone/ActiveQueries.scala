@@ -6,18 +6,21 @@ import java.util.UUID
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
+import org.apache.spark.sql.execution.streaming.runtime.{MicroBatchExecution, StreamExecution}
 
 /** Running queries over all sessions of the application. */
 object ActiveQueries {
 
   /** Whether a query of this run is running, of whatever kind. */
-  def isActive(runId: UUID): Boolean =
-    SparkSession.getDefaultSession.orElse(SparkSession.getActiveSession).exists(_.sharedState.activeStreamingQueries.values.asScala.exists(_.runId == runId))
+  def isActive(runId: UUID): Boolean = find(runId).nonEmpty
+
+  /** Whether a query of this run is running and has not ended its first trigger. */
+  def isStarting(runId: UUID): Boolean = find(runId).exists(_.lastProgress == null)
 
   /** The newest batch in the offset log of a running micro-batch query: Some(None) where it has none yet, None where there is no such query. */
   def latestOffsetBatch(runId: UUID): Option[Option[Long]] =
-    SparkSession.getDefaultSession.orElse(SparkSession.getActiveSession).flatMap { session =>
-      session.sharedState.activeStreamingQueries.values.asScala.collectFirst { case m: MicroBatchExecution if m.runId == runId => new RunningQuery(m).latestOffsetBatch }
-    }
+    find(runId).collect { case m: MicroBatchExecution => new RunningQuery(m).latestOffsetBatch }
+
+  private def find(runId: UUID): Option[StreamExecution] =
+    SparkSession.getDefaultSession.orElse(SparkSession.getActiveSession).flatMap(_.sharedState.activeStreamingQueries.values.asScala.find(_.runId == runId))
 }

@@ -40,7 +40,7 @@ final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logg
     val control = controller.queryOf(query)
     val planned = control.plan(batch, groups, session)
     val rewritten = Groups.reroute(plan, groups, g => planned.tables(g.id).after, (o, g) => rewriteInfo(o, g, query, planned), (node, g) => GroupExec(node, planned.facts(g.id), planned.broadcasts(g.id)))
-    checkPartitions(rewritten)
+    RoutingRule.checkPartitions(rewritten)
     rewritten
   }
 
@@ -53,20 +53,6 @@ final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logg
         info.copy(numPartitions = workers, stateStoreCkptIds = ids)
       }
   }
-
-  /** A last look: each operator runs in as many tasks as it has workers. */
-  private def checkPartitions(plan: SparkPlan): Unit = plan.foreach {
-    case o: StatefulOperator if o.stateInfo.isDefined =>
-      o.children.foreach { child =>
-        val tasks = child.outputPartitioning.numPartitions
-        if (tasks != o.stateInfo.get.numPartitions && tasks != 1 && tasks != 0)
-          throw new UnroutableGroupException(
-            s"The state of ${o.nodeName} has ${o.stateInfo.get.numPartitions} workers, but the plan below it has $tasks partitions, which would read the wrong state; " +
-              "run this query on one of Spark's own state store providers, and report its plan."
-          )
-      }
-    case _ => ()
-  }
 }
 
 object RoutingRule {
@@ -78,4 +64,18 @@ object RoutingRule {
       case Some(info: StatefulOperatorStateInfo) => Some(f(info))
       case other => other.asInstanceOf[AnyRef]
     }.toArray)
+
+  /** A last look: each operator runs in as many tasks as it has workers. */
+  def checkPartitions(plan: SparkPlan): Unit = plan.foreach {
+    case o: StatefulOperator if o.stateInfo.isDefined =>
+      o.children.foreach { child =>
+        val tasks = child.outputPartitioning.numPartitions
+        if (tasks != o.stateInfo.get.numPartitions && tasks != 1 && tasks != 0)
+          throw new UnroutableGroupException(
+            s"The state of ${o.nodeName} has ${o.stateInfo.get.numPartitions} workers, but the plan below it has $tasks partitions, which would read the wrong state; " +
+              "run this query on one of Spark's own state store providers, and report its plan."
+          )
+      }
+    case _ => ()
+  }
 }

@@ -24,6 +24,9 @@ final class RunningQuery(execution: MicroBatchExecution) {
   /** The newest batch that the offset log has, if any. */
   def latestOffsetBatch: Option[Long] = execution.offsetLog.getLatestBatchId()
 
+  /** The newest batch that the commit log has, if any. */
+  def latestCommittedBatch: Option[Long] = execution.commitLog.getLatestBatchId()
+
   /** Checkpoint ids by operator and partition at the version that the next batch reads: empty under checkpoint format v1. */
   def checkpointIds: mutable.Map[Long, Array[Array[String]]] = RunningQuery.IdsField.get(execution).asInstanceOf[mutable.Map[Long, Array[Array[String]]]]
 

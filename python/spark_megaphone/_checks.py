@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of arguments, made before anything else happens; where the JVM has the same check, in its words."""
+
+import operator
+import re
+from collections.abc import Iterable, Mapping
+
+from spark_megaphone.conf import BINS_MAX, MODES, STRATEGIES, WORKERS_MAX
+from spark_megaphone.errors import (
+    DuplicateBin,
+    InvalidBatchSize,
+    InvalidBins,
+    InvalidWorkers,
+    UnknownBin,
+    UnknownMode,
+    UnknownOperator,
+    UnknownStrategy,
+    UnknownWorker,
+    WrongType,
+)
+
+Moves = Mapping[int, int] | Iterable[tuple[int, int]]
+
+_JVM_INT_MAX = 2**31 - 1
+_BATCHED_OF = re.compile(r"batched\(\s*(.*?)\s*\)", re.ASCII)
+
+
+def whole(name: str, value: object) -> int:
+    """The value as an int: also of numpy's whole numbers, never of a bool or a float. Raises `WrongType`."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        kind = type(value).__name__
+        raise WrongType(f"{name} is {value!r}, of type {kind}, but a whole number is needed.") from None
+
+
+def text(name: str, value: object) -> str:
+    """The value, which must be a str. Raises `WrongType`."""
+    if not isinstance(value, str):
+        raise WrongType(f"{name} is {value!r}, of type {type(value).__name__}, but a str is needed.")
+    return value
+
+
+def bins_count(value: object) -> int:
+    """A number of bins. Raises `WrongType` or `InvalidBins`."""
+    bins = whole("bins", value)
+    if bins < 1 or bins > BINS_MAX or bins & (bins - 1):
+        near = 1 if bins < 1 else min(1 << (bins.bit_length() - 1), BINS_MAX)
+        raise InvalidBins(
+            f"The number of bins is {bins}, but it must be a power of two from 1 to {BINS_MAX}; "
+            f"use {near}, for example."
+        )
+    return bins
+
+
+def workers_count(value: object) -> int:
+    """A number of workers. Raises `WrongType` or `InvalidWorkers`."""
+    workers = whole("workers", value)
+    if not 1 <= workers <= WORKERS_MAX:
+        raise InvalidWorkers(
+            f"The number of workers is {workers}, but it must be from 1 to {WORKERS_MAX}; "
+            "ask for one in that range."
+        )
+    return workers
+
+
+def strategy_name(value: object) -> str:
+    """A strategy as the JVM reads it. Raises `WrongType`, `UnknownStrategy` or `InvalidBatchSize`."""
+    given = text("strategy", value)
+    name = given.strip().lower()
+    if found := _BATCHED_OF.fullmatch(name):
+        size = found.group(1)
+        if not re.fullmatch(r"\+?0*[0-9]{1,9}", size) or not 1 <= int(size) <= BINS_MAX:
+            raise InvalidBatchSize(
+                f"The strategy batched cannot move {size} bins a step, but a whole number from 1 to {BINS_MAX}; "
+                "give one in that range, or leave it out."
+            )
+    elif name not in STRATEGIES or "<" in name:
+        allowed = ", ".join(STRATEGIES)
+        raise UnknownStrategy(f"There is no strategy '{given}', only {allowed}; choose one of these.")
+    return name
+
+
+def mode_name(value: object) -> str:
+    """A transfer mode as the JVM reads it. Raises `WrongType` or `UnknownMode`."""
+    given = text("mode", value)
+    name = given.strip().lower()
+    if name not in MODES:
+        allowed = ", ".join(MODES)
+        raise UnknownMode(f"There is no transfer mode '{given}', only {allowed}; choose one of these.")
+    return name
+
+
+def operator_id(value: object) -> int:
+    """A stateful operator, or -1 for all where there is none. Raises `WrongType` or `UnknownOperator`."""
+    if value is None:
+        return -1
+    number = whole("operator", value)
+    if not 0 <= number <= _JVM_INT_MAX:
+        raise UnknownOperator(
+            f"There is no stateful operator {number}, for they are numbered from 0; name one that workers() shows, "
+            "or none for all."
+        )
+    return number
+
+
+def moves_of(moves: object) -> dict[int, int]:
+    """Moves from bin to worker, in their order. Raises `WrongType`, `DuplicateBin`, `UnknownBin` or `UnknownWorker`.
+
+    Whether the query has such a bin and such a worker is for the JVM to say.
+    """
+    checked: dict[int, int] = {}
+    for bin_, worker in _pairs(moves):
+        number, target = whole("A bin", bin_), whole("A worker", worker)
+        if abs(number) > _JVM_INT_MAX:
+            raise UnknownBin(
+                f"There is no bin {number}, only bins 0 to {BINS_MAX - 1} at most; name one of these."
+            )
+        if abs(target) > _JVM_INT_MAX:
+            raise UnknownWorker(
+                f"There is no worker {target}, only workers 0 to {WORKERS_MAX - 1} at most; name one of these."
+            )
+        if number in checked:
+            raise DuplicateBin(
+                f"Bin {number} is moved twice, but a bin has one target; keep one of its moves."
+            )
+        checked[number] = target
+    return checked
+
+
+def _pairs(moves: object) -> Iterable[tuple[object, object]]:
+    if isinstance(moves, Mapping):
+        return moves.items()
+    wrong = WrongType(f"The moves are {moves!r}, but {{bin: worker}} or pairs of bin and worker are needed.")
+    if isinstance(moves, str | bytes) or not isinstance(moves, Iterable):
+        raise wrong
+    pairs = []
+    for pair in moves:
+        try:
+            bin_, worker = pair
+        except (TypeError, ValueError):
+            raise wrong from None
+        pairs.append((bin_, worker))
+    return pairs

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that can go wrong, by name: one class for each condition, one sentence for each error.
+
+A message says what was wrong, what is allowed and what to do. `condition` is the stable name that the JVM
+half uses for the same thing. Where nothing else is said, nothing has changed when an error is raised.
+"""
+# ruff: noqa: N818 (the names say what happened, and the base class that they are errors)
+
+from typing import ClassVar
+
+
+class MegaphoneError(Exception):
+    """Base of all errors of this package; itself raised only for a condition without a class of its own."""
+
+    condition: str = "UNCLASSIFIED"
+
+
+class SetupError(MegaphoneError):
+    """The session cannot run Megaphone: a jar, a setting or the kind of session is wrong."""
+
+
+class JarMissing(SetupError):
+    """The JVM does not know Megaphone's classes, or the package was built without jars."""
+
+    condition = "JAR_MISSING"
+
+
+class NoJarForSpark(SetupError):
+    """The package has no jar for the Spark version that runs."""
+
+    condition = "NO_JAR_FOR_SPARK"
+
+
+class VersionMismatch(SetupError):
+    """The jar in the session and this Python package are of different versions."""
+
+    condition = "VERSION_MISMATCH"
+
+
+class PluginMissing(SetupError):
+    """The jar is there, but the session was started without the plugin."""
+
+    condition = "PLUGIN_MISSING"
+
+
+class SessionAlreadyRunning(SetupError):
+    """A session without the plugin runs already, and `getOrCreate` would silently give that one."""
+
+    condition = "SESSION_ALREADY_RUNNING"
+
+
+class ConnectNotSupported(SetupError):
+    """The builder or the query belongs to Spark Connect, through which there is no way to the plugin yet."""
+
+    condition = "CONNECT_NOT_SUPPORTED"
+
+
+class InvalidSetting(SetupError, ValueError):
+    """A setting has a value that cannot be."""
+
+
+class InvalidBins(InvalidSetting):
+    """The number of bins is not a power of two in the range allowed."""
+
+    condition = "BINS_NOT_POWER_OF_TWO"
+
+
+class InvalidCheckpointFormat(InvalidSetting):
+    """The checkpoint format version is neither 1 nor 2."""
+
+    condition = "INVALID_CHECKPOINT_FORMAT"
+
+
+class InvalidConfiguration(InvalidSetting):
+    """A configuration key of the session has a value that cannot be; found when the value was read."""
+
+    condition = "INVALID_CONFIGURATION"
+
+
+class WrongType(MegaphoneError, TypeError):
+    """An argument has a type that cannot be: a float or a bool for a number, for example."""
+
+    condition = "WRONG_TYPE"
+
+
+class QueryError(MegaphoneError):
+    """The query cannot do what is asked."""
+
+
+class QueryStopped(QueryError):
+    """The query, or its session, is not running any more. If it failed, the cause is the query's exception."""
+
+    condition = "QUERY_STOPPED"
+
+
+class QueryNotStarted(QueryError):
+    """The query has not planned its first batch with state yet; ask again after it."""
+
+    condition = "QUERY_NOT_STARTED"
+
+
+class NoBinnedState(QueryError):
+    """The query has no stateful operator, or its state is on another provider."""
+
+    condition = "NO_BINNED_STATE"
+
+
+class InvalidPlan(MegaphoneError, ValueError):
+    """What was asked to be moved cannot be moved so."""
+
+
+class EmptyPlan(InvalidPlan):
+    """The plan would change nothing."""
+
+    condition = "EMPTY_PLAN"
+
+
+class UnknownBin(InvalidPlan):
+    """The query has no such bin."""
+
+    condition = "UNKNOWN_BIN"
+
+
+class UnknownWorker(InvalidPlan):
+    """The query has no such worker."""
+
+    condition = "UNKNOWN_WORKER"
+
+
+class UnknownOperator(InvalidPlan):
+    """The query has no such stateful operator."""
+
+    condition = "UNKNOWN_OPERATOR"
+
+
+class NotMovable(InvalidPlan):
+    """The operator's state is over a single partition and stays where it is."""
+
+    condition = "NOT_MOVABLE"
+
+
+class DuplicateBin(InvalidPlan):
+    """A step moves the same bin twice."""
+
+    condition = "DUPLICATE_BIN"
+
+
+class InvalidWorkers(InvalidPlan):
+    """The number of workers is out of range."""
+
+    condition = "INVALID_WORKERS"
+
+
+class WorkerNotEmpty(InvalidPlan):
+    """A step takes a worker away that still owns bins."""
+
+    condition = "WORKER_NOT_EMPTY"
+
+
+class UnknownStrategy(InvalidPlan):
+    """There is no such strategy."""
+
+    condition = "UNKNOWN_STRATEGY"
+
+
+class InvalidBatchSize(InvalidPlan):
+    """The strategy `batched(k)` has a k that cannot be."""
+
+    condition = "INVALID_BATCH_SIZE"
+
+
+class UnknownMode(InvalidPlan):
+    """There is no such transfer mode."""
+
+    condition = "UNKNOWN_MODE"
+
+
+class OverlappingPlan(InvalidPlan):
+    """Another plan that moves the same bins is still open."""
+
+    condition = "OVERLAPPING_PLAN"
+
+
+class PlanError(MegaphoneError):
+    """A submitted plan did not come to its end, or is not known."""
+
+
+class UnknownPlan(PlanError):
+    """The query has no plan of this id."""
+
+    condition = "UNKNOWN_PLAN"
+
+
+class PlanTimeout(PlanError, TimeoutError):
+    """The plan was not done in time. It goes on."""
+
+    condition = "PLAN_TIMEOUT"
+
+
+class PlanCancelled(PlanError):
+    """The plan was cancelled; the steps that had taken effect by then stay."""
+
+    condition = "PLAN_CANCELLED"
+
+
+class PlanFailed(PlanError):
+    """The plan could not go on; the steps that had taken effect by then stay."""
+
+    condition = "PLAN_FAILED"
+
+
+class PlanLogNotWritten(PlanError):
+    """The plan could not be written to the checkpoint's plan log, so it is not known whether it was accepted."""
+
+    condition = "PLAN_LOG_NOT_WRITTEN"
+
+
+class _Registry:
+    """The classes by condition."""
+
+    by_condition: ClassVar[dict[str, type[MegaphoneError]]] = {}
+
+    @classmethod
+    def add(cls, base: type[MegaphoneError]) -> None:
+        for error in base.__subclasses__():
+            if "condition" in vars(error):
+                cls.by_condition[error.condition] = error
+            cls.add(error)
+
+
+_Registry.add(MegaphoneError)
+
+
+def error_of(condition: str | None, message: str) -> MegaphoneError:
+    """Makes the error of a condition.
+
+    Args:
+        condition: Its stable name; None where the JVM gave none.
+        message: The sentence.
+
+    Returns:
+        An error of the condition's class, or a plain `MegaphoneError` that carries the condition.
+    """
+    known = _Registry.by_condition.get(condition or "")
+    if known is not None:
+        return known(message)
+    error = MegaphoneError(message)
+    if condition is not None:
+        error.condition = condition
+    return error

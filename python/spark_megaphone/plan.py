@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans: what is asked for (`Step`), and what becomes of it (`Plan`, `PlanStep`)."""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from tqdm.auto import tqdm
+
+from spark_megaphone import _html
+from spark_megaphone._checks import Moves, moves_of, workers_count
+from spark_megaphone._jvm import Door
+from spark_megaphone.errors import (
+    MegaphoneError,
+    PlanCancelled,
+    PlanFailed,
+    PlanTimeout,
+    QueryStopped,
+    WrongType,
+)
+
+_POLL_S = 0.2
+_FINAL = ("done", "cancelled", "failed")
+
+
+@dataclass(frozen=True)
+class Step:
+    """Moves that take effect together, at one batch; a plan made by hand is a sequence of these.
+
+    Checked when it is made, except for what only the query knows (whether there is such a bin or worker).
+
+    Attributes:
+        moves: Bin to target worker. Pairs of bin and worker are taken too, each bin at most once.
+        workers: How many workers there are once the step has taken effect; None for as many as before it.
+
+    Raises:
+        WrongType: Something is not a whole number.
+        DuplicateBin: A bin comes twice.
+        InvalidWorkers: `workers` is out of range.
+    """
+
+    moves: Moves = field(default_factory=dict)
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "moves", moves_of(self.moves))
+        if self.workers is not None:
+            object.__setattr__(self, "workers", workers_count(self.workers))
+
+    def as_row(self) -> dict[str, object]:
+        """The step as the plugin reads it."""
+        return {"moves": list(moves_of(self.moves).items()), "workers": self.workers or 0}
+
+
+def steps_of(plan: Iterable[Step | Moves]) -> list[Step]:
+    """A plan made by hand, checked: each step a `Step`, or its moves. Raises what `Step` does."""
+    if isinstance(plan, Step | Mapping | str) or not isinstance(plan, Iterable):
+        raise WrongType(f"The plan is {plan!r}, but a list of steps is needed: [{{bin: worker}}, …].")
+    return [step if isinstance(step, Step) else Step(step) for step in plan]
+
+
+@dataclass(frozen=True)
+class PlanStep:
+    """A step of a submitted plan.
+
+    Attributes:
+        operator: The stateful operator whose group of operators it moves.
+        index: Its place in the plan, among the steps of this operator, from 0.
+        moves: Bin to target worker.
+        workers: How many workers there are once it has taken effect.
+        batch: The batch at which it took effect; None before that.
+    """
+
+    operator: int
+    index: int
+    moves: dict[int, int]
+    workers: int
+    batch: int | None
+
+
+class Plan:
+    """A submitted plan, made by `Megaphone`.
+
+    It carries out itself as the query runs batches, whether this object lives or not. Properties ask the JVM
+    each time; once the plan has ended they answer from what was heard last, also after the query has stopped.
+    Before that, a stopped query makes them raise `QueryStopped`. Any thread.
+    """
+
+    def __init__(self, door: Door, row: dict[str, Any]) -> None:
+        self._door = door
+        self._last = row
+
+    @property
+    def id(self) -> str:
+        """What tells it from the query's other plans; stays over restarts of the query."""
+        return str(self._last["id"])
+
+    @property
+    def status(self) -> str:
+        """`submitted`, `preparing`, `running`, `done` or `cancelled`; the last two are final."""
+        return str(self._row()["status"])
+
+    @property
+    def progress(self) -> float:
+        """How much of it has taken effect, from 0 to 1: by moves, or by steps where nothing moves."""
+        row = self._row()
+        return float(row["moves_done"] / row["moves"] if row["moves"] else row["steps_done"] / row["steps"])
+
+    @property
+    def strategy(self) -> str:
+        """How its moves were grouped in steps; `as given` for steps made by hand."""
+        return str(self._last["strategy"])
+
+    @property
+    def mode(self) -> str:
+        """When its bytes travel."""
+        return str(self._last["mode"])
+
+    @property
+    def steps(self) -> tuple[PlanStep, ...]:
+        """Its steps: by operator, then in their order. Asks the JVM, also when the plan has ended."""
+        return tuple(
+            PlanStep(
+                operator=row["operator"],
+                index=row["step"],
+                moves=dict(zip(row["bins"], row["targets"], strict=True)),
+                workers=row["workers"],
+                batch=row["batch"],
+            )
+            for row in self._door.ask("steps", self.id)
+        )
+
+    def cancel(self) -> None:
+        """Drops the steps that have not taken effect; the others stay. Nothing happens if the plan has ended.
+
+        Raises:
+            QueryStopped: The query is not running; its plans go on when it is started again.
+        """
+        self._door.ask("cancel", self.id)
+
+    def wait(self, timeout: float | None = None, progress: bool = True) -> Self:
+        """Waits until the plan is done.
+
+        A plan moves only as the query runs batches. While none is being planned, the bar says `no batches`, and
+        so does the error when the time is up.
+
+        Args:
+            timeout: Seconds; None for no limit. 0 looks once.
+            progress: Whether to draw a bar of moves, on standard error or in the notebook.
+
+        Returns:
+            This plan. At once if it is done already; any number of threads may wait.
+
+        Raises:
+            PlanTimeout: The time is up. The plan goes on.
+            PlanCancelled: It was cancelled, here or elsewhere.
+            PlanFailed: It could not go on.
+            QueryStopped: The query has ended before the plan was seen done.
+            WrongType: `timeout` is not a number.
+        """
+        deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
+        planned: int | None = None
+        with tqdm(
+            total=self._last["moves"], desc=f"plan {self.id}", unit="moves", disable=not progress
+        ) as bar:
+            while True:
+                row = self._row()
+                idle = row["planned_batch"] == planned and not self._door.is_in_batch()
+                planned = row["planned_batch"]
+                bar.set_postfix_str(
+                    "no batches" if idle and row["status"] not in _FINAL else row["status"], refresh=False
+                )
+                bar.n = row["moves_done"]
+                bar.refresh()
+                if row["status"] in _FINAL:
+                    return self._ended(row)
+                left = _POLL_S if deadline is None else deadline - time.monotonic()
+                if left <= 0:
+                    raise PlanTimeout(self._timed_out(row, idle, timeout))
+                self._door.pause(min(left, _POLL_S))
+
+    def __repr__(self) -> str:
+        row, note = self._seen()
+        return f"Plan({row['id']}: {row['status']}{note}, {_done(row)}, {row['strategy']}, {row['mode']})"
+
+    def _repr_html_(self) -> str:
+        row, note = self._seen()
+        return _html.table(
+            f"Plan {row['id']}",
+            [],
+            [
+                ("status", row["status"] + note),
+                ("moves", f"{row['moves_done']} of {row['moves']}"),
+                ("steps", f"{row['steps_done']} of {row['steps']}"),
+                ("strategy", row["strategy"]),
+                ("mode", row["mode"]),
+                ("batches", ", ".join(map(str, row["batches"]))),
+            ],
+        )
+
+    def _row(self) -> dict[str, Any]:
+        if self._last["status"] not in _FINAL:
+            self._last = self._door.ask("plan", self.id)
+        return self._last
+
+    def _seen(self) -> tuple[dict[str, Any], str]:
+        """The newest row that can be had, and a note if it may be old: printing never fails."""
+        try:
+            return self._row(), ""
+        except QueryStopped:
+            return self._last, " when the query stopped"
+        except MegaphoneError:
+            return self._last, " when last seen"
+
+    def _ended(self, row: dict[str, Any]) -> Self:
+        if row["status"] == "cancelled":
+            raise PlanCancelled(
+                f"Plan {self.id} was cancelled after {_done(row)}, which stay; submit another for the rest."
+            )
+        if row["status"] == "failed":
+            raise PlanFailed(
+                f"Plan {self.id} failed after {_done(row)}, which stay; see the driver's log for the reason."
+            )
+        return self
+
+    def _timed_out(self, row: dict[str, Any], idle: bool, timeout: float | None) -> str:
+        why = (
+            "; the query is not planning any batches, for it has no new data or waits for its trigger"
+            if idle
+            else ""
+        )
+        return f"Plan {self.id} was not done after {timeout} s: it is {row['status']}, {_done(row)}{why}. It goes on."
+
+
+def _done(row: dict[str, Any]) -> str:
+    return f"{row['moves_done']} of {row['moves']} moves in {row['steps_done']} of {row['steps']} steps"
+
+
+def _seconds(timeout: object) -> float:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout != timeout:
+        raise WrongType(f"timeout is {timeout!r}, but a number of seconds is needed, or None.")
+    return float(timeout)

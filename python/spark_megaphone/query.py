@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The handle on a running query: moves its state, and shows where it is."""
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from spark_megaphone import _checks, _html, _tables
+from spark_megaphone._checks import Moves
+from spark_megaphone._jvm import Door
+from spark_megaphone.errors import EmptyPlan, MegaphoneError
+from spark_megaphone.plan import Plan, Step, steps_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+class Megaphone:
+    """A handle on a running `StreamingQuery` of a classic session that `configure` prepared.
+
+    Handles are cheap, any number may be made for one query, and any thread may use one. Once the query has
+    stopped, every method raises `QueryStopped`; a restarted query needs a new handle.
+
+    `rescale`, `move` and `submit` return as soon as the plan is in the checkpoint's plan log: it survives
+    restarts of the query from then on, and takes effect as batches run. They share these arguments:
+    `strategy` (how moves are grouped in steps; None takes the configuration's), `mode` (when the bytes travel;
+    None takes the configuration's) and `operator` (the id of a stateful operator, whose group of operators
+    alone moves; None for all). And these errors: `OverlappingPlan` while another plan of the same operators is
+    open, `EmptyPlan` if nothing would change, `UnknownStrategy`, `InvalidBatchSize`, `UnknownMode`,
+    `UnknownOperator`, `NotMovable`, `WrongType`, `QueryNotStarted` before the first batch, `NoBinnedState`,
+    `PlanLogNotWritten`. Nothing has changed when one is raised.
+
+    Args:
+        query: The running query. One that has stopped is noticed when the handle is used.
+
+    Raises:
+        ConnectNotSupported: The query runs through Spark Connect.
+        JarMissing: The session was started without the jar.
+        PluginMissing: The session was started without the plugin.
+        VersionMismatch: The session has the jar of another version than this package's.
+        QueryStopped: The session has stopped.
+        WrongType: It is no streaming query.
+    """
+
+    def __init__(self, query: "StreamingQuery") -> None:
+        self._door = Door(query)
+
+    def rescale(
+        self,
+        workers: int,
+        *,
+        strategy: str | None = None,
+        mode: str | None = None,
+        operator: int | None = None,
+    ) -> Plan:
+        """Spreads the state evenly over a number of workers, with the fewest moves.
+
+        Args:
+            workers: How many there should be: from 1 to 65,536. The present number rebalances.
+            strategy: See the class.
+            mode: See the class.
+            operator: See the class.
+
+        Raises:
+            InvalidWorkers: `workers` is out of range. For the others see the class.
+        """
+        return self._submitted("rescale", _checks.workers_count(workers), strategy, mode, operator)
+
+    def move(
+        self,
+        moves: Moves,
+        *,
+        strategy: str | None = None,
+        mode: str | None = None,
+        operator: int | None = None,
+    ) -> Plan:
+        """Moves bins to workers that are there already.
+
+        Args:
+            moves: Bin to target worker, or pairs of the two. Moves of a bin to where it is are left out.
+            strategy: See the class.
+            mode: See the class.
+            operator: See the class.
+
+        Raises:
+            UnknownBin, UnknownWorker: The query has none of this number.
+            DuplicateBin: A bin comes twice. For the others see the class.
+        """
+        pairs = json.dumps(list(_checks.moves_of(moves).items()))
+        return self._submitted("move", pairs, strategy, mode, operator)
+
+    def submit(
+        self,
+        plan: Iterable[Step | Moves],
+        *,
+        strategy: str | None = None,
+        mode: str | None = None,
+        operator: int | None = None,
+    ) -> Plan:
+        """Submits steps made by hand.
+
+        Args:
+            plan: The steps in order, each a `Step` or just its moves, `{bin: worker}`. Two steps may move the same
+                bin. Steps that change nothing are left out.
+            strategy: None leaves the steps as they are; another cuts each into smaller ones.
+            mode: See the class.
+            operator: See the class.
+
+        Raises:
+            UnknownBin, UnknownWorker: The query has none of this number at that step.
+            DuplicateBin: A bin comes twice in one step.
+            InvalidWorkers, WorkerNotEmpty: A step's number of workers cannot be. For the others see the class.
+        """
+        steps = steps_of(plan)
+        if not steps:
+            raise EmptyPlan("The plan has no steps, but it needs at least one; add a step of {bin: worker}.")
+        return self._submitted(
+            "submitSteps", json.dumps([step.as_row() for step in steps]), strategy, mode, operator
+        )
+
+    def plan(self, id: str) -> Plan:
+        """A plan submitted earlier, perhaps by another handle or before a restart. Raises `UnknownPlan`."""
+        return Plan(self._door, self._door.ask("plan", _checks.text("id", id)))
+
+    def cancel(self, plan: Plan | str) -> None:
+        """Drops what has not taken effect of a plan, given as such or by its id; see `Plan.cancel`.
+
+        Raises:
+            UnknownPlan: It is not one of this query's.
+        """
+        self._door.ask("cancel", plan.id if isinstance(plan, Plan) else _checks.text("plan", plan))
+
+    def bins(self) -> pa.Table:
+        """Where each bin is: `operator`, `bin`, `worker` and the `executor` that the worker last ran on, null if unknown.
+
+        This and the other tables are of the moment they are asked for; each schema is fixed, also without a row.
+        """
+        return self._table("bins", _tables.BINS)
+
+    def workers(self) -> pa.Table:
+        """What each worker has: `operator`, `worker`, `executor`, numbers of `bins` and `keys`, `last_batch` it committed."""
+        return self._table("workers", _tables.WORKERS)
+
+    def plans(self) -> pa.Table:
+        """All plans of the checkpoint, in the order they were submitted, with `batches`, at which steps took effect."""
+        return self._table("plans", _tables.PLANS)
+
+    def migrations(self) -> pa.Table:
+        """What moved: a row for each batch, store and worker that bins came into, with bytes, and `wait_ms` it waited.
+
+        Rows of this run only, the newest some thousands.
+        """
+        return self._table("migrations", _tables.MIGRATIONS)
+
+    def __repr__(self) -> str:
+        try:
+            workers = self.workers().to_pylist()
+        except MegaphoneError as error:
+            return f"Megaphone({self._title()}: {error.condition})"
+        groups = sorted({row["operator"] for row in workers})
+        state = "; ".join(
+            f"operator {group}: {_total(workers, group, 'bins')} bins, {_total(workers, group, 'keys')} keys "
+            f"on {sum(row['operator'] == group for row in workers)} workers"
+            for group in groups
+        )
+        return f"Megaphone({self._title()}: {state})"
+
+    def _repr_html_(self) -> str:
+        try:
+            rows = self.workers().to_pylist()
+        except MegaphoneError as error:
+            return _html.table(self._title(), [], [(error.condition, error)])
+        return _html.table(self._title(), _tables.WORKERS.names, [tuple(row.values()) for row in rows])
+
+    def _title(self) -> str:
+        return f"query {self._door.name or self._door.run_id}"
+
+    def _submitted(
+        self, verb: str, asked: object, strategy: str | None, mode: str | None, operator: int | None
+    ) -> Plan:
+        how = None if strategy is None else _checks.text("strategy", strategy)
+        when = None if mode is None else _checks.text("mode", mode)
+        return Plan(self._door, self._door.ask(verb, asked, how, when, _checks.operator_id(operator)))
+
+    def _table(self, verb: str, schema: pa.Schema) -> pa.Table:
+        return _tables.table_of(self._door.ask(verb), schema)
+
+
+def _total(rows: list[dict[str, Any]], group: int, column: str) -> int:
+    return sum(row[column] for row in rows if row["operator"] == group)
