@@ -74,8 +74,8 @@ def strategy_name(value: object) -> str:
         size = found.group(1)
         if not re.fullmatch(r"\+?0*[0-9]{1,9}", size) or not 1 <= int(size) <= BINS_MAX:
             raise InvalidBatchSize(
-                f"The strategy batched cannot move {size} bins a step, but a whole number from 1 to {BINS_MAX}; "
-                "give one in that range, or leave it out."
+                f"The strategy batched cannot move {size} bins a step, but a whole number from 1 to "
+                f"{BINS_MAX}; give one in that range, or leave it out."
             )
     elif name not in STRATEGIES or "<" in name:
         allowed = ", ".join(STRATEGIES)
@@ -100,16 +100,16 @@ def operator_id(value: object) -> int:
     number = whole("operator", value)
     if not 0 <= number <= _JVM_INT_MAX:
         raise UnknownOperator(
-            f"There is no stateful operator {number}, for they are numbered from 0; name one that workers() shows, "
-            "or none for all."
+            f"There is no stateful operator {number}, for they are numbered from 0; name one that "
+            "workers() shows, or none for all."
         )
     return number
 
 
 def moves_of(moves: object) -> dict[int, int]:
-    """Moves from bin to worker, in their order. Raises `WrongType`, `DuplicateBin`, `UnknownBin` or `UnknownWorker`.
+    """Moves from bin to worker, in their order; whether the query has these is for the JVM to say.
 
-    Whether the query has such a bin and such a worker is for the JVM to say.
+    Raises `WrongType`, `DuplicateBin`, and `UnknownBin` or `UnknownWorker` for what no query can have.
     """
     checked: dict[int, int] = {}
     for bin_, worker in _pairs(moves):
@@ -120,7 +120,8 @@ def moves_of(moves: object) -> dict[int, int]:
             )
         if abs(target) > _JVM_INT_MAX:
             raise UnknownWorker(
-                f"There is no worker {target}, only workers 0 to {WORKERS_MAX - 1} at most; name one of these."
+                f"There is no worker {target}, only workers 0 to {WORKERS_MAX - 1} at most; "
+                "name one of these."
             )
         if number in checked:
             raise DuplicateBin(

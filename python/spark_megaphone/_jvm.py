@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way to the JVM half, and the only module that knows py4j: finds the plugin's door, calls it, names its errors."""
+"""The way to the JVM half, and the only module that knows py4j.
 
+It finds the plugin's door, calls it, and gives the exceptions that come back their names.
+"""
+
+import contextlib
 import json
 import os
 from typing import TYPE_CHECKING, Any
@@ -24,7 +28,8 @@ PLUGIN = "io.megaphone.MegaphonePlugin"
 
 _NO_CLASSES = (
     "The JVM of this session does not know Megaphone's classes, because its jar is missing; "
-    "start the session with spark_megaphone.configure(SparkSession.builder), or give the jar to spark-submit with --jars."
+    "start the session with spark_megaphone.configure(SparkSession.builder), "
+    "or give the jar to spark-submit with --jars."
 )
 _SESSION_STOPPED = (
     "The Spark session of the query has stopped, and the query with it; start both, and make a new handle."
@@ -80,10 +85,9 @@ class Door:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        try:
+        # Should it have failed, the next question says so.
+        with contextlib.suppress(PySparkException, Py4JError):
             self.query.awaitTermination(seconds)  # type: ignore[arg-type]
-        except (PySparkException, Py4JError):
-            pass  # It has failed, and the next question says so.
 
     def is_in_batch(self) -> bool:
         """Whether the query is working on data now; false while it waits for data or for its trigger."""
@@ -127,7 +131,7 @@ def running_context_has_plugin() -> bool | None:
 
 
 def running_jvm_knows_classes() -> bool | None:
-    """Whether the JVM of this process, if it runs already, can load the plugin; None where it will be started later."""
+    """Whether the JVM of this process can load the plugin; None where it will be started later."""
     from pyspark import SparkContext
 
     if SparkContext._jvm is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
@@ -170,7 +174,7 @@ def _called(method: Any, *arguments: object) -> Any:
 
 
 def _named(error: Exception) -> MegaphoneError:
-    """The error that a JVM exception stands for; PySpark turns some of them into its own, which keep the origin."""
+    """The error that a JVM exception stands for; PySpark turns some into its own, which keep it."""
     from py4j.protocol import Py4JError
 
     thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)

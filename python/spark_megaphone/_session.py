@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prepares a session: which jar, which settings, and whether it is still time to add them."""
 
+import itertools
 import os
 import re
 import shlex
@@ -38,13 +39,14 @@ def configure(
 ) -> "SparkSession.Builder":
     """Adds the plugin, with the jar that fits the running Spark, to a session that is to be built.
 
-    What `spark.jars` and `spark.plugins` have already (on the builder, or in Spark's own configuration) stays.
-    Doing it twice is the same as once. For a session that runs with the plugin already, only the settings are added.
+    What `spark.jars` and `spark.plugins` have already (on the builder, or in Spark's configuration) stays.
+    Doing it twice is the same as once. For a session that runs with the plugin already, only the settings are
+    added.
 
     Args:
         builder: A builder of a classic session.
-        bins: How many bins a new query's state is split into: a power of two from 1 to 65,536. None leaves 1024, or
-            what is configured.
+        bins: How many bins a new query's state is split into: a power of two from 1 to 65,536. None leaves
+            1024, or what is configured.
         checkpoint_format: Spark's checkpoint format version, 1 or 2. None leaves Spark's default.
         mode: The transfer mode of plans that name none.
         strategy: The strategy of plans that name none.
@@ -58,16 +60,20 @@ def configure(
         NoJarForSpark: The package has no jar for the Spark that runs.
         PluginMissing: `PYSPARK_SUBMIT_ARGS` overrides `spark.plugins`.
         ConnectNotSupported: The builder makes a Spark Connect session.
-        InvalidBins, InvalidCheckpointFormat, UnknownMode, UnknownStrategy, InvalidBatchSize, WrongType: A value
-            cannot be. The builder is as it was then, as with the other errors.
+        InvalidBins: `bins` is no power of two in range.
+        InvalidCheckpointFormat: `checkpoint_format` is neither 1 nor 2.
+        UnknownMode: There is no such mode.
+        UnknownStrategy: There is no such strategy.
+        InvalidBatchSize: The size of `batched(k)` is out of range.
+        WrongType: An argument has a type that cannot be.
     """
     _refuse_connect(builder)
     settings = _settings(bins, checkpoint_format, mode, strategy)
     has_plugin = running_context_has_plugin()
     if has_plugin is False:
         raise SessionAlreadyRunning(
-            "A Spark session without the plugin runs in this process already, and the builder would return it as it is; "
-            "stop it, restart Python, and call configure before the first session is made."
+            "A Spark session without the plugin runs in this process already, and the builder would return "
+            "it as it is; stop it, restart Python, and call configure before the first session is made."
         )
     if has_plugin is None:
         jar = _jar()
@@ -75,7 +81,8 @@ def configure(
         if running_jvm_knows_classes() is False:
             raise JarMissing(
                 "The JVM of this process runs already, without Megaphone's jar, and cannot take it any more; "
-                f"give spark-submit --jars {jar}, or restart Python and call configure before the first session is made."
+                f"give spark-submit --jars {jar}, or restart Python and call configure before the first "
+                "session is made."
             )
         jars = _configured(builder, _JARS)
         if not any(_JAR_NAME.fullmatch(name.rsplit("/", 1)[-1]) for name in jars):
@@ -115,8 +122,8 @@ def _refuse_connect(builder: "SparkSession.Builder") -> None:
         or not {"SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"}.isdisjoint(os.environ)
     ):
         raise ConnectNotSupported(
-            "The builder makes a Spark Connect session, which takes no jar and no plugin; configure the server with the "
-            f"jar in {_JARS} and {_PLUGINS}={PLUGIN}, or build a classic session."
+            "The builder makes a Spark Connect session, which takes no jar and no plugin; configure the "
+            f"server with the jar in {_JARS} and {_PLUGINS}={PLUGIN}, or build a classic session."
         )
 
 
@@ -131,19 +138,21 @@ def _jar() -> Path:
     }
     if not jars:
         raise JarMissing(
-            f"There are no jars in {_JARS_FOLDER}; install the package's wheel, or run `make jars` in its sources."
+            f"There are no jars in {_JARS_FOLDER}; install the package's wheel, or run `make jars` in its "
+            "sources."
         )
     minor = ".".join(pyspark.__version__.split(".")[:2])
     if minor not in jars:
         raise NoJarForSpark(
-            f"spark-megaphone {__version__} has jars for Spark {' and '.join(jars)}, but PySpark {pyspark.__version__} runs; "
-            "install one of these, or a spark-megaphone made for yours."
+            f"spark-megaphone {__version__} has jars for Spark {' and '.join(jars)}, "
+            f"but PySpark {pyspark.__version__} runs; install one of these, "
+            "or a spark-megaphone made for yours."
         )
     return jars[minor]
 
 
 def _configured(builder: "SparkSession.Builder", key: str) -> list[str]:
-    """The names in a list that the session would have without us: the builder's, else those of Spark's configuration."""
+    """The names in a list that the session would have without us: the builder's, else Spark's own."""
     from pyspark import SparkConf, SparkContext
 
     value = builder._options.get(key)
@@ -170,7 +179,7 @@ def _spark_defaults() -> dict[str, str]:
 def _check_submit_arguments(jar: Path) -> None:
     """Spark prefers what `PYSPARK_SUBMIT_ARGS` says over a builder's options."""
     words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
-    values = dict(zip(words, words[1:], strict=False))
+    values = dict(itertools.pairwise(words))
     settings = [word for word in words if word.startswith((f"{_JARS}=", f"{_PLUGINS}="))]
     jars = [values[word] for word in words if word == "--jars" and word in values]
     jars += [word for word in words if word.startswith("--jars=")] + [

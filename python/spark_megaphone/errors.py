@@ -88,7 +88,7 @@ class QueryError(MegaphoneError):
 
 
 class QueryStopped(QueryError):
-    """The query, or its session, is not running any more. If it failed, the cause is the query's exception."""
+    """The query or its session is not running any more; if the query failed, its exception is the cause."""
 
     condition = "QUERY_STOPPED"
 
@@ -210,7 +210,7 @@ class PlanFailed(PlanError):
 
 
 class PlanLogNotWritten(PlanError):
-    """The plan could not be written to the checkpoint's plan log, so it is not known whether it was accepted."""
+    """The plan log in the checkpoint could not be written, so it is not known whether the plan is in it."""
 
     condition = "PLAN_LOG_NOT_WRITTEN"
 

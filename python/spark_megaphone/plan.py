@@ -142,8 +142,8 @@ class Plan:
     def wait(self, timeout: float | None = None, progress: bool = True) -> Self:
         """Waits until the plan is done.
 
-        A plan moves only as the query runs batches. While none is being planned, the bar says `no batches`, and
-        so does the error when the time is up.
+        A plan moves only as the query runs batches. While none is being planned, the bar says `no batches`,
+        and so does the error when the time is up.
 
         Args:
             timeout: Seconds; None for no limit. 0 looks once.
@@ -230,7 +230,8 @@ class Plan:
             if idle
             else ""
         )
-        return f"Plan {self.id} was not done after {timeout} s: it is {row['status']}, {_done(row)}{why}. It goes on."
+        state = f"it is {row['status']}, {_done(row)}{why}"
+        return f"Plan {self.id} was not done after {timeout} s: {state}. It goes on."
 
 
 def _done(row: dict[str, Any]) -> str:

@@ -24,13 +24,13 @@ class Megaphone:
     stopped, every method raises `QueryStopped`; a restarted query needs a new handle.
 
     `rescale`, `move` and `submit` return as soon as the plan is in the checkpoint's plan log: it survives
-    restarts of the query from then on, and takes effect as batches run. They share these arguments:
-    `strategy` (how moves are grouped in steps; None takes the configuration's), `mode` (when the bytes travel;
-    None takes the configuration's) and `operator` (the id of a stateful operator, whose group of operators
-    alone moves; None for all). And these errors: `OverlappingPlan` while another plan of the same operators is
-    open, `EmptyPlan` if nothing would change, `UnknownStrategy`, `InvalidBatchSize`, `UnknownMode`,
-    `UnknownOperator`, `NotMovable`, `WrongType`, `QueryNotStarted` before the first batch, `NoBinnedState`,
-    `PlanLogNotWritten`. Nothing has changed when one is raised.
+    restarts of the query from then on, and takes effect as batches run. They share three arguments:
+    `strategy` (how moves are grouped in steps), `mode` (when the bytes travel), each None for the configuration's, and
+    `operator` (the id of a stateful operator, whose group of operators alone moves; None for all). And they
+    share these errors, with which nothing has changed: `OverlappingPlan` while another plan of the same
+    operators is open, `EmptyPlan` if nothing would change, `UnknownStrategy`, `InvalidBatchSize`,
+    `UnknownMode`, `UnknownOperator`, `NotMovable`, `WrongType`, `QueryNotStarted` before the first batch,
+    `NoBinnedState`, `InvalidConfiguration`. Only after `PlanLogNotWritten` look at `plans()`.
 
     Args:
         query: The running query. One that has stopped is noticed when the handle is used.
@@ -85,7 +85,8 @@ class Megaphone:
             operator: See the class.
 
         Raises:
-            UnknownBin, UnknownWorker: The query has none of this number.
+            UnknownBin: The query has no such bin.
+            UnknownWorker: The query has no such worker; rescale first.
             DuplicateBin: A bin comes twice. For the others see the class.
         """
         pairs = json.dumps(list(_checks.moves_of(moves).items()))
@@ -102,16 +103,18 @@ class Megaphone:
         """Submits steps made by hand.
 
         Args:
-            plan: The steps in order, each a `Step` or just its moves, `{bin: worker}`. Two steps may move the same
-                bin. Steps that change nothing are left out.
+            plan: The steps in order, each a `Step` or just its moves, `{bin: worker}`. Two steps may move the
+                same bin. Steps that change nothing are left out.
             strategy: None leaves the steps as they are; another cuts each into smaller ones.
             mode: See the class.
             operator: See the class.
 
         Raises:
-            UnknownBin, UnknownWorker: The query has none of this number at that step.
+            UnknownBin: The query has no such bin.
+            UnknownWorker: The query has no such worker at that step.
             DuplicateBin: A bin comes twice in one step.
-            InvalidWorkers, WorkerNotEmpty: A step's number of workers cannot be. For the others see the class.
+            InvalidWorkers: A step's number of workers is out of range.
+            WorkerNotEmpty: A step takes a worker away that still owns bins. For the others see the class.
         """
         steps = steps_of(plan)
         if not steps:
@@ -133,24 +136,26 @@ class Megaphone:
         self._door.ask("cancel", plan.id if isinstance(plan, Plan) else _checks.text("plan", plan))
 
     def bins(self) -> pa.Table:
-        """Where each bin is: `operator`, `bin`, `worker` and the `executor` that the worker last ran on, null if unknown.
+        """Where each bin is: `operator`, `bin`, `worker`, and the `executor` that the worker last ran on.
 
-        This and the other tables are of the moment they are asked for; each schema is fixed, also without a row.
+        This and the other tables are of the moment they are asked for, and have fixed schemas, also without a
+        row. What is not known yet is null.
         """
         return self._table("bins", _tables.BINS)
 
     def workers(self) -> pa.Table:
-        """What each worker has: `operator`, `worker`, `executor`, numbers of `bins` and `keys`, `last_batch` it committed."""
+        """What each worker has: `operator`, `worker`, `executor`, its `bins` and `keys`, `last_batch`."""
         return self._table("workers", _tables.WORKERS)
 
     def plans(self) -> pa.Table:
-        """All plans of the checkpoint, in the order they were submitted, with `batches`, at which steps took effect."""
+        """All plans of the checkpoint, in the order of submission; at `batches`, steps took effect."""
         return self._table("plans", _tables.PLANS)
 
     def migrations(self) -> pa.Table:
-        """What moved: a row for each batch, store and worker that bins came into, with bytes, and `wait_ms` it waited.
+        """What moved: a row for each batch, store and worker that bins came into, or that was recovered.
 
-        Rows of this run only, the newest some thousands.
+        With the bins' origins, their bytes, and how long the batch waited (`wait_ms`). Of this run only, the
+        newest some thousands.
         """
         return self._table("migrations", _tables.MIGRATIONS)
 

@@ -17,7 +17,7 @@ final class Checkpoint(setup: Setup, faults: Faults) {
 
   /** By batch N: ids of the state at version N + 1, of each store and worker; none under checkpoint format v1. */
   val commits: mutable.TreeMap[Long, Map[StoreId, Vector[String]]] = mutable.TreeMap.empty
-  val planLog = new PlanLog
+  val planLog = new MemoryPlanLog
   val files: Map[StoreId, MemoryFiles] = setup.stores.map(s => s -> new MemoryFiles(s.toString, faults)).toMap
 
   /** The ids of a version: those of the commit log of the batch before. */
@@ -31,7 +31,7 @@ final class Checkpoint(setup: Setup, faults: Faults) {
 }
 
 /** The plan log: numbered records, none ever overwritten. */
-final class PlanLog {
+final class MemoryPlanLog {
   private val records = mutable.ArrayBuffer.empty[Array[Byte]]
 
   def size: Long = records.size.toLong

@@ -86,12 +86,12 @@ final class Planted(world: World, bug: Option[Bug]) {
     }
 
   /** Appends a record, or gives what stands at its number. */
-  def append(log: PlanLog, number: Long, record: LogRecord): Option[LogRecord] = record match {
+  def append(log: MemoryPlanLog, number: Long, record: LogRecord): Option[LogRecord] = record match {
     case _: LogRecord.Sealed if is(Bug.SealAnyway) => log.append(log.size, record)
     case _ => log.append(number, record)
   }
 
-  def history(log: PlanLog): History = {
+  def history(log: MemoryPlanLog): History = {
     val history = log.history
     if (!is(Bug.VoidSealsKept)) history
     else history.copy(seals = mutable.LinkedHashMap.from(history.records.collect { case s: LogRecord.Sealed => s.batch -> s }).values.toVector.sortBy(_.batch))

@@ -40,9 +40,9 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     else if (roll < 890) world.haunt()
     else if (roll < 920) world.tell(dice.pick(world.executors))
     else if (roll < 940) world.deliverLate()
-    else if (roll < 950) running.foreach(user.act)
-    else if (roll < 960) read()
-    else if (roll < 980) disturb()
+    else if (roll < 946) running.foreach(user.act)
+    else if (roll < 948) read()
+    else if (roll < 970) disturb()
     else world.drivers.filter(d => d.isPaused && !d.isDead).foreach(_.tasksGoOn())
   }
 
@@ -86,7 +86,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     val bound = 8 + patience * math.max(1, stepsLeft)
     def isOver = world.drivers.count(!_.isDead) == 1 && running.exists(_.openPlans.isEmpty)
     var isOverSince = -1L
-    while (isOverSince < 0 || world.batches < isOverSince + 2) {
+    while (isOverSince < 0 || world.batches < isOverSince + 3) {
       val roll = dice.below(100)
       if (roll < 60) stepDriver() else if (roll < 90) world.work() else if (roll < 97) world.haunt() else world.tell(dice.pick(world.executors))
       if (world.drivers.count(!_.isDead) != 1) start = world.batches // the one that was paused is still at it

@@ -15,6 +15,7 @@ import io.megaphone.conf.MegaphoneConf
 import io.megaphone.protocol._
 import io.megaphone.routing.RoutingTable
 import io.megaphone.store.Duty
+import io.megaphone.transfer.FaultPoints
 
 /** What a batch's plan is rewritten with, by group. */
 final case class BatchPlan(tables: Map[Long, Tables], facts: Map[Long, BatchFacts], broadcasts: Map[Long, Broadcast[Tables]])
@@ -51,6 +52,7 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
       case Protocol.Fail(reason) => throw new StepNotSealedException(reason)
     }.get
     groups.foreach(g => pin(g, decision.after(g.id).workers))
+    if (state.get.history.sealAt(batch - 1).isDefined) FaultPoints.at(FaultPoints.DriverSettled)
     controllerHint()
     sweepAt(decision)
     planOf(decision, groups)
@@ -225,7 +227,9 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
   private def append(record: LogRecord): Protocol.Event = {
     val number = state.get.history.nextNumber
     try {
-      if (planLog.append(number, record)) Protocol.Appended(record)
+      val isSeal = record.isInstanceOf[LogRecord.Sealed]
+      if (isSeal) FaultPoints.at(FaultPoints.DriverSealing)
+      if (planLog.append(number, record)) { if (isSeal) FaultPoints.at(FaultPoints.DriverSealed); Protocol.Appended(record) }
       else Protocol.NotAppended(record, Some(planLog.readRecord(number)))
     } catch {
       case NonFatal(e) =>

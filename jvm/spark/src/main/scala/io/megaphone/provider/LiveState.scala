@@ -15,7 +15,7 @@ import io.megaphone.control.{BatchFacts, Committed, Tables}
 import io.megaphone.format.{StateName, WriterId}
 import io.megaphone.plan.TransferMode
 import io.megaphone.store._
-import io.megaphone.transfer.{ExecutorRuntime, Lz4}
+import io.megaphone.transfer.{ExecutorRuntime, FaultPoints, Lz4}
 
 /** A worker's state in a task of a running batch: opened once for the task, whatever number of handles it makes, and given back when the task ends. */
 private[provider] final class LiveState(
@@ -39,9 +39,11 @@ private[provider] final class LiveState(
     lease.check()
     newId = if (context.hasCheckpointIds) UUID.randomUUID().toString else StateName.FixedId
     val writer = { val u = UUID.randomUUID(); WriterId(u.getMostSignificantBits, u.getLeastSignificantBits) }
+    if (turn.isStep) FaultPoints.at(FaultPoints.StepCommitting)
     val committed = new Committer(files, Lz4, Committer.Limits())(holding, turn, StateName(turn.version + 1, newId), writer)
     lease.check()
     bytesWritten = committed.bytes
+    if (turn.isStep) FaultPoints.at(FaultPoints.StepCommitted)
     publish()
     context.reportCommit(turn.version + 1)
     tell()
@@ -113,7 +115,9 @@ private[provider] object LiveState {
       task.addTaskCompletionListener[Unit] { _ => byTask.remove(id); lease.end() }
       val turn = Turn(key, version, tables.before, tables.after, idsOf(facts, key, worker, context))
       val sources = facts.incoming.fold(Sources.None)(i => Sources(i.step, i.addresses, context.conf(MegaphoneConf.TailDeadlineMs), context.conf(MegaphoneConf.ImageDeadlineMs)))
+      if (turn.isStep) FaultPoints.at(FaultPoints.StepOpening)
       val opened = new Opener(runtime.registry, new Recovery(files, Lz4.All), runtime.handOver, runtime.peers).open(lease, turn, sources)
+      if (turn.isStep) FaultPoints.at(FaultPoints.StepOpened)
       publishImages(runtime, lease.holding, turn, facts)
       val state = new LiveState(lease, turn, facts, opened, runtime, files, context)
       byTask.put(id, state)

@@ -64,7 +64,11 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
   /** Publishes an image in the background. */
   def publish(block: BlockName, snapshot: HandOver.Snapshot): Unit = {
     publisher.execute { () =>
-      try peers.publish(block, handOver.image(snapshot))
+      try {
+        FaultPoints.at(FaultPoints.SourcePublishing)
+        peers.publish(block, handOver.image(snapshot))
+        FaultPoints.at(FaultPoints.SourcePublished)
+      }
       catch { case NonFatal(e) => logWarning(s"Block $block could not be published; its taker reads the checkpoint instead.", e) }
     }
   }
@@ -117,7 +121,8 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
       val store = duty.key.store
       val state = filesOf(store, new Path(s"$checkpointRoot/state/${store.operator}"), hadoopConf)
       val preparer = new Preparer(registry, new Recovery(state, Lz4.All), handOver, peers, PullDeadlineMs)
-      preparer(duty).foreach(version => ready.put(duty.key, version))
+      FaultPoints.at(FaultPoints.TargetPulling)
+      preparer(duty).foreach { version => ready.put(duty.key, version); FaultPoints.at(FaultPoints.TargetPrepared) }
     } catch { case NonFatal(e) => logInfo(s"A copy for step ${duty.key.step} could not be prepared yet: ${e.getMessage}") }
 }
 
