@@ -61,7 +61,8 @@ def sparkSettings(minor: String) = common ++ Seq(
   assembly / assemblyJarName := s"spark-megaphone_${minor}_2.13-${version.value}.jar",
   assembly / assemblyMergeStrategy := (_ => MergeStrategy.singleOrError),
   assembly / assemblyOutputPath := target.value / (assembly / assemblyJarName).value,
-  assembly / test := {}
+  assembly / test := {},
+  assembly / mainClass := None
 )
 
 def sparkSources(kind: String, minor: String) = Def.setting {

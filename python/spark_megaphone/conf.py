@@ -4,37 +4,38 @@
 from typing import Final
 
 # Bins that a new query's keyed state is split into: a power of two from 1 to 65536. Fixed for the life of
-# the checkpoint. Default `1024`; when a query starts.
+# the checkpoint. Default `1024`; read when a query starts.
 BINS: Final = "spark.megaphone.bins"
 
 # When the bytes of a moving bin travel: `prepared` (ahead of the step) or `direct` (at the step). Default
-# `prepared`; when a plan is submitted.
+# `prepared`; read when a plan is submitted.
 TRANSFER_MODE: Final = "spark.megaphone.transfer.mode"
 
 # How moves are grouped in steps: `all-at-once`, `fluid`, `batched`, `batched(k)` or `optimized`. Default
-# `batched`; when a plan is submitted.
+# `batched`; read when a plan is submitted.
 STRATEGY: Final = "spark.megaphone.strategy"
 
-# Batches after which a step that could not be prepared goes on from the checkpoint. Default `10`; when a
-# query starts.
+# Batches after which a step that could not be prepared goes on from the checkpoint. Default `10`; read when
+# a query starts.
 TRANSFER_PATIENCE_BATCHES: Final = "spark.megaphone.transfer.patienceBatches"
 
-# Steps of a plan that are prepared at once. Default `4`; when a query starts.
+# Steps of a plan that are prepared at once. Default `4`; read when a query starts.
 TRANSFER_WINDOW_STEPS: Final = "spark.megaphone.transfer.windowSteps"
 
 # Time that a batch waits for the last tail from another executor before it reads the file. Default `1000`;
-# when a query starts.
+# read when a query starts.
 TRANSFER_TAIL_DEADLINE_MS: Final = "spark.megaphone.transfer.tailDeadlineMs"
 
 # Time that a batch in mode `direct`, or a preparation, waits for an image from another executor before it
-# reads files. Default `30000`; when a query starts.
+# reads files. Default `30000`; read when a query starts.
 TRANSFER_IMAGE_DEADLINE_MS: Final = "spark.megaphone.transfer.imageDeadlineMs"
 
-# Time that a task waits for another living attempt that uses the same state. Default `60000`; when a query
-# starts.
+# Time that a task waits for another living attempt that uses the same state. Default `60000`; read when a
+# query starts.
 LEASE_TIMEOUT_MS: Final = "spark.megaphone.lease.timeoutMs"
 
-# Batches between two looks for files that no retained version needs. Default `50`; when a query starts.
+# Batches between two looks for files that no retained version needs. Default `50`; read when a query
+# starts.
 SWEEP_INTERVAL_BATCHES: Final = "spark.megaphone.sweep.intervalBatches"
 
 # What each key stands for where it is not set.

@@ -21,6 +21,7 @@ from spark_megaphone.errors import (
 )
 
 _POLL_S = 0.2
+_BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt} of {total_fmt} moves, {elapsed}{postfix}"
 _FINAL = ("done", "cancelled", "failed")
 
 
@@ -162,7 +163,7 @@ class Plan:
         deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
         planned: int | None = None
         with tqdm(
-            total=self._last["moves"], desc=f"plan {self.id}", unit="moves", disable=not progress
+            total=self._last["moves"], desc=f"Plan {self.id}", bar_format=_BAR, disable=not progress
         ) as bar:
             while True:
                 row = self._row()

@@ -25,10 +25,10 @@ class Megaphone:
 
     `rescale`, `move` and `submit` return as soon as the plan is in the checkpoint's plan log: it survives
     restarts of the query from then on, and takes effect as batches run. They share three arguments:
-    `strategy` (how moves are grouped in steps), `mode` (when the bytes travel), each None for the configuration's, and
-    `operator` (the id of a stateful operator, whose group of operators alone moves; None for all). And they
-    share these errors, with which nothing has changed: `OverlappingPlan` while another plan of the same
-    operators is open, `EmptyPlan` if nothing would change, `UnknownStrategy`, `InvalidBatchSize`,
+    `strategy` (how moves are grouped in steps), `mode` (when the bytes travel), each None for the
+    configuration's, and `operator` (the id of a stateful operator, whose group of operators alone moves; None
+    for all). And they share these errors, after which all is as it was: `OverlappingPlan` while another plan
+    of the same operators is open, `EmptyPlan` if nothing would change, `UnknownStrategy`, `InvalidBatchSize`,
     `UnknownMode`, `UnknownOperator`, `NotMovable`, `WrongType`, `QueryNotStarted` before the first batch,
     `NoBinnedState`, `InvalidConfiguration`. Only after `PlanLogNotWritten` look at `plans()`.
 

@@ -156,7 +156,7 @@ object Protocol {
     val open = fitting(state, current, state.history.open)
     val misfits = state.history.open.filterNot(open.contains)
     val stillOpen = state.announced.filter(a => open.exists(_.id == a.id.planId) && !state.history.sealedSteps(a.id.planId).contains(a.id))
-    val due = if (existing.isDefined || !batch.isOwn) Vector.empty else state.groups.flatMap(g => dueStep(state, batch, g, before(g.id), stillOpen, open))
+    val due = if (existing.isDefined || !mayStep(state, batch)) Vector.empty else state.groups.flatMap(g => dueStep(state, batch, g, before(g.id), stillOpen, open))
     val after = due.foldLeft(current) { (tables, a) =>
       tables.updated(a.id.group, tables(a.id.group).moved(a.step.moves, state.history.nextNumber, a.step.workers))
     }
@@ -174,6 +174,10 @@ object Protocol {
       (state.copy(pending = Some(seal -> decision)), cancels :+ Append(seal))
     }
   }
+
+  /** Rule 3: a batch takes a step only if this run alone can have planned it. A first batch that this run logged, and from which another run has started since, may be running there with the tables as they are. */
+  private def mayStep(state: State, batch: Batch): Boolean =
+    batch.isOwn && !(state.firstBatch.contains(batch.number) && state.history.starts.exists(s => s.run != state.run && s.firstBatch >= batch.number))
 
   /** The plan whose turn it is in a group, the one submitted first, and its steps still to be sealed. There are several only where a restart further back has opened a plan again. */
   private def inTurn(state: State, open: Vector[Intention], group: Long, due: Seq[StepId]): Option[(Intention, Vector[(StepId, Step)])] =

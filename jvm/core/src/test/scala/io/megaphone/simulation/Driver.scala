@@ -44,6 +44,9 @@ final class Driver(val run: String, world: World) {
   /** First batch of this run, where memory is cold. */
   def isFirst(b: Long): Boolean = state.firstBatch.contains(b)
   def isReady: Boolean = isStarted && !isDead && !isPaused
+
+  /** Whether no other driver has committed the batch that this one is at. */
+  def isCurrent: Boolean = batch >= world.oracle.settled
   def openPlans: Vector[String] = if (isStarted) state.history.open.map(_.id) else Vector.empty
 
   def step(): Unit =

@@ -12,9 +12,13 @@ final class Oracle(setup: Setup) {
   private val states = mutable.HashMap[Long, State](0L -> setup.stores.map(_ -> Vector.fill(setup.bins)(Map.empty[Int, Long])).toMap)
   private val tables = mutable.HashMap.empty[Long, Map[Long, RoutingTable]] // by batch: of each group
   private var settledVersion = 0L
+  private var oldestVersion = 0L
 
   /** Batches committed. */
   def settled: Long = settledVersion
+
+  /** The oldest version that must be readable: what was given up once stays so, though the query goes back. */
+  def oldest: Long = oldestVersion
 
   /** Batch `settled` is committed: `written` is what the accepted attempts wrote, by store and key, 0 for a removed key. */
   def commit(written: Seq[(StoreId, collection.Map[Int, Long])], by: Map[Long, RoutingTable]): Unit = {
@@ -28,6 +32,7 @@ final class Oracle(setup: Setup) {
     }
     tables(settledVersion) = by
     settledVersion += 1
+    oldestVersion = math.max(oldestVersion, settledVersion - setup.retained)
     states(settledVersion) = state.toMap
   }
 

@@ -71,7 +71,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
 
   private def read(): Unit = {
     val newest = world.oracle.settled
-    val oldest = math.max(1, newest - setup.retained)
+    val oldest = math.max(1, world.oracle.oldest)
     if (newest >= 1) Reader.check(world, oldest + dice.below((newest - oldest).toInt + 1))
   }
 
@@ -84,7 +84,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     val patience = setup.settings.patienceBatches + setup.settings.gapBatches + 2
     def stepsLeft = running.fold(1)(d => d.state.history.open.map(p => p.stepsCount - d.state.history.sealedSteps(p.id).size).sum)
     val bound = 8 + patience * math.max(1, stepsLeft)
-    def isOver = world.drivers.count(!_.isDead) == 1 && running.exists(_.openPlans.isEmpty)
+    def isOver = world.drivers.count(!_.isDead) == 1 && running.exists(d => d.isCurrent && d.openPlans.isEmpty)
     var isOverSince = -1L
     while (isOverSince < 0 || world.batches < isOverSince + 3) {
       val roll = dice.below(100)
@@ -95,7 +95,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     }
     world.checkLeaks()
     val newest = world.oracle.settled
-    for (version <- math.max(1, newest - setup.retained) to newest) Reader.check(world, version)
+    for (version <- math.max(1, world.oracle.oldest) to newest) Reader.check(world, version)
   }
 }
 

@@ -144,7 +144,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
 
   /** The user deletes the last batches from the checkpoint and starts the query again. Under checkpoint format v1 no task of before may live on: its files would have the names of the new ones. */
   def goBack(): Unit = if (oracle.settled > 1) {
-    val version = math.max(1, oracle.settled - dice.below(setup.retained + 1))
+    val version = math.max(math.max(1, oracle.oldest), oracle.settled - dice.below(setup.retained + 1))
     trace(s"the query goes back from version ${oracle.settled} to $version")
     drivers.foreach(_.die("stopped by the user"))
     if (!setup.isV2) { zombies.foreach(_.fail()); zombies.clear() }

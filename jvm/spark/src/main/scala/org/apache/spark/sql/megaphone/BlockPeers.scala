@@ -14,6 +14,7 @@ import org.apache.spark.storage.{BlockId, BlockManagerId, StorageLevel, TestBloc
 import org.apache.spark.util.io.ChunkedByteBuffer
 
 import io.megaphone.store.{BlockName, Peers}
+import io.megaphone.transfer.FaultPoints
 
 /** The memory of other executors, through Spark's block manager: authentication and encryption are as configured for Spark.
   *
@@ -31,7 +32,8 @@ final class BlockPeers(env: SparkEnv, threads: ExecutorService) extends Peers wi
 
   /** Makes a block available to other executors; a second time, nothing happens. */
   def publish(block: BlockName, bytes: Array[Byte]): Unit =
-    if (published.add(block)) { env.blockManager.putBytes(id(block), new ChunkedByteBuffer(ByteBuffer.wrap(bytes)), StorageLevel.MEMORY_AND_DISK_SER, tellMaster = false); () }
+    if (published.add(block))
+      FaultPoints.published(bytes).foreach(b => env.blockManager.putBytes(id(block), new ChunkedByteBuffer(ByteBuffer.wrap(b)), StorageLevel.MEMORY_AND_DISK_SER, tellMaster = false))
 
   /** Removes the blocks of all steps but these. */
   def keep(isWanted: BlockName => Boolean): Unit =
@@ -40,7 +42,7 @@ final class BlockPeers(env: SparkEnv, threads: ExecutorService) extends Peers wi
   def publishedCount: Int = published.size
 
   override def pull(block: BlockName, address: String, deadlineMs: Long): Option[Array[Byte]] = {
-    val task = threads.submit(() => if (address == this.address) local(block) else Some(remote(block, address)))
+    val task = threads.submit { () => FaultPoints.at(FaultPoints.BlockPulled); if (address == this.address) local(block) else Some(remote(block, address)) }
     try task.get(deadlineMs, TimeUnit.MILLISECONDS)
     catch {
       case _: TimeoutException => task.cancel(true); logInfo(s"Block $block did not come from $address within $deadlineMs ms; the checkpoint serves instead."); None

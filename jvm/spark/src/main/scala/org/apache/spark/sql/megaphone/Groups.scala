@@ -5,9 +5,12 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.plans.physical._
-import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.{CoalesceExec, SparkPlan}
 import org.apache.spark.sql.execution.exchange.{Exchange, ShuffleExchangeExec, ShuffleExchangeLike}
+import org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkExec
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
+import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.FlatMapGroupsWithStateExec
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
 
 import io.megaphone.routing.RoutingTable
 
@@ -47,6 +50,14 @@ object Groups {
     case _ => None
   }
 
+  /** A node's children but for an initial state that the batch does not use: Spark leaves it in the plan, unplanned or without an exchange, and never runs it. */
+  def childrenThatRun(node: SparkPlan): Seq[SparkPlan] = node match {
+    case f: FlatMapGroupsWithStateExec if !f.hasInitialState => Seq(f.child)
+    case t: TransformWithStateExec if !t.hasInitialState => Seq(t.child)
+    case t: TransformWithStateInPySparkExec if !t.hasInitialState => Seq(t.child)
+    case other => other.children
+  }
+
   /** The plan with `tableOf` in force; `above` wraps the topmost operators of each routed or single group. */
   def reroute(plan: SparkPlan, groups: Vector[PlanGroup], tableOf: PlanGroup => RoutingTable, rewriteOperator: (StatefulOperator, PlanGroup) => SparkPlan, above: (SparkPlan, PlanGroup) => SparkPlan): SparkPlan = {
     val byOperator = groups.flatMap(g => g.operators.map(o => NodeKey(o) -> g)).toMap
@@ -69,13 +80,14 @@ object Groups {
   private def collect(node: SparkPlan, ties: Ties): Vector[SparkPlan] = node match {
     case e: ShuffleExchangeLike => e.children.foreach(collect(_, ties)); Vector(e)
     case e: Exchange => e.children.foreach(collect(_, ties)); Vector.empty // a broadcast has no partitions to agree on
+    case c: CoalesceExec => collect(c.child, ties); Vector(c) // fewer partitions without a shuffle: what is above never sees those below
     case leaf if leaf.children.isEmpty => Vector(leaf)
     case other =>
-      val inputs = other.children.map(collect(_, ties))
+      val inputs = childrenThatRun(other).map(collect(_, ties))
       val clustered = other.requiredChildDistribution.zip(inputs).collect { case (d, in) if isClustered(d) => in }.flatten.toVector
       stateful(other) match {
         case Some(o) => ties.tie(o +: clustered)
-        case None => if (clustered.nonEmpty && other.children.size > 1) ties.tie(clustered)
+        case None => if (clustered.size > 1) ties.tie(clustered) // two, under one child too: a union hands on what its sides agree on
       }
       inputs.flatten.toVector
   }

@@ -21,8 +21,11 @@ final class RoutedPartitioning(keys: Seq[Expression], val table: RoutingTable) e
 
   override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): HashPartitioning = new RoutedPartitioning(newChildren, table)
 
-  override def otherCopyArgs: Seq[AnyRef] = Seq(table)
+  // What Spark copies, prints and compares the node by: its own constructor's arguments.
+  override def productArity: Int = 2
+  override def productElement(n: Int): Any = if (n == 0) expressions else table
 
+  override def canEqual(other: Any): Boolean = other.isInstanceOf[RoutedPartitioning]
   override def equals(other: Any): Boolean = other match {
     case that: RoutedPartitioning => that.expressions == expressions && that.table == table
     case _ => false

@@ -68,7 +68,7 @@ object RoutingRule {
   /** A last look: each operator runs in as many tasks as it has workers. */
   def checkPartitions(plan: SparkPlan): Unit = plan.foreach {
     case o: StatefulOperator if o.stateInfo.isDefined =>
-      o.children.foreach { child =>
+      Groups.childrenThatRun(o).foreach { child =>
         val tasks = child.outputPartitioning.numPartitions
         if (tasks != o.stateInfo.get.numPartitions && tasks != 1 && tasks != 0)
           throw new UnroutableGroupException(

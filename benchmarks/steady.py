@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steady batch, without any plan: keys spread by a hash, counted and summed, on each provider and with no state at all.
+
+`python benchmarks/steady.py [--keys 400000] [--rows 100000] [--rounds 5]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+
+import harness
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from tqdm import tqdm
+
+WARM_UP_BATCHES = 12
+MEASURED_BATCHES = 12
+
+
+def aggregate(stream: DataFrame) -> DataFrame:
+    """The query: count and sum per key."""
+    return stream.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("s"))
+
+
+def stateless(stream: DataFrame) -> DataFrame:
+    """The same input and exchange, with no state."""
+    return stream.repartition("k").select("k", "v")
+
+
+def main() -> None:
+    """Measures, prints and saves."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keys", type=int, default=400_000)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--partitions", type=int, default=4)
+    arguments = parser.parse_args()
+    spark = harness.session("local[2]", arguments.partitions)
+    kinds = ["megaphone", "hdfs", "rocksdb", "stateless"]
+    p50: list[dict[str, float]] = []
+    p99: list[dict[str, float]] = []
+    with harness.folder() as source:
+        harness.write_batches(spark, source, arguments.keys, arguments.rows, 1 + WARM_UP_BATCHES + MEASURED_BATCHES)
+        order = [(r, kinds[(i + r) % len(kinds)]) for r in range(arguments.rounds) for i in range(len(kinds))]
+        for number, kind in tqdm(order, desc="steady", unit="run"):
+            if len(p50) == number:
+                p50.append({})
+                p99.append({})
+            query = stateless if kind == "stateless" else aggregate
+            measured = harness.batch_ms(spark, kind, source, query)[-MEASURED_BATCHES:]
+            p50[number][kind] = statistics.median(measured)
+            p99[number][kind] = max(measured)
+    table = report(p50, p99, kinds)
+    print(table)
+    harness.save("steady", {"arguments": vars(arguments), "p50_ms": p50, "max_ms": p99}, table)
+    spark.stop()
+
+
+def report(p50: list[dict[str, float]], p99: list[dict[str, float]], kinds: list[str]) -> str:
+    """The table."""
+    lines = ["| provider | p50 ms, median of rounds (spread) | slowest batch ms |", "|---|---|---|"]
+    lines += [
+        f"| {k} | {harness.median_and_spread([r[k] for r in p50])} | {harness.median_and_spread([r[k] for r in p99])} |" for k in kinds
+    ]
+    stock = ["hdfs", "rocksdb"]
+    lines.append("")
+    lines.append(f"p50 against the better stock provider of the same round: {harness.median_and_spread(harness.ratios(p50, 'megaphone', stock))}")
+    lines.append(f"slowest batch against the better stock provider: {harness.median_and_spread(harness.ratios(p99, 'megaphone', stock))}")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

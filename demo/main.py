@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo from beginning to end: cluster, queries, what is done to them, and what came of it."""
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from cluster import Cluster, standalone_cluster
+from pyspark.sql import SparkSession
+
+from demo import report, scenario, workload
+from demo.workload import Workload
+from spark_megaphone import configure
+
+OUTPUT = Path("target/demo")
+
+
+def main() -> int:
+    """Runs the demo; gives the exit status, which is 0 only if every answer was right."""
+    options = _options()
+    # A polite kill ends the demo as Ctrl-C does: by leaving the `with` blocks.
+    signal.signal(signal.SIGTERM, _interrupt)
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="run-", dir=OUTPUT)).resolve()
+    began = time.monotonic()
+    try:
+        outcome = _run(options, folder)
+    except KeyboardInterrupt:
+        print("\nInterrupted; everything is stopped.", file=sys.stderr)
+        return 130
+    except Exception:
+        print(f"\nLogs and files of this run: {folder}", file=sys.stderr)
+        raise
+    picture = OUTPUT / "batches.png"
+    report.draw(outcome, picture)
+    print(report.table(outcome))
+    print(report.verdict(outcome))
+    print(f"Picture: {picture}. It took {time.monotonic() - began:.0f} s.")
+    if outcome.is_right:
+        shutil.rmtree(folder, ignore_errors=True)
+        return 0
+    print(f"Logs and files of this run: {folder}")
+    return 1
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--rows", type=int, help="run over so many generated rows instead of the flights")
+    parser.add_argument("--keys", type=int, help="generated keys (default: a fifth of the rows)")
+    parser.add_argument("--every", type=float, default=2.0, help="seconds between batches (default: 2)")
+    parser.add_argument("--limit", type=float, default=280.0, help="seconds for the queries (default: 280)")
+    parser.add_argument("--linger", type=float, default=0.0, help="seconds to keep Spark's pages up at the end")
+    return parser.parse_args()
+
+
+def _run(options: argparse.Namespace, folder: Path) -> report.Outcome:
+    print("Writing the input …", flush=True)
+    load = _workload(options, folder / "input")
+    print("Starting a master and two workers …", flush=True)
+    with standalone_cluster(folder / "cluster", workers=2, cores=1, memory="1g") as cluster:
+        with _session(cluster) as spark:
+            print(f"Input:    {load.title}, in {workload.BATCHES} batches")
+            print(f"Spark UI: {spark.sparkContext.uiWebUrl} while this runs: see the pages Structured Streaming and SQL")
+            print(f"Master:   {cluster.ui}")
+            outcome = scenario.run(spark, cluster, load, folder / "checkpoints", options.every, options.limit)
+            if options.linger:
+                print(f"Spark's pages stay up for {options.linger:.0f} s.")
+                time.sleep(options.linger)
+            return outcome
+
+
+def _workload(options: argparse.Namespace, folder: Path) -> Workload:
+    if options.rows is None and options.keys is None:
+        return workload.flights(folder)
+    rows = options.rows or 5 * options.keys
+    return workload.generated(folder, rows, options.keys or max(1, rows // 5))
+
+
+@contextmanager
+def _session(cluster: Cluster) -> Iterator[SparkSession]:
+    os.environ.update(cluster.environment())
+    builder = SparkSession.builder.appName("spark-megaphone demo")
+    for key, value in cluster.conf().items():
+        builder = builder.config(key, value)
+    for key, value in {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
+        "spark.ui.showConsoleProgress": "false",
+    }.items():
+        builder = builder.config(key, value)
+    spark = configure(builder, checkpoint_format=2).getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

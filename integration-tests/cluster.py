@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Spark standalone cluster on this machine: a master and workers, each a process of its own.
+
+The processes come from the installed `pyspark`, listen on 127.0.0.1 at ports that are free, and keep all their
+files in one folder. They end with the `with` block, however it ends; only processes that this module started are
+ever signalled, by their ids.
+"""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HOST = "127.0.0.1"
+
+LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.err.ref = err
+appender.err.type = Console
+appender.err.name = err
+appender.err.target = SYSTEM_ERR
+appender.err.layout.type = PatternLayout
+appender.err.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex
+# Both warn of what every run of this kind does.
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+logger.streaming.name = org.apache.spark.sql.execution.streaming.checkpointing.ResolveWriteToStream
+logger.streaming.level = error
+"""
+
+_EXECUTOR = re.compile(r"\bCoarseGrainedExecutorBackend\b.*--executor-id (?P<id>\S+)")
+_START_S = 120.0
+_STOP_S = 20.0
+
+
+@dataclass(frozen=True)
+class Executor:
+    """A running executor process: Spark's id for it, and its process id."""
+
+    id: str
+    pid: int
+
+
+@dataclass
+class Cluster:
+    """A running cluster, made by `standalone_cluster`."""
+
+    folder: Path
+    cores: int
+    memory: str
+    master_port: int
+    master_ui_port: int
+    _daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        """What a session takes as its master."""
+        return f"spark://{HOST}:{self.master_port}"
+
+    @property
+    def ui(self) -> str:
+        """The master's page."""
+        return f"http://{HOST}:{self.master_ui_port}"
+
+    def conf(self) -> dict[str, str]:
+        """What a session on this cluster needs, so that it stays on this machine and within the folder."""
+        return {
+            "spark.master": self.url,
+            "spark.driver.host": HOST,
+            "spark.driver.bindAddress": HOST,
+            "spark.executor.cores": str(self.cores),
+            "spark.executor.memory": self.memory,
+            "spark.local.dir": str(self.folder / "local"),
+            "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
+        }
+
+    def executors(self) -> list[Executor]:
+        """The executor processes that run now, whichever application they belong to."""
+        groups = {daemon.pid for daemon in self._daemons.values()}
+        listed = subprocess.run(
+            ["ps", "-A", "-ww", "-o", "pid=,pgid=,args="], capture_output=True, text=True, check=True
+        )
+        found = []
+        for line in listed.stdout.splitlines():
+            pid, group, command = line.split(None, 2)
+            if int(group) in groups and (executor := _EXECUTOR.search(command)):
+                found.append(Executor(executor["id"], int(pid)))
+        return sorted(found, key=lambda e: (len(e.id), e.id))
+
+    def kill_executor(self, id: str) -> Executor:
+        """Kills an executor's process as `kill -9` does; the worker starts another in its place.
+
+        Raises:
+            LookupError: No executor of this cluster has this id.
+        """
+        for executor in self.executors():
+            if executor.id == id:
+                os.kill(executor.pid, signal.SIGKILL)
+                return executor
+        raise LookupError(f"The cluster runs no executor {id}.")
+
+    def add_worker(self) -> None:
+        """Starts one more worker; returns at once."""
+        name = f"worker-{len(self._daemons)}"
+        options = ["--host", HOST, "--webui-port", "0", "--cores", str(self.cores), "--memory", self.memory]
+        options += ["--work-dir", str(self.folder / name), self.url]
+        self._start(name, "org.apache.spark.deploy.worker.Worker", options)
+
+    def wait_for_workers(self, count: int) -> None:
+        """Waits until the master knows so many living workers.
+
+        Raises:
+            RuntimeError: A process of the cluster has ended; the message has the end of its log.
+            TimeoutError: They did not come.
+        """
+        wait_until(lambda: self._alive_workers() >= count, f"{count} workers did not register at {self.url}")
+
+    def _alive_workers(self) -> int:
+        for name, daemon in self._daemons.items():
+            if daemon.poll() is not None:
+                log = (self.folder / f"{name}.log").read_text("utf-8", "replace")
+                raise RuntimeError(f"The {name} ended with status {daemon.returncode}:\n{log[-2000:]}")
+        try:
+            with urllib.request.urlopen(f"{self.ui}/json/", timeout=5) as page:
+                status: dict[str, Any] = json.load(page)
+        except (OSError, ValueError):  # not up yet
+            return 0
+        return int(status["aliveworkers"])
+
+    def _start(self, name: str, main_class: str, options: Sequence[str]) -> None:
+        import pyspark
+
+        home = Path(pyspark.__file__).parent
+        environment = {
+            # Where these are set for a Spark of the user's, they would lead elsewhere.
+            **{key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))},
+            **self.environment(),
+            "SPARK_HOME": str(home),
+            "SPARK_DAEMON_MEMORY": "512m",
+            "SPARK_LOCAL_DIRS": str(self.folder / "local"),
+        }
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self._daemons[name] = subprocess.Popen(
+                [str(home / "bin" / "spark-class"), main_class, *options],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # A group of its own: Ctrl-C does not reach it, and a worker's executors are known by it.
+                start_new_session=True,
+            )
+
+    def environment(self) -> dict[str, str]:
+        """What the processes of the cluster, and the driver's JVM, should have in their environment."""
+        return {
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_CONF_DIR": str(self.folder / "conf"),
+            "PYSPARK_PYTHON": sys.executable,
+        }
+
+    def _stop(self) -> None:
+        # Workers first: told to end, a worker ends its executors.
+        daemons = [daemon for _, daemon in sorted(self._daemons.items(), reverse=True)]
+        for daemon in daemons:
+            daemon.terminate()
+        for daemon in daemons:
+            try:
+                daemon.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+        for executor in self.executors():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(executor.pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def standalone_cluster(
+    folder: Path, workers: int = 2, cores: int = 1, memory: str = "1g"
+) -> Iterator[Cluster]:
+    """A master and workers, ready when the block begins, gone when it ends.
+
+    Args:
+        folder: For logs and the executors' files; made where it is not there, and left there. What executors
+            log is in `worker-<n>/<application>/<executor>/stderr`.
+        workers: How many worker processes; each runs one executor of an application that uses `conf()`.
+        cores: Of each worker.
+        memory: Of each worker.
+
+    Raises:
+        RuntimeError: A process could not start; the message has the end of its log.
+        TimeoutError: The cluster did not come up.
+    """
+    (folder / "conf").mkdir(parents=True, exist_ok=True)
+    (folder / "conf" / "log4j2.properties").write_text(LOGGING, "utf-8")
+    cluster = Cluster(folder, cores, memory, *_free_ports(2))
+    address = ["--host", HOST, "--port", str(cluster.master_port)]
+    try:
+        cluster._start(
+            "master",
+            "org.apache.spark.deploy.master.Master",
+            [*address, "--webui-port", str(cluster.master_ui_port)],
+        )
+        for _ in range(workers):
+            cluster.add_worker()
+        cluster.wait_for_workers(workers)
+        yield cluster
+    finally:
+        cluster._stop()
+
+
+def wait_until(condition: Callable[[], bool], otherwise: str, timeout_s: float = _START_S) -> None:
+    """Waits for a condition, looking often. Raises `TimeoutError` with the sentence `otherwise`."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{otherwise} within {timeout_s:.0f} s.")
+        time.sleep(0.1)
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Driver processes as a test holds them: starts one, tells it what to do, kills it, and leaves nothing behind."""
+
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+import spark_megaphone
+
+_HERE = Path(__file__).parent
+_EXECUTOR_ID = re.compile(r"--executor-id (\S+)")
+START_SECONDS = 240
+CALL_SECONDS = 240
+
+
+class Refused(Exception):
+    """An error that the driver answered: `name` is its class, the text its message."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}")
+        self.name = name
+
+
+class DriverProcess:
+    """A driver with executors of its own. All of it runs in `folder`, in one process group."""
+
+    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        config = folder / "config.json"
+        config.write_text(json.dumps(_settings(folder, settings)))
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join([str(Path(spark_megaphone.__file__).parents[1]), str(_HERE)]),
+            "SPARK_HOME": str(_spark_home(folder / "spark")),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "TMPDIR": str(folder),
+        }
+        with (folder / "driver.log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(_HERE / "workload.py"), str(config)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                cwd=folder,
+                start_new_session=True,
+                text=True,
+            )
+        self._answers: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        self._answer("start", START_SECONDS)
+
+    def call(self, verb: str, *, timeout: float = CALL_SECONDS, **arguments: Any) -> Any:
+        """One command and its answer. Raises Refused for an error, EOFError where the driver has died."""
+        self.send(verb, **arguments)
+        return self._answer(verb, timeout)
+
+    def send(self, verb: str, **arguments: Any) -> None:
+        """One command, whose answer is of no interest: the driver is about to die, or to be stopped."""
+        assert self.process.stdin is not None
+        print(json.dumps({"do": verb, **arguments}), file=self.process.stdin, flush=True)
+
+    def answer(self, timeout: float = CALL_SECONDS) -> Any:
+        """The answer to what was sent."""
+        return self._answer("answer", timeout)
+
+    def jvm(self) -> int:
+        """The driver's JVM: the one Java process that is no executor."""
+        return next(p for p, args in self._processes() if "java" in args and not _EXECUTOR_ID.search(args))
+
+    def executors(self) -> dict[str, int]:
+        """Process of each executor, by executor id."""
+        found = ((_EXECUTOR_ID.search(args), pid) for pid, args in self._processes())
+        return {match.group(1): pid for match, pid in found if match}
+
+    def kill_executor(self, executor: str) -> None:
+        os.kill(self.executors()[executor], signal.SIGKILL)
+        until(lambda: executor not in self.executors(), f"executor {executor} is gone")
+
+    def kill(self) -> None:
+        """Kills the driver, JVM and Python, as a machine that fails would; its executors must end by themselves."""
+        for pid, args in self._processes():
+            if not _EXECUTOR_ID.search(args):
+                _kill(pid)
+        self.process.wait(60)
+        until(lambda: not self.executors(), "the executors of a dead driver end", 120)
+
+    def close(self) -> None:
+        """Ends the driver in good order; whatever does not end then is killed, and that is an error."""
+        if self.process.poll() is None:
+            try:
+                self.call("exit", timeout=120)
+                self.process.wait(60)
+            except (EOFError, OSError, TimeoutError, Refused, subprocess.TimeoutExpired):
+                pass
+        try:
+            until(lambda: not self._processes(), "all processes of a driver end", 60)
+        finally:
+            for pid, _ in self._processes():
+                _kill(pid)
+            self.process.wait(60)
+
+    def _processes(self) -> list[tuple[int, str]]:
+        listed = subprocess.run(
+            ["ps", "-A", "-ww", "-o", "pid=,pgid=,stat=,args="], capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+        rows = (line.split(None, 3) for line in listed.splitlines())
+        return [
+            (int(r[0]), r[3]) for r in rows if len(r) == 4 and int(r[1]) == self.process.pid and r[2][0] != "Z"
+        ]
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._answers.put(line)
+        self._answers.put(None)
+
+    def _answer(self, verb: str, timeout: float) -> Any:
+        try:
+            line = self._answers.get(timeout=timeout)
+        except queue.Empty:
+            raise TimeoutError(f"the driver did not answer {verb} within {timeout} s") from None
+        if line is None:
+            self._answers.put(None)
+            raise EOFError(f"the driver died in {verb}: see {self.folder / 'driver.log'}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise Refused(answer["error"], answer["message"])
+        return answer["result"]
+
+
+def until(is_so: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    """Waits for an event, which must come in time."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.05)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _spark_home(folder: Path) -> Path:
+    """A Spark home of the driver's own, of links: a standalone cluster leaves its work under it."""
+    folder.mkdir()
+    for part in Path(pyspark.__file__).parent.iterdir():
+        (folder / part.name).symlink_to(part)
+    return folder
+
+
+def _settings(folder: Path, settings: dict[str, str]) -> dict[str, str]:
+    java = f"-Djava.io.tmpdir={folder} -XX:-UsePerfData"
+    return {
+        "spark.master": "local-cluster[2,1,1024]",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "WARN",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.driver.extraJavaOptions": java,
+        "spark.executor.extraJavaOptions": java,
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+    } | settings

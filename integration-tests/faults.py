@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arms the plugin's fault points, one at a time, and tells whom they struck."""
+
+from pathlib import Path
+
+from drivers import until
+
+EXECUTOR_POINTS = (
+    "source-publishing",
+    "source-published",
+    "target-pulling",
+    "target-prepared",
+    "step-opening",
+    "step-opened",
+    "step-committing",
+    "step-committed",
+)
+DRIVER_POINTS = ("driver-sealing", "driver-sealed", "driver-settled")
+ENTRIES = (
+    *EXECUTOR_POINTS,
+    *DRIVER_POINTS,
+    *(f"{point}=pause" for point in DRIVER_POINTS),
+    "block-published=lost",
+    "block-published=damaged",
+    "block-published=cut",
+    "block-pulled=late",
+)
+
+
+class Faults:
+    """The fault points of one or more drivers. A point is armed as long as its marker file is not there."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.settings = {
+            "spark.megaphone.test.faults": ",".join(ENTRIES),
+            "spark.megaphone.test.faultsFolder": str(folder),
+        }
+        for entry in ENTRIES:
+            self.disarm(entry)
+
+    def arm(self, entry: str) -> None:
+        (self.folder / entry).unlink()
+
+    def disarm(self, entry: str) -> None:
+        (self.folder / entry).touch()
+
+    def struck(self, entry: str) -> str | None:
+        """Id of the executor it struck, or `driver`; None as long as it has struck nobody."""
+        marker = self.folder / entry
+        return (marker.read_text() or None) if marker.exists() else None
+
+    def wait(self, entry: str, seconds: float = 120) -> str:
+        """Waits until it has struck; whom."""
+        until(lambda: self.struck(entry) is not None, f"{entry} strikes", seconds)
+        return str(self.struck(entry))

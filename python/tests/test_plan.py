@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plan says of itself, how it is waited for and cancelled, and what is left when its query ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from spark_megaphone import Plan, errors
+
+if TYPE_CHECKING:
+    from tests.conftest import Counting
+
+
+def in_thread(body: Callable[[], Any]) -> Callable[[], Any]:
+    """Runs it beside the test; what comes back waits for its result, or raises what it raised."""
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append((body(), None))
+        except errors.MegaphoneError as error:
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+
+    def result() -> Any:
+        thread.join(30)
+        assert outcome, "it has not ended"
+        value, error = outcome[0]
+        if error is not None:
+            raise error
+        return value
+
+    return result
+
+
+def test_a_plan_goes_through_its_statuses(counting: Counting) -> None:
+    plan = counting.megaphone.rescale(3, strategy="batched(7)")
+    seen = [(plan.status, plan.progress)]
+    while plan.status != "done":
+        counting.run()
+        seen.append((plan.status, plan.progress))
+    assert [status for i, (status, _) in enumerate(seen) if i == 0 or seen[i - 1][0] != status] == [
+        "submitted",
+        "preparing",
+        "running",
+        "done",
+    ]
+    progress = [value for _, value in seen]
+    assert progress == sorted(progress)
+    assert (progress[0], progress[-1]) == (0.0, 1.0)
+
+
+def test_a_plan_is_done_when_its_last_batch_is_also_if_no_other_follows(counting: Counting) -> None:
+    plan = counting.megaphone.move({0: 1}, strategy="all-at-once", mode="direct")
+    while plan.progress < 1:
+        counting.run()
+    assert plan.status == "done"
+    assert plan.steps[0].batch == counting.batches - 1
+
+
+def test_waiting_returns_the_plan_when_it_is_done_and_draws_its_moves(
+    counting: Counting, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = counting.megaphone.rescale(3, strategy="batched(11)")
+    waited = in_thread(plan.wait)
+    counting.run_until_done(plan)
+    assert waited() is plan
+    bar = capsys.readouterr().err
+    assert f"Plan {plan.id}" in bar
+    assert bar.rstrip().splitlines()[-1].endswith(", done")
+    assert "21 of 21 moves" in bar
+    assert plan.wait(timeout=0) is plan
+
+
+def test_waiting_without_a_bar_draws_nothing(counting: Counting, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = counting.megaphone.rescale(3)
+    with pytest.raises(errors.PlanTimeout):
+        plan.wait(timeout=0, progress=False)
+    assert capsys.readouterr().err == ""
+
+
+def test_waiting_while_no_batch_is_planned_says_so(
+    counting: Counting, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = counting.megaphone.rescale(3)
+    with pytest.raises(errors.PlanTimeout) as caught:
+        plan.wait(timeout=0.5)
+    assert str(caught.value) == (
+        f"Plan {plan.id} was not done after 0.5 s: it is submitted, 0 of 21 moves in 0 of 11 steps; "
+        "the query is not planning any batches, for it has no new data or waits for its trigger. It goes on."
+    )
+    assert isinstance(caught.value, TimeoutError)
+    assert ", no batches" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("timeout", [True, "1", float("nan")])
+def test_a_timeout_is_a_number(counting: Counting, timeout: Any) -> None:
+    plan = counting.megaphone.rescale(3)
+    with pytest.raises(
+        errors.WrongType, match=r"timeout is .*, but a number of seconds is needed, or None\."
+    ):
+        plan.wait(timeout=timeout)
+
+
+def test_a_plan_that_is_cancelled_keeps_what_has_taken_effect(counting: Counting) -> None:
+    plan = counting.megaphone.rescale(3, strategy="batched(7)")
+    while plan.progress == 0:
+        counting.run()
+    counting.megaphone.cancel(plan)
+    counting.megaphone.cancel(plan.id)
+    plan.cancel()
+    assert plan.status == "cancelled"
+    with pytest.raises(errors.PlanCancelled) as caught:
+        plan.wait(timeout=1, progress=False)
+    assert str(caught.value) == (
+        f"Plan {plan.id} was cancelled after 7 of 21 moves in 1 of 3 steps, which stay; "
+        "submit another for the rest."
+    )
+    counting.run(2)
+    assert len(counting.megaphone.workers()) == 3
+    counting.run_until_done(counting.megaphone.rescale(2, strategy="all-at-once"))
+    assert counting.answer == counting.expected()
+
+
+def test_waiting_ends_when_another_thread_cancels(counting: Counting) -> None:
+    plan = counting.megaphone.rescale(3)
+    waited = in_thread(lambda: plan.wait(progress=False))
+    counting.megaphone.cancel(plan)
+    with pytest.raises(errors.PlanCancelled):
+        waited()
+
+
+def test_a_plan_that_failed_says_so(counting: Counting) -> None:
+    plan = counting.megaphone.rescale(3)
+    failed = Plan(plan._door, plan._last | {"status": "failed"})  # which no plan of this version does
+    with pytest.raises(errors.PlanFailed, match=r"failed after 0 of 21 moves in 0 of 11 steps, which stay"):
+        failed.wait(progress=False)
+
+
+def test_waiting_ends_when_the_query_is_stopped(counting: Counting) -> None:
+    plan = counting.megaphone.rescale(3)
+    waited = in_thread(lambda: plan.wait(progress=False))
+    counting.query.stop()
+    with pytest.raises(errors.QueryStopped) as caught:
+        waited()
+    assert caught.value.__cause__ is None
+    with pytest.raises(errors.QueryStopped):
+        plan.wait(progress=False)
+    with pytest.raises(errors.QueryStopped):
+        plan.cancel()
+
+
+def test_waiting_ends_with_the_query_that_fails_and_tells_why(counting: Counting) -> None:
+    plan = counting.megaphone.rescale(3)
+    waited = in_thread(lambda: plan.wait(progress=False))
+    counting.poison = True
+    with pytest.raises(StreamingQueryException):
+        counting.run()
+    with pytest.raises(errors.QueryStopped) as caught:
+        waited()
+    assert isinstance(caught.value.__cause__, StreamingQueryException)
+    assert "poisoned" in str(caught.value.__cause__)
+
+
+def test_a_plan_that_has_ended_is_known_after_the_query_too(counting: Counting) -> None:
+    plan = counting.megaphone.move({0: 1})
+    counting.run_until_done(plan)
+    counting.query.stop()
+    assert (plan.status, plan.progress, plan.wait(timeout=0)) == ("done", 1.0, plan)
+
+
+def test_a_plan_prints_itself(counting: Counting) -> None:
+    plan = counting.megaphone.rescale(3, strategy="batched(7)", mode="direct")
+    assert repr(plan) == f"Plan({plan.id}: submitted, 0 of 21 moves in 0 of 3 steps, batched(7), direct)"
+    html = plan._repr_html_()
+    assert html.startswith(f"<table><caption>Plan {plan.id}</caption>")
+    assert "<tr><td>moves</td><td>0 of 21</td></tr>" in html
+    assert "<tr><td>strategy</td><td>batched(7)</td></tr>" in html
+    counting.query.stop()
+    stopped = "submitted when the query stopped"
+    assert repr(plan) == f"Plan({plan.id}: {stopped}, 0 of 21 moves in 0 of 3 steps, batched(7), direct)"
+    assert f"<td>{stopped}</td>" in plan._repr_html_()

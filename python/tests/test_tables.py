@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a handle shows: tables of fixed schemas, a line in the shell, a table in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from spark_megaphone import Megaphone, _tables
+
+if TYPE_CHECKING:
+    from tests.conftest import Counting
+
+BINS = 64
+
+SCHEMAS = {
+    "bins": _tables.BINS,
+    "workers": _tables.WORKERS,
+    "plans": _tables.PLANS,
+    "migrations": _tables.MIGRATIONS,
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_schema_is_the_same_with_rows_and_without(counting: Counting, name: str) -> None:
+    def table() -> pa.Table:
+        return getattr(counting.megaphone, name)()
+
+    before = table()
+    assert len(before) == {"bins": BINS, "workers": 2, "plans": 0, "migrations": 0}[name]
+    assert before.schema == SCHEMAS[name]
+    counting.run_until_done(counting.megaphone.move({0: 1}))
+    counting.run()
+    after = table()
+    assert len(after) == {"bins": BINS, "workers": 2, "plans": 1, "migrations": 1}[name]
+    assert after.schema == SCHEMAS[name]
+    after.validate(full=True)
+
+
+def test_the_columns_are_these() -> None:
+    assert {name: schema.names for name, schema in SCHEMAS.items()} == {
+        "bins": ["operator", "bin", "worker", "executor"],
+        "workers": ["operator", "worker", "executor", "bins", "keys", "last_batch"],
+        "plans": [
+            *("id", "status", "strategy", "mode", "operators"),
+            *("steps", "steps_done", "moves", "moves_done", "batches"),
+        ],
+        "migrations": [
+            *(
+                "batch",
+                "operator",
+                "store",
+                "worker",
+                "executor",
+                "bins_in",
+                "bins_relabelled",
+                "bins_from_peer",
+            ),
+            *("bins_from_checkpoint", "bytes_from_peer", "bytes_from_checkpoint", "wait_ms", "is_recovery"),
+        ],
+    }
+
+
+def test_the_tables_tell_of_a_move(counting: Counting) -> None:
+    megaphone = counting.megaphone
+    plan = megaphone.move({0: 1, 2: 1}, strategy="fluid", mode="direct")
+    counting.run_until_done(plan)
+    counting.run()
+    (row,) = megaphone.plans().to_pylist()
+    batches = [step.batch for step in plan.steps]
+    assert row == {
+        "id": plan.id,
+        "status": "done",
+        "strategy": "fluid",
+        "mode": "direct",
+        "operators": [0],
+        "steps": 2,
+        "steps_done": 2,
+        "moves": 2,
+        "moves_done": 2,
+        "batches": batches,
+    }
+    came = megaphone.migrations().to_pylist()
+    assert [(row["batch"], row["worker"], row["executor"], row["bins_in"]) for row in came] == [
+        (batch, 1, "driver", 1) for batch in batches
+    ]
+    workers = megaphone.workers().to_pylist()
+    assert [(row["worker"], row["executor"], row["bins"]) for row in workers] == [
+        (0, "driver", 30),
+        (1, "driver", 34),
+    ]
+    assert {row["last_batch"] for row in workers} == {counting.batches - 1}
+
+
+def test_a_table_turns_into_pandas(counting: Counting) -> None:
+    bins = counting.megaphone.bins().to_pandas()
+    assert bins.groupby("worker").size().to_dict() == {0: 32, 1: 32}
+
+
+def test_a_handle_prints_itself(counting: Counting) -> None:
+    keys = len(counting.expected())
+    run = counting.query.runId
+    assert (
+        repr(counting.megaphone)
+        == f"Megaphone(query {run}: operator 0: {BINS} bins, {keys} keys on 2 workers)"
+    )
+    html = counting.megaphone._repr_html_()
+    assert html.startswith(
+        f"<table><caption>query {run}</caption><thead><tr><th>operator</th><th>worker</th>"
+    )
+    assert html.count("<tr>") == 3
+    assert "<td>driver</td><td>32</td>" in html
+
+
+def test_a_handle_prints_itself_before_the_first_batch_and_after_the_last(
+    start: Callable[..., Counting],
+) -> None:
+    counting = start()
+    megaphone = Megaphone(counting.query)
+    assert repr(megaphone) == f"Megaphone(query {counting.query.runId}: QUERY_NOT_STARTED)"
+    counting.query.stop()
+    assert repr(megaphone) == f"Megaphone(query {counting.query.runId}: QUERY_STOPPED)"
+    assert "<td>QUERY_STOPPED</td><td>The query with run id" in megaphone._repr_html_()
+
+
+def test_what_comes_from_a_user_is_escaped_in_html(counting: Counting) -> None:
+    megaphone = counting.megaphone
+    megaphone._door.name = "<b>&"
+    assert "<caption>query &lt;b&gt;&amp;</caption>" in megaphone._repr_html_()
