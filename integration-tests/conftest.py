@@ -3,17 +3,15 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from drivers import DriverProcess
+from drivers import DriverProcess, MakeDriver
 from faults import Faults
-from queries import Query
+from queries import MakeQuery, Query
 
-MakeQuery = Callable[..., Query]
-MakeDriver = Callable[..., DriverProcess]
 _TAIL_BYTES = 6000
 
 

@@ -61,12 +61,12 @@ class DriverProcess:
         threading.Thread(target=self._read, daemon=True).start()
         self._answer("start", START_SECONDS)
 
-    def call(self, verb: str, *, timeout: float = CALL_SECONDS, **arguments: Any) -> Any:
+    def call(self, verb: str, /, *, timeout: float = CALL_SECONDS, **arguments: Any) -> Any:
         """One command and its answer. Raises Refused for an error, EOFError where the driver has died."""
         self.send(verb, **arguments)
         return self._answer(verb, timeout)
 
-    def send(self, verb: str, **arguments: Any) -> None:
+    def send(self, verb: str, /, **arguments: Any) -> None:
         """One command, whose answer is of no interest: the driver is about to die, or to be stopped."""
         assert self.process.stdin is not None
         print(json.dumps({"do": verb, **arguments}), file=self.process.stdin, flush=True)
@@ -140,6 +140,9 @@ class DriverProcess:
         return answer["result"]
 
 
+MakeDriver = Callable[..., DriverProcess]
+
+
 def until(is_so: Callable[[], bool], what: str, seconds: float = 60) -> None:
     """Waits for an event, which must come in time."""
     deadline = time.monotonic() + seconds
@@ -169,6 +172,7 @@ def _settings(folder: Path, settings: dict[str, str]) -> dict[str, str]:
     return {
         "spark.master": "local-cluster[2,1,1024]",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

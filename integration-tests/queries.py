@@ -2,6 +2,7 @@
 """One query as a test holds it, over as many drivers and restarts as the test likes, and its verdict."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ class Query:
         )
         return self
 
-    def call(self, verb: str, **arguments: Any) -> Any:
+    def call(self, verb: str, /, **arguments: Any) -> Any:
         assert self.driver is not None
         return self.driver.call(verb, name=self.name, **arguments)
 
@@ -106,3 +107,6 @@ class Query:
         self.call("stop")
         self.check_given_out()
         self.check_state(operator)
+
+
+MakeQuery = Callable[..., Query]

@@ -3,9 +3,9 @@
 
 import pytest
 
-from conftest import MakeQuery
 from drivers import DriverProcess
 from faults import Faults
+from queries import MakeQuery
 
 SOURCE, TARGET = 0, 1
 slow = pytest.mark.slow

@@ -75,7 +75,7 @@ class Door:
         if SparkContext._active_spark_context is not self._context:
             raise QueryStopped(_SESSION_STOPPED)
         try:
-            answer = _called(getattr(self._api, verb), self.run_id, *arguments)
+            answer = _called(self._api, verb, self.run_id, *arguments)
         except QueryStopped as stopped:
             raise stopped from self._failure()
         return None if answer is None else json.loads(answer)
@@ -118,7 +118,7 @@ def _plugin() -> tuple[Any, Any]:
             f"or with spark.plugins={PLUGIN}."
         )
     api = SparkContext._jvm.io.megaphone.control.MegaphoneApi
-    _check_version(_called(api.version))
+    _check_version(_called(api, "version"))
     return context, api
 
 
@@ -159,12 +159,12 @@ def _check_version(jar: str) -> None:
         )
 
 
-def _called(method: Any, *arguments: object) -> Any:
+def _called(api: Any, verb: str, *arguments: object) -> Any:
     from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
     try:
-        return method(*arguments)
+        return getattr(api, verb)(*arguments)
     except (Py4JJavaError, PySparkException) as error:
         raise _named(error) from None
     except (Py4JNetworkError, ConnectionError) as error:

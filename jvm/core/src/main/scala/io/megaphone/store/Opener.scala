@@ -36,7 +36,7 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: HandOver, p
   private def bring(lease: Lease, turn: Turn, opened: Opened): Unit = {
     val holding = lease.holding
     val name = turn.nameOf(holding.worker)
-    if (holding.head.contains(name)) settle(holding)
+    if (holding.head.contains(name)) settle(holding, turn)
     else if (holding.base == name && !isFresh(holding)) holding.undoHead()
     else {
       if (holding.head.exists(_.version >= name.version)) {
@@ -54,13 +54,13 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: HandOver, p
 
   private def isFresh(holding: Holding): Boolean = holding.checkedTable == Long.MinValue && holding.lineage.isEmpty && holding.bins.isEmpty
 
-  /** Rule 14: only below the settled version is anything rewritten, and only a few bins a batch. */
-  private def settle(holding: Holding): Unit = {
-    val touched = holding.touched.toVector
-    var budget = 2 * touched.iterator.filter(holding.has).map(bin => holding.log(bin).tailBytes.toLong).sum + Opener.CompactionBytesMin
+  /** Rule 14: only below the settled version is anything rewritten, and only a few bins a batch. Never a bin that leaves: its target may be taking it right now. */
+  private def settle(holding: Holding, turn: Turn): Unit = {
+    val touched = holding.touched.toVector.filter(bin => holding.has(bin) && turn.after.workerOf(bin) == holding.worker)
+    var budget = 2 * touched.iterator.map(bin => holding.log(bin).tailBytes.toLong).sum + Opener.CompactionBytesMin
     holding.settle()
     touched.foreach { bin =>
-      if (budget > 0 && holding.has(bin)) {
+      if (budget > 0) {
         val log = holding.log(bin)
         if (log.logBytes > 2 * log.liveBytes + Opener.CompactionSlackBytes) { budget -= log.liveBytes; log.compact() }
       }

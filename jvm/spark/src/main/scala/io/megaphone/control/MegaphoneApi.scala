@@ -35,7 +35,10 @@ object MegaphoneApi {
     submit(runId, strategy, mode, operator, table => Planner.move(table, asked))
   }
 
-  /** Submits steps made by hand, given as JSON: `[{"moves": [[bin, worker], ...], "workers": 3}, ...]`, where 0 workers are as many as before. With a strategy, each step is cut by it. */
+  /** Submits steps made by hand, given as JSON: `[{"moves": [[bin, worker], ...], "workers": 3}, ...]`, where 0 workers are as many as before.
+    *
+    * With a strategy, each step is cut by it. Steps that change nothing are left out.
+    */
   def submitSteps(runId: String, steps: String, strategy: String, mode: String, operator: Long): String = {
     val control = controlOf(runId)
     val asked = json.readTree(steps).asScala.map(s => (movesOf(s.required("moves")), whole(s.required("workers")))).toVector
@@ -70,7 +73,7 @@ object MegaphoneApi {
     array(state.history.plans.map(planRow(control, state, _)))
   }
 
-  /** One row a step of a plan, in its order within each group: `operator`, `step`, `bins` and their `targets`, `workers` after it, and the `batch` it took effect at, null before that. */
+  /** One row a step of a plan: `operator`, `step`, `bins` and their `targets`, `workers` after it, and the `batch` it took effect at, null before that. */
   def steps(runId: String, planId: String): String = {
     val state = stateOf(controlOf(runId))
     val plan = planOf(state, planId)

@@ -15,8 +15,6 @@ object UnsupportedQueryException {
     new UnsupportedQueryException("UNSUPPORTED_OPERATOR", s"The stateful operator $name does not run on the binned state store yet; $Instead.")
   def continuous: UnsupportedQueryException =
     new UnsupportedQueryException("UNSUPPORTED_TRIGGER", s"Continuous processing does not run on the binned state store; use a micro-batch trigger, or $Instead.")
-  def realTime: UnsupportedQueryException =
-    new UnsupportedQueryException("UNSUPPORTED_TRIGGER", s"The real-time trigger does not run on the binned state store; use a micro-batch trigger, or $Instead.")
   def unloadOnCommit: UnsupportedQueryException = new UnsupportedQueryException(
     "UNSUPPORTED_UNLOAD_ON_COMMIT",
     s"spark.sql.streaming.stateStore.unloadOnCommit drops the state after each batch, which the binned state store keeps in memory to be moved; set it to false, or $Instead."

@@ -71,7 +71,7 @@ private[provider] final class LiveState(
 
   /** Blocks for steps to come: tails of what was prepared before, images for `direct`. */
   private def publish(): Unit =
-    for (step <- facts.outgoing; ((source, target), bins) <- step.bins if source == holding.worker) {
+    for (step <- facts.outgoing; ((source, target), bins) <- step.bins if source == holding.worker && bins.forall(b => holding.has(b) && !holding.leaving(b))) {
       def block(isImage: Boolean) = BlockName(turn.key, source, target, holding.head.get, isImage, step.step)
       if (step.mode == TransferMode.Direct) runtime.peers.publish(block(isImage = true), runtime.handOver.image(HandOver.headSnapshot(holding, bins)))
       else runtime.peers.publish(block(isImage = false), runtime.handOver.tail(holding, bins))

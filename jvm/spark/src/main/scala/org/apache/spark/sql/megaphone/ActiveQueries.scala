@@ -14,8 +14,10 @@ object ActiveQueries {
   /** Whether a query of this run is running, of whatever kind. */
   def isActive(runId: UUID): Boolean = find(runId).nonEmpty
 
-  /** Whether a query of this run is running and has not ended its first trigger. */
-  def isStarting(runId: UUID): Boolean = find(runId).exists(_.lastProgress == null)
+  /** Whether a query of this run is running and has not run a batch: it waits for data, or works on its first. */
+  def isStarting(runId: UUID): Boolean = find(runId).exists { query =>
+    query.lastExecution == null || (query.status.isTriggerActive && !query.recentProgress.exists(_.durationMs.containsKey("addBatch")))
+  }
 
   /** The newest batch in the offset log of a running micro-batch query: Some(None) where it has none yet, None where there is no such query. */
   def latestOffsetBatch(runId: UUID): Option[Option[Long]] =

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.format
+
+import org.scalacheck.Gen
+import org.scalatest.funsuite.AnyFunSuite
+import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
+
+import io.megaphone.log.Bytes
+
+/** A file that is not exactly as it was written, or not ours, is never read as something else: the reader says which file, and what it expected. */
+class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
+  import Files._
+
+  private val Name = "state/0/3/7_id.delta"
+
+  /** Header bytes without a meaning yet. */
+  private val Unused = Set(6, 7)
+
+  private val one = FileName(3, StateName(6, "id6"))
+  private val other = FileName(4, StateName(5, "id5"))
+
+  private def small(compression: Compression): Array[Byte] = file(compression) { w =>
+    w.frame(1, isImage = false, Bytes.array(Bytes.putRecord(0, Bytes.of("key"), Bytes.of("some value, and some more of the same value"))))
+    w.frame(900, isImage = true, Bytes.array(Bytes.putRecord(1, Bytes.of("another key"), Bytes.of("v"))))
+    frames => {
+      val ref = FrameRef(other, WriterId(5, 6), Frame(77, isImage = false, 8, 120, 240, 99))
+      val chains = Map(1 -> Chain(Vector(FrameRef(one, WriterId(3, 4), frames(0)))), 77 -> Chain(Vector(ref, ref.copy(file = one))))
+      val keyCounts = Map(1 -> 1L, 77 -> 1000L, 900 -> 1L)
+      Footer(FileName(3, StateName(7, "id")), WriterId(1, 2), StateName(6, "id6"), 12, 34, frames, chains, keyCounts, Vector(8), Vector(one))
+    }
+  }
+
+  private def damaged(bytes: Array[Byte], compressions: Compressions = All): DamagedFileException = {
+    val e = intercept[DamagedFileException](contents(Name, bytes, compressions))
+    assert(e.file == Name && e.getMessage.startsWith(s"The file $Name is damaged") && e.expected.nonEmpty && e.found.nonEmpty)
+    e
+  }
+
+  private def changed(bytes: Array[Byte], at: Int, to: Int): Array[Byte] = { val copy = bytes.clone(); copy(at) = to.toByte; copy }
+
+  private def withWord(bytes: Array[Byte], at: Int, word: Int): Array[Byte] = bytes.patch(at, new Encoder().int(word).toBytes, 4)
+
+  for ((how, compression) <- Seq("as they are" -> Compression.None, "compressed" -> Deflate)) {
+    test(s"every other value of every byte of a file is damage, but for the two header bytes that mean nothing (frames $how)") {
+      val bytes = small(compression)
+      val whole = contents(Name, bytes)
+      for (at <- bytes.indices; value <- 0 until 256; if bytes(at) != value.toByte) {
+        val flipped = changed(bytes, at, value)
+        if (Unused(at)) assert(contents(Name, flipped) == whole)
+        else damaged(flipped)
+      }
+    }
+
+    test(s"a file cut at any byte is damage, and so is one with something behind or before it (frames $how)") {
+      val bytes = small(compression)
+      for (length <- bytes.indices) damaged(bytes.take(length))
+      for (length <- 1 to 64) {
+        damaged(bytes ++ new Array[Byte](length))
+        damaged(new Array[Byte](length) ++ bytes)
+        damaged(bytes.drop(length))
+      }
+      damaged(bytes ++ bytes)
+      for (at <- 8 until bytes.length by 7) damaged(bytes.take(at) ++ bytes.drop(at + 8))
+    }
+  }
+
+  test("damage to a frame names its bin, and leaves the others readable") {
+    val bytes = small(Compression.None)
+    val frames = reader(Name, bytes).footer.frames
+    for (frame <- frames; at <- frame.offset until frame.offset + frame.storedBytes) {
+      val r = reader(Name, changed(bytes, at.toInt, ~bytes(at.toInt)))
+      val e = intercept[DamagedFileException](r.records(frame, All))
+      assert(e.bin.contains(frame.bin) && e.getMessage.contains(s"is damaged at bin ${frame.bin}: expected frame checksum 0x"))
+      for (sound <- frames if sound != frame) r.records(sound, All)
+    }
+  }
+
+  test("a foreign file is refused, whatever it is and however short") {
+    val foreign = Seq("", "x", "PK\u0003\u0004" + "zip" * 30, "PAR1" + "parquet" * 30 + "PAR1", "{\"v\":1}\n" * 20, "\u0000" * 32, "\u0000" * 4096)
+    foreign.foreach(text => damaged(text.getBytes))
+    assert(damaged(Array.emptyByteArray).getMessage.contains("expected at least 32 bytes, found 0."))
+    assert(damaged("PK\u0003\u0004, a zip file of no great length".getBytes).getMessage.contains("expected the magic number MPHD, found 0x04034b50."))
+    forAll(Gen.choose(0, 400), Gen.long) { (length, seed) => damaged(Bytes.random(length, seed)) }
+    forAll(Gen.choose(0, 400), Gen.long)((length, seed) => damaged(small(Compression.None).take(8) ++ Bytes.random(length, seed)))
+  }
+
+  test("a file that begins as one of ours and ends as another's is refused") {
+    assert(damaged(small(Compression.None) ++ "0123456789".getBytes).getMessage.contains("expected the magic number MPHF at the end, found 0x39383736."))
+  }
+
+  test("another format version is refused by number, at the beginning and at the end") {
+    val bytes = small(Compression.None)
+    for (version <- Seq(0, 2, 255))
+      assert(damaged(changed(bytes, 4, version)).getMessage.endsWith(s"expected format version ${DeltaFile.FormatVersion}, found $version."))
+    for (version <- Seq(0, 2, -1))
+      assert(damaged(withWord(bytes, bytes.length - 8, version)).getMessage.endsWith(s"expected format version ${DeltaFile.FormatVersion}, found $version."))
+  }
+
+  test("a compression that the reader does not know is refused, with those it knows; the footer is read without it") {
+    val bytes = small(Deflate)
+    assert(reader(Name, bytes).footer.frames.length == 2)
+    assert(damaged(bytes, Compressions(Compression.None)).getMessage.endsWith("expected a compression among 0, found 77."))
+    assert(damaged(changed(bytes, 5, 3)).getMessage.endsWith("expected a compression among 0, 77, found 3."))
+    assert(contents(Name, bytes, Compressions(Compression.None, Deflate)) == contents(Name, bytes), "whatever the reader would write with")
+  }
+
+  test("a frame that decompresses to other than its length, or not at all, is damage of its bin") {
+    val bytes = small(Deflate)
+    val frame = reader(Name, bytes).footer.frames.head
+    for (rawBytes <- Seq(0, frame.rawBytes - 1, frame.rawBytes + 1)) {
+      val e = intercept[DamagedFileException](reader(Name, bytes).records(frame.copy(rawBytes = rawBytes), Compressions(Strict)))
+      assert(e.bin.contains(1) && e.expected == s"$rawBytes bytes of records")
+    }
+    val noise = file(Deflate) { w => w.stored(5, isImage = false, Bytes.random(50, 1), 100); frames => reader(Name, bytes).footer.copy(frames = frames) }
+    assert(damaged(noise).getMessage.contains("at bin 5: expected 100 bytes of records, found bytes that do not decompress (java.util.zip.DataFormatException"))
+  }
+
+  /** Says how many bytes there really are. */
+  private object Strict extends Compression {
+    val id: Int = Deflate.id
+    def compress(bytes: Array[Byte]): Array[Byte] = Deflate.compress(bytes)
+    def decompress(bytes: Array[Byte], rawBytes: Int): Array[Byte] = Deflate.decompress(bytes, rawBytes + 10)
+  }
+
+  test("a frame of another file is refused: by its place, or by its checksum") {
+    val bytes = small(Compression.None)
+    val r = reader(Name, bytes)
+    val frame = r.footer.frames.head
+    val offsets = Seq(0L, 7L, -1L, Long.MaxValue, bytes.length.toLong, bytes.length - 24L - frame.storedBytes + 1)
+    val lengths = Seq(bytes.length, Int.MaxValue)
+    for (f <- offsets.map(o => frame.copy(offset = o)) ++ lengths.map(n => frame.copy(storedBytes = n))) {
+      val e = intercept[DamagedFileException](r.stored(f))
+      assert(e.file == Name && e.bin.contains(1) && e.found == s"a file of ${bytes.length} bytes", f)
+    }
+    for (f <- Seq(frame.copy(offset = frame.offset + 1), frame.copy(storedBytes = frame.storedBytes - 1), frame.copy(checksum = 0)))
+      assert(intercept[DamagedFileException](r.stored(f)).expected.startsWith("frame checksum"))
+  }
+
+  test("the bytes of a footer that are not what was written are refused or make some other footer, and never cost more than they weigh") {
+    val valid = footers.map { footer => val e = new Encoder; footer.encode(e); e.toBytes }
+    def decode(bytes: Array[Byte]): Unit =
+      try { val _ = Footer.decode(new Decoder(Name, bytes)) }
+      catch { case e: DamagedFileException => assert(e.file == Name) }
+    forAll(valid, Gen.listOf(Gen.zip(Gen.choose(0, 1 << 20), Gen.choose(0, 255))), minSuccessful(300)) { (bytes, flips) =>
+      flips.foreach { case (at, value) => bytes(at % bytes.length) = value.toByte }
+      decode(bytes)
+    }
+    forAll(Gen.choose(0, 300), Gen.long, minSuccessful(500))((length, seed) => decode(Bytes.random(length, seed)))
+  }
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.log
+
+import scala.collection.mutable
+
+import org.scalacheck.Gen
+import org.scalatest.Assertions
+
+import io.megaphone.log.Bytes.Bytes
+
+/** A BinLog next to a plain map that says what must be in it. Each command runs on both, and `check` compares all that can be seen. */
+final class BinLogModel extends Assertions {
+  import BinLogModel._
+
+  private type Live = Map[(Int, Bytes), Bytes]
+
+  private var log = new BinLog
+  private var live: Live = Map.empty
+  private var settled: Live = Map.empty
+  private var tail = Vector.empty[Bytes]
+  private var prefix = new Array[Byte](0)
+  private val kept = mutable.ArrayBuffer.empty[(Records, Array[Byte])]
+  private val keptTails = mutable.ArrayBuffer.empty[(Records, Array[Byte])] // good until they are undone
+
+  def run(command: Command): Unit = command match {
+    case Put(family, key, valueBytes, seed) => put(family, keyOf(key), Bytes.of(Bytes.random(valueBytes, seed.toLong)))
+    case Remove(family, key) => remove(family, keyOf(key))
+    case RemoveInScan(family, seed) =>
+      val random = new scala.util.Random(seed)
+      val keys = live.keysIterator.collect { case (`family`, key) => key }.toVector ++ KeyPool
+      scanWhile(family)((removed, _) => if (random.nextInt(3) > 0) removed(keys(random.nextInt(keys.length))))
+    case PutInScan(family, puts, seed) =>
+      val random = new scala.util.Random(seed)
+      var left = puts
+      scanWhile(family) { (removed, current) =>
+        val some = math.min(left, random.nextInt(puts / 2 + 1)) // many in one step: the index grows once or twice during the scan
+        left -= some
+        for (i <- 0 until some) put(family, newKeyOf(left + i), Bytes.of(Bytes.random(random.nextInt(40), random.nextLong())))
+        random.nextInt(4) match {
+          case 0 => put(family, current, Bytes.of("overwritten under the scan"))
+          case 1 => put(family, keyOf(random.nextInt(KeyPool.length)), Bytes.of("overwritten, or new"))
+          case 2 => removed(keyOf(random.nextInt(KeyPool.length)))
+          case _ =>
+        }
+      }
+    case Undo =>
+      log.undo()
+      keptTails.clear()
+      live = settled
+      tail = Vector.empty
+    case Settle =>
+      log.settle()
+      kept ++= keptTails
+      keptTails.clear()
+      prefix = Bytes.concat(Bytes.of(prefix) +: tail)
+      settled = live
+      tail = Vector.empty
+    case Compact =>
+      if (tail.nonEmpty) {
+        intercept[IllegalArgumentException](log.compact())
+        run(Settle)
+      }
+      log.compact()
+      prefix = log.prefix().toBytes
+      assert(Bytes.replay(prefix) == live, "after compaction")
+      assert(prefix.length == log.liveBytes, "nothing dead is left by compaction")
+    case GoOnFromImage =>
+      val image = log.image()
+      assert(image.length == log.liveBytes && Bytes.replay(image) == live, "in the image")
+      log = new BinLog
+      log.apply(image, 0, image.length)
+      log.settle()
+      prefix = image
+      settled = live
+      tail = Vector.empty
+    case GoOnFromTail =>
+      val copy = new BinLog
+      val (base, bytes) = (log.prefix().toBytes, log.tail().toBytes)
+      copy.apply(Array.fill[Byte](5)(-1) ++ base, 5, base.length)
+      copy.settle()
+      copy.apply(bytes ++ Array.fill[Byte](8)(-1), 0, bytes.length)
+      log = copy
+    case Keep =>
+      kept += log.prefix() -> prefix
+      keptTails += log.tail() -> Bytes.concat(tail)
+  }
+
+  /** Compares contents, counts and the tail. */
+  def check(): Unit = {
+    assert(log.keyCount == live.size)
+    assert(log.liveBytes == live.iterator.map { case ((_, key), value) => Bytes.recordSize(key, value).toLong }.sum)
+    assert(log.isTouched == tail.nonEmpty)
+    val tailBytes = Bytes.concat(tail)
+    assert(log.tail().length == tailBytes.length && java.util.Arrays.equals(log.tail().toBytes, tailBytes), "the tail")
+    assert(log.tailBytes >= tailBytes.length && log.logBytes >= log.liveBytes && log.heapBytes >= log.logBytes)
+    for (family <- Families :+ AbsentFamily) {
+      val expected = live.collect { case ((`family`, key), value) => key -> value }
+      assert(log.keyCount(family) == expected.size)
+      for (key <- expected.keysIterator ++ KeyPool.iterator) assert(get(family, key) == expected.get(key), "by find")
+      val scan = log.scan(family)
+      val seen = Iterator.continually(scan).takeWhile(_.next()).map(s => keyAt(s.cursor) -> valueAt(s.cursor)).toVector
+      assert(seen.length == expected.size && seen.toMap == expected, "by scan")
+      assert(!scan.next())
+    }
+  }
+
+  /** Compares the prefixes and tails that were kept with what they were. */
+  def checkKept(): Unit = {
+    run(Keep)
+    for ((records, bytes) <- kept ++ keptTails) {
+      assert(records.length == bytes.length)
+      assert(java.util.Arrays.equals(records.toBytes, bytes), "a prefix, or a tail, reads as it was when it was taken")
+    }
+  }
+
+  private def put(family: Int, key: Bytes, value: Bytes): Unit = {
+    val (keys, values) = (surrounded(key, 3), surrounded(value, 6))
+    log.put(family, keys, 3, key.length, values, 6, value.length)
+    live += (family, key) -> value
+    tail :+= Bytes.putRecord(family, key, value)
+  }
+
+  private def remove(family: Int, key: Bytes): Unit = {
+    val isThere = live.contains((family, key))
+    assert(log.remove(family, surrounded(key, 1), 1, key.length) == isThere)
+    if (isThere) {
+      live -= ((family, key))
+      tail :+= Bytes.removeRecord(family, key)
+    }
+  }
+
+  private def get(family: Int, key: Bytes): Option[Bytes] =
+    if (log.find(family, surrounded(key, 2), 2, key.length)) {
+      assert(keyAt(log.cursor) == key)
+      Some(valueAt(log.cursor))
+    } else None
+
+  /** Scans a family, calls `change` with a way to remove keys and with the key at hand, and holds the scan to its promise. */
+  private def scanWhile(family: Int)(change: (Bytes => Unit, Bytes) => Unit): Unit = {
+    val throughout = mutable.Set.from(live.keysIterator.collect { case (`family`, key) => key })
+    val seen = mutable.Map.empty[Bytes, Int].withDefaultValue(0)
+    val scan = log.scan(family)
+    while (scan.next()) {
+      val key = keyAt(scan.cursor)
+      assert(live.get((family, key)).contains(valueAt(scan.cursor)), "a scan shows what is live, as it is now")
+      seen(key) += 1
+      change(removed => { remove(family, removed); throughout -= removed }, key)
+    }
+    for (key <- throughout) assert(seen(key) == 1, "a key that is there throughout is seen once")
+  }
+}
+
+object BinLogModel {
+  sealed trait Command
+  final case class Put(family: Int, key: Int, valueBytes: Int, seed: Int) extends Command
+  final case class Remove(family: Int, key: Int) extends Command
+  final case class RemoveInScan(family: Int, seed: Int) extends Command
+  final case class PutInScan(family: Int, puts: Int, seed: Int) extends Command
+  case object Undo extends Command
+  case object Settle extends Command
+
+  /** Settles first where it must, and sees that `compact` refuses before that. */
+  case object Compact extends Command
+
+  /** Goes on with a new log made from the image. */
+  case object GoOnFromImage extends Command
+
+  /** Goes on with a copy at the base on which the tail was applied. */
+  case object GoOnFromTail extends Command
+  case object Keep extends Command
+
+  val Families: Vector[Int] = Vector(0, 1, 6)
+  val AbsentFamily = 9
+
+  /** Keys of equal hash, some of which begin as others do: of the hash of a key of the pool, and of those that an index could take for none. */
+  private val colliding: Vector[Array[Byte]] = Vector(Words.hash(new Array[Byte](8), 0, 8), 0, 1).flatMap { hash =>
+    val (one, other) = (Collisions.key(hash, Array.emptyByteArray, 1), Collisions.key(hash, Array.emptyByteArray, 2))
+    Vector(one, other, Collisions.key(hash, one, 3), Collisions.key(hash, one ++ other, 4))
+  }
+
+  /** Keys of every length from 0 to 40; every other one is all zeros, so that some differ in nothing but their length. In front, those that collide. */
+  val KeyPool: Vector[Bytes] =
+    colliding.map(Bytes.of(_)) ++ (0 to 40).map(length => Bytes.of(if (length % 2 == 0) new Array[Byte](length) else Bytes.random(length, length.toLong)))
+
+  def keyOf(i: Int): Bytes = KeyPool(i)
+  def newKeyOf(i: Int): Bytes = Bytes.of(s"a new key, number $i")
+
+  def keyAt(c: BinLog.Cursor): Bytes = Bytes.slice(c.bytes, c.keyOffset, c.keyBytes)
+  def valueAt(c: BinLog.Cursor): Bytes = Bytes.slice(c.bytes, c.valueOffset, c.valueBytes)
+
+  private def surrounded(bytes: Bytes, offset: Int): Array[Byte] =
+    Array.fill[Byte](offset)(-1) ++ Bytes.array(bytes) ++ Array.fill[Byte](9)(-1)
+
+  private val families = Gen.frequency(6 -> 0, 3 -> 1, 1 -> 6)
+  private val keys = Gen.frequency(3 -> Gen.choose(0, 20), 1 -> Gen.choose(0, KeyPool.length - 1))
+  private val valueSizes = Gen.frequency(6 -> Gen.choose(0, 64), 3 -> Gen.choose(0, 700), 1 -> Gen.choose(0, 5000))
+  private val seeds = Gen.choose(0, Int.MaxValue)
+
+  val commands: Gen[List[Command]] = {
+    val one: Gen[Command] = Gen.frequency(
+      50 -> Gen.zip(families, keys, valueSizes, seeds).map(Put.tupled),
+      20 -> Gen.zip(families, keys).map(Remove.tupled),
+      3 -> Gen.zip(families, seeds).map(RemoveInScan.tupled),
+      2 -> Gen.zip(families, Gen.choose(1, 60), seeds).map(PutInScan.tupled),
+      5 -> Gen.const(Undo),
+      6 -> Gen.const(Settle),
+      2 -> Gen.const(Compact),
+      2 -> Gen.const(GoOnFromImage),
+      3 -> Gen.const(GoOnFromTail),
+      5 -> Gen.const(Keep)
+    )
+    Gen.choose(1, 150).flatMap(Gen.listOfN(_, one))
+  }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.log
+
+import org.scalatest.funsuite.AnyFunSuite
+import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
+
+import io.megaphone.log.BinLogModel._
+import io.megaphone.log.Bytes.Bytes
+
+/** A bin's log behaves as a map does whose changes since `settle` can be read, shipped and taken back. */
+class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
+
+  private def put(log: BinLog, key: String, value: Bytes, family: Int = 0): Unit = {
+    val bytes = key.getBytes
+    log.put(family, bytes, 0, bytes.length, Bytes.array(value), 0, value.length)
+  }
+  private def put(log: BinLog, key: String, value: String): Unit = put(log, key, Bytes.of(value))
+  private def remove(log: BinLog, key: String): Boolean = log.remove(0, key.getBytes, 0, key.length)
+  private def find(log: BinLog, key: String, family: Int = 0): Boolean = log.find(family, key.getBytes, 0, key.length)
+  private def get(log: BinLog, key: String, family: Int = 0): Option[Bytes] = if (find(log, key, family)) Some(valueAt(log.cursor)) else None
+  private def keysOf(log: BinLog): Vector[Bytes] = {
+    val scan = log.scan(0)
+    Iterator.continually(scan).takeWhile(_.next()).map(s => keyAt(s.cursor)).toVector
+  }
+
+  test("after any sequence of commands a log holds what a map would hold, and prefixes and tails read as they were when they were taken") {
+    forAll(commands, minSuccessful(250)) { commands =>
+      val model = new BinLogModel
+      for (command <- commands) {
+        model.run(command)
+        model.check()
+      }
+      model.checkKept()
+    }
+  }
+
+  test("an empty log has nothing to find, scan, ship or undo, and costs some tens of bytes") {
+    val log = new BinLog
+    assert(!find(log, "a") && !log.scan(0).next() && !remove(log, "a"))
+    log.undo()
+    log.compact()
+    assert(log.image().isEmpty && log.tail().toBytes.isEmpty && log.prefix().toBytes.isEmpty)
+    log.apply(new Array[Byte](0), 0, 0)
+    assert(!log.isTouched && log.keyCount == 0 && log.liveBytes == 0 && log.tailBytes == 0 && log.logBytes == 0)
+    assert(log.heapBytes < 128)
+    put(log, "a", "1")
+    assert(log.heapBytes < 640)
+  }
+
+  test("keys of equal hash are told apart by their bytes, through removal, undo and compaction") {
+    for (hash <- Seq(0, 1, -1, 12345)) {
+      val log = new BinLog
+      val keys = (1 to 40).map(Collisions.key(hash, Array.emptyByteArray, _)).flatMap(k => Seq(k, Collisions.key(hash, k, 7))).toVector
+      def values = keys.map(k => if (log.find(0, k, 0, k.length)) valueAt(log.cursor).head.toInt else -1)
+      def put(i: Int, value: Int): Unit = log.put(0, keys(i), 0, keys(i).length, Array(value.toByte), 0, 1)
+      assert(keys.forall(k => !log.find(0, k, 0, k.length)))
+      for (i <- keys.indices) put(i, i)
+      log.settle()
+      assert(values == keys.indices)
+      for (i <- keys.indices) if (i % 3 == 0) log.remove(0, keys(i), 0, keys(i).length) else if (i % 3 == 1) put(i, i + 1)
+      val changed = keys.indices.map(i => Seq(-1, i + 1, i)(i % 3))
+      assert(values == changed)
+      val tail = log.tail().toBytes
+      log.undo()
+      assert(values == keys.indices)
+      log.apply(tail, 0, tail.length)
+      log.settle()
+      log.compact()
+      assert(values == changed)
+    }
+  }
+
+  test("column families share the log and nothing else, up to the last family a header can name") {
+    val log = new BinLog
+    for (family <- Seq(0, 3, Record.FamilyMax)) put(log, "k", Bytes.of(s"in $family"), family)
+    for (family <- Seq(0, 3, Record.FamilyMax)) assert(get(log, "k", family).contains(Bytes.of(s"in $family")) && log.keyCount(family) == 1)
+    assert(!find(log, "k", 1) && log.keyCount == 3)
+    val copy = new BinLog
+    copy.apply(log.image(), 0, log.image().length)
+    assert(get(copy, "k", Record.FamilyMax).contains(Bytes.of(s"in ${Record.FamilyMax}")))
+    val e = intercept[IllegalArgumentException](put(log, "k", Bytes.Empty, Record.FamilyMax + 1))
+    assert(e.getMessage.contains(s"column family ${Record.FamilyMax + 1} is out of range"))
+    assert(log.keyCount == 3)
+  }
+
+  test("a key or a value too long for a record is refused, by a sentence with both sizes, and leaves no trace") {
+    val log = new BinLog
+    val byte = new Array[Byte](1)
+    val tooLong = Seq((Record.KeyBytesMax + 1, 0), (0, Record.ValueBytesMax + 1), (Int.MaxValue, Int.MaxValue))
+    for ((keyBytes, valueBytes) <- tooLong) {
+      val e = intercept[IllegalArgumentException](log.put(0, byte, 0, keyBytes, byte, 0, valueBytes))
+      assert(e.getMessage.contains("is too long: at most") && (e.getMessage.contains(s"$keyBytes bytes") || e.getMessage.contains(s"$valueBytes bytes")))
+    }
+    assert(!log.isTouched && log.keyCount == 0 && log.liveBytes == 0)
+  }
+
+  test("records of more than a mebibyte live among small ones, through undo, compaction and copies") {
+    val log = new BinLog
+    def value(mebibytes: Int, seed: Long) = Bytes.of(Bytes.random((mebibytes << 20) + 5, seed))
+    put(log, "small", "1")
+    put(log, "large", value(3, 1))
+    put(log, "small too", "2")
+    log.settle()
+    val before = log.prefix()
+    val bytes = before.toBytes
+    val large = get(log, "large")
+    put(log, "large", value(2, 2))
+    put(log, "larger", value(5, 3))
+    put(log, "small", "3")
+    assert(get(log, "large").contains(value(2, 2)) && get(log, "larger").contains(value(5, 3)))
+    val tail = log.tail().toBytes
+    assert(Bytes.replay(tail).keySet.map(_._2) == Set("large", "larger", "small").map(Bytes.of(_)))
+    log.undo()
+    assert(get(log, "large") == large && !find(log, "larger") && get(log, "small").contains(Bytes.of("1")))
+    log.apply(tail, 0, tail.length)
+    log.settle()
+    log.compact()
+    assert(log.logBytes < (9L << 20) && get(log, "larger").contains(value(5, 3)) && get(log, "small too").contains(Bytes.of("2")))
+    val copy = new BinLog
+    copy.apply(log.image(), 0, log.image().length)
+    assert(Bytes.replay(copy.tail().toBytes) == Bytes.replay(log.prefix().toBytes))
+    assert(java.util.Arrays.equals(before.toBytes, bytes))
+  }
+
+  test("bytes handed out stay as they are for the batch, whatever is put and removed meanwhile") {
+    val log = new BinLog
+    for (i <- 0 until 50) put(log, s"k$i", s"value $i")
+    log.settle()
+    val handedOut = for (i <- 0 until 50) yield { find(log, s"k$i"); val c = log.cursor; (i, c.bytes, c.valueOffset, c.valueBytes) }
+    for (i <- 0 until 50) if (i % 2 == 0) put(log, s"k$i", s"another value, longer than the one before it: $i") else remove(log, s"k$i")
+    for (i <- 0 until 500) put(log, s"new $i", "n")
+    for ((i, bytes, offset, length) <- handedOut) assert(Bytes.slice(bytes, offset, length) == Bytes.of(s"value $i"))
+  }
+
+  test("a scan goes on where its caller removes every key that it shows") {
+    val log = new BinLog
+    for (i <- 0 until 1000) put(log, s"k$i", "v")
+    val scan = log.scan(0)
+    var seen = 0
+    while (scan.next()) {
+      seen += 1
+      assert(log.remove(0, scan.cursor.bytes, scan.cursor.keyOffset, scan.cursor.keyBytes))
+    }
+    assert(seen == 1000 && log.keyCount == 0 && keysOf(log).isEmpty)
+  }
+
+  test("a scan that sees its index grow shows neither what was removed since nor an old value") {
+    val log = new BinLog
+    for (i <- 0 until 100) put(log, s"k$i", "old")
+    val scan = log.scan(0)
+    assert(scan.next())
+    val first = keyAt(scan.cursor)
+    for (i <- 0 until 1000) put(log, s"new $i", "n")
+    for (i <- 0 until 100 by 2) remove(log, s"k$i")
+    for (i <- 1 until 100 by 2) put(log, s"k$i", "young")
+    val rest = Iterator.continually(scan).takeWhile(_.next()).map(s => keyAt(s.cursor) -> valueAt(s.cursor)).filter(_._2 != Bytes.of("n")).toVector
+    val expected = (1 until 100 by 2).map(i => Bytes.of(s"k$i")).toSet - first
+    assert(rest.length == expected.size && rest.map(_._1).toSet == expected && rest.forall(_._2 == Bytes.of("young")))
+  }
+
+  test("keys that come and go for ever cost no more than those that are there") {
+    val log = new BinLog
+    for (round <- 0 until 2000) {
+      for (i <- 0 until 10) put(log, s"k$round-$i", "v")
+      for (i <- 0 until 10) assert(remove(log, s"k$round-$i"))
+      log.settle()
+      if (log.logBytes > 4096) log.compact()
+    }
+    assert(log.keyCount == 0 && log.liveBytes == 0 && log.heapBytes < 8192)
+  }
+
+  test("a large tail gives its undo list back when it is settled") {
+    val log = new BinLog
+    for (i <- 0 until 20000) put(log, "k", s"$i")
+    val before = log.heapBytes
+    log.settle()
+    assert(log.heapBytes <= before - 20000 * 8)
+    put(log, "k", "again")
+    log.undo()
+    assert(get(log, "k").contains(Bytes.of("19999")))
+  }
+
+  test("bytes cut anywhere but between two records are refused with the place, and undo takes back what came before") {
+    val source = new BinLog
+    for (i <- 0 until 5) put(source, s"key $i", Bytes.of(Bytes.random(i * 9, i.toLong)))
+    remove(source, "key 3")
+    val bytes = source.tail().toBytes
+    val ends = (0 until 5).map(i => Bytes.recordSize(Bytes.of(s"key $i"), Bytes.of(new Array[Byte](i * 9)))).scanLeft(0)(_ + _) :+ bytes.length
+    for (length <- 0 to bytes.length) {
+      val log = new BinLog
+      put(log, "key 0", "the base")
+      log.settle()
+      if (ends.contains(length)) log.apply(bytes, 0, length)
+      else {
+        val e = intercept[DamagedRecordsException](log.apply(bytes.take(length), 0, length))
+        assert(e.getMessage.contains(s"at byte ${ends.filter(_ < length).last}"))
+      }
+      log.undo()
+      assert(!log.isTouched && log.keyCount == 1 && get(log, "key 0").contains(Bytes.of("the base")))
+    }
+  }
+
+  test("bytes whose header names no known kind are refused") {
+    for (kind <- Seq(0, 3)) {
+      val bytes = new Array[Byte](24)
+      Words.set(bytes, 0, Record.header(0, kind, 8, 8))
+      val e = intercept[DamagedRecordsException](new BinLog().apply(bytes, 0, 24))
+      assert(e.getMessage.contains(s"found kind $kind"))
+    }
+  }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.log
+
+import scala.collection.mutable
+
+import org.scalacheck.Gen
+import org.scalatest.funsuite.AnyFunSuite
+import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
+
+import io.megaphone.log.Bytes.Bytes
+
+/** Pages are one address space: what is written at a position stays there, in order, whatever page it came to lie in. */
+class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
+  import Pages._
+  import PagesSuite._
+
+  /** The last slot begins where an address still fits, 128 words below the end. */
+  private val LastSlot = 48 + 16380
+  private val MiB = 1 << 20
+
+  private def write(pages: Pages, record: Bytes): Int = {
+    val position = pages.reserve(record.length)
+    System.arraycopy(Bytes.array(record), 0, pages.page(position), pages.offset(position), record.length)
+    position
+  }
+
+  private def read(pages: Pages, from: Int, until: Int): Array[Byte] = {
+    val parts = mutable.ArrayBuffer.empty[Bytes]
+    pages.foreachStretch(from, until) { (page, start, stop) =>
+      assert(start < stop)
+      parts += Bytes.slice(page, start, stop - start)
+    }
+    Bytes.concat(parts)
+  }
+
+  test("slots tile the address space, without a gap, and each position of a slot leads back to it") {
+    assert(startOf(0) == 0)
+    for (slot <- 0 to LastSlot) {
+      val start = startOf(slot)
+      val last = math.min(start.toLong + slotBytes(slot) / 8 - 1, Int.MaxValue.toLong).toInt
+      if (slot < LastSlot) assert(startOf(slot + 1) == last + 1)
+      assert(slotOf(start) == slot && slotOf(last) == slot && slotOf(start + (last - start) / 2) == slot)
+    }
+    assert(slotOf(Int.MaxValue) == LastSlot)
+  }
+
+  test("every position lies in the slot that begins at or below it") {
+    forAll(Gen.oneOf(Gen.choose(0, Int.MaxValue), Gen.choose(0, 600000)), minSuccessful(2000)) { position =>
+      val slot = slotOf(position)
+      assert(startOf(slot) <= position && position < startOf(slot).toLong + slotBytes(slot) / 8)
+    }
+  }
+
+  test("slots come in levels of four, from 256 bytes up to one mebibyte, and stay there") {
+    assert((0 until 12).map(slotBytes) == Vector(256, 256, 256, 256, 512, 512, 512, 512, 1024, 1024, 1024, 1024))
+    assert(slotBytes(47) == MiB / 2 && (48 to LastSlot).forall(slotBytes(_) == MiB))
+  }
+
+  private val sizes = Gen.frequency(
+    20 -> Gen.choose(1, 40),
+    10 -> Gen.oneOf(31, 32, 33, 63, 64, 65), // around the smallest pages
+    10 -> Gen.choose(1, 700),
+    2 -> Gen.choose(1, 20000),
+    1 -> Gen.choose(100000, 400000)
+  )
+  private val steps: Gen[List[Step]] = {
+    val step = Gen.frequency[Step](
+      20 -> sizes.map(words => Append(words * 8)),
+      2 -> Gen.choose(0, 1000).map(Truncate(_)),
+      2 -> Gen.choose(0, 1000).map(Keep(_))
+    )
+    Gen.choose(1, 80).flatMap(Gen.listOfN(_, step))
+  }
+
+  test("a stretch between any two ends of records is what was written there, after any appends and truncations") {
+    forAll(steps, Gen.long, minSuccessful(300)) { (steps, seed) =>
+      val pages = new Pages
+      val random = new scala.util.Random(seed)
+      val records = mutable.ArrayBuffer.empty[(Int, Bytes)]
+      val kept = mutable.ArrayBuffer.empty[(Pages, Int, Array[Byte], Long)]
+      var immutableRecords = 0 // what was handed out is never truncated
+      def endOf(count: Int): Int = if (count == 0) 0 else records(count - 1) match { case (position, bytes) => position + bytes.length / 8 }
+      steps.foreach {
+        case Append(bytes) =>
+          val record = Bytes.of(Bytes.random(bytes, random.nextLong()))
+          val end = pages.end
+          val position = write(pages, record)
+          assert(position >= end && pages.end == position + bytes / 8)
+          assert(pages.offset(position) + bytes <= pages.page(position).length, "a record never spans pages")
+          records += position -> record
+        case Truncate(permille) =>
+          val count = immutableRecords + (records.length - immutableRecords) * permille / 1000
+          pages.truncate(endOf(count))
+          records.dropRightInPlace(records.length - count)
+          assert(pages.end == endOf(count))
+        case Keep(permille) =>
+          immutableRecords += (records.length - immutableRecords) * permille / 1000
+          val end = endOf(immutableRecords)
+          val view = pages.prefix(end)
+          kept += ((view, end, Bytes.concat(records.take(immutableRecords).map(_._2)), view.heapBytes))
+      }
+      for ((position, bytes) <- records) assert(Bytes.slice(pages.page(position), pages.offset(position), bytes.length) == bytes)
+      for (_ <- 0 until 20) {
+        val (from, until) = { val a = random.nextInt(records.length + 1); val b = random.nextInt(records.length + 1); (math.min(a, b), math.max(a, b)) }
+        val expected = Bytes.concat(records.slice(from, until).map(_._2))
+        assert(java.util.Arrays.equals(read(pages, endOf(from), endOf(until)), expected))
+        if (from < until) assert(java.util.Arrays.equals(read(pages, records(from)._1, endOf(until)), expected))
+      }
+      for ((view, end, bytes, heapBytes) <- kept) {
+        assert(java.util.Arrays.equals(read(view, 0, end), bytes), "a prefix is not touched by what comes later")
+        assert(view.heapBytes == heapBytes, "nor does it hold later pages")
+      }
+    }
+  }
+
+  test("a record larger than a page takes a page of its own, and the next one goes on behind it") {
+    for (size <- Seq(264, 1032, 5000, MiB - 8, MiB, MiB + 8, 3 * MiB + 40, 20 * MiB); before <- Seq(0, 8, 256, 3000)) {
+      val pages = new Pages
+      if (before > 0) write(pages, Bytes.of(Bytes.random(before / 8 * 8, 1)))
+      val large = Bytes.of(Bytes.random(size, 2))
+      val small = Bytes.of(Bytes.random(48, 3))
+      val (at, next, last) = (write(pages, large), write(pages, small), write(pages, large))
+      assert(at < next && next < last && next >= at + size / 8)
+      for ((position, bytes) <- Seq(at -> large, next -> small, last -> large))
+        assert(Bytes.slice(pages.page(position), pages.offset(position), bytes.length) == bytes)
+      assert(Bytes.of(read(pages, at, pages.end)) == large ++ small ++ large)
+      assert(Bytes.of(read(pages, next, pages.end)) == small ++ large)
+      pages.truncate(next)
+      assert(write(pages, small) == next && Bytes.of(read(pages, 0, pages.end)).takeRight(size + 48) == large ++ small)
+    }
+  }
+
+  test("a record as large as one page, or as some, takes just them") {
+    for (size <- Seq(256, 512, 768, 1024, 1536)) {
+      val pages = new Pages
+      assert(pages.page(pages.reserve(size)).length == size)
+      assert(pages.page(pages.reserve(8)).length <= 512)
+    }
+  }
+
+  test("a log of small records leaves about a fifth of its pages unused at most, and half while it is tiny") {
+    val pages = new Pages
+    var written = 0L
+    while (written < 64L * MiB) {
+      written += 64
+      pages.reserve(64)
+      val unused = 1 - written.toDouble / pages.heapBytes
+      if (written > (16 << 10)) assert(unused < 0.22, s"after $written bytes")
+      else if (written > 512) assert(unused < 0.5, s"after $written bytes")
+    }
+    assert(pages.heapBytes < 65.1 * MiB)
+    pages.truncate(0)
+    assert(pages.heapBytes < 4096)
+  }
+
+  test("no page at all is held before the first record") {
+    assert(new Pages().heapBytes == 0 && new Pages().prefix(0).heapBytes == 0)
+    assert(read(new Pages, 0, 0).isEmpty)
+  }
+}
+
+object PagesSuite {
+  private sealed trait Step
+  private final case class Append(bytes: Int) extends Step
+  private final case class Truncate(permille: Int) extends Step
+  private final case class Keep(permille: Int) extends Step
+}
