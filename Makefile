@@ -3,8 +3,9 @@
 
 # The Python to make the virtual environments with: 3.11 or later.
 PYTHON ?= python3
-# make demo: rows of flights to run through the query; DEMO_ARGS goes to the script as it stands.
-ROWS ?= 100000
+# make demo: runs over so many generated rows and keys instead of the flights; DEMO_ARGS goes to the demo as it stands.
+ROWS ?=
+KEYS ?=
 DEMO_ARGS ?=
 # make simulate: how many schedules, from which seed on.
 SCHEDULES ?= 1000
@@ -70,13 +71,13 @@ test-all: lint $(VENV_4_2_DONE) $(JARS_DONE) ## runs every test on both Spark ve
 	$(call say,Running the JVM tests: core and Spark 4.2 and Spark 4.3)
 	@./sbt core/test spark42/test spark43/test
 	$(call say,Running the Python tests on Spark 4.2)
-	@$(VENV_4_2)/bin/python -m pytest $(PYTEST_ARGS)
+	@$(VENV_4_2)/bin/python -m pytest -m '' $(PYTEST_ARGS)
 	$(call say,Running the Python tests on Spark 4.3)
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+	@$(VENV)/bin/python -m pytest -m '' $(PYTEST_ARGS)
 
-demo: setup ## rescales a running query over the flights of 2013, ROWS of them
-	$(call say,Running the demo on $(ROWS) rows)
-	@$(VENV)/bin/python demo/flights.py $(ROWS) $(DEMO_ARGS)
+demo: setup ## rescales a running query over the flights of 2013 (or ROWS rows of KEYS keys), and kills an executor
+	$(call say,Running the demo)
+	@$(VENV)/bin/python -m demo $(if $(ROWS),--rows $(ROWS)) $(if $(KEYS),--keys $(KEYS)) $(DEMO_ARGS)
 
 simulate: $(VENV_DONE) ## runs SCHEDULES seeded schedules of driver, executors and faults against an oracle, from SEED on
 	$(call say,Simulating $(SCHEDULES) schedules from seed $(SEED))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all benchmarks share: a session, input files, batch durations of a query, ratios against peers of the same round."""
+"""What all benchmarks share: a session, input files, batch durations, ratios against peers of a round."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 import spark_megaphone
 
@@ -55,12 +55,17 @@ def folder() -> Iterator[Path]:
 
 def write_batches(spark: SparkSession, to: Path, keys: int, rows: int, batches: int) -> None:
     """Writes one file a batch: first every key once, then `rows` updates of keys spread by a hash."""
-    load = spark.range(keys).select(F.col("id").alias("k"), F.lit(0).cast("long").alias("v"))
+    load = spark.range(keys).select(sf.col("id").alias("k"), sf.lit(0).cast("long").alias("v"))
     _write_one(load, to / "000000.parquet")
     for batch in range(1, batches):
-        ids = spark.range(batch * rows, (batch + 1) * rows)
-        updates = ids.select(F.pmod(F.xxhash64("id"), F.lit(keys)).alias("k"), F.col("id").alias("v"))
-        _write_one(updates, to / f"{batch:06d}.parquet")
+        write_updates(spark, to, batch, keys, rows)
+
+
+def write_updates(spark: SparkSession, to: Path, batch: int, keys: int, rows: int) -> None:
+    """Writes the file of one batch: `rows` updates of keys spread by a hash."""
+    ids = spark.range(batch * rows, (batch + 1) * rows)
+    updates = ids.select(sf.pmod(sf.xxhash64("id"), sf.lit(keys)).alias("k"), sf.col("id").alias("v"))
+    _write_one(updates, to / f"{batch:06d}.parquet")
 
 
 def _write_one(frame: DataFrame, to: Path) -> None:
@@ -71,13 +76,22 @@ def _write_one(frame: DataFrame, to: Path) -> None:
     shutil.rmtree(staging)
 
 
-def batch_ms(spark: SparkSession, provider: str, source: Path, query: Callable[[DataFrame], DataFrame]) -> list[int]:
-    """Durations of all batches of `query` over the files of `source`, one file a batch, on a provider and a new checkpoint."""
+def batch_ms(
+    spark: SparkSession, provider: str, source: Path, query: Callable[[DataFrame], DataFrame]
+) -> list[int]:
+    """Durations of all batches of `query` over the files of `source`, one a batch, on a new checkpoint."""
     if provider in PROVIDERS:
         spark.conf.set("spark.sql.streaming.stateStore.providerClass", PROVIDERS[provider])
     with folder() as checkpoint:
-        stream = spark.readStream.schema("k long, v long").option("maxFilesPerTrigger", 1).parquet(str(source))
-        writer = query(stream).writeStream.format("noop").outputMode("update").option("checkpointLocation", str(checkpoint))
+        stream = (
+            spark.readStream.schema("k long, v long").option("maxFilesPerTrigger", 1).parquet(str(source))
+        )
+        writer = (
+            query(stream)
+            .writeStream.format("noop")
+            .outputMode("update")
+            .option("checkpointLocation", str(checkpoint))
+        )
         running = writer.start()
         try:
             running.processAllAvailable()
@@ -93,7 +107,7 @@ def ratios(rounds: Sequence[dict[str, float]], of: str, peers: Sequence[str]) ->
 
 
 def median_and_spread(values: Sequence[float]) -> str:
-    """`median (least–greatest)`."""
+    """`median (least-greatest)`."""
     return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
 

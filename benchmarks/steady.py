@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steady batch, without any plan: keys spread by a hash, counted and summed, on each provider and with no state at all.
+"""The steady batch, without any plan: counts and sums per key on each provider, and with no state at all.
 
 `python benchmarks/steady.py [--keys 400000] [--rows 100000] [--rounds 5]`
 """
@@ -11,7 +11,7 @@ import statistics
 
 import harness
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 from tqdm import tqdm
 
 WARM_UP_BATCHES = 12
@@ -20,7 +20,7 @@ MEASURED_BATCHES = 12
 
 def aggregate(stream: DataFrame) -> DataFrame:
     """The query: count and sum per key."""
-    return stream.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("s"))
+    return stream.groupBy("k").agg(sf.count("*").alias("n"), sf.sum("v").alias("s"))
 
 
 def stateless(stream: DataFrame) -> DataFrame:
@@ -41,7 +41,9 @@ def main() -> None:
     p50: list[dict[str, float]] = []
     p99: list[dict[str, float]] = []
     with harness.folder() as source:
-        harness.write_batches(spark, source, arguments.keys, arguments.rows, 1 + WARM_UP_BATCHES + MEASURED_BATCHES)
+        harness.write_batches(
+            spark, source, arguments.keys, arguments.rows, 1 + WARM_UP_BATCHES + MEASURED_BATCHES
+        )
         order = [(r, kinds[(i + r) % len(kinds)]) for r in range(arguments.rounds) for i in range(len(kinds))]
         for number, kind in tqdm(order, desc="steady", unit="run"):
             if len(p50) == number:
@@ -60,13 +62,13 @@ def main() -> None:
 def report(p50: list[dict[str, float]], p99: list[dict[str, float]], kinds: list[str]) -> str:
     """The table."""
     lines = ["| provider | p50 ms, median of rounds (spread) | slowest batch ms |", "|---|---|---|"]
-    lines += [
-        f"| {k} | {harness.median_and_spread([r[k] for r in p50])} | {harness.median_and_spread([r[k] for r in p99])} |" for k in kinds
-    ]
-    stock = ["hdfs", "rocksdb"]
-    lines.append("")
-    lines.append(f"p50 against the better stock provider of the same round: {harness.median_and_spread(harness.ratios(p50, 'megaphone', stock))}")
-    lines.append(f"slowest batch against the better stock provider: {harness.median_and_spread(harness.ratios(p99, 'megaphone', stock))}")
+    for kind in kinds:
+        typical = harness.median_and_spread([r[kind] for r in p50])
+        slowest = harness.median_and_spread([r[kind] for r in p99])
+        lines.append(f"| {kind} | {typical} | {slowest} |")
+    for name, rounds in (("p50", p50), ("slowest batch", p99)):
+        ratio = harness.median_and_spread(harness.ratios(rounds, "megaphone", ["hdfs", "rocksdb"]))
+        lines += ["", f"{name} against the better stock provider of the same round: {ratio}"]
     return "\n".join(lines) + "\n"
 
 

@@ -4,7 +4,6 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 
 import pandas as pd
@@ -53,29 +52,30 @@ class Outcome:
         return not self.wrong_keys and not self.wrong_firsts
 
 
-_HEADINGS = ("batch", "seconds", "bins in", "bytes in", "from peer", "from checkpoint", "what")
+_HEADINGS = ("batch", "seconds", "bins in", "same executor", "from peer", "from checkpoint", "bytes in", "")
 
 
 def table(outcome: Outcome) -> str:
     """A line for each batch that bins came into or in which something was done, and one for all others."""
-    rows = [_HEADINGS]
+    rows: list[tuple[str, ...]] = [_HEADINGS]
     calm_s = []
     for batch in outcome.batches:
         moved = outcome.migrations[outcome.migrations["batch"] == batch.number]
         names = [act.name for act in outcome.acts if act.first_batch == batch.number]
+        if moved["is_recovery"].any():
+            names.append("recovery")
         if moved.empty and not names:
             calm_s.append(batch.duration_s)
             continue
-        from_peer, from_checkpoint = moved["bins_from_peer"].sum(), moved["bins_from_checkpoint"].sum()
-        bytes_in = moved["bytes_from_peer"].sum() + moved["bytes_from_checkpoint"].sum()
+        sums = moved.sum(numeric_only=True)
+        counts = ("bins_in", "bins_relabelled", "bins_from_peer", "bins_from_checkpoint")
+        bytes_in = sums["bytes_from_peer"] + sums["bytes_from_checkpoint"]
+        numbers = [*(sums[name] for name in counts), bytes_in]
         rows.append(
             (
                 str(batch.number),
                 f"{batch.duration_s:.2f}",
-                f"{moved['bins_in'].sum():,}",
-                f"{bytes_in:,}",
-                f"{from_peer:,}",
-                f"{from_checkpoint:,}",
+                *(f"{number:,.0f}" if number else "·" for number in numbers),
                 ", ".join(names),
             )
         )
@@ -95,17 +95,15 @@ def table(outcome: Outcome) -> str:
 
 def verdict(outcome: Outcome) -> str:
     """Whether the answers are right."""
-    return "\n".join(
-        [
-            f"totals: {len(outcome.wrong_keys):,} wrong of {outcome.keys:,} keys{_some(outcome.wrong_keys)}",
-            f"firsts: {len(outcome.wrong_firsts):,} wrong of {outcome.firsts:,} keys{_some(outcome.wrong_firsts)}",
-        ]
-    )
+    lines = [
+        f"{name}: {len(wrong):,} wrong of {count:,} keys{_some(wrong)}"
+        for name, wrong, count in (
+            ("totals", outcome.wrong_keys, outcome.keys),
+            ("firsts", outcome.wrong_firsts, outcome.firsts),
+        )
+    ]
+    return "\n".join(lines)
 
 
 def _some(wrong: list[object]) -> str:
     return f": {', '.join(map(str, wrong[:5]))} …" if wrong else ""
-
-
-def draw(outcome: Outcome, file: Path) -> None:
-    """Draws the batches' durations, with what was done, over the workers' shares of the bins."""

@@ -1,18 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to the running query: rescaled up, an executor killed, a worker emptied, rescaled down."""
+"""What is done to the running query.
 
+A second executor joins, and the query is rescaled so that its state spreads to it; in the middle of that the
+first executor is killed. Then a worker is emptied, and the query is scaled down.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
-from cluster import Cluster, wait_until
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from cluster import Cluster, wait_until
 from demo.report import Outcome, Shares
 from demo.sink import Answers, wrong_firsts, wrong_keys
 from demo.watch import Watch
 from demo.workload import BATCHES, Workload
 from spark_megaphone import Megaphone, Plan
+from spark_megaphone.errors import QueryNotStarted
 
 STRATEGY = "batched(128)"
 MODE = "prepared"
@@ -20,34 +28,27 @@ EMPTIED = 1
 
 
 def run(
-    spark: SparkSession, cluster: Cluster, load: Workload, checkpoints: Path, every_s: float, limit_s: float
+    spark: SparkSession, cluster: Cluster, load: Workload, checkpoints: Path, every_s: float, deadline: float
 ) -> Outcome:
-    """Runs both queries to the end of their input, acts on the first, and compares both with batch queries."""
-    wait_until(lambda: _executors(spark) == 2, "two executors did not register")
+    """Runs both queries to the end of their input, acts on the first, compares both with batch queries."""
+    wait_until(lambda: len(_executors(spark)) > 1, "no executor registered")
     totals, firsts = Answers(), Answers()
     stream = spark.readStream.schema(load.schema).option("maxFilesPerTrigger", 1).parquet(str(load.folder))
-    query = _start("totals", load.totals(stream), "update", totals, checkpoints, every_s)
-    beside = _start("firsts", load.firsts(stream), "append", firsts, checkpoints, every_s)
-    watch = Watch(query, BATCHES, limit_s)
-    handle = Megaphone(query)
-    watch.run(4)
-    shares = Shares(handle.bins())
-
-    plans = [_rescale_and_kill(spark, cluster, watch, handle)]
-    watch.run(3)
-    plans.append(_empty(watch, handle))
-    watch.run(3)
-    with watch.act("rescale 4 → 3"):
-        plans.append(handle.rescale(3, strategy=STRATEGY, mode=MODE))
-        watch.done(plans[-1])
-    watch.finish()
-    for plan in plans:
-        shares.follow(plan.steps)
-    migrations = handle.migrations()
-    beside.processAllAvailable()
-    watch.say("All is read; the same as batch queries, to compare …")
-    query.stop()
-    beside.stop()
+    with (
+        _started("totals", load.totals(stream), "update", totals, checkpoints, every_s) as query,
+        _started("firsts", load.firsts(stream), "append", firsts, checkpoints, every_s) as beside,
+    ):
+        watch = Watch(query, BATCHES, deadline)
+        handle = Megaphone(query)
+        watch.until(lambda: _has_begun(handle), "the query began")
+        shares = Shares(handle.bins())
+        plans = _act(spark, cluster, watch, handle)
+        watch.finish()
+        for plan in plans:
+            shares.follow(plan.steps)
+        migrations = handle.migrations()
+        beside.processAllAvailable()
+        watch.say("all is read; the same as batch queries, to compare …")
 
     batch = spark.read.schema(load.schema).parquet(str(load.folder))
     expected, expected_firsts = load.totals(batch).toPandas(), load.firsts(batch).toPandas()
@@ -64,31 +65,60 @@ def run(
     )
 
 
-def _start(
+def _act(spark: SparkSession, cluster: Cluster, watch: Watch, handle: Megaphone) -> list[Plan]:
+    with watch.act("second executor joins"):
+        before = _executors(spark)
+        cluster.add_worker()
+        watch.until(lambda: bool(_executors(spark) - before), "the second executor came")
+        watch.say("    it is there")
+    watch.run(2)
+    plans = [_rescale_and_kill(spark, cluster, watch, handle)]
+    watch.run(2)
+    plans.append(_empty(watch, handle))
+    watch.run(2)
+    with watch.act("rescale 4 → 3"):
+        plans.append(handle.rescale(3, strategy=STRATEGY, mode=MODE))
+        watch.done(plans[-1])
+    return plans
+
+
+@contextmanager
+def _started(
     name: str, rows: DataFrame, mode: str, answers: Answers, checkpoints: Path, every_s: float
-) -> StreamingQuery:
-    writer = rows.writeStream.queryName(name).outputMode(mode).foreachBatch(answers.take)
-    return (
-        writer.option("checkpointLocation", str(checkpoints / name))
+) -> Iterator[StreamingQuery]:
+    query = (
+        rows.writeStream.queryName(name)
+        .outputMode(mode)
+        .foreachBatch(answers.take)
+        .option("checkpointLocation", str(checkpoints / name))
         .trigger(processingTime=f"{round(every_s * 1000)} milliseconds")
         .start()
     )
+    try:
+        yield query
+    finally:
+        query.stop()
+
+
+def _has_begun(handle: Megaphone) -> bool:
+    try:
+        return bool(handle.workers().num_rows)
+    except QueryNotStarted:
+        return False
 
 
 def _rescale_and_kill(spark: SparkSession, cluster: Cluster, watch: Watch, handle: Megaphone) -> Plan:
     with watch.act("rescale 2 → 4"):
         plan = handle.rescale(4, strategy=STRATEGY, mode=MODE)
-        watch.until(lambda: plan.progress >= 0.5, "half of the bins have moved")
-        victim = handle.workers().to_pylist()[0]["executor"]
-        with watch.act(f"kill -9 of executor {victim}"):
-            killed = cluster.kill_executor(victim)
-            watch.say(f"    executor {victim}, process {killed.pid}, is dead")
-            watch.until(
-                lambda: _executors(spark) == 2 and all(e.pid != killed.pid for e in cluster.executors()),
-                "the master has started another executor",
-            )
-            watch.say("    another one runs in its place")
+        watch.until(lambda: plan.progress >= 0.5, "half of the bins had moved")
+        before = _executors(spark)
+        source = handle.workers().to_pylist()[0]["executor"]
+        with watch.act(f"kill -9 of executor {source}"):
+            killed = cluster.kill_executor(source)
+            watch.say(f"    process {killed.pid} is dead")
         watch.done(plan)
+    watch.until(lambda: bool(_executors(spark) - before), "the master had started another executor")
+    watch.say("    another executor runs in its place")
     return plan
 
 
@@ -101,8 +131,7 @@ def _empty(watch: Watch, handle: Megaphone) -> Plan:
     return plan
 
 
-def _executors(spark: SparkSession) -> int:
-    """How many executors the driver knows, itself not counted."""
-    context = spark.sparkContext._jsc
-    assert context is not None
-    return len(context.sc().statusTracker().getExecutorInfos()) - 1
+def _executors(spark: SparkSession) -> set[int]:
+    """The ports of the driver and of the executors that it knows: a new process has a new port."""
+    context: Any = spark.sparkContext._jsc
+    return {info.port() for info in context.sc().statusTracker().getExecutorInfos()}

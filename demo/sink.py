@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 
 
 class Answers:
-    """What a query has answered, batch by batch, kept in the driver; a batch that runs again replaces itself."""
+    """What a query has answered, batch by batch, kept in the driver; a batch run again replaces itself."""
 
     def __init__(self) -> None:
         self._by_batch: dict[int, pd.DataFrame] = {}

@@ -34,14 +34,14 @@ class Act:
 class Watch:
     """Sees a query's batches. For one thread."""
 
-    def __init__(self, query: StreamingQuery, batches_count: int, limit_s: float) -> None:
+    def __init__(self, query: StreamingQuery, batches_count: int, deadline: float) -> None:
         self.query = query
         self.batches: list[Batch] = []
         self.acts: list[Act] = []
         self._handle = Megaphone(query)
         self._batches_count = batches_count
         self._start = time.monotonic()
-        self._deadline = self._start + limit_s
+        self._deadline = deadline
 
     def say(self, text: str) -> None:
         """Prints a line, with the time since the start."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the queries run over: the flights of 2013, or generated keys; files in the order in which they are read.
+"""What the queries run over: the flights of 2013, or generated keys; files in the order of reading.
 
-A workload is two stateful queries and their input. The first, `totals`, has one row of state for each key, and is the
-one that is rescaled. The second, `firsts`, is a deduplication that runs beside it on the same executors.
+A workload is two stateful queries and their input. The first, `totals`, has one row of state for each key,
+and is the one that is rescaled. The second, `firsts`, is a deduplication that runs beside it, on the same
+executors.
 """
 
 import os
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-BATCHES = 36
+BATCHES = 40
 _FIRST_FILE_TIME_S = 1_357_000_000
 _GROUPS = 500
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Spark standalone cluster on this machine: a master and workers, each a process of its own.
 
-The processes come from the installed `pyspark`, listen on 127.0.0.1 at ports that are free, and keep all their
-files in one folder. They end with the `with` block, however it ends; only processes that this module started are
-ever signalled, by their ids.
+The processes come from the installed `pyspark`, listen on 127.0.0.1 at ports that are free, and keep all
+their files in one folder. They end with the `with` block, however it ends; only processes that this module
+started are ever signalled, by their ids.
 """
 
 import contextlib
@@ -23,20 +23,15 @@ from typing import Any
 
 HOST = "127.0.0.1"
 
-LOGGING = """\
+_LOGGING = """\
 rootLogger.level = warn
-rootLogger.appenderRef.err.ref = err
-appender.err.type = Console
-appender.err.name = err
-appender.err.target = SYSTEM_ERR
-appender.err.layout.type = PatternLayout
-appender.err.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex
-# Both warn of what every run of this kind does.
-logger.native.name = org.apache.hadoop.util.NativeCodeLoader
-logger.native.level = error
-logger.streaming.name = org.apache.spark.sql.execution.streaming.checkpointing.ResolveWriteToStream
-logger.streaming.level = error
+rootLogger.appenderRef.log.ref = log
+appender.log.name = log
+appender.log.layout.type = PatternLayout
+appender.log.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 """
+_TO_CONSOLE = "appender.log.type = Console\nappender.log.target = SYSTEM_ERR\n"
+_TO_FILE = "appender.log.type = File\nappender.log.fileName = {}\n"
 
 _EXECUTOR = re.compile(r"\bCoarseGrainedExecutorBackend\b.*--executor-id (?P<id>\S+)")
 _START_S = 120.0
@@ -80,8 +75,16 @@ class Cluster:
             "spark.driver.bindAddress": HOST,
             "spark.executor.cores": str(self.cores),
             "spark.executor.memory": self.memory,
-            "spark.local.dir": str(self.folder / "local"),
             "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
+        }
+
+    def environment(self) -> dict[str, str]:
+        """What a driver's JVM should have in its environment; it then logs to `driver.log` in the folder."""
+        return {
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_LOCAL_DIRS": str(self.folder / "local"),
+            "SPARK_CONF_DIR": str(self.folder / "conf-driver"),
+            "PYSPARK_PYTHON": sys.executable,
         }
 
     def executors(self) -> list[Executor]:
@@ -145,9 +148,9 @@ class Cluster:
             # Where these are set for a Spark of the user's, they would lead elsewhere.
             **{key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))},
             **self.environment(),
+            "SPARK_CONF_DIR": str(self.folder / "conf"),
             "SPARK_HOME": str(home),
             "SPARK_DAEMON_MEMORY": "512m",
-            "SPARK_LOCAL_DIRS": str(self.folder / "local"),
         }
         with (self.folder / f"{name}.log").open("wb") as log:
             self._daemons[name] = subprocess.Popen(
@@ -159,14 +162,6 @@ class Cluster:
                 # A group of its own: Ctrl-C does not reach it, and a worker's executors are known by it.
                 start_new_session=True,
             )
-
-    def environment(self) -> dict[str, str]:
-        """What the processes of the cluster, and the driver's JVM, should have in their environment."""
-        return {
-            "SPARK_LOCAL_IP": HOST,
-            "SPARK_CONF_DIR": str(self.folder / "conf"),
-            "PYSPARK_PYTHON": sys.executable,
-        }
 
     def _stop(self) -> None:
         # Workers first: told to end, a worker ends its executors.
@@ -191,8 +186,8 @@ def standalone_cluster(
     """A master and workers, ready when the block begins, gone when it ends.
 
     Args:
-        folder: For logs and the executors' files; made where it is not there, and left there. What executors
-            log is in `worker-<n>/<application>/<executor>/stderr`.
+        folder: For logs and the executors' files, absolute; made where it is not there, and left there. What
+            executors log is in `worker-<n>/<application>/<executor>/stderr`.
         workers: How many worker processes; each runs one executor of an application that uses `conf()`.
         cores: Of each worker.
         memory: Of each worker.
@@ -201,9 +196,11 @@ def standalone_cluster(
         RuntimeError: A process could not start; the message has the end of its log.
         TimeoutError: The cluster did not come up.
     """
-    (folder / "conf").mkdir(parents=True, exist_ok=True)
-    (folder / "conf" / "log4j2.properties").write_text(LOGGING, "utf-8")
-    cluster = Cluster(folder, cores, memory, *_free_ports(2))
+    for conf, target in (("conf", _TO_CONSOLE), ("conf-driver", _TO_FILE.format(folder / "driver.log"))):
+        (folder / conf).mkdir(parents=True, exist_ok=True)
+        (folder / conf / "log4j2.properties").write_text(_LOGGING + target, "utf-8")
+    port, ui_port = _free_ports(2)
+    cluster = Cluster(folder, cores, memory, port, ui_port)
     address = ["--host", HOST, "--port", str(cluster.master_port)]
     try:
         cluster._start(

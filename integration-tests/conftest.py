@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the integration tests share: a driver with executors, made once; drivers of a test's own; fault points."""
+"""What the integration tests share: a driver made once, drivers of a test's own, queries, fault points."""
 
 import shutil
 import tempfile
@@ -31,7 +31,7 @@ def faults(work: Path) -> Faults:
 
 @pytest.fixture(scope="session")
 def shared(work: Path, faults: Faults) -> Iterator[DriverProcess]:
-    """A driver with two executors of one core each. Tests use it one after the other, each with queries of its own."""
+    """A driver with two executors of one core each; each test has queries of its own on it."""
     driver = DriverProcess(work / "shared", faults.settings)
     yield driver
     driver.close()
@@ -61,7 +61,7 @@ def make_driver(work: Path) -> Iterator[MakeDriver]:
     folder = Path(tempfile.mkdtemp(dir=work, prefix="drivers-"))
 
     def make(**settings: str) -> DriverProcess:
-        driver = DriverProcess(folder / str(len(made)), {k: v for k, v in settings.items()})
+        driver = DriverProcess(folder / str(len(made)), settings)
         made.append(driver)
         return driver
 
@@ -81,4 +81,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     work = getattr(item, "funcargs", {}).get("work")
     if work is not None:
         for log in sorted(work.glob("**/driver.log")):
-            report.sections.append((str(log.relative_to(work)), log.read_text(errors="replace")[-_TAIL_BYTES:]))
+            report.sections.append(
+                (str(log.relative_to(work)), log.read_text(errors="replace")[-_TAIL_BYTES:])
+            )

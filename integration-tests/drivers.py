@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Driver processes as a test holds them: starts one, tells it what to do, kills it, and leaves nothing behind."""
+"""Driver processes as a test holds them: starts, tells what to do, kills; leaves nothing behind."""
 
+import contextlib
 import json
 import os
 import queue
@@ -24,7 +25,7 @@ START_SECONDS = 240
 CALL_SECONDS = 240
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818 (it is what the driver said, not a fault of ours)
     """An error that the driver answered: `name` is its class, the text its message."""
 
     def __init__(self, name: str, message: str) -> None:
@@ -84,12 +85,24 @@ class DriverProcess:
         found = ((_EXECUTOR_ID.search(args), pid) for pid, args in self._processes())
         return {match.group(1): pid for match, pid in found if match}
 
+    def wait_for_executors(self, count: int = 2) -> None:
+        """Waits until so many executors are registered: one that was killed is replaced."""
+        until(lambda: len(self.call("executors")) == count, f"{count} executors are there", 180)
+
+    def check_nothing_is_held(self, workers: bool = False) -> None:
+        """No executor keeps a copy or a block; nor, if `workers` says so, any worker's state."""
+        kinds = ("copies", "blocks", "workers") if workers else ("copies", "blocks")
+        until(
+            lambda: not any(row[kind] for row in self.call("held") for kind in kinds),
+            f"the executors drop their {' and '.join(kinds)}",
+        )
+
     def kill_executor(self, executor: str) -> None:
         os.kill(self.executors()[executor], signal.SIGKILL)
         until(lambda: executor not in self.executors(), f"executor {executor} is gone")
 
     def kill(self) -> None:
-        """Kills the driver, JVM and Python, as a machine that fails would; its executors must end by themselves."""
+        """Kills the driver, JVM and Python; its executors must end by themselves."""
         for pid, args in self._processes():
             if not _EXECUTOR_ID.search(args):
                 _kill(pid)
@@ -113,11 +126,17 @@ class DriverProcess:
 
     def _processes(self) -> list[tuple[int, str]]:
         listed = subprocess.run(
-            ["ps", "-A", "-ww", "-o", "pid=,pgid=,stat=,args="], capture_output=True, text=True, timeout=60, check=True
+            ["ps", "-A", "-ww", "-o", "pid=,pgid=,stat=,args="],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
         ).stdout
         rows = (line.split(None, 3) for line in listed.splitlines())
         return [
-            (int(r[0]), r[3]) for r in rows if len(r) == 4 and int(r[1]) == self.process.pid and r[2][0] != "Z"
+            (int(r[0]), r[3])
+            for r in rows
+            if len(r) == 4 and int(r[1]) == self.process.pid and r[2][0] != "Z"
         ]
 
     def _read(self) -> None:
@@ -153,10 +172,8 @@ def until(is_so: Callable[[], bool], what: str, seconds: float = 60) -> None:
 
 
 def _kill(pid: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def _spark_home(folder: Path) -> Path:
@@ -178,6 +195,7 @@ def _settings(folder: Path, settings: dict[str, str]) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.extraJavaOptions": java,
         "spark.executor.extraJavaOptions": java,
+        "spark.locality.wait": "20s",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
     } | settings

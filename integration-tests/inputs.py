@@ -23,8 +23,8 @@ class Input:
     """
 
     folder: Path
-    batches: int = 24
-    rows: int = 3000
+    batches: int = 80
+    rows: int = 2000
     shown: int = 0
     hidden: Path = field(init=False)
 

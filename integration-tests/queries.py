@@ -28,6 +28,7 @@ class Query:
         self.driver: DriverProcess | None = None
 
     def start(self, driver: DriverProcess) -> "Query":
+        driver.wait_for_executors()
         self.driver = driver
         self.call(
             "start",
@@ -38,6 +39,19 @@ class Query:
             settings=self.settings,
         )
         return self
+
+    def spread(self) -> "Query":
+        """Waits for all executors, and feeds until the first two workers run on different ones."""
+        assert self.driver is not None
+        self.driver.wait_for_executors()
+        for _ in range(4):
+            self.feed()
+            first, second = self.executor_of(0), self.executor_of(1)
+            if first != second:
+                return self
+            other = next(e for e in self.driver.call("executors") if e != first)
+            self.call("pin", worker=1, executor=other)
+        raise AssertionError(f"both workers stay on executor {first}")
 
     def call(self, verb: str, /, **arguments: Any) -> Any:
         assert self.driver is not None

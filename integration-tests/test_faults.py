@@ -1,27 +1,130 @@
 # SPDX-License-Identifier: Apache-2.0
 """Executors that die at every point of a move: the plan ends, the query goes on, and no row is wrong."""
 
+import os
+import signal
+
 import pytest
 
 from drivers import DriverProcess
-from faults import Faults
-from queries import MakeQuery
+from faults import EXECUTOR_POINTS, Faults
+from queries import MakeQuery, Query
 
 SOURCE, TARGET = 0, 1
 slow = pytest.mark.slow
 
 
-@pytest.mark.parametrize("point", ["source-published", "target-pulling", "target-prepared", "step-opened", "step-committed"])
-def test_executor_dies(point: str, shared: DriverProcess, faults: Faults, make_query: MakeQuery) -> None:
-    query = make_query(shared)
+@pytest.mark.parametrize(
+    ("mode", "format"),
+    [("prepared", 2), pytest.param("prepared", 1, marks=slow)],
+)
+def test_an_executor_dies_at_each_point_of_a_prepared_move(
+    mode: str, format: int, shared: DriverProcess, faults: Faults, make_query: MakeQuery
+) -> None:
+    query = make_query(shared, format=format)
+    for point in EXECUTOR_POINTS:
+        victims = _die_at(query, point, mode, shared, faults)
+        if point.startswith(("source", "target")):
+            victim, source, target = victims
+            assert victim == (source if point.startswith("source") else target), point
+    _check(query, shared)
+
+
+@slow
+@pytest.mark.parametrize("format", [1, 2])
+def test_an_executor_dies_at_each_point_of_a_direct_move(
+    format: int, shared: DriverProcess, faults: Faults, make_query: MakeQuery
+) -> None:
+    query = make_query(shared, format=format)
+    for point in EXECUTOR_POINTS:
+        if point.startswith("step"):
+            _die_at(query, point, "direct", shared, faults)
+    _check(query, shared)
+
+
+@pytest.mark.parametrize(
+    ("moments", "mode", "format"),
+    [
+        (("driver-sealing",), "prepared", 2),
+        pytest.param(("driver-sealing", "driver-sealed", "driver-settled"), "prepared", 1, marks=slow),
+        pytest.param(("driver-sealing", "driver-sealed", "driver-settled"), "direct", 2, marks=slow),
+    ],
+)
+def test_source_and_target_die_before_at_and_after_the_switch(
+    moments: tuple[str, ...],
+    mode: str,
+    format: int,
+    shared: DriverProcess,
+    faults: Faults,
+    make_query: MakeQuery,
+) -> None:
+    """The driver stands still meanwhile, so the moment is exact: before the seal, after it, a batch later."""
+    query = make_query(shared, format=format)
+    for moment in moments:
+        for victim in (SOURCE, TARGET):
+            query.spread()
+            pause = f"{moment}=pause"
+            executor = query.executor_of(victim)
+            plan = query.move_half(SOURCE, TARGET, mode=mode)
+            faults.arm(pause)
+            query.input.show(4)
+            shared.send("settle", name=query.name)
+            faults.wait(pause)
+            shared.kill_executor(executor)
+            os.kill(shared.jvm(), signal.SIGCONT)
+            shared.answer()
+            query.finish(plan)
+    _check(query, shared)
+
+
+def test_an_executor_leaves_before_its_steps(shared: DriverProcess, make_query: MakeQuery) -> None:
+    query = make_query(shared).spread()
+    plan = query.submit("rescale", 3, strategy="batched(120)", mode="prepared")
     query.feed(2)
+    assert query.plan(plan)["status"] in ("preparing", "running")
+    before = query.plan(plan)["steps_done"]
+    shared.kill_executor(query.executor_of(TARGET))
+    row = query.finish(plan, within=12)
+    assert before < row["steps"], "it died after the last step"
+    assert row["batches"] == sorted(set(row["batches"])), "a step has a batch of its own"
+    assert {r["worker"] for r in query.table("workers")} == {0, 1, 2}
+    _check(query, shared)
+
+
+def test_an_owner_that_was_away_does_not_serve_what_it_remembers(
+    shared: DriverProcess, make_query: MakeQuery
+) -> None:
+    """Worker 0 goes to the other executor and gives bins away there; then it comes back to its old memory."""
+    query = make_query(shared).spread()
+    home, away = query.executor_of(SOURCE), query.executor_of(TARGET)
+    query.call("pin", worker=SOURCE, executor=away)
+    query.feed()
+    assert query.executor_of(SOURCE) == away
+    query.finish(query.move_half(SOURCE, TARGET, mode="direct"))
+    query.call("pin", worker=SOURCE, executor=home)
+    query.feed()
+    assert query.executor_of(SOURCE) == home
+    query.feed(3)
+    _check(query, shared)
+
+
+def _die_at(
+    query: Query, point: str, mode: str, driver: DriverProcess, faults: Faults
+) -> tuple[str, str, str]:
+    """A move during which an executor dies at a point: who died, the source's and the target's executor."""
+    query.spread()
     source, target = query.executor_of(SOURCE), query.executor_of(TARGET)
-    assert source != target
     faults.arm(point)
-    plan = query.move_half(SOURCE, TARGET)
-    query.feed()
-    row = query.finish(plan)
-    victim = faults.struck(point)
-    print(point, victim, source, target, row)
-    query.feed()
+    query.finish(query.move_half(SOURCE, TARGET, mode=mode))
+    victim = faults.wait(point)
+    assert victim in (source, target), f"{point} struck a process that had no part in the move"
+    query.check_given_out()
+    return victim, source, target
+
+
+def _check(query: Query, driver: DriverProcess) -> None:
+    """No row is wrong, and nothing is left of the moves, nor of the query when it has stopped."""
+    query.feed(2)
+    driver.check_nothing_is_held()
     query.check()
+    driver.check_nothing_is_held(workers=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs queries in a driver process of its own, as a test tells it, so that it can be killed and started again.
+"""Runs queries in a driver process of its own, as a test tells it, so that it can be killed and restarted.
 
 The configuration is a JSON file, given as the only argument. Each line of standard input is a JSON command,
-`{"do": "start", ...}`; each is answered by a JSON line on standard output, `{"result": ...}` or `{"error": ...}`.
+`{"do": "start", ...}`; each is answered by a JSON line, `{"result": ...}` or `{"error": ...}`.
 """
 
 import json
@@ -36,7 +36,7 @@ class Workload:
     def start(
         self, name: str, kind: str, source: str, checkpoint: str, sink: str, settings: dict[str, str]
     ) -> str:
-        """Starts a query: its rows of each batch go into the file `<sink>/<batch>.json`, anew if run again."""
+        """Starts a query: the rows of each batch go into `<sink>/<batch>.json`, anew if it is run again."""
         for key, value in settings.items():
             self._spark.conf.set(key, value)
         rows = self._spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(source)
@@ -91,7 +91,13 @@ class Workload:
 
     def executors(self) -> list[str]:
         """Ids of the executors that the driver sees."""
-        return [i.executorId() for i in self._infos()]
+        return [str(i.id()) for i in self._infos()]
+
+    def held(self) -> list[dict[str, Any]]:
+        """What each executor reported last that it keeps: states of workers, prepared copies, blocks."""
+        jvm: Any = self._spark._jvm
+        rows: list[dict[str, Any]] = json.loads(jvm.io.megaphone.control.MegaphoneApi.executors())
+        return rows
 
     def threads(self) -> list[str]:
         """Of every executor, the plugin's threads that are at work: `executor: name: stack`."""

@@ -75,12 +75,16 @@ class Counting:
             self.query.processAllAvailable()
         return self
 
-    def run_until_done(self, plan: Plan, batches_max: int = 60) -> None:
+    def run_until(self, reached: Callable[[], bool], batches_max: int = 30) -> None:
+        """Runs batches until it is so; fails if it never is."""
         for _ in range(batches_max):
-            if plan.status == "done":
+            if reached():
                 return
             self.run()
-        raise AssertionError(f"{plan} is not done after {batches_max} batches")
+        raise AssertionError(f"not after {batches_max} batches: {self.megaphone.plans().to_pylist()}")
+
+    def run_until_done(self, plan: Plan) -> None:
+        self.run_until(lambda: plan.status == "done")
 
     def expected(self) -> dict[object, int]:
         """What a batch query over the same rows answers."""

@@ -43,9 +43,12 @@ def in_thread(body: Callable[[], Any]) -> Callable[[], Any]:
 def test_a_plan_goes_through_its_statuses(counting: Counting) -> None:
     plan = counting.megaphone.rescale(3, strategy="batched(7)")
     seen = [(plan.status, plan.progress)]
-    while plan.status != "done":
-        counting.run()
+
+    def is_done() -> bool:
         seen.append((plan.status, plan.progress))
+        return seen[-1][0] == "done"
+
+    counting.run_until(is_done)
     assert [status for i, (status, _) in enumerate(seen) if i == 0 or seen[i - 1][0] != status] == [
         "submitted",
         "preparing",
@@ -59,8 +62,7 @@ def test_a_plan_goes_through_its_statuses(counting: Counting) -> None:
 
 def test_a_plan_is_done_when_its_last_batch_is_also_if_no_other_follows(counting: Counting) -> None:
     plan = counting.megaphone.move({0: 1}, strategy="all-at-once", mode="direct")
-    while plan.progress < 1:
-        counting.run()
+    counting.run_until(lambda: plan.progress == 1)
     assert plan.status == "done"
     assert plan.steps[0].batch == counting.batches - 1
 
@@ -111,8 +113,7 @@ def test_a_timeout_is_a_number(counting: Counting, timeout: Any) -> None:
 
 def test_a_plan_that_is_cancelled_keeps_what_has_taken_effect(counting: Counting) -> None:
     plan = counting.megaphone.rescale(3, strategy="batched(7)")
-    while plan.progress == 0:
-        counting.run()
+    counting.run_until(lambda: plan.progress > 0)
     counting.megaphone.cancel(plan)
     counting.megaphone.cancel(plan.id)
     plan.cancel()

@@ -270,7 +270,7 @@ def query_of(spark):
     stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
     return stream.writeStream.format("noop").start()
 
-builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 """
 
 
@@ -278,11 +278,7 @@ def printed(command: list[str], script: str, tmp_path: Path) -> list[str]:
     """What a script prints that starts its own JVM, line by line."""
     file = tmp_path / "script.py"
     file.write_text(PREAMBLE + script)
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PYSPARK_", "SPARK_CONNECT"))
-    }
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK_", "SPARK_CONNECT"))}
     environment = kept | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     ran = subprocess.run([*command, str(file)], capture_output=True, text=True, env=environment, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -39,7 +39,10 @@ final class Preparer(registry: Registry, recovery: Recovery, handOver: HandOver,
   }
 
   private def fromBlock(duty: Duty): Option[Holding] =
-    pull(duty, duty.image, isImage = true).map { case (block, bytes) => handOver.copyOf(block.toString, bytes, duty.binsCount) }
+    pull(duty, duty.image, isImage = true).flatMap { case (block, bytes) =>
+      try Some(handOver.copyOf(block.toString, bytes, duty.binsCount))
+      catch { case _: DamagedFileException => None }
+    }
 
   private def fromFiles(duty: Duty): Holding = {
     val loaded = recovery.load(FileName(duty.key.source, duty.settled), duty.bins)

@@ -35,6 +35,8 @@ final class Registry {
     ()
   }
 
+  def holdingsCount: Int = slots.size
+  def copiesCount: Int = copies.size
   def runs: Set[String] = slots.keySet.asScala.map(_._1.run).toSet
   def isEmpty: Boolean = slots.isEmpty && copies.isEmpty
 }

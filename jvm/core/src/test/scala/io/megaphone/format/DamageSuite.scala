@@ -137,7 +137,11 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test("the bytes of a footer that are not what was written are refused or make some other footer, and never cost more than they weigh") {
-    val valid = footers.map { footer => val e = new Encoder; footer.encode(e); e.toBytes }
+    val valid = footers.map { footer =>
+      val encoder = new Encoder
+      footer.encode(encoder)
+      encoder.toBytes
+    }
     def decode(bytes: Array[Byte]): Unit =
       try { val _ = Footer.decode(new Decoder(Name, bytes)) }
       catch { case e: DamagedFileException => assert(e.file == Name) }

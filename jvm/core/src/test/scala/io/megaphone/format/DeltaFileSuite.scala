@@ -62,15 +62,21 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   test("a frame is copied to another file as it lies, without unpacking it") {
     forAll(Gen.nonEmptyListOf(blocks), footers, compressions) { (blocks, footer, compression) =>
-      val first = reader("first", file(compression) { writer =>
-        blocks.foreach { case (bin, isImage, records) => writer.frame(bin, isImage, records) }
-        frames => footer.copy(frames = frames)
-      })
+      val first = reader(
+        "first",
+        file(compression) { writer =>
+          blocks.foreach { case (bin, isImage, records) => writer.frame(bin, isImage, records) }
+          frames => footer.copy(frames = frames)
+        }
+      )
       val frames = first.footer.frames.reverse
-      val second = reader("second", file(compression) { writer =>
-        frames.foreach(f => writer.stored(f.bin, f.isImage, first.stored(f), f.rawBytes))
-        frames => footer.copy(frames = frames)
-      })
+      val second = reader(
+        "second",
+        file(compression) { writer =>
+          frames.foreach(f => writer.stored(f.bin, f.isImage, first.stored(f), f.rawBytes))
+          frames => footer.copy(frames = frames)
+        }
+      )
       for ((copy, frame) <- second.footer.frames.zip(frames)) {
         assert(copy.copy(offset = 0) == frame.copy(offset = 0))
         assert(second.records(copy, All).sameElements(first.records(frame, All)))

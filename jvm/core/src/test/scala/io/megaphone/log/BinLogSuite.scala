@@ -24,7 +24,7 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test("after any sequence of commands a log holds what a map would hold, and prefixes and tails read as they were when they were taken") {
-    forAll(commands, minSuccessful(250)) { commands =>
+    forAll(commands, minSuccessful(200)) { commands =>
       val model = new BinLogModel
       for (command <- commands) {
         model.run(command)

@@ -2,9 +2,9 @@
 package io.megaphone.log
 
 import java.nio.{ByteBuffer, ByteOrder}
+import java.util.SplittableRandom
 
 import scala.collection.immutable.ArraySeq
-import scala.util.Random
 
 /** Byte strings with value equality, and records encoded by hand: what the tests hold the log against. */
 object Bytes {
@@ -20,7 +20,7 @@ object Bytes {
   /** `length` bytes that depend on `seed` alone. */
   def random(length: Int, seed: Long): Array[Byte] = {
     val bytes = new Array[Byte](length)
-    new Random(seed).nextBytes(bytes)
+    new SplittableRandom(seed).nextBytes(bytes)
     bytes
   }
 

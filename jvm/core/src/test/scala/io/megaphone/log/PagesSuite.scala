@@ -73,7 +73,7 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test("a stretch between any two ends of records is what was written there, after any appends and truncations") {
-    forAll(steps, Gen.long, minSuccessful(300)) { (steps, seed) =>
+    forAll(steps, Gen.long, minSuccessful(200)) { (steps, seed) =>
       val pages = new Pages
       val random = new scala.util.Random(seed)
       val records = mutable.ArrayBuffer.empty[(Int, Bytes)]

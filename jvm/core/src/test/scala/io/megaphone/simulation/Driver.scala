@@ -47,6 +47,7 @@ final class Driver(val run: String, world: World) {
 
   /** Whether no other driver has committed the batch that this one is at. */
   def isCurrent: Boolean = batch >= world.oracle.settled
+  def stepsLeft: Int = state.history.open.map(p => p.stepsCount - state.history.sealedSteps(p.id).size).sum
   def openPlans: Vector[String] = if (isStarted) state.history.open.map(_.id) else Vector.empty
 
   def step(): Unit =

@@ -80,18 +80,22 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     trace("faults stop")
     world.faults.quiet = true
     world.drivers.foreach { d => if (d.isPaused) if (dice.chance(0.5)) d.isPaused = false else d.die("never woke up") }
-    var start = world.batches
     val patience = setup.settings.patienceBatches + setup.settings.gapBatches + 2
-    def stepsLeft = running.fold(1)(d => d.state.history.open.map(p => p.stepsCount - d.state.history.sealedSteps(p.id).size).sum)
-    val bound = 8 + patience * math.max(1, stepsLeft)
-    def isOver = world.drivers.count(!_.isDead) == 1 && running.exists(d => d.isCurrent && d.openPlans.isEmpty)
+    var bound = Long.MaxValue // of batches, counted from where one driver is left, for each step that it then has
     var isOverSince = -1L
+    var ticks = 0
     while (isOverSince < 0 || world.batches < isOverSince + 3) {
       val roll = dice.below(100)
       if (roll < 60) stepDriver() else if (roll < 90) world.work() else if (roll < 97) world.haunt() else world.tell(dice.pick(world.executors))
-      if (world.drivers.count(!_.isDead) != 1) start = world.batches // the one that was paused is still at it
-      if (isOverSince < 0 && isOver) isOverSince = world.batches
-      if (world.batches - start > bound) throw new Violation(s"after $bound batches without faults plans are still open: ${running.map(_.openPlans)}")
+      ticks += 1
+      if (isOverSince < 0) world.drivers.filterNot(_.isDead).toVector match {
+        case Vector(driver) if driver.isReady && driver.isCurrent =>
+          if (bound == Long.MaxValue) bound = world.batches + 4 + patience * driver.stepsLeft
+          if (driver.openPlans.isEmpty) isOverSince = world.batches
+          else if (world.batches > bound) throw new Violation(s"plans are still open although no fault was there for many batches: ${driver.openPlans}")
+        case _ => bound = Long.MaxValue
+      }
+      if (ticks > Simulation.TicksMax) throw new Violation(s"the query stands still: batch ${world.oracle.settled} after $ticks ticks without faults")
     }
     world.checkLeaks()
     val newest = world.oracle.settled

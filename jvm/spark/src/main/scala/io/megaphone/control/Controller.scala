@@ -8,12 +8,13 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
-import org.apache.spark.sql.megaphone.RunningQuery
+import org.apache.spark.sql.megaphone.{Cluster, RunningQuery}
 
 /** The driver's side of the plugin: one per application. Knows the running queries, and answers the executors. Any thread. */
 final class Controller(val context: SparkContext) extends Logging {
   private val queries = new ConcurrentHashMap[String, QueryControl]()
   private val latestOffsets = new ConcurrentHashMap[String, java.lang.Long]()
+  private val held = new ConcurrentHashMap[String, Held]()
   private val counter = new AtomicLong()
 
   private val background = Executors.newSingleThreadExecutor { task =>
@@ -47,9 +48,17 @@ final class Controller(val context: SparkContext) extends Logging {
 
   def ended(runId: String): Unit = { queries.remove(runId); latestOffsets.remove(runId); () }
 
+  /** What each executor that lives reported last that it keeps. */
+  def heldByExecutor: Vector[(String, Held)] = {
+    val live = Cluster.executors(context).map(_.id)
+    held.keySet.removeIf(id => !live.contains(id))
+    live.flatMap(id => Option(held.get(id)).map(id -> _))
+  }
+
   /** Answers an executor. Shares Spark's RPC threads: short. */
   def receive(bytes: Array[Byte]): Array[Byte] = Message.fromBytes(bytes) match {
     case r: Report =>
+      held.put(r.executor, r.held)
       val active = queries.values.asScala.filter(_.query.isActive).toVector
       active.foreach(_.reported(r))
       val orders = Orders(nextCounter(), active.map(q => q.runId -> q.query.checkpointRoot).toMap, active.flatMap(_.dutiesOf(r.executor)), active.flatMap(_.liveSteps).toSet)

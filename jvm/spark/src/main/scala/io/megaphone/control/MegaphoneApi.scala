@@ -145,6 +145,12 @@ object MegaphoneApi {
       )
     })
 
+  /** One row an executor that has reported: `executor`, and what it keeps for all queries: `workers` with state, `copies` made ready for steps, `blocks` published for other executors. */
+  def executors(): String = {
+    val controller = Controller.active.getOrElse(throw UnsupportedQueryException.noPlugin)
+    array(controller.heldByExecutor.map { case (id, h) => row("executor" -> id, "workers" -> h.workers, "copies" -> h.copies, "blocks" -> h.blocks) })
+  }
+
   private def submit(runId: String, strategy: String, mode: String, operator: Long, change: RoutingTable => Step): String = {
     val control = controlOf(runId)
     val plan = control.submit { state =>

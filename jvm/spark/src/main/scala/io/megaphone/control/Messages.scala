@@ -38,7 +38,10 @@ object Message {
   * @param ready
   *   version that each prepared copy has
   */
-final case class Report(executor: String, address: String, ready: Vector[(CopyKey, Long)]) extends Message
+final case class Report(executor: String, address: String, ready: Vector[(CopyKey, Long)], held: Held) extends Message
+
+/** What an executor keeps, in numbers: workers' states of whatever run, copies made ready for steps, and blocks published for others. Between plans there are neither copies nor blocks. */
+final case class Held(workers: Int, copies: Int, blocks: Int)
 
 /** The complete list of what an executor is to do and to keep; what is absent is dropped, what is older than the counter already seen is ignored.
   *

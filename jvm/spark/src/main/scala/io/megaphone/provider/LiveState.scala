@@ -30,6 +30,9 @@ private[provider] final class LiveState(
   private var newId = StateName.FixedId
   private var bytesWritten = 0L
 
+  /** Whether its batch is done: a task that computes the same rows again, as a cross join of a batch with itself does, opens the version anew. */
+  @volatile private var isCommitted = false
+
   def holding: Holding = lease.holding
 
   override def checkRow(key: UnsafeRow, value: UnsafeRow): Unit = context.checkRow(key, value)
@@ -46,6 +49,7 @@ private[provider] final class LiveState(
     if (turn.isStep) FaultPoints.at(FaultPoints.StepCommitted)
     publish()
     context.reportCommit(turn.version + 1)
+    isCommitted = true
     tell()
   }
 
@@ -109,7 +113,7 @@ private[provider] object LiveState {
     if (facts.batch != version) throw new IllegalStateException(s"The plan of batch ${facts.batch} asked for version $version of the state of operator ${key.operator}; the batch stops rather than read it.")
     val task = TaskContext.get()
     val id = (task.taskAttemptId(), key, worker)
-    Option(byTask.get(id)).getOrElse {
+    Option(byTask.get(id)).filterNot(_.isCommitted).getOrElse {
       val attempt = new Attempt(task.taskAttemptId(), () => !task.isInterrupted() && !task.isCompleted())
       val lease = runtime.registry.lease(key, worker, tables.after.bins, attempt, context.conf(MegaphoneConf.LeaseTimeoutMs))
       task.addTaskCompletionListener[Unit] { _ => byTask.remove(id); lease.end() }

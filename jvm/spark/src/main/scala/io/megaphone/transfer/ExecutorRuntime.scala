@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.transfer
 
-import java.util.concurrent.{ConcurrentHashMap, Executors, ThreadFactory}
+import java.util.concurrent.{ConcurrentHashMap, Executors, Future, ThreadFactory}
 import java.util.concurrent.atomic.AtomicLong
 
 import scala.util.control.NonFatal
@@ -13,13 +13,14 @@ import org.apache.spark.api.plugin.PluginContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.{BlockPeers, SparkPrivate}
 
-import io.megaphone.control.{Message, Orders, Report}
+import io.megaphone.control.{Held, Message, Orders, Report}
 import io.megaphone.store._
 
 /** What one executor keeps and does beside its tasks: the registry of all its state, the blocks it publishes, the copies it prepares.
   *
-  * One thread reports to the driver, every second, at once when a task brings news, and several times a second while there are duties; it then does what the orders say. Copies are prepared on it too,
-  * one after the other: bounded bandwidth, and never in the way of a batch.
+  * One thread reports to the driver, every second, at once when a task brings news, and several times a second while there are duties; it then does what the orders say. Another prepares copies, one
+  * after the other: bounded bandwidth, and never in the way of a batch. When the orders no longer name the step whose copy is being prepared, because its plan was cancelled or its query has stopped,
+  * that copy is given up at once, however slow its source is.
   */
 final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Logging {
   import ExecutorRuntime._
@@ -27,6 +28,9 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
   val registry = new Registry
   private val pulls = Executors.newFixedThreadPool(PullThreads, daemon("megaphone-pull"))
   private val publisher = Executors.newSingleThreadExecutor(daemon("megaphone-publish"))
+  private val copier = Executors.newSingleThreadExecutor(daemon("megaphone-prepare"))
+  private var copying: Option[Future[_]] = None // of the reporting thread
+  @volatile private var copyingStep: Option[String] = None
   val peers = new BlockPeers(env, pulls)
   val handOver = new HandOver(Lz4.All)
   private val files = new ConcurrentHashMap[StoreKey, StateFiles]()
@@ -51,7 +55,7 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
   def stop(): Unit = {
     isStopped = true
     wake()
-    Seq(pulls, publisher).foreach(_.shutdownNow())
+    Seq(pulls, publisher, copier).foreach(_.shutdownNow())
   }
 
   /** The files of a store, remembered so that copies can be prepared without a provider. */
@@ -96,7 +100,7 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
   private def report(): Unit = {
     val acks = Vector.newBuilder[(CopyKey, Long)]
     ready.forEach((copy, version) => acks += (copy -> version.longValue))
-    context.ask(Report(executorId, peers.address, acks.result()).toBytes) match {
+    context.ask(Report(executorId, peers.address, acks.result(), Held(registry.holdingsCount, registry.copiesCount, peers.publishedCount)).toBytes) match {
       case bytes: Array[Byte] =>
         Message.fromBytes(bytes) match {
           case orders: Orders if orders.counter >= newestCounter.get => obey(orders)
@@ -113,8 +117,13 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
     ready.keySet.removeIf(k => !orders.steps(k.step))
     peers.keep(b => orders.steps(b.step))
     hasDuties = orders.duties.nonEmpty
-    orders.duties.foreach { duty => if (!isStopped) prepare(duty, orders.runs(duty.key.store.run)) }
+    if (copyingStep.exists(!orders.steps(_))) copying.foreach(_.cancel(true))
+    if (hasDuties && copying.forall(_.isDone)) copying = Some(copier.submit((() => prepareAll(orders)): Runnable))
   }
+
+  private def prepareAll(orders: Orders): Unit =
+    try orders.duties.foreach { duty => copyingStep = Some(duty.key.step); prepare(duty, orders.runs(duty.key.store.run)) }
+    finally copyingStep = None
 
   private def prepare(duty: Duty, checkpointRoot: String): Unit =
     try {

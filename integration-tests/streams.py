@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries in the test's own process, on `local[2]`: their input, what they gave out, and the batch answer."""
+
+import contextlib
+import itertools
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_megaphone import Megaphone, Plan, configure
+
+STOCK = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+FLUSH = -1  # the key of rows that are there for their time alone
+KEYS = 200
+FIRST_WORKERS = 2
+_ROWS = 120
+_BINS = 64
+_START = datetime(2024, 1, 1, tzinfo=UTC)
+_SECONDS_PER_BATCH = 10
+_SCHEMA = "k long, v long, t timestamp"
+
+Shape = Callable[[DataFrame], DataFrame]
+Rows = list[tuple[Any, ...]]
+
+
+@contextlib.contextmanager
+def local_session(folder: Path) -> Iterator[SparkSession]:
+    """A session on `local[2]` with the plugin: the one that runs already, which stays, or one of its own."""
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    is_shared = SparkSession.getActiveSession() is not None
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    builder = SparkSession.builder.master("local[2]").appName("spark-megaphone integration tests")
+    for key, value in {} if is_shared else settings.items():
+        builder = builder.config(key, value)
+    session = configure(builder).getOrCreate()
+    session.sparkContext.pythonExec = sys.executable
+    yield session
+    if not is_shared:
+        session.stop()
+
+
+class Stream:
+    """One query over files that are written one by one, each a batch; it may be stopped and started again.
+
+    A batch has 120 rows, with other keys of the 200 than the one before. Event time goes on by ten seconds.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        shape: Shape,
+        *,
+        mode: str = "update",
+        format: int = 2,
+        each: Callable[["Stream", DataFrame, int], None] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.spark = spark.newSession()
+        self.source, self.checkpoint = folder / "source", folder / "checkpoint"
+        self.source.mkdir(parents=True)
+        self.shape, self.mode, self.each = shape, mode, each
+        self.given: dict[int, Rows] = {}
+        self.time = _START
+        self.written = itertools.count()
+        self.trigger: dict[str, Any] = {}
+        self.query: StreamingQuery | None = None
+        confs = {
+            "spark.sql.shuffle.partitions": FIRST_WORKERS,
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.streaming.stateStore.checkpointFormatVersion": format,
+            "spark.megaphone.bins": _BINS,
+            "spark.megaphone.transfer.patienceBatches": 3,
+        } | {name.replace("__", "."): value for name, value in settings.items()}
+        for key, value in confs.items():
+            self.spark.conf.set(key, str(value))
+
+    def start(self) -> "Stream":
+        rows = self.spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(self.source))
+        writer = self.shape(rows).writeStream.outputMode(self.mode).foreachBatch(self._seen)
+        self.query = (
+            writer.option("checkpointLocation", str(self.checkpoint)).trigger(**self._trigger()).start()
+        )
+        return self
+
+    def stop(self) -> None:
+        if self.query is not None:
+            self.query.stop()
+
+    @property
+    def running(self) -> StreamingQuery:
+        assert self.query is not None, "the query was never started"
+        return self.query
+
+    @property
+    def megaphone(self) -> Megaphone:
+        return Megaphone(self.running)
+
+    def write(self, batches: int = 1) -> "Stream":
+        """Writes the rows of so many batches."""
+        for _ in range(batches):
+            batch = next(self.written)
+            self.time += timedelta(seconds=_SECONDS_PER_BATCH)
+            self._write(batch, [((batch * 50 + row) * 7919 % KEYS, row % 3) for row in range(_ROWS)])
+        return self
+
+    def flush(self) -> "Stream":
+        """Moves event time on by three hours, so that the watermark passes all that there is."""
+        for _ in range(2):
+            self.time += timedelta(hours=3)
+            self._write(next(self.written), [(FLUSH, 0)])
+        self.running.processAllAvailable()
+        return self
+
+    def run(self, batches: int = 1) -> "Stream":
+        """Writes so many batches, and waits until they are processed."""
+        self.write(batches)
+        self.running.processAllAvailable()
+        return self
+
+    def rescale(self, workers: int, *, mode: str = "prepared") -> Plan:
+        """Rescales, running batches until it is done; then one more."""
+        plan = self.megaphone.rescale(workers, strategy="all-at-once", mode=mode)
+        self.run_until_done(plan)
+        assert {workers} == set(self.workers().values())
+        self.run()
+        return plan
+
+    def run_until_done(self, plan: Plan, batches_max: int = 12) -> None:
+        for _ in range(batches_max):
+            if plan.status == "done":
+                return
+            self.run()
+        raise AssertionError(f"{plan} is not done after {batches_max} batches")
+
+    def workers(self) -> dict[int, int]:
+        """How many workers each group of operators has."""
+        return dict(Counter(row["operator"] for row in self.megaphone.workers().to_pylist()))
+
+    def files(self) -> list[str]:
+        """The input files, in the order of their batches."""
+        return [str(file) for file in sorted(self.source.glob("*.parquet"))]
+
+    def answer(self, shape: Shape | None = None, batches: slice = slice(None)) -> Rows:
+        """What a batch query over the same input answers, or over some batches of it."""
+        rows = self.spark.read.schema(_SCHEMA).parquet(*self.files()[batches])
+        return _plain((shape or self.shape)(rows).collect())
+
+    def given_out(self, keys: int = 1) -> Rows:
+        """What the output says at the end: in update mode the last row of each key, its first columns."""
+        batches = [self.given[batch] for batch in sorted(self.given)]
+        if self.mode == "complete":
+            return batches[-1]
+        rows = [row for batch in batches for row in batch]
+        return rows if self.mode == "append" else list({row[:keys]: row for row in rows}.values())
+
+    def check(self, keys: int = 1, answer: Shape | None = None) -> None:
+        """The output must be the batch answer; rows that were there for their time alone do not count."""
+        check_rows(self.given_out(keys), self.answer(answer))
+
+    def _seen(self, rows: DataFrame, batch: int) -> None:
+        if self.each is None:
+            self.given[batch] = _plain(rows.collect())
+        else:
+            self.each(self, rows, batch)
+
+    def _trigger(self) -> dict[str, Any]:
+        return self.trigger or {"processingTime": "0 seconds"}
+
+    def _write(self, batch: int, rows: list[tuple[int, int]]) -> None:
+        table = pa.table(
+            {
+                "k": pa.array([k for k, _ in rows], pa.int64()),
+                "v": pa.array([v for _, v in rows], pa.int64()),
+                "t": pa.array([self.time] * len(rows), pa.timestamp("us", tz="UTC")),
+            }
+        )
+        hidden = self.source.parent / f"{batch:04}.part"
+        pq.write_table(table, hidden)
+        hidden.rename(self.source / f"{batch:04}.parquet")
+
+
+def check_rows(found: Rows, expected: Rows) -> None:
+    """Two answers must have the same rows, each as often."""
+    wrong = Counter(found)
+    wrong.subtract(expected)
+    mistakes = {row: n for row, n in wrong.items() if n and FLUSH not in row}
+    assert not mistakes, f"{len(mistakes)} wrong rows, such as {next(iter(mistakes.items()))} too often"
+    assert any(FLUSH not in row for row in expected), "the batch answer is empty, so nothing was compared"
+
+
+def state_of(spark: SparkSession, checkpoint: Path, batch: int | None = None, operator: int = 0) -> DataFrame:
+    """The state data source: the newest version, or that which a batch left."""
+    reader = spark.read.format("statestore").option("operatorId", operator)
+    return (reader if batch is None else reader.option("batchId", batch)).load(str(checkpoint))
+
+
+def _plain(rows: list[Any]) -> Rows:
+    return [tuple(row) for row in rows]
+
+
+__all__ = [
+    "FIRST_WORKERS",
+    "FLUSH",
+    "KEYS",
+    "STOCK",
+    "Rows",
+    "Shape",
+    "Stream",
+    "check_rows",
+    "local_session",
+    "state_of",
+]

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks that are lost, damaged or late on their way, and a stop in their midst: slower, never wrong."""
+
+from typing import Any
+
+import pytest
+
+from drivers import DriverProcess, until
+from faults import Faults
+from queries import PATIENCE_BATCHES, MakeQuery
+
+STOP_SECONDS = 5
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize(("mode", "format"), [("prepared", 2), pytest.param("direct", 1, marks=slow)])
+def test_a_block_that_is_no_use_is_replaced_by_files(
+    mode: str, format: int, shared: DriverProcess, faults: Faults, make_query: MakeQuery
+) -> None:
+    query = make_query(shared, format=format, **{"spark.megaphone.transfer.imageDeadlineMs": "1000"}).spread()
+    for source, target, entry in (
+        (0, 1, "block-published=lost"),
+        (1, 0, "block-published=damaged"),
+        (0, 1, "block-published=cut"),
+        (1, 0, "block-pulled=late"),
+    ):
+        faults.arm(entry)
+        plan = query.move_half(source, target, mode=mode)
+        row = query.finish(plan)
+        assert faults.struck(entry), f"no block came by {entry}"
+        moved = [r for r in query.table("migrations") if r["batch"] in row["batches"] and r["bins_in"]]
+        assert sum(r["bins_in"] for r in moved) == row["moves"]
+        if mode == "direct":
+            assert sum(r["bins_from_checkpoint"] for r in moved) == row["moves"], entry
+    query.feed(2)
+    shared.check_nothing_is_held()
+    query.check()
+
+
+def test_a_query_that_stops_in_mid_copy_leaves_no_work_behind(
+    shared: DriverProcess, faults: Faults, make_query: MakeQuery
+) -> None:
+    query = make_query(shared, **{"spark.megaphone.transfer.patienceBatches": "100"}).spread()
+    faults.arm("block-pulled=late")
+    plan = query.move_half(0, 1)
+    query.input.show(2)
+    shared.send("settle", name=query.name)
+    faults.wait("block-pulled=late")
+    shared.answer()
+    assert query.plan(plan)["status"] == "preparing"
+    assert query.call("stop") < STOP_SECONDS
+    until(lambda: not _at_work(shared), "the executors' copies are given up", STOP_SECONDS)
+    shared.check_nothing_is_held(workers=True)
+    query.start(shared)
+    query.finish(plan)
+    query.check()
+
+
+def test_a_plan_that_is_cancelled_in_mid_copy_moves_nothing(
+    shared: DriverProcess, faults: Faults, make_query: MakeQuery
+) -> None:
+    query = make_query(shared, **{"spark.megaphone.transfer.patienceBatches": "100"}).spread()
+    bins = query.bins_of(0)
+    faults.arm("block-pulled=late")
+    plan = query.move_half(0, 1)
+    query.feed(2)
+    faults.wait("block-pulled=late")
+    query.call("cancel", id=plan)
+    query.feed(2)
+    assert query.plan(plan)["status"] == "cancelled"
+    assert query.bins_of(0) == bins
+    shared.check_nothing_is_held()
+    query.finish(query.move_half(0, 1), within=PATIENCE_BATCHES + 6)
+    query.check()
+
+
+def _at_work(driver: DriverProcess) -> list[Any]:
+    """The plugin's threads on the executors that are not idle."""
+    threads: list[Any] = driver.call("threads")
+    return threads

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drivers that die, or stand still, at every point of a step; and users who turn the clock back."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from drivers import DriverProcess, MakeDriver
+from faults import DRIVER_POINTS, Faults
+from queries import MakeQuery, Query
+
+slow = pytest.mark.slow
+
+
+@pytest.fixture
+def own_faults(tmp_path: Path) -> Faults:
+    """The fault points of a test's own drivers."""
+    return Faults(tmp_path / "faults")
+
+
+@pytest.mark.parametrize(("mode", "format"), [("direct", 1), pytest.param("prepared", 2, marks=slow)])
+def test_a_plan_goes_on_after_its_driver_has_died_at_each_point(
+    mode: str, format: int, own_faults: Faults, make_driver: MakeDriver, make_query: MakeQuery
+) -> None:
+    """Before the seal, the batch replays without the step; after it, with it; what is done stays done."""
+    driver = make_driver(**own_faults.settings)
+    query = make_query(driver, format=format).spread()
+    plan = query.submit("rescale", 4, strategy="batched(200)", mode=mode)
+    for point in DRIVER_POINTS:
+        own_faults.arm(point)
+        query.input.show(3)
+        driver.send("settle", name=query.name)
+        own_faults.wait(point)
+        at = max(_batches(query, "offsets"))
+        logged = _log(query)
+        driver.kill()
+        driver = make_driver(**own_faults.settings)
+        query.start(driver).feed(0)
+        row = query.plan(plan)
+        assert row["status"] in ("submitted", "preparing", "running", "done"), "the plan is lost"
+        if point == "driver-sealed":
+            assert at in row["batches"], "the batch was replayed without its step"
+        if point == "driver-sealing":
+            assert at not in row["batches"], "the batch was replayed with a step that it had not been given"
+        assert _log(query)[: len(logged)] == logged, "a record of the plan log was changed"
+    query.finish(plan)
+    assert len({row["worker"] for row in query.table("workers")}) == 4
+    query.check()
+
+
+@pytest.mark.parametrize(
+    ("moment", "format"),
+    [
+        ("driver-sealing", 2),
+        pytest.param("driver-sealed", 2, marks=slow),
+        pytest.param("driver-sealed", 1, marks=slow),
+    ],
+)
+def test_a_driver_that_wakes_up_after_another_took_over_harms_nothing(
+    moment: str, format: int, own_faults: Faults, make_driver: MakeDriver, make_query: MakeQuery
+) -> None:
+    sleeper = make_driver(**own_faults.settings)
+    query = make_query(sleeper, format=format).spread()
+    plan = query.submit("rescale", 3, strategy="batched(200)", mode="direct")
+    pause = f"{moment}=pause"
+    own_faults.arm(pause)
+    query.input.show(2)
+    sleeper.send("settle", name=query.name)
+    own_faults.wait(pause)
+    query.start(make_driver(**own_faults.settings)).feed(2)
+    os.kill(sleeper.jvm(), signal.SIGCONT)
+    with pytest.raises(Exception, match=r"plan log|CONCURRENT|oncurrent"):
+        sleeper.answer()
+    assert not sleeper.call("is_active", name=query.name)
+    query.finish(plan)
+    query.feed(2)
+    query.check()
+    query.start(query.driver).feed()  # type: ignore[arg-type]
+    query.check()
+
+
+@pytest.mark.parametrize("format", [2, pytest.param(1, marks=slow)])
+def test_a_restart_five_batches_back_forgets_the_steps_after(
+    format: int, shared: DriverProcess, make_query: MakeQuery
+) -> None:
+    """The user has deleted the last offsets and commits, and takes the sink back likewise."""
+    query = make_query(shared, format=format).spread()
+    query.feed()
+    kept = query.finish(query.submit("rescale", 3, strategy="all-at-once", mode="direct"))
+    query.feed()
+    back = query.feed()
+    lost = query.finish(query.submit("rescale", 1, strategy="batched(400)", mode="direct"))
+    assert kept["batches"][-1] < back < lost["batches"][0]
+    newest = back
+    while newest < back + 5:
+        newest = query.feed()
+    query.call("stop")
+    for batch in range(back + 1, newest + 1):
+        (query.checkpoint / "offsets" / str(batch)).unlink()
+        (query.checkpoint / "commits" / str(batch)).unlink()
+        (query.sink / f"{batch}.json").unlink()
+    query.start(shared).feed()
+    query.finish(lost["id"])
+    assert min(query.plan(lost["id"])["batches"]) > back, "a step that is void counts as done"
+    assert len({row["worker"] for row in query.table("workers")}) == 1
+    query.finish(query.submit("rescale", 2, strategy="all-at-once", mode="prepared"))
+    query.check()
+
+
+def _batches(query: Query, log: str) -> list[int]:
+    return sorted(int(f.name) for f in (query.checkpoint / log).iterdir() if f.name.isdigit())
+
+
+def _log(query: Query) -> list[bytes]:
+    """The records of the plan log, in order."""
+    folder = query.checkpoint / "megaphone" / "log"
+    files = sorted((f for f in folder.iterdir() if f.name.isdigit()), key=lambda f: int(f.name))
+    return [f.read_bytes() for f in files]

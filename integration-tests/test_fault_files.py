@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""State files that are damaged, cut, empty or gone: an error that names the file, never a wrong row."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drivers import DriverProcess, Refused
+from queries import MakeQuery, Query
+
+
+def _flip(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
+
+
+DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "a wrong byte in a frame": (lambda data: _flip(data, 12), "expected frame checksum"),
+    "a wrong byte in the footer": (lambda data: _flip(data, len(data) - 40), "expected footer checksum"),
+    "a file cut in half": (lambda data: data[: len(data) // 2], "expected the magic number MPHF"),
+    "an empty file": (lambda data: b"", "expected at least 32 bytes, found 0"),
+}
+
+
+@pytest.mark.parametrize("format", [1, 2])
+def test_a_damaged_state_file_is_named_and_a_restored_one_read(
+    format: int, shared: DriverProcess, make_query: MakeQuery
+) -> None:
+    query = make_query(shared, format=format).spread()
+    query.feed(2)
+    query.call("stop")
+    file = _newest(query, worker=0)
+    sound = file.read_bytes()
+    for what, (damage, sentence) in DAMAGE.items():
+        file.write_bytes(damage(sound))
+        message = _failure(query, shared)
+        assert file.name in message, what
+        assert "is damaged" in message, what
+        assert sentence in message, what
+    file.unlink()
+    message = _failure(query, shared)
+    assert file.name in message
+    assert "is missing" in message
+    file.write_bytes(sound)
+    query.start(shared).feed()
+    query.check()
+
+
+def test_a_file_that_is_damaged_while_the_query_runs_does_not_stop_it(
+    shared: DriverProcess, make_query: MakeQuery
+) -> None:
+    """The executors have its content in memory: nobody reads it, also not for a move between them."""
+    query = make_query(shared).spread()
+    query.feed(2)
+    file = _newest(query, worker=0)
+    sound = file.read_bytes()
+    file.write_bytes(_flip(sound, 12))
+    query.finish(query.move_half(0, 1))
+    query.feed()
+    query.check_given_out()
+    query.call("stop")
+    message = _failure(query, shared)
+    assert file.name in message
+    assert "is damaged" in message
+    file.write_bytes(sound)
+    query.start(shared).feed()
+    query.check()
+
+
+def test_a_damaged_plan_log_is_named(shared: DriverProcess, make_query: MakeQuery) -> None:
+    query = make_query(shared).spread()
+    query.finish(query.move_half(0, 1, mode="direct"))
+    query.call("stop")
+    log = query.checkpoint / "megaphone" / "log"
+    record = log / "1"
+    sound = record.read_bytes()
+    for damaged in (_flip(sound, len(sound) // 2), sound[:-3], b""):
+        record.write_bytes(damaged)
+        message = _failure(query, shared)
+        assert str(record) in message
+        assert "is damaged" in message
+    record.unlink()
+    message = _failure(query, shared)
+    assert "expected record 1" in message
+    record.write_bytes(sound)
+    query.start(shared).feed()
+    query.check()
+
+
+def _newest(query: Query, worker: int) -> Path:
+    """The newest state file of a worker."""
+    files = (query.checkpoint / "state" / "0" / str(worker)).glob("*.delta")
+    return max(files, key=lambda f: int(f.stem.split("_")[0]))
+
+
+def _failure(query: Query, driver: DriverProcess) -> str:
+    """Starts the query, which must fail at its first batch; what it says."""
+    query.start(driver)
+    shown = query.input.shown
+    with pytest.raises(Refused) as refused:
+        query.feed(0) if _has_more(query, shown) else query.feed()
+    return str(refused.value)
+
+
+def _has_more(query: Query, shown: int) -> bool:
+    """Whether the query has files to process that an earlier failure left."""
+    commits = [int(f.name) for f in (query.checkpoint / "commits").iterdir() if f.name.isdigit()]
+    return shown > max(commits) + 1

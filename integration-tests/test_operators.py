@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each operator that moves is moved up and down, and no row is wrong; others stay, or are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from spark_megaphone.errors import NotMovable
+from streams import KEYS, Stream, check_rows, local_session
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from streams import Shape
+
+MakeStream = Callable[..., Stream]
+UP, DOWN = 5, 1  # more workers than the session has cores, and one
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with local_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+@pytest.fixture
+def make_stream(spark: SparkSession, tmp_path: Path) -> Iterator[MakeStream]:
+    """Makes queries, which are stopped after the test."""
+    made: list[Stream] = []
+
+    def make(shape: Shape, **how: Any) -> Stream:
+        made.append(Stream(spark, tmp_path / str(len(made)), shape, **how))
+        return made[-1]
+
+    yield make
+    for stream in made:
+        stream.stop()
+
+
+def totals(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("k").agg(f.count("*").alias("n"), f.sum("v").alias("s"), f.max("t").alias("t"))
+
+
+def windows(rows: DataFrame) -> DataFrame:
+    window = f.window("t", "20 seconds", "10 seconds")
+    counts = rows.withWatermark("t", "10 seconds").groupBy(window, f.expr("k % 40 as g")).count()
+    return counts.select("window.start", "g", "count")
+
+
+def keys_seen(rows: DataFrame) -> DataFrame:
+    return rows.dropDuplicates(["k"]).select("k")
+
+
+def distinct_then_totals(rows: DataFrame) -> DataFrame:
+    """Two groups of operators: the exchange of the second stands between them."""
+    return rows.dropDuplicates(["k", "v"]).groupBy(f.expr("k % 10 as g")).agg(f.count("*").alias("n"))
+
+
+def first_times(rows: DataFrame) -> DataFrame:
+    """One group of two operators: no exchange stands between them."""
+    return rows.dropDuplicates(["k", "v"]).repartition("k").groupBy("k").agg(f.sum("v").alias("s"))
+
+
+def seen_then_counted(rows: DataFrame) -> DataFrame:
+    return rows.dropDuplicates(["k"]).groupBy("k").count()
+
+
+def up_and_down(stream: Stream) -> Stream:
+    """Runs a query through both rescales, one prepared and one direct."""
+    stream.start().run(2)
+    stream.rescale(UP, mode="prepared")
+    stream.rescale(DOWN, mode="direct")
+    return stream
+
+
+@pytest.mark.parametrize("format", [1, 2])
+def test_an_aggregation_in_update_mode_moves(make_stream: MakeStream, format: int) -> None:
+    up_and_down(make_stream(totals, format=format)).check()
+
+
+def test_an_aggregation_in_complete_mode_moves(make_stream: MakeStream) -> None:
+    up_and_down(make_stream(totals, mode="complete", format=1)).check()
+
+
+def test_an_aggregation_in_append_mode_moves_and_gives_out_each_window_once(make_stream: MakeStream) -> None:
+    up_and_down(make_stream(windows, mode="append")).flush().check()
+
+
+def test_windows_in_update_mode_move_and_are_dropped_behind_the_watermark(make_stream: MakeStream) -> None:
+    stream = up_and_down(make_stream(windows)).flush()
+    stream.check(keys=2)
+    # What is left are the windows of the last rows, which are there for their time.
+    assert stream.running.lastProgress is not None
+    assert stream.running.lastProgress.stateOperators[0].numRowsTotal <= 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "mode", "operators"),
+    [
+        pytest.param(keys_seen, "append", 1, id="dropDuplicates"),
+        pytest.param(distinct_then_totals, "update", 2, id="two operators"),
+        pytest.param(first_times, "update", 2, id="two operators over an exchange by the user"),
+        pytest.param(seen_then_counted, "update", 1, id="two operators with no exchange between them"),
+    ],
+)
+def test_duplicates_are_dropped_and_counted_across_moves(
+    make_stream: MakeStream, shape: Shape, mode: str, operators: int
+) -> None:
+    stream = up_and_down(make_stream(shape, mode=mode))
+    assert len(stream.workers()) == operators
+    stream.check()
+
+
+def test_duplicates_within_the_watermark_are_dropped_across_moves(make_stream: MakeStream) -> None:
+    def within(rows: DataFrame) -> DataFrame:
+        return rows.withWatermark("t", "1 hour").dropDuplicatesWithinWatermark(["k"]).select("k")
+
+    stream = up_and_down(make_stream(within, mode="append"))
+    check_rows(stream.given_out(), stream.answer(keys_seen))
+    # Past the watermark a key is new again, once.
+    before = len(stream.files())
+    stream.flush().run(2)
+    again = stream.answer(keys_seen, slice(before)) + stream.answer(keys_seen, slice(before, None))
+    check_rows(stream.given_out(), again)
+
+
+def test_apply_in_pandas_with_state_moves_with_its_timeouts(make_stream: MakeStream) -> None:
+    def count(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        import pandas
+
+        (known,) = state.get if state.exists else (0,)
+        if state.hasTimedOut:
+            state.remove()
+            yield pandas.DataFrame({"k": [key[0]], "n": [known], "is_last": [True]})
+        else:
+            known += sum(len(frame) for frame in frames)
+            state.update((known,))
+            state.setTimeoutTimestamp(state.getCurrentWatermarkMs() + 3_600_000)
+            yield pandas.DataFrame({"k": [key[0]], "n": [known], "is_last": [False]})
+
+    def counted(rows: DataFrame) -> DataFrame:
+        return (
+            rows.withWatermark("t", "10 seconds")
+            .groupBy("k")
+            .applyInPandasWithState(
+                count,
+                "k long, n long, is_last boolean",
+                "n long",
+                "update",
+                GroupStateTimeout.EventTimeTimeout,
+            )
+        )
+
+    stream = up_and_down(make_stream(counted)).flush()
+    expected = stream.answer(lambda rows: rows.groupBy("k").count())
+    given = [row for batch in sorted(stream.given) for row in stream.given[batch]]
+    check_rows([(k, n) for k, n, is_last in given if is_last], expected)
+    latest = {k: n for k, n, is_last in given if not is_last}
+    check_rows(list(latest.items()), expected)
+
+
+@pytest.mark.parametrize("mode", ["complete", "update"])
+def test_a_global_aggregate_runs_and_stays(make_stream: MakeStream, mode: str) -> None:
+    def overall(rows: DataFrame) -> DataFrame:
+        return rows.groupBy().agg(f.count("*").alias("n"), f.sum("v").alias("s"))
+
+    stream = make_stream(overall, mode=mode).start().run()
+    with pytest.raises(NotMovable, match="single partition"):
+        stream.megaphone.rescale(UP)
+    stream.run(2)
+    check_rows([stream.given[max(stream.given)][-1]], stream.answer())
+
+
+def test_a_limit_runs_and_stays(make_stream: MakeStream) -> None:
+    stream = make_stream(lambda rows: rows.select("k").limit(150), mode="append").start().run()
+    with pytest.raises(NotMovable, match="single partition"):
+        stream.megaphone.rescale(UP)
+    stream.run(2)
+    given = stream.given_out()
+    assert len(given) == 150
+    assert {k for (k,) in given} <= set(range(KEYS))
+
+
+# ---- what is refused ----
+
+
+def joined(rows: DataFrame) -> DataFrame:
+    left, right = (rows.withWatermark("t", "10 seconds").alias(name) for name in "ab")
+    return left.join(right, f.expr("a.k = b.k and a.t = b.t"), "inner").select("a.k")
+
+
+def sessions(rows: DataFrame) -> DataFrame:
+    return rows.withWatermark("t", "10 seconds").groupBy(f.session_window("t", "5 seconds"), "k").count()
+
+
+def with_processor(rows: DataFrame) -> DataFrame:
+    class Nothing(StatefulProcessor):
+        def init(self, handle: Any) -> None: ...
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+            yield from rows
+
+        def close(self) -> None: ...
+
+    return rows.groupBy("k").transformWithStateInPandas(
+        Nothing(), outputStructType="k long, v long, t timestamp", outputMode="update", timeMode="None"
+    )
+
+
+OWN_PROVIDER = (
+    r"set spark\.sql\.streaming\.stateStore\.providerClass to one of Spark's own state store providers "
+    r"before the query is started\."
+)
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings", "sentence"),
+    [
+        pytest.param(
+            joined,
+            {"mode": "append"},
+            f"The stateful operator .*Join.* does not run .*{OWN_PROVIDER}",
+            id="join",
+        ),
+        pytest.param(
+            sessions,
+            {"mode": "append"},
+            f"The stateful operator .*Session.* does not run .*{OWN_PROVIDER}",
+            id="session window",
+        ),
+        pytest.param(
+            with_processor,
+            {},
+            f"The stateful operator .*TransformWithState.* does not run .*{OWN_PROVIDER}",
+            id="transformWithStateInPandas",
+        ),
+        pytest.param(
+            totals,
+            {"spark__sql__streaming__stateStore__unloadOnCommit": "true"},
+            f"unloadOnCommit drops the state after each batch.*set it to false, or {OWN_PROVIDER}",
+            id="unloadOnCommit",
+        ),
+    ],
+)
+def test_what_is_not_supported_is_refused_before_anything_is_written(
+    make_stream: MakeStream, shape: Shape, settings: dict[str, str], sentence: str
+) -> None:
+    stream = make_stream(shape, **settings).write().start()
+    with pytest.raises(StreamingQueryException, match=sentence):
+        stream.running.awaitTermination(300)
+    files = [
+        str(file.relative_to(stream.checkpoint)) for file in stream.checkpoint.rglob("*") if file.is_file()
+    ]
+    written = [file for file in files if file.startswith(("commits", "megaphone")) or file.endswith(".delta")]
+    assert written == []
+    assert stream.given == {}
+
+
+def test_a_continuous_trigger_is_refused(make_stream: MakeStream) -> None:
+    """Spark itself takes no state there."""
+    rows = make_stream(totals).spark.readStream.format("rate").load()
+    counts = rows.dropDuplicates(["value"]).writeStream.format("console")
+    with pytest.raises(AnalysisException, match=r"(?i)continuous"):
+        counts.trigger(continuous="1 second").start()

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spark's state data sources read every retained version, before and after rescales; what is older goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from streams import FIRST_WORKERS, STOCK, Stream, check_rows, local_session, state_of
+
+if TYPE_CHECKING:
+    from streams import Rows
+
+MORE, FEWER = 5, 1
+FOREIGN = (
+    "notes.txt",
+    "state/0/0/notes.txt",
+    "state/0/1/old/2.delta",
+    "state/7/0/1.delta",
+    "state/0/0/3.delta.bak",
+)
+BATCHES_RETAINED = 2
+SWEEP_BATCHES = 2
+# A file is looked at once it is 16 versions old, and goes when no version before that look is retained.
+BATCHES_UNTIL_SWEPT = 16 + 2 * SWEEP_BATCHES + BATCHES_RETAINED + 2
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with local_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+def totals(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("k").agg(f.count("*").alias("n"), f.sum("v").alias("s"))
+
+
+def every_key(rows: DataFrame) -> DataFrame:
+    """Touches all of the state in each batch, so that no file is needed for long."""
+    return totals(rows.withColumn("k", f.explode(f.sequence(f.lit(0), f.lit(19)))))
+
+
+def state_rows(stream: Stream, batch: int | None = None) -> Rows:
+    rows = (
+        state_of(stream.spark, stream.checkpoint, batch).select("key.k", "value.count", "value.sum").collect()
+    )
+    return [tuple(row) for row in rows]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A query that has stopped, with the batches at which it had each number of workers."""
+
+    stream: Stream
+    at_first: list[int]
+    with_more: list[int]
+    with_fewer: list[int]
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
+def moved(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Moved:
+    """More workers than at first, then fewer."""
+    stream = Stream(spark, tmp_path_factory.mktemp("moved"), totals, format=request.param).start().run(2)
+    (up,) = stream.rescale(MORE).steps
+    (down,) = stream.rescale(FEWER).steps
+    stream.stop()
+    assert up.batch is not None
+    assert down.batch is not None
+    last = max(stream.given)
+    return Moved(
+        stream,
+        at_first=list(range(up.batch)),
+        with_more=list(range(up.batch, down.batch)),
+        with_fewer=list(range(down.batch, last + 1)),
+    )
+
+
+@pytest.mark.parametrize("when", ["at_first", "with_more", "with_fewer"])
+def test_the_state_of_a_batch_is_the_batch_answer_of_the_input_until_then(moved: Moved, when: str) -> None:
+    batches: list[int] = getattr(moved, when)
+    for batch in sorted({batches[0], batches[-1]}):
+        check_rows(state_rows(moved.stream, batch), moved.stream.answer(batches=slice(batch + 1)))
+
+
+def test_the_state_without_a_batch_is_that_of_the_last(moved: Moved) -> None:
+    check_rows(state_rows(moved.stream), moved.stream.answer())
+
+
+def test_partitions_are_counted_by_the_first_batch_and_have_all_rows(moved: Moved) -> None:
+    for batch in (moved.at_first[-1], moved.with_more[-1], moved.with_fewer[-1]):
+        rows = state_of(moved.stream.spark, moved.stream.checkpoint, batch).groupBy("partition_id").count()
+        assert {row["partition_id"] for row in rows.collect()} == set(range(FIRST_WORKERS))
+
+
+def test_the_state_metadata_is_that_of_the_first_batch(moved: Moved) -> None:
+    rows = moved.stream.spark.read.format("state-metadata").load(str(moved.stream.checkpoint))
+    (row,) = rows.select(
+        "operatorId", "operatorName", "stateStoreName", "numPartitions", "maxBatchId"
+    ).collect()
+    assert tuple(row) == (0, "stateStoreSave", "default", FIRST_WORKERS, max(moved.stream.given))
+
+
+def test_a_session_with_other_settings_reads_the_same(moved: Moved) -> None:
+    other = moved.stream.spark.newSession()
+    for key, value in {"spark.megaphone.bins": "16", "spark.sql.shuffle.partitions": "7"}.items():
+        other.conf.set(key, value)
+    rows = state_of(other, moved.stream.checkpoint).select("key.k", "value.count", "value.sum").collect()
+    check_rows([tuple(row) for row in rows], moved.stream.answer())
+
+
+@dataclass(frozen=True)
+class Retained:
+    """A query that has run for long with few batches retained, and its state files after each batch."""
+
+    stream: Stream
+    files: list[set[str]]
+    workers: dict[int, int]
+
+    @property
+    def retained(self) -> list[int]:
+        """The batches that Spark's own logs still have."""
+        commits = {
+            int(file.name) for file in (self.stream.checkpoint / "commits").iterdir() if file.name.isdigit()
+        }
+        offsets = {
+            int(file.name) for file in (self.stream.checkpoint / "offsets").iterdir() if file.name.isdigit()
+        }
+        return sorted(commits & offsets)
+
+
+def state_files(checkpoint: Path) -> set[str]:
+    folder = checkpoint / "state" / "0"
+    found = {str(file.relative_to(folder)) for file in folder.glob("[0-9]*/*") if file.is_file()}
+    return {name for name in found if f"state/0/{name}" not in FOREIGN}
+
+
+def run_for_long(stream: Stream, batches: int, *, rescale: bool) -> Retained:
+    files = []
+    stream.start()
+    for batch in range(batches):
+        stream.run()
+        files.append(state_files(stream.checkpoint))
+        if batch == 1:
+            for name in FOREIGN:
+                (stream.checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
+                (stream.checkpoint / name).write_text("not ours")
+            if rescale:
+                stream.megaphone.rescale(MORE, strategy="all-at-once")
+    workers = stream.workers()
+    stream.stop()
+    return Retained(stream, files, workers)
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
+def long_run(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Retained:
+    settings: dict[str, Any] = {
+        "spark__sql__streaming__minBatchesToRetain": BATCHES_RETAINED,
+        "spark__megaphone__sweep__intervalBatches": SWEEP_BATCHES,
+    }
+    stream = Stream(spark, tmp_path_factory.mktemp("long"), every_key, format=request.param, **settings)
+    return run_for_long(stream, BATCHES_UNTIL_SWEPT, rescale=True)
+
+
+def test_files_that_no_retained_version_needs_are_gone(long_run: Retained) -> None:
+    versions = {int(name.split("/")[1].split(".")[0].split("_")[0]) for name in long_run.files[-1]}
+    assert min(versions) > 1, f"the files of version {min(versions)} are still there"
+    assert long_run.workers == {0: MORE}
+
+
+def test_every_retained_version_is_still_readable(long_run: Retained) -> None:
+    assert len(long_run.retained) >= BATCHES_RETAINED
+    for batch in long_run.retained:
+        expected = long_run.stream.answer(batches=slice(batch + 1))
+        check_rows(state_rows(long_run.stream, batch), expected)
+
+
+def test_files_that_are_not_state_are_left_alone(long_run: Retained) -> None:
+    for name in FOREIGN:
+        assert (long_run.stream.checkpoint / name).read_text() == "not ours"
+    folders = {path.name for path in long_run.stream.checkpoint.iterdir() if path.is_dir()}
+    assert folders == {"commits", "offsets", "sources", "state", "megaphone"}
+    assert (long_run.stream.checkpoint / "metadata").is_file()
+    records = sorted(int(file.name) for file in (long_run.stream.checkpoint / "megaphone" / "log").iterdir())
+    assert records == list(range(len(records))), "the plan log is kept whole"
+
+
+def test_a_batch_writes_no_more_files_than_the_hdfs_backed_provider(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def files_per_batch(name: str, **settings: Any) -> list[int]:
+        run = run_for_long(Stream(spark, tmp_path / name, totals, format=1, **settings), 6, rescale=False)
+        return [len(after - before) for before, after in pairwise(run.files)]
+
+    ours = files_per_batch("ours")
+    stock = files_per_batch("stock", spark__sql__streaming__stateStore__providerClass=STOCK)
+    assert ours == [FIRST_WORKERS] * len(ours)
+    assert all(few <= many for few, many in zip(ours, stock, strict=True)), f"{ours} against {stock}"

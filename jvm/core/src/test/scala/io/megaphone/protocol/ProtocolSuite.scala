@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.protocol
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.megaphone.format.StateName
+import io.megaphone.plan.{Move, Step, TransferMode}
+import io.megaphone.protocol.LogRecord._
+import io.megaphone.routing.RoutingTable
+import io.megaphone.store.{CopyKey, StoreKey}
+
+/** The driver's state machine, event by event. A [[Run]] is the driver around it: it appends to a log that several runs may share. */
+class ProtocolSuite extends AnyFunSuite {
+  import Protocol._
+
+  private val group = Group(Vector(Operator(0, "aggregate", Vector("default"))), 2)
+  private val settings = Settings(windowSteps = 2, patienceBatches = 4, gapBatches = 3)
+
+  final private class Log { var records = Vector.empty[LogRecord] }
+
+  final private class Run(run: String, log: Log) {
+    var state: State = Protocol.start(run, Vector(group), settings)
+    var failure: Option[String] = None
+    var isAppendUnsure = false
+
+    def start(batch: Long, history: History = History.of(log.records)): this.type = feed(RunStarting(batch, 1, 8, history))
+
+    def feed(event: Event): this.type = {
+      val (next, commands) = Protocol(state, event)
+      state = next
+      commands.foreach {
+        case Append(record) =>
+          val number = state.history.nextNumber.toInt
+          if (number < log.records.size) feed(NotAppended(record, Some(log.records(number))))
+          else {
+            log.records :+= record
+            feed(if (isAppendUnsure) NotAppended(record, None) else Appended(record))
+          }
+        case HandOut(_) => ()
+        case Fail(reason) => failure = Some(reason)
+      }
+      this
+    }
+
+    def plan(number: Long, isOwn: Boolean = true, placement: Vector[String] = Vector("a", "b", "c", "d")): Decision = {
+      feed(BatchPlanning(Batch(number, isOwn, Map.empty, Map(0L -> placement))))
+      assert(failure.isEmpty)
+      state.decision.get
+    }
+
+    def submit(id: String, mode: TransferMode, steps: Step*): this.type = feed(PlanSubmitted(Intention(id, Map(0L -> steps.toVector), "fluid", mode)))
+    def ready(step: String, source: Int, target: Int, version: Long): this.type = feed(CopyReady(CopyKey(StoreKey(run, 0, "default"), source, target, step), version, "x"))
+  }
+
+  private def newRun: Run = { val r = new Run("r", new Log).start(0); r.plan(0); r }
+  private def sealedIn(d: Decision): Vector[String] = d.sealedSteps.map(_.id.toString)
+  private def announcedIn(d: Decision): Vector[String] = d.announced.map(_.id.toString)
+  private val moveOne = Step(Vector(Move(0, 1)), 2)
+  private val moveTwo = Step(Vector(Move(2, 1)), 2)
+
+  test("a direct plan is announced by one batch, and its steps are sealed by the next ones") {
+    val run = newRun.submit("p", TransferMode.Direct, moveOne, moveTwo)
+    val one = run.plan(1)
+    assert(sealedIn(one).isEmpty && announcedIn(one) == Vector("p.0.0") && one.after == one.before)
+    val two = run.plan(2)
+    assert(sealedIn(two) == Vector("p.0.0") && announcedIn(two) == Vector("p.0.1") && two.after(0).workerOf(0) == 1 && two.before(0).workerOf(0) == 0)
+    val three = run.plan(3)
+    assert(sealedIn(three) == Vector("p.0.1") && announcedIn(three).isEmpty && three.before == two.after)
+    val four = run.plan(4)
+    assert(sealedIn(four).isEmpty && four.before == three.after && four.after == three.after && run.state.history.open.isEmpty)
+    assert(Protocol.liveSteps(run.state).isEmpty)
+  }
+
+  test("a prepared step waits for its copies, which must be of one of the last versions") {
+    val run = newRun.submit("p", TransferMode.Prepared, moveOne)
+    run.plan(1)
+    val (executor, duty) = Protocol.duties(run.state).head
+    assert(executor == "b" && duty.bins == Vector(0) && duty.image == StateName(1, StateName.FixedId) && duty.address.contains("a"))
+    assert(sealedIn(run.plan(2)).isEmpty)
+    assert(Protocol.duties(run.state).map(_._2.settled.version) == Vector(2L))
+    run.ready("p.0.0", 0, 1, version = 1)
+    assert(sealedIn(run.plan(3)) == Vector("p.0.0"))
+
+    val late = newRun.submit("p", TransferMode.Prepared, moveOne)
+    late.plan(1)
+    late.ready("p.0.0", 0, 1, version = 1)
+    late.plan(2, isOwn = false)
+    late.plan(3, isOwn = false)
+    assert(sealedIn(late.plan(4)).isEmpty, "the copy is three versions old")
+  }
+
+  test("a copy that went with its executor is ready no more") {
+    val run = newRun.submit("p", TransferMode.Prepared, moveOne)
+    run.plan(1)
+    run.ready("p.0.0", 0, 1, version = 1).feed(ExecutorLost("x"))
+    assert(sealedIn(run.plan(2)).isEmpty)
+  }
+
+  test("patience: a step whose copies do not get ready is sealed all the same") {
+    val run = newRun.submit("p", TransferMode.Prepared, moveOne)
+    assert((1L to 6L).map(n => sealedIn(run.plan(n)).size) == Vector(0, 0, 0, 0, 1, 0))
+  }
+
+  test("moves on one executor need no copy") {
+    val run = newRun.submit("p", TransferMode.Prepared, moveOne)
+    val here = Vector("a", "a")
+    run.plan(1, placement = here)
+    assert(Protocol.duties(run.state).isEmpty && sealedIn(run.plan(2, placement = here)) == Vector("p.0.0"))
+  }
+
+  test("the window bounds what is announced at once") {
+    val steps = Vector(0, 2, 4, 6).map(bin => Step(Vector(Move(bin, 1)), 2))
+    val run = newRun.submit("p", TransferMode.Prepared, steps: _*)
+    assert(announcedIn(run.plan(1)) == Vector("p.0.0", "p.0.1"))
+  }
+
+  test("the gap: a bin moves again only some batches later") {
+    val run = newRun.submit("p", TransferMode.Direct, moveOne, Step(Vector(Move(0, 0)), 2))
+    assert((1L to 6L).filter(n => run.plan(n).sealedSteps.nonEmpty) == Vector(2L, 5L))
+  }
+
+  test("cancel: what is sealed stays, the rest is never sealed, and no duty is left") {
+    val run = newRun.submit("p", TransferMode.Direct, moveOne, moveTwo)
+    run.plan(1)
+    val two = run.plan(2)
+    run.feed(PlanCancelled("p"))
+    val three = run.plan(3)
+    assert(sealedIn(three).isEmpty && announcedIn(three).isEmpty && three.after == two.after)
+  }
+
+  test("rule 6: a batch that is planned twice gets the same decision, whatever happened between") {
+    val run = newRun.submit("p", TransferMode.Direct, moveOne)
+    run.plan(1)
+    val first = run.plan(2)
+    run.submit("q", TransferMode.Direct, moveTwo).feed(PlanCancelled("p"))
+    assert(run.plan(2) eq first)
+  }
+
+  test("a run's first batch takes a step that nothing announced, for nothing is in memory yet; a replayed one takes none") {
+    val log = new Log
+    val before = new Run("r", log).start(0)
+    before.plan(0)
+    before.submit("p", TransferMode.Prepared, moveOne)
+    val own = new Run("s", log).start(1)
+    assert(sealedIn(own.plan(1)) == Vector("p.0.0"))
+
+    val other = new Log
+    val crashed = new Run("r", other).start(0)
+    crashed.plan(0)
+    crashed.submit("p", TransferMode.Prepared, moveOne)
+    val replay = new Run("s", other).start(1)
+    assert(sealedIn(replay.plan(1, isOwn = false)).isEmpty)
+  }
+
+  test("a replay goes by the seal of its batch, and does not count the step twice") {
+    val log = new Log
+    val run = new Run("r", log).start(0)
+    run.plan(0)
+    run.submit("p", TransferMode.Direct, moveOne, moveTwo)
+    run.plan(1)
+    val ran = run.plan(2)
+    val replay = new Run("s", log).start(2)
+    val again = replay.plan(2, isOwn = false)
+    assert(again.before == ran.before && again.after == ran.after && again.sealedSteps.isEmpty && announcedIn(again) == Vector("p.0.1"))
+    assert(replay.plan(3).after(0).workerOf(2) == 1)
+  }
+
+  test("H6: a seal whose number is taken fails the batch") {
+    val log = new Log
+    val paused = new Run("r", log).start(0)
+    paused.plan(0)
+    paused.submit("p", TransferMode.Direct, moveOne)
+    paused.plan(1)
+    new Run("s", log).start(1)
+    paused.feed(BatchPlanning(Batch(2, isOwn = true, Map.empty, Map.empty)))
+    assert(paused.failure.exists(_.contains("batch 2")) && !log.records.exists(_.isInstanceOf[Sealed]))
+  }
+
+  test("H6: a seal that may be written or not fails the batch, and the replay goes by it") {
+    val log = new Log
+    val run = new Run("r", log).start(0)
+    run.plan(0)
+    run.submit("p", TransferMode.Direct, moveOne)
+    run.plan(1)
+    run.isAppendUnsure = true
+    run.feed(BatchPlanning(Batch(2, isOwn = true, Map.empty, Map(0L -> Vector("a", "b")))))
+    assert(run.failure.isDefined)
+    assert(new Run("s", log).start(2).plan(2, isOwn = false).after(0).workerOf(0) == 1)
+  }
+
+  test("a start record whose number is taken by an older run's record reads on") {
+    val log = new Log
+    val old = new Run("r", log).start(0)
+    old.plan(0)
+    val seen = History.of(log.records)
+    old.submit("p", TransferMode.Direct, moveOne)
+    val run = new Run("s", log).start(1, seen)
+    assert(run.failure.isEmpty && log.records.last == run.state.history.records.last && run.state.history.open.map(_.id) == Vector("p"))
+  }
+
+  test("H6: a start record whose number is taken by a newer run, or by one that is ahead, gives up: it would void steps that ran") {
+    val log = new Log
+    val old = new Run("r", log).start(0)
+    old.plan(0)
+    val seen = History.of(log.records)
+    old.submit("p", TransferMode.Direct, moveOne)
+    old.plan(1)
+    old.plan(2)
+    assert(new Run("s", log).start(1, seen).failure.exists(_.contains("batch 2")))
+    new Run("t", log).start(2)
+    assert(new Run("u", log).start(2, History.of(log.records.init)).failure.exists(_.contains("Run t")))
+    assert(log.records.count(_.isInstanceOf[Started]) == 2)
+  }
+
+  test("rule 3: a first batch that another run has started from since takes no step, though this run logged it") {
+    val log = new Log
+    val old = new Run("r", log).start(0)
+    old.plan(0)
+    old.submit("p", TransferMode.Direct, moveOne)
+    val newer = new Run("s", log).start(1)
+    val without = newer.plan(1, isOwn = false)
+    val late = new Run("t", log).start(1)
+    assert(late.plan(1, isOwn = true).after == without.after)
+  }
+
+  test("H8: after going back a plan goes on from its valid seals, and one that no longer fits is cancelled") {
+    val log = new Log
+    val run = new Run("r", log).start(0)
+    run.plan(0)
+    run.submit("empty", TransferMode.Direct, Step(Vector(Move(1, 0), Move(3, 0)), 2), Step(Vector(Move(1, 1)), 2))
+    run.plan(1)
+    run.plan(2)
+    run.feed(PlanCancelled("empty"))
+    run.submit("shrink", TransferMode.Direct, Step(Vector(Move(5, 0), Move(7, 0)), 1))
+    val back = new Run("s", log).start(1)
+    val one = back.plan(1)
+    assert(one.after(0) == RoutingTable.roundRobin(8, 2) && back.state.history.open.isEmpty && log.records.last == Cancelled("shrink"))
+    assert(back.plan(2).after == one.after)
+  }
+
+  test("plans that going back has opened again run one after the other") {
+    val log = new Log
+    val run = new Run("r", log).start(0)
+    run.plan(0)
+    run.submit("grow", TransferMode.Direct, Step(Vector(Move(0, 2)), 3))
+    run.plan(1)
+    run.plan(2)
+    run.submit("onto", TransferMode.Direct, Step(Vector(Move(1, 2)), 3))
+    run.plan(3)
+    run.plan(4)
+    val back = new Run("s", log).start(1)
+    assert((1L to 4L).map(n => sealedIn(back.plan(n, isOwn = n > 1))) == Vector(Vector(), Vector("grow.0.0"), Vector("onto.0.0"), Vector()))
+  }
+}

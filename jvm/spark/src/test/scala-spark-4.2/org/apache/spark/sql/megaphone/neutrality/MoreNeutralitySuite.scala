@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.megaphone.neutrality
+
+import org.apache.spark.sql.streaming._
+import org.scalatest.DoNotDiscover
+
+/** So do the suites of chains, unions, joins and session windows, whose groups are the harder ones; they take long and run with all tests only. */
+final class MoreNeutralitySuite
+    extends NeutralSuites(
+      (if (Neutral.isAll)
+         Seq(
+           new NeutralMultiStatefulOperators,
+           new NeutralSessionWindow,
+           new NeutralSelfUnion,
+           new NeutralInnerJoin,
+           new NeutralOuterJoin,
+           new NeutralFullOuterJoin,
+           new NeutralLeftSemiJoin,
+           new NeutralInnerJoinOfOneStore,
+           new NeutralAggregationDistribution,
+           new NeutralDeduplicationDistribution,
+           new NeutralFlatMapGroupsWithStateDistribution,
+           new NeutralSessionWindowDistribution,
+           new NeutralTriggerAvailableNow
+         )
+       else Nil): _*
+    )
+
+@DoNotDiscover class NeutralMultiStatefulOperators extends MultiStatefulOperatorsSuite with Neutral
+@DoNotDiscover class NeutralSessionWindow extends StreamingSessionWindowSuite with Neutral
+@DoNotDiscover class NeutralSelfUnion extends StreamingSelfUnionSuite with Neutral
+@DoNotDiscover class NeutralInnerJoin extends StreamingInnerJoinWithoutVCFSuite with Neutral
+@DoNotDiscover class NeutralOuterJoin extends StreamingOuterJoinWithoutVCFSuite with Neutral
+@DoNotDiscover class NeutralFullOuterJoin extends StreamingFullOuterJoinWithoutVCFSuite with Neutral
+@DoNotDiscover class NeutralLeftSemiJoin extends StreamingLeftSemiJoinWithoutVCFSuite with Neutral
+@DoNotDiscover class NeutralInnerJoinOfOneStore extends StreamingInnerJoinWithVCFSuite with Neutral
+@DoNotDiscover class NeutralAggregationDistribution extends StreamingAggregationDistributionSuite with Neutral
+@DoNotDiscover class NeutralDeduplicationDistribution extends StreamingDeduplicationDistributionSuite with Neutral
+@DoNotDiscover class NeutralFlatMapGroupsWithStateDistribution extends FlatMapGroupsWithStateDistributionSuite with Neutral
+@DoNotDiscover class NeutralSessionWindowDistribution extends StreamingSessionWindowDistributionSuite with Neutral
+@DoNotDiscover class NeutralTriggerAvailableNow extends TriggerAvailableNowSuite with Neutral

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.provider
+
+import scala.util.Random
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{BoundReference, UnsafeProjection}
+import org.apache.spark.sql.catalyst.util.ArrayData
+import org.apache.spark.sql.megaphone.RoutedPartitioning
+import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.types.{CalendarInterval, UTF8String}
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.megaphone.routing.RoutingTable
+
+/** The bin that the provider computes of a state key is the one that the exchange computed of the row, whatever the key is made of. */
+class BinOfKeySuite extends AnyFunSuite {
+  private val bins = 256
+
+  /** One worker a bin, so that the exchange's partition is its bin. */
+  private val table = RoutingTable.roundRobin(bins, bins)
+  private val operators = Seq("stateStoreSave", "dedupe", "dedupeWithinWatermark", "flatMapGroupsWithState", "applyInPandasWithState")
+  private val random = new Random(5)
+  private def times(value: => Any): Seq[Any] = Seq.fill(200)(value)
+  private def text(s: String) = UTF8String.fromString(s)
+
+  private val inner = new StructType().add("x", IntegerType).add("y", StringType)
+
+  /** Types of keys, with values that are hard on a hash. */
+  private val columns: Seq[(String, DataType, Seq[Any])] = Seq(
+    ("boolean", BooleanType, Seq(true, false)),
+    ("byte", ByteType, (Byte.MinValue to Byte.MaxValue).map(_.toByte)),
+    ("short", ShortType, Seq[Short](0, -1, Short.MinValue, Short.MaxValue)),
+    ("int", IntegerType, Seq(0, -1, Int.MinValue, Int.MaxValue) ++ times(random.nextInt())),
+    ("long", LongType, Seq(0L, -1L, Long.MinValue, Long.MaxValue) ++ times(random.nextLong())),
+    ("float", FloatType, Seq(0.0f, -0.0f, Float.NaN, java.lang.Float.intBitsToFloat(0x7fc00001), Float.NegativeInfinity, Float.MinPositiveValue) ++ times(random.nextFloat())),
+    ("double", DoubleType, Seq(0.0, -0.0, Double.NaN, java.lang.Double.longBitsToDouble(0x7ff8000000000001L), Double.PositiveInfinity) ++ times(random.nextDouble())),
+    ("small decimal", DecimalType(9, 2), Seq(Decimal("0.00"), Decimal("-1234567.89")).map(resized(_, 9, 2))),
+    ("large decimal", DecimalType(38, 18), Seq(Decimal("12345678901234567890.123456789012345678"), Decimal("-1")).map(resized(_, 38, 18))),
+    ("string", StringType, Seq("", "a", "A", "ß", "日本", "\u0000", "x" * 1000).map(text) ++ times(text(random.nextString(5)))),
+    ("string of the collation UNICODE", StringType("UNICODE"), Seq("", "a", "A", "ß", "e\u0301", "é").map(text) ++ times(text(random.nextString(5)))),
+    ("bytes", BinaryType, Seq(Array.emptyByteArray, Array[Byte](0), Array[Byte](-1, 0, 1)) ++ times { val b = new Array[Byte](random.nextInt(20)); random.nextBytes(b); b }),
+    ("date", DateType, Seq(0, -1, 20000)),
+    ("timestamp", TimestampType, Seq(0L, -1L, 1700000000000000L) ++ times(random.nextLong())),
+    ("timestamp without zone", TimestampNTZType, Seq(0L, 1700000000000001L)),
+    ("interval", CalendarIntervalType, Seq(new CalendarInterval(1, 2, 3))),
+    ("struct", inner, Seq(InternalRow(1, text("a")), InternalRow(null, null), InternalRow(null, text("a"))) ++ times(InternalRow(random.nextInt(), text(random.nextString(3))))),
+    ("window", new StructType().add("start", TimestampType).add("end", TimestampType), times { val s = random.nextInt().toLong * 1000; InternalRow(s, s + 600000000L) }),
+    ("array", ArrayType(IntegerType), Seq(ArrayData.toArrayData(Array(1, 2)), ArrayData.toArrayData(Array.empty[Int]))),
+    ("nothing", NullType, Seq(null))
+  )
+
+  private def resized(d: Decimal, precision: Int, scale: Int): Decimal = { val copy = d.clone(); assert(copy.changePrecision(precision, scale)); copy }
+
+  /** The exchange's bin of a row, by the expression that the exchange evaluates. */
+  private def exchange(schema: StructType, positions: Seq[Int]): InternalRow => Int = {
+    val keys = positions.map(i => BoundReference(i, schema(i).dataType, schema(i).nullable))
+    val projection = UnsafeProjection.create(Seq(new RoutedPartitioning(keys, table).partitionIdExpression))
+    row => projection(row).getInt(0)
+  }
+
+  private def check(operator: String, keySchema: StructType, rows: Seq[InternalRow]): Set[Int] = {
+    // The exchange sees the key's columns somewhere in a wider row.
+    val wide = new StructType(Array(StructField("before", StringType)) ++ keySchema.fields ++ Array(StructField("after", LongType)))
+    val positions = keySchema.indices.map(_ + 1)
+    val binOfRow = exchange(wide, positions)
+    val toKey = UnsafeProjection.create(positions.map(i => BoundReference(i, wide(i).dataType, wide(i).nullable)))
+    val binOfKey = new BinOfKey(operator, keySchema, bins)
+    rows.map { key =>
+      val row = InternalRow.fromSeq(text(random.nextString(4)) +: key.toSeq(keySchema) :+ random.nextLong())
+      val expected = binOfRow(row)
+      assert(binOfKey(toKey(row)) == expected, s"for the key $key of $operator")
+      expected
+    }.toSet
+  }
+
+  for (operator <- operators; (name, dataType, values) <- columns)
+    test(s"A key of type $name has one bin, to the exchange and to the provider of $operator.") {
+      val schema = new StructType().add("k", dataType)
+      val found = check(operator, schema, (values :+ null).map(InternalRow(_)))
+      if (values.size > 100) assert(found.size > 20)
+    }
+
+  test("A key of many columns has one bin, nulls anywhere.") {
+    val schema = new StructType(columns.map { case (name, dataType, _) => StructField(name, dataType) }.toArray)
+    val rows = Seq.fill(500)(InternalRow.fromSeq(columns.map { case (_, _, values) => if (random.nextInt(4) == 0) null else values(random.nextInt(values.size)) }))
+    operators.foreach(o => assert(check(o, schema, rows).size > 100))
+  }
+
+  test("Both zeros, and all that is not a number, are one key to the hash.") {
+    val schema = new StructType().add("k", DoubleType)
+    def bin(d: Double) = new BinOfKey("stateStoreSave", schema, bins)(UnsafeProjection.create(schema)(InternalRow(d)))
+    assert(bin(0.0) == bin(-0.0))
+    assert(bin(Double.NaN) == bin(java.lang.Double.longBitsToDouble(0x7ff8000000000001L)))
+  }
+
+  test("Whether a column may be null makes no difference.") {
+    val may = new StructType().add("k", LongType, nullable = true)
+    val mayNot = new StructType().add("k", LongType, nullable = false)
+    (0L until 500L).foreach { k =>
+      val row = UnsafeProjection.create(may)(InternalRow(k)).copy()
+      assert(new BinOfKey("dedupe", may, bins)(row) == new BinOfKey("dedupe", mayNot, bins)(row))
+    }
+  }
+}

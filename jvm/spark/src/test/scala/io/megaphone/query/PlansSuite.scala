@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.query
+
+import java.nio.file.Files
+
+import scala.util.Random
+
+import org.apache.spark.sql.{DataFrame, Encoder, Encoders, Row}
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.exchange.{BroadcastExchangeExec, ShuffleExchangeExec}
+import org.apache.spark.sql.execution.joins.{BroadcastHashJoinExec, SortMergeJoinExec}
+import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
+import org.apache.spark.sql.functions._
+import org.apache.spark.sql.megaphone.{GroupExec, RoutedPartitioning}
+import org.apache.spark.sql.streaming.{StreamingQueryException, Trigger}
+
+import io.megaphone.control.{MegaphoneApi, PlanRefusedException}
+
+/** A query of any shape gives, rescaled up and down in the middle, what a batch query gives over the same input. */
+class PlansSuite extends PluginSession {
+
+  /** A stream of (k, v), v ascending; k repeats, and is null now and then. */
+  private final class Source(seed: Int = 3) {
+    private val random = new Random(seed)
+    private var fed = Vector.empty[(java.lang.Long, Long)]
+    private implicit val encoder: Encoder[(java.lang.Long, Long)] = Encoders.product[(java.lang.Long, Long)]
+    private val memory = MemoryStream[(java.lang.Long, Long)](spark)
+
+    def stream: DataFrame = memory.toDF().toDF("k", "v")
+    def batch: DataFrame = spark.createDataset(fed).toDF("k", "v")
+
+    def feed(): Unit = {
+      val rows = Seq.fill(60)((if (random.nextInt(50) == 0) null else java.lang.Long.valueOf(random.nextInt(150).toLong), 0L)).zipWithIndex.map { case ((k, _), i) => (k, fed.size.toLong + i) }
+      fed ++= rows
+      memory.addData(rows)
+      ()
+    }
+  }
+
+  /** Runs a query over three batches, then up to 5 workers, then down to 2, and compares all that it gave with the batch query. */
+  private def check(mode: String, transfer: String = "direct", result: Running => Iterable[Row] = _.last)(make: DataFrame => DataFrame)(looks: Running => Unit): Unit = {
+    val source = new Source
+    val running = start(make(source.stream), mode)
+    def round(): Unit = { source.feed(); running.query.processAllAvailable() }
+    round()
+    round()
+    assert(running.workers.toSet == Set(3L))
+    running.rescale(5, () => source.feed(), transfer)
+    round()
+    assert(running.workers.toSet == Set(5L))
+    looks(running)
+    running.rescale(2, () => source.feed(), transfer)
+    round()
+    assert(running.workers.toSet == Set(2L))
+    looks(running)
+    assert(sorted(result(running)) == sorted(make(source.batch).collect()))
+    running.stop()
+  }
+
+  private def nodes(running: Running)(of: PartialFunction[SparkPlan, Unit]): Int = running.plan.collect(of).size
+
+  for (transfer <- Seq("direct", "prepared"))
+    test(s"An aggregate, rescaled in mode $transfer.") {
+      check("complete", transfer)(_.groupBy("k").agg(count("*"), sum("v"), max("v"))) { running =>
+        assert(running.tables.size == 1)
+        assert(nodes(running) { case _: GroupExec => () } == 1)
+      }
+    }
+
+  test("Deduplicated rows, whose first of a key is the one that is kept.") {
+    check("append", result = _.all.map(r => Row(r.get(0))))(_.select("k").dropDuplicates("k"))(_ => ())
+  }
+
+  test("A deduplication and an aggregate on the same key share one exchange, one group and one table.") {
+    check("complete")(_.dropDuplicates("k", "v").groupBy("k", "v").count()) { running =>
+      assert(running.workers.size == 2)
+      assert(nodes(running) { case ShuffleExchangeExec(_: RoutedPartitioning, _, _, _) => () } == 1)
+      assert(nodes(running) { case _: GroupExec => () } == 1)
+    }
+  }
+
+  test("A deduplication and an aggregate on other keys are two groups with an exchange between.") {
+    check("complete")(_.dropDuplicates("k", "v").groupBy(col("v") % 7).count()) { running =>
+      assert(nodes(running) { case ShuffleExchangeExec(_: RoutedPartitioning, _, _, _) => () } == 2)
+      assert(nodes(running) { case _: GroupExec => () } == 2)
+    }
+  }
+
+  test("One group of two is rescaled, the other stays.") {
+    val source = new Source
+    def make(rows: DataFrame) = rows.dropDuplicates("k", "v").groupBy(col("v") % 7).count()
+    val running = start(make(source.stream), "complete")
+    source.feed()
+    running.query.processAllAvailable()
+    val operators = running.plan.collect { case g: GroupExec => g.facts.operators.map(_.id) }.flatten
+    assert(operators.toSet == Set(0L, 1L))
+    running.rescale(6, () => source.feed(), operator = 1)
+    source.feed()
+    running.query.processAllAvailable()
+    assert(running.workers.sorted == Seq(3, 6))
+    assert(sorted(running.last) == sorted(make(source.batch).collect()))
+  }
+
+  test("A union of two deduplicated branches, grouped again on the key, is one group of three operators.") {
+    val left = new Source(5)
+    val right = new Source(6)
+    def make(l: DataFrame, r: DataFrame) = l.select("k").dropDuplicates("k").union(r.select("k").dropDuplicates("k")).groupBy("k").count()
+    def feed(): Unit = { left.feed(); right.feed() }
+    val running = start(make(left.stream, right.stream), "complete")
+    feed()
+    running.query.processAllAvailable()
+    Seq(5, 2).foreach { workers =>
+      running.rescale(workers, () => feed())
+      feed()
+      running.query.processAllAvailable()
+      assert(running.workers == Seq.fill(3)(workers.toLong))
+      assert(running.tables.size == 1)
+    }
+    assert(sorted(running.last) == sorted(make(left.batch, right.batch).collect()))
+  }
+
+  test("A union that meets state and a shuffle of the user's, grouped without state: both sides are routed alike.") {
+    val left = new Source(5)
+    val right = new Source(6)
+    val s = spark
+    import s.implicits._
+    def keys(rows: DataFrame) = rows.select(coalesce(col("k"), lit(-1L)).as("k"))
+    val meeting = keys(left.stream).dropDuplicates("k").union(keys(right.stream).repartition(3, col("k"))).as[Long]
+    val running = start(meeting.groupByKey(identity).mapGroups((k, values) => (k, values.size.toLong)).toDF(), "append")
+    def round(): Unit = { left.feed(); right.feed(); running.query.processAllAvailable() }
+    round()
+    running.rescale(5, () => { left.feed(); right.feed() })
+    round()
+    running.byBatch.foreach { case (batch, rows) => assert(rows.map(_.getLong(0)).distinct.size == rows.size, s"a key of batch $batch was grouped in two places") }
+  }
+
+  test("An aggregate joined by sort and merge with a static side on the grouping key: both sides are routed alike.") {
+    val side = spark.range(0, 120).selectExpr("id as k", "id * 10 as name")
+    withConf("spark.sql.autoBroadcastJoinThreshold" -> "-1") {
+      check("complete")(_.groupBy("k").count().join(side.hint("merge"), "k")) { running =>
+        assert(nodes(running) { case _: SortMergeJoinExec => () } == 1)
+        assert(nodes(running) { case ShuffleExchangeExec(_: RoutedPartitioning, _, _, _) => () } == 2)
+        assert(running.tables.size == 1)
+      }
+    }
+  }
+
+  test("A sort-merge join with a static side below the aggregate, on the grouping key.") {
+    val side = spark.range(0, 120).selectExpr("id as k", "id * 10 as name")
+    withConf("spark.sql.autoBroadcastJoinThreshold" -> "-1") {
+      check("complete")(_.join(side.hint("merge"), "k").groupBy("k").agg(sum("name"))) { running =>
+        assert(nodes(running) { case _: SortMergeJoinExec => () } == 1)
+        assert(nodes(running) { case ShuffleExchangeExec(_: RoutedPartitioning, _, _, _) => () } == 2)
+      }
+    }
+  }
+
+  test("An aggregate joined with a static side that is broadcast: the broadcast is nobody's boundary.") {
+    val side = spark.range(0, 120).selectExpr("id as k", "id * 10 as name")
+    check("complete")(_.groupBy("k").count().join(broadcast(side), "k")) { running =>
+      assert(nodes(running) { case _: BroadcastHashJoinExec => () } == 1)
+      assert(nodes(running) { case _: BroadcastExchangeExec => () } == 1)
+    }
+  }
+
+  test("A static side that is itself an aggregate with its own exchange is routed with the rest.") {
+    val side = spark.range(0, 600).selectExpr("id % 120 as k").groupBy("k").agg(count("*").as("n"))
+    withConf("spark.sql.autoBroadcastJoinThreshold" -> "-1", "spark.sql.adaptive.enabled" -> "false") {
+      check("complete")(_.groupBy("k").count().join(side.hint("merge"), "k"))(_ => ())
+    }
+  }
+
+  test("A user's repartition on the key and in the number of the state's partitions is the boundary.") {
+    check("complete")(_.repartition(3, col("k")).groupBy("k").count())(r => assert(r.tables.size == 1))
+  }
+
+  test("A user's repartition into another number stays as it is, below the boundary.") {
+    check("complete")(_.repartition(4, col("k")).groupBy("k").count()) { running =>
+      assert(nodes(running) { case ShuffleExchangeExec(_: RoutedPartitioning, _, _, _) => () } == 1)
+    }
+  }
+
+  test("A user's coalesce stays as it is, below the boundary.") {
+    check("complete")(_.coalesce(2).groupBy("k").count())(r => assert(r.tables.size == 1))
+  }
+
+  test("A user's repartition above the aggregate is no one's boundary.") {
+    check("complete")(_.groupBy("k").count().repartition(4, col("count")))(r => assert(r.tables.size == 1))
+  }
+
+  test("A global aggregate keeps to its one partition, and a rescale of it is refused with a sentence.") {
+    val source = new Source
+    val running = start(source.stream.agg(count("*"), sum("v")), "complete")
+    source.feed()
+    running.query.processAllAvailable()
+    val refused = intercept[PlanRefusedException](MegaphoneApi.rescale(running.query.runId.toString, 4, null, null, -1))
+    assert(refused.condition == "NOT_MOVABLE")
+    source.feed()
+    running.query.processAllAvailable()
+    assert(sorted(running.last) == sorted(source.batch.agg(count("*"), sum("v")).collect()))
+  }
+
+  test("A single shuffle partition that is hashed can be rescaled; one without an exchange cannot.") {
+    withConf("spark.sql.shuffle.partitions" -> "1") {
+      val source = new Source
+      val running = start(source.stream.groupBy("k").count(), "complete")
+      source.feed()
+      running.query.processAllAvailable()
+      assert(running.workers == Seq(1))
+      if (running.tables.nonEmpty) running.rescale(3, () => source.feed())
+      else assert(intercept[PlanRefusedException](MegaphoneApi.rescale(running.query.runId.toString, 3, null, null, -1)).condition == "NOT_MOVABLE")
+      assert(sorted(running.last) == sorted(source.batch.groupBy("k").count().collect()))
+
+      val coalesced = new Source
+      val single = start(coalesced.stream.coalesce(1).groupBy("k").count(), "complete")
+      coalesced.feed()
+      single.query.processAllAvailable()
+      assert(intercept[PlanRefusedException](MegaphoneApi.rescale(single.query.runId.toString, 3, null, null, -1)).condition == "NOT_MOVABLE")
+      assert(sorted(single.last) == sorted(coalesced.batch.groupBy("k").count().collect()))
+    }
+  }
+
+  test("A cached side of a sort-merge join, partitioned as the state is, is refused with a sentence.") {
+    val side = spark.range(0, 120).selectExpr("id as k", "id * 10 as name").repartition(3, col("k")).cache()
+    side.count()
+    try
+      withConf("spark.sql.autoBroadcastJoinThreshold" -> "-1") {
+        val source = new Source
+        val running = start(source.stream.groupBy("k").count().join(side.hint("merge"), "k"), "complete")
+        source.feed()
+        val error = intercept[StreamingQueryException](running.query.processAllAvailable())
+        assert(messagesOf(error).contains("is partitioned without an exchange of its own"), messagesOf(error))
+        assert(messagesOf(error).contains("drop the cache or the bucketing"))
+      }
+    finally { side.unpersist(); () }
+  }
+
+  test("A cached side of a broadcast join is nobody's business.") {
+    val side = spark.range(0, 120).selectExpr("id as k", "id * 10 as name").repartition(3, col("k")).cache()
+    side.count()
+    try check("complete")(_.groupBy("k").count().join(broadcast(side), "k"))(_ => ())
+    finally { side.unpersist(); () }
+  }
+
+  test("A stateful operator that does not run on bins yet is refused with a sentence when the query starts.") {
+    val left = new Source(5)
+    val right = new Source(6)
+    val running = start(left.stream.join(right.stream, "k"), "append")
+    left.feed()
+    right.feed()
+    val error = intercept[StreamingQueryException](running.query.processAllAvailable())
+    assert(messagesOf(error).contains("does not run on the binned state store yet"), messagesOf(error))
+  }
+
+  test("`explain` of a stream and of a running query leaves the query alone, and routes nothing itself.") {
+    val source = new Source
+    val counts = source.stream.groupBy("k").count()
+    def explained(body: => Unit) = { val out = new java.io.ByteArrayOutputStream; Console.withOut(out)(body); out.toString }
+    val before = explained(counts.explain())
+    assert(before.contains("StateStoreSave") && !before.contains("megaphone("))
+    val running = start(counts, "complete")
+    source.feed()
+    running.query.processAllAvailable()
+    val during = explained(counts.explain(true))
+    assert(during.contains("StateStoreSave") && !during.contains("megaphone("))
+    val own = explained(running.query.explain())
+    assert(own.contains("MegaphoneGroup") && own.contains("megaphone(") && own.length < 5000, own)
+    source.feed()
+    running.query.processAllAvailable()
+    assert(running.plans.isEmpty)
+    assert(sorted(running.last) == sorted(source.batch.groupBy("k").count().collect()))
+  }
+
+  test("A batch query is planned as ever, with the plugin on, also while a stream runs.") {
+    val source = new Source
+    val running = start(source.stream.groupBy("k").count(), "complete")
+    source.feed()
+    running.query.processAllAvailable()
+    val batch = source.batch.groupBy("k").count()
+    batch.collect()
+    assert(batch.queryExecution.executedPlan.collect { case g: GroupExec => g }.isEmpty)
+    assert(!batch.queryExecution.toString.contains("megaphone("))
+  }
+
+  test("A checkpoint that one of Spark's own providers began runs on, on that provider and unmoved.") {
+    val checkpoint = folder("checkpoint")
+    val source = new Source
+    val counts = source.stream.groupBy("k").count()
+    withConf("spark.sql.streaming.stateStore.providerClass" -> "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider") {
+      val first = start(counts, "complete", checkpoint)
+      source.feed()
+      first.query.processAllAvailable()
+      first.stop()
+    }
+    val second = start(counts, "complete", checkpoint)
+    source.feed()
+    second.query.processAllAvailable()
+    assert(second.plan.collect { case g: GroupExec => g }.isEmpty)
+    assert(!Files.exists(checkpoint.resolve("megaphone")))
+    val refused = intercept[PlanRefusedException](MegaphoneApi.rescale(second.query.runId.toString, 5, null, null, -1))
+    assert(refused.condition == "NO_BINNED_STATE")
+    assert(sorted(second.last) == sorted(source.batch.groupBy("k").count().collect()))
+  }
+
+  test("A checkpoint keeps its bins, tables and workers, whatever the session's configuration says by then.") {
+    val checkpoint = folder("checkpoint")
+    val source = new Source
+    val counts = source.stream.groupBy("k").count()
+    withConf("spark.megaphone.bins" -> "16") {
+      val first = start(counts, "complete", checkpoint)
+      source.feed()
+      first.query.processAllAvailable()
+      first.rescale(5, () => source.feed())
+      first.stop()
+    }
+    withConf("spark.megaphone.bins" -> "64", "spark.sql.shuffle.partitions" -> "7") {
+      val second = start(counts, "complete", checkpoint)
+      source.feed()
+      second.query.processAllAvailable()
+      assert(second.workers == Seq(5))
+      assert(second.plan.collect { case g: GroupExec => g.tables.value.after.bins } == Seq(16))
+      second.rescale(2, () => source.feed())
+      assert(sorted(second.last) == sorted(source.batch.groupBy("k").count().collect()))
+    }
+  }
+
+  test("Batches without data, which only the watermark makes, are routed too.") {
+    val source = new Source
+    def make(rows: DataFrame) =
+      rows.withColumn("t", timestamp_seconds(col("v") * 10)).withWatermark("t", "100 seconds").groupBy(window(col("t"), "200 seconds"), col("k")).count()
+    val running = start(make(source.stream), "append")
+    source.feed()
+    running.query.processAllAvailable()
+    assert(running.batches.size == 2, "a batch of data, and one for the watermark")
+    running.rescale(5, () => source.feed())
+    running.rescale(2, () => source.feed())
+    assert(running.workers == Seq(2))
+    // All windows that the last watermark closed, each once.
+    val closed = running.query.lastProgress.eventTime.get("watermark")
+    val expected = make(source.batch).where(col("window.end") <= lit(closed).cast("timestamp"))
+    assert(running.all.nonEmpty)
+    assert(sorted(running.all) == sorted(expected.collect()))
+  }
+
+  test("`AvailableNow`, run again and again, with a plan that one run begins and a later one ends.") {
+    val input = folder("input")
+    val checkpoint = folder("checkpoint")
+    val rows = spark.readStream.schema("k LONG, v LONG").option("maxFilesPerTrigger", "1").csv(input.toString)
+    var files = 0
+    def write(): Unit = {
+      val text = (0 until 50).map(i => s"${(files * 31 + i * 7) % 90},$i").mkString("\n")
+      Files.writeString(input.resolve(f"$files%03d.csv"), text)
+      files += 1
+    }
+    def run(inBatch: () => Unit = () => ()): Running = {
+      write()
+      write()
+      val running = start(rows.groupBy("k").count(), "complete", checkpoint, Trigger.AvailableNow(), inBatch)
+      running.query.awaitTermination()
+      running
+    }
+    run()
+    // A plan needs a running query: it is submitted within a batch, and has more steps than that run has batches.
+    var plan = Option.empty[String]
+    run { () =>
+      if (plan.isEmpty) plan = Some(MegaphoneApi.rescale(spark.streams.active.head.runId.toString, 5, "batched(200)", "direct", -1))
+    }
+    assert(plan.exists(_.contains("\"steps\":")), plan)
+    val seen = Seq.fill(8)(run()).map(_.workers)
+    assert(seen.last == Seq(5), seen)
+    val last = run().last
+    assert(sorted(last) == sorted(spark.read.schema("k LONG, v LONG").csv(input.toString).groupBy("k").count().collect()))
+  }
+}
