@@ -33,10 +33,10 @@ say = @echo "==> $(1)"
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup jars fmt lint test-jvm test-python test test-all demo simulate bench wheel clean
+.PHONY: help setup jars fmt lint test-jvm test-python test test-all neutrality-stock demo simulate bench wheel clean
 
 help: ## lists the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV_DONE) $(JARS_DONE) ## makes .venv with all dependencies, and builds the jars
 
@@ -69,11 +69,15 @@ test: lint test-jvm test-python ## runs lint, the JVM tests and the Python tests
 
 test-all: lint $(VENV_4_2_DONE) $(JARS_DONE) ## runs every test on both Spark versions
 	$(call say,Running the JVM tests: core and Spark 4.2 and Spark 4.3)
-	@./sbt core/test spark42/test spark43/test
+	@MEGAPHONE_TESTS=all ./sbt core/test spark42/test spark43/test
 	$(call say,Running the Python tests on Spark 4.2)
 	@$(VENV_4_2)/bin/python -m pytest -m '' $(PYTEST_ARGS)
 	$(call say,Running the Python tests on Spark 4.3)
 	@$(VENV)/bin/python -m pytest -m '' $(PYTEST_ARGS)
+
+neutrality-stock: $(VENV_DONE) ## runs Spark's own suites without the plugin's rule: what the neutrality tests are measured by
+	$(call say,Running Spark's own suites as they are)
+	@MEGAPHONE_NEUTRALITY=stock ./sbt "spark42/testOnly *NeutralitySuite"
 
 demo: setup ## rescales a running query over the flights of 2013 (or ROWS rows of KEYS keys), and kills an executor
 	$(call say,Running the demo)

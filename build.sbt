@@ -93,7 +93,14 @@ lazy val spark42 = project
     libraryDependencies ++= Seq("core", "catalyst", "sql", "sql-api", "common-utils", "tags").map { part =>
       ("org.apache.spark" %% s"spark-$part" % Versions.Spark42 % Test).classifier("tests")
     },
-    libraryDependencies += "org.scalatestplus" %% "mockito-5-12" % Versions.ScalaTestPlus % Test
+    libraryDependencies += "org.scalatestplus" %% "mockito-5-12" % Versions.ScalaTestPlus % Test,
+    // Old checkpoints that Spark's suites open as files, which a jar cannot serve: unpacked, and before the jar on the class path.
+    Test / unmanagedClasspath += {
+      val folder = target.value / "spark-test-resources"
+      val jar = update.value.matching(moduleFilter(name = "spark-sql_2.13") && artifactFilter(classifier = "tests")).head
+      if (!folder.exists) IO.unzip(jar, folder, (name: String) => name.startsWith("structured-streaming/"))
+      Attributed.blank(folder)
+    }
   )
 
 lazy val spark43 = project

@@ -2,9 +2,11 @@
 """The demo from beginning to end: cluster, queries, what is done to them, and what came of it."""
 
 import argparse
+import logging
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -13,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from cluster import Cluster, standalone_cluster
@@ -28,12 +31,14 @@ def main() -> int:
     options = _options()
     # A polite kill ends the demo as Ctrl-C does: by leaving the `with` blocks.
     signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGINT, _interrupt)
     OUTPUT.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="run-", dir=OUTPUT)).resolve()
     began = time.monotonic()
     try:
         outcome = _run(options, folder, began + options.limit)
     except KeyboardInterrupt:
+        shutil.rmtree(folder, ignore_errors=True)
         print("\nInterrupted; everything is stopped.", file=sys.stderr)
         return 130
     except Exception:
@@ -101,12 +106,29 @@ def _session(cluster: Cluster) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
     }.items():
         builder = builder.config(key, value)
-    spark = configure(builder, checkpoint_format=2).getOrCreate()
     try:
+        spark = configure(builder, checkpoint_format=2).getOrCreate()
+        signal.signal(signal.SIGINT, _interrupt)  # PySpark's own handler asks the JVM things first
         yield spark
     finally:
-        spark.stop()
+        _stop_spark()
+
+
+def _stop_spark() -> None:
+    """Stops the session, and waits until the driver's JVM has ended; it would outlive this process a little."""
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()
+    if SparkContext._gateway is not None:
+        jvm: subprocess.Popen[bytes] = SparkContext._gateway.proc
+        SparkContext._gateway.shutdown()
+        if jvm.stdin is not None:
+            jvm.stdin.close()
+        try:
+            jvm.wait(30)
+        except subprocess.TimeoutExpired:
+            jvm.kill()
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    logging.disable()  # py4j would log the stack of the call that ends here
     raise KeyboardInterrupt

@@ -89,9 +89,7 @@ def _acts(upper: Axes, lower: Axes, outcome: Outcome) -> None:
             for axes in (upper, lower):
                 axes.axvline(act.first_batch, color=_KILL, linewidth=1.4)
         else:
-            upper.axvspan(
-                act.first_batch - 0.5, act.last_batch + 0.5, XX
-            )
+            upper.axvspan(act.first_batch - 0.5, act.last_batch + 0.5, color="#f0f0f0", linewidth=0, zorder=0)
         upper.annotate(
             act.name,
             (act.first_batch if kill else (act.first_batch + act.last_batch) / 2, 1.0),

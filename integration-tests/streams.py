@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import os
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -52,6 +53,11 @@ def local_session(folder: Path) -> Iterator[SparkSession]:
     yield session
     if not is_shared:
         session.stop()
+
+
+def fresh(work: Path) -> Path:
+    """A new folder in one that is removed when the tests end."""
+    return Path(tempfile.mkdtemp(dir=work))
 
 
 class Stream:
@@ -223,6 +229,7 @@ __all__ = [
     "Shape",
     "Stream",
     "check_rows",
+    "fresh",
     "local_session",
     "state_of",
 ]

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from spark_megaphone.errors import NotMovable
-from streams import KEYS, Stream, check_rows, local_session
+from streams import KEYS, Stream, check_rows, fresh, local_session
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,18 +27,19 @@ UP, DOWN = 5, 1  # more workers than the session has cores, and one
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with local_session(tmp_path_factory.mktemp("spark")) as session:
+def spark(work: Path) -> Iterator[SparkSession]:
+    with local_session(fresh(work)) as session:
         yield session
 
 
 @pytest.fixture
-def make_stream(spark: SparkSession, tmp_path: Path) -> Iterator[MakeStream]:
+def make_stream(spark: SparkSession, work: Path) -> Iterator[MakeStream]:
     """Makes queries, which are stopped after the test."""
+    folder = fresh(work)
     made: list[Stream] = []
 
     def make(shape: Shape, **how: Any) -> Stream:
-        made.append(Stream(spark, tmp_path / str(len(made)), shape, **how))
+        made.append(Stream(spark, folder / str(len(made)), shape, **how))
         return made[-1]
 
     yield make
@@ -264,9 +265,9 @@ def test_what_is_not_supported_is_refused_before_anything_is_written(
     assert stream.given == {}
 
 
-def test_a_continuous_trigger_is_refused(make_stream: MakeStream) -> None:
+def test_a_continuous_trigger_is_refused(spark: SparkSession, work: Path) -> None:
     """Spark itself takes no state there."""
-    rows = make_stream(totals).spark.readStream.format("rate").load()
-    counts = rows.dropDuplicates(["value"]).writeStream.format("console")
+    rows = spark.readStream.format("rate").load().dropDuplicates(["value"])
+    writer = rows.writeStream.format("noop").option("checkpointLocation", str(fresh(work)))
     with pytest.raises(AnalysisException, match=r"(?i)continuous"):
-        counts.trigger(continuous="1 second").start()
+        writer.trigger(continuous="1 second").start()

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from streams import FIRST_WORKERS, STOCK, Stream, check_rows, local_session, state_of
+from streams import FIRST_WORKERS, KEYS, STOCK, Stream, check_rows, fresh, local_session, state_of
 
 if TYPE_CHECKING:
     from streams import Rows
@@ -33,8 +33,8 @@ BATCHES_UNTIL_SWEPT = 16 + 2 * SWEEP_BATCHES + BATCHES_RETAINED + 2
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with local_session(tmp_path_factory.mktemp("spark")) as session:
+def spark(work: Path) -> Iterator[SparkSession]:
+    with local_session(fresh(work)) as session:
         yield session
 
 
@@ -43,8 +43,8 @@ def totals(rows: DataFrame) -> DataFrame:
 
 
 def every_key(rows: DataFrame) -> DataFrame:
-    """Touches all of the state in each batch, so that no file is needed for long."""
-    return totals(rows.withColumn("k", f.explode(f.sequence(f.lit(0), f.lit(19)))))
+    """Writes all of the state in each batch, so that images come often and no file is needed for long."""
+    return totals(rows.withColumn("k", f.explode(f.sequence(f.lit(0), f.lit(KEYS - 1)))))
 
 
 def state_rows(stream: Stream, batch: int | None = None) -> Rows:
@@ -65,11 +65,9 @@ class Moved:
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
-def moved(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Moved:
+def moved(spark: SparkSession, work: Path, request: pytest.FixtureRequest) -> Moved:
     """More workers than at first, then fewer."""
-    stream = Stream(spark, tmp_path_factory.mktemp("moved"), totals, format=request.param).start().run(2)
+    stream = Stream(spark, fresh(work), totals, format=request.param).start().run(2)
     (up,) = stream.rescale(MORE).steps
     (down,) = stream.rescale(FEWER).steps
     stream.stop()
@@ -155,20 +153,19 @@ def run_for_long(stream: Stream, batches: int, *, rescale: bool) -> Retained:
                 (stream.checkpoint / name).write_text("not ours")
             if rescale:
                 stream.megaphone.rescale(MORE, strategy="all-at-once")
-    workers = stream.workers()
+    workers = stream.workers() if rescale else {}
     stream.stop()
     return Retained(stream, files, workers)
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
-def long_run(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Retained:
+def long_run(spark: SparkSession, work: Path, request: pytest.FixtureRequest) -> Retained:
     settings: dict[str, Any] = {
         "spark__sql__streaming__minBatchesToRetain": BATCHES_RETAINED,
         "spark__megaphone__sweep__intervalBatches": SWEEP_BATCHES,
+        "spark__megaphone__bins": 8,
     }
-    stream = Stream(spark, tmp_path_factory.mktemp("long"), every_key, format=request.param, **settings)
+    stream = Stream(spark, fresh(work), every_key, format=request.param, **settings)
     return run_for_long(stream, BATCHES_UNTIL_SWEPT, rescale=True)
 
 
@@ -195,11 +192,11 @@ def test_files_that_are_not_state_are_left_alone(long_run: Retained) -> None:
     assert records == list(range(len(records))), "the plan log is kept whole"
 
 
-def test_a_batch_writes_no_more_files_than_the_hdfs_backed_provider(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_batch_writes_no_more_files_than_the_hdfs_backed_provider(spark: SparkSession, work: Path) -> None:
+    folder = fresh(work)
+
     def files_per_batch(name: str, **settings: Any) -> list[int]:
-        run = run_for_long(Stream(spark, tmp_path / name, totals, format=1, **settings), 6, rescale=False)
+        run = run_for_long(Stream(spark, folder / name, totals, format=1, **settings), 6, rescale=False)
         return [len(after - before) for before, after in pairwise(run.files)]
 
     ours = files_per_batch("ours")

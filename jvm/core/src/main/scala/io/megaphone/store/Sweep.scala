@@ -7,9 +7,12 @@ import io.megaphone.format._
 
 /** Finds the files that no version to come will need: rules 27 and 28. Run by the driver alone, because a bin's chain crosses workers (H11).
   *
-  *   1. `referenced` reads the footers of all workers at a settled version s, and gives the files that their bins' chains point into. Anything missing or damaged is an error: then there is no sweep.
-  *   1. `candidates` are the files of version s - 16 or older that are not among them. A chain never regains a file, so they stay unneeded; but versions before s, as long as they are retained, may need them.
-  *   1. When the oldest version that is retained is s or newer, the candidates may be deleted. Under checkpoint format v1 those that the newest settled version references after all are left out first.
+  *   1. `referenced` reads the footers of all workers at a settled version s, and gives the files that their bins' chains point into. Anything missing or
+  *      damaged is an error: then there is no sweep.
+  *   1. `candidates` are the files of version s - 16 or older that are not among them. A chain never regains a file, so they stay unneeded; but versions
+  *      before s, as long as they are retained, may need them.
+  *   1. When the oldest version that is retained is s or newer, the candidates may be deleted. Under checkpoint format v1 those that the newest settled
+  *      version references after all are left out first.
   *
   * Under v1 a late attempt may have written a file anew. References into it then lead on to what its own footer says, as in [[Recovery]].
   *

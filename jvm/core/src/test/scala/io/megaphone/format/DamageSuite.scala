@@ -79,6 +79,7 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     val foreign = Seq("", "x", "PK\u0003\u0004" + "zip" * 30, "PAR1" + "parquet" * 30 + "PAR1", "{\"v\":1}\n" * 20, "\u0000" * 32, "\u0000" * 4096)
     foreign.foreach(text => damaged(text.getBytes))
     assert(damaged(Array.emptyByteArray).getMessage.contains("expected at least 32 bytes, found 0."))
+    assert(damaged(small(Compression.None).take(31)).getMessage.contains("expected at least 32 bytes, found 31."))
     assert(damaged("PK\u0003\u0004, a zip file of no great length".getBytes).getMessage.contains("expected the magic number MPHD, found 0x04034b50."))
     forAll(Gen.choose(0, 400), Gen.long) { (length, seed) => damaged(Bytes.random(length, seed)) }
     forAll(Gen.choose(0, 400), Gen.long)((length, seed) => damaged(small(Compression.None).take(8) ++ Bytes.random(length, seed)))

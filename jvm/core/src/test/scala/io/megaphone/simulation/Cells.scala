@@ -4,7 +4,9 @@ package io.megaphone.simulation
 import io.megaphone.log.{BinLog, Words}
 import io.megaphone.store.Holding
 
-/** Keys and values as bytes. A key is a small number; a value is a ''stamp'', which also gives its length, so that two values are equal if their stamps are and the bytes are whole. */
+/** Keys and values as bytes. A key is a small number; a value is a ''stamp'', which also gives its length, so that two values are equal if their stamps are
+  * and the bytes are whole.
+  */
 object Cells {
   private val Keys: Array[Array[Byte]] = Array.tabulate(256)(k => bytes(Dice.mix(k.toLong), 8 + k % 5))
   private val Hashes: Array[Int] = Array.tabulate(256)(k => Dice.mix(k * 31L).toInt)

@@ -8,8 +8,8 @@ import io.megaphone.store.Sources
 
 /** One run of the query, write by write, as Spark's driver does them:
   *
-  *   1. The plan log is read, and then the offset and commit logs; or after them, and then the commit log again. In either order, whatever a newer run has done since, this one's start record finds its
-  *      number taken.
+  *   1. The plan log is read, and then the offset and commit logs; or after them, and then the commit log again. In either order, whatever a newer run
+  *      has done since, this one's start record finds its number taken.
   *   1. Offset log N is written, unless the batch is a replay.
   *   1. In the first batch: the start record. Then the batch is planned; a step that is due is sealed.
   *   1. The tasks of each group run; a failed one is sent again. `foreachBatch` may run them twice.

@@ -6,7 +6,9 @@ import scala.collection.mutable
 import io.megaphone.log.BinLog
 import io.megaphone.routing.RoutingTable
 
-/** What is true: the state at every version as plain maps, and the table that wrote it. No code under test has a part in it, but the values that accepted attempts say they wrote. */
+/** What is true: the state at every version as plain maps, and the table that wrote it. No code under test has a part in it, but the values that accepted
+  * attempts say they wrote.
+  */
 final class Oracle(setup: Setup) {
   private type State = Map[StoreId, Vector[Map[Int, Long]]] // by store and bin: stamps by key
   private val states = mutable.HashMap[Long, State](0L -> setup.stores.map(_ -> Vector.fill(setup.bins)(Map.empty[Int, Long])).toMap)

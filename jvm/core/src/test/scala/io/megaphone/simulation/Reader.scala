@@ -3,7 +3,9 @@ package io.megaphone.simulation
 
 import io.megaphone.format.{FileName, StateName}
 
-/** A reader of the state at one version, as the state data source is one (rule 30): the table of the batch before from the plan log, its ids from its commit log, and files; no memory of a run, no lease. */
+/** A reader of the state at one version, as the state data source is one (rule 30): the table of the batch before from the plan log, its ids from its commit
+  * log, and files; no memory of a run, no lease.
+  */
 object Reader {
 
   /** Compares every bin with the oracle. */

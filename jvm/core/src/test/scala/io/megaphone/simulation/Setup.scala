@@ -10,7 +10,8 @@ final case class StoreId(operator: Long, store: String)
 /** The fixed facts of one schedule.
   *
   * @param isV2
-  *   whether the checkpoint has unique ids. Then the query need not be deterministic, and each attempt writes other values; else all attempts write the same, in another order
+  *   whether the checkpoint has unique ids. Then the query need not be deterministic, and each attempt writes other values; else all attempts write the same,
+  *   in another order
   * @param retained
   *   Spark's `minBatchesToRetain`
   * @param batches
@@ -40,7 +41,7 @@ object Setup {
   def of(dice: Dice): Setup = {
     val bins = 4 << dice.below(if (dice.chance(0.2)) 5 else 3)
     val groupCount = if (dice.chance(0.3)) 2 else 1
-    val isLong = dice.chance(0.08)
+    val isLong = dice.chance(0.05)
     val isFree = dice.chance(0.1)
     val workersMax = dice.between(2, 6)
     val faults = Fault.All.filter(_ => !isFree && dice.chance(0.5)).map(f => f -> f.chance * (if (dice.chance(0.3)) 2.5 else 1.0)).toMap
@@ -53,7 +54,7 @@ object Setup {
       workersMax = workersMax,
       isV2 = dice.chance(0.6),
       retained = dice.between(2, 5),
-      batches = if (isLong) dice.between(30, 50) else dice.between(6, 20),
+      batches = if (isLong) dice.between(30, 45) else dice.between(5, 16),
       sweepEvery = dice.between(1, 6),
       settings = Protocol.Settings(windowSteps = dice.between(1, 4), patienceBatches = dice.between(2, 6).toLong),
       limits = Committer.Limits(framesMax = dice.between(2, 12), slackBytes = dice.between(64, 1024).toLong),

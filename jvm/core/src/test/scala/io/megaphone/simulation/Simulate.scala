@@ -5,7 +5,8 @@ import java.util.concurrent.atomic.AtomicLong
 
 /** Runs schedules by the thousand: `Simulate [schedules] [first seed] [threads]`.
   *
-  * Where one fails, prints its seed, what was wrong, the end of its trace, and the command that runs it alone. The environment may say the same: `SCHEDULES`, `SEED`, `THREADS`.
+  * Where one fails, prints its seed, what was wrong, the end of its trace, and the command that runs it alone. The environment may say the same: `SCHEDULES`,
+  * `SEED`, `THREADS`.
   */
 object Simulate {
 

@@ -6,8 +6,10 @@ import scala.util.control.NonFatal
 /** One schedule: a query, its executors, its user and what goes wrong, all of it decided by the seed, on one thread.
   *
   *   1. At each tick something does one step: a driver, a background thread, a zombie, the user, a fault.
-  *   1. What the real code under `log`, `format`, `store` and `protocol` makes of it is compared with an oracle at every opening of a store: every bin of every operator in every batch.
-  *   1. When enough batches are committed the faults stop; every open plan must then end within a bound of batches, nothing may be left in memory, and every retained version must be readable.
+  *   1. What the real code under `log`, `format`, `store` and `protocol` makes of it is compared with an oracle at every opening of a store: every bin of
+  *      every operator in every batch.
+  *   1. When enough batches are committed the faults stop; every open plan must then end within a bound of batches, nothing may be left in memory, and every
+  *      retained version must be readable.
   */
 final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = false) {
   private val dice = new Dice(Dice.mix(seed))

@@ -77,7 +77,9 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
 
   def killZombies(): Unit = zombies.foreach(_.isKilled = true)
 
-  /** Under checkpoint format v1 nothing of a batch outlives the versions that are retained: a file written that late may need others that are gone, which no store of fixed file names can help. */
+  /** Under checkpoint format v1 nothing of a batch outlives the versions that are retained: a file written that late may need others that are gone, which no
+    * store of fixed file names can help.
+    */
   def isTooLate(batch: Long): Boolean = !setup.isV2 && batch >= 0 && batch <= oracle.settled - setup.retained
 
   /** One phase of a zombie. */
@@ -117,7 +119,9 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     if (first != tables) throw new Violation(s"batch $batch got $tables, and $first before")
   }
 
-  /** The promise that a schedule without faults must keep: after a run's first batch nothing is read from files, but for steps that were sealed because patience was over. */
+  /** The promise that a schedule without faults must keep: after a run's first batch nothing is read from files, but for steps that were sealed because
+    * patience was over.
+    */
   def checkPromise(stage: Stage, opened: Opened): Unit = if (faults.isFree && !stage.driver.isFirst(stage.batch)) {
     if (opened.isRecovered) throw new Violation(s"batch ${stage.batch} recovered a worker from files, and no fault was there")
     val isPatient = stage.decision.sealedSteps.forall(a => a.id.group != stage.group || stage.batch - a.since < setup.settings.patienceBatches)
@@ -142,7 +146,9 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
       }
     }
 
-  /** The user deletes the last batches from the checkpoint and starts the query again. Under checkpoint format v1 no task of before may live on: its files would have the names of the new ones. */
+  /** The user deletes the last batches from the checkpoint and starts the query again. Under checkpoint format v1 no task of before may live on: its files
+    * would have the names of the new ones.
+    */
   def goBack(): Unit = if (oracle.settled > 1) {
     val version = math.max(math.max(1, oracle.oldest), oracle.settled - dice.below(setup.retained + 1))
     trace(s"the query goes back from version ${oracle.settled} to $version")
