@@ -45,9 +45,9 @@ def main() -> int:
         print(f"\nLogs and files of this run: {folder}", file=sys.stderr)
         raise
     image = OUTPUT / "batches.png"
-    picture.draw(outcome, image)
     print(report.table(outcome))
     print(report.verdict(outcome))
+    picture.draw(outcome, image)
     print(f"Picture: {image}. It took {time.monotonic() - began:.0f} s.")
     if outcome.is_right:
         shutil.rmtree(folder, ignore_errors=True)
@@ -115,12 +115,11 @@ def _session(cluster: Cluster) -> Iterator[SparkSession]:
 
 
 def _stop_spark() -> None:
-    """Stops the session, and waits until the driver's JVM has ended; it would outlive this process a little."""
+    """Stops the session, and waits until the driver's JVM has ended."""
     if SparkContext._active_spark_context is not None:
         SparkContext._active_spark_context.stop()
     if SparkContext._gateway is not None:
         jvm: subprocess.Popen[bytes] = SparkContext._gateway.proc
-        SparkContext._gateway.shutdown()
         if jvm.stdin is not None:
             jvm.stdin.close()
         try:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -35,9 +36,10 @@ Rows = list[tuple[Any, ...]]
 
 @contextlib.contextmanager
 def local_session(folder: Path) -> Iterator[SparkSession]:
-    """A session on `local[2]` with the plugin: the one that runs already, which stays, or one of its own."""
+    """A session on `local[2]` with the plugin. One that other tests have left running is stopped first."""
+    if SparkContext._active_spark_context is not None:
+        SparkSession.builder.getOrCreate().stop()
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    is_shared = SparkSession.getActiveSession() is not None
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -46,13 +48,12 @@ def local_session(folder: Path) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
     builder = SparkSession.builder.master("local[2]").appName("spark-megaphone integration tests")
-    for key, value in {} if is_shared else settings.items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
     session = configure(builder).getOrCreate()
     session.sparkContext.pythonExec = sys.executable
     yield session
-    if not is_shared:
-        session.stop()
+    session.stop()
 
 
 def fresh(work: Path) -> Path:
@@ -198,6 +199,8 @@ class Stream:
         )
         hidden = self.source.parent / f"{batch:04}.part"
         pq.write_table(table, hidden)
+        # Spark takes files in the order of their times.
+        os.utime(hidden, (self.time.timestamp(),) * 2)
         hidden.rename(self.source / f"{batch:04}.parquet")
 
 

@@ -143,9 +143,10 @@ def test_apply_in_pandas_with_state_moves_with_its_timeouts(make_stream: MakeStr
             state.remove()
             yield pandas.DataFrame({"k": [key[0]], "n": [known], "is_last": [True]})
         else:
-            known += sum(len(frame) for frame in frames)
+            for frame in frames:
+                known += len(frame)
+                state.setTimeoutTimestamp(int(frame["t"].max().timestamp() * 1000) + 3_600_000)
             state.update((known,))
-            state.setTimeoutTimestamp(state.getCurrentWatermarkMs() + 3_600_000)
             yield pandas.DataFrame({"k": [key[0]], "n": [known], "is_last": [False]})
 
     def counted(rows: DataFrame) -> DataFrame:

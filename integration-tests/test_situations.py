@@ -141,13 +141,8 @@ def test_a_stage_whose_shuffle_files_are_lost_is_run_again(make_stream: MakeStre
 
     def lose_files(stream: Stream, rows: DataFrame, batch: int) -> None:
         first = rows_of(rows)
-        folders = stream.spark._jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager()  # type: ignore[union-attr]
-        files = [
-            file
-            for folder in folders.localDirsString()
-            for file in Path(folder).rglob("shuffle_*")
-            if file.is_file()
-        ]
+        local = Path(stream.spark.sparkContext.getConf().get("spark.local.dir", ""))
+        files = [file for file in local.glob("blockmgr-*/*/shuffle_*") if file.is_file()]
         for file in files:
             file.unlink()
         lost.append(len(files))

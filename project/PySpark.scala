@@ -9,7 +9,8 @@ object PySpark {
 
   /** The jars of Spark `version`, without the Scala library (the build brings it itself).
     *
-    * They are looked for in the folder that `MEGAPHONE_SPARK_4_3_JARS` names, else in `.venv` of the repository. A missing or a wrong one stops the build with a
+    * They are looked for in the folder that `MEGAPHONE_SPARK_4_3_JARS` names, else in `.venv` of the repository. A missing or a wrong one stops the
+    * build with a
     * sentence that says what to run.
     */
   def jars(root: File, version: String): Seq[File] = {

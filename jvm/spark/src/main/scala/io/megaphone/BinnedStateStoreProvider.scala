@@ -10,10 +10,12 @@ import io.megaphone.provider.ProviderSession
 
 /** Spark's door to the binned state: `spark.sql.streaming.stateStore.providerClass=io.megaphone.BinnedStateStoreProvider`.
   *
-  * It keeps no state of its own. In a task of a running batch it opens the worker's holding in the executor's registry, by the facts that the batch's plan carries. Anywhere else it reads files. Closing
+  * It keeps no state of its own. In a task of a running batch it opens the worker's holding in the executor's registry, by the facts that the batch's
+  * plan carries. Anywhere else it reads files. Closing
   * it drops nothing: a bin's life hangs on the driver's word.
   *
-  * Making an instance is free: Spark makes them on the driver, without `init`, to ask for metrics. Handles are for one thread each; instances may be used by several.
+  * Making an instance is free: Spark makes them on the driver, without `init`, to ask for metrics. Handles are for one thread each; instances may be
+  * used by several.
   */
 class BinnedStateStoreProvider extends StateStoreProvider {
   private var session: ProviderSession = _
@@ -48,7 +50,10 @@ class BinnedStateStoreProvider extends StateStoreProvider {
 
   override def upgradeReadStoreToWriteStore(readStore: ReadStateStore, version: Long, uniqueId: Option[String], forceSnapshotOnCommit: Boolean): StateStore = {
     // The last read handle of the task's thread: under a union, another operator's of the same batch. What is opened is the task's in any case.
-    require(version == readStore.version, s"A handle on ${readStore.id} at version ${readStore.version} cannot become one on $stateStoreId at version $version.")
+    require(
+      version == readStore.version,
+      s"A handle on ${readStore.id} at version ${readStore.version} cannot become one on $stateStoreId at version $version."
+    )
     getStore(version, uniqueId, forceSnapshotOnCommit, loadEmpty = false)
   }
 

@@ -13,7 +13,8 @@ import io.megaphone.transfer.ExecutorRuntime
 
 /** The plugin: `spark.plugins=io.megaphone.MegaphonePlugin`.
   *
-  * On the driver it adds the session extensions and a query listener to what is configured, and names the state store provider and, for `file:` checkpoints, the file manager where the user named
+  * On the driver it adds the session extensions and a query listener to what is configured, and names the state store provider and, for `file:`
+  * checkpoints, the file manager where the user named
   * none; all before any session exists. On each executor it keeps the state and moves it.
   */
 final class MegaphonePlugin extends SparkPlugin {

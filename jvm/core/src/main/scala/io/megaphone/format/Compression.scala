@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.format
 
-/** Compresses the frames of a file; its `id` is written in the file, so that any reader finds the right one. Implementations are stateless and used by several threads. */
+/** Compresses the frames of a file; its `id` is written in the file, so that any reader finds the right one. Implementations are stateless and used by
+  * several threads.
+  */
 trait Compression {
 
   /** 0 to 255; 0 is [[Compression.None]]. */

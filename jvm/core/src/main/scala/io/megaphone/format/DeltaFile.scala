@@ -55,7 +55,9 @@ object DeltaFile {
     }
   }
 
-  /** Reads one file from `source`, which it does not close. Throws DamagedFileException, with the file and what was expected, for anything that is not a whole file of ours. Any thread, if the source allows it. */
+  /** Reads one file from `source`, which it does not close. Throws DamagedFileException, with the file and what was expected, for anything that is not a
+    * whole file of ours. Any thread, if the source allows it.
+    */
   final class Reader(source: FileSource) {
     private val file = source.name
     private val compressionId: Int = {
@@ -77,7 +79,8 @@ object DeltaFile {
       val magic = trailer.int()
       if (magic != TrailerMagic) fail(None, "the magic number MPHF at the end", f"0x$magic%08x")
       if (version != FormatVersion) fail(None, s"format version $FormatVersion", version.toString)
-      if (offset < HeaderBytes || length < 0 || offset + length + TrailerBytes != source.length) fail(None, "a footer that ends at the trailer", s"one at $offset of $length bytes")
+      if (offset < HeaderBytes || length < 0 || offset + length + TrailerBytes != source.length)
+        fail(None, "a footer that ends at the trailer", s"one at $offset of $length bytes")
       val bytes = source.read(offset, length)
       if (Checksum.of(bytes) != checksum) fail(None, f"footer checksum 0x$checksum%08x", f"0x${Checksum.of(bytes)}%08x")
       Footer.decode(new Decoder(file, bytes))
@@ -123,7 +126,8 @@ trait FileSource extends AutoCloseable {
 final class BytesSource(val name: String, bytes: Array[Byte]) extends FileSource {
   def length: Long = bytes.length
   def read(position: Long, count: Int): Array[Byte] = {
-    if (position < 0 || count < 0 || position + count > bytes.length) throw new DamagedFileException(name, None, s"$count bytes at $position", s"${bytes.length} bytes in all")
+    if (position < 0 || count < 0 || position + count > bytes.length)
+      throw new DamagedFileException(name, None, s"$count bytes at $position", s"${bytes.length} bytes in all")
     java.util.Arrays.copyOfRange(bytes, position.toInt, position.toInt + count)
   }
   def close(): Unit = ()

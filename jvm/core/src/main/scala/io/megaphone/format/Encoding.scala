@@ -7,7 +7,9 @@ import java.util.zip.CRC32C
 
 import io.megaphone.log.Words
 
-/** Writes the primitives that all of the formats are made of: fixed little-endian words, variable-length unsigned integers, strings and byte arrays with their length before them. Grows as needed. */
+/** Writes the primitives that all of the formats are made of: fixed little-endian words, variable-length unsigned integers, strings and byte arrays with
+  * their length before them. Grows as needed.
+  */
 final class Encoder(capacity: Int = 256) {
   private var bytes = new Array[Byte](math.max(16, capacity))
   private var used = 0

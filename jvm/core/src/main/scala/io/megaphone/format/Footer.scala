@@ -3,8 +3,10 @@ package io.megaphone.format
 
 /** The end of a delta file: what is in it, and how to find everything else that a recovery needs.
   *
-  * Recovery of a worker at `name` reads this footer and those of `previous`. A bin's chain is the newest full one among them, plus the frames of the bin in newer footers. A writer therefore lists full
-  * chains of the bins it adopted, of all bins in a worker's first file, and else of every sixteenth bin in turn: a commit costs in proportion to what it touched.
+  * Recovery of a worker at `name` reads this footer and those of `previous`. A bin's chain is the newest full one among them, plus the frames of the
+  * bin in newer footers. A writer therefore lists full
+  * chains of the bins it adopted, of all bins in a worker's first file, and else of every sixteenth bin in turn: a commit costs in proportion to what
+  * it touched.
   *
   * @param base
   *   the name this file's tails apply on
@@ -27,7 +29,8 @@ final case class Footer(
     chains: Map[Int, Chain],
     keyCounts: Map[Int, Long],
     left: Vector[Int],
-    previous: Vector[FileName]) {
+    previous: Vector[FileName]
+) {
 
   lazy val frameOf: Map[Int, Frame] = frames.iterator.map(f => f.bin -> f).toMap
   def ref(frame: Frame): FrameRef = FrameRef(file, writer, frame)

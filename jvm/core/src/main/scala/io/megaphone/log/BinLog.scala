@@ -6,11 +6,13 @@ import java.util
 /** The storage of one bin: an append-only log of records with a hash index over it.
   *
   *   1. `put` and `remove` append a record and repoint the index; nothing is overwritten in place, so bytes handed out stay valid for the batch.
-  *   1. What was appended since `settle` is the ''tail''. It is the changelog of the batch as it stands, and `undo` takes it back by a list of the entries it repointed.
+  *   1. What was appended since `settle` is the ''tail''. It is the changelog of the batch as it stands, and `undo` takes it back by a list of the
+  *      entries it repointed.
   *   1. `settle` makes the tail part of the prefix for good. The prefix is immutable: `prefix` hands it to other threads with no lock and no copy.
   *   1. `compact` rewrites the live records into new pages; a prefix handed out before keeps the old ones.
   *
-  * One thread at a time writes (the holder of the lease on the worker's holding); hand-over between threads must publish safely. Keys and values are byte ranges; the log never looks inside.
+  * One thread at a time writes (the holder of the lease on the worker's holding); hand-over between threads must publish safely. Keys and values are
+  * byte ranges; the log never looks inside.
   */
 final class BinLog {
   private var pages = new Pages
@@ -78,7 +80,9 @@ final class BinLog {
     }
   }
 
-  /** A scan of a family's live keys: each `true` of `next` puts the scan's own cursor on a record. The owner may put and remove meanwhile: a key there throughout is seen once, a removed one not after its removal. */
+  /** A scan of a family's live keys: each `true` of `next` puts the scan's own cursor on a record. The owner may put and remove meanwhile: a key there
+    * throughout is seen once, a removed one not after its removal.
+    */
   def scan(family: Int): BinLog.Scan = new BinLog.Scan(this, existing(family))
 
   /** Takes the tail back: the log and the index are as `settle` left them. */
@@ -118,7 +122,9 @@ final class BinLog {
   /** The records of the settled prefix, for any thread, however long it takes to read them. */
   def prefix(): Records = new Records(pages.prefix(tailStart), 0, tailStart)
 
-  /** Applies records in order: a tail onto the log it was made on, or an image onto an empty log. Throws DamagedRecordsException where the bytes are no records. */
+  /** Applies records in order: a tail onto the log it was made on, or an image onto an empty log. Throws DamagedRecordsException where the bytes are no
+    * records.
+    */
   def apply(bytes: Array[Byte], offset: Int, length: Int): Unit =
     Records.foreach(bytes, offset, length) { (at, header) =>
       val keyAt = at + Record.HeaderBytes

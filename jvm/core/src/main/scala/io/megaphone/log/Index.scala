@@ -3,7 +3,8 @@ package io.megaphone.log
 
 /** An open-addressing hash index from key hash to the position of the key's live record; the keys themselves stay in the log.
   *
-  * A slot is one word: the 32-bit hash above, position + 1 below. 0 is a slot never used, a lower half of 0 under any upper half one whose key was removed. Slots keep their place until the index
+  * A slot is one word: the 32-bit hash above, position + 1 below. 0 is a slot never used, a lower half of 0 under any upper half one whose key was
+  * removed. Slots keep their place until the index
   * grows, so a scan may go on while its caller removes. One thread only.
   */
 final class Index {

@@ -5,10 +5,13 @@ import java.util
 
 /** The space of one log: an append-only address space in pages that start small and grow with the log.
   *
-  * A position is a word number (bytes / 8) that never changes while the record lives. Pages come in levels of four: 4 × 256 B, 4 × 512 B, … up to 1 MiB, then all of 1 MiB: the page of a position is
-  * arithmetic, and of a log of small records at most about a fifth is unused. A record never spans pages; one larger than a page takes a page of its own that spans the slots it needs.
+  * A position is a word number (bytes / 8) that never changes while the record lives. Pages come in levels of four: 4 × 256 B, 4 × 512 B, … up to 1
+  * MiB, then all of 1 MiB: the page of a position is
+  * arithmetic, and of a log of small records at most about a fifth is unused. A record never spans pages; one larger than a page takes a page of its
+  * own that spans the slots it needs.
   *
-  * One thread appends and truncates. Other threads may read what lies below a position they were handed (through any safe publication): nothing below it is ever overwritten.
+  * One thread appends and truncates. Other threads may read what lies below a position they were handed (through any safe publication): nothing below
+  * it is ever overwritten.
   */
 final class Pages {
   import Pages._

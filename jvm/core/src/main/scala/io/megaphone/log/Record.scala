@@ -3,7 +3,8 @@ package io.megaphone.log
 
 /** The header word of a record, the unit of a bin's log: `[header 8 B][key][value]`, each part padded to eight bytes.
   *
-  * From the low bits up: value length (28 bits, bytes), key length (24 bits, bytes), kind (2 bits), column family (10 bits). No header is zero, because no kind is.
+  * From the low bits up: value length (28 bits, bytes), key length (24 bits, bytes), kind (2 bits), column family (10 bits). No header is zero,
+  * because no kind is.
   */
 object Record {
   val HeaderBytes = 8

@@ -3,11 +3,18 @@ package io.megaphone.protocol
 
 import io.megaphone.routing.RoutingTable
 
-/** What a plan log says: the tables in force at each batch, and how far each plan has come. Progress is derived from valid seals and never recorded, so a restart further back is consistent by itself.
+/** What a plan log says: the tables in force at each batch, and how far each plan has come. Progress is derived from valid seals and never recorded, so a
+  * restart further back is consistent by itself.
   *
   * A start record voids the seals of earlier runs for batches after its first one; a seal for the first one itself stays, for that batch may have run.
   */
-final case class History private (records: Vector[LogRecord], starts: Vector[LogRecord.Started], seals: Vector[LogRecord.Sealed], plans: Vector[Intention], cancelled: Set[String]) {
+final case class History private (
+    records: Vector[LogRecord],
+    starts: Vector[LogRecord.Started],
+    seals: Vector[LogRecord.Sealed],
+    plans: Vector[Intention],
+    cancelled: Set[String]
+) {
   import LogRecord._
 
   def isEmpty: Boolean = records.isEmpty
@@ -27,21 +34,27 @@ final case class History private (records: Vector[LogRecord], starts: Vector[Log
 
   /** R_batch of a group: the table of the last valid seal for that batch or an earlier one, else the one it began with. */
   def tableAt(group: Long, batch: Long): RoutingTable =
-    seals.reverseIterator.find(s => s.batch <= batch && s.tables.contains(group)).map(_.tables(group)).orElse(starts.iterator.map(_.tables.get(group)).collectFirst { case Some(t) => t }).getOrElse(
-      throw new NoSuchElementException(s"the plan log knows no group $group")
-    )
+    seals.reverseIterator
+      .find(s => s.batch <= batch && s.tables.contains(group))
+      .map(_.tables(group))
+      .orElse(starts.iterator.map(_.tables.get(group)).collectFirst { case Some(t) => t })
+      .getOrElse(
+        throw new NoSuchElementException(s"the plan log knows no group $group")
+      )
 
   /** The seal for a batch. */
   def sealAt(batch: Long): Option[Sealed] = seals.find(_.batch == batch)
 
   /** The batch of each step of a plan that has one. */
-  def sealedSteps(planId: String): Map[StepId, Long] = seals.iterator.flatMap(s => s.steps.iterator.filter(_.step.planId == planId).map(_.step -> s.batch)).toMap
+  def sealedSteps(planId: String): Map[StepId, Long] =
+    seals.iterator.flatMap(s => s.steps.iterator.filter(_.step.planId == planId).map(_.step -> s.batch)).toMap
 
   /** Plans with steps still to be sealed, in the order they were submitted. */
   def open: Vector[Intention] = plans.filter(p => !cancelled(p.id) && sealedSteps(p.id).size < p.stepsCount)
 
   /** The batch at which a bin last moved. */
-  def lastMoved(group: Long, bin: Int): Option[Long] = seals.reverseIterator.find(_.steps.exists(s => s.step.group == group && s.moves.exists(_.bin == bin))).map(_.batch)
+  def lastMoved(group: Long, bin: Int): Option[Long] =
+    seals.reverseIterator.find(_.steps.exists(s => s.step.group == group && s.moves.exists(_.bin == bin))).map(_.batch)
 }
 
 object History {

@@ -40,7 +40,8 @@ object LogRecord {
     * @param tables
     *   by group: the table in force before any seal of `firstBatch`
     */
-  final case class Started(run: String, firstBatch: Long, checkpointFormat: Int, bins: Int, groups: Vector[Group], tables: Map[Long, RoutingTable]) extends LogRecord
+  final case class Started(run: String, firstBatch: Long, checkpointFormat: Int, bins: Int, groups: Vector[Group], tables: Map[Long, RoutingTable])
+      extends LogRecord
 
   /** An intention: steps for groups. */
   final case class Submitted(plan: Intention) extends LogRecord

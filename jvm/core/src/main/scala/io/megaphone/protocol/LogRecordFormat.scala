@@ -37,7 +37,8 @@ object LogRecordFormat {
     if (bytes.length < 10) throw new DamagedFileException(file, None, "at least 10 bytes", bytes.length.toString)
     val body = bytes.length - 4
     val checksum = new Decoder(file, bytes, body, bytes.length).int()
-    if (Checksum.of(bytes, 0, body) != checksum) throw new DamagedFileException(file, None, f"checksum 0x$checksum%08x", f"0x${Checksum.of(bytes, 0, body)}%08x")
+    if (Checksum.of(bytes, 0, body) != checksum)
+      throw new DamagedFileException(file, None, f"checksum 0x$checksum%08x", f"0x${Checksum.of(bytes, 0, body)}%08x")
     val in = new Decoder(file, bytes, 0, body)
     val magic = in.int()
     if (magic != Magic) in.fail("the magic number MPLG", f"0x$magic%08x")
@@ -67,6 +68,8 @@ object LogRecordFormat {
   private def step(in: Decoder): Step = { val workers = in.count(); Step(moves(in), workers) }
   private def moves(out: Encoder, moves: Vector[Move]): Unit = { out.seq(moves)(m => out.varint(m.bin).varint(m.target)); () }
   private def moves(in: Decoder): Vector[Move] = in.seq(Move(in.count(), in.count()))
-  private def tables(out: Encoder, tables: Map[Long, RoutingTable]): Unit = { out.seq(tables.toSeq.sortBy(_._1)) { case (g, t) => out.varint(g).blob(t.toBytes) }; () }
+  private def tables(out: Encoder, tables: Map[Long, RoutingTable]): Unit = {
+    out.seq(tables.toSeq.sortBy(_._1)) { case (g, t) => out.varint(g).blob(t.toBytes) }; ()
+  }
   private def tables(in: Decoder): Map[Long, RoutingTable] = in.seq(in.varint() -> RoutingTable.fromBytes(in.blob())).toMap
 }

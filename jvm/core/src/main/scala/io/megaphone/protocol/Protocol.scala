@@ -10,16 +10,21 @@ import io.megaphone.store.{CopyKey, Duty, StoreKey}
 
 /** The driver's half of the protocol, for one run of one query, as a pure state machine: events in, commands out. No Spark, no thread, no clock.
   *
-  *   1. A run starts: its start record is appended before its first batch is planned. ''Dies before:'' nothing happened. ''After:'' the next run appends its own. ''Number taken:'' another driver is at
+  *   1. A run starts: its start record is appended before its first batch is planned. ''Dies before:'' nothing happened. ''After:'' the next run
+  *      appends its own. ''Number taken:'' another driver is at
   *      work; the run reads on and tries the next number, unless that one has taken over.
   *   1. A plan is submitted: appended as an intention. ''Dies before:'' it was never accepted. ''After:'' the next run goes on with it.
-  *   1. A batch is planned, and by that the version that it reads is settled. The next few steps of each plan are ''announced'': sources publish images, then tails; targets make copies ready.
-  *   1. A step whose copies are ready, or whose patience is over, is ''sealed'': one atomic append gives it its batch, before any task of the batch runs. ''Dies before:'' the batch is replayed without
-  *      the step. ''After:'' it is replayed with it. ''Not confirmed, or number taken:'' the batch fails and nothing goes on; a driver that was thought dead can seal nothing.
+  *   1. A batch is planned, and by that the version that it reads is settled. The next few steps of each plan are ''announced'': sources publish
+  *      images, then tails; targets make copies ready.
+  *   1. A step whose copies are ready, or whose patience is over, is ''sealed'': one atomic append gives it its batch, before any task of the batch
+  *      runs. ''Dies before:'' the batch is replayed without
+  *      the step. ''After:'' it is replayed with it. ''Not confirmed, or number taken:'' the batch fails and nothing goes on; a driver that was
+  *      thought dead can seal nothing.
   *   1. The batch gets its tables. Asked again for the same batch, it gets the same: once handed out, never another.
   *   1. The next batch is planned: the step is done, its copies and blocks are named no more.
   *
-  * A plan that is cancelled keeps what was sealed and loses the rest. An executor that is lost takes its copies with it: its duties go where the placement now says.
+  * A plan that is cancelled keeps what was sealed and loses the rest. An executor that is lost takes its copies with it: its duties go where the
+  * placement now says.
   */
 object Protocol {
 
@@ -52,7 +57,14 @@ object Protocol {
     * @param ready
     *   version that each copy has reached, and the executor that has it
     */
-  final case class Announced(id: StepId, step: Step, mode: TransferMode, since: Long, images: Map[(Long, String, Int), StateName], ready: Map[CopyKey, (Long, String)])
+  final case class Announced(
+      id: StepId,
+      step: Step,
+      mode: TransferMode,
+      since: Long,
+      images: Map[(Long, String, Int), StateName],
+      ready: Map[CopyKey, (Long, String)]
+  )
 
   /** What a batch must agree on.
     *
@@ -61,7 +73,13 @@ object Protocol {
     * @param announced
     *   steps that are to come
     */
-  final case class Decision(batch: Batch, before: Map[Long, RoutingTable], after: Map[Long, RoutingTable], sealedSteps: Vector[Announced], announced: Vector[Announced])
+  final case class Decision(
+      batch: Batch,
+      before: Map[Long, RoutingTable],
+      after: Map[Long, RoutingTable],
+      sealedSteps: Vector[Announced],
+      announced: Vector[Announced]
+  )
 
   final case class State(
       run: String,
@@ -78,7 +96,9 @@ object Protocol {
 
   sealed trait Event
 
-  /** The run is about to plan `firstBatch`; `history` is the log as read, before it was seen that `firstBatch` is not committed: what a newer run does after that, the start record's number shows. */
+  /** The run is about to plan `firstBatch`; `history` is the log as read, before it was seen that `firstBatch` is not committed: what a newer run does
+    * after that, the start record's number shows.
+    */
   final case class RunStarting(firstBatch: Long, checkpointFormat: Int, bins: Int, history: History) extends Event
   final case class BatchPlanning(batch: Batch) extends Event
   final case class PlanSubmitted(plan: Intention) extends Event
@@ -110,7 +130,10 @@ object Protocol {
       val tables = state.groups.map { g =>
         g.id -> (if (history.isEmpty) RoutingTable.roundRobin(bins, g.firstWorkers) else history.tableAt(g.id, firstBatch - 1))
       }.toMap
-      (state.copy(history = history, firstBatch = Some(firstBatch)), Vector(Append(LogRecord.Started(state.run, firstBatch, checkpointFormat, bins, state.groups, tables))))
+      (
+        state.copy(history = history, firstBatch = Some(firstBatch)),
+        Vector(Append(LogRecord.Started(state.run, firstBatch, checkpointFormat, bins, state.groups, tables)))
+      )
 
     case BatchPlanning(batch) =>
       state.decision match {
@@ -124,27 +147,41 @@ object Protocol {
     case Appended(record) =>
       val next = state.copy(history = state.history + record)
       state.pending match {
-        case Some((awaited, decision)) if awaited == record => (next.copy(pending = None, decision = Some(decision), announced = decision.announced), Vector(HandOut(decision)))
+        case Some((awaited, decision)) if awaited == record =>
+          (next.copy(pending = None, decision = Some(decision), announced = decision.announced), Vector(HandOut(decision)))
         case _ => (next, Vector.empty)
       }
 
     case NotAppended(record: LogRecord.Sealed, _) =>
-      (state.copy(pending = None), Vector(Fail(s"The seal of a step for batch ${record.batch} could not be written to the plan log, so the batch must not go on; another run of the query may be at work.")))
+      (
+        state.copy(pending = None),
+        Vector(
+          Fail(
+            s"The seal of a step for batch ${record.batch} could not be written to the plan log, so the batch must not go on; another run of the query may be at work."
+          )
+        )
+      )
     case NotAppended(record: LogRecord.Started, Some(found)) => readOn(state, record, found)
     case NotAppended(_, _) => (state, Vector(Fail("A record could not be written to the plan log.")))
 
     case CopyReady(copy, version, executor) =>
-      (state.copy(announced = state.announced.map(a => if (a.id.toString == copy.step) a.copy(ready = a.ready + (copy -> (version -> executor))) else a)), Vector.empty)
+      (
+        state.copy(announced = state.announced.map(a => if (a.id.toString == copy.step) a.copy(ready = a.ready + (copy -> (version -> executor))) else a)),
+        Vector.empty
+      )
 
     case ExecutorLost(executor) =>
       (state.copy(announced = state.announced.map(a => a.copy(ready = a.ready.filterNot(_._2._2 == executor)))), Vector.empty)
   }
 
-  /** Another record stands where the start record should. The run reads on, unless another run has taken the query over or is ahead of it: that one's steps would be void although they ran. */
+  /** Another record stands where the start record should. The run reads on, unless another run has taken the query over or is ahead of it: that one's
+    * steps would be void although they ran.
+    */
   private def readOn(state: State, record: LogRecord.Started, found: LogRecord): (State, Vector[Command]) = found match {
     case own if own == record => apply(state, Appended(record))
     case other: LogRecord.Started => (state, Vector(Fail(s"Run ${other.run} of the query has started from batch ${other.firstBatch} meanwhile.")))
-    case other: LogRecord.Sealed if other.batch > record.firstBatch => (state, Vector(Fail(s"Run ${other.run} of the query is at work, at batch ${other.batch}.")))
+    case other: LogRecord.Sealed if other.batch > record.firstBatch =>
+      (state, Vector(Fail(s"Run ${other.run} of the query is at work, at batch ${other.batch}.")))
     case _ => (state.copy(history = state.history + found), Vector(Append(record)))
   }
 
@@ -156,7 +193,8 @@ object Protocol {
     val open = fitting(state, current, state.history.open)
     val misfits = state.history.open.filterNot(open.contains)
     val stillOpen = state.announced.filter(a => open.exists(_.id == a.id.planId) && !state.history.sealedSteps(a.id.planId).contains(a.id))
-    val due = if (existing.isDefined || !mayStep(state, batch)) Vector.empty else state.groups.flatMap(g => dueStep(state, batch, g, before(g.id), stillOpen, open))
+    val due =
+      if (existing.isDefined || !mayStep(state, batch)) Vector.empty else state.groups.flatMap(g => dueStep(state, batch, g, before(g.id), stillOpen, open))
     val after = due.foldLeft(current) { (tables, a) =>
       tables.updated(a.id.group, tables(a.id.group).moved(a.step.moves, state.history.nextNumber, a.step.workers))
     }
@@ -165,7 +203,9 @@ object Protocol {
       group <- state.groups
       (p, left) <- inTurn(state, open, group.id, due.map(_.id)).toVector
       (id, step) <- left.take(if (p.mode == TransferMode.Direct) 1 else state.settings.windowSteps)
-    } yield rest.find(_.id == id).getOrElse(Announced(id, step, p.mode, n, imagesOf(state, batch, group.id, before(group.id), after(group.id), step), Map.empty))
+    } yield rest
+      .find(_.id == id)
+      .getOrElse(Announced(id, step, p.mode, n, imagesOf(state, batch, group.id, before(group.id), after(group.id), step), Map.empty))
     val decision = Decision(batch, before, after, due, upcoming)
     val cancels = misfits.map(p => Append(LogRecord.Cancelled(p.id)))
     if (due.isEmpty) (state.copy(decision = Some(decision), announced = upcoming), cancels :+ HandOut(decision))
@@ -175,23 +215,34 @@ object Protocol {
     }
   }
 
-  /** Rule 3: a batch takes a step only if this run alone can have planned it. A first batch that this run logged, and from which another run has started since, may be running there with the tables as they are. */
+  /** Rule 3: a batch takes a step only if this run alone can have planned it. A first batch that this run logged, and from which another run has started
+    * since, may be running there with the tables as they are.
+    */
   private def mayStep(state: State, batch: Batch): Boolean =
     batch.isOwn && !(state.firstBatch.contains(batch.number) && state.history.starts.exists(s => s.run != state.run && s.firstBatch >= batch.number))
 
-  /** The plan whose turn it is in a group, the one submitted first, and its steps still to be sealed. There are several only where a restart further back has opened a plan again. */
+  /** The plan whose turn it is in a group, the one submitted first, and its steps still to be sealed. There are several only where a restart further back
+    * has opened a plan again.
+    */
   private def inTurn(state: State, open: Vector[Intention], group: Long, due: Seq[StepId]): Option[(Intention, Vector[(StepId, Step)])] =
-    open.iterator.map { p =>
-      val sealedIds = state.history.sealedSteps(p.id)
-      p -> p.steps.getOrElse(group, Vector.empty).zipWithIndex.map { case (s, i) => StepId(p.id, group, i) -> s }.filterNot { case (id, _) => sealedIds.contains(id) || due.contains(id) }
-    }.find(_._2.nonEmpty)
+    open.iterator
+      .map { p =>
+        val sealedIds = state.history.sealedSteps(p.id)
+        p -> p.steps.getOrElse(group, Vector.empty).zipWithIndex.map { case (s, i) => StepId(p.id, group, i) -> s }.filterNot { case (id, _) =>
+          sealedIds.contains(id) || due.contains(id)
+        }
+      }
+      .find(_._2.nonEmpty)
 
-  /** Plans without those whose next step does not fit the table any more, as after a restart further back than the plan's submission. Such a plan is cancelled: it can never go on. */
+  /** Plans without those whose next step does not fit the table any more, as after a restart further back than the plan's submission. Such a plan is
+    * cancelled: it can never go on.
+    */
   @tailrec
   private def fitting(state: State, tables: Map[Long, RoutingTable], open: Vector[Intention]): Vector[Intention] = {
-    val misfit = state.groups.iterator.flatMap(g => inTurn(state, open, g.id, Nil).map { case (p, left) => (p, left.head._2, tables(g.id)) }).find { case (_, step, table) =>
-      try { table.moved(step.moves, table.number, step.workers); false }
-      catch { case _: InvalidPlanException => true }
+    val misfit = state.groups.iterator.flatMap(g => inTurn(state, open, g.id, Nil).map { case (p, left) => (p, left.head._2, tables(g.id)) }).find {
+      case (_, step, table) =>
+        try { table.moved(step.moves, table.number, step.workers); false }
+        catch { case _: InvalidPlanException => true }
     }
     misfit match {
       case None => open

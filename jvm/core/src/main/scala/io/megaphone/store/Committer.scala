@@ -6,10 +6,12 @@ import io.megaphone.log.BinLog
 
 /** Writes a worker's commit: one delta file, then, once it is durable, the holding's head (rule 17: memory is never ahead of files).
   *
-  * A bin that was touched gives its tail as it stands or, when its chain has grown much longer than the bin, an image. No more images are written in one commit than tails (in bytes), the longest chains
+  * A bin that was touched gives its tail as it stands or, when its chain has grown much longer than the bin, an image. No more images are written in
+  * one commit than tails (in bytes), the longest chains
   * first, so no batch pays for a whole snapshot.
   *
-  * Dies before the file is durable: nothing happened. Dies after: the file is an orphan that no commit log names, or, under checkpoint format v1, is replaced by the next attempt.
+  * Dies before the file is durable: nothing happened. Dies after: the file is an orphan that no commit log names, or, under checkpoint format v1, is
+  * replaced by the next attempt.
   */
 final class Committer(files: StateFiles, compression: Compression, limits: Committer.Limits) {
 

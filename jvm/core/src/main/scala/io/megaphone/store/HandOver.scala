@@ -11,7 +11,8 @@ import io.megaphone.log.BinLog
   *   - An ''image block'' has the moved bins at one name, whole. A target makes a copy of it.
   *   - A ''tail block'' has what one commit appended to them. A target applies it to a copy at exactly the name it is based on.
   *
-  * Both list the chain and the key count of every bin that moves, touched or empty: missing is never read as empty, and the target's first commit can list the chain. Losing a block costs time only.
+  * Both list the chain and the key count of every bin that moves, touched or empty: missing is never read as empty, and the target's first commit can
+  * list the chain. Losing a block costs time only.
   */
 final class HandOver(compressions: Compressions) {
 
@@ -50,7 +51,9 @@ final class HandOver(compressions: Compressions) {
     copy
   }
 
-  /** Applies a tail block to a copy; false, and nothing changed, where it is based on another name or lacks a bin of the copy. Throws DamagedFileException; the copy is void then. */
+  /** Applies a tail block to a copy; false, and nothing changed, where it is based on another name or lacks a bin of the copy. Throws
+    * DamagedFileException; the copy is void then.
+    */
   def applyTail(block: String, bytes: Array[Byte], copy: Holding): Boolean = {
     val reader = new DeltaFile.Reader(new BytesSource(block, bytes))
     val footer = reader.footer
@@ -106,7 +109,13 @@ object HandOver {
   /** Bins of a holding as its head has them, copied. Only with the lease, after the commit. */
   def headSnapshot(holding: Holding, bins: Iterable[Int]): Snapshot = {
     val name = holding.head.getOrElse(throw new IllegalStateException(s"worker ${holding.worker} has no commit to hand over"))
-    Snapshot(holding.worker, name, bins.iterator.map { bin => val image = holding.log(bin).image(); snapshotOf(holding, bin).copy(records = () => image) }.toVector)
+    Snapshot(
+      holding.worker,
+      name,
+      bins.iterator.map { bin =>
+        val image = holding.log(bin).image(); snapshotOf(holding, bin).copy(records = () => image)
+      }.toVector
+    )
   }
 
   private def snapshotOf(holding: Holding, bin: Int): BinSnapshot = {

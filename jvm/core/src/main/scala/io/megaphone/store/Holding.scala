@@ -9,12 +9,14 @@ import io.megaphone.log.BinLog
 /** What one executor has of one worker's state: the bins' logs at one name. Versions live here, never on a bin.
   *
   *   1. `base` names the settled state, the prefix of every log. `head`, if any, names a commit on top of it that the driver has not confirmed yet.
-  *   1. The next batch says what became of the head: `settle` makes it the base, `undoHead` takes it back. An undone head is set aside until its version is settled, because Spark may still accept it.
+  *   1. The next batch says what became of the head: `settle` makes it the base, `undoHead` takes it back. An undone head is set aside until its
+  *      version is settled, because Spark may still accept it.
   *   1. A bin leaves only from the exact name that the driver gave (`give`), and is the target's from then on.
   *
   * A copy that is prepared on another executor is a holding too, of a subset of the bins, that never commits.
   *
-  * The holder of the lease writes the logs. What concerns the whole (names, giving, dropping) is under this object's monitor, because a target on the same executor may take bins while the worker runs.
+  * The holder of the lease writes the logs. What concerns the whole (names, giving, dropping) is under this object's monitor, because a target on the
+  * same executor may take bins while the worker runs.
   */
 final class Holding(val worker: Int, val binsCount: Int) {
   private val logs = new Array[BinLog](binsCount)
@@ -123,7 +125,8 @@ final class Holding(val worker: Int, val binsCount: Int) {
       Some(wanted.map { bin =>
         val entry = (bin, logs(bin), chain(bin))
         logs(bin) = null
-        chains(bin) = null // but a mark that it leaves stays: the next commit's footer tells older copies of this worker that what they have of the bin is void
+        // but a mark that it leaves stays: the next commit's footer tells older copies of this worker that what they have of the bin is void
+        chains(bin) = null
         entry
       })
   }

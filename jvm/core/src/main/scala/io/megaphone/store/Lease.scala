@@ -29,7 +29,8 @@ final class Lease private[store] (slot: Slot, val attempt: Attempt, private[stor
   def release(): Unit = slot.release(this)
 }
 
-final class DetachedLeaseException(attempt: Long) extends RuntimeException(s"Task attempt $attempt has lost its lease on the state to a newer attempt and must not commit; nothing of it was kept.")
+final class DetachedLeaseException(attempt: Long)
+    extends RuntimeException(s"Task attempt $attempt has lost its lease on the state to a newer attempt and must not commit; nothing of it was kept.")
 
 final class LeaseTimeoutException(key: StoreKey, worker: Int, waitMs: Long, owner: Long)
     extends RuntimeException(s"The state of worker $worker ($key) is in use by task attempt $owner since over $waitMs ms; the task will be tried again.")
@@ -43,7 +44,9 @@ final private[store] class Slot(key: StoreKey, worker: Int, binsCount: Int) {
   def peek: Holding = synchronized(holding)
   def isLeased: Boolean = synchronized(owner.isDefined)
 
-  /** Takes the lease: waits for another living attempt, as two actions of one `foreachBatch` may run the same version at once; detaches one that was killed, whose holding is then void. */
+  /** Takes the lease: waits for another living attempt, as two actions of one `foreachBatch` may run the same version at once; detaches one that was
+    * killed, whose holding is then void.
+    */
   def acquire(attempt: Attempt, waitMs: Long): Lease = synchronized {
     val deadline = System.nanoTime + waitMs * 1000000L
     while (owner.exists(o => o.attempt.id != attempt.id && o.attempt.isAlive())) {

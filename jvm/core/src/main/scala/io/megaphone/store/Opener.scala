@@ -6,14 +6,17 @@ import io.megaphone.log.BinLog
 
 /** Opens a worker's state for a batch: rules 11 to 14.
   *
-  *   1. `bring`: the worker's own bins to the batch's name, by the cheapest way there is: they are there; a head is settled or undone; a head that was set aside is put back; tails are read from files;
+  *   1. `bring`: the worker's own bins to the batch's name, by the cheapest way there is: they are there; a head is settled or undone; a head that
+  *      was set aside is put back; tails are read from files;
   *      all is recovered from files.
-  *   1. `adopt`: each bin that the batch's table gives to this worker and the table before gave to another, by the cheapest way: the other worker's holding on this executor at exactly the name wanted;
+  *   1. `adopt`: each bin that the batch's table gives to this worker and the table before gave to another, by the cheapest way: the other worker's
+  *      holding on this executor at exactly the name wanted;
   *      the copy prepared here, brought up to it; an image block of its executor; its files.
   *   1. What the table takes away stays where it is until the next version is settled, for others to take.
   *   1. A few bins with many dead records are compacted.
   *
-  * A task that dies at any of these leaves a holding at a valid name, or none; the next attempt starts over, here or anywhere. Whatever is missing costs time, never correctness.
+  * A task that dies at any of these leaves a holding at a valid name, or none; the next attempt starts over, here or anywhere. Whatever is missing
+  * costs time, never correctness.
   */
 final class Opener(registry: Registry, recovery: Recovery, handOver: HandOver, peers: Peers) {
   private val catchUp = new CatchUp(recovery)
@@ -54,7 +57,9 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: HandOver, p
 
   private def isFresh(holding: Holding): Boolean = holding.checkedTable == Long.MinValue && holding.lineage.isEmpty && holding.bins.isEmpty
 
-  /** Rule 14: only below the settled version is anything rewritten, and only a few bins a batch. Never a bin that leaves: its target may be taking it right now. */
+  /** Rule 14: only below the settled version is anything rewritten, and only a few bins a batch. Never a bin that leaves: its target may be taking it
+    * right now.
+    */
   private def settle(holding: Holding, turn: Turn): Unit = {
     val touched = holding.touched.toVector.filter(bin => holding.has(bin) && turn.after.workerOf(bin) == holding.worker)
     var budget = 2 * touched.iterator.map(bin => holding.log(bin).tailBytes.toLong).sum + Opener.CompactionBytesMin
@@ -104,29 +109,38 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: HandOver, p
 
   private def take(turn: Turn, source: Int, target: Int, bins: Vector[Int], sources: Sources, opened: Opened): Taken = {
     val name = turn.nameOf(source)
-    def relabelled = if (source == target) None else registry.holding(turn.key, source).flatMap(_.give(name, bins)).map { t => opened.binsRelabelled += t.size; t }
+    def relabelled =
+      if (source == target) None else registry.holding(turn.key, source).flatMap(_.give(name, bins)).map { t => opened.binsRelabelled += t.size; t }
     val copyKey = CopyKey(turn.key, source, target, sources.step)
-    def prepared = registry.copy(copyKey).flatMap { copy =>
-      copy.synchronized {
-        val isThere =
-          try bringCopy(turn, copy, name, target, sources, opened)
-          catch { case _: DamagedFileException | _: MissingFileException => false }
-        registry.dropCopy(copyKey)
-        if (isThere) copy.give(name, bins) else None
+    def prepared = registry
+      .copy(copyKey)
+      .flatMap { copy =>
+        copy.synchronized {
+          val isThere =
+            try bringCopy(turn, copy, name, target, sources, opened)
+            catch { case _: DamagedFileException | _: MissingFileException => false }
+          registry.dropCopy(copyKey)
+          if (isThere) copy.give(name, bins) else None
+        }
       }
-    }.map { t => opened.binsFromPeer += t.size; t }
-    def pulled = sources.addressOf(source).flatMap { address =>
-      val block = BlockName(turn.key, source, target, name, isImage = true, sources.step)
-      opened.waiting(peers.pull(block, address, sources.imageDeadlineMs)).flatMap { bytes =>
-        try { opened.bytesFromPeer += bytes.length; handOver.copyOf(block.toString, bytes, turn.after.bins).give(name, bins) }
-        catch { case _: DamagedFileException => None }
+      .map { t => opened.binsFromPeer += t.size; t }
+    def pulled = sources
+      .addressOf(source)
+      .flatMap { address =>
+        val block = BlockName(turn.key, source, target, name, isImage = true, sources.step)
+        opened.waiting(peers.pull(block, address, sources.imageDeadlineMs)).flatMap { bytes =>
+          try { opened.bytesFromPeer += bytes.length; handOver.copyOf(block.toString, bytes, turn.after.bins).give(name, bins) }
+          catch { case _: DamagedFileException => None }
+        }
       }
-    }.map { t => opened.binsFromPeer += t.size; t }
+      .map { t => opened.binsFromPeer += t.size; t }
     def loaded = {
       val l = opened.waiting(recovery.load(FileName(source, name), bins))
       opened.bytesFromCheckpoint += l.bytes
       opened.binsFromCheckpoint += bins.size
-      bins.map { bin => val (log, chain) = l.bins(bin); (bin, log, chain) }
+      bins.map { bin =>
+        val (log, chain) = l.bins(bin); (bin, log, chain)
+      }
     }
     val taken: Taken = relabelled.orElse(prepared).orElse(pulled).getOrElse(loaded)
     if (source != target) opened.binsIn += taken.size
@@ -168,4 +182,5 @@ final class Opened {
 }
 
 /** A bin that the routing table gives to a worker, and that its state lacks: a fault of the protocol, never to be read as an empty bin. */
-final class MissingBinException(key: StoreKey, worker: Int, bin: Int) extends RuntimeException(s"Worker $worker ($key) should have bin $bin and does not; the batch stops rather than take the bin for empty.")
+final class MissingBinException(key: StoreKey, worker: Int, bin: Int)
+    extends RuntimeException(s"Worker $worker ($key) should have bin $bin and does not; the batch stops rather than take the bin for empty.")

@@ -17,7 +17,9 @@ final case class BlockName(key: StoreKey, source: Int, target: Int, name: StateN
 /** The memory of the other executors. Any thread. */
 trait Peers {
 
-  /** A block of another executor, or of this one; None where it is not there within `deadlineMs` or cannot be had. Never throws: what a peer lacks, files have. */
+  /** A block of another executor, or of this one; None where it is not there within `deadlineMs` or cannot be had. Never throws: what a peer lacks, files
+    * have.
+    */
   def pull(block: BlockName, address: String, deadlineMs: Long): Option[Array[Byte]]
 }
 

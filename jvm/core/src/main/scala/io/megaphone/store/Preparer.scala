@@ -16,11 +16,13 @@ final case class Duty(key: CopyKey, bins: Vector[Int], binsCount: Int, image: St
 
 /** Prepares copies ahead of their step, in the background: rule 23.
   *
-  *   1. No copy yet: the image block of the source's executor makes it. A block that is not there yet may come; once the source is `PatienceVersions` beyond it, the files are read instead.
+  *   1. No copy yet: the image block of the source's executor makes it. A block that is not there yet may come; once the source is `PatienceVersions`
+  *      beyond it, the files are read instead.
   *   1. A copy behind the settled name: the tail block if one tail is missing, else the files.
   *   1. A copy that cannot be brought up, or is damaged, is dropped; the next call starts again.
   *
-  * A death of the source: the files. Of this executor: the duty goes to another. A cancelled plan: the duty is no longer named, and the copy is dropped. One call at a time for a duty.
+  * A death of the source: the files. Of this executor: the duty goes to another. A cancelled plan: the duty is no longer named, and the copy is
+  * dropped. One call at a time for a duty.
   */
 final class Preparer(registry: Registry, recovery: Recovery, handOver: HandOver, peers: Peers, deadlineMs: Long) {
   private val catchUp = new CatchUp(recovery)

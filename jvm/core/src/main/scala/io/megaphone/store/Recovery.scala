@@ -9,7 +9,8 @@ import io.megaphone.log.{BinLog, DamagedRecordsException}
 /** Rebuilds bins from the files of a checkpoint.
   *
   *   1. `footers` reads a worker's footer at a name and, as far as they are needed, those of its 15 predecessors.
-  *   1. `chains` finds each bin's chain among them: the newest full one, and the bin's frames in newer footers. A bin that none of them lists is an error: missing is never read as empty.
+  *   1. `chains` finds each bin's chain among them: the newest full one, and the bin's frames in newer footers. A bin that none of them lists is an
+  *      error: missing is never read as empty.
   *   1. `load` reads exactly those frames, file by file from the oldest, and applies them; the live keys must be as many as the footer counted.
   *
   * Nothing is written, so a death at any step costs nothing but the time. Any thread.
@@ -22,7 +23,13 @@ final class Recovery(files: StateFiles, compressions: Compressions) {
     val source = files.open(file)
     try {
       val footer = new DeltaFile.Reader(source).footer
-      if (footer.file != file) throw new DamagedFileException(source.name, None, s"the state of worker ${file.worker} at ${file.name}", s"that of worker ${footer.file.worker} at ${footer.file.name}")
+      if (footer.file != file)
+        throw new DamagedFileException(
+          source.name,
+          None,
+          s"the state of worker ${file.worker} at ${file.name}",
+          s"that of worker ${footer.file.worker} at ${footer.file.name}"
+        )
       footer
     } finally source.close()
   }
@@ -33,7 +40,9 @@ final class Recovery(files: StateFiles, compressions: Compressions) {
     newest +: newest.previous.map(footer)
   }
 
-  /** The chains, and counts of live keys, of `bins` as the newest of `footers` left them. Throws DamagedFileException for a bin that none of them tells of. */
+  /** The chains, and counts of live keys, of `bins` as the newest of `footers` left them. Throws DamagedFileException for a bin that none of them tells
+    * of.
+    */
   def chains(footers: Vector[Footer], bins: Iterable[Int]): Map[Int, Located] =
     bins.iterator.map { bin =>
       val full = footers.indexWhere(_.chains.contains(bin))
@@ -71,14 +80,17 @@ final class Recovery(files: StateFiles, compressions: Compressions) {
       refs.sortBy(_.frame.offset).foreach { ref =>
         try Recovery.apply(logs, file, ref.frame, reader.records(ref.frame, compressions))
         catch {
-          case damage: DamagedFileException if file.name.id == StateName.FixedId && reader.footer.writer != ref.writer => applyRewritten(reader, ref, logs, damage)
+          case damage: DamagedFileException if file.name.id == StateName.FixedId && reader.footer.writer != ref.writer =>
+            applyRewritten(reader, ref, logs, damage)
         }
       }
       refs.iterator.map(_.frame.storedBytes.toLong).sum
     } finally source.close()
   }
 
-  /** Under checkpoint format v1 a late attempt of the same batch may have written the file anew: the same state in other frames. Its own footers tell where the bin is now. */
+  /** Under checkpoint format v1 a late attempt of the same batch may have written the file anew: the same state in other frames. Its own footers tell
+    * where the bin is now.
+    */
   private def applyRewritten(reader: DeltaFile.Reader, ref: FrameRef, logs: mutable.Map[Int, BinLog], damage: DamagedFileException): Unit = {
     val bin = ref.frame.bin
     standIn(reader.footer, ref) match {
@@ -103,7 +115,8 @@ object Recovery {
   final case class Loaded(bins: Map[Int, (BinLog, Chain)], bytes: Long, lineage: Vector[FileName])
 
   /** The frame of a rewritten file that does for one of the file that was there before: another tail for a tail, an image for either. */
-  private[store] def standIn(footer: Footer, ref: FrameRef): Option[Frame] = footer.frameOf.get(ref.frame.bin).filter(frame => frame.isImage || !ref.frame.isImage)
+  private[store] def standIn(footer: Footer, ref: FrameRef): Option[Frame] =
+    footer.frameOf.get(ref.frame.bin).filter(frame => frame.isImage || !ref.frame.isImage)
 
   /** Applies a frame's records to a bin's log; an image takes the place of the log. */
   private def apply(logs: mutable.Map[Int, BinLog], file: FileName, frame: Frame, records: Array[Byte]): Unit =

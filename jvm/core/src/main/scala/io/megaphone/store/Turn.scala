@@ -9,7 +9,8 @@ final case class StoreKey(run: String, operator: Long, store: String) {
   override def toString: String = s"operator $operator, store $store, run $run"
 }
 
-/** What every task of a batch must agree on, for one store. It travels in the batch's plan (never by a side way), so a stale or foreign one cannot be taken for it.
+/** What every task of a batch must agree on, for one store. It travels in the batch's plan (never by a side way), so a stale or foreign one cannot be
+  * taken for it.
   *
   * @param version
   *   the version that the batch reads: number of batches committed before it

@@ -8,7 +8,8 @@ import io.megaphone.log.BinLog
 
 /** Sample files of the format, kept in the test resources (`format/v<version>/`) so that what was once written stays readable.
   *
-  * They tell a short story in three files: worker 0 commits version 1, with bins 5 and 6; bin 6 moves to worker 2, which commits version 2 and writes an image
+  * They tell a short story in three files: worker 0 commits version 1, with bins 5 and 6; bin 6 moves to worker 2, which commits version 2 and writes
+  * an image
   * of bin 7 beside it; worker 0 commits version 2 under checkpoint format v1, where names have no id. The frames are not compressed, because a compressor's
   * next release may pack the same bytes otherwise.
   *

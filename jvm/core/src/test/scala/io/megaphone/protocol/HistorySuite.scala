@@ -13,7 +13,8 @@ class HistorySuite extends AnyFunSuite {
   private val groups = Vector(Group(Vector(Operator(0, "aggregate", Vector("default"))), 2))
   private val plan = Intention("p", Map(0L -> Vector(Step(Vector(Move(0, 1)), 2), Step(Vector(Move(2, 1)), 2))), "fluid", TransferMode.Direct)
   private def started(run: String, batch: Long) = Started(run, batch, 1, 8, groups, Map(0L -> first))
-  private def sealing(batch: Long, index: Int, table: RoutingTable) = Sealed("a", batch, Vector(SealedStep(StepId("p", 0, index), plan.steps(0)(index).moves)), Map(0L -> table))
+  private def sealing(batch: Long, index: Int, table: RoutingTable) =
+    Sealed("a", batch, Vector(SealedStep(StepId("p", 0, index), plan.steps(0)(index).moves)), Map(0L -> table))
   private val second = first.moved(plan.steps(0)(0).moves, 2, 2)
   private val third = second.moved(plan.steps(0)(1).moves, 3, 2)
   private val done = History.of(Vector(started("a", 0), Submitted(plan), sealing(3, 0, second), sealing(6, 1, third)))

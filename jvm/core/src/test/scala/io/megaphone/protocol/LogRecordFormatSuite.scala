@@ -9,11 +9,16 @@ import io.megaphone.routing.RoutingTable
 
 class LogRecordFormatSuite extends AnyFunSuite {
   private val table = RoutingTable.roundRobin(16, 3)
-  private val groups = Vector(Group(Vector(Operator(0, "dedupe", Vector("default")), Operator(1, "symmetricHashJoin", Vector("left", "right"))), 3), Group(Vector(Operator(2, "limit", Vector("default"))), 1, isMovable = false))
+  private val groups = Vector(
+    Group(Vector(Operator(0, "dedupe", Vector("default")), Operator(1, "symmetricHashJoin", Vector("left", "right"))), 3),
+    Group(Vector(Operator(2, "limit", Vector("default"))), 1, isMovable = false)
+  )
 
   private val records = Vector[LogRecord](
     LogRecord.Started("run", 0, 2, 16, groups, Map(0L -> table, 2L -> RoutingTable.roundRobin(16, 1))),
-    LogRecord.Submitted(Intention("p1", Map(0L -> Vector(Step(Vector(Move(3, 1), Move(4, 2)), 3), Step(Vector.empty, 5))), "batched(2)", TransferMode.Prepared)),
+    LogRecord.Submitted(
+      Intention("p1", Map(0L -> Vector(Step(Vector(Move(3, 1), Move(4, 2)), 3), Step(Vector.empty, 5))), "batched(2)", TransferMode.Prepared)
+    ),
     LogRecord.Submitted(Intention("p2", Map.empty, "fluid", TransferMode.Direct)),
     LogRecord.Cancelled("p1"),
     LogRecord.Sealed("run", 1L << 40, Vector(SealedStep(StepId("p1", 0, 7), Vector(Move(3, 1)))), Map(0L -> table.moved(Vector(Move(3, 1)), 9, 3))),

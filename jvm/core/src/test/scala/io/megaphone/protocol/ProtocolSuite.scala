@@ -49,7 +49,9 @@ class ProtocolSuite extends AnyFunSuite {
     }
 
     def submit(id: String, mode: TransferMode, steps: Step*): this.type = feed(PlanSubmitted(Intention(id, Map(0L -> steps.toVector), "fluid", mode)))
-    def ready(step: String, source: Int, target: Int, version: Long): this.type = feed(CopyReady(CopyKey(StoreKey(run, 0, "default"), source, target, step), version, "x"))
+    def ready(step: String, source: Int, target: Int, version: Long): this.type = feed(
+      CopyReady(CopyKey(StoreKey(run, 0, "default"), source, target, step), version, "x")
+    )
   }
 
   private def newRun: Run = { val r = new Run("r", new Log).start(0); r.plan(0); r }

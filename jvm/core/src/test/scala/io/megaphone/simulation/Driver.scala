@@ -62,7 +62,8 @@ final class Driver(val run: String, world: World) {
       val committed = checkpoint.commits.lastOption.fold(-1L)(_._1)
       batch = committed + 1
       phase = if (checkpoint.offsets.contains(batch)) ReadingLogLate else WritingOffset
-    case WritingOffset => writing(s"offset log $batch") {
+    case WritingOffset =>
+      writing(s"offset log $batch") {
         if (checkpoint.offsets.contains(batch)) die(s"offset log $batch is there")
         else {
           checkpoint.offsets(batch) = world.dice.long()
@@ -99,7 +100,10 @@ final class Driver(val run: String, world: World) {
         if (state.decision.get != decision) throw new Violation(s"batch $batch was planned twice, and got other tables")
       }
       world.handedOut(batch, decision.after)
-      world.trace(s"$run plans batch $batch: ${decision.after.map(_._2).mkString(", ")}, sealed ${decision.sealedSteps.map(_.id).mkString(" ")}, announced ${decision.announced.map(_.id).mkString(" ")}")
+      world.trace(
+        s"$run plans batch $batch: ${decision.after.map(_._2).mkString(", ")}, " +
+          s"sealed ${decision.sealedSteps.map(_.id).mkString(" ")}, announced ${decision.announced.map(_.id).mkString(" ")}"
+      )
       world.steps += decision.sealedSteps.size
       if (!isDead) { sweep(decision, ids); launch(decision, ids) }
     }
@@ -153,7 +157,8 @@ final class Driver(val run: String, world: World) {
     else if (attempts(worker) > 60) throw new Violation(s"$run batch $batch worker $worker: no attempt of ${attempts(worker)} succeeds")
     if (attempts(worker) > 6) world.killZombies()
     val wanted = world.placement(s.group)(worker)
-    val executor = if (world.faults.strikes(Fault.ElsewhereSent)) world.dice.pick(world.executors) else world.executor(wanted).getOrElse(world.dice.pick(world.executors))
+    val executor =
+      if (world.faults.strikes(Fault.ElsewhereSent)) world.dice.pick(world.executors) else world.executor(wanted).getOrElse(world.dice.pick(world.executors))
     running += new TaskAttempt(world, s, worker, executor, world.nextNumber(), world.message)
   }
 
@@ -176,7 +181,11 @@ final class Driver(val run: String, world: World) {
     val key = (task.stage.group, task.worker)
     if (accepted.contains(key)) world.trace(s"$task is not the first") else { accepted(key) = task; world.trace(s"$task is accepted") }
     lastRan(key) = task.executor.name
-    if (!setup.isV2 && accepted(key).written != task.written && accepted(key).written.toMap.view.mapValues(_.toMap).toMap != task.written.toMap.view.mapValues(_.toMap).toMap)
+    if (
+      !setup.isV2 && accepted(key).written != task.written && accepted(key).written.toMap.view.mapValues(_.toMap).toMap != task.written.toMap.view
+        .mapValues(_.toMap)
+        .toMap
+    )
       throw new Violation(s"$task wrote other values than ${accepted(key)}, under checkpoint format v1")
   }
 

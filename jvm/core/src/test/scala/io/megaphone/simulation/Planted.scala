@@ -39,7 +39,8 @@ final class Planted(world: World, bug: Option[Bug]) {
   def beforeDuty(executor: Executor, duty: Duty): Unit = if (is(Bug.TailOfOtherAttempt)) {
     val copy = executor.registry.copy(duty.key)
     copy.foreach { c =>
-      val id = world.checkpoint.commits.get(c.base.version - 1).flatMap(_.get(StoreId(duty.key.store.operator, duty.key.store.store))).flatMap(_.lift(duty.key.source))
+      val id =
+        world.checkpoint.commits.get(c.base.version - 1).flatMap(_.get(StoreId(duty.key.store.operator, duty.key.store.store))).flatMap(_.lift(duty.key.source))
       id.foreach(i => rename(copy, StateName(c.base.version, i)))
     }
   }
@@ -48,7 +49,8 @@ final class Planted(world: World, bug: Option[Bug]) {
     if (!is(Bug.TailOfOtherAttempt) || block.isImage) None
     else blocks.collectFirst { case (b, bytes) if b != block && b.copy(name = block.name) == block && b.name.version == block.name.version => bytes }
 
-  def missingBlock(block: BlockName): Option[Array[Byte]] = if (!is(Bug.MissingIsEmpty) || !block.isImage) None else {
+  def missingBlock(block: BlockName): Option[Array[Byte]] = if (!is(Bug.MissingIsEmpty) || !block.isImage) None
+  else {
     val bins = for {
       driver <- world.drivers.toVector
       decision <- driver.state.decision.toVector
@@ -71,7 +73,10 @@ final class Planted(world: World, bug: Option[Bug]) {
         val image = log.image()
         HandOver.BinSnapshot(bin, holding.chain(bin), log.keyCount.toLong, () => image)
       }
-      executor.publishImageNow(BlockName(turn.key, worker, target, turn.nameOf(worker), isImage = true, announced.id.toString), HandOver.Snapshot(worker, turn.nameOf(worker), snapshots))
+      executor.publishImageNow(
+        BlockName(turn.key, worker, target, turn.nameOf(worker), isImage = true, announced.id.toString),
+        HandOver.Snapshot(worker, turn.nameOf(worker), snapshots)
+      )
     }
   }
 
@@ -81,7 +86,10 @@ final class Planted(world: World, bug: Option[Bug]) {
   def beforeBatch(decision: Protocol.Decision): Unit = if (is(Bug.CloseDropsOutgoing))
     for { group <- setup.groups; executor <- world.executors; worker <- decision.after(group.id).workers until decision.before(group.id).workers } {
       executor.dropBlocks(b => b.source == worker && b.key.operator >= group.id && b.key.operator < group.id + 10)
-      for (store <- setup.storesOf(group.id); run <- executor.registry.runs; holding <- executor.registry.holding(StoreKey(run, store.operator, store.store), worker))
+      for (
+        store <- setup.storesOf(group.id); run <- executor.registry.runs;
+        holding <- executor.registry.holding(StoreKey(run, store.operator, store.store), worker)
+      )
         holding.bins.toVector.foreach(holding.drop)
     }
 

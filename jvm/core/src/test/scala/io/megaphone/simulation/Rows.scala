@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
-/** One row of a batch. What a store does with it follows from its number and the store's state, and where the query is not deterministic, from the attempt. */
+/** One row of a batch. What a store does with it follows from its number and the store's state, and where the query is not deterministic, from the
+  * attempt.
+  */
 final case class Row(key: Int, number: Long) {
 
   /** The stamp that a store has for the key afterwards: 0 if none, `before` if the row changes nothing. */

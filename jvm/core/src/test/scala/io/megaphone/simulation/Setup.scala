@@ -30,7 +30,8 @@ final case class Setup(
     sweepEvery: Int,
     settings: Protocol.Settings,
     limits: Committer.Limits,
-    faults: Map[Fault, Double]) {
+    faults: Map[Fault, Double]
+) {
 
   val stores: Vector[StoreId] = for { g <- groups; o <- g.operators; s <- o.stores } yield StoreId(o.id, s)
   def storesOf(group: Long): Vector[StoreId] = for { g <- groups if g.id == group; o <- g.operators; s <- o.stores } yield StoreId(o.id, s)

@@ -59,7 +59,9 @@ object Simulate {
 
   /** What a failed schedule has to say; it must have been traced. */
   def report(outcome: Simulation.Outcome): String = {
-    val stack = outcome.failure.fold(Vector.empty[String])(e => Iterator.iterate(e)(_.getCause).takeWhile(_ != null).flatMap(c => s"  $c" +: c.getStackTrace.take(6).map(f => s"    at $f")).toVector)
+    val stack = outcome.failure.fold(Vector.empty[String])(e =>
+      Iterator.iterate(e)(_.getCause).takeWhile(_ != null).flatMap(c => s"  $c" +: c.getStackTrace.take(6).map(f => s"    at $f")).toVector
+    )
     (Vector(s"Seed ${outcome.seed} failed:") ++ stack ++ Vector("The end of its trace:") ++ outcome.trace.last(sys.env.get("LINES").fold(60)(_.toInt)) :+
       s"""Run it alone: ./sbt "core/Test/runMain io.megaphone.simulation.Simulate 1 ${outcome.seed} 1"""").mkString("\n")
   }

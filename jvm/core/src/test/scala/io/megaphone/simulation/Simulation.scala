@@ -59,7 +59,9 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     } else {
       val driver = dice.pick(awake)
       driver.step()
-      if (world.drivers.count(!_.isDead) == 1 && !driver.isDead && world.faults.strikes(Fault.DriverPauses)) { trace(s"${driver.run} is paused"); driver.isPaused = true }
+      if (world.drivers.count(!_.isDead) == 1 && !driver.isDead && world.faults.strikes(Fault.DriverPauses)) {
+        trace(s"${driver.run} is paused"); driver.isPaused = true
+      }
     }
   }
 

@@ -9,7 +9,15 @@ import io.megaphone.protocol.Protocol
 import io.megaphone.store._
 
 /** What the tasks of one stage have in common. It comes with the batch's plan (P3). */
-final case class Stage(driver: Driver, decision: Protocol.Decision, group: Long, action: Int, rows: Vector[Row], ids: Map[StoreId, Vector[String]], sources: Sources) {
+final case class Stage(
+    driver: Driver,
+    decision: Protocol.Decision,
+    group: Long,
+    action: Int,
+    rows: Vector[Row],
+    ids: Map[StoreId, Vector[String]],
+    sources: Sources
+) {
   def batch: Long = decision.batch.number
 
   def turn(store: StoreId): Turn =
@@ -19,7 +27,8 @@ final case class Stage(driver: Driver, decision: Protocol.Decision, group: Long,
 /** One attempt of the stateful task of one worker, phase by phase, as Spark runs it:
   *
   *   1. The driver's word is heard.
-  *   1. Each store is opened: lease, then [[io.megaphone.store.Opener]]; its bins are compared with the oracle; images of newly announced steps are published.
+  *   1. Each store is opened: lease, then [[io.megaphone.store.Opener]]; its bins are compared with the oracle; images of newly announced steps are
+  *      published.
   *   1. Rows are read and written, a few at a time.
   *   1. Each store is committed; tails, and in direct mode images of the head, are published.
   *   1. The leases are given back, and the attempt may be accepted.
@@ -45,10 +54,12 @@ final class TaskAttempt(world: World, val stage: Stage, val worker: Int, val exe
   var isDone = false
 
   /** By store: stamps written by key, and the ids of the commits. */
-  val written: mutable.LinkedHashMap[StoreId, mutable.LinkedHashMap[Int, Long]] = mutable.LinkedHashMap.from(stores.map(_ -> mutable.LinkedHashMap.empty[Int, Long]))
+  val written: mutable.LinkedHashMap[StoreId, mutable.LinkedHashMap[Int, Long]] =
+    mutable.LinkedHashMap.from(stores.map(_ -> mutable.LinkedHashMap.empty[Int, Long]))
   val ids: mutable.HashMap[StoreId, String] = mutable.HashMap.empty
 
-  override def toString: String = s"${stage.driver.run} batch ${stage.batch} group ${stage.group} action ${stage.action} worker $worker attempt $number on ${executor.name}"
+  override def toString: String =
+    s"${stage.driver.run} batch ${stage.batch} group ${stage.group} action ${stage.action} worker $worker attempt $number on ${executor.name}"
 
   /** Does one phase. Throws what the real code throws; the attempt is then to be ended by `fail`. */
   def step(): Unit =
@@ -76,7 +87,8 @@ final class TaskAttempt(world: World, val stage: Stage, val worker: Int, val exe
     world.planted.beforeOpen(executor, lease, turn, stage.sources)
     val opened = executor.opener(store).open(lease, turn, stage.sources)
     val holding = lease.holding
-    world.trace(s"$this opens $store at ${turn.nameOf(worker)}: in ${opened.binsIn}, here ${opened.binsRelabelled}, peer ${opened.binsFromPeer}, files ${opened.binsFromCheckpoint}${if (opened.isRecovered) ", recovered" else ""}")
+    def found = s"in ${opened.binsIn}, here ${opened.binsRelabelled}, peer ${opened.binsFromPeer}, files ${opened.binsFromCheckpoint}"
+    world.trace(s"$this opens $store at ${turn.nameOf(worker)}: $found${if (opened.isRecovered) ", recovered" else ""}")
     if (!isZombie) {
       val owned = turn.after.binsOf(worker)
       owned.foreach(bin => world.oracle.check(turn.version, store, bin, holding.log(bin)))

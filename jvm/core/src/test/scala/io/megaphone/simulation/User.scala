@@ -35,7 +35,14 @@ final class User(world: World) {
   private def stepsFor(driver: Driver, group: Long, strategy: Strategy): Vector[Step] = {
     val table = driver.state.history.tableAt(group, Long.MaxValue)
     val change = dice.below(4) match {
-      case 0 => Planner.move(table, Vector.tabulate(setup.bins)(identity).filter(_ => dice.chance(0.3)).map(b => Move(b, dice.below(table.workers))) :+ Move(0, dice.below(table.workers)) distinctBy (_.bin))
+      case 0 =>
+        Planner.move(
+          table,
+          Vector.tabulate(setup.bins)(identity).filter(_ => dice.chance(0.3)).map(b => Move(b, dice.below(table.workers))) :+ Move(
+            0,
+            dice.below(table.workers)
+          ) distinctBy (_.bin)
+        )
       case 1 if table.workers > 1 => Planner.evacuate(table, Set(dice.below(table.workers)))
       case _ => Planner.rescale(table, dice.between(1, setup.workersMax))
     }

@@ -125,7 +125,8 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   def checkPromise(stage: Stage, opened: Opened): Unit = if (faults.isFree && !stage.driver.isFirst(stage.batch)) {
     if (opened.isRecovered) throw new Violation(s"batch ${stage.batch} recovered a worker from files, and no fault was there")
     val isPatient = stage.decision.sealedSteps.forall(a => a.id.group != stage.group || stage.batch - a.since < setup.settings.patienceBatches)
-    if (isPatient && opened.binsFromCheckpoint > 0) throw new Violation(s"batch ${stage.batch} took ${opened.binsFromCheckpoint} bins from files, and no fault was there")
+    if (isPatient && opened.binsFromCheckpoint > 0)
+      throw new Violation(s"batch ${stage.batch} took ${opened.binsFromCheckpoint} bins from files, and no fault was there")
   }
 
   /** A message goes out to an executor: at once, late or never. */
@@ -140,11 +141,11 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
 
   /** A background thread of some executor does something, and the driver may hear of it. */
   def work(): Unit = dice.pick(executors).work().foreach { case (copy, version) =>
-      if (!faults.strikes(Fault.MessageLost)) drivers.find(d => d.run == copy.store.run && d.isReady).foreach { d =>
-        val where = executors.find(_.registry.copy(copy).isDefined).map(_.name)
-        where.foreach(name => d.perform(Protocol.CopyReady(copy, version, name)))
-      }
+    if (!faults.strikes(Fault.MessageLost)) drivers.find(d => d.run == copy.store.run && d.isReady).foreach { d =>
+      val where = executors.find(_.registry.copy(copy).isDefined).map(_.name)
+      where.foreach(name => d.perform(Protocol.CopyReady(copy, version, name)))
     }
+  }
 
   /** The user deletes the last batches from the checkpoint and starts the query again. Under checkpoint format v1 no task of before may live on: its files
     * would have the names of the new ones.

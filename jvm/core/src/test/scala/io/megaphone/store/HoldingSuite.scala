@@ -31,8 +31,11 @@ class HoldingSuite extends AnyFunSuite {
     private val committer = new Committer(files, Compression.None, Committer.Limits())
 
     def turn(version: Long, from: RoutingTable, to: RoutingTable): Turn = Turn(StoreKey("run", 0, "default"), version, from, to, Vector.empty)
-    def lease(registry: Registry, worker: Int, attempt: Long): Lease = registry.lease(StoreKey("run", 0, "default"), worker, 4, new Attempt(attempt, () => true), 0)
-    def open(registry: Registry, lease: Lease, turn: Turn): Unit = { new Opener(registry, recovery, new HandOver(Compressions(Compression.None)), (_, _, _) => None).open(lease, turn, Sources.None); () }
+    def lease(registry: Registry, worker: Int, attempt: Long): Lease =
+      registry.lease(StoreKey("run", 0, "default"), worker, 4, new Attempt(attempt, () => true), 0)
+    def open(registry: Registry, lease: Lease, turn: Turn): Unit = {
+      new Opener(registry, recovery, new HandOver(Compressions(Compression.None)), (_, _, _) => None).open(lease, turn, Sources.None); ()
+    }
     def commit(lease: Lease, turn: Turn): Footer = committer(lease.holding, turn, StateName(turn.version + 1, ""), WriterId(0, lease.attempt.id)).footer
   }
 

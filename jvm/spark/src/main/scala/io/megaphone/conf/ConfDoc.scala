@@ -75,12 +75,16 @@ object ConfDoc {
   }
 
   /** `transfer.windowSteps` is TRANSFER_WINDOW_STEPS. */
-  private def name(entry: ConfEntry[_]): String = entry.key.stripPrefix(Prefix).replaceAll("([a-z])([A-Z])", "$1_$2").replace('.', '_').toUpperCase(java.util.Locale.ROOT)
+  private def name(entry: ConfEntry[_]): String =
+    entry.key.stripPrefix(Prefix).replaceAll("([a-z])([A-Z])", "$1_$2").replace('.', '_').toUpperCase(java.util.Locale.ROOT)
 
   private def quoted(names: Seq[String]): String = names.map(n => s""""$n"""").mkString(", ")
 
   private def comment(text: String): String =
-    text.split(' ').foldLeft(Vector("#")) { (lines, word) =>
-      if (lines.last.length + 1 + word.length > ColumnsMax) lines :+ s"# $word" else lines.init :+ s"${lines.last} $word"
-    }.mkString("\n")
+    text
+      .split(' ')
+      .foldLeft(Vector("#")) { (lines, word) =>
+        if (lines.last.length + 1 + word.length > ColumnsMax) lines :+ s"# $word" else lines.init :+ s"${lines.last} $word"
+      }
+      .mkString("\n")
 }

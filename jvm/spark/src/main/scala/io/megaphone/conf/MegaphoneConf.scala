@@ -23,7 +23,8 @@ final case class ConfEntry[A](key: String, default: String, scope: String, doc: 
   }
 }
 
-final class InvalidConfException(key: String, value: String, reason: String) extends IllegalArgumentException(s"The configuration $key has the value '$value', which cannot be: $reason") {
+final class InvalidConfException(key: String, value: String, reason: String)
+    extends IllegalArgumentException(s"The configuration $key has the value '$value', which cannot be: $reason") {
 
   /** The stable name of the error, by which other languages map it. */
   val condition: String = "INVALID_CONFIGURATION"
@@ -38,9 +39,21 @@ object MegaphoneConf {
     text => BinOf(whole(text)).bins
   )
   val Mode: ConfEntry[TransferMode] =
-    ConfEntry("spark.megaphone.transfer.mode", "prepared", "plan", "When the bytes of a moving bin travel: `prepared` (ahead of the step) or `direct` (at the step).", TransferMode.parse)
+    ConfEntry(
+      "spark.megaphone.transfer.mode",
+      "prepared",
+      "plan",
+      "When the bytes of a moving bin travel: `prepared` (ahead of the step) or `direct` (at the step).",
+      TransferMode.parse
+    )
   val DefaultStrategy: ConfEntry[Strategy] =
-    ConfEntry("spark.megaphone.strategy", "batched", "plan", "How moves are grouped in steps: `all-at-once`, `fluid`, `batched`, `batched(k)` or `optimized`.", Strategy.parse)
+    ConfEntry(
+      "spark.megaphone.strategy",
+      "batched",
+      "plan",
+      "How moves are grouped in steps: `all-at-once`, `fluid`, `batched`, `batched(k)` or `optimized`.",
+      Strategy.parse
+    )
   val PatienceBatches: ConfEntry[Long] = ConfEntry(
     "spark.megaphone.transfer.patienceBatches",
     "10",
@@ -51,7 +64,13 @@ object MegaphoneConf {
   val WindowSteps: ConfEntry[Int] =
     ConfEntry("spark.megaphone.transfer.windowSteps", "4", "query", "Steps of a plan that are prepared at once.", text => atLeast(1)(text).toInt)
   val TailDeadlineMs: ConfEntry[Long] =
-    ConfEntry("spark.megaphone.transfer.tailDeadlineMs", "1000", "query", "Time that a batch waits for the last tail from another executor before it reads the file.", text => atLeast(1)(text))
+    ConfEntry(
+      "spark.megaphone.transfer.tailDeadlineMs",
+      "1000",
+      "query",
+      "Time that a batch waits for the last tail from another executor before it reads the file.",
+      text => atLeast(1)(text)
+    )
   val ImageDeadlineMs: ConfEntry[Long] = ConfEntry(
     "spark.megaphone.transfer.imageDeadlineMs",
     "30000",
@@ -60,12 +79,25 @@ object MegaphoneConf {
     text => atLeast(1)(text)
   )
   val LeaseTimeoutMs: ConfEntry[Long] =
-    ConfEntry("spark.megaphone.lease.timeoutMs", "60000", "query", "Time that a task waits for another living attempt that uses the same state.", text => atLeast(1)(text))
+    ConfEntry(
+      "spark.megaphone.lease.timeoutMs",
+      "60000",
+      "query",
+      "Time that a task waits for another living attempt that uses the same state.",
+      text => atLeast(1)(text)
+    )
   val SweepBatches: ConfEntry[Long] =
-    ConfEntry("spark.megaphone.sweep.intervalBatches", "50", "query", "Batches between two looks for files that no retained version needs.", text => atLeast(1)(text))
+    ConfEntry(
+      "spark.megaphone.sweep.intervalBatches",
+      "50",
+      "query",
+      "Batches between two looks for files that no retained version needs.",
+      text => atLeast(1)(text)
+    )
 
   /** All entries, in the order of the documentation. */
-  val all: Vector[ConfEntry[_]] = Vector(Bins, Mode, DefaultStrategy, PatienceBatches, WindowSteps, TailDeadlineMs, ImageDeadlineMs, LeaseTimeoutMs, SweepBatches)
+  val all: Vector[ConfEntry[_]] =
+    Vector(Bins, Mode, DefaultStrategy, PatienceBatches, WindowSteps, TailDeadlineMs, ImageDeadlineMs, LeaseTimeoutMs, SweepBatches)
 
   private def whole(text: String): Int = text.trim.toIntOption.getOrElse(throw new IllegalArgumentException(s"a whole number is needed, not '$text'."))
   private def atLeast(min: Long)(text: String): Long =

@@ -57,7 +57,9 @@ object BatchFactsHolder {
 
   def put(context: TaskContext, batch: BatchFacts, tables: Tables): Unit = {
     val attempt = context.taskAttemptId()
-    if (facts.put(attempt, facts.getOrDefault(attempt, Vector.empty) :+ (batch -> tables)) == null) context.addTaskCompletionListener[Unit](_ => { facts.remove(attempt); () })
+    if (facts.put(attempt, facts.getOrDefault(attempt, Vector.empty) :+ (batch -> tables)) == null) context.addTaskCompletionListener[Unit](_ => {
+      facts.remove(attempt); ()
+    })
     ()
   }
 

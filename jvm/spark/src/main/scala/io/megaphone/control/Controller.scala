@@ -41,7 +41,9 @@ final class Controller(val context: SparkContext) extends Logging {
   def query(runId: String): Option[QueryControl] = Option(queries.get(runId)).filter(_.query.isActive)
 
   /** Notes the newest offset log of a query as it starts, before its first batch. */
-  def started(runId: String, latestOffsetBatch: Option[Long]): Unit = { latestOffsets.put(runId, latestOffsetBatch.fold(java.lang.Long.valueOf(-1L))(java.lang.Long.valueOf)); () }
+  def started(runId: String, latestOffsetBatch: Option[Long]): Unit = {
+    latestOffsets.put(runId, latestOffsetBatch.fold(java.lang.Long.valueOf(-1L))(java.lang.Long.valueOf)); ()
+  }
 
   /** The newest offset log when the run started: -1 for none, None where nobody looked. */
   def latestOffsetAtStart(runId: String): Option[Long] = Option(latestOffsets.get(runId)).map(_.longValue)
@@ -61,7 +63,12 @@ final class Controller(val context: SparkContext) extends Logging {
       held.put(r.executor, r.held)
       val active = queries.values.asScala.filter(_.query.isActive).toVector
       active.foreach(_.reported(r))
-      val orders = Orders(nextCounter(), active.map(q => q.runId -> q.query.checkpointRoot).toMap, active.flatMap(_.dutiesOf(r.executor)), active.flatMap(_.liveSteps).toSet)
+      val orders = Orders(
+        nextCounter(),
+        active.map(q => q.runId -> q.query.checkpointRoot).toMap,
+        active.flatMap(_.dutiesOf(r.executor)),
+        active.flatMap(_.liveSteps).toSet
+      )
       orders.toBytes
     case c: Committed => query(c.run).foreach(_.committed(c)); null
     case other => logWarning(s"A message of an unknown kind came from an executor: ${other.getClass.getName}"); null

@@ -15,5 +15,6 @@ final class Journal(entriesMax: Int = 20000) {
   def all: Vector[Committed] = synchronized(entries.toVector)
 
   /** The newest commit of each worker of an operator's store. */
-  def newest: Map[(Long, String, Int), Committed] = all.foldLeft(Map.empty[(Long, String, Int), Committed])((m, c) => m.updated((c.operator, c.store, c.worker), c))
+  def newest: Map[(Long, String, Int), Committed] =
+    all.foldLeft(Map.empty[(Long, String, Int), Committed])((m, c) => m.updated((c.operator, c.store, c.worker), c))
 }

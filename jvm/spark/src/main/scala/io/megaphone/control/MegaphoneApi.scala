@@ -16,7 +16,8 @@ import io.megaphone.routing.{Move, RoutingTable}
 
 /** The door for other languages: plain arguments in, JSON out. Python's facade is written on it.
   *
-  * A query is named by its run id. Strategy and mode may be null: the configuration's are taken. An operator of -1 is all of the query. Throws PlanRefusedException or InvalidPlanException, which have a
+  * A query is named by its run id. Strategy and mode may be null: the configuration's are taken. An operator of -1 is all of the query. Throws
+  * PlanRefusedException or InvalidPlanException, which have a
   * `condition`; nothing has changed then. Any thread.
   */
 object MegaphoneApi {
@@ -45,15 +46,18 @@ object MegaphoneApi {
     if (asked.isEmpty || asked.exists { case (moves, workers) => moves.isEmpty && workers == 0 }) throw new InvalidPlanException.EmptyPlan
     val plan = control.submit { state =>
       val how = Option(strategy).map(Strategy.parse)
-      val stepsOf = groupsOf(state, operator).map { g =>
-        val (_, made) = asked.foldLeft((checkedTable(control, state, g), Vector.empty[Step])) { case ((table, before), (moves, workers)) =>
-          val step = Step(moves, if (workers == 0) table.workers else workers)
-          val after = table.moved(step.moves, table.number, step.workers)
-          val changes = after.workers != table.workers || table.movesTo(after).nonEmpty
-          (after, before ++ (if (!changes) Vector.empty else how.fold(Vector(step))(Strategies.steps(table, step, _))))
+      val stepsOf = groupsOf(state, operator)
+        .map { g =>
+          val (_, made) = asked.foldLeft((checkedTable(control, state, g), Vector.empty[Step])) { case ((table, before), (moves, workers)) =>
+            val step = Step(moves, if (workers == 0) table.workers else workers)
+            val after = table.moved(step.moves, table.number, step.workers)
+            val changes = after.workers != table.workers || table.movesTo(after).nonEmpty
+            (after, before ++ (if (!changes) Vector.empty else how.fold(Vector(step))(Strategies.steps(table, step, _))))
+          }
+          g.id -> made
         }
-        g.id -> made
-      }.filter(_._2.nonEmpty).toMap
+        .filter(_._2.nonEmpty)
+        .toMap
       if (stepsOf.isEmpty) throw PlanRefusedException.nothingToDo
       Intention(newId(), stepsOf, how.fold("as given")(_.toString), modeOf(control, mode))
     }
@@ -78,17 +82,19 @@ object MegaphoneApi {
     val state = stateOf(controlOf(runId))
     val plan = planOf(state, planId)
     val sealedSteps = state.history.sealedSteps(planId)
-    array(for {
-      (group, steps) <- plan.steps.toVector.sortBy(_._1)
-      (step, index) <- steps.zipWithIndex
-    } yield row(
-      "operator" -> group,
-      "step" -> index,
-      "bins" -> step.moves.map(_.bin).asJava,
-      "targets" -> step.moves.map(_.target).asJava,
-      "workers" -> step.workers,
-      "batch" -> sealedSteps.get(StepId(planId, group, index)).map(long).orNull
-    ))
+    array(
+      for {
+        (group, steps) <- plan.steps.toVector.sortBy(_._1)
+        (step, index) <- steps.zipWithIndex
+      } yield row(
+        "operator" -> group,
+        "step" -> index,
+        "bins" -> step.moves.map(_.bin).asJava,
+        "targets" -> step.moves.map(_.target).asJava,
+        "workers" -> step.workers,
+        "batch" -> sealedSteps.get(StepId(planId, group, index)).map(long).orNull
+      )
+    )
   }
 
   /** One row a group and bin: `operator`, `bin`, `worker`, `executor`. */
@@ -145,7 +151,9 @@ object MegaphoneApi {
       )
     })
 
-  /** One row an executor that has reported: `executor`, and what it keeps for all queries: `workers` with state, `copies` made ready for steps, `blocks` published for other executors. */
+  /** One row an executor that has reported: `executor`, and what it keeps for all queries: `workers` with state, `copies` made ready for steps, `blocks`
+    * published for other executors.
+    */
   def executors(): String = {
     val controller = Controller.active.getOrElse(throw UnsupportedQueryException.noPlugin)
     array(controller.heldByExecutor.map { case (id, h) => row("executor" -> id, "workers" -> h.workers, "copies" -> h.copies, "blocks" -> h.blocks) })
@@ -155,10 +163,13 @@ object MegaphoneApi {
     val control = controlOf(runId)
     val plan = control.submit { state =>
       val how = Option(strategy).map(Strategy.parse).getOrElse(MegaphoneConf.DefaultStrategy.read(control.conf))
-      val steps = groupsOf(state, operator).map { g =>
-        val table = checkedTable(control, state, g)
-        g.id -> Strategies.steps(table, change(table), how)
-      }.filter(_._2.nonEmpty).toMap
+      val steps = groupsOf(state, operator)
+        .map { g =>
+          val table = checkedTable(control, state, g)
+          g.id -> Strategies.steps(table, change(table), how)
+        }
+        .filter(_._2.nonEmpty)
+        .toMap
       if (steps.isEmpty) throw PlanRefusedException.nothingToDo
       Intention(newId(), steps, how.toString, modeOf(control, mode))
     }
@@ -180,7 +191,9 @@ object MegaphoneApi {
       if (movable.isEmpty) throw PlanRefusedException.notMovable(state.groups.head.id)
       movable
     } else {
-      val group = state.groups.find(_.operators.exists(_.id == operator)).getOrElse(throw PlanRefusedException.unknownOperator(operator, state.groups.flatMap(_.operators.map(_.id))))
+      val group = state.groups
+        .find(_.operators.exists(_.id == operator))
+        .getOrElse(throw PlanRefusedException.unknownOperator(operator, state.groups.flatMap(_.operators.map(_.id))))
       if (!group.isMovable) throw PlanRefusedException.notMovable(operator)
       Vector(group)
     }
@@ -204,7 +217,8 @@ object MegaphoneApi {
     json.writeValueAsString(planRow(control, state, planOf(state, planId)))
   }
 
-  private def planOf(state: Protocol.State, planId: String): Intention = state.history.plans.find(_.id == planId).getOrElse(throw PlanRefusedException.unknownPlan(planId))
+  private def planOf(state: Protocol.State, planId: String): Intention =
+    state.history.plans.find(_.id == planId).getOrElse(throw PlanRefusedException.unknownPlan(planId))
 
   private def planRow(control: QueryControl, state: Protocol.State, plan: Intention): AnyRef = {
     val sealedSteps = state.history.sealedSteps(plan.id)

@@ -8,7 +8,9 @@ import io.megaphone.store.{CopyKey, Duty}
 /** What executors and the driver tell each other, by the plugin's own channel. Losing a message costs time, never correctness. */
 sealed trait Message extends Serializable {
 
-  /** The message as bytes. Spark's RPC resolves classes by its own loader, which does not see a jar given by `spark.jars`: an object of ours would break the executor's connection to the driver. */
+  /** The message as bytes. Spark's RPC resolves classes by its own loader, which does not see a jar given by `spark.jars`: an object of ours would break
+    * the executor's connection to the driver.
+    */
   def toBytes: Array[Byte] = {
     val bytes = new ByteArrayOutputStream(512)
     val out = new ObjectOutputStream(bytes)
@@ -40,7 +42,9 @@ object Message {
   */
 final case class Report(executor: String, address: String, ready: Vector[(CopyKey, Long)], held: Held) extends Message
 
-/** What an executor keeps, in numbers: workers' states of whatever run, copies made ready for steps, and blocks published for others. Between plans there are neither copies nor blocks. */
+/** What an executor keeps, in numbers: workers' states of whatever run, copies made ready for steps, and blocks published for others. Between plans there
+  * are neither copies nor blocks.
+  */
 final case class Held(workers: Int, copies: Int, blocks: Int)
 
 /** The complete list of what an executor is to do and to keep; what is absent is dropped, what is older than the counter already seen is ignored.

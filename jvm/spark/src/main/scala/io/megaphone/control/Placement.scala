@@ -4,7 +4,9 @@ package io.megaphone.control
 /** Where workers should run: sticky, and spread evenly. */
 object Placement {
 
-  /** The executor of each of `workers` workers: where it is, if that executor lives; else the one with the fewest workers, the first by name. Empty where there are no executors. */
+  /** The executor of each of `workers` workers: where it is, if that executor lives; else the one with the fewest workers, the first by name. Empty where
+    * there are no executors.
+    */
   def assign(workers: Int, current: Int => Option[String], executors: Seq[String]): Vector[String] =
     if (executors.isEmpty) Vector.empty
     else {

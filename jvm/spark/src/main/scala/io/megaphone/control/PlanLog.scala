@@ -23,11 +23,15 @@ final class PlanLog(checkpointRoot: String, hadoopConf: Configuration) {
     val numbers =
       try files.list(folder).iterator.filterNot(_.isDirectory).flatMap(f => f.getPath.getName.toLongOption).toVector.sorted
       catch { case _: FileNotFoundException => Vector.empty }
-    numbers.zipWithIndex.find { case (number, i) => number != i }.foreach { case (number, i) => throw new DamagedFileException(folder.toString, None, s"record $i", s"record $number as the next one") }
+    numbers.zipWithIndex.find { case (number, i) => number != i }.foreach { case (number, i) =>
+      throw new DamagedFileException(folder.toString, None, s"record $i", s"record $number as the next one")
+    }
     History.of(numbers.map(readRecord))
   }
 
-  /** Appends a record as number `number`; false where that number is taken. Throws what the file system throws: whether the record is there is then not known. */
+  /** Appends a record as number `number`; false where that number is taken. Throws what the file system throws: whether the record is there is then not
+    * known.
+    */
   def append(number: Long, record: LogRecord): Boolean = {
     val bytes = LogRecordFormat.encode(record)
     if (number == 0) files.mkdirs(folder)

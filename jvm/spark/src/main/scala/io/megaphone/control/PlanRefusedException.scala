@@ -9,20 +9,29 @@ package io.megaphone.control
 final class PlanRefusedException(val condition: String, message: String) extends IllegalArgumentException(message)
 
 object PlanRefusedException {
-  def notStarted: PlanRefusedException = new PlanRefusedException("QUERY_NOT_STARTED", "The query has not planned a batch with state yet, so there is nothing to move; wait for its first batch.")
-  def stopped(run: String): PlanRefusedException = new PlanRefusedException("QUERY_STOPPED", s"The query with run id $run is not running; start it, and make a new handle on it.")
+  def notStarted: PlanRefusedException =
+    new PlanRefusedException("QUERY_NOT_STARTED", "The query has not planned a batch with state yet, so there is nothing to move; wait for its first batch.")
+  def stopped(run: String): PlanRefusedException =
+    new PlanRefusedException("QUERY_STOPPED", s"The query with run id $run is not running; start it, and make a new handle on it.")
   def notBinned(run: String): PlanRefusedException = new PlanRefusedException(
     "NO_BINNED_STATE",
-    s"The query with run id $run has no state on the binned state store: it has no stateful operator, has not run a batch yet, or its checkpoint was started with another provider, on which it runs on unmoved."
+    s"The query with run id $run has no state on the binned state store: it has no stateful operator, has not run a batch yet, " +
+      "or its checkpoint was started with another provider, on which it runs on unmoved."
   )
   def unknownPlan(id: String): PlanRefusedException = new PlanRefusedException("UNKNOWN_PLAN", s"The query has no plan $id; see plans() for those it has.")
   def unknownOperator(operator: Long, known: Seq[Long]): PlanRefusedException =
-    new PlanRefusedException("UNKNOWN_OPERATOR", s"The query has no stateful operator $operator, only ${known.mkString(", ")}; name one of these, or none for all.")
+    new PlanRefusedException(
+      "UNKNOWN_OPERATOR",
+      s"The query has no stateful operator $operator, only ${known.mkString(", ")}; name one of these, or none for all."
+    )
   def notMovable(operator: Long): PlanRefusedException = new PlanRefusedException(
     "NOT_MOVABLE",
     s"The state of operator $operator is over a single partition, as a global aggregate's or a limit's is, and stays where it is; name another operator."
   )
   def overlapping(id: String, reason: String): PlanRefusedException =
     new PlanRefusedException("OVERLAPPING_PLAN", s"Plan $id is still open and $reason; wait for it, or cancel it first.")
-  def nothingToDo: PlanRefusedException = new PlanRefusedException("EMPTY_PLAN", "The plan would move nothing: every bin is already where it is wanted; ask for another number of workers or other bins.")
+  def nothingToDo: PlanRefusedException = new PlanRefusedException(
+    "EMPTY_PLAN",
+    "The plan would move nothing: every bin is already where it is wanted; ask for another number of workers or other bins."
+  )
 }

@@ -30,8 +30,7 @@ object PlanStatus {
     if (sealedSteps.size == plan.stepsCount) {
       val last = sealedSteps.values.max
       if (last < planned || committed.exists(_ >= last)) Done else Running
-    }
-    else if (state.history.cancelled(plan.id)) Cancelled
+    } else if (state.history.cancelled(plan.id)) Cancelled
     else if (sealedSteps.nonEmpty) Running
     else if (state.announced.exists(_.id.planId == plan.id)) Preparing
     else Submitted

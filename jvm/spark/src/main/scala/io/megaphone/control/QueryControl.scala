@@ -106,7 +106,9 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
         if (first.groups.map(_.operators) != groups.map(_.operators)) throw UnsupportedQueryException.changedOperators(describe(first.groups), describe(groups))
         if (history.starts.last.checkpointFormat == 2 && format == 1) throw UnsupportedQueryException.formatDowngrade
         if (first.bins != configured)
-          logWarning(s"The checkpoint of query $runId has ${first.bins} bins and keeps them; the configuration ${MegaphoneConf.Bins.key}=$configured is for new queries.")
+          logWarning(
+            s"The checkpoint of query $runId has ${first.bins} bins and keeps them; the configuration ${MegaphoneConf.Bins.key}=$configured is for new queries."
+          )
         first.groups
     }
     val conf = batchSession.sessionState.conf.getAllConfs.get _
@@ -208,11 +210,15 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
   private def broadcast(group: Long, tables: Tables): Broadcast[Tables] = {
     val key = (group, tables.before.number, tables.after.number)
     val made = broadcasts.getOrElseUpdate(key, controller.context.broadcast(tables))
-    while (broadcasts.size > QueryControl.BroadcastsKept * state.get.groups.size) { val (oldest, b) = broadcasts.head; broadcasts.remove(oldest); b.unpersist() }
+    while (broadcasts.size > QueryControl.BroadcastsKept * state.get.groups.size) {
+      val (oldest, b) = broadcasts.head; broadcasts.remove(oldest); b.unpersist()
+    }
     made
   }
 
-  private def confirm(commands: Vector[Protocol.Command]): Unit = commands.foreach { case Protocol.Fail(reason) => throw new StepNotSealedException(reason); case _ => () }
+  private def confirm(commands: Vector[Protocol.Command]): Unit = commands.foreach {
+    case Protocol.Fail(reason) => throw new StepNotSealedException(reason); case _ => ()
+  }
 
   /** Feeds one event, appends what is asked for, and gives the other commands. */
   private def feed(event: Protocol.Event): Vector[Protocol.Command] = {

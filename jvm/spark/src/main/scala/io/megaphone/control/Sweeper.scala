@@ -17,7 +17,8 @@ import io.megaphone.transfer.{HadoopStateFiles, Lz4}
 
 /** Deletes state files that no retained version needs, for one run of a query: rules 27 and 28. Off the batch's path, and the only one that deletes.
   *
-  * Candidates found at a settled version go once every version before it is retained no longer. A sweep that fails deletes nothing; the next one finds the same files, and a new run starts over.
+  * Candidates found at a settled version go once every version before it is retained no longer. A sweep that fails deletes nothing; the next one
+  * finds the same files, and a new run starts over.
   */
 private[control] final class Sweeper(checkpointRoot: String, hadoopConf: Configuration, batchesToRetain: Int) extends Logging {
   private val candidates = mutable.Map.empty[(Long, String), (Long, Set[FileName])] // (operator, store) → found at, files
@@ -37,9 +38,11 @@ private[control] final class Sweeper(checkpointRoot: String, hadoopConf: Configu
   private def sweepStore(version: Long, operator: Long, store: String, table: RoutingTable, ids: Vector[String]): Unit = {
     val folder = new Path(s"$checkpointRoot/state/$operator")
     val files = new HadoopStateFiles(folder, store, hadoopConf)
-    val heads = (0 until table.workers).map { worker =>
-      FileName(worker, StateName(version, ids.lift(worker).getOrElse(StateName.FixedId))) -> table.binsOf(worker).toVector
-    }.filter(_._2.nonEmpty)
+    val heads = (0 until table.workers)
+      .map { worker =>
+        FileName(worker, StateName(version, ids.lift(worker).getOrElse(StateName.FixedId))) -> table.binsOf(worker).toVector
+      }
+      .filter(_._2.nonEmpty)
     val referenced = new Sweep(new Recovery(files, Lz4.All)).referenced(heads)
     val key = (operator, store)
     candidates.get(key).foreach { case (foundAt, found) =>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.control
 
-/** A query that the plugin does not run: one sentence that says so and what to use meanwhile. Thrown when its first batch is planned, before anything is written.
+/** A query that the plugin does not run: one sentence that says so and what to use meanwhile. Thrown when its first batch is planned, before anything is
+  * written.
   *
   * @param condition
   *   the stable name of the reason
@@ -14,7 +15,10 @@ object UnsupportedQueryException {
   def operator(name: String): UnsupportedQueryException =
     new UnsupportedQueryException("UNSUPPORTED_OPERATOR", s"The stateful operator $name does not run on the binned state store yet; $Instead.")
   def continuous: UnsupportedQueryException =
-    new UnsupportedQueryException("UNSUPPORTED_TRIGGER", s"Continuous processing does not run on the binned state store; use a micro-batch trigger, or $Instead.")
+    new UnsupportedQueryException(
+      "UNSUPPORTED_TRIGGER",
+      s"Continuous processing does not run on the binned state store; use a micro-batch trigger, or $Instead."
+    )
   def unloadOnCommit: UnsupportedQueryException = new UnsupportedQueryException(
     "UNSUPPORTED_UNLOAD_ON_COMMIT",
     s"spark.sql.streaming.stateStore.unloadOnCommit drops the state after each batch, which the binned state store keeps in memory to be moved; set it to false, or $Instead."

@@ -28,7 +28,15 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, binOf:
     holding.touch(bin)
     val k = bytesOf(row)
     val v = bytesOf(value)
-    log.put(BinnedRows.Family, k, if (isOnHeap(row)) offsetOf(row) else 0, row.getSizeInBytes, v, if (isOnHeap(value)) offsetOf(value) else 0, value.getSizeInBytes)
+    log.put(
+      BinnedRows.Family,
+      k,
+      if (isOnHeap(row)) offsetOf(row) else 0,
+      row.getSizeInBytes,
+      v,
+      if (isOnHeap(value)) offsetOf(value) else 0,
+      value.getSizeInBytes
+    )
   }
 
   def remove(row: UnsafeRow): Unit = {
@@ -106,7 +114,9 @@ private[provider] trait BinnedReads extends ReadStateStore {
 
   override def valuesIterator(key: UnsafeRow, colFamilyName: String): Iterator[UnsafeRow] = unsupported("valuesIterator")
   override def prefixScan(prefixKey: UnsafeRow, colFamilyName: String): StateStoreIterator[UnsafeRowPair] = unsupported("prefixScan")
-  override def prefixScanWithMultiValues(prefixKey: UnsafeRow, colFamilyName: String): StateStoreIterator[UnsafeRowPair] = unsupported("prefixScanWithMultiValues")
+  override def prefixScanWithMultiValues(prefixKey: UnsafeRow, colFamilyName: String): StateStoreIterator[UnsafeRowPair] = unsupported(
+    "prefixScanWithMultiValues"
+  )
   override def iteratorWithMultiValues(colFamilyName: String): StateStoreIterator[UnsafeRowPair] = unsupported("iteratorWithMultiValues")
 
   protected def unsupported(operation: String): Nothing = throw StateStoreErrors.unsupportedOperationException(operation, BinnedReads.Name)
@@ -117,13 +127,17 @@ private[provider] object BinnedReads {
 }
 
 /** The handle that an operator reads by. It owns no records: its late `abort` must not undo the commit of the handle that writes. */
-private[provider] final class BinnedReadStore(override val id: StateStoreId, override val version: Long, protected val rows: BinnedRows) extends ReadStateStore with BinnedReads {
+private[provider] final class BinnedReadStore(override val id: StateStoreId, override val version: Long, protected val rows: BinnedRows)
+    extends ReadStateStore
+    with BinnedReads {
   override def abort(): Unit = ()
   override def release(): Unit = ()
 }
 
 /** The handle that an operator writes by. */
-private[provider] final class BinnedStore(override val id: StateStoreId, override val version: Long, protected val rows: BinnedRows, session: WriteSession) extends StateStore with BinnedReads {
+private[provider] final class BinnedStore(override val id: StateStoreId, override val version: Long, protected val rows: BinnedRows, session: WriteSession)
+    extends StateStore
+    with BinnedReads {
   private var phase = BinnedStore.Updating
 
   override def put(key: UnsafeRow, value: UnsafeRow, colFamilyName: String): Unit = {
@@ -154,7 +168,14 @@ private[provider] final class BinnedStore(override val id: StateStoreId, overrid
   override def metrics: StateStoreMetrics = session.metrics(rows)
   override def getStateStoreCheckpointInfo(): StateStoreCheckpointInfo = session.checkpointInfo
 
-  override def createColFamilyIfAbsent(name: String, keySchema: StructType, valueSchema: StructType, spec: KeyStateEncoderSpec, useMultipleValuesPerKey: Boolean, isInternal: Boolean): Unit =
+  override def createColFamilyIfAbsent(
+      name: String,
+      keySchema: StructType,
+      valueSchema: StructType,
+      spec: KeyStateEncoderSpec,
+      useMultipleValuesPerKey: Boolean,
+      isInternal: Boolean
+  ): Unit =
     throw StateStoreErrors.multipleColumnFamiliesNotSupported(BinnedReads.Name)
   override def removeColFamilyIfExists(name: String): Boolean = throw StateStoreErrors.removingColumnFamiliesNotSupported(BinnedReads.Name)
   override def putList(key: UnsafeRow, values: Array[UnsafeRow], colFamilyName: String): Unit = unsupported("putList")

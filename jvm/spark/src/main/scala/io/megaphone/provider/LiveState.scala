@@ -55,7 +55,8 @@ private[provider] final class LiveState(
 
   override def abort(): Unit = holding.abort()
 
-  override def commitFailure(cause: Throwable): Throwable = SparkPrivate.commitFailed(s"BinnedStateStore[${turn.key}, worker ${holding.worker}, version ${turn.version + 1}]", cause)
+  override def commitFailure(cause: Throwable): Throwable =
+    SparkPrivate.commitFailed(s"BinnedStateStore[${turn.key}, worker ${holding.worker}, version ${turn.version + 1}]", cause)
 
   override def metrics(rows: BinnedRows): StateStoreMetrics = StateStoreMetrics(
     rows.keyCount,
@@ -109,8 +110,20 @@ private[provider] object LiveState {
   private val byTask = new ConcurrentHashMap[(Long, StoreKey, Int), LiveState]()
 
   /** Opens a worker's state for the current task, the first time it is asked for; rule 10: what a batch must agree on comes with its plan. */
-  def open(runtime: ExecutorRuntime, key: StoreKey, worker: Int, version: Long, facts: BatchFacts, tables: Tables, files: StateFiles, context: StoreContext): LiveState = {
-    if (facts.batch != version) throw new IllegalStateException(s"The plan of batch ${facts.batch} asked for version $version of the state of operator ${key.operator}; the batch stops rather than read it.")
+  def open(
+      runtime: ExecutorRuntime,
+      key: StoreKey,
+      worker: Int,
+      version: Long,
+      facts: BatchFacts,
+      tables: Tables,
+      files: StateFiles,
+      context: StoreContext
+  ): LiveState = {
+    if (facts.batch != version)
+      throw new IllegalStateException(
+        s"The plan of batch ${facts.batch} asked for version $version of the state of operator ${key.operator}; the batch stops rather than read it."
+      )
     val task = TaskContext.get()
     val id = (task.taskAttemptId(), key, worker)
     Option(byTask.get(id)).filterNot(_.isCommitted).getOrElse {
@@ -118,7 +131,8 @@ private[provider] object LiveState {
       val lease = runtime.registry.lease(key, worker, tables.after.bins, attempt, context.conf(MegaphoneConf.LeaseTimeoutMs))
       task.addTaskCompletionListener[Unit] { _ => byTask.remove(id); lease.end() }
       val turn = Turn(key, version, tables.before, tables.after, idsOf(facts, key, worker, context))
-      val sources = facts.incoming.fold(Sources.None)(i => Sources(i.step, i.addresses, context.conf(MegaphoneConf.TailDeadlineMs), context.conf(MegaphoneConf.ImageDeadlineMs)))
+      val sources = facts.incoming
+        .fold(Sources.None)(i => Sources(i.step, i.addresses, context.conf(MegaphoneConf.TailDeadlineMs), context.conf(MegaphoneConf.ImageDeadlineMs)))
       if (turn.isStep) FaultPoints.at(FaultPoints.StepOpening)
       val opened = new Opener(runtime.registry, new Recovery(files, Lz4.All), runtime.handOver, runtime.peers).open(lease, turn, sources)
       if (turn.isStep) FaultPoints.at(FaultPoints.StepOpened)
@@ -155,7 +169,9 @@ private[provider] trait StoreContext {
   def conf[A](entry: io.megaphone.conf.ConfEntry[A]): A
 }
 
-/** The custom metrics of a stateful operator: in `StreamingQueryProgress`, the SQL tab and the Structured Streaming page. They are summed over an operator's workers and stores. */
+/** The custom metrics of a stateful operator: in `StreamingQueryProgress`, the SQL tab and the Structured Streaming page. They are summed over an
+  * operator's workers and stores.
+  */
 object Metrics {
   val BinsIn: StateStoreCustomMetric = StateStoreCustomSumMetric("megaphoneBinsIn", "bins that moved in")
   val BytesIn: StateStoreCustomMetric = StateStoreCustomSizeMetric("megaphoneBytesIn", "bytes that moving and recovered bins read")

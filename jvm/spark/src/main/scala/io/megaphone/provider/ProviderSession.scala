@@ -20,7 +20,13 @@ import io.megaphone.transfer.ExecutorRuntime
   *   1. The checkpoint has a plan log: a reader, from files.
   *   1. Neither: in a task of a streaming batch, the plugin is missing, and the batch is refused; anything else has nothing to read.
   */
-private[megaphone] final class ProviderSession(val id: StateStoreId, keySchema: StructType, valueSchema: StructType, storeConf: StateStoreConf, hadoopConf: Configuration) {
+private[megaphone] final class ProviderSession(
+    val id: StateStoreId,
+    keySchema: StructType,
+    valueSchema: StructType,
+    storeConf: StateStoreConf,
+    hadoopConf: Configuration
+) {
   private val run = Option(hadoopConf.get(StreamExecution.RUN_ID_KEY)).getOrElse("")
   private val operatorFolder = new Path(id.checkpointRootLocation, id.operatorId.toString)
   @volatile private var isRowChecked = false
@@ -53,7 +59,8 @@ private[megaphone] final class ProviderSession(val id: StateStoreId, keySchema: 
       override def baseId: Option[String] = base
       override def hadoopConf: Configuration = ProviderSession.this.hadoopConf
       override def checkRow(key: UnsafeRow, value: UnsafeRow): Unit = ProviderSession.this.checkRow(key, value)
-      override def reportCommit(newVersion: Long): Unit = if (storeConf.commitValidationEnabled) StateStore.reportCommitToCoordinator(newVersion, id, hadoopConf)
+      override def reportCommit(newVersion: Long): Unit =
+        if (storeConf.commitValidationEnabled) StateStore.reportCommitToCoordinator(newVersion, id, hadoopConf)
       override def conf[A](entry: ConfEntry[A]): A = entry.read(k => Option(hadoopConf.get(k)))
     }
     LiveState.open(runtime, key, id.partitionId, version, facts, tables, runtime.filesOf(key, operatorFolder, hadoopConf), context)

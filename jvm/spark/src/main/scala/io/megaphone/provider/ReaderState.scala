@@ -24,7 +24,9 @@ import io.megaphone.transfer.{HadoopStateFiles, Lz4}
 private[provider] final class ReaderState(id: StateStoreId, history: History, hadoopConf: Configuration) {
   private val first = history.first.get
   private val group: Group =
-    first.groups.find(_.operators.exists(_.id == id.operatorId)).getOrElse(throw new NoSuchElementException(s"The plan log of this checkpoint knows no stateful operator ${id.operatorId}."))
+    first.groups
+      .find(_.operators.exists(_.id == id.operatorId))
+      .getOrElse(throw new NoSuchElementException(s"The plan log of this checkpoint knows no stateful operator ${id.operatorId}."))
   val operator: Operator = group.operators.find(_.id == id.operatorId).get
   val binsCount: Int = first.bins
 

@@ -18,8 +18,10 @@ import io.megaphone.store._
 
 /** What one executor keeps and does beside its tasks: the registry of all its state, the blocks it publishes, the copies it prepares.
   *
-  * One thread reports to the driver, every second, at once when a task brings news, and several times a second while there are duties; it then does what the orders say. Another prepares copies, one
-  * after the other: bounded bandwidth, and never in the way of a batch. When the orders no longer name the step whose copy is being prepared, because its plan was cancelled or its query has stopped,
+  * One thread reports to the driver, every second, at once when a task brings news, and several times a second while there are duties; it then does
+  * what the orders say. Another prepares copies, one
+  * after the other: bounded bandwidth, and never in the way of a batch. When the orders no longer name the step whose copy is being prepared, because
+  * its plan was cancelled or its query has stopped,
   * that copy is given up at once, however slow its source is.
   */
 final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Logging {
@@ -72,8 +74,7 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
         FaultPoints.at(FaultPoints.SourcePublishing)
         peers.publish(block, handOver.image(snapshot))
         FaultPoints.at(FaultPoints.SourcePublished)
-      }
-      catch { case NonFatal(e) => logWarning(s"Block $block could not be published; its taker reads the checkpoint instead.", e) }
+      } catch { case NonFatal(e) => logWarning(s"Block $block could not be published; its taker reads the checkpoint instead.", e) }
     }
   }
 

@@ -5,7 +5,8 @@ import java.nio.file.{FileAlreadyExistsException, Files, Path, Paths}
 
 import org.apache.spark.SparkEnv
 
-/** Named points of the protocol at which a test can let something go wrong. Off, and free, unless `spark.megaphone.test.faults` is set: a comma-separated list of entries, and
+/** Named points of the protocol at which a test can let something go wrong. Off, and free, unless `spark.megaphone.test.faults` is set: a comma-separated
+  * list of entries, and
   * `spark.megaphone.test.faultsFolder`, where a file named like the entry says that it has struck. A file that is there beforehand disarms its entry.
   *
   * An entry strikes once in all, in whichever process reaches its point first. It is

@@ -11,7 +11,9 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import io.megaphone.format.{FileName, FileSource, MissingFileException}
 import io.megaphone.store.{AtomicOutput, StateFiles}
 
-/** The files of one store of one operator in a checkpoint, through Spark's checkpoint file manager: `<state>/<operator>/<worker>[/<store>]/<version>[_<id>].delta`. */
+/** The files of one store of one operator in a checkpoint, through Spark's checkpoint file manager:
+  * `<state>/<operator>/<worker>[/<store>]/<version>[_<id>].delta`.
+  */
 final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Configuration) extends StateFiles {
   private lazy val files = CheckpointFileManager.create(operatorFolder, hadoopConf)
   private lazy val fileSystem = operatorFolder.getFileSystem(hadoopConf)

@@ -33,19 +33,39 @@ class BinOfKeySuite extends AnyFunSuite {
     ("short", ShortType, Seq[Short](0, -1, Short.MinValue, Short.MaxValue)),
     ("int", IntegerType, Seq(0, -1, Int.MinValue, Int.MaxValue) ++ times(random.nextInt())),
     ("long", LongType, Seq(0L, -1L, Long.MinValue, Long.MaxValue) ++ times(random.nextLong())),
-    ("float", FloatType, Seq(0.0f, -0.0f, Float.NaN, java.lang.Float.intBitsToFloat(0x7fc00001), Float.NegativeInfinity, Float.MinPositiveValue) ++ times(random.nextFloat())),
-    ("double", DoubleType, Seq(0.0, -0.0, Double.NaN, java.lang.Double.longBitsToDouble(0x7ff8000000000001L), Double.PositiveInfinity) ++ times(random.nextDouble())),
+    (
+      "float",
+      FloatType,
+      Seq(0.0f, -0.0f, Float.NaN, java.lang.Float.intBitsToFloat(0x7fc00001), Float.NegativeInfinity, Float.MinPositiveValue) ++ times(random.nextFloat())
+    ),
+    (
+      "double",
+      DoubleType,
+      Seq(0.0, -0.0, Double.NaN, java.lang.Double.longBitsToDouble(0x7ff8000000000001L), Double.PositiveInfinity) ++ times(random.nextDouble())
+    ),
     ("small decimal", DecimalType(9, 2), Seq(Decimal("0.00"), Decimal("-1234567.89")).map(resized(_, 9, 2))),
     ("large decimal", DecimalType(38, 18), Seq(Decimal("12345678901234567890.123456789012345678"), Decimal("-1")).map(resized(_, 38, 18))),
     ("string", StringType, Seq("", "a", "A", "ß", "日本", "\u0000", "x" * 1000).map(text) ++ times(text(random.nextString(5)))),
     ("string of the collation UNICODE", StringType("UNICODE"), Seq("", "a", "A", "ß", "e\u0301", "é").map(text) ++ times(text(random.nextString(5)))),
-    ("bytes", BinaryType, Seq(Array.emptyByteArray, Array[Byte](0), Array[Byte](-1, 0, 1)) ++ times { val b = new Array[Byte](random.nextInt(20)); random.nextBytes(b); b }),
+    (
+      "bytes",
+      BinaryType,
+      Seq(Array.emptyByteArray, Array[Byte](0), Array[Byte](-1, 0, 1)) ++ times { val b = new Array[Byte](random.nextInt(20)); random.nextBytes(b); b }
+    ),
     ("date", DateType, Seq(0, -1, 20000)),
     ("timestamp", TimestampType, Seq(0L, -1L, 1700000000000000L) ++ times(random.nextLong())),
     ("timestamp without zone", TimestampNTZType, Seq(0L, 1700000000000001L)),
     ("interval", CalendarIntervalType, Seq(new CalendarInterval(1, 2, 3))),
-    ("struct", inner, Seq(InternalRow(1, text("a")), InternalRow(null, null), InternalRow(null, text("a"))) ++ times(InternalRow(random.nextInt(), text(random.nextString(3))))),
-    ("window", new StructType().add("start", TimestampType).add("end", TimestampType), times { val s = random.nextInt().toLong * 1000; InternalRow(s, s + 600000000L) }),
+    (
+      "struct",
+      inner,
+      Seq(InternalRow(1, text("a")), InternalRow(null, null), InternalRow(null, text("a"))) ++ times(InternalRow(random.nextInt(), text(random.nextString(3))))
+    ),
+    (
+      "window",
+      new StructType().add("start", TimestampType).add("end", TimestampType),
+      times { val s = random.nextInt().toLong * 1000; InternalRow(s, s + 600000000L) }
+    ),
     ("array", ArrayType(IntegerType), Seq(ArrayData.toArrayData(Array(1, 2)), ArrayData.toArrayData(Array.empty[Int]))),
     ("nothing", NullType, Seq(null))
   )
@@ -83,7 +103,9 @@ class BinOfKeySuite extends AnyFunSuite {
 
   test("A key of many columns has one bin, nulls anywhere.") {
     val schema = new StructType(columns.map { case (name, dataType, _) => StructField(name, dataType) }.toArray)
-    val rows = Seq.fill(500)(InternalRow.fromSeq(columns.map { case (_, _, values) => if (random.nextInt(4) == 0) null else values(random.nextInt(values.size)) }))
+    val rows = Seq.fill(500)(InternalRow.fromSeq(columns.map { case (_, _, values) =>
+      if (random.nextInt(4) == 0) null else values(random.nextInt(values.size))
+    }))
     operators.foreach(o => assert(check(o, schema, rows).size > 100))
   }
 

@@ -13,7 +13,9 @@ import org.apache.spark.sql.streaming.{GroupState, GroupStateTimeout, OutputMode
 
 import io.megaphone.query.OperatorBinsSuite._
 
-/** Every operator finds each key in the bin that the exchange sent it to. With one bin a worker, a key that the provider looks for in any other bin is an error, never a wrong result. */
+/** Every operator finds each key in the bin that the exchange sent it to. With one bin a worker, a key that the provider looks for in any other bin is an
+  * error, never a wrong result.
+  */
 class OperatorBinsSuite extends PluginSession {
   private val bins = 8
   private val sparks = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -30,7 +32,11 @@ class OperatorBinsSuite extends PluginSession {
     Seq.fill(40) {
       Key(
         maybe[java.lang.Long](Seq(0L, -1L, Long.MinValue, random.nextInt(50).toLong)(random.nextInt(4))),
-        maybe[java.lang.Double](Seq(0.0, -0.0, Double.NaN, java.lang.Double.longBitsToDouble(0x7ff8000000000001L), random.nextInt(60) / 7.0)(4 * random.nextInt(2) max random.nextInt(5))),
+        maybe[java.lang.Double](
+          Seq(0.0, -0.0, Double.NaN, java.lang.Double.longBitsToDouble(0x7ff8000000000001L), random.nextInt(60) / 7.0)(
+            4 * random.nextInt(2) max random.nextInt(5)
+          )
+        ),
         maybe(Seq("", "a", "A", "日本", "ß", random.nextString(2))(random.nextInt(6))),
         maybe(Array.fill(random.nextInt(12))(random.nextInt(3).toByte)),
         maybe(new java.math.BigDecimal("12345678901234567890.5").multiply(new java.math.BigDecimal(random.nextInt(60) - 30))),
@@ -128,7 +134,9 @@ class OperatorBinsSuite extends PluginSession {
     val initial = Seq.tabulate(40)(i => (s"only $i", i.toLong)).toDS().union(Seq(("a", 100L), ("", 200L)).toDS()).groupByKey(_._1).mapValues(_._2)
     check(OutputMode.Update()) {
       _.groupByKey(k => String.valueOf(k.name))
-        .flatMapGroupsWithState[Long, (String, Long)](OutputMode.Update(), GroupStateTimeout.NoTimeout, initial)((key, values, state) => counted(key, values.size.toLong, state))
+        .flatMapGroupsWithState[Long, (String, Long)](OutputMode.Update(), GroupStateTimeout.NoTimeout, initial)((key, values, state) =>
+          counted(key, values.size.toLong, state)
+        )
         .toDF()
     }
   }
@@ -137,7 +145,9 @@ class OperatorBinsSuite extends PluginSession {
     val s = spark
     import s.implicits._
     check(OutputMode.Update()) {
-      _.groupByKey(k => String.valueOf(k.name)).mapGroupsWithState[Long, (String, Long)](GroupStateTimeout.NoTimeout)((key, values, state) => counted(key, values.size.toLong, state).next()).toDF()
+      _.groupByKey(k => String.valueOf(k.name))
+        .mapGroupsWithState[Long, (String, Long)](GroupStateTimeout.NoTimeout)((key, values, state) => counted(key, values.size.toLong, state).next())
+        .toDF()
     }
   }
 }

@@ -30,7 +30,9 @@ class PlansSuite extends PluginSession {
     def batch: DataFrame = spark.createDataset(fed).toDF("k", "v")
 
     def feed(): Unit = {
-      val rows = Seq.fill(60)((if (random.nextInt(50) == 0) null else java.lang.Long.valueOf(random.nextInt(150).toLong), 0L)).zipWithIndex.map { case ((k, _), i) => (k, fed.size.toLong + i) }
+      val rows = Seq.fill(60)((if (random.nextInt(50) == 0) null else java.lang.Long.valueOf(random.nextInt(150).toLong), 0L)).zipWithIndex.map {
+        case ((k, _), i) => (k, fed.size.toLong + i)
+      }
       fed ++= rows
       memory.addData(rows)
       ()
@@ -38,7 +40,9 @@ class PlansSuite extends PluginSession {
   }
 
   /** Runs a query over three batches, then up to 5 workers, then down to 2, and compares all that it gave with the batch query. */
-  private def check(mode: String, transfer: String = "direct", result: Running => Iterable[Row] = _.last)(make: DataFrame => DataFrame)(looks: Running => Unit): Unit = {
+  private def check(mode: String, transfer: String = "direct", result: Running => Iterable[Row] = _.last)(
+      make: DataFrame => DataFrame
+  )(looks: Running => Unit): Unit = {
     val source = new Source
     val running = start(make(source.stream), mode)
     def round(): Unit = { source.feed(); running.query.processAllAvailable() }
@@ -131,7 +135,9 @@ class PlansSuite extends PluginSession {
     round()
     running.rescale(5, () => { left.feed(); right.feed() })
     round()
-    running.byBatch.foreach { case (batch, rows) => assert(rows.map(_.getLong(0)).distinct.size == rows.size, s"a key of batch $batch was grouped in two places") }
+    running.byBatch.foreach { case (batch, rows) =>
+      assert(rows.map(_.getLong(0)).distinct.size == rows.size, s"a key of batch $batch was grouped in two places")
+    }
   }
 
   test("An aggregate joined by sort and merge with a static side on the grouping key: both sides are routed alike.") {

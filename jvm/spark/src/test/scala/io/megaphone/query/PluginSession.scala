@@ -82,7 +82,8 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
   protected def sorted(rows: Iterable[Row]): Seq[String] = rows.map(_.toString).toSeq.sorted
 
   /** The message of the error that ends a query, and those of its causes. */
-  protected def messagesOf(error: StreamingQueryException): String = Iterator.iterate[Throwable](error)(_.getCause).takeWhile(_ != null).map(_.getMessage).mkString("\n")
+  protected def messagesOf(error: StreamingQueryException): String =
+    Iterator.iterate[Throwable](error)(_.getCause).takeWhile(_ != null).map(_.getMessage).mkString("\n")
 
   /** A running query, and what it gave. */
   protected final class Running(val query: StreamingQuery, rows: mutable.Map[Long, Seq[Row]]) {
@@ -118,7 +119,9 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
     def plans: Seq[JsonNode] = { val all = json.readTree(MegaphoneApi.plans(runId)); (0 until all.size).map(all.get) }
 
     /** Keys by worker of the newest table. */
-    def keys: Map[Int, Long] = { val all = json.readTree(MegaphoneApi.workers(runId)); (0 until all.size).map(all.get).map(w => w.get("worker").asInt -> w.get("keys").asLong).toMap }
+    def keys: Map[Int, Long] = {
+      val all = json.readTree(MegaphoneApi.workers(runId)); (0 until all.size).map(all.get).map(w => w.get("worker").asInt -> w.get("keys").asLong).toMap
+    }
 
     def stop(): Unit = query.stop()
   }

@@ -17,9 +17,11 @@ import io.megaphone.control.{BatchFacts, BatchFactsHolder, Tables}
 import io.megaphone.protocol.Operator
 import io.megaphone.routing.RoutingTable
 
-/** Store operations per row, on our provider and on Spark's: the cases of Spark's own basic-operations benchmark, at a size that does not fit a processor's cache.
+/** Store operations per row, on our provider and on Spark's: the cases of Spark's own basic-operations benchmark, at a size that does not fit a
+  * processor's cache.
   *
-  * Each invocation works on `Rows` rows of a store that was loaded with `keys` keys and committed, and is then aborted, so that every one starts from the same state.
+  * Each invocation works on `Rows` rows of a store that was loaded with `keys` keys and committed, and is then aborted, so that every one starts from
+  * the same state.
   */
 @State(Scope.Thread)
 @BenchmarkMode(Array(Mode.AverageTime))
@@ -77,7 +79,9 @@ class StoreOperations {
   def remove(): Unit = { var i = 0; while (i < Rows) { store.remove(present(i)); i += 1 } }
 
   @Benchmark @OperationsPerInvocation(Rows)
-  def scan(hole: Blackhole): Unit = { val all = store.iterator(); var i = 0; while (i < Rows && all.hasNext) { hole.consume(all.next().value); i += 1 }; all.close() }
+  def scan(hole: Blackhole): Unit = {
+    val all = store.iterator(); var i = 0; while (i < Rows && all.hasNext) { hole.consume(all.next().value); i += 1 }; all.close()
+  }
 }
 
 object StoreOperations {
@@ -93,7 +97,8 @@ object StoreOperations {
 
 /** One store of a provider, opened as a task of a batch would open it. */
 final class OpenStores(kind: String) {
-  private val session = SparkSession.builder().master("local[1]").config("spark.ui.enabled", "false").config("spark.plugins", "io.megaphone.MegaphonePlugin").getOrCreate()
+  private val session =
+    SparkSession.builder().master("local[1]").config("spark.ui.enabled", "false").config("spark.plugins", "io.megaphone.MegaphonePlugin").getOrCreate()
   private val run = UUID.randomUUID()
   private val folder = java.nio.file.Files.createTempDirectory("megaphone-jmh")
   private val conf = {
@@ -120,7 +125,11 @@ final class OpenStores(kind: String) {
   def open(version: Long): StateStore = {
     task = TaskContext.empty()
     TaskContext.setTaskContext(task)
-    BatchFactsHolder.put(task, BatchFacts(run.toString, 0, Vector(Operator(0, "stateStoreSave", Vector("default"))), version, Map.empty, None, Vector.empty, 0, ""), Tables(table, table))
+    BatchFactsHolder.put(
+      task,
+      BatchFacts(run.toString, 0, Vector(Operator(0, "stateStoreSave", Vector("default"))), version, Map.empty, None, Vector.empty, 0, ""),
+      Tables(table, table)
+    )
     provider.getStore(version)
   }
 

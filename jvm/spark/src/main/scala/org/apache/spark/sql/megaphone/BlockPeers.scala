@@ -18,7 +18,8 @@ import io.megaphone.transfer.FaultPoints
 
 /** The memory of other executors, through Spark's block manager: authentication and encryption are as configured for Spark.
   *
-  * Blocks are put `MEMORY_AND_DISK_SER`, so that memory pressure slows a move down and fails nothing, and are not told to the driver: whoever pulls knows the address. `TestBlockId` is the one block id
+  * Blocks are put `MEMORY_AND_DISK_SER`, so that memory pressure slows a move down and fails nothing, and are not told to the driver: whoever pulls
+  * knows the address. `TestBlockId` is the one block id
   * of Spark's whose name is free and that another executor can parse back.
   *
   * @param threads
@@ -33,7 +34,9 @@ final class BlockPeers(env: SparkEnv, threads: ExecutorService) extends Peers wi
   /** Makes a block available to other executors; a second time, nothing happens. */
   def publish(block: BlockName, bytes: Array[Byte]): Unit =
     if (published.add(block))
-      FaultPoints.published(bytes).foreach(b => env.blockManager.putBytes(id(block), new ChunkedByteBuffer(ByteBuffer.wrap(b)), StorageLevel.MEMORY_AND_DISK_SER, tellMaster = false))
+      FaultPoints
+        .published(bytes)
+        .foreach(b => env.blockManager.putBytes(id(block), new ChunkedByteBuffer(ByteBuffer.wrap(b)), StorageLevel.MEMORY_AND_DISK_SER, tellMaster = false))
 
   /** Removes the blocks of all steps but these. */
   def keep(isWanted: BlockName => Boolean): Unit =
@@ -45,7 +48,8 @@ final class BlockPeers(env: SparkEnv, threads: ExecutorService) extends Peers wi
     val task = threads.submit { () => FaultPoints.at(FaultPoints.BlockPulled); if (address == this.address) local(block) else Some(remote(block, address)) }
     try task.get(deadlineMs, TimeUnit.MILLISECONDS)
     catch {
-      case _: TimeoutException => task.cancel(true); logInfo(s"Block $block did not come from $address within $deadlineMs ms; the checkpoint serves instead."); None
+      case _: TimeoutException =>
+        task.cancel(true); logInfo(s"Block $block did not come from $address within $deadlineMs ms; the checkpoint serves instead."); None
       case e: ExecutionException => logInfo(s"Block $block is not to be had from $address (${e.getCause}); the checkpoint serves instead."); None
       case e: InterruptedException => task.cancel(true); throw e
       case NonFatal(e) => logInfo(s"Block $block could not be pulled from $address ($e); the checkpoint serves instead."); None

@@ -15,7 +15,8 @@ import io.megaphone.control.{BatchFacts, BatchFactsHolder, Tables}
 
 /** The node above a group: carries what the batch must agree on to the group's tasks.
   *
-  * It adds nothing to the rows. Its RDD hands the facts to the task before the operators below open their stores, so they are right in every thread that may start the job, and in a stage that is run
+  * It adds nothing to the rows. Its RDD hands the facts to the task before the operators below open their stores, so they are right in every thread
+  * that may start the job, and in a stage that is run
   * again.
   */
 final case class GroupExec(child: SparkPlan, facts: BatchFacts, tables: Broadcast[Tables]) extends UnaryExecNode {

@@ -29,9 +29,11 @@ final case class PlanGroup(operators: Vector[StatefulOperator], exchanges: Vecto
 /** Finds the groups of a batch's physical plan, and re-routes them.
   *
   *   1. From the leaves up, each node passes on the ''inputs'' it is fed by with no shuffle between: exchanges, and leaves that have none.
-  *   1. A node that relies on the clustering of its children, as a stateful operator or a join does, ties their inputs together: they route alike, or rows that should meet do not.
+  *   1. A node that relies on the clustering of its children, as a stateful operator or a join does, ties their inputs together: they route alike, or
+  *      rows that should meet do not.
   *   1. What is tied together and has a stateful operator is a group. Its inputs must all be hash exchanges, or all of one partition.
-  *   1. Re-routing replaces the partitioning of all exchanges of a group, the number of partitions in the operators' state infos, and puts a node above each topmost operator.
+  *   1. Re-routing replaces the partitioning of all exchanges of a group, the number of partitions in the operators' state infos, and puts a node
+  *      above each topmost operator.
   */
 object Groups {
 
@@ -50,7 +52,9 @@ object Groups {
     case _ => None
   }
 
-  /** A node's children but for an initial state that the batch does not use: Spark leaves it in the plan, unplanned or without an exchange, and never runs it. */
+  /** A node's children but for an initial state that the batch does not use: Spark leaves it in the plan, unplanned or without an exchange, and never
+    * runs it.
+    */
   def childrenThatRun(node: SparkPlan): Seq[SparkPlan] = node match {
     case f: FlatMapGroupsWithStateExec if !f.hasInitialState => Seq(f.child)
     case t: TransformWithStateExec if !t.hasInitialState => Seq(t.child)
@@ -59,13 +63,22 @@ object Groups {
   }
 
   /** The plan with `tableOf` in force; `above` wraps the topmost operators of each routed or single group. */
-  def reroute(plan: SparkPlan, groups: Vector[PlanGroup], tableOf: PlanGroup => RoutingTable, rewriteOperator: (StatefulOperator, PlanGroup) => SparkPlan, above: (SparkPlan, PlanGroup) => SparkPlan): SparkPlan = {
+  def reroute(
+      plan: SparkPlan,
+      groups: Vector[PlanGroup],
+      tableOf: PlanGroup => RoutingTable,
+      rewriteOperator: (StatefulOperator, PlanGroup) => SparkPlan,
+      above: (SparkPlan, PlanGroup) => SparkPlan
+  ): SparkPlan = {
     val byOperator = groups.flatMap(g => g.operators.map(o => NodeKey(o) -> g)).toMap
     val byExchange = groups.flatMap(g => g.exchanges.map(e => NodeKey(e) -> g)).toMap
     def go(node: SparkPlan, covered: Set[Long]): SparkPlan = node match {
       case e: ShuffleExchangeExec if byExchange.contains(NodeKey(e)) =>
         val table = tableOf(byExchange(NodeKey(e)))
-        e.copy(outputPartitioning = new RoutedPartitioning(e.outputPartitioning.asInstanceOf[HashPartitioning].expressions, table), child = go(e.child, Set.empty))
+        e.copy(
+          outputPartitioning = new RoutedPartitioning(e.outputPartitioning.asInstanceOf[HashPartitioning].expressions, table),
+          child = go(e.child, Set.empty)
+        )
       case e: ShuffleExchangeLike => e.mapChildren(go(_, Set.empty))
       case o: StatefulOperator if byOperator.contains(NodeKey(o)) =>
         val group = byOperator(NodeKey(o))
@@ -105,7 +118,8 @@ object Groups {
     else if (hashed.size < inputs.size) {
       val others = inputs.filterNot(hashed.contains).map(_.nodeName).distinct.mkString(", ")
       throw new UnroutableGroupException(
-        s"The state of $names cannot be moved, because a side of the same join or operator is partitioned without an exchange of its own ($others), as a cached or bucketed table is; " +
+        s"The state of $names cannot be moved, because a side of the same join or operator is " +
+          s"partitioned without an exchange of its own ($others), as a cached or bucketed table is; " +
           "drop the cache or the bucketing, or run this query on one of Spark's own state store providers."
       )
     } else {
@@ -150,7 +164,8 @@ object Groups {
       keys.tail.foreach(k => parent(root(k)) = root(keys.head))
     }
 
-    def components: Vector[Vector[SparkPlan]] = parent.keys.toVector.groupBy(root).values.map(_.map(_.node)).toVector.sortBy(_.map(n => parent.keys.toVector.indexOf(NodeKey(n))).min)
+    def components: Vector[Vector[SparkPlan]] =
+      parent.keys.toVector.groupBy(root).values.map(_.map(_.node)).toVector.sortBy(_.map(n => parent.keys.toVector.indexOf(NodeKey(n))).min)
 
     private def root(k: NodeKey): NodeKey = { var r = k; while (parent(r) != r) r = parent(r); r }
   }

@@ -10,7 +10,8 @@ import org.apache.hadoop.fs.{FSDataInputStream, FileAlreadyExistsException, File
 import org.apache.spark.sql.execution.streaming.checkpointing.{CheckpointFileManager, FileContextBasedCheckpointFileManager}
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 
-/** A checkpoint file manager that writes `file:` paths without forking a process for each file, as Hadoop's local file system does to set permissions where its native library is missing. Every other
+/** A checkpoint file manager that writes `file:` paths without forking a process for each file, as Hadoop's local file system does to set permissions
+  * where its native library is missing. Every other
   * scheme, and all reading, is left to Spark's own manager.
   *
   * A file is written under a temporary name and then renamed, or, where nothing may be replaced, linked, which fails if the name is taken.
@@ -29,7 +30,8 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration) ex
 
   override def open(path: Path): FSDataInputStream = spark.open(path)
   override def list(path: Path, filter: PathFilter): Array[FileStatus] = spark.list(path, filter)
-  override def mkdirs(path: Path): Unit = if (isFile) { Files.createDirectories(nio(path)); () } else spark.mkdirs(path)
+  override def mkdirs(path: Path): Unit = if (isFile) { Files.createDirectories(nio(path)); () }
+  else spark.mkdirs(path)
   override def exists(path: Path): Boolean = if (isFile) Files.exists(nio(path)) else spark.exists(path)
   override def delete(path: Path): Unit = spark.delete(path)
   override def isLocal: Boolean = spark.isLocal

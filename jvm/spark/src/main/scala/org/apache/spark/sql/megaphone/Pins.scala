@@ -4,7 +4,9 @@ package org.apache.spark.sql.megaphone
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.state.{StateStoreCoordinatorRef, StateStoreId, StateStoreProviderId}
 
-/** Wishes where workers should run. Spark sends a state task to the executor that the coordinator has for its store; told from the driver before the batch, that is a pin, and a preference only. */
+/** Wishes where workers should run. Spark sends a state task to the executor that the coordinator has for its store; told from the driver before the
+  * batch, that is a pin, and a preference only.
+  */
 object Pins {
 
   /** Pins all stores of a worker. */

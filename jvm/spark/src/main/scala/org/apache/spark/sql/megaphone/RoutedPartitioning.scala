@@ -12,7 +12,8 @@ import io.megaphone.routing.RoutingTable
 
 /** The partitioning of a routed exchange: key → hash → bin → worker, by a routing table.
   *
-  * A subclass of `HashPartitioning` that keeps the keys, so that unions, joins above, exchange reuse and Spark's own checks treat it as one. Two are equal only if their tables are: exchanges of
+  * A subclass of `HashPartitioning` that keeps the keys, so that unions, joins above, exchange reuse and Spark's own checks treat it as one. Two are
+  * equal only if their tables are: exchanges of
   * different tables are never reused for each other.
   */
 final class RoutedPartitioning(keys: Seq[Expression], val table: RoutingTable) extends HashPartitioning(keys, table.workers) {
@@ -39,11 +40,14 @@ object RoutedPartitioning {
   /** The hash in Spark's own partition id expression: whatever it is, collations included, the bins are made of it. */
   def hashOf(partitionId: Expression): Expression = partitionId match {
     case Pmod(hash, Literal(_, IntegerType), _) => hash
-    case other => throw new IllegalStateException(s"Spark's partition id is not pmod(hash, partitions) any more but $other: this jar does not fit this Spark version.")
+    case other =>
+      throw new IllegalStateException(s"Spark's partition id is not pmod(hash, partitions) any more but $other: this jar does not fit this Spark version.")
   }
 }
 
-/** The worker of a key's hash. Generated code holds the table by reference, so it stays the same, and compiled, when the table changes; a plan prints the table's number, not its content. */
+/** The worker of a key's hash. Generated code holds the table by reference, so it stays the same, and compiled, when the table changes; a plan prints the
+  * table's number, not its content.
+  */
 final case class WorkerOf(child: Expression, table: RoutingTable) extends UnaryExpression {
   override def nullable: Boolean = false
   override def dataType: DataType = IntegerType

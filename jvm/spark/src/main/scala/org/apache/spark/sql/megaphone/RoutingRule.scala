@@ -39,7 +39,13 @@ final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logg
     val batch = operators.head.stateInfo.get.storeVersion
     val control = controller.queryOf(query)
     val planned = control.plan(batch, groups, session)
-    val rewritten = Groups.reroute(plan, groups, g => planned.tables(g.id).after, (o, g) => rewriteInfo(o, g, query, planned), (node, g) => GroupExec(node, planned.facts(g.id), planned.broadcasts(g.id)))
+    val rewritten = Groups.reroute(
+      plan,
+      groups,
+      g => planned.tables(g.id).after,
+      (o, g) => rewriteInfo(o, g, query, planned),
+      (node, g) => GroupExec(node, planned.facts(g.id), planned.broadcasts(g.id))
+    )
     RoutingRule.checkPartitions(rewritten)
     rewritten
   }

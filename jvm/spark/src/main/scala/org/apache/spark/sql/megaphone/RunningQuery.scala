@@ -37,7 +37,9 @@ final class RunningQuery(execution: MicroBatchExecution) {
     padded
   }
 
-  /** From now on, what Spark writes into the arrays is never shorter than `length`: its own reader indexes them by the partitions of the first batch, however few there are now. */
+  /** From now on, what Spark writes into the arrays is never shorter than `length`: its own reader indexes them by the partitions of the first batch,
+    * however few there are now.
+    */
   def keepCheckpointIds(length: Int): Unit = checkpointIds match {
     case _: RunningQuery.PaddingMap => ()
     case ids => RunningQuery.IdsField.set(execution, new RunningQuery.PaddingMap(length).addAll(ids))

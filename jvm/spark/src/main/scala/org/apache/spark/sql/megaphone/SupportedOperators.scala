@@ -14,8 +14,8 @@ object SupportedOperators {
 
   def check(session: SparkSession, operators: Seq[StatefulOperator]): Unit = {
     operators.foreach {
-      case _: StateStoreRestoreExec | _: StateStoreSaveExec | _: StreamingDeduplicateExec | _: StreamingDeduplicateWithinWatermarkExec | _: FlatMapGroupsWithStateExec |
-          _: FlatMapGroupsInPandasWithStateExec | _: StreamingGlobalLimitExec =>
+      case _: StateStoreRestoreExec | _: StateStoreSaveExec | _: StreamingDeduplicateExec | _: StreamingDeduplicateWithinWatermarkExec |
+          _: FlatMapGroupsWithStateExec | _: FlatMapGroupsInPandasWithStateExec | _: StreamingGlobalLimitExec =>
         ()
       case other => throw UnsupportedQueryException.operator(other.nodeName)
     }
@@ -26,5 +26,6 @@ object SupportedOperators {
   def nameOf(operators: Seq[StatefulOperator]): String = operators.collectFirst { case w: StateStoreWriter => w.shortName }.getOrElse(operators.head.nodeName)
 
   /** Names of an operator's stores. */
-  def storesOf(operators: Seq[StatefulOperator]): Vector[String] = operators.collectFirst { case w: StateStoreWriter => w.stateStoreNames.toVector }.getOrElse(Vector("default"))
+  def storesOf(operators: Seq[StatefulOperator]): Vector[String] =
+    operators.collectFirst { case w: StateStoreWriter => w.stateStoreNames.toVector }.getOrElse(Vector("default"))
 }

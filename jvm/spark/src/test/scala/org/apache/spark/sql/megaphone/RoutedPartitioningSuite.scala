@@ -110,7 +110,7 @@ class RoutedPartitioningSuite extends AnyFunSuite {
     val routed = new RoutedPartitioning(Seq(key), table)
     val mapped = routed.transform { case a: AttributeReference => renamed.withExprId(a.exprId).withName("renamed") }
     assert(mapped.asInstanceOf[RoutedPartitioning].table eq table)
-    assert(routed.makeCopy(Array(Seq(renamed))).asInstanceOf[RoutedPartitioning].table eq table)
+    assert(routed.makeCopy(Array(Seq(renamed), table)).asInstanceOf[RoutedPartitioning].table eq table)
     assert(routed.clone().asInstanceOf[RoutedPartitioning].table eq table)
   }
 

@@ -51,7 +51,8 @@ abstract class NeutralSuites(suites: Neutral*) extends Suites(suites: _*) {
     println(s"$suiteName: ${passed.sum} of ${all.sum} upstream tests pass $how")
     if (!Neutral.isStock && rerouted == 0) throw new AssertionError("The rule re-routed nothing, so this run shows nothing.")
     val unlisted = suites.filter(suite => Neutral.isStock && suite.failures != suite.failingWithout.keySet)
-    if (unlisted.nonEmpty) throw new AssertionError(unlisted.map(s => s"${s.suiteName}: without the rule fail ${s.failures}, listed are ${s.failingWithout.keySet}").mkString("\n"))
+    if (unlisted.nonEmpty)
+      throw new AssertionError(unlisted.map(s => s"${s.suiteName}: without the rule fail ${s.failures}, listed are ${s.failingWithout.keySet}").mkString("\n"))
   }
 }
 

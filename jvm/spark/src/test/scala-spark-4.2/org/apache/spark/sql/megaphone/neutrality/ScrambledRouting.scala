@@ -15,7 +15,9 @@ import org.apache.spark.sql.megaphone._
 import io.megaphone.control.{BatchFacts, Tables}
 import io.megaphone.routing.RoutingTable
 
-/** Routes every micro-batch with state by a table that is nothing like Spark's own partitioning, whatever state store provider the query is on: for suites that must not notice. */
+/** Routes every micro-batch with state by a table that is nothing like Spark's own partitioning, whatever state store provider the query is on: for
+  * suites that must not notice.
+  */
 final class ScrambledRouting extends SparkSessionExtensionsProvider {
   override def apply(extensions: SparkSessionExtensions): Unit = extensions.injectColumnar { session =>
     new ColumnarRule {
