@@ -178,6 +178,11 @@ class Stream:
 
     def check(self, keys: int = 1, answer: Shape | None = None) -> None:
         """The output must be the batch answer; rows that were there for their time alone do not count."""
+        for batch, rows in self.given.items():
+            twice = [key for key, n in Counter(row[:keys] for row in rows).items() if n > 1]
+            assert self.mode == "append" or not twice, (
+                f"batch {batch} has {len(twice)} keys twice: {twice[:3]}"
+            )
         check_rows(self.given_out(keys), self.answer(answer))
 
     def _seen(self, rows: DataFrame, batch: int) -> None:

@@ -257,7 +257,7 @@ def test_what_is_not_supported_is_refused_before_anything_is_written(
 ) -> None:
     stream = make_stream(shape, **settings).write().start()
     with pytest.raises(StreamingQueryException, match=sentence):
-        stream.running.awaitTermination(300)
+        stream.running.processAllAvailable()
     files = [
         str(file.relative_to(stream.checkpoint)) for file in stream.checkpoint.rglob("*") if file.is_file()
     ]

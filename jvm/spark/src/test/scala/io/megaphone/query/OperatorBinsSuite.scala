@@ -39,7 +39,7 @@ class OperatorBinsSuite extends PluginSession {
         ),
         maybe(Seq("", "a", "A", "日本", "ß", random.nextString(2))(random.nextInt(6))),
         maybe(Array.fill(random.nextInt(12))(random.nextInt(3).toByte)),
-        maybe(new java.math.BigDecimal("12345678901234567890.5").multiply(new java.math.BigDecimal(random.nextInt(60) - 30))),
+        maybe(new java.math.BigDecimal("12345678901234567890.5").multiply(new java.math.BigDecimal(random.nextInt(16) - 8))),
         maybe(Inner(random.nextInt(30), maybe(Seq("x", "y")(random.nextInt(2))))),
         new Timestamp(1700000000000L + batch * 10000L + random.nextInt(5000))
       )

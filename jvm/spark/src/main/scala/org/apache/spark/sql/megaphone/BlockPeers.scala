@@ -18,9 +18,9 @@ import io.megaphone.transfer.FaultPoints
 
 /** The memory of other executors, through Spark's block manager: authentication and encryption are as configured for Spark.
   *
-  * Blocks are put `MEMORY_AND_DISK_SER`, so that memory pressure slows a move down and fails nothing, and are not told to the driver: whoever pulls
-  * knows the address. `TestBlockId` is the one block id
-  * of Spark's whose name is free and that another executor can parse back.
+  * Blocks are put `MEMORY_AND_DISK_SER`, so that memory pressure slows a move down and fails nothing. The driver is told of them, and asked before a
+  * pull: to ask an executor for a block that it does not have logs errors with stack traces at both ends. `TestBlockId` is the one block id of Spark's
+  * whose name is free and that another executor can parse back.
   *
   * @param threads
   *   run the pulls, so that each has a deadline of its own rather than Spark's network time-out
@@ -36,16 +36,18 @@ final class BlockPeers(env: SparkEnv, threads: ExecutorService) extends Peers wi
     if (published.add(block))
       FaultPoints
         .published(bytes)
-        .foreach(b => env.blockManager.putBytes(id(block), new ChunkedByteBuffer(ByteBuffer.wrap(b)), StorageLevel.MEMORY_AND_DISK_SER, tellMaster = false))
+        .foreach(b => env.blockManager.putBytes(id(block), new ChunkedByteBuffer(ByteBuffer.wrap(b)), StorageLevel.MEMORY_AND_DISK_SER, tellMaster = true))
 
   /** Removes the blocks of all steps but these. */
   def keep(isWanted: BlockName => Boolean): Unit =
-    published.asScala.filterNot(isWanted).foreach { block => published.remove(block); env.blockManager.removeBlock(id(block), tellMaster = false) }
+    published.asScala.filterNot(isWanted).foreach { block => published.remove(block); env.blockManager.removeBlock(id(block), tellMaster = true) }
 
   def publishedCount: Int = published.size
 
   override def pull(block: BlockName, address: String, deadlineMs: Long): Option[Array[Byte]] = {
-    val task = threads.submit { () => FaultPoints.at(FaultPoints.BlockPulled); if (address == this.address) local(block) else Some(remote(block, address)) }
+    val task = threads.submit { () =>
+      FaultPoints.at(FaultPoints.BlockPulled); if (address == this.address) local(block) else if (isAt(block, address)) Some(remote(block, address)) else None
+    }
     try task.get(deadlineMs, TimeUnit.MILLISECONDS)
     catch {
       case _: TimeoutException =>
@@ -61,6 +63,8 @@ final class BlockPeers(env: SparkEnv, threads: ExecutorService) extends Peers wi
       try data.toByteBuffer() match { case b => val bytes = new Array[Byte](b.remaining); b.get(bytes); bytes }
       finally { env.blockManager.releaseLock(id(block)); data.dispose() }
     }
+
+  private def isAt(block: BlockName, address: String): Boolean = env.blockManager.master.getLocations(id(block)).exists(BlockPeers.address(_) == address)
 
   private def remote(block: BlockName, address: String): Array[Byte] = {
     val parts = address.split('|')
