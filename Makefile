@@ -33,6 +33,9 @@ say = @echo "==> $(1)"
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
+PYTHON_TESTS := python/tests
+
+.PHONY: test-cluster
 .PHONY: help setup jars fmt lint test-jvm test-python test test-all neutrality-stock demo simulate bench wheel clean
 
 help: ## lists the targets
@@ -63,7 +66,11 @@ test-jvm: $(VENV_DONE) ## runs the JVM tests: core, and the plugin on Spark 4.2 
 
 test-python: $(VENV_DONE) $(JARS_DONE) ## runs the Python tests, on Spark 4.3
 	$(call say,Running the Python tests on Spark 4.3)
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+	@$(VENV)/bin/python -m pytest $(PYTHON_TESTS) $(PYTEST_ARGS)
+
+test-cluster: $(VENV_DONE) $(JARS_DONE) ## runs the tests on real executor processes, on Spark 4.3: faults, situations, readers
+	$(call say,Running the cluster tests on Spark 4.3)
+	@$(VENV)/bin/python -m pytest -m '' integration-tests $(PYTEST_ARGS)
 
 test: lint test-jvm test-python ## runs lint, the JVM tests and the Python tests: what a change must pass
 

@@ -97,6 +97,9 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
 
   private def start(batch: Long, groups: Vector[Group], batchSession: SparkSession): Unit = {
     val history = planLog.read()
+    // Looked at after the log was read: what another run does from here on, the start record's number shows.
+    if (query.latestCommittedBatch.exists(_ >= batch))
+      throw new StepNotSealedException(s"Batch $batch of the query is committed already: another run of the query is at work, and this one must not go on.")
     if (history.isEmpty && batch > 0) throw UnsupportedQueryException.missingPlanLog(query.checkpointRoot)
     val format = batchSession.sessionState.conf.stateStoreCheckpointFormatVersion
     val configured = MegaphoneConf.Bins.read(batchSession.sessionState.conf.getAllConfs.get)
