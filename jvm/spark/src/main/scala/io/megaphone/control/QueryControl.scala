@@ -76,8 +76,6 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
     if (current.history.open.exists(_.id == planId)) confirm(feed(Protocol.PlanCancelled(planId)))
   }
 
-  /** Where each worker of a group is wanted to run. */
-  def placementOf(group: Long): Vector[String] = synchronized(wanted.getOrElse(group, Vector.empty))
   def executorOf(operator: Long, worker: Int): Option[String] = synchronized(ranOn.get((operator, worker)))
 
   private[control] def reported(report: Report): Unit = synchronized {

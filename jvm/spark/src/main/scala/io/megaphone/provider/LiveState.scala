@@ -4,7 +4,6 @@ package io.megaphone.provider
 import java.util.UUID
 import java.util.concurrent.ConcurrentHashMap
 
-import org.apache.hadoop.conf.Configuration
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state._
@@ -163,7 +162,6 @@ private[provider] object LiveState {
 private[provider] trait StoreContext {
   def hasCheckpointIds: Boolean
   def baseId: Option[String]
-  def hadoopConf: Configuration
   def checkRow(key: UnsafeRow, value: UnsafeRow): Unit
   def reportCommit(newVersion: Long): Unit
   def conf[A](entry: io.megaphone.conf.ConfEntry[A]): A

@@ -57,7 +57,6 @@ private[megaphone] final class ProviderSession(
     val context = new StoreContext {
       override def hasCheckpointIds: Boolean = storeConf.enableStateStoreCheckpointIds
       override def baseId: Option[String] = base
-      override def hadoopConf: Configuration = ProviderSession.this.hadoopConf
       override def checkRow(key: UnsafeRow, value: UnsafeRow): Unit = ProviderSession.this.checkRow(key, value)
       override def reportCommit(newVersion: Long): Unit =
         if (storeConf.commitValidationEnabled) StateStore.reportCommitToCoordinator(newVersion, id, hadoopConf)

@@ -42,22 +42,6 @@ object FaultPoints {
   val BlockPublished = "block-published"
   val BlockPulled = "block-pulled"
 
-  val all: Vector[String] = Vector(
-    SourcePublishing,
-    SourcePublished,
-    TargetPulling,
-    TargetPrepared,
-    StepOpening,
-    StepOpened,
-    StepCommitting,
-    StepCommitted,
-    DriverSealing,
-    DriverSealed,
-    DriverSettled,
-    BlockPublished,
-    BlockPulled
-  )
-
   private val Faults = "spark.megaphone.test.faults"
   private val Folder = "spark.megaphone.test.faultsFolder"
 
