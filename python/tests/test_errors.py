@@ -291,8 +291,8 @@ def test_a_query_that_has_no_batch_yet(start: Callable[..., Counting]) -> None:
     with pytest.raises(errors.QueryNotStarted) as caught:
         start().megaphone.rescale(3)
     assert str(caught.value) == (
-        "The query has not planned a batch with state yet, so there is nothing to move; wait for "
-        "its first batch."
+        "The query has not planned a batch with state yet, because it waits for data or for its trigger, "
+        "so there is nothing to move; ask again after its first batch."
     )
 
 

@@ -110,3 +110,16 @@ def test_a_plan_goes_on_when_the_query_is_started_again(counting: Counting) -> N
     assert bins_by_worker(counting.megaphone) == {0: 22, 1: 21, 2: 21}
     assert counting.answer == counting.expected()
     assert len(counting.megaphone.bins()) == BINS
+
+
+def test_a_plan_may_be_submitted_as_soon_as_the_query_is_started(start: Callable[..., Counting]) -> None:
+    """The first batch is waited for, as long as the query is on its way to it."""
+    counting = start()
+    counting.query.stop()
+    counting.write()
+    counting.start()
+    plan = counting.megaphone.rescale(3)
+    counting.query.processAllAvailable()
+    counting.run_until_done(plan)
+    assert bins_by_worker(counting.megaphone) == {0: 22, 1: 21, 2: 21}
+    assert counting.answer == counting.expected()

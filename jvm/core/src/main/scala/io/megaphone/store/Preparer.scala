@@ -31,7 +31,7 @@ final class Preparer(registry: Registry, recovery: Recovery, handOver: HandOver,
   def apply(duty: Duty): Option[Long] =
     try {
       val existing = registry.copy(duty.key).orElse(make(duty))
-      existing.map(copy => copy.synchronized { bring(copy, duty); copy.base.version })
+      existing.flatMap(copy => if (bring(copy, duty)) Some(copy.base.version) else { registry.dropCopy(duty.key); None })
     } catch { case _: DamagedFileException | _: MissingFileException => registry.dropCopy(duty.key); None }
 
   private def make(duty: Duty): Option[Holding] = {
@@ -54,12 +54,15 @@ final class Preparer(registry: Registry, recovery: Recovery, handOver: HandOver,
     copy
   }
 
-  private def bring(copy: Holding, duty: Duty): Unit =
-    if (copy.base.version < duty.settled.version) {
-      val byBlock = copy.base.version + 1 == duty.settled.version &&
-        pull(duty, duty.settled, isImage = false).exists { case (block, bytes) => handOver.applyTail(block.toString, bytes, copy) }
-      if (!byBlock && catchUp(copy, duty.settled).isEmpty) registry.dropCopy(duty.key)
+  /** Whether the copy is at the settled name, or beyond it. Its monitor is not held while a peer is waited for: a task may want the copy now. */
+  private def bring(copy: Holding, duty: Duty): Boolean = {
+    val tail = if (copy.base.version + 1 == duty.settled.version) pull(duty, duty.settled, isImage = false) else None
+    copy.synchronized {
+      copy.base.version >= duty.settled.version ||
+      tail.exists { case (block, bytes) => handOver.applyTail(block.toString, bytes, copy) } ||
+      catchUp(copy, duty.settled).isDefined
     }
+  }
 
   private def pull(duty: Duty, name: StateName, isImage: Boolean): Option[(BlockName, Array[Byte])] = {
     val block = BlockName(duty.key.store, duty.key.source, duty.key.target, name, isImage, duty.key.step)

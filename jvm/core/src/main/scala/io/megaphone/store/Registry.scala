@@ -5,11 +5,16 @@ import java.util.concurrent.ConcurrentHashMap
 
 import scala.jdk.CollectionConverters._
 
+import io.megaphone.format.Footer
+
 /** All holdings of one executor, by run, operator, store and worker, and the copies it prepares of other executors' workers.
   *
   * Their life hangs on the driver's word alone: `keepRuns` and `keepCopies` drop what it no longer names. Opening or closing a store never does. Any thread.
+  *
+  * @param behindMax
+  *   how many versions a holding may be behind the settled one: beyond that, no chain of footers leads on from it, and it is recovered anew in any case
   */
-final class Registry {
+final class Registry(behindMax: Int = Footer.PreviousMax) {
   private val slots = new ConcurrentHashMap[(StoreKey, Int), Slot]()
   private val copies = new ConcurrentHashMap[CopyKey, Holding]()
 
@@ -28,10 +33,16 @@ final class Registry {
   /** Drops the copies that no duty names any more. */
   def keepCopies(isWanted: CopyKey => Boolean): Unit = { copies.keySet.removeIf(k => !isWanted(k)); () }
 
-  /** Drops all memory of runs that the driver no longer lists, except what a task still has the lease of. */
-  def keepRuns(isLive: String => Boolean): Unit = {
-    slots.entrySet.removeIf(e => !isLive(e.getKey._1.run) && !e.getValue.isLeased)
-    copies.keySet.removeIf(k => !isLive(k.store.run))
+  /** Drops what is of no use any more: all memory of runs that the driver no longer lists, and, of those it does, the holdings of workers that run
+    * elsewhere now, or that a step has done away with. What a task has the lease of stays.
+    *
+    * @param settledOf
+    *   the newest settled version of a run; None for one that has ended
+    */
+  def keepRuns(settledOf: String => Option[Long]): Unit = {
+    def isWanted(key: StoreKey, slot: Slot) = slot.isLeased || settledOf(key.run).exists(_ <= slot.peek.base.version + behindMax)
+    slots.entrySet.removeIf(e => !isWanted(e.getKey._1, e.getValue))
+    copies.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
     ()
   }
 

@@ -12,7 +12,7 @@ import io.megaphone.store._
   * What the driver tells it comes as numbered messages, with each task and on their own; an older one than the last is ignored (H20).
   */
 final class Executor(val name: String, world: World) extends Peers {
-  val registry = new Registry
+  val registry = new Registry(behindMax = world.setup.behindMax)
   private val handOver = new HandOver(Executor.Compressed)
   private val openers = world.setup.stores.map(s => s -> new Opener(registry, world.recovery(s), handOver, this)).toMap
   private val committers = world.setup.stores.map(s => s -> new Committer(world.checkpoint.files(s), Compression.None, world.setup.limits)).toMap
@@ -50,14 +50,13 @@ final class Executor(val name: String, world: World) extends Peers {
   def hear(message: Message): Unit =
     if (message.number > lastMessage || world.planted.is(Bug.OldMessageObeyed)) {
       lastMessage = message.number
-      val before = registry.runs
-      registry.keepRuns(message.runs)
+      val lost = registry.runs.filter(run => world.isLive(run) && !message.runs.contains(run))
+      if (lost.nonEmpty) throw new Violation(s"executor $name drops the memory of live runs $lost")
+      registry.keepRuns(message.runs.get)
       registry.keepCopies(k => message.steps(k.store.run -> k.step))
       dropBlocks(b => !message.steps(b.key.run -> b.step))
       imagesToWrite.filterInPlace { case (b, _) => message.steps(b.key.run -> b.step) }
       duties = message.duties.collect { case (executor, duty) if executor == name => duty }
-      val lost = (before -- registry.runs).filter(world.isLive)
-      if (lost.nonEmpty) throw new Violation(s"executor $name dropped the memory of live runs $lost")
     }
 
   /** One piece of work of the background threads; gives what the driver should hear of it. */
@@ -75,8 +74,8 @@ final class Executor(val name: String, world: World) extends Peers {
     } else None
 }
 
-/** What the driver tells the executors: the complete lists of live runs, of steps whose copies and blocks are wanted, and of duties (P5). */
-final case class Message(number: Long, runs: Set[String], steps: Set[(String, String)], duties: Vector[(String, Duty)])
+/** What the driver tells the executors: the complete lists of live runs with their settled versions, of steps whose copies and blocks are wanted, and of duties (P5). */
+final case class Message(number: Long, runs: Map[String, Long], steps: Set[(String, String)], duties: Vector[(String, Duty)])
 
 object Executor {
   private val Compressed = Compressions(Compression.None)

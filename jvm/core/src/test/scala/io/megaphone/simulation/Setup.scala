@@ -14,6 +14,8 @@ final case class StoreId(operator: Long, store: String)
   *   in another order
   * @param retained
   *   Spark's `minBatchesToRetain`
+  * @param behindMax
+  *   how far a holding may be behind before it is dropped
   * @param batches
   *   batches to commit before faults stop
   */
@@ -26,6 +28,7 @@ final case class Setup(
     workersMax: Int,
     isV2: Boolean,
     retained: Int,
+    behindMax: Int,
     batches: Int,
     sweepEvery: Int,
     settings: Protocol.Settings,
@@ -55,6 +58,7 @@ object Setup {
       workersMax = workersMax,
       isV2 = dice.chance(0.6),
       retained = dice.between(2, 5),
+      behindMax = dice.between(1, 6),
       batches = if (isLong) dice.between(30, 45) else dice.between(5, 16),
       sweepEvery = dice.between(1, 6),
       settings = Protocol.Settings(windowSteps = dice.between(1, 4), patienceBatches = dice.between(2, 6).toLong),

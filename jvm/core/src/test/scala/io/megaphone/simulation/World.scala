@@ -44,7 +44,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   def message: Message = messageNow.getOrElse {
     val live = drivers.filterNot(_.isDead).toVector
     val steps = live.flatMap(d => Protocol.liveSteps(d.state).map(id => d.run -> id.toString)).toSet
-    val m = Message(nextNumber(), live.map(_.run).toSet, steps, live.flatMap(d => Protocol.duties(d.state)))
+    val m = Message(nextNumber(), live.map(d => d.run -> d.state.decision.fold(0L)(_.batch.number)).toMap, steps, live.flatMap(d => Protocol.duties(d.state)))
     messageNow = Some(m)
     m
   }

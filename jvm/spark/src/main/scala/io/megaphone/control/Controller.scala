@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.control
 
+import java.util.UUID
 import java.util.concurrent.{ConcurrentHashMap, Executors}
 import java.util.concurrent.atomic.AtomicLong
 
@@ -8,7 +9,7 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
-import org.apache.spark.sql.megaphone.{Cluster, RunningQuery}
+import org.apache.spark.sql.megaphone.{ActiveQueries, Cluster, RunningQuery}
 
 /** The driver's side of the plugin: one per application. Knows the running queries, and answers the executors. Any thread. */
 final class Controller(val context: SparkContext) extends Logging {
@@ -17,6 +18,7 @@ final class Controller(val context: SparkContext) extends Logging {
   private val held = new ConcurrentHashMap[String, Held]()
   private val endedRuns = ConcurrentHashMap.newKeySet[String]()
   private val counter = new AtomicLong()
+  private val news = new Object
 
   private val background = Executors.newSingleThreadExecutor { task =>
     val thread = new Thread(task, "megaphone-sweep")
@@ -40,6 +42,21 @@ final class Controller(val context: SparkContext) extends Logging {
 
   /** The control of a run; None where it has planned no batch with state on our provider. */
   def query(runId: String): Option[QueryControl] = Option(queries.get(runId)).filter(_.query.isActive)
+
+  /** The control of a run that has planned a batch; for one that is about to plan its first, waits until it has. */
+  def queryWithPlan(runId: String): Option[QueryControl] = news.synchronized {
+    def planned = query(runId).filter(_.snapshot.isDefined)
+    val deadline = System.nanoTime + Controller.FirstPlanMs * 1000000L
+    var found = planned
+    while (found.isEmpty && System.nanoTime < deadline && ActiveQueries.isNearFirstBatch(UUID.fromString(runId))) {
+      news.wait(Controller.LookMs) // Spark does not tell when a query begins to wait for data: look now and then
+      found = planned
+    }
+    found
+  }
+
+  /** A query has planned its first batch. */
+  private[control] def firstPlanned(): Unit = news.synchronized(news.notifyAll())
 
   /** Notes the newest offset log of a query as it starts, before its first batch. */
   def started(runId: String, latestOffsetBatch: Option[Long]): Unit = {
@@ -69,7 +86,7 @@ final class Controller(val context: SparkContext) extends Logging {
       active.foreach(_.reported(r))
       val orders = Orders(
         nextCounter(),
-        active.map(q => q.runId -> q.query.checkpointRoot).toMap,
+        active.map(q => q.runId -> LiveRun(q.query.checkpointRoot, q.settled)).toMap,
         active.flatMap(_.dutiesOf(r.executor)),
         active.flatMap(_.liveSteps).toSet
       )
@@ -80,6 +97,9 @@ final class Controller(val context: SparkContext) extends Logging {
 }
 
 object Controller {
+  private val FirstPlanMs = 60000L
+  private val LookMs = 100L
+
   @volatile private var instance: Option[Controller] = None
 
   /** The controller of the running application. */

@@ -16,7 +16,7 @@ import io.megaphone.routing.{Move, RoutingTable}
 
 /** The door for other languages: plain arguments in, JSON out. Python's facade is written on it.
   *
-  * A query is named by its run id. Strategy and mode may be null: the configuration's are taken. An operator of -1 is all of the query. Throws
+  * A query is named by its run id; one that is about to plan its first batch is waited for. Strategy and mode may be null: the configuration's are taken. An operator of -1 is all of the query. Throws
   * PlanRefusedException or InvalidPlanException, which have a
   * `condition`; nothing has changed then. Any thread.
   */
@@ -202,7 +202,7 @@ object MegaphoneApi {
 
   private def controlOf(runId: String): QueryControl = {
     val controller = Controller.active.getOrElse(throw UnsupportedQueryException.noPlugin)
-    controller.query(runId).getOrElse {
+    controller.queryWithPlan(runId).getOrElse {
       val run = UUID.fromString(runId)
       if (controller.hasEnded(runId) || !ActiveQueries.isActive(run)) throw PlanRefusedException.stopped(runId)
       else if (ActiveQueries.isStarting(run)) throw PlanRefusedException.notStarted

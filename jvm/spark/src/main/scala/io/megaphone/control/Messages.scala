@@ -50,11 +50,14 @@ final case class Held(workers: Int, copies: Int, blocks: Int)
 /** The complete list of what an executor is to do and to keep; what is absent is dropped, what is older than the counter already seen is ignored.
   *
   * @param runs
-  *   runs that live, with the root folders of their checkpoints
+  *   runs that live
   * @param steps
   *   steps whose blocks and copies may still be used
   */
-final case class Orders(counter: Long, runs: Map[String, String], duties: Vector[Duty], steps: Set[String]) extends Message
+final case class Orders(counter: Long, runs: Map[String, LiveRun], duties: Vector[Duty], steps: Set[String]) extends Message
+
+/** A run that lives: the root folder of its checkpoint, and the newest version that is settled. */
+final case class LiveRun(checkpointRoot: String, settled: Long)
 
 /** A worker's commit. It tells the driver where the worker ran, and what the move into it took. */
 final case class Committed(

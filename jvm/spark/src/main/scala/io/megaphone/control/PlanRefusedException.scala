@@ -10,7 +10,10 @@ final class PlanRefusedException(val condition: String, message: String) extends
 
 object PlanRefusedException {
   def notStarted: PlanRefusedException =
-    new PlanRefusedException("QUERY_NOT_STARTED", "The query has not planned a batch with state yet, so there is nothing to move; wait for its first batch.")
+    new PlanRefusedException(
+      "QUERY_NOT_STARTED",
+      "The query has not planned a batch with state yet, because it waits for data or for its trigger, so there is nothing to move; ask again after its first batch."
+    )
   def stopped(run: String): PlanRefusedException =
     new PlanRefusedException("QUERY_STOPPED", s"The query with run id $run is not running; start it, and make a new handle on it.")
   def notBinned(run: String): PlanRefusedException = new PlanRefusedException(

@@ -22,7 +22,8 @@ final case class BatchPlan(tables: Map[Long, Tables], facts: Map[Long, BatchFact
 
 /** The control of one run of one query: feeds the protocol with what happens, and does what it commands.
   *
-  * Under this object's monitor: the stream's thread plans batches, users' threads submit plans, RPC threads report.
+  * Under this object's monitor: the stream's thread plans batches, users' threads submit plans, RPC threads report. The state is immutable, and may be
+  * looked at by any thread.
   */
 final class QueryControl(controller: Controller, val query: RunningQuery) extends Logging {
   val runId: String = query.runId.toString
@@ -34,7 +35,7 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
   private val wanted = mutable.Map.empty[Long, Vector[String]] // group → executors
   private val pinned = mutable.Map.empty[(Long, Int), String]
   private var executors = Vector.empty[ExecutorAddress]
-  private var state: Option[Protocol.State] = None
+  @volatile private var state: Option[Protocol.State] = None
   private lazy val sweepBatches = MegaphoneConf.SweepBatches.read(conf)
   private lazy val sweeper = new Sweeper(query.checkpointRoot, hadoopConf, session.sessionState.conf.minBatchesToRetain)
 
@@ -44,7 +45,7 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
   /** The tables and facts of a batch; the same when asked again. Throws UnsupportedQueryException, or StepNotSealedException, which fails the batch. */
   def plan(batch: Long, planGroups: Vector[PlanGroup], batchSession: SparkSession): BatchPlan = synchronized {
     val groups = planGroups.map(groupOf)
-    if (state.isEmpty) start(batch, groups, batchSession)
+    if (state.isEmpty) { start(batch, groups, batchSession); controller.firstPlanned() }
     seeExecutors()
     val isOwn = batch > state.get.firstBatch.get || controller.latestOffsetAtStart(runId).exists(_ < batch)
     val decision = feed(Protocol.BatchPlanning(Protocol.Batch(batch, isOwn, names(groups), placement(groups)))).collectFirst {
@@ -59,7 +60,7 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
   }
 
   /** The protocol's state, for those who show it; None before the first batch. */
-  def snapshot: Option[Protocol.State] = synchronized(state)
+  def snapshot: Option[Protocol.State] = state
 
   /** Accepts a plan, which is in the plan log when this returns. Throws StepNotSealedException where it could not be written. */
   def submit(make: Protocol.State => Intention): Intention = synchronized {
@@ -91,6 +92,9 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
     val addressOf = executors.map(e => e.id -> e.address).toMap
     state.toVector.flatMap(Protocol.duties).collect { case (e, duty) if e == executor => duty.copy(address = duty.address.flatMap(addressOf.get)) }
   }
+
+  /** The newest version that is settled: that which the batch last planned reads; 0 before the first. */
+  private[control] def settled: Long = synchronized(state.flatMap(_.decision).fold(0L)(_.batch.number))
   private[control] def liveSteps: Set[String] = synchronized(state.fold(Set.empty[String])(Protocol.liveSteps(_).map(_.toString)))
 
   private def start(batch: Long, groups: Vector[Group], batchSession: SparkSession): Unit = {

@@ -112,7 +112,7 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
   }
 
   private def obey(orders: Orders): Unit = {
-    registry.keepRuns(orders.runs.contains)
+    registry.keepRuns(run => orders.runs.get(run).map(_.settled))
     files.keySet.removeIf(k => !orders.runs.contains(k.run))
     registry.keepCopies(k => orders.steps(k.step))
     ready.keySet.removeIf(k => !orders.steps(k.step))
@@ -123,7 +123,7 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
   }
 
   private def prepareAll(orders: Orders): Unit =
-    try orders.duties.foreach { duty => copyingStep = Some(duty.key.step); prepare(duty, orders.runs(duty.key.store.run)) }
+    try orders.duties.foreach { duty => copyingStep = Some(duty.key.step); prepare(duty, orders.runs(duty.key.store.run).checkpointRoot) }
     finally copyingStep = None
 
   private def prepare(duty: Duty, checkpointRoot: String): Unit =

@@ -19,6 +19,9 @@ object ActiveQueries {
     query.lastExecution == null || (query.status.isTriggerActive && !query.recentProgress.exists(_.durationMs.containsKey("addBatch")))
   }
 
+  /** Whether a query of this run is running, has not run a batch, and is about to: it does not wait for data or for its trigger. */
+  def isNearFirstBatch(runId: UUID): Boolean = isStarting(runId) && find(runId).exists(q => !q.status.message.startsWith("Waiting for"))
+
   /** The newest batch in the offset log of a running micro-batch query: Some(None) where it has none yet, None where there is no such query. */
   def latestOffsetBatch(runId: UUID): Option[Option[Long]] =
     find(runId).collect { case m: MicroBatchExecution => new RunningQuery(m).latestOffsetBatch }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.store
+
+import scala.collection.mutable
+
+import io.megaphone.format._
+import io.megaphone.log.BinLog
+import io.megaphone.routing.{Move, RoutingTable}
+
+/** One store of four bins and two workers, in memory, and the code around it: for schedules of a few steps told by hand. */
+trait SmallStore {
+  protected val before = RoutingTable.roundRobin(4, 2)
+  protected val after = before.moved(Seq(Move(0, 1)), 1, 2)
+  protected val key = "key".getBytes
+
+  /** One store's files and the code around them. */
+  final protected class Store {
+    private val bytes = mutable.Map.empty[FileName, Array[Byte]]
+    val files: StateFiles = new StateFiles {
+      def create(file: FileName): AtomicOutput = new AtomicOutput {
+        private val out = new java.io.ByteArrayOutputStream
+        def write(b: Int): Unit = out.write(b)
+        override def close(): Unit = bytes(file) = out.toByteArray
+        def cancel(): Unit = ()
+      }
+      def open(file: FileName): FileSource = new BytesSource(file.toString, bytes.getOrElse(file, throw new MissingFileException(file.toString)))
+    }
+    val recovery = new Recovery(files, Compressions(Compression.None))
+    val handOver = new HandOver(Compressions(Compression.None))
+    private val committer = new Committer(files, Compression.None, Committer.Limits())
+
+    def turn(version: Long, from: RoutingTable, to: RoutingTable): Turn = Turn(StoreKey("run", 0, "default"), version, from, to, Vector.empty)
+    def lease(registry: Registry, worker: Int, attempt: Long): Lease =
+      registry.lease(StoreKey("run", 0, "default"), worker, 4, new Attempt(attempt, () => true), 0)
+    def open(registry: Registry, lease: Lease, turn: Turn): Unit = {
+      new Opener(registry, recovery, handOver, (_, _, _) => None).open(lease, turn, Sources.None); ()
+    }
+    def commit(lease: Lease, turn: Turn): Footer = committer(lease.holding, turn, StateName(turn.version + 1, ""), WriterId(0, lease.attempt.id)).footer
+  }
+
+  protected def put(holding: Holding, bin: Int, value: Byte): Unit = { holding.touch(bin); holding.log(bin).put(0, key, 0, key.length, Array(value), 0, 1) }
+  protected def get(log: BinLog): Option[Byte] = if (log.find(0, key, 0, key.length)) Some(log.cursor.bytes(log.cursor.valueOffset)) else None
+}
