@@ -12,8 +12,9 @@ SCHEDULES ?= 1000
 SEED ?= 1
 # make test-python, make test-all: options for pytest, for example PYTEST_ARGS='-k rescale'.
 PYTEST_ARGS ?=
-# make bench: options for JMH, for example BENCH='-f 1 .*Put.*'.
-BENCH ?=
+# make bench: which of the benchmarks, and options for them, for example BENCH=steady BENCH_ARGS='--rounds 9'.
+BENCH ?= steady step operations
+BENCH_ARGS ?=
 
 SPARK_4_2 := 4.2.0
 VENV := .venv
@@ -94,9 +95,9 @@ simulate: $(VENV_DONE) ## runs SCHEDULES seeded schedules of driver, executors a
 	$(call say,Simulating $(SCHEDULES) schedules from seed $(SEED))
 	@./sbt "core/Test/runMain io.megaphone.simulation.Simulate $(SCHEDULES) $(SEED)"
 
-bench: $(VENV_DONE) ## runs the micro-benchmarks of the state store; BENCH goes to JMH
-	$(call say,Running the micro-benchmarks)
-	@./sbt "benchmarks/Jmh/run $(BENCH)"
+bench: setup ## measures batches, steps and store operations against Spark's own providers: half an hour and more; BENCH=steady for one
+	$(call say,Measuring into benchmarks/results; leave the machine alone meanwhile)
+	@for one in $(BENCH); do $(VENV)/bin/python benchmarks/$$one.py $(BENCH_ARGS) || exit 1; done
 
 wheel: $(VENV_DONE) $(JARS_DONE) ## builds the wheel, both jars inside, into dist/
 	$(call say,Building the wheel)

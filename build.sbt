@@ -121,6 +121,6 @@ lazy val benchmarks = project
   .settings(common)
   .settings(
     name := "megaphone-benchmarks",
-    Jmh / javaOptions ++= Jvm.SparkOptions :+ "-Xmx2g",
+    Jmh / javaOptions ++= Jvm.SparkOptions :+ "-Xmx6g",
     excludeDependencies += ExclusionRule("org.scala-lang.modules", "scala-xml_2.13")
   )

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all benchmarks share: a session, input files, batch durations, ratios against peers of a round."""
+"""What all benchmarks share: sessions, input files, batch durations, ratios against a round's peers, results.
+
+A round measures each subject once, in an order that turns from round to round; a ratio is always of two
+values of one round. A result is a table, a plot with a dot a round, and the raw numbers, in `results/`.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,12 @@ import json
 import shutil
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -23,6 +28,7 @@ PROVIDERS = {
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
 }
 RESULTS = Path(__file__).parent / "results"
+_OURS, _PEERS = "#e07b39", "#1b4965"
 
 
 def session(master: str, partitions: int, **conf: str) -> SparkSession:
@@ -111,8 +117,39 @@ def median_and_spread(values: Sequence[float]) -> str:
     return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
 
-def save(name: str, result: dict[str, Any], table: str) -> None:
-    """Writes a result as JSON and as a Markdown table."""
+def turned(rounds: int, subjects: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Each subject once a round, each round beginning with the next one."""
+    for number in range(rounds):
+        for place in range(len(subjects)):
+            yield number, subjects[(place + number) % len(subjects)]
+
+
+def save(name: str, result: dict[str, Any], table: str, chart: Figure) -> None:
+    """Prints a result's table, and writes it beside its numbers and its plot."""
+    print(table)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     (RESULTS / f"{name}.md").write_text(table)
+    chart.savefig(RESULTS / f"{name}.png", dpi=120)
+
+
+def dots(panels: Mapping[str, Mapping[str, Sequence[float]]], unit: str) -> Figure:
+    """A plot: a panel a title, in it a row a subject, with a dot a round and a line at the median."""
+    height = 0.9 + sum(0.5 + 0.32 * len(rows) for rows in panels.values())
+    figure = Figure(figsize=(8, height), layout="constrained")
+    ratios = [1 + len(rows) for rows in panels.values()]
+    grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=ratios)
+    for axes, (title, rows) in zip(grid[:, 0], panels.items(), strict=True):
+        for row, (subject, values) in enumerate(reversed(list(rows.items()))):
+            colour = _OURS if subject.startswith("megaphone") else _PEERS
+            axes.plot(values, [row] * len(values), "o", color=colour, alpha=0.5, markeredgewidth=0)
+            middle = statistics.median(values)
+            axes.plot([middle, middle], [row - 0.35, row + 0.35], color=colour)
+            axes.annotate(f"{middle:.3g}", (middle, row + 0.38), ha="center", fontsize=8, color=colour)
+        axes.set_yticks(range(len(rows)), list(rows)[::-1])
+        axes.set_ylim(-0.6, len(rows) - 0.2)
+        axes.set_xlim(left=0)
+        axes.set_title(title, loc="left", fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+    grid[-1, 0].set_xlabel(unit)
+    return figure

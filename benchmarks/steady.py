@@ -44,7 +44,7 @@ def main() -> None:
         harness.write_batches(
             spark, source, arguments.keys, arguments.rows, 1 + WARM_UP_BATCHES + MEASURED_BATCHES
         )
-        order = [(r, kinds[(i + r) % len(kinds)]) for r in range(arguments.rounds) for i in range(len(kinds))]
+        order = list(harness.turned(arguments.rounds, kinds))
         for number, kind in tqdm(order, desc="steady", unit="run"):
             if len(p50) == number:
                 p50.append({})
@@ -53,9 +53,12 @@ def main() -> None:
             measured = harness.batch_ms(spark, kind, source, query)[-MEASURED_BATCHES:]
             p50[number][kind] = statistics.median(measured)
             p99[number][kind] = max(measured)
-    table = report(p50, p99, kinds)
-    print(table)
-    harness.save("steady", {"arguments": vars(arguments), "p50_ms": p50, "max_ms": p99}, table)
+    panels = {
+        title: {kind: [r[kind] for r in rounds] for kind in kinds}
+        for title, rounds in (("Median batch", p50), ("Slowest batch", p99))
+    }
+    result = {"arguments": vars(arguments), "p50_ms": p50, "max_ms": p99}
+    harness.save("steady", result, report(p50, p99, kinds), harness.dots(panels, "ms"))
     spark.stop()
 
 

@@ -147,9 +147,15 @@ def main() -> None:
         lines.append(f"| {mode} | {ratio} | {times} | {mean['bytes'] / 1e6:.1f} |")
     parts = ", ".join(f"{k.removesuffix('_s')} {v:.1f} s" for k, v in spark_way.items())
     lines += ["", f"Spark's own way, once: {parts}."]
-    table = "\n".join(lines) + "\n"
-    print(table)
-    harness.save("step", {"arguments": vars(arguments), "rounds": rounds, "offline": spark_way}, table)
+    batches = {
+        f"megaphone, {mode}: {name}": [m[key] for m in measured]
+        for mode, measured in rounds.items()
+        for name, key in (("median batch", "median_ms"), ("batch of the step", "step_ms"))
+    }
+    stopped = {f"Spark: {k.removesuffix('_s')}": [1000 * v] for k, v in spark_way.items()}
+    chart = harness.dots({"Half of the state moves between two executors": batches | stopped}, "ms")
+    result = {"arguments": vars(arguments), "rounds": rounds, "offline": spark_way}
+    harness.save("step", result, "\n".join(lines) + "\n", chart)
     spark.stop()
 
 
