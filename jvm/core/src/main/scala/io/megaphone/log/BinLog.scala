@@ -20,15 +20,18 @@ final class BinLog {
   private var undoEntries: Array[Long] = BinLog.NoUndo // (previous position + 1) << 32 | position of the new record
   private var undoCount = 0
   private var tailStart = 0
+  private var tailWords = 0L
   private var liveWords = 0
 
   /** The record that the last successful `find` or scan step stands on. Valid until the next one. */
   val cursor = new BinLog.Cursor
 
   def isTouched: Boolean = undoCount > 0 || tailStart != pages.end
-  def tailBytes: Int = (pages.end - tailStart) << 3
 
-  /** Bytes of the live records, and of all records. */
+  /** Bytes of the records of the tail: the same wherever the log has come from, as the pages that they lie in are not. */
+  def tailBytes: Long = tailWords << 3
+
+  /** Bytes of the live records, and of all records with the gaps between them. */
   def liveBytes: Long = liveWords.toLong << 3
   def logBytes: Long = pages.end.toLong << 3
   def heapBytes: Long = pages.heapBytes + indexes.iterator.filter(_ != null).map(_.heapBytes).sum + undoEntries.length * 8L + 96
@@ -106,12 +109,14 @@ final class BinLog {
       i -= 1
     }
     undoCount = 0
+    tailWords = 0
     pages.truncate(tailStart)
   }
 
   /** Makes the tail part of the immutable prefix. */
   def settle(): Unit = {
     tailStart = pages.end
+    tailWords = 0
     undoCount = 0
     if (undoEntries.length > BinLog.UndoKept) undoEntries = BinLog.NoUndo
   }
@@ -224,6 +229,7 @@ final class BinLog {
 
   private def append(header: Long, key: Array[Byte], keyOffset: Int, value: Array[Byte], valueOffset: Int): Int = {
     val position = pages.reserve(Record.size(header))
+    tailWords += Record.size(header) >>> 3
     val page = pages.page(position)
     val at = pages.offset(position)
     val keyBytes = Record.keyBytes(header)

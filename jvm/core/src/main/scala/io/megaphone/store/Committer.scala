@@ -8,7 +8,8 @@ import io.megaphone.log.BinLog
   *
   * A bin that was touched gives its tail as it stands or, when its chain has grown much longer than the bin, an image. No more images are written in
   * one commit than tails (in bytes), the longest chains
-  * first, so no batch pays for a whole snapshot.
+  * first, so no batch pays for a whole snapshot. The choice follows from the chains and the records alone: under checkpoint format v1 another attempt
+  * of the same batch may write the file anew, long after its predecessors are gone, and must write the same frames.
   *
   * Dies before the file is durable: nothing happened. Dies after: the file is an orphan that no commit log names, or, under checkpoint format v1, is
   * replaced by the next attempt.
@@ -50,7 +51,7 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
 
   private def chooseImages(holding: Holding, touched: Vector[Int]): Set[Int] = {
     val due = touched.filter(bin => isDue(holding.chain(bin), holding.log(bin))).sortBy(bin => -holding.chain(bin).frameCount)
-    var budget = touched.iterator.map(bin => holding.log(bin).tailBytes.toLong).sum
+    var budget = touched.iterator.map(bin => holding.log(bin).tailBytes).sum
     due.takeWhile { bin =>
       val isWithin = budget > 0 || holding.chain(bin).frameCount >= 2 * limits.framesMax
       budget -= holding.log(bin).liveBytes

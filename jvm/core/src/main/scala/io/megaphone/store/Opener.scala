@@ -62,7 +62,7 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: HandOver, p
     */
   private def settle(holding: Holding, turn: Turn): Unit = {
     val touched = holding.touched.toVector.filter(bin => holding.has(bin) && turn.after.workerOf(bin) == holding.worker)
-    var budget = 2 * touched.iterator.map(bin => holding.log(bin).tailBytes.toLong).sum + Opener.CompactionBytesMin
+    var budget = 2 * touched.iterator.map(bin => holding.log(bin).tailBytes).sum + Opener.CompactionBytesMin
     holding.settle()
     touched.foreach { bin =>
       if (budget > 0) {

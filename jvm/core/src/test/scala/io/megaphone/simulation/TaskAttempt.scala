@@ -128,8 +128,9 @@ final class TaskAttempt(world: World, val stage: Stage, val worker: Int, val exe
     val id = if (setup.isV2) s"i${world.nextNumber()}" else StateName.FixedId
     val name = StateName(stage.batch + 1, id)
     world.planted.beforeCommit(executor, stage, store, lease.holding, worker)
-    executor.committer(store)(lease.holding, turn, name, world.planted.writer(WriterId(number, world.nextNumber())))
-    world.trace(s"$this commits $store as $name")
+    val committed = executor.committer(store)(lease.holding, turn, name, world.planted.writer(WriterId(number, world.nextNumber())))
+    def frames(isImage: Boolean) = committed.footer.frames.filter(_.isImage == isImage).map(_.bin).mkString("(", " ", ")")
+    world.trace(s"$this commits $store as $name: tails ${frames(false)}, images ${frames(true)}")
     ids(store) = id
     for {
       announced <- stage.decision.announced if announced.id.group == stage.group
