@@ -76,9 +76,21 @@ class DriverProcess:
         """The answer to what was sent."""
         return self._answer("answer", timeout)
 
-    def jvm(self) -> int:
-        """The driver's JVM: the one Java process that is no executor."""
-        return next(p for p, args in self._processes() if "java" in args and not _EXECUTOR_ID.search(args))
+    def wait_until_paused(self) -> None:
+        """Waits until the driver's JVM stands still: a fault point has sent it SIGSTOP."""
+        until(lambda: self._jvm()[1] == "T", "the driver stands still")
+
+    def resume(self) -> None:
+        """Lets a driver that stands still go on."""
+        os.kill(self._jvm()[0], signal.SIGCONT)
+
+    def _jvm(self) -> tuple[int, str]:
+        """Id and state of the driver's JVM: the one Java process that is no executor."""
+        return next(
+            (pid, state)
+            for pid, state, args in self._listed()
+            if "java" in args and not _EXECUTOR_ID.search(args)
+        )
 
     def executors(self) -> dict[str, int]:
         """Process of each executor, by executor id."""
@@ -125,6 +137,11 @@ class DriverProcess:
             self.process.wait(60)
 
     def _processes(self) -> list[tuple[int, str]]:
+        """Id and command of each process of this driver."""
+        return [(pid, args) for pid, _, args in self._listed()]
+
+    def _listed(self) -> list[tuple[int, str, str]]:
+        """Id, state and command of each process of this driver that has not ended."""
         listed = subprocess.run(
             ["ps", "-A", "-ww", "-o", "pid=,pgid=,stat=,args="],
             capture_output=True,
@@ -134,7 +151,7 @@ class DriverProcess:
         ).stdout
         rows = (line.split(None, 3) for line in listed.splitlines())
         return [
-            (int(r[0]), r[3])
+            (int(r[0]), r[2][0], r[3])
             for r in rows
             if len(r) == 4 and int(r[1]) == self.process.pid and r[2][0] != "Z"
         ]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drivers that die, or stand still, at every point of a step; and users who turn the clock back."""
 
-import os
-import signal
 import tempfile
 from pathlib import Path
 
@@ -70,9 +68,10 @@ def test_a_driver_that_wakes_up_after_another_took_over_harms_nothing(
     query.input.show(2)
     sleeper.send("settle", name=query.name)
     own_faults.wait(pause)
+    sleeper.wait_until_paused()
     query.start(make_driver(**own_faults.settings)).feed(2)
     logged = _log(query)
-    os.kill(sleeper.jvm(), signal.SIGCONT)
+    sleeper.resume()
     with pytest.raises(Exception, match=r"plan log|CONCURRENT|oncurrent"):
         sleeper.answer()
     assert not sleeper.call("is_active", name=query.name)

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Executors that die at every point of a move: the plan ends, the query goes on, and no row is wrong."""
 
-import os
-import signal
-
 import pytest
 
 from drivers import DriverProcess
@@ -70,8 +67,9 @@ def test_source_and_target_die_before_at_and_after_the_switch(
             query.input.show(4)
             shared.send("settle", name=query.name)
             faults.wait(pause)
+            shared.wait_until_paused()
             shared.kill_executor(executor)
-            os.kill(shared.jvm(), signal.SIGCONT)
+            shared.resume()
             shared.answer()
             query.finish(plan)
     _check(query, shared)
