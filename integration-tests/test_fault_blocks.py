@@ -24,6 +24,7 @@ def test_a_block_that_is_no_use_is_replaced_by_files(
         (0, 1, "block-published=cut"),
         (1, 0, "block-pulled=late"),
     ):
+        query.feed(3)  # bins rest between two moves; a step that waits for that publishes more than one block
         faults.arm(entry)
         plan = query.move_half(source, target, mode=mode)
         row = query.finish(plan)
@@ -51,7 +52,7 @@ def test_a_query_that_stops_in_mid_copy_leaves_no_work_behind(
     assert query.call("stop") < STOP_SECONDS
     until(lambda: not _at_work(shared), "the executors' copies are given up", STOP_SECONDS)
     shared.check_nothing_is_held(workers=True)
-    query.start(shared)
+    query.start(shared).feed()
     query.finish(plan)
     query.check()
 

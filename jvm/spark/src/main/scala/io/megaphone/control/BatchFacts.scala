@@ -24,8 +24,6 @@ final case class Tables(before: RoutingTable, after: RoutingTable)
   *   where a step's source workers run
   * @param outgoing
   *   steps to come, whose sources publish
-  * @param counter
-  *   the controller's counter: what is older is ignored
   */
 final case class BatchFacts(
     run: String,
@@ -35,7 +33,6 @@ final case class BatchFacts(
     ids: Map[(Long, String), Vector[String]],
     incoming: Option[Incoming],
     outgoing: Vector[Outgoing],
-    counter: Long,
     label: String
 ) {
   override def toString: String = label

@@ -89,8 +89,8 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
   }
 
   private[control] def dutiesOf(executor: String): Vector[Duty] = synchronized {
-    val addressOf = executors.map(e => e.id -> e.address).toMap
-    state.toVector.flatMap(Protocol.duties).collect { case (e, duty) if e == executor => duty.copy(address = duty.address.flatMap(addressOf.get)) }
+    val addresses = addressOf
+    state.toVector.flatMap(Protocol.duties).collect { case (e, duty) if e == executor => duty.copy(address = duty.address.flatMap(addresses.get)) }
   }
 
   /** The newest version that is settled: that which the batch last planned reads; 0 before the first. */
@@ -151,6 +151,9 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
     } yield (operator.id, store) -> byWorker.iterator.map(_.lift(i).getOrElse("")).toVector).toMap
   }
 
+  /** Of each executor, its block manager's address. */
+  private def addressOf: Map[String, String] = executors.map(e => e.id -> e.address).toMap
+
   private def seeExecutors(): Unit = {
     val now = Cluster.executors(controller.context)
     executors.filterNot(e => now.exists(_.id == e.id)).foreach { lost =>
@@ -199,17 +202,17 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
   }
 
   private def factsOf(decision: Protocol.Decision, group: Group, tables: Tables): BatchFacts = {
-    val addressOf = executors.map(e => e.id -> e.address).toMap
+    val addresses = addressOf
     val incoming = decision.sealedSteps.find(_.id.group == group.id).map { step =>
       val sources = step.step.moves.map(m => tables.before.workerOf(m.bin)).distinct
-      Incoming(step.id.toString, sources.flatMap(s => ranOn.get((group.id, s)).flatMap(addressOf.get).map(s -> _)).toMap)
+      Incoming(step.id.toString, sources.flatMap(s => ranOn.get((group.id, s)).flatMap(addresses.get).map(s -> _)).toMap)
     }
     val outgoing = decision.announced.filter(_.id.group == group.id).map { a =>
       val bins = a.step.moves.groupBy(m => (tables.after.workerOf(m.bin), m.target)).map { case (pair, moves) => pair -> moves.map(_.bin) }
       Outgoing(a.id.toString, a.mode, a.since == decision.batch.number, bins.filter { case ((source, target), _) => source != target })
     }
     val ids = decision.batch.names.filter { case ((operator, _), _) => group.operators.exists(_.id == operator) }
-    BatchFacts(runId, group.id, group.operators, decision.batch.number, ids, incoming, outgoing, controller.nextCounter(), tables.after.toString)
+    BatchFacts(runId, group.id, group.operators, decision.batch.number, ids, incoming, outgoing, tables.after.toString)
   }
 
   private def broadcast(group: Long, tables: Tables): Broadcast[Tables] = {

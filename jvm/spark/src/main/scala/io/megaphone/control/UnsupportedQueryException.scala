@@ -19,6 +19,11 @@ object UnsupportedQueryException {
       "UNSUPPORTED_TRIGGER",
       s"Continuous processing does not run on the binned state store; use a micro-batch trigger, or $Instead."
     )
+  def realTime: UnsupportedQueryException =
+    new UnsupportedQueryException(
+      "UNSUPPORTED_TRIGGER",
+      s"Real-time mode, whose batches write their offsets only at their end, does not run on the binned state store; use a micro-batch trigger, or $Instead."
+    )
   def unloadOnCommit: UnsupportedQueryException = new UnsupportedQueryException(
     "UNSUPPORTED_UNLOAD_ON_COMMIT",
     s"spark.sql.streaming.stateStore.unloadOnCommit drops the state after each batch, which the binned state store keeps in memory to be moved; set it to false, or $Instead."

@@ -125,10 +125,11 @@ private[provider] object LiveState {
       )
     val task = TaskContext.get()
     val id = (task.taskAttemptId(), key, worker)
-    Option(byTask.get(id)).filterNot(_.isCommitted).getOrElse {
+    val known = Option(byTask.get(id))
+    known.filterNot(_.isCommitted).getOrElse {
       val attempt = new Attempt(task.taskAttemptId(), () => !task.isInterrupted() && !task.isCompleted())
       val lease = runtime.registry.lease(key, worker, tables.after.bins, attempt, context.conf(MegaphoneConf.LeaseTimeoutMs))
-      task.addTaskCompletionListener[Unit] { _ => byTask.remove(id); lease.end() }
+      if (known.isEmpty) task.addTaskCompletionListener[Unit] { _ => byTask.remove(id); lease.end() } // the lease is the task's, however often it opens
       val turn = Turn(key, version, tables.before, tables.after, idsOf(facts, key, worker, context))
       val sources = facts.incoming
         .fold(Sources.None)(i => Sources(i.step, i.addresses, context.conf(MegaphoneConf.TailDeadlineMs), context.conf(MegaphoneConf.ImageDeadlineMs)))

@@ -10,11 +10,12 @@ import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.exchange.{BroadcastExchangeExec, ShuffleExchangeExec}
 import org.apache.spark.sql.execution.joins.{BroadcastHashJoinExec, SortMergeJoinExec}
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
+import org.apache.spark.sql.execution.streaming.sources.LowLatencyMemoryStream
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.megaphone.{GroupExec, RoutedPartitioning}
 import org.apache.spark.sql.streaming.{StreamingQueryException, Trigger}
 
-import io.megaphone.control.{MegaphoneApi, PlanRefusedException}
+import io.megaphone.control.{MegaphoneApi, PlanRefusedException, QueryControl}
 
 /** A query of any shape gives, rescaled up and down in the middle, what a batch query gives over the same input. */
 class PlansSuite extends PluginSession {
@@ -258,6 +259,19 @@ class PlansSuite extends PluginSession {
     assert(messagesOf(error).contains("does not run on the binned state store yet"), messagesOf(error))
   }
 
+  test("Real-time mode is refused with a sentence when the query starts.") {
+    val brief = Seq("minBatchDuration" -> "1s", "allowlistCheck" -> "false").map { case (key, value) => s"spark.sql.streaming.realTimeMode.$key" -> value }
+    withConf(brief: _*) {
+      val source = LowLatencyMemoryStream[Int](spark, 1)(Encoders.scalaInt)
+      val counts = source.toDF().groupBy("value").count()
+      val writer = counts.writeStream.format("noop").outputMode("update").option("checkpointLocation", folder("checkpoint").toString)
+      val query = writer.trigger(Trigger.RealTime(1000)).start()
+      source.addData(1, 2, 3)
+      val error = intercept[StreamingQueryException](query.awaitTermination())
+      assert(messagesOf(error).contains("Real-time mode, whose batches write their offsets only at their end, does not run"), messagesOf(error))
+    }
+  }
+
   test("`explain` of a stream and of a running query leaves the query alone, and routes nothing itself.") {
     val source = new Source
     val counts = source.stream.groupBy("k").count()
@@ -320,9 +334,17 @@ class PlansSuite extends PluginSession {
       first.stop()
     }
     withConf("spark.megaphone.bins" -> "64", "spark.sql.shuffle.partitions" -> "7") {
-      val second = start(counts, "complete", checkpoint)
-      source.feed()
-      second.query.processAllAvailable()
+      var second: Running = null
+      val warnings = warningsOf(classOf[QueryControl]) {
+        second = start(counts, "complete", checkpoint)
+        source.feed()
+        second.query.processAllAvailable()
+      }
+      assert(
+        warnings == Seq(
+          s"The checkpoint of query ${second.query.runId} has 16 bins and keeps them; the configuration spark.megaphone.bins=64 is for new queries."
+        )
+      )
       assert(second.workers == Seq(5))
       assert(second.plan.collect { case g: GroupExec => g.tables.value.after.bins } == Seq(16))
       second.rescale(2, () => source.feed())

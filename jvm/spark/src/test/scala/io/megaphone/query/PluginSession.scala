@@ -6,6 +6,10 @@ import java.nio.file.{Files, Path}
 import scala.collection.mutable
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+import org.apache.logging.log4j.{Level, LogManager}
+import org.apache.logging.log4j.core.{LogEvent, Logger}
+import org.apache.logging.log4j.core.appender.AbstractAppender
+import org.apache.logging.log4j.core.config.Property
 import org.apache.spark.SparkConf
 import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.sql.classic.SparkSession
@@ -77,6 +81,21 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
     val keep: (DataFrame, Long) => Unit = (batch, id) => { val all = batch.collect().toSeq; inBatch(); rows.synchronized(rows(id) = all) }
     val writer: DataStreamWriter[Row] = query.writeStream.outputMode(mode).option("checkpointLocation", checkpoint.toString).trigger(trigger)
     new Running(writer.foreachBatch(keep).start(), rows)
+  }
+
+  /** What a class logs at WARN or above while `body` runs. */
+  protected def warningsOf(logger: Class[_])(body: => Unit): Seq[String] = {
+    val told = mutable.ArrayBuffer.empty[String]
+    val appender = new AbstractAppender("warnings", null, null, true, Property.EMPTY_ARRAY) {
+      override def append(event: LogEvent): Unit =
+        if (event.getLevel.isMoreSpecificThan(Level.WARN)) told.synchronized { told += event.getMessage.getFormattedMessage; () }
+    }
+    appender.start()
+    val target = LogManager.getLogger(logger).asInstanceOf[Logger]
+    target.addAppender(appender)
+    try body
+    finally target.removeAppender(appender)
+    told.synchronized(told.toSeq)
   }
 
   protected def sorted(rows: Iterable[Row]): Seq[String] = rows.map(_.toString).toSeq.sorted

@@ -127,7 +127,7 @@ final class OpenStores(kind: String) {
     TaskContext.setTaskContext(task)
     BatchFactsHolder.put(
       task,
-      BatchFacts(run.toString, 0, Vector(Operator(0, "stateStoreSave", Vector("default"))), version, Map.empty, None, Vector.empty, 0, ""),
+      BatchFacts(run.toString, 0, Vector(Operator(0, "stateStoreSave", Vector("default"))), version, Map.empty, None, Vector.empty, ""),
       Tables(table, table)
     )
     provider.getStore(version)

@@ -5,6 +5,7 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.streaming.RealTimeTrigger
 import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOperator, StatefulOperatorStateInfo}
 import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
 
@@ -26,6 +27,7 @@ final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logg
       case Some(execution) if session.sessionState.conf.stateStoreProviderClass == RoutingRule.Provider =>
         val controller = Controller.active.getOrElse(throw UnsupportedQueryException.noPlugin)
         execution match {
+          case batch: MicroBatchExecution if batch.trigger.isInstanceOf[RealTimeTrigger] => throw UnsupportedQueryException.realTime
           case batch: MicroBatchExecution => route(plan, operators, new RunningQuery(batch), controller)
           case _ => throw UnsupportedQueryException.continuous
         }

@@ -65,7 +65,7 @@ private final class ScrambledRule(session: SparkSession) extends Rule[SparkPlan]
 
   private def above(node: SparkPlan, group: PlanGroup, table: RoutingTable): SparkPlan = {
     val info = group.operators.head.stateInfo.get
-    val facts = BatchFacts(info.queryRunId.toString, group.id, Vector.empty, info.storeVersion, Map.empty, None, Vector.empty, 0, table.toString)
+    val facts = BatchFacts(info.queryRunId.toString, group.id, Vector.empty, info.storeVersion, Map.empty, None, Vector.empty, table.toString)
     GroupExec(node, facts, session.sparkContext.broadcast(Tables(table, table)))
   }
 }
