@@ -75,11 +75,9 @@ def write_updates(spark: SparkSession, to: Path, batch: int, keys: int, rows: in
 
 
 def _write_one(frame: DataFrame, to: Path) -> None:
-    staging = to.parent / f"{to.name}.staging"
-    frame.coalesce(1).write.parquet(str(staging))
-    part = next(staging.glob("part-*.parquet"))
-    part.rename(to)
-    shutil.rmtree(staging)
+    with folder() as staging:  # beside the source, which a stream may be listing right now
+        frame.coalesce(1).write.mode("overwrite").parquet(str(staging))
+        next(staging.glob("part-*.parquet")).rename(to)
 
 
 def batch_ms(

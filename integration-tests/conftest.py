@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the integration tests share: a driver made once, drivers of a test's own, queries, fault points."""
+"""What the integration tests share: drivers in other processes, a session in this one, fault points."""
 
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from drivers import DriverProcess, MakeDriver
 from faults import Faults
 from queries import MakeQuery, Query
+from streams import MakeStream, Shape, Stream, fresh, local_session
 
 _TAIL_BYTES = 6000
 
@@ -68,6 +71,28 @@ def make_driver(work: Path) -> Iterator[MakeDriver]:
     yield make
     for driver in made:
         driver.close()
+
+
+@pytest.fixture(scope="module")
+def spark(work: Path) -> Iterator[SparkSession]:
+    """A session in the test's own process."""
+    with local_session(fresh(work)) as session:
+        yield session
+
+
+@pytest.fixture
+def make_stream(spark: SparkSession, work: Path) -> Iterator[MakeStream]:
+    """Makes queries on that session, which are stopped after the test."""
+    folder = fresh(work)
+    made: list[Stream] = []
+
+    def make(shape: Shape, **how: Any) -> Stream:
+        made.append(Stream(spark, folder / str(len(made)), shape, **how))
+        return made[-1]
+
+    yield make
+    for stream in made:
+        stream.stop()
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -228,11 +228,14 @@ def _plain(rows: list[Any]) -> Rows:
     return [tuple(row) for row in rows]
 
 
+MakeStream = Callable[..., Stream]
+
 __all__ = [
     "FIRST_WORKERS",
     "FLUSH",
     "KEYS",
     "STOCK",
+    "MakeStream",
     "Rows",
     "Shape",
     "Stream",

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,36 +15,14 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from spark_megaphone.errors import NotMovable
-from streams import KEYS, Stream, check_rows, fresh, local_session
+from streams import KEYS, MakeStream, Stream, check_rows, fresh
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from streams import Shape
 
-MakeStream = Callable[..., Stream]
 UP, DOWN = 5, 1  # more workers than the session has cores, and one
-
-
-@pytest.fixture(scope="module")
-def spark(work: Path) -> Iterator[SparkSession]:
-    with local_session(fresh(work)) as session:
-        yield session
-
-
-@pytest.fixture
-def make_stream(spark: SparkSession, work: Path) -> Iterator[MakeStream]:
-    """Makes queries, which are stopped after the test."""
-    folder = fresh(work)
-    made: list[Stream] = []
-
-    def make(shape: Shape, **how: Any) -> Stream:
-        made.append(Stream(spark, folder / str(len(made)), shape, **how))
-        return made[-1]
-
-    yield make
-    for stream in made:
-        stream.stop()
 
 
 def totals(rows: DataFrame) -> DataFrame:

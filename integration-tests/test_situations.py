@@ -8,13 +8,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 import spark_megaphone
@@ -22,33 +22,11 @@ import speculation
 from cluster import standalone_cluster
 from drivers import DriverProcess, MakeDriver
 from queries import MakeQuery, Query
-from streams import FIRST_WORKERS, STOCK, Rows, Stream, check_rows, fresh, local_session, state_of
+from streams import FIRST_WORKERS, STOCK, MakeStream, Rows, Stream, check_rows, fresh, state_of
 
-MakeStream = Callable[..., Stream]
 Each = Callable[[Stream, DataFrame, int], None]
 UP, DOWN = 3, 1
 BOTH_FORMATS = pytest.mark.parametrize("format", [1, 2], ids=["v1", "v2"])
-
-
-@pytest.fixture(scope="module")
-def spark(work: Path) -> Iterator[SparkSession]:
-    with local_session(fresh(work)) as session:
-        yield session
-
-
-@pytest.fixture
-def make_stream(spark: SparkSession, work: Path) -> Iterator[MakeStream]:
-    """Makes queries of totals by key, which are stopped after the test."""
-    folder = fresh(work)
-    made: list[Stream] = []
-
-    def make(**how: Any) -> Stream:
-        made.append(Stream(spark, folder / str(len(made)), totals, **how))
-        return made[-1]
-
-    yield make
-    for stream in made:
-        stream.stop()
 
 
 def totals(rows: DataFrame) -> DataFrame:
@@ -61,7 +39,7 @@ def rows_of(rows: DataFrame) -> Rows:
 
 def run_with(make_stream: MakeStream, each: Each, **how: Any) -> Stream:
     """Runs a query through rescales up and down with that done in each batch; the answer must be right."""
-    stream = make_stream(each=each, **how).start().run(2)
+    stream = make_stream(totals, each=each, **how).start().run(2)
     stream.rescale(UP)
     stream.rescale(DOWN, mode="direct")
     stream.stop()
@@ -158,7 +136,7 @@ def test_a_stage_whose_shuffle_files_are_lost_is_run_again(make_stream: MakeStre
 
 
 def test_a_query_is_stopped_and_started_again_in_the_same_process(make_stream: MakeStream) -> None:
-    stream = make_stream().start().run(2)
+    stream = make_stream(totals).start().run(2)
     plan = stream.megaphone.rescale(UP, strategy="batched(15)")
     stream.run(2)
     stream.stop()
@@ -171,8 +149,8 @@ def test_a_query_is_stopped_and_started_again_in_the_same_process(make_stream: M
 
 
 def test_two_queries_in_two_sessions_move_at_once(make_stream: MakeStream) -> None:
-    one = make_stream(format=1).start()
-    other = make_stream(format=2, mode="complete", spark__megaphone__bins=16).start()
+    one = make_stream(totals, format=1).start()
+    other = make_stream(totals, format=2, mode="complete", spark__megaphone__bins=16).start()
     for stream in (one, other):
         stream.run(2)
     plans = [(one, one.megaphone.rescale(UP)), (other, other.megaphone.rescale(DOWN))]
@@ -202,7 +180,7 @@ def test_a_plan_spans_runs_that_take_what_is_available_now(make_stream: MakeStre
             statuses.append(stream.megaphone.plan(plans[0]).status)
 
     statuses: list[str] = []
-    stream = make_stream(each=ask, format=format)
+    stream = make_stream(totals, each=ask, format=format)
     stream.trigger = {"availableNow": True}
     runs = 0
     while not statuses or statuses[-1] != "done":
