@@ -16,9 +16,9 @@ import io.megaphone.routing.{Move, RoutingTable}
 
 /** The door for other languages: plain arguments in, JSON out. Python's facade is written on it.
   *
-  * A query is named by its run id; one that is about to plan its first batch is waited for. Strategy and mode may be null: the configuration's are taken. An operator of -1 is all of the query. Throws
-  * PlanRefusedException or InvalidPlanException, which have a
-  * `condition`; nothing has changed then. Any thread.
+  * A query is named by its run id; one that is about to plan its first batch is waited for. Strategy and mode may be null: the configuration's are
+  * taken. An operator of -1 is all of the query. Throws PlanRefusedException or InvalidPlanException, which have a `condition`; nothing has changed then.
+  * Any thread.
   */
 object MegaphoneApi {
   private val json = new ObjectMapper
