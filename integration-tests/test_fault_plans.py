@@ -7,6 +7,8 @@ from collections import Counter
 import pytest
 
 from drivers import DriverProcess, Refused
+from faults import Faults
+from inputs import KEYS, key_of
 from queries import MakeQuery, Query
 from workload import WINDOW_SECONDS
 
@@ -70,6 +72,25 @@ def test_of_two_operators_one_moves_and_the_other_stays(shared: DriverProcess, m
     query.check(operator=totals)
     seen = shared.call("state_count", checkpoint=str(query.checkpoint), operator=distinct)
     assert seen == query.input.shown * query.input.rows
+
+
+def test_the_stores_of_a_join_move_together_though_an_executor_dies_between_two_commits(
+    shared: DriverProcess, faults: Faults, make_query: MakeQuery
+) -> None:
+    """Of a worker's four stores one has committed, or none, when its executor dies."""
+    query = make_query(shared, kind="joined")
+    for point in ("step-opened", "step-committed"):
+        query.spread().feed(3)
+        faults.arm(point)
+        query.finish(query.move_half(0, 1))
+        faults.wait(point)
+    query.feed(2)
+    query.call("stop")
+    rows = Counter(tuple(row) for file in query.sink.glob("*.json") for row in json.loads(file.read_text()))
+    rows.subtract((key_of(v), v, v - KEYS) for v in range(KEYS, query.input.shown * query.input.rows))
+    mistakes = [row for row, n in rows.items() if n]
+    assert not mistakes, f"{len(mistakes)} rows too often or not at all, such as {mistakes[0]}"
+    assert len(rows) > KEYS
 
 
 def test_two_queries_of_one_session_do_not_meet(shared: DriverProcess, make_query: MakeQuery) -> None:

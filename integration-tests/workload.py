@@ -17,10 +17,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from inputs import KEYS
 from spark_megaphone import Megaphone, MegaphoneError, configure
 
 WINDOW_SECONDS = 20
 _SCHEMA = "k long, v long, t timestamp"
+# Of every operator here: a join has four stores.
+_STORES = [
+    "default",
+    *(f"{side}-{kind}" for side in ("left", "right") for kind in ("keyToNumValues", "keyWithIndexToValue")),
+]
 
 
 class Workload:
@@ -119,7 +125,7 @@ class Workload:
         session = self._spark._jsparkSession
         execution = self._queries[name]._jsq.streamingQuery()
         query = jvm.org.apache.spark.sql.megaphone.RunningQuery(execution)
-        stores = jvm.scala.jdk.javaapi.CollectionConverters.asScala(["default"]).toSeq()
+        stores = jvm.scala.jdk.javaapi.CollectionConverters.asScala(_STORES).toSeq()
         pins = jvm.org.apache.spark.sql.megaphone.Pins
         pins.pin(session, query, 0, stores, worker, "127.0.0.1", executor)
 
@@ -149,10 +155,17 @@ def _windows(rows: DataFrame) -> DataFrame:
     return totals.select(f.unix_timestamp("window.start").alias("w"), "k", "n", "s")
 
 
+def _joined(rows: DataFrame) -> DataFrame:
+    """Each row beside the one of its key before it."""
+    before = rows.select(f.col("k").alias("k2"), f.col("v").alias("w"))
+    return rows.join(before, f.expr(f"k = k2 and v = w + {KEYS}")).select("k", "v", "w")
+
+
 _KINDS: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
     "totals": (_totals, "update"),
     "distinct": (_distinct_totals, "update"),
     "windows": (_windows, "append"),
+    "joined": (_joined, "append"),
 }
 
 

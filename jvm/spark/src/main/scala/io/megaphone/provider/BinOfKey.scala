@@ -11,10 +11,13 @@ import org.apache.spark.sql.types.StructType
   *
   * @param operator
   *   Spark's name of the operator, which says how a state key leads to a partition key
+  * @param store
+  *   the name of the store: a join's stores have keys of different kinds
   */
-final class BinOfKey(operator: String, keySchema: StructType, binsCount: Int) {
+final class BinOfKey(operator: String, store: String, keySchema: StructType, binsCount: Int) {
   private val extractor =
-    if (BinOfKey.WholeKey(operator)) None else Some(StatePartitionKeyExtractorFactory.create(operator, keySchema))
+    if (BinOfKey.WholeKey(operator)) None
+    else Some(StatePartitionKeyExtractorFactory.create(operator, keySchema, storeName = store, stateFormatVersion = Some(BinOfKey.NamedStoresFormat)))
   private val hash = {
     val schema = extractor.fold(keySchema)(_.partitionKeySchema)
     val columns = schema.fields.toSeq.zipWithIndex.map { case (f, i) => BoundReference(i, f.dataType, f.nullable) }
@@ -25,6 +28,9 @@ final class BinOfKey(operator: String, keySchema: StructType, binsCount: Int) {
 }
 
 object BinOfKey {
+
+  /** A join's state format that keeps stores by name; format 1 does as well, with the same keys. */
+  private val NamedStoresFormat = 2
 
   /** Operators that keep their state by the whole partition key. */
   private val WholeKey = Set("stateStoreSave", "dedupe", "dedupeWithinWatermark", "flatMapGroupsWithState", "applyInPandasWithState", "globalLimit")

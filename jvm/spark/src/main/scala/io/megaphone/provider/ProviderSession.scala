@@ -33,16 +33,20 @@ private[megaphone] final class ProviderSession(
 
   def read(version: Long, baseId: Option[String]): ReadStateStore = live(version, baseId) match {
     case Some((state, operator)) => new BinnedReadStore(id, version, rowsOf(state.turn.key, state.holding, operator))
-    case None =>
-      val history = new PlanLog(new Path(id.checkpointRootLocation).getParent.toString, hadoopConf).read()
-      if (history.isEmpty) throw missing()
-      val reader = new ReaderState(id, history, hadoopConf)
-      new BinnedReadStore(id, version, rowsOf(StoreKey(run, id.operatorId, id.storeName), reader.load(version, baseId.isDefined), reader.operator.name))
+    case None => new BinnedReadStore(id, version, readerRows(version, baseId))
   }
 
+  /** Outside a batch, Spark's reader of a join's state takes handles to write by, and only reads. */
   def write(version: Long, baseId: Option[String]): StateStore = live(version, baseId) match {
     case Some((state, operator)) => new BinnedStore(id, version, rowsOf(state.turn.key, state.holding, operator), state)
-    case None => throw missing()
+    case None => new BinnedStore(id, version, readerRows(version, baseId), new ReadOnlySession(id))
+  }
+
+  private def readerRows(version: Long, baseId: Option[String]): BinnedRows = {
+    val history = new PlanLog(new Path(id.checkpointRootLocation).getParent.toString, hadoopConf).read()
+    if (history.isEmpty) throw missing()
+    val reader = new ReaderState(id, history, hadoopConf)
+    rowsOf(StoreKey(run, id.operatorId, id.storeName), reader.load(version, baseId.isDefined), reader.operator.name)
   }
 
   private def live(version: Long, baseId: Option[String]): Option[(LiveState, String)] =
@@ -66,7 +70,7 @@ private[megaphone] final class ProviderSession(
   }
 
   private def rowsOf(key: StoreKey, holding: Holding, operator: String): BinnedRows = {
-    val bin = new BinOfKey(operator, keySchema, holding.binsCount)
+    val bin = new BinOfKey(operator, key.store, keySchema, holding.binsCount)
     new BinnedRows(key, holding, bin(_), keySchema.length, valueSchema.length)
   }
 

@@ -85,7 +85,7 @@ class BinOfKeySuite extends AnyFunSuite {
     val positions = keySchema.indices.map(_ + 1)
     val binOfRow = exchange(wide, positions)
     val toKey = UnsafeProjection.create(positions.map(i => BoundReference(i, wide(i).dataType, wide(i).nullable)))
-    val binOfKey = new BinOfKey(operator, keySchema, bins)
+    val binOfKey = new BinOfKey(operator, "default", keySchema, bins)
     rows.map { key =>
       val row = InternalRow.fromSeq(text(random.nextString(4)) +: key.toSeq(keySchema) :+ random.nextLong())
       val expected = binOfRow(row)
@@ -101,6 +101,23 @@ class BinOfKeySuite extends AnyFunSuite {
       if (values.size > 100) assert(found.size > 20)
     }
 
+  for ((name, dataType, values) <- columns)
+    test(s"A key of type $name has one bin to the exchange and in all stores of a join, with and without the index behind it.") {
+      val key = new StructType().add("k", dataType)
+      val indexed = key.add("index", LongType)
+      val binOfRow = exchange(key, Seq(0))
+      val (toKey, toIndexed) = (UnsafeProjection.create(key), UnsafeProjection.create(indexed))
+      for (side <- Seq("left", "right")) {
+        val binOfKey = new BinOfKey("symmetricHashJoin", s"$side-keyToNumValues", key, bins)
+        val binOfIndexed = new BinOfKey("symmetricHashJoin", s"$side-keyWithIndexToValue", indexed, bins)
+        (values :+ null).foreach { value =>
+          val expected = binOfRow(InternalRow(value))
+          assert(binOfKey(toKey(InternalRow(value))) == expected, s"for the key $value")
+          assert(binOfIndexed(toIndexed(InternalRow(value, random.nextLong()))) == expected, s"for the key $value")
+        }
+      }
+    }
+
   test("A key of many columns has one bin, nulls anywhere.") {
     val schema = new StructType(columns.map { case (name, dataType, _) => StructField(name, dataType) }.toArray)
     val rows = Seq.fill(500)(InternalRow.fromSeq(columns.map { case (_, _, values) =>
@@ -111,7 +128,7 @@ class BinOfKeySuite extends AnyFunSuite {
 
   test("Both zeros, and all that is not a number, are one key to the hash.") {
     val schema = new StructType().add("k", DoubleType)
-    def bin(d: Double) = new BinOfKey("stateStoreSave", schema, bins)(UnsafeProjection.create(schema)(InternalRow(d)))
+    def bin(d: Double) = new BinOfKey("stateStoreSave", "default", schema, bins)(UnsafeProjection.create(schema)(InternalRow(d)))
     assert(bin(0.0) == bin(-0.0))
     assert(bin(Double.NaN) == bin(java.lang.Double.longBitsToDouble(0x7ff8000000000001L)))
   }
@@ -121,7 +138,7 @@ class BinOfKeySuite extends AnyFunSuite {
     val mayNot = new StructType().add("k", LongType, nullable = false)
     (0L until 500L).foreach { k =>
       val row = UnsafeProjection.create(may)(InternalRow(k)).copy()
-      assert(new BinOfKey("dedupe", may, bins)(row) == new BinOfKey("dedupe", mayNot, bins)(row))
+      assert(new BinOfKey("dedupe", "default", may, bins)(row) == new BinOfKey("dedupe", "default", mayNot, bins)(row))
     }
   }
 }

@@ -100,6 +100,17 @@ class OperatorBinsSuite extends PluginSession {
     assert(messagesOf(error).contains("STATE_STORE_UNSUPPORTED_OPERATION_BINARY_INEQUALITY"))
   }
 
+  for (how <- Seq("inner", "left_outer", "right_outer", "full_outer", "left_semi"))
+    test(s"A $how join of two streams by a number, a string and a struct, within the watermark.") {
+      check(OutputMode.Append()) { rows =>
+        val timed = rows.withWatermark("at", "1 second").toDF()
+        val left = timed.where("ratio is null or ratio < 4").select("id", "name", "inner", "at")
+        val right =
+          timed.where("ratio is null or ratio > 2").select(col("id").as("id2"), col("name").as("name2"), col("inner").as("inner2"), col("at").as("at2"))
+        left.join(right, expr("id = id2 and name = name2 and inner = inner2 and at2 between at - interval 3 seconds and at + interval 3 seconds"), how)
+      }
+    }
+
   test("A deduplication within the watermark.") {
     check(OutputMode.Append())(_.withWatermark("at", "1 second").select("id", "inner", "name", "at").dropDuplicatesWithinWatermark("id", "inner", "name"))
   }

@@ -9,6 +9,7 @@ import org.apache.spark.sql.{DataFrame, Encoder, Encoders, Row}
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.exchange.{BroadcastExchangeExec, ShuffleExchangeExec}
 import org.apache.spark.sql.execution.joins.{BroadcastHashJoinExec, SortMergeJoinExec}
+import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.execution.streaming.sources.LowLatencyMemoryStream
 import org.apache.spark.sql.functions._
@@ -64,6 +65,10 @@ class PlansSuite extends PluginSession {
 
   private def nodes(running: Running)(of: PartialFunction[SparkPlan, Unit]): Int = running.plan.collect(of).size
 
+  /** Each row of the stream beside those of the same key that came before it. */
+  private def pairs(rows: DataFrame): DataFrame =
+    rows.select(col("k").as("a"), col("v")).join(rows.select(col("k").as("b"), col("v").as("w")), expr("a = b and w < v"))
+
   for (transfer <- Seq("direct", "prepared"))
     test(s"An aggregate, rescaled in mode $transfer.") {
       check("complete", transfer)(_.groupBy("k").agg(count("*"), sum("v"), max("v"))) { running =>
@@ -105,6 +110,17 @@ class PlansSuite extends PluginSession {
     assert(running.workers.sorted == Seq(3, 6))
     assert(sorted(running.last) == sorted(make(source.batch).collect()))
   }
+
+  for ((format, transfer) <- Seq(1 -> "direct", 2 -> "prepared"))
+    test(s"A join of two streams in its state format $format: both sides are routed alike, and every store of both moves.") {
+      withConf("spark.sql.streaming.join.stateFormatVersion" -> format.toString) {
+        check("append", transfer, _.all)(pairs) { running =>
+          assert(running.plan.collect { case j: StreamingSymmetricHashJoinExec => j.stateFormatVersion } == Seq(format))
+          assert(running.tables.size == 1)
+          assert(nodes(running) { case _: GroupExec => () } == 1)
+        }
+      }
+    }
 
   test("A union of two deduplicated branches, grouped again on the key, is one group of three operators.") {
     val left = new Source(5)
@@ -250,11 +266,10 @@ class PlansSuite extends PluginSession {
   }
 
   test("A stateful operator that does not run on bins yet is refused with a sentence when the query starts.") {
-    val left = new Source(5)
-    val right = new Source(6)
-    val running = start(left.stream.join(right.stream, "k"), "append")
-    left.feed()
-    right.feed()
+    val source = new Source
+    val timed = source.stream.withColumn("t", timestamp_seconds(col("v"))).withWatermark("t", "1 second")
+    val running = start(timed.groupBy(session_window(col("t"), "5 seconds"), col("k")).count(), "append")
+    source.feed()
     val error = intercept[StreamingQueryException](running.query.processAllAvailable())
     assert(messagesOf(error).contains("does not run on the binned state store yet"), messagesOf(error))
   }

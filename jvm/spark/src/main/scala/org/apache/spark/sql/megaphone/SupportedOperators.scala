@@ -5,6 +5,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.python.streaming.FlatMapGroupsInPandasWithStateExec
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.FlatMapGroupsWithStateExec
+import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec
 import org.apache.spark.sql.internal.SQLConf
 
 import io.megaphone.control.UnsupportedQueryException
@@ -12,11 +13,16 @@ import io.megaphone.control.UnsupportedQueryException
 /** The stateful operators that run on bins; every other is refused when the query starts, never half-run. */
 object SupportedOperators {
 
+  /** The newest state format of a join that keeps each side's stores by name, rather than in column families. */
+  private val NamedStoresFormat = 2
+
   def check(session: SparkSession, operators: Seq[StatefulOperator]): Unit = {
     operators.foreach {
       case _: StateStoreRestoreExec | _: StateStoreSaveExec | _: StreamingDeduplicateExec | _: StreamingDeduplicateWithinWatermarkExec |
           _: FlatMapGroupsWithStateExec | _: FlatMapGroupsInPandasWithStateExec | _: StreamingGlobalLimitExec =>
         ()
+      case join: StreamingSymmetricHashJoinExec =>
+        if (join.stateFormatVersion > NamedStoresFormat) throw UnsupportedQueryException.joinFormat(join.stateFormatVersion)
       case other => throw UnsupportedQueryException.operator(other.nodeName)
     }
     if (session.sessionState.conf.getConf(SQLConf.STATE_STORE_UNLOAD_ON_COMMIT)) throw UnsupportedQueryException.unloadOnCommit
