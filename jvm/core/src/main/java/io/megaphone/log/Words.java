@@ -4,9 +4,10 @@ package io.megaphone.log;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
+import java.util.Arrays;
 
 /**
- * Eight-byte little-endian words in a byte array, and the hash of a byte range by words.
+ * Eight-byte little-endian words in a byte array, the hash of a byte range by words, and the order of two byte ranges.
  *
  * <p>Java, because a {@link VarHandle} called from Scala boxes each word it reads (measured: eight times slower).
  */
@@ -44,5 +45,23 @@ public final class Words {
     }
     h *= MULTIPLIER;
     return (int) (h >>> 32);
+  }
+
+  /**
+   * Below, at or above zero where the first byte range comes before, is equal to, or comes after the second: in the order of
+   * their bytes without sign, a range before those that begin with it.
+   */
+  public static int compare(byte[] one, int oneOffset, int oneLength, byte[] other, int otherOffset, int otherLength) {
+    return Arrays.compareUnsigned(one, oneOffset, oneOffset + oneLength, other, otherOffset, otherOffset + otherLength);
+  }
+
+  /** The first of all byte strings that come after those that begin with {@code prefix}, or null where there is none. */
+  public static byte[] successor(byte[] prefix) {
+    int length = prefix.length;
+    while (length > 0 && prefix[length - 1] == -1) length--; // 0xFF has no next byte: the one before it has
+    if (length == 0) return null;
+    byte[] next = Arrays.copyOf(prefix, length);
+    next[length - 1]++;
+    return next;
   }
 }

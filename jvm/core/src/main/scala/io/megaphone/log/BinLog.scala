@@ -10,13 +10,15 @@ import java.util
   *      entries it repointed.
   *   1. `settle` makes the tail part of the prefix for good. The prefix is immutable: `prefix` hands it to other threads with no lock and no copy.
   *   1. `compact` rewrites the live records into new pages; a prefix handed out before keeps the old ones.
+  *   1. A family whose number says so (see [[Record]]) has an order over its keys, too, kept as records come: `range` and `prefix` scan it.
   *
   * One thread at a time writes (the holder of the lease on the worker's holding); hand-over between threads must publish safely. Keys and values are
   * byte ranges; the log never looks inside.
   */
 final class BinLog {
   private var pages = new Pages
-  private var indexes: Array[Index] = BinLog.NoIndexes // by column family
+  private var indexes: Array[Index] = BinLog.NoIndexes // by place of the column family
+  private var orders: Array[OrderedIndex] = BinLog.NoOrders // by ordered column family
   private var undoEntries: Array[Long] = BinLog.NoUndo // (previous position + 1) << 32 | position of the new record
   private var undoCount = 0
   private var tailStart = 0
@@ -34,10 +36,15 @@ final class BinLog {
   /** Bytes of the live records, and of all records with the gaps between them. */
   def liveBytes: Long = liveWords.toLong << 3
   def logBytes: Long = pages.end.toLong << 3
-  def heapBytes: Long = pages.heapBytes + indexes.iterator.filter(_ != null).map(_.heapBytes).sum + undoEntries.length * 8L + 96
+  def heapBytes: Long = {
+    var sum = pages.heapBytes + undoEntries.length * 8L + 96
+    indexes.foreach(i => if (i != null) sum += i.heapBytes)
+    orders.foreach(o => if (o != null) sum += o.heapBytes)
+    sum
+  }
 
   /** Live keys of a family, and of all. */
-  def keyCount(family: Int): Int = if (family < indexes.length && indexes(family) != null) indexes(family).size else 0
+  def keyCount(family: Int): Int = { val index = existing(family); if (index == null) 0 else index.size }
   def keyCount: Int = { var sum = 0; indexes.foreach(i => if (i != null) sum += i.size); sum }
 
   /** Looks a key up; on true the cursor stands on its record. */
@@ -45,7 +52,7 @@ final class BinLog {
     val index = existing(family)
     index != null && {
       val slot = slotOf(index, Words.hash(key, keyOffset, keyBytes), key, keyOffset, keyBytes)
-      slot >= 0 && { moveTo(Index.positionOf(index.word(slot))); true }
+      slot >= 0 && { moveTo(cursor, Index.positionOf(index.word(slot))); true }
     }
   }
 
@@ -60,11 +67,13 @@ final class BinLog {
     val slot = slotOf(index, hash, key, keyOffset, keyBytes)
     if (slot < 0) {
       index.add(hash, position)
+      if (Record.isOrdered(family)) reorder(family, BinLog.NoPosition, position)
       remember(position, BinLog.NoPosition)
     } else {
       val previous = Index.positionOf(index.word(slot))
       liveWords -= sizeWords(previous)
       index.repoint(slot, position)
+      if (Record.isOrdered(family)) reorder(family, previous, position)
       remember(position, previous)
     }
   }
@@ -78,6 +87,7 @@ final class BinLog {
       val position = append(Record.header(family, Record.Remove, keyBytes, 0), key, keyOffset, key, keyOffset)
       liveWords -= sizeWords(previous)
       index.remove(slot)
+      if (Record.isOrdered(family)) reorder(family, previous, BinLog.NoPosition)
       remember(position, previous)
       true
     }
@@ -86,7 +96,19 @@ final class BinLog {
   /** A scan of a family's live keys: each `true` of `next` puts the scan's own cursor on a record. The owner may put and remove meanwhile: a key there
     * throughout is seen once, a removed one not after its removal.
     */
-  def scan(family: Int): BinLog.Scan = new BinLog.Scan(this, existing(family))
+  def scan(family: Int): BinLog.Scan = new HashScan(this, existing(family))
+
+  /** A scan of the keys of an ordered family from `from` on (null or empty: from the first) until and without `until` (null: to the last), ascending by
+    * their bytes without sign. What `scan` promises holds here, too. The two arrays must stay as they are while the scan goes on. Throws
+    * IllegalArgumentException where the family keeps no order.
+    */
+  def range(family: Int, from: Array[Byte], until: Array[Byte]): BinLog.Scan = {
+    require(Record.isOrdered(family), s"column family $family keeps no order: only those from ${Record.OrderedFamilyMin} on do")
+    new RangeScan(this, orderOf(family), if (from == null) BinLog.NoBytes else from, until)
+  }
+
+  /** A scan of the keys of an ordered family that begin with `prefix` (null or empty: of all), as `range` does it. */
+  def prefix(family: Int, prefix: Array[Byte]): BinLog.Scan = range(family, prefix, if (prefix == null) null else Words.successor(prefix))
 
   /** Takes the tail back: the log and the index are as `settle` left them. */
   def undo(): Unit = {
@@ -97,9 +119,12 @@ final class BinLog {
       val page = pages.page(position)
       val at = pages.offset(position)
       val header = Words.get(page, at)
-      val index = indexes(Record.family(header))
+      val family = Record.family(header)
+      val index = existing(family)
       val hash = Words.hash(page, at + Record.HeaderBytes, Record.keyBytes(header))
-      if (Record.kind(header) == Record.Remove) index.add(hash, previous)
+      val isRemove = Record.kind(header) == Record.Remove
+      if (Record.isOrdered(family)) reorder(family, if (isRemove) BinLog.NoPosition else position, previous)
+      if (isRemove) index.add(hash, previous)
       else {
         val slot = slotAt(index, hash, position)
         if (previous == BinLog.NoPosition) index.remove(slot) else index.repoint(slot, previous)
@@ -143,58 +168,38 @@ final class BinLog {
     require(liveBytes <= Int.MaxValue - 64, s"the image of a bin is at most 2 GiB, this one has $liveBytes bytes: use more bins")
     val out = new Array[Byte](liveBytes.toInt)
     var at = 0
-    foreachLive { position =>
-      val size = sizeWords(position) << 3
+    def copy(position: Int): Int = {
+      val size = PagedRecord.size(pages, position)
       System.arraycopy(pages.page(position), pages.offset(position), out, at, size)
       at += size
       position
     }
+    foreachFamily((index, order) => if (order == null) index.foreach(copy) else order.foreach(copy))
     out
   }
 
-  /** Rewrites the live records into new pages. Only on a settled log. */
+  /** Rewrites the live records into new pages, in order where there is one. Only on a settled log. */
   def compact(): Unit = {
     require(!isTouched, "only a settled log is compacted")
     val fresh = new Pages
-    foreachLive { position =>
-      val size = sizeWords(position) << 3
-      val target = fresh.reserve(size)
-      System.arraycopy(pages.page(position), pages.offset(position), fresh.page(target), fresh.offset(target), size)
-      target
+    def move(position: Int): Int = PagedRecord.copy(pages, position, fresh)
+    foreachFamily { (index, order) =>
+      if (order == null) index.foreach(move)
+      else
+        order.foreach { position =>
+          val target = move(position)
+          index.repoint(slotAt(index, PagedRecord.hash(pages, position), position), target)
+          target
+        }
     }
     pages = fresh
     tailStart = fresh.end
   }
 
-  /** Calls `f` with the position of each live record and points its slot at what `f` returns. */
-  private def foreachLive(f: Int => Int): Unit =
-    indexes.foreach { index =>
-      if (index != null) {
-        val slots = index.snapshot
-        var slot = 0
-        while (slot < slots.length) {
-          if (Index.isLive(slots(slot))) {
-            val position = Index.positionOf(slots(slot))
-            val target = f(position)
-            if (target != position) index.repoint(slot, target)
-          }
-          slot += 1
-        }
-      }
-    }
+  private[log] def seek(order: OrderedIndex, place: OrderedIndex.Place, isAfter: Boolean, key: Array[Byte], keyOffset: Int, keyBytes: Int): Unit =
+    order.seek(place, isAfter, pages, key, keyOffset, keyBytes)
 
-  private[log] def moveTo(position: Int): Unit = moveTo(cursor, position)
-
-  private[log] def moveTo(c: BinLog.Cursor, position: Int): Unit = {
-    val page = pages.page(position)
-    val at = pages.offset(position)
-    val header = Words.get(page, at)
-    c.bytes = page
-    c.keyOffset = at + Record.HeaderBytes
-    c.keyBytes = Record.keyBytes(header)
-    c.valueOffset = c.keyOffset + Record.padded(c.keyBytes)
-    c.valueBytes = Record.valueBytes(header)
-  }
+  private[log] def moveTo(c: BinLog.Cursor, position: Int): Unit = PagedRecord.moveTo(pages, position, c)
 
   /** Slot of a live key, or -1. */
   private[log] def slotOf(index: Index, hash: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Int = {
@@ -202,7 +207,7 @@ final class BinLog {
     if (slot >= 0) {
       var word = index.word(slot)
       while (word != Index.Never) {
-        if (Index.hashOf(word) == hash && Index.isLive(word) && sameKey(Index.positionOf(word), key, keyOffset, keyBytes)) return slot
+        if (Index.hashOf(word) == hash && Index.isLive(word) && PagedRecord.hasKey(pages, Index.positionOf(word), key, keyOffset, keyBytes)) return slot
         slot = index.next(slot)
         word = index.word(slot)
       }
@@ -210,39 +215,22 @@ final class BinLog {
     -1
   }
 
+  /** A slot of this very word. There are two of them where, in a compaction, a key has moved to where another one of its hash is yet to move from: then
+    * either will do for either.
+    */
   private def slotAt(index: Index, hash: Int, position: Int): Int = {
+    val word = Index.entry(hash, position)
     var slot = index.probe(hash)
-    while (Index.positionOf(index.word(slot)) != position) slot = index.next(slot)
+    while (index.word(slot) != word) slot = index.next(slot)
     slot
   }
 
-  private def sameKey(position: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Boolean = {
-    val page = pages.page(position)
-    val at = pages.offset(position)
-    Record.keyBytes(Words.get(page, at)) == keyBytes && {
-      val from = at + Record.HeaderBytes
-      util.Arrays.equals(page, from, from + keyBytes, key, keyOffset, keyOffset + keyBytes)
-    }
-  }
-
-  private def sizeWords(position: Int): Int = Record.size(Words.get(pages.page(position), pages.offset(position))) >>> 3
+  private def sizeWords(position: Int): Int = PagedRecord.size(pages, position) >>> 3
 
   private def append(header: Long, key: Array[Byte], keyOffset: Int, value: Array[Byte], valueOffset: Int): Int = {
-    val position = pages.reserve(Record.size(header))
+    val position = PagedRecord.append(pages, header, key, keyOffset, value, valueOffset)
     tailWords += Record.size(header) >>> 3
-    val page = pages.page(position)
-    val at = pages.offset(position)
-    val keyBytes = Record.keyBytes(header)
-    val valueBytes = Record.valueBytes(header)
-    Words.set(page, at, header)
-    copyPadded(key, keyOffset, keyBytes, page, at + Record.HeaderBytes)
-    copyPadded(value, valueOffset, valueBytes, page, at + Record.HeaderBytes + Record.padded(keyBytes))
     position
-  }
-
-  private def copyPadded(from: Array[Byte], fromOffset: Int, length: Int, to: Array[Byte], toOffset: Int): Unit = {
-    if ((length & 7) != 0) Words.set(to, toOffset + (length & ~7), 0L) // a page may hold stale bytes of an undone tail
-    System.arraycopy(from, fromOffset, to, toOffset, length)
   }
 
   private def remember(position: Int, previous: Int): Unit = {
@@ -251,23 +239,52 @@ final class BinLog {
     undoCount += 1
   }
 
-  private def existing(family: Int): Index = if (family < indexes.length) indexes(family) else null
+  /** Tells a family's order that a key's record was at `from` and is at `to`; NoPosition where there was none, or is none any more. */
+  private def reorder(family: Int, from: Int, to: Int): Unit = {
+    val order = orders(family - Record.OrderedFamilyMin)
+    if (from == BinLog.NoPosition) order.add(pages, to)
+    else if (to == BinLog.NoPosition) order.remove(pages, from)
+    else order.repoint(pages, from, to)
+  }
+
+  private def existing(family: Int): Index = {
+    val place = BinLog.placeOf(family)
+    if (place < indexes.length) indexes(place) else null
+  }
+
+  private def orderOf(family: Int): OrderedIndex = if (existing(family) == null) null else orders(family - Record.OrderedFamilyMin)
 
   private def indexFor(family: Int): Index = {
-    if (family >= indexes.length) {
-      require(family <= Record.FamilyMax, s"column family $family is out of range: at most ${Record.FamilyMax + 1} families are allowed")
-      indexes = util.Arrays.copyOf(indexes, family + 1)
-    }
-    if (indexes(family) == null) indexes(family) = new Index
-    indexes(family)
+    val place = BinLog.placeOf(family)
+    if (place >= indexes.length || indexes(place) == null) addFamily(family, place)
+    indexes(place)
   }
+
+  private def addFamily(family: Int, place: Int): Unit = {
+    require(family <= Record.FamilyMax, s"column family $family is out of range: at most ${Record.FamilyMax + 1} families are allowed")
+    if (place >= indexes.length) indexes = util.Arrays.copyOf(indexes, place + 1)
+    if (Record.isOrdered(family)) {
+      val i = family - Record.OrderedFamilyMin
+      if (i >= orders.length) orders = util.Arrays.copyOf(orders, i + 1)
+      orders(i) = new OrderedIndex
+    }
+    indexes(place) = new Index
+  }
+
+  private def foreachFamily(f: (Index, OrderedIndex) => Unit): Unit =
+    for (place <- indexes.indices) if (indexes(place) != null) f(indexes(place), if ((place & 1) == 0) null else orders(place >>> 1))
 }
 
 object BinLog {
   private val NoIndexes = new Array[Index](0)
+  private val NoOrders = new Array[OrderedIndex](0)
   private val NoUndo = new Array[Long](0)
+  private val NoBytes = new Array[Byte](0)
   private val NoPosition = -1
   private val UndoKept = 1024 // entries; a larger list is given back when its batch is settled
+
+  /** Where the index of a family lies. Those of the two kinds take turns, so that the array is short whichever are used. */
+  private def placeOf(family: Int): Int = if (Record.isOrdered(family)) ((family - Record.OrderedFamilyMin) << 1) | 1 else family << 1
 
   /** Where a record's key and value lie. The bytes stay as they are for the batch; the cursor moves. */
   final class Cursor {
@@ -275,26 +292,13 @@ object BinLog {
     var keyOffset, keyBytes, valueOffset, valueBytes = 0
   }
 
-  /** See [[BinLog.scan]]. */
-  final class Scan private[log] (log: BinLog, index: Index) {
-    private val slots = if (index == null) NoIndexSlots else index.snapshot
-    private var slot = 0
+  /** A scan under way, see [[BinLog.scan]] and [[BinLog.range]]. */
+  abstract class Scan private[log] {
+
+    /** The record that the last `next` that was true stands on. */
     val cursor = new Cursor
 
-    def next(): Boolean = {
-      while (slot < slots.length) {
-        val word = slots(slot)
-        slot += 1
-        if (Index.isLive(word)) {
-          log.moveTo(cursor, Index.positionOf(word))
-          // After the index has grown this array no longer hears of removals and updates: ask the index itself.
-          if (index.isCurrent(slots)) return true
-          val now = log.slotOf(index, Index.hashOf(word), cursor.bytes, cursor.keyOffset, cursor.keyBytes)
-          if (now >= 0) { log.moveTo(cursor, Index.positionOf(index.word(now))); return true }
-        }
-      }
-      false
-    }
+    /** Goes to the next record; false where there is none. */
+    def next(): Boolean
   }
-  private val NoIndexSlots = new Array[Long](0)
 }

@@ -35,6 +35,19 @@ final class Index {
   /** Removes a live slot. */
   def remove(slot: Int): Unit = { slots(slot) = Removed; liveCount -= 1 }
 
+  /** Calls `f` with the position of each live slot and points the slot at what `f` returns. */
+  def foreach(f: Int => Int): Unit = {
+    var slot = 0
+    while (slot < slots.length) {
+      if (isLive(slots(slot))) {
+        val position = positionOf(slots(slot))
+        val target = f(position)
+        if (target != position) repoint(slot, target)
+      }
+      slot += 1
+    }
+  }
+
   /** Adds a key that is not there. */
   def add(hash: Int, position: Int): Unit = {
     if ((usedCount + 1) * 4 > slots.length * 3) grow()
@@ -76,5 +89,5 @@ object Index {
   def isLive(word: Long): Boolean = word.toInt != 0
   def hashOf(word: Long): Int = (word >>> 32).toInt
   def positionOf(word: Long): Int = word.toInt - 1
-  private def entry(hash: Int, position: Int): Long = (hash.toLong << 32) | ((position + 1) & 0xffffffffL)
+  def entry(hash: Int, position: Int): Long = (hash.toLong << 32) | ((position + 1) & 0xffffffffL)
 }

@@ -5,6 +5,8 @@ package io.megaphone.log
   *
   * From the low bits up: value length (28 bits, bytes), key length (24 bits, bytes), kind (2 bits), column family (10 bits). No header is zero,
   * because no kind is.
+  *
+  * The top bit of the family says that its keys are kept in order, too: whoever is handed records knows by them alone what to build.
   */
 object Record {
   val HeaderBytes = 8
@@ -13,6 +15,10 @@ object Record {
   val ValueBytesMax: Int = (1 << 28) - 1
   val KeyBytesMax: Int = (1 << 24) - 1
   val FamilyMax: Int = (1 << 10) - 1
+  val OrderedFamilyMin: Int = 1 << 9
+
+  /** Whether ranges of the family's keys can be scanned, in the unsigned order of their bytes. */
+  def isOrdered(family: Int): Boolean = family >= OrderedFamilyMin
 
   def header(family: Int, kind: Int, keyBytes: Int, valueBytes: Int): Long =
     (family.toLong << 54) | (kind.toLong << 52) | (keyBytes.toLong << 28) | valueBytes

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
+import scala.collection.immutable.TreeMap
 import scala.collection.mutable
 
 import org.scalacheck.Gen
@@ -20,6 +21,7 @@ final class BinLogModel extends Assertions {
   private var tail = Vector.empty[Bytes]
   private var prefix = new Array[Byte](0)
   private val kept = mutable.ArrayBuffer.empty[(Records, Array[Byte])]
+  private val random = new scala.util.Random(1) // for the ranges that are checked
   private val keptTails = mutable.ArrayBuffer.empty[(Records, Array[Byte])] // good until they are undone
 
   def run(command: Command): Unit = command match {
@@ -28,12 +30,12 @@ final class BinLogModel extends Assertions {
     case RemoveInScan(family, seed) =>
       val random = new scala.util.Random(seed)
       val keys = live.keysIterator.collect { case (`family`, key) => key }.toVector ++ KeyPool
-      scanWhile(family)((removed, _) => if (random.nextInt(3) > 0) removed(keys(random.nextInt(keys.length))))
+      scanWhile(family, rangeOf(family, random))((removed, _) => if (random.nextInt(3) > 0) removed(keys(random.nextInt(keys.length))))
     case PutInScan(family, puts, seed) =>
       val random = new scala.util.Random(seed)
       var left = puts
-      scanWhile(family) { (removed, current) =>
-        val some = math.min(left, random.nextInt(puts / 2 + 1)) // many in one step: the index grows once or twice during the scan
+      scanWhile(family, rangeOf(family, random)) { (removed, current) =>
+        val some = math.min(left, random.nextInt(puts / 2 + 1)) // many in one step: the index grows, and nodes split, during the scan
         left -= some
         for (i <- 0 until some) put(family, newKeyOf(left + i), Bytes.of(Bytes.random(random.nextInt(40), random.nextLong())))
         random.nextInt(4) match {
@@ -93,7 +95,7 @@ final class BinLogModel extends Assertions {
     val tailBytes = Bytes.concat(tail)
     assert(log.tail().length == tailBytes.length && java.util.Arrays.equals(log.tail().toBytes, tailBytes), "the tail")
     assert(log.tailBytes == tailBytes.length && log.logBytes >= log.liveBytes && log.heapBytes >= log.logBytes)
-    for (family <- Families :+ AbsentFamily) {
+    for (family <- Families ++ AbsentFamilies) {
       val expected = live.collect { case ((`family`, key), value) => key -> value }
       assert(log.keyCount(family) == expected.size)
       for (key <- expected.keysIterator ++ KeyPool.iterator) assert(get(family, key) == expected.get(key), "by find")
@@ -101,7 +103,25 @@ final class BinLogModel extends Assertions {
       val seen = Iterator.continually(scan).takeWhile(_.next()).map(s => keyAt(s.cursor) -> valueAt(s.cursor)).toVector
       assert(seen.length == expected.size && seen.toMap == expected, "by scan")
       assert(!scan.next())
+      if (Record.isOrdered(family)) checkOrder(family, TreeMap.from(expected)(Bytes.Unsigned))
+      else intercept[IllegalArgumentException](log.range(family, null, null))
     }
+  }
+
+  private def checkOrder(family: Int, expected: TreeMap[Bytes, Bytes]): Unit = {
+    for (range <- Vector(Range(None, None), rangeOf(family, random).get, rangeOf(family, random).get)) {
+      val scan = range.scan(log, family)
+      val seen = Iterator.continually(scan).takeWhile(_.next()).map(s => keyAt(s.cursor) -> valueAt(s.cursor)).toVector
+      assert(seen == expected.view.filterKeys(range.contains).toVector, s"in $range")
+      assert(!scan.next())
+    }
+  }
+
+  /** A range in which to scan an ordered family, at times one of a prefix, or all; None for another family. */
+  private def rangeOf(family: Int, random: scala.util.Random): Option[KeyRange] = Option.when(Record.isOrdered(family)) {
+    def bound() = Option.when(random.nextInt(4) > 0)(KeyPool(random.nextInt(KeyPool.length)))
+    if (random.nextInt(3) > 0) Range(bound(), bound())
+    else bound().fold[KeyRange](Prefix(Bytes.Empty))(key => Prefix(key.take(random.nextInt(4))))
   }
 
   /** Compares the prefixes and tails that were kept with what they were. */
@@ -135,18 +155,20 @@ final class BinLogModel extends Assertions {
       Some(valueAt(log.cursor))
     } else None
 
-  /** Scans a family, calls `change` with a way to remove keys and with the key at hand, and holds the scan to its promise. */
-  private def scanWhile(family: Int)(change: (Bytes => Unit, Bytes) => Unit): Unit = {
-    val throughout = mutable.Set.from(live.keysIterator.collect { case (`family`, key) => key })
-    val seen = mutable.Map.empty[Bytes, Int].withDefaultValue(0)
-    val scan = log.scan(family)
+  /** Scans a family, or a range of it, calls `change` with a way to remove keys and with the key at hand, and holds the scan to its promise. */
+  private def scanWhile(family: Int, range: Option[KeyRange])(change: (Bytes => Unit, Bytes) => Unit): Unit = {
+    val throughout = mutable.Set.from(live.keysIterator.collect { case (`family`, key) if range.forall(_.contains(key)) => key })
+    val seen = mutable.ArrayBuffer.empty[Bytes]
+    val scan = range.fold(log.scan(family))(_.scan(log, family))
     while (scan.next()) {
       val key = keyAt(scan.cursor)
       assert(live.get((family, key)).contains(valueAt(scan.cursor)), "a scan shows what is live, as it is now")
-      seen(key) += 1
+      for (r <- range) assert(r.contains(key) && seen.lastOption.forall(Bytes.Unsigned.lt(_, key)), s"within $r and in order")
+      seen += key
       change(removed => { remove(family, removed); throughout -= removed }, key)
     }
-    for (key <- throughout) assert(seen(key) == 1, "a key that is there throughout is seen once")
+    val counts = seen.groupMapReduce(identity)(_ => 1)(_ + _)
+    for (key <- throughout) assert(counts.get(key).contains(1), "a key that is there throughout is seen once")
   }
 }
 
@@ -169,8 +191,23 @@ object BinLogModel {
   case object GoOnFromTail extends Command
   case object Keep extends Command
 
-  val Families: Vector[Int] = Vector(0, 1, 6)
-  val AbsentFamily = 9
+  /** What part of an ordered family a scan is of. */
+  sealed trait KeyRange {
+    def contains(key: Bytes): Boolean
+    def scan(log: BinLog, family: Int): BinLog.Scan
+  }
+  final case class Range(from: Option[Bytes], until: Option[Bytes]) extends KeyRange {
+    def contains(key: Bytes): Boolean = from.forall(Bytes.Unsigned.lteq(_, key)) && until.forall(Bytes.Unsigned.lt(key, _))
+    def scan(log: BinLog, family: Int): BinLog.Scan = log.range(family, from.map(Bytes.array).orNull, until.map(Bytes.array).orNull)
+  }
+  final case class Prefix(prefix: Bytes) extends KeyRange {
+    def contains(key: Bytes): Boolean = key.startsWith(prefix)
+    def scan(log: BinLog, family: Int): BinLog.Scan = log.prefix(family, prefix.toArray)
+  }
+
+  /** Some of the lower ones, whose keys are in no order, and of the upper ones, whose keys are. */
+  val Families: Vector[Int] = Vector(0, 1, 6, 512, 517)
+  val AbsentFamilies: Vector[Int] = Vector(9, 513)
 
   /** Keys of equal hash, some of which begin as others do: of the hash of a key of the pool, and of those that an index could take for none. */
   private val colliding: Vector[Array[Byte]] = Vector(Words.hash(new Array[Byte](8), 0, 8), 0, 1).flatMap { hash =>
@@ -178,9 +215,19 @@ object BinLogModel {
     Vector(one, other, Collisions.key(hash, one, 3), Collisions.key(hash, one ++ other, 4))
   }
 
-  /** Keys of every length from 0 to 40; every other one is all zeros, so that some differ in nothing but their length. In front, those that collide. */
-  val KeyPool: Vector[Bytes] =
-    colliding.map(Bytes.of(_)) ++ (0 to 40).map(length => Bytes.of(if (length % 2 == 0) new Array[Byte](length) else Bytes.random(length, length.toLong)))
+  /** Short keys of the bytes at the ends of what a byte can be, with a sign and without; many begin as others do. */
+  private val extreme: Vector[Bytes] = {
+    val bytes = Vector(0, 0x7f, 0x80, 0xff).map(_.toByte)
+    val pairs = for (one <- bytes; other <- bytes) yield Array(one, other)
+    (bytes.map(Array(_)) ++ pairs ++ pairs.map(_ :+ (-1).toByte)).map(Bytes.of(_))
+  }
+
+  /** Keys of every length from 0 to 40; every other one is all zeros, so that some differ in nothing but their length. In front, those that collide; at
+    * the end, the extreme ones.
+    */
+  val KeyPool: Vector[Bytes] = colliding.map(Bytes.of(_)) ++
+    (0 to 40).map(length => Bytes.of(if (length % 2 == 0) new Array[Byte](length) else Bytes.random(length, length.toLong))) ++
+    extreme
 
   def keyOf(i: Int): Bytes = KeyPool(i)
   def newKeyOf(i: Int): Bytes = Bytes.of(s"a new key, number $i")
@@ -191,8 +238,8 @@ object BinLogModel {
   private def surrounded(bytes: Bytes, offset: Int): Array[Byte] =
     Array.fill[Byte](offset)(-1) ++ Bytes.array(bytes) ++ Array.fill[Byte](9)(-1)
 
-  private val families = Gen.frequency(6 -> 0, 3 -> 1, 1 -> 6)
-  private val keys = Gen.frequency(3 -> Gen.choose(0, 20), 1 -> Gen.choose(0, KeyPool.length - 1))
+  private val families = Gen.frequency(6 -> 0, 3 -> 1, 1 -> 6, 6 -> 512, 2 -> 517)
+  private val keys = Gen.frequency(2 -> Gen.choose(0, 20), 2 -> Gen.choose(0, KeyPool.length - 1))
   private val valueSizes = Gen.frequency(6 -> Gen.choose(0, 64), 3 -> Gen.choose(0, 700), 1 -> Gen.choose(0, 5000))
   private val seeds = Gen.choose(0, Int.MaxValue)
 

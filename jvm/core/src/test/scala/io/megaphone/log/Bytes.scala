@@ -17,6 +17,14 @@ object Bytes {
   def array(bytes: Bytes): Array[Byte] = bytes.unsafeArray.asInstanceOf[Array[Byte]]
   def slice(bytes: Array[Byte], offset: Int, length: Int): Bytes = of(java.util.Arrays.copyOfRange(bytes, offset, offset + length))
 
+  /** The order of an ordered family's keys: by their bytes without sign, and a key before those that begin with it. */
+  val Unsigned: Ordering[Bytes] = (one, other) => {
+    val both = math.min(one.length, other.length)
+    var i = 0
+    while (i < both && one(i) == other(i)) i += 1
+    if (i < both) (one(i) & 0xff) - (other(i) & 0xff) else one.length - other.length
+  }
+
   /** `length` bytes that depend on `seed` alone. */
   def random(length: Int, seed: Long): Array[Byte] = {
     val bytes = new Array[Byte](length)

@@ -19,6 +19,11 @@ class RecordSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
+  test("the top bit of a family says whether it is ordered") {
+    forAll(upTo(FamilyMax))(f => assert(isOrdered(f) == (header(f, Put, 0, 0) < 0)))
+    assert(!isOrdered(511) && isOrdered(512) && isOrdered(FamilyMax))
+  }
+
   test("a record takes whole words, and the largest one fits an array") {
     forAll(upTo(KeyBytesMax), upTo(ValueBytesMax)) { (keys, values) =>
       val bytes = size(header(0, Put, keys, values))

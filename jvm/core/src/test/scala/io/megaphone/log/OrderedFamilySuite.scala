@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.log
+
+import scala.util.Random
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.megaphone.log.BinLogModel.{keyAt, valueAt}
+import io.megaphone.log.Bytes.Bytes
+
+/** An ordered family is scanned by ranges and prefixes of its keys, from whichever records its log was made. */
+class OrderedFamilySuite extends AnyFunSuite {
+  private val Family = Record.OrderedFamilyMin
+
+  private def put(log: BinLog, key: Bytes, value: String, family: Int = Family): Unit = {
+    val bytes = value.getBytes
+    log.put(family, Bytes.array(key), 0, key.length, bytes, 0, bytes.length)
+  }
+  private def put(log: BinLog, key: String, value: String): Unit = put(log, Bytes.of(key), value)
+  private def remove(log: BinLog, key: String): Boolean = log.remove(Family, key.getBytes, 0, key.length)
+  private def keys(scan: BinLog.Scan): Vector[Bytes] = Iterator.continually(scan).takeWhile(_.next()).map(s => keyAt(s.cursor)).toVector
+  private def texts(scan: BinLog.Scan): Vector[String] = keys(scan).map(key => new String(key.toArray))
+  private def all(log: BinLog): Vector[String] = texts(log.range(Family, null, null))
+  private def bytes(values: Int*): Array[Byte] = values.map(_.toByte).toArray
+  private def numbered(i: Int): String = f"k$i%05d"
+
+  private def ordered(keys: String*): BinLog = {
+    val log = new BinLog
+    keys.foreach(put(log, _, "v"))
+    log
+  }
+
+  test("a range is from its first key until, and without, its end; no bound is no limit") {
+    val log = ordered("d", "b", "a", "c", "bb")
+    assert(all(log) == Vector("a", "b", "bb", "c", "d"))
+    assert(texts(log.range(Family, "b".getBytes, "d".getBytes)) == Vector("b", "bb", "c"))
+    assert(texts(log.range(Family, "ba".getBytes, null)) == Vector("bb", "c", "d"))
+    assert(texts(log.range(Family, null, "b".getBytes)) == Vector("a"))
+    assert(texts(log.range(Family, Array.emptyByteArray, "b".getBytes)) == Vector("a"))
+    for ((from, until) <- Seq("b" -> "b", "d" -> "a", "e" -> "z", "0" -> "1", "" -> "", "bc" -> "bd"))
+      assert(texts(log.range(Family, from.getBytes, until.getBytes)).isEmpty, s"from $from until $until")
+    val scan = log.range(Family, null, "b".getBytes)
+    assert(texts(scan) == Vector("a") && !scan.next())
+    put(log, "aa", "v")
+    assert(!scan.next(), "a scan that has ended has ended")
+  }
+
+  test("a prefix is of all keys that begin with it, the key of its own bytes included, also where it ends in 0xFF") {
+    val log = new BinLog
+    val all = Seq(
+      bytes(),
+      bytes(0),
+      bytes(1),
+      bytes(1, 0),
+      bytes(1, 255),
+      bytes(1, 255, 255),
+      bytes(1, 255, 255, 7),
+      bytes(2),
+      bytes(128),
+      bytes(255),
+      bytes(255, 255, 3)
+    )
+    for (key <- Random.shuffle(all)) put(log, Bytes.of(key), "v")
+    for (prefix <- all ++ Seq(bytes(3), bytes(1, 254), bytes(255, 255), bytes(255, 255, 255)))
+      assert(keys(log.prefix(Family, prefix)) == all.filter(_.startsWith(prefix)).map(Bytes.of(_)))
+    assert(keys(log.prefix(Family, null)) == all.map(Bytes.of(_)))
+  }
+
+  test("families below 512 keep no order and say so, those from there on do, up to the last one") {
+    val log = new BinLog
+    for (family <- Seq(0, 1, 511)) {
+      put(log, Bytes.of("a"), "v", family)
+      for (scan <- Seq(() => log.range(family, null, null), () => log.prefix(family, "a".getBytes)))
+        assert(intercept[IllegalArgumentException](scan()).getMessage.contains(s"column family $family keeps no order: only those from 512 on do"))
+    }
+    for (family <- Seq(512, 513, 1023)) {
+      assert(!log.range(family, null, null).next())
+      for (key <- Seq("b", "a")) put(log, Bytes.of(key + family), "v", family)
+      assert(texts(log.range(family, null, null)) == Vector("a" + family, "b" + family))
+      assert(texts(log.scan(family)).sorted == Vector("a" + family, "b" + family) && log.keyCount(family) == 2)
+    }
+    assert(log.keyCount == 9)
+  }
+
+  test("undo takes back many puts and removals of one key in one tail, whatever they were") {
+    val random = new Random(4)
+    for (_ <- 0 until 200) {
+      val log = ordered("a", "c", "x")
+      if (random.nextBoolean()) put(log, "b", "settled")
+      log.settle()
+      def contents = {
+        val scan = log.range(Family, null, null); Iterator.continually(scan).takeWhile(_.next()).map(s => (keyAt(s.cursor), valueAt(s.cursor))).toVector
+      }
+      val before = contents
+      for (i <- 0 until random.nextInt(300)) {
+        val key = if (random.nextInt(4) > 0) "b" else s"new ${random.nextInt(100)}"
+        if (random.nextBoolean()) put(log, key, s"$i") else remove(log, key)
+      }
+      log.undo()
+      assert(contents == before)
+      put(log, "b", "again") // and the bytes of the tail are overwritten
+      assert(all(log) == Vector("a", "b", "c", "x"))
+    }
+  }
+
+  test("image, tail and prefix carry the order without a word, and what is compacted or copied lies in order") {
+    val log = new BinLog
+    val numbers = new Random(6).shuffle((0 until 3000).toVector)
+    numbers.foreach(i => put(log, numbered(i), s"$i"))
+    log.settle()
+    for (i <- 0 until 3000 by 3) remove(log, numbered(i))
+    for (i <- 1 until 3000 by 3) put(log, numbered(i), "new")
+    val expected = (0 until 3000).filter(_ % 3 != 0).map(numbered)
+    val copy = new BinLog
+    for (records <- Seq(log.prefix(), log.tail())) copy.apply(records.toBytes, 0, records.length)
+    assert(all(copy) == expected)
+    log.settle()
+    log.compact()
+    assert(all(log) == expected && expected.indices.forall(i => log.find(Family, expected(i).getBytes, 0, expected(i).length)))
+    val ofImage = new BinLog
+    ofImage.apply(log.image(), 0, log.image().length)
+    assert(all(ofImage) == expected)
+    for (records <- Seq(log.prefix(), ofImage.tail())) {
+      val inLog = Vector.newBuilder[String]
+      val records1 = records.toBytes
+      Records.foreach(records1, 0, records1.length)((at, header) => inLog += new String(records1, at + Record.HeaderBytes, Record.keyBytes(header)))
+      assert(inLog.result() == expected)
+    }
+  }
+
+  test("compaction points index and order at the same record, where records move to where others of one hash, or of one probe, were") {
+    val firstSlot = BigInt(-1640531527).modInverse(BigInt(1) << 32).toInt // multiples of this begin at the first slot, as Index has it
+    for (hash <- Seq[Int => Int](_ => 77, _ * firstSlot)) {
+      val log = new BinLog
+      val keys = (1 to 60).map(i => Bytes.of(Collisions.key(hash(i), Array.emptyByteArray, i)))
+      for (round <- 0 until 5) {
+        for ((key, i) <- keys.zipWithIndex) put(log, key, s"$round-$i")
+        log.settle()
+        log.compact()
+        log.compact()
+        for ((key, i) <- keys.zipWithIndex) {
+          assert(log.find(Family, Bytes.array(key), 0, key.length) && valueAt(log.cursor) == Bytes.of(s"$round-$i"))
+          val scan = log.prefix(Family, Bytes.array(key))
+          assert(scan.next() && valueAt(scan.cursor) == Bytes.of(s"$round-$i"))
+        }
+        assert(log.logBytes <= 60 * 24 + 256)
+      }
+    }
+  }
+
+  test("a range scan goes on where its caller removes every key that it shows, puts others, and compacts") {
+    for (step <- Seq(1, 2, 3)) {
+      val log = ordered((0 until 2000).map(numbered): _*)
+      val scan = log.range(Family, numbered(100).getBytes, numbered(1900).getBytes)
+      var seen = Vector.empty[String]
+      while (scan.next()) {
+        val key = new String(keyAt(scan.cursor).toArray)
+        seen :+= key
+        val i = key.drop(1).take(5).toInt
+        if (seen.length % step == 0) assert(remove(log, key))
+        put(log, numbered(i - 1) + "behind", "not seen")
+        if (i % 5 == 0 && key.length == 6) put(log, key + "ahead", "seen")
+        if (i == 700) { log.settle(); log.compact() }
+      }
+      assert(seen == (100 until 1900).flatMap(i => numbered(i) +: Seq(numbered(i) + "ahead").filter(_ => i % 5 == 0)))
+    }
+  }
+
+  test("a key put again under the scan that stands on it is seen once, one that the scan has yet to reach with its new value") {
+    val log = ordered((0 until 200).map(numbered): _*)
+    val scan = log.range(Family, null, null)
+    var seen = 0
+    while (scan.next()) {
+      val key = new String(keyAt(scan.cursor).toArray)
+      assert(key == numbered(seen) && valueAt(scan.cursor) == Bytes.of(if (seen == 0) "v" else "young"))
+      seen += 1
+      if (seen % 2 == 0) remove(log, key)
+      put(log, key, "old")
+      if (seen < 200) put(log, numbered(seen), "young")
+    }
+    assert(seen == 200)
+  }
+
+  test("two scans of one family do not disturb each other, nor the log's own cursor") {
+    val log = ordered("a", "b", "c")
+    val (one, other) = (log.range(Family, null, null), log.range(Family, "b".getBytes, null))
+    assert(one.next() && other.next() && one.next() && log.find(Family, "a".getBytes, 0, 1))
+    assert(keyAt(one.cursor) == Bytes.of("b") && keyAt(other.cursor) == Bytes.of("b") && keyAt(log.cursor) == Bytes.of("a"))
+    assert(texts(one) == Vector("c") && texts(other) == Vector("c"))
+  }
+
+  test("an ordered family's index and order are in the log's heap bytes, and the order costs less than ten bytes a key") {
+    val (log, other) = (new BinLog, new BinLog)
+    for (i <- new Random(8).shuffle((0 until 20000).toVector)) {
+      put(log, numbered(i), "v")
+      put(other, Bytes.of(numbered(i)), "v", 0)
+    }
+    val perKey = (log.heapBytes - other.heapBytes).toDouble / 20000
+    assert(perKey > 4 && perKey < 10)
+  }
+}
