@@ -148,6 +148,18 @@ def test_apply_in_pandas_with_state_moves_with_its_timeouts(make_stream: MakeStr
     check_rows(list(latest.items()), expected)
 
 
+def sessions(rows: DataFrame) -> DataFrame:
+    timed = rows.withWatermark("t", "10 seconds").groupBy(f.session_window("t", "25 seconds"), "k")
+    return timed.agg(f.count("*").alias("n"), f.sum("v").alias("s")).select("session_window.*", "k", "n", "s")
+
+
+@pytest.mark.parametrize("format", [1, 2])
+def test_sessions_move_while_they_are_open_and_are_given_out_once(
+    make_stream: MakeStream, format: int
+) -> None:
+    up_and_down(make_stream(sessions, mode="append", format=format)).flush().check()
+
+
 def joined(how: str) -> Shape:
     """Rows of one stream beside those of another that came within thirty seconds."""
 
@@ -211,10 +223,6 @@ def test_a_limit_runs_and_stays(make_stream: MakeStream) -> None:
 # ---- what is refused ----
 
 
-def sessions(rows: DataFrame) -> DataFrame:
-    return rows.withWatermark("t", "10 seconds").groupBy(f.session_window("t", "5 seconds"), "k").count()
-
-
 def with_processor(rows: DataFrame) -> DataFrame:
     class Nothing(StatefulProcessor):
         def init(self, handle: Any) -> None: ...
@@ -237,12 +245,6 @@ OWN_PROVIDER = (
 @pytest.mark.parametrize(
     ("shape", "settings", "sentence"),
     [
-        pytest.param(
-            sessions,
-            {"mode": "append"},
-            f"The stateful operator .*Session.* does not run .*{OWN_PROVIDER}",
-            id="session window",
-        ),
         pytest.param(
             with_processor,
             {},

@@ -32,7 +32,7 @@ class BinnedStateStoreProvider extends StateStoreProvider {
       stateSchemaProvider: Option[StateSchemaProvider]
   ): Unit = {
     if (useColumnFamilies) throw StateStoreErrors.multipleColumnFamiliesNotSupported("BinnedStateStore")
-    session = new ProviderSession(stateStoreId, keySchema, valueSchema, storeConfs, hadoopConf)
+    session = new ProviderSession(stateStoreId, keyStateEncoderSpec, valueSchema, storeConfs, hadoopConf)
   }
 
   override def stateStoreId: StateStoreId = session.id

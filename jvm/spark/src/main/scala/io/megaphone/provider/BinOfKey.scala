@@ -24,7 +24,10 @@ final class BinOfKey(operator: String, store: String, keySchema: StructType, bin
     UnsafeProjection.create(Seq(RoutedPartitioning.hashOf(HashPartitioning(columns, 1).partitionIdExpression)))
   }
 
-  def apply(key: UnsafeRow): Int = hash(extractor.fold(key)(_.partitionKey(key))).getInt(0) & (binsCount - 1)
+  def apply(key: UnsafeRow): Int = ofPartitionKey(extractor.fold(key)(_.partitionKey(key)))
+
+  /** The bin of a partition key: what the keys of one prefix have in common, where keys have a prefix. */
+  def ofPartitionKey(row: UnsafeRow): Int = hash(row).getInt(0) & (binsCount - 1)
 }
 
 object BinOfKey {

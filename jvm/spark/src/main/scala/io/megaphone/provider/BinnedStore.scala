@@ -6,69 +6,77 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.unsafe.Platform
 
-import io.megaphone.log.BinLog
+import io.megaphone.log.{BinLog, Record}
 import io.megaphone.store.{Holding, MissingBinException, StoreKey}
 
 /** Reads and writes one worker's bins as Spark's rows. One thread.
   *
-  * @param isMine
-  *   whether a bin is the worker's in this batch: one that is leaving is there still, and not to be scanned
+  * A key is stored as the bytes of its row, with no copy on the way; or, where keys are asked for by their first columns, encoded for that.
   */
-private[provider] final class BinnedRows(key: StoreKey, holding: Holding, binOf: UnsafeRow => Int, keyFields: Int, valueFields: Int) {
+private[provider] final class BinnedRows(
+    key: StoreKey,
+    holding: Holding,
+    binOf: BinOfKey,
+    prefixed: Option[PrefixedKeys],
+    keyFields: Int,
+    valueFields: Int
+) {
+  private val family = if (prefixed.isEmpty) BinnedRows.Family else BinnedRows.OrderedFamily
+  private val encoded = prefixed.orNull // asked for every row
 
   def get(row: UnsafeRow): UnsafeRow = {
     val log = logOf(binOf(row))
-    if (isOnHeap(row)) find(log, row.getBaseObject.asInstanceOf[Array[Byte]], offsetOf(row), row.getSizeInBytes)
-    else { val bytes = row.getBytes; find(log, bytes, 0, bytes.length) }
+    if (encoded != null) { val k = encoded.bytesOf(row); find(log, k, 0, k.length) }
+    else find(log, bytesOf(row), offsetOf(row), row.getSizeInBytes)
   }
 
   def put(row: UnsafeRow, value: UnsafeRow): Unit = {
     val bin = binOf(row)
     val log = logOf(bin)
     holding.touch(bin)
-    val k = bytesOf(row)
-    val v = bytesOf(value)
-    log.put(
-      BinnedRows.Family,
-      k,
-      if (isOnHeap(row)) offsetOf(row) else 0,
-      row.getSizeInBytes,
-      v,
-      if (isOnHeap(value)) offsetOf(value) else 0,
-      value.getSizeInBytes
-    )
+    if (encoded != null) { val k = encoded.bytesOf(row); log.put(family, k, 0, k.length, bytesOf(value), offsetOf(value), value.getSizeInBytes) }
+    else log.put(family, bytesOf(row), offsetOf(row), row.getSizeInBytes, bytesOf(value), offsetOf(value), value.getSizeInBytes)
   }
 
   def remove(row: UnsafeRow): Unit = {
     val bin = binOf(row)
     val log = logOf(bin)
     holding.touch(bin)
-    log.remove(BinnedRows.Family, bytesOf(row), if (isOnHeap(row)) offsetOf(row) else 0, row.getSizeInBytes)
+    if (encoded != null) { val k = encoded.bytesOf(row); log.remove(family, k, 0, k.length) }
+    else log.remove(family, bytesOf(row), offsetOf(row), row.getSizeInBytes)
     ()
   }
 
-  /** All rows of the worker's bins; the caller may put and remove meanwhile. The pair is reused, its rows are not. */
-  def iterator(): Iterator[UnsafeRowPair] = {
-    val bins = holding.bins.filterNot(holding.leaving)
-    new Iterator[UnsafeRowPair] {
-      private val pair = new UnsafeRowPair
-      private var scan: BinLog.Scan = _
-      private var isReady = false
+  /** The rows whose keys begin with these columns, which are the partition key: one bin has them all. As `iterator`. */
+  def withPrefix(prefix: UnsafeRow): Iterator[UnsafeRowPair] = {
+    if (encoded == null) throw StateStoreErrors.unsupportedOperationException("prefixScan", BinnedReads.Name)
+    rowsOf(Iterator(logOf(binOf.ofPartitionKey(prefix)).prefix(family, encoded.bytesOfPrefix(prefix))))
+  }
 
-      override def hasNext: Boolean = {
-        while (!isReady && (scan != null || bins.hasNext)) {
-          if (scan == null) scan = holding.log(bins.next()).scan(BinnedRows.Family)
-          if (scan.next()) isReady = true else scan = null
-        }
-        isReady
-      }
+  /** All rows of the worker's bins, without those of bins that leave; the caller may put and remove meanwhile. The pair is reused, and so is a key that
+    * was encoded.
+    */
+  def iterator(): Iterator[UnsafeRowPair] = rowsOf(holding.bins.filterNot(holding.leaving).map(holding.log(_).scan(family)))
 
-      override def next(): UnsafeRowPair = {
-        if (!hasNext) throw new NoSuchElementException
-        isReady = false
-        val c = scan.cursor
-        pair.withRows(row(c.bytes, c.keyOffset, c.keyBytes, keyFields), row(c.bytes, c.valueOffset, c.valueBytes, valueFields))
+  private def rowsOf(scans: Iterator[BinLog.Scan]): Iterator[UnsafeRowPair] = new Iterator[UnsafeRowPair] {
+    private val pair = new UnsafeRowPair
+    private var scan: BinLog.Scan = _
+    private var isReady = false
+
+    override def hasNext: Boolean = {
+      while (!isReady && (scan != null || scans.hasNext)) {
+        if (scan == null) scan = scans.next()
+        if (scan.next()) isReady = true else scan = null
       }
+      isReady
+    }
+
+    override def next(): UnsafeRowPair = {
+      if (!hasNext) throw new NoSuchElementException
+      isReady = false
+      val c = scan.cursor
+      val key = if (encoded != null) encoded.key(c.bytes, c.keyOffset, c.keyBytes) else row(c.bytes, c.keyOffset, c.keyBytes, keyFields)
+      pair.withRows(key, row(c.bytes, c.valueOffset, c.valueBytes, valueFields))
     }
   }
 
@@ -77,7 +85,7 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, binOf:
   def binsOwned: Int = holding.bins.count(b => !holding.leaving(b))
 
   private def find(log: BinLog, bytes: Array[Byte], offset: Int, length: Int): UnsafeRow =
-    if (log.find(BinnedRows.Family, bytes, offset, length)) row(log.cursor.bytes, log.cursor.valueOffset, log.cursor.valueBytes, valueFields) else null
+    if (log.find(family, bytes, offset, length)) row(log.cursor.bytes, log.cursor.valueOffset, log.cursor.valueBytes, valueFields) else null
 
   private def logOf(bin: Int): BinLog = {
     val log = holding.log(bin)
@@ -92,12 +100,13 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, binOf:
   }
 
   private def isOnHeap(row: UnsafeRow): Boolean = row.getBaseObject.isInstanceOf[Array[Byte]]
-  private def offsetOf(row: UnsafeRow): Int = (row.getBaseOffset - Platform.BYTE_ARRAY_OFFSET).toInt
+  private def offsetOf(row: UnsafeRow): Int = if (isOnHeap(row)) (row.getBaseOffset - Platform.BYTE_ARRAY_OFFSET).toInt else 0
   private def bytesOf(row: UnsafeRow): Array[Byte] = row.getBaseObject match { case b: Array[Byte] => b; case _ => row.getBytes }
 }
 
 private object BinnedRows {
   val Family = 0
+  val OrderedFamily: Int = Record.OrderedFamilyMin
 }
 
 /** What is the same in both handles: reading, and the families that are not there yet. */
@@ -113,7 +122,10 @@ private[provider] trait BinnedReads extends ReadStateStore {
   override def allColumnFamilyNames: Set[String] = Set(StateStore.DEFAULT_COL_FAMILY_NAME)
 
   override def valuesIterator(key: UnsafeRow, colFamilyName: String): Iterator[UnsafeRow] = unsupported("valuesIterator")
-  override def prefixScan(prefixKey: UnsafeRow, colFamilyName: String): StateStoreIterator[UnsafeRowPair] = unsupported("prefixScan")
+  override def prefixScan(prefixKey: UnsafeRow, colFamilyName: String): StateStoreIterator[UnsafeRowPair] = {
+    checkFamily(colFamilyName)
+    new StateStoreIterator(rows.withPrefix(prefixKey))
+  }
   override def prefixScanWithMultiValues(prefixKey: UnsafeRow, colFamilyName: String): StateStoreIterator[UnsafeRowPair] = unsupported(
     "prefixScanWithMultiValues"
   )

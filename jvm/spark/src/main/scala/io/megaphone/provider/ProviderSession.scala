@@ -22,11 +22,17 @@ import io.megaphone.transfer.ExecutorRuntime
   */
 private[megaphone] final class ProviderSession(
     val id: StateStoreId,
-    keySchema: StructType,
+    keySpec: KeyStateEncoderSpec,
     valueSchema: StructType,
     storeConf: StateStoreConf,
     hadoopConf: Configuration
 ) {
+  private val keySchema = keySpec.keySchema
+  private val prefixed = keySpec match {
+    case _: NoPrefixKeyStateEncoderSpec => None
+    case prefix: PrefixKeyScanStateEncoderSpec => Some(new PrefixedKeys(prefix, valueSchema))
+    case other => throw StateStoreErrors.unsupportedOperationException(other.getClass.getSimpleName, BinnedReads.Name)
+  }
   private val run = Option(hadoopConf.get(StreamExecution.RUN_ID_KEY)).getOrElse("")
   private val operatorFolder = new Path(id.checkpointRootLocation, id.operatorId.toString)
   @volatile private var isRowChecked = false
@@ -70,8 +76,7 @@ private[megaphone] final class ProviderSession(
   }
 
   private def rowsOf(key: StoreKey, holding: Holding, operator: String): BinnedRows = {
-    val bin = new BinOfKey(operator, key.store, keySchema, holding.binsCount)
-    new BinnedRows(key, holding, bin(_), keySchema.length, valueSchema.length)
+    new BinnedRows(key, holding, new BinOfKey(operator, key.store, keySchema, holding.binsCount), prefixed, keySchema.length, valueSchema.length)
   }
 
   /** Once a provider, as Spark's own do: a row whose bytes do not fit the schema would be read as another. */

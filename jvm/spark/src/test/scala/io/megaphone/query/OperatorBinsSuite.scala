@@ -111,6 +111,11 @@ class OperatorBinsSuite extends PluginSession {
       }
     }
 
+  for (mode <- Seq(OutputMode.Append(), OutputMode.Complete()))
+    test(s"Sessions of a number, a string and a struct in ${mode.toString.toLowerCase(java.util.Locale.ROOT)} mode.") {
+      check(mode)(_.withWatermark("at", "1 second").groupBy(session_window(col("at"), "400 milliseconds"), col("id"), col("name"), col("inner")).count())
+    }
+
   test("A deduplication within the watermark.") {
     check(OutputMode.Append())(_.withWatermark("at", "1 second").select("id", "inner", "name", "at").dropDuplicatesWithinWatermark("id", "inner", "name"))
   }

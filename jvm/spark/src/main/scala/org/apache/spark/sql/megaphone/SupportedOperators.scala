@@ -19,7 +19,8 @@ object SupportedOperators {
   def check(session: SparkSession, operators: Seq[StatefulOperator]): Unit = {
     operators.foreach {
       case _: StateStoreRestoreExec | _: StateStoreSaveExec | _: StreamingDeduplicateExec | _: StreamingDeduplicateWithinWatermarkExec |
-          _: FlatMapGroupsWithStateExec | _: FlatMapGroupsInPandasWithStateExec | _: StreamingGlobalLimitExec =>
+          _: SessionWindowStateStoreRestoreExec | _: SessionWindowStateStoreSaveExec | _: FlatMapGroupsWithStateExec | _: FlatMapGroupsInPandasWithStateExec |
+          _: StreamingGlobalLimitExec =>
         ()
       case join: StreamingSymmetricHashJoinExec =>
         if (join.stateFormatVersion > NamedStoresFormat) throw UnsupportedQueryException.joinFormat(join.stateFormatVersion)
