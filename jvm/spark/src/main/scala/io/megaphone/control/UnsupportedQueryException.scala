@@ -17,7 +17,8 @@ object UnsupportedQueryException {
   def joinFormat(format: Int): UnsupportedQueryException =
     new UnsupportedQueryException(
       "UNSUPPORTED_JOIN_FORMAT",
-      s"State format $format of a stream-stream join does not run on the binned state store yet; set spark.sql.streaming.join.stateFormatVersion to 2 and start from a new checkpoint, or $Instead."
+      s"State format $format of a stream-stream join does not run on the binned state store yet; " +
+        s"set spark.sql.streaming.join.stateFormatVersion to 2 and start from a new checkpoint, or $Instead."
     )
   def continuous: UnsupportedQueryException =
     new UnsupportedQueryException(
