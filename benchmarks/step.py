@@ -133,9 +133,10 @@ def main() -> None:
     arguments = parser.parse_args()
     spark = harness.session("local-cluster[2,1,3072]", 2, spark__executor__memory="2g")
     rounds: dict[str, list[dict[str, float]]] = {"prepared": [], "direct": []}
-    for _ in tqdm(range(arguments.rounds), desc="step", unit="round"):
-        for mode, measured in rounds.items():
-            measured.append(step_ratio(spark, mode, arguments.keys, arguments.rows))
+    step_ratio(spark, "prepared", arguments.keys, arguments.rows)  # not counted: it warms up the executors
+    for number, mode in tqdm(list(harness.turned(arguments.rounds, list(rounds))), desc="step", unit="run"):
+        assert len(rounds[mode]) == number
+        rounds[mode].append(step_ratio(spark, mode, arguments.keys, arguments.rows))
     spark_way = offline(spark, arguments.keys, arguments.rows)
     lines = [
         "| mode | step batch / median batch (spread) | step ms | median ms | MB pulled |",
