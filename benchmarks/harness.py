@@ -143,7 +143,8 @@ def dots(panels: Mapping[str, Mapping[str, Sequence[float]]], unit: str) -> Figu
             axes.plot(values, [row] * len(values), "o", color=colour, alpha=0.5, markeredgewidth=0)
             middle = statistics.median(values)
             axes.plot([middle, middle], [row - 0.35, row + 0.35], color=colour)
-            axes.annotate(f"{middle:.3g}", (middle, row + 0.38), ha="center", fontsize=8, color=colour)
+            label = f"{middle:,.0f}" if middle >= 10 else f"{middle:.2g}"
+            axes.annotate(label, (middle, row + 0.38), ha="center", fontsize=8, color=colour)
         axes.set_yticks(range(len(rows)), list(rows)[::-1])
         axes.set_ylim(-0.6, len(rows) - 0.2)
         axes.set_xlim(left=0)

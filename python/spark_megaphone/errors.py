@@ -94,7 +94,7 @@ class QueryStopped(QueryError):
 
 
 class QueryNotStarted(QueryError):
-    """The query has not planned its first batch with state yet; ask again after it."""
+    """The query waits for data or its trigger and has planned no batch with state; ask again after one."""
 
     condition = "QUERY_NOT_STARTED"
 

@@ -32,6 +32,9 @@ class Megaphone:
     `UnknownMode`, `UnknownOperator`, `NotMovable`, `WrongType`, `QueryNotStarted` before the first batch,
     `NoBinnedState`, `InvalidConfiguration`. Only after `PlanLogNotWritten` look at `plans()`.
 
+    A query that is about to plan its first batch is waited for, up to a minute; `QueryNotStarted` is raised
+    at once where it waits for data or for its trigger.
+
     Args:
         query: The running query. One that has stopped is noticed when the handle is used.
 
