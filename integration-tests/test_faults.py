@@ -12,15 +12,19 @@ slow = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("mode", "format"),
-    [("prepared", 2), pytest.param("prepared", 1, marks=slow)],
+    ("points", "format"),
+    [
+        (("source-published", "target-pulling", "step-opened", "step-committed"), 2),
+        pytest.param(EXECUTOR_POINTS, 2, marks=slow),
+        pytest.param(EXECUTOR_POINTS, 1, marks=slow),
+    ],
 )
 def test_an_executor_dies_at_each_point_of_a_prepared_move(
-    mode: str, format: int, shared: DriverProcess, faults: Faults, make_query: MakeQuery
+    points: tuple[str, ...], format: int, shared: DriverProcess, faults: Faults, make_query: MakeQuery
 ) -> None:
     query = make_query(shared, format=format)
-    for point in EXECUTOR_POINTS:
-        victims = _die_at(query, point, mode, shared, faults)
+    for point in points:
+        victims = _die_at(query, point, "prepared", shared, faults)
         if point.startswith(("source", "target")):
             victim, source, target = victims
             assert victim == (source if point.startswith("source") else target), point
