@@ -34,10 +34,7 @@ say = @echo "==> $(1)"
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-PYTHON_TESTS := python/tests integration-tests
-
-.PHONY: test-cluster
-.PHONY: help setup jars fmt lint test-jvm test-python test test-all neutrality-stock demo simulate bench wheel clean
+.PHONY: help setup jars fmt lint test-jvm test-python test-cluster test test-all neutrality-stock demo simulate bench wheel clean
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,7 +64,7 @@ test-jvm: $(VENV_DONE) ## runs the JVM tests: core, and the plugin on Spark 4.2 
 
 test-python: $(VENV_DONE) $(JARS_DONE) ## runs the Python tests and the short ones on real executor processes, on Spark 4.3
 	$(call say,Running the Python tests on Spark 4.3)
-	@$(VENV)/bin/python -m pytest $(PYTHON_TESTS) $(PYTEST_ARGS)
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 
 test-cluster: $(VENV_DONE) $(JARS_DONE) ## runs all tests on real executor processes, the long ones too, on Spark 4.3
 	$(call say,Running the cluster tests on Spark 4.3)

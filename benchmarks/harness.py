@@ -19,6 +19,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.streaming.query import StreamingQuery
 
 import spark_megaphone
 
@@ -80,6 +81,15 @@ def _write_one(frame: DataFrame, to: Path) -> None:
         next(staging.glob("part-*.parquet")).rename(to)
 
 
+def started(
+    spark: SparkSession, source: Path, checkpoint: Path, query: Callable[[DataFrame], DataFrame]
+) -> StreamingQuery:
+    """Starts `query` over the files of `source`, one a batch; its rows go nowhere."""
+    stream = spark.readStream.schema("k long, v long").option("maxFilesPerTrigger", 1).parquet(str(source))
+    writer = query(stream).writeStream.format("noop").outputMode("update")
+    return writer.option("checkpointLocation", str(checkpoint)).start()
+
+
 def batch_ms(
     spark: SparkSession, provider: str, source: Path, query: Callable[[DataFrame], DataFrame]
 ) -> list[int]:
@@ -87,16 +97,7 @@ def batch_ms(
     if provider in PROVIDERS:
         spark.conf.set("spark.sql.streaming.stateStore.providerClass", PROVIDERS[provider])
     with folder() as checkpoint:
-        stream = (
-            spark.readStream.schema("k long, v long").option("maxFilesPerTrigger", 1).parquet(str(source))
-        )
-        writer = (
-            query(stream)
-            .writeStream.format("noop")
-            .outputMode("update")
-            .option("checkpointLocation", str(checkpoint))
-        )
-        running = writer.start()
+        running = started(spark, source, checkpoint, query)
         try:
             running.processAllAvailable()
             progress = [p for p in running.recentProgress if p["numInputRows"] > 0]

@@ -97,12 +97,14 @@ class Query:
         bins = self.bins_of(source)[::2]
         return self.submit("move", {str(b): target for b in bins}, strategy="all-at-once", mode=mode)
 
+    def rows(self) -> list[tuple[Any, ...]]:
+        """All rows that the sink has, in the order of their batches."""
+        files = sorted(self.sink.glob("*.json"), key=lambda f: int(f.stem))
+        return [tuple(row) for file in files for row in json.loads(file.read_text())]
+
     def given_out(self) -> Totals:
         """The last row of each key that the sink has."""
-        rows: Totals = {}
-        for file in sorted(self.sink.glob("*.json"), key=lambda f: int(f.stem)):
-            rows |= {k: (n, s) for k, n, s in json.loads(file.read_text())}
-        return rows
+        return {k: (n, s) for k, n, s in self.rows()}
 
     def check_given_out(self) -> None:
         mistakes = wrong(self.given_out(), self.input.totals())
