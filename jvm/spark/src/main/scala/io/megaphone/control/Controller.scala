@@ -16,7 +16,6 @@ final class Controller(val context: SparkContext) extends Logging {
   private val queries = new ConcurrentHashMap[String, QueryControl]()
   private val latestOffsets = new ConcurrentHashMap[String, java.lang.Long]()
   private val held = new ConcurrentHashMap[String, Held]()
-  private val endedRuns = ConcurrentHashMap.newKeySet[String]()
   private val counter = new AtomicLong()
   private val news = new Object
 
@@ -66,10 +65,7 @@ final class Controller(val context: SparkContext) extends Logging {
   /** The newest offset log when the run started: -1 for none, None where nobody looked. */
   def latestOffsetAtStart(runId: String): Option[Long] = Option(latestOffsets.get(runId)).map(_.longValue)
 
-  def ended(runId: String): Unit = { endedRuns.add(runId); queries.remove(runId); latestOffsets.remove(runId); () }
-
-  /** Whether a run has ended: Spark lists it as active for a moment longer. */
-  def hasEnded(runId: String): Boolean = endedRuns.contains(runId)
+  def ended(runId: String): Unit = { queries.remove(runId); latestOffsets.remove(runId); () }
 
   /** What each executor that lives reported last that it keeps. */
   def heldByExecutor: Vector[(String, Held)] = {

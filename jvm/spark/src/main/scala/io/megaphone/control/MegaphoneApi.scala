@@ -204,7 +204,7 @@ object MegaphoneApi {
     val controller = Controller.active.getOrElse(throw UnsupportedQueryException.noPlugin)
     controller.queryWithPlan(runId).getOrElse {
       val run = UUID.fromString(runId)
-      if (controller.hasEnded(runId) || !ActiveQueries.isActive(run)) throw PlanRefusedException.stopped(runId)
+      if (!ActiveQueries.isActive(run)) throw PlanRefusedException.stopped(runId)
       else if (ActiveQueries.isStarting(run)) throw PlanRefusedException.notStarted
       else throw PlanRefusedException.notBinned(runId)
     }

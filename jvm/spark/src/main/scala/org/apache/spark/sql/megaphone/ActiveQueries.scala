@@ -26,6 +26,9 @@ object ActiveQueries {
   def latestOffsetBatch(runId: UUID): Option[Option[Long]] =
     find(runId).collect { case m: MicroBatchExecution => new RunningQuery(m).latestOffsetBatch }
 
+  /** Spark lists a query for a moment after it has ended: that one is not running. */
   private def find(runId: UUID): Option[StreamExecution] =
-    SparkSession.getDefaultSession.orElse(SparkSession.getActiveSession).flatMap(_.sharedState.activeStreamingQueries.values.asScala.find(_.runId == runId))
+    SparkSession.getDefaultSession
+      .orElse(SparkSession.getActiveSession)
+      .flatMap(_.sharedState.activeStreamingQueries.values.asScala.find(q => q.runId == runId && q.isActive))
 }
