@@ -19,6 +19,8 @@ final class BinLog {
   private var pages = new Pages
   private var indexes: Array[Index] = BinLog.NoIndexes // by place of the column family
   private var orders: Array[OrderedIndex] = BinLog.NoOrders // by ordered column family
+  private var lastFamily = -1 // the family asked for last, and its index: spares a look into memory that has gone cold
+  private var lastIndex: Index = _
   private var undoEntries: Array[Long] = BinLog.NoUndo // (previous position + 1) << 32 | position of the new record
   private var undoCount = 0
   private var tailStart = 0
@@ -62,20 +64,18 @@ final class BinLog {
     require(valueBytes <= Record.ValueBytesMax, s"a value of $valueBytes bytes is too long: at most ${Record.ValueBytesMax} are allowed")
     val hash = Words.hash(key, keyOffset, keyBytes)
     val index = indexFor(family)
+    // The lookup waits for memory twice, for the slot and for the record; begun first, it leaves the processor the copying to do meanwhile.
+    val slot = slotOf(index, hash, key, keyOffset, keyBytes)
+    val previous = if (slot < 0) BinLog.NoPosition else Index.positionOf(index.word(slot))
     val position = append(Record.header(family, Record.Put, keyBytes, valueBytes), key, keyOffset, value, valueOffset)
     liveWords += Record.size(keyBytes, valueBytes) >>> 3
-    val slot = slotOf(index, hash, key, keyOffset, keyBytes)
-    if (slot < 0) {
-      index.add(hash, position)
-      if (Record.isOrdered(family)) reorder(family, BinLog.NoPosition, position)
-      remember(position, BinLog.NoPosition)
-    } else {
-      val previous = Index.positionOf(index.word(slot))
+    if (slot < 0) index.add(hash, position)
+    else {
       liveWords -= sizeWords(previous)
       index.repoint(slot, position)
-      if (Record.isOrdered(family)) reorder(family, previous, position)
-      remember(position, previous)
     }
+    if (Record.isOrdered(family)) reorder(family, previous, position)
+    remember(position, previous)
   }
 
   /** Removes a key; false, and nothing appended, where it is not there. */
@@ -247,20 +247,24 @@ final class BinLog {
     else order.repoint(pages, from, to)
   }
 
-  private def existing(family: Int): Index = {
-    val place = BinLog.placeOf(family)
-    if (place < indexes.length) indexes(place) else null
-  }
+  private def existing(family: Int): Index =
+    if (family == lastFamily) lastIndex
+    else {
+      val place = BinLog.placeOf(family)
+      val index = if (place < indexes.length) indexes(place) else null
+      if (index != null) { lastFamily = family; lastIndex = index }
+      index
+    }
 
   private def orderOf(family: Int): OrderedIndex = if (existing(family) == null) null else orders(family - Record.OrderedFamilyMin)
 
   private def indexFor(family: Int): Index = {
-    val place = BinLog.placeOf(family)
-    if (place >= indexes.length || indexes(place) == null) addFamily(family, place)
-    indexes(place)
+    val index = existing(family)
+    if (index != null) index else { addFamily(family); existing(family) }
   }
 
-  private def addFamily(family: Int, place: Int): Unit = {
+  private def addFamily(family: Int): Unit = {
+    val place = BinLog.placeOf(family)
     require(family <= Record.FamilyMax, s"column family $family is out of range: at most ${Record.FamilyMax + 1} families are allowed")
     if (place >= indexes.length) indexes = util.Arrays.copyOf(indexes, place + 1)
     if (Record.isOrdered(family)) {
