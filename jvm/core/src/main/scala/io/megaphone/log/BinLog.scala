@@ -23,6 +23,7 @@ final class BinLog {
   private var lastIndex: Index = _
   private var undoEntries: Array[Long] = BinLog.NoUndo // (previous position + 1) << 32 | position of the new record
   private var undoCount = 0
+  private var ranges: util.Set[RangeScan] = _ // that were begun and not ended; one that its caller has forgotten goes by itself
   private var tailStart = 0
   private var tailWords = 0L
   private var liveWords = 0
@@ -87,7 +88,11 @@ final class BinLog {
       val position = append(Record.header(family, Record.Remove, keyBytes, 0), key, keyOffset, key, keyOffset)
       liveWords -= sizeWords(previous)
       index.remove(slot)
-      if (Record.isOrdered(family)) reorder(family, previous, BinLog.NoPosition)
+      if (Record.isOrdered(family)) {
+        val order = orderOf(family)
+        if (ranges != null) ranges.forEach(_.removed(order, previous))
+        reorder(family, previous, BinLog.NoPosition)
+      }
       remember(position, previous)
       true
     }
@@ -99,12 +104,18 @@ final class BinLog {
   def scan(family: Int): BinLog.Scan = new HashScan(this, existing(family))
 
   /** A scan of the keys of an ordered family from `from` on (null or empty: from the first) until and without `until` (null: to the last), ascending by
-    * their bytes without sign. What `scan` promises holds here, too. The two arrays must stay as they are while the scan goes on. Throws
-    * IllegalArgumentException where the family keeps no order.
+    * their bytes without sign. The owner may put and remove meanwhile: keys and values are seen as they were when `range` was called. The scan ends with
+    * the batch. The two arrays must stay as they are while the scan goes on. Throws IllegalArgumentException where the family keeps no order.
     */
   def range(family: Int, from: Array[Byte], until: Array[Byte]): BinLog.Scan = {
     require(Record.isOrdered(family), s"column family $family keeps no order: only those from ${Record.OrderedFamilyMin} on do")
-    new RangeScan(this, orderOf(family), if (from == null) BinLog.NoBytes else from, until)
+    val order = orderOf(family)
+    val scan = new RangeScan(this, order, if (from == null) BinLog.NoBytes else from, until)
+    if (order != null) {
+      if (ranges == null) ranges = util.Collections.newSetFromMap(new util.WeakHashMap(4))
+      ranges.add(scan)
+    }
+    scan
   }
 
   /** A scan of the keys of an ordered family that begin with `prefix` (null or empty: of all), as `range` does it. */
@@ -135,6 +146,7 @@ final class BinLog {
     }
     undoCount = 0
     tailWords = 0
+    endRanges()
     pages.truncate(tailStart)
   }
 
@@ -143,6 +155,7 @@ final class BinLog {
     tailStart = pages.end
     tailWords = 0
     undoCount = 0
+    endRanges()
     if (undoEntries.length > BinLog.UndoKept) undoEntries = BinLog.NoUndo
   }
 
@@ -198,6 +211,41 @@ final class BinLog {
 
   private[log] def seek(order: OrderedIndex, place: OrderedIndex.Place, isAfter: Boolean, key: Array[Byte], keyOffset: Int, keyBytes: Int): Unit =
     order.seek(place, isAfter, pages, key, keyOffset, keyBytes)
+
+  /** Goes behind the key that `place` stands on. */
+  private[log] def seekBehind(order: OrderedIndex, place: OrderedIndex.Place): Unit = {
+    val page = pages.page(place.position)
+    val at = pages.offset(place.position)
+    seek(order, place, isAfter = true, page, at + Record.HeaderBytes, Record.keyBytes(Words.get(page, at)))
+  }
+
+  private def endRanges(): Unit = if (ranges != null) { ranges.forEach(_.end()); ranges = null }
+  private[log] def ended(scan: RangeScan): Unit = if (ranges != null) { ranges.remove(scan); if (ranges.isEmpty) ranges = null }
+
+  private[log] def compareKey(position: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Int =
+    PagedRecord.compareKey(pages, position, key, keyOffset, keyBytes)
+  private[log] def compareKeys(one: Int, other: Int): Int = PagedRecord.compareKeys(pages, one, other)
+
+  /** The position behind the last record. */
+  private[log] def end: Int = pages.end
+
+  /** Where the key of a live record had its record when the log ended at `end`, a position of the tail or its start; NoPosition where it had none. */
+  private[log] def asOf(end: Int, position: Int): Int = {
+    var at = position
+    while (at >= end) at = previous(at)
+    at
+  }
+
+  /** The record that one of the tail replaced, or NoPosition. Undo entries are in the order of their records. */
+  private def previous(position: Int): Int = {
+    var low = 0
+    var high = undoCount - 1
+    while (low < high) {
+      val middle = (low + high) >>> 1
+      if (undoEntries(middle).toInt < position) low = middle + 1 else high = middle
+    }
+    (undoEntries(low) >>> 32).toInt - 1
+  }
 
   private[log] def moveTo(c: BinLog.Cursor, position: Int): Unit = PagedRecord.moveTo(pages, position, c)
 
@@ -284,7 +332,7 @@ object BinLog {
   private val NoOrders = new Array[OrderedIndex](0)
   private val NoUndo = new Array[Long](0)
   private val NoBytes = new Array[Byte](0)
-  private val NoPosition = -1
+  private[log] val NoPosition = -1
   private val UndoKept = 1024 // entries; a larger list is given back when its batch is settled
 
   /** Where the index of a family lies. Those of the two kinds take turns, so that the array is short whichever are used. */
@@ -296,11 +344,11 @@ object BinLog {
     var keyOffset, keyBytes, valueOffset, valueBytes = 0
   }
 
-  /** A scan under way, see [[BinLog.scan]] and [[BinLog.range]]. */
+  /** A scan under way, see [[BinLog.scan]], [[BinLog.range]] and [[MergedScan]]. */
   abstract class Scan private[log] {
 
     /** The record that the last `next` that was true stands on. */
-    val cursor = new Cursor
+    def cursor: Cursor
 
     /** Goes to the next record; false where there is none. */
     def next(): Boolean

@@ -33,6 +33,13 @@ private[log] object PagedRecord {
     Words.compare(page, at + Record.HeaderBytes, Record.keyBytes(Words.get(page, at)), key, keyOffset, keyBytes)
   }
 
+  /** So of the keys of two records. */
+  def compareKeys(pages: Pages, one: Int, other: Int): Int = {
+    val page = pages.page(other)
+    val at = pages.offset(other)
+    compareKey(pages, one, page, at + Record.HeaderBytes, Record.keyBytes(Words.get(page, at)))
+  }
+
   /** Puts a cursor on it. */
   def moveTo(pages: Pages, position: Int, cursor: BinLog.Cursor): Unit = {
     val page = pages.page(position)

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
+import java.util.{Comparator, PriorityQueue}
+
 /** A scan of all keys of a family, in no order. */
 private[log] final class HashScan(log: BinLog, index: Index) extends BinLog.Scan {
+  val cursor = new BinLog.Cursor
   private val slots = if (index == null) HashScan.NoSlots else index.snapshot
   private var slot = 0
 
@@ -26,23 +29,82 @@ private object HashScan {
   private val NoSlots = new Array[Long](0)
 }
 
-/** A scan of the keys from `from` until, and without, `until` (null: to the end), in order. */
+/** A scan of the keys from `from` until, and without, `until` (null: to the end), in order, as keys and values were when it began.
+  *
+  *   1. The order tells which key comes next; a record that is newer than the scan leads back to the one it replaced, or is passed over where its key is
+  *      new. Were new keys seen, a caller that puts a key behind the one it stands on would never come to an end.
+  *   1. Of keys that are removed meanwhile, which the order knows no more, the log tells (`removed`).
+  */
 private[log] final class RangeScan(log: BinLog, order: OrderedIndex, from: Array[Byte], until: Array[Byte]) extends BinLog.Scan {
+  val cursor = new BinLog.Cursor
   private val place = new OrderedIndex.Place
-  private var isStarted = false
+  private val begun = log.end
+  private lazy val gone = new PriorityQueue[Integer]((a: Integer, b: Integer) => log.compareKeys(a, b))
+  private var hasGone, isStarted, isInOrder = false
   private var isDone = order == null
 
   def next(): Boolean = {
     if (!isDone) {
-      if (!isStarted) { log.seek(order, place, isAfter = false, from, 0, from.length); isStarted = true }
-      // The cursor's key stays where it is, whatever has become of it: what comes after it now is what has not been seen.
-      else if (!order.step(place)) log.seek(order, place, isAfter = true, cursor.bytes, cursor.keyOffset, cursor.keyBytes)
-      isDone = place.isEnd
-      if (!isDone) {
-        log.moveTo(cursor, place.position)
-        isDone = until != null && Words.compare(cursor.bytes, cursor.keyOffset, cursor.keyBytes, until, 0, until.length) >= 0
-      }
+      val ahead = nextInOrder()
+      val behind = if (hasGone && !gone.isEmpty) gone.peek.intValue else BinLog.NoPosition
+      isInOrder = behind == BinLog.NoPosition || (ahead != BinLog.NoPosition && log.compareKeys(ahead, behind) < 0)
+      if (!isInOrder) gone.poll()
+      val position = if (isInOrder) ahead else behind
+      if (position != BinLog.NoPosition) log.moveTo(cursor, position) else { isDone = true; log.ended(this) }
     }
     !isDone
+  }
+
+  /** The batch has ended. */
+  private[log] def end(): Unit = isDone = true
+
+  /** A key of the order is about to be removed: its record. */
+  private[log] def removed(order: OrderedIndex, position: Int): Unit =
+    if (!isDone && (order eq this.order)) {
+      val old = log.asOf(begun, position)
+      val isAhead = old != BinLog.NoPosition &&
+        (if (isStarted) log.compareKey(old, cursor.bytes, cursor.keyOffset, cursor.keyBytes) > 0 else log.compareKey(old, from, 0, from.length) >= 0)
+      if (isAhead && isBefore(old)) { gone.add(old); hasGone = true }
+    }
+
+  /** The record of the next key of the order that was there when the scan began, or NoPosition. */
+  private def nextInOrder(): Int = {
+    if (!isStarted) log.seek(order, place, isAfter = false, from, 0, from.length)
+    // The cursor's key stays where it is, whatever has become of it: what comes after it now is what has not been seen.
+    else if (!isInOrder || !order.step(place)) log.seek(order, place, isAfter = true, cursor.bytes, cursor.keyOffset, cursor.keyBytes)
+    isStarted = true
+    while (!place.isEnd && isBefore(place.position)) {
+      val position = log.asOf(begun, place.position)
+      if (position != BinLog.NoPosition) return position
+      if (!order.step(place)) log.seekBehind(order, place)
+    }
+    BinLog.NoPosition
+  }
+
+  private def isBefore(position: Int): Boolean = until == null || log.compareKey(position, until, 0, until.length) < 0
+}
+
+/** Scans of several logs as one, in the order of their keys, none of which is in two of them. */
+final class MergedScan(scans: Iterator[BinLog.Scan]) extends BinLog.Scan {
+  private val waiting = new PriorityQueue[BinLog.Scan](MergedScan.ByKey)
+  private var current: BinLog.Scan = _
+  private var isStarted = false
+
+  def cursor: BinLog.Cursor = current.cursor
+
+  def next(): Boolean = {
+    if (!isStarted) { scans.foreach(advance); isStarted = true }
+    else if (current != null) advance(current)
+    current = waiting.poll()
+    current != null
+  }
+
+  private def advance(scan: BinLog.Scan): Unit = if (scan.next()) { waiting.add(scan); () }
+}
+
+private object MergedScan {
+  private val ByKey: Comparator[BinLog.Scan] = (a, b) => {
+    val (x, y) = (a.cursor, b.cursor)
+    Words.compare(x.bytes, x.keyOffset, x.keyBytes, y.bytes, y.keyOffset, y.keyBytes)
   }
 }

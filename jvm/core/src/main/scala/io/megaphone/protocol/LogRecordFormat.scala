@@ -16,7 +16,9 @@ object LogRecordFormat {
       case r: LogRecord.Started =>
         out.byte(1).string(r.run).varint(r.firstBatch).varint(r.checkpointFormat).varint(r.bins)
         out.seq(r.groups) { g =>
-          out.varint(g.firstWorkers).boolean(g.isMovable).seq(g.operators)(o => out.varint(o.id).string(o.name).seq(o.stores)(s => out.string(s)))
+          out.varint(g.firstWorkers).boolean(g.isMovable).seq(g.operators) { o =>
+            out.varint(o.id).string(o.name).seq(o.stores)(s => out.string(s)).seq(o.families)(f => out.string(f))
+          }
         }
         tables(out, r.tables)
       case r: LogRecord.Submitted =>
@@ -62,7 +64,7 @@ object LogRecordFormat {
   private def group(in: Decoder): Group = {
     val firstWorkers = in.count()
     val isMovable = in.boolean()
-    Group(in.seq(Operator(in.varint(), in.string(), in.seq(in.string()))), firstWorkers, isMovable)
+    Group(in.seq(Operator(in.varint(), in.string(), in.seq(in.string()), in.seq(in.string()))), firstWorkers, isMovable)
   }
 
   private def step(in: Decoder): Step = { val workers = in.count(); Step(moves(in), workers) }

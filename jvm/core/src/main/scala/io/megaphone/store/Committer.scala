@@ -16,11 +16,14 @@ import io.megaphone.log.BinLog
   */
 final class Committer(files: StateFiles, compression: Compression, limits: Committer.Limits) {
 
-  /** Commits what `holding` has on its base as `name`. Throws what the files throw; the holding is then as it was. */
-  def apply(holding: Holding, turn: Turn, name: StateName, writer: WriterId): Committer.Committed = {
+  /** Commits what `holding` has on its base as `name`; where all bins are asked for, an image of each. Throws what the files throw; the holding is then as
+    * it was.
+    */
+  def apply(holding: Holding, turn: Turn, name: StateName, writer: WriterId, isWhole: Boolean = false): Committer.Committed = {
     val file = FileName(holding.worker, name)
-    val touched = holding.touched.toVector.filter(bin => holding.log(bin).isTouched).sorted
-    val imaged = chooseImages(holding, touched)
+    val touched =
+      if (isWhole) holding.bins.filterNot(holding.leaving).toVector else holding.touched.toVector.filter(bin => holding.log(bin).isTouched).sorted
+    val imaged = if (isWhole) touched.toSet else chooseImages(holding, touched)
     val out = files.create(file)
     try {
       val writing = new DeltaFile.Writer(out, compression)

@@ -11,11 +11,12 @@ import io.megaphone.log.{BinLog, DamagedRecordsException}
   *   1. `footers` reads a worker's footer at a name and, as far as they are needed, those of its 15 predecessors.
   *   1. `chains` finds each bin's chain among them: the newest full one, and the bin's frames in newer footers. A bin that none of them lists is an
   *      error: missing is never read as empty.
-  *   1. `load` reads exactly those frames, file by file from the oldest, and applies them; the live keys must be as many as the footer counted.
+  *   1. `load` reads exactly those frames, file by file from the oldest, and applies them, bins of many bytes side by side; the live keys must be as many
+  *      as the footer counted.
   *
   * Nothing is written, so a death at any step costs nothing but the time. Any thread.
   */
-final class Recovery(files: StateFiles, compressions: Compressions) {
+final class Recovery(files: StateFiles, compressions: Compressions, together: Together = Together.OneByOne) {
   import Recovery._
 
   /** The footer of a file. */
@@ -37,7 +38,7 @@ final class Recovery(files: StateFiles, compressions: Compressions) {
   /** A worker's footers that tell its chains, newest first. */
   def footers(file: FileName): Vector[Footer] = {
     val newest = footer(file)
-    newest +: newest.previous.map(footer)
+    newest +: together(newest.previous.map(f => () => footer(f))).toVector
   }
 
   /** The chains, and counts of live keys, of `bins` as the newest of `footers` left them. Throws DamagedFileException for a bin that none of them tells
@@ -59,8 +60,38 @@ final class Recovery(files: StateFiles, compressions: Compressions) {
     load(chains(all, bins)).copy(lineage = all.map(_.file).take(Footer.PreviousMax))
   }
 
+  /** The frames that one file has of some bins, with their records. */
+  def frames(file: FileName, bins: Set[Int]): Vector[(Frame, Array[Byte])] = {
+    val source = files.open(file)
+    try {
+      val reader = new DeltaFile.Reader(source)
+      reader.footer.frames.filter(f => bins(f.bin)).map(f => f -> reader.records(f, compressions))
+    } finally source.close()
+  }
+
   /** Loads bins by their chains. */
   def load(located: Map[Int, Located]): Loaded = {
+    val parts = together(shares(located).map(share => () => loadShare(share)))
+    Loaded(parts.iterator.flatMap(_.bins).toMap, parts.map(_.bytes).sum, Vector.empty)
+  }
+
+  /** Bins in as many shares as are loaded at once, of about the same bytes; one where there is little to load. */
+  private def shares(located: Map[Int, Located]): Seq[Map[Int, Located]] = {
+    val bytes = located.map { case (bin, l) => bin -> l.chain.refs.iterator.map(_.frame.storedBytes.toLong).sum }
+    if (together.width == 1 || bytes.valuesIterator.sum < ShareBytesMin) Seq(located)
+    else {
+      val loads = Array.fill(together.width)(0L)
+      val shareOf = located.keys.toVector
+        .sortBy(-bytes(_))
+        .map { bin =>
+          val i = loads.indexOf(loads.min); loads(i) += bytes(bin); bin -> i
+        }
+        .toMap
+      located.groupBy { case (bin, _) => shareOf(bin) }.values.toSeq
+    }
+  }
+
+  private def loadShare(located: Map[Int, Located]): Loaded = {
     val logs = mutable.Map.from(located.map { case (bin, _) => bin -> new BinLog })
     val byFile = located.valuesIterator.flatMap(_.chain.refs).toVector.groupBy(_.file)
     val bytes = byFile.toSeq.sortBy { case (file, _) => file.name.version }.map { case (file, refs) => apply(file, refs, logs) }.sum
@@ -103,6 +134,7 @@ final class Recovery(files: StateFiles, compressions: Compressions) {
 }
 
 object Recovery {
+  private val ShareBytesMin = 1L << 20
 
   /** Where a bin is, and how many live keys it has. */
   final case class Located(chain: Chain, keyCount: Long)

@@ -159,16 +159,22 @@ final class BinLogModel extends Assertions {
   private def scanWhile(family: Int, range: Option[KeyRange])(change: (Bytes => Unit, Bytes) => Unit): Unit = {
     val throughout = mutable.Set.from(live.keysIterator.collect { case (`family`, key) if range.forall(_.contains(key)) => key })
     val seen = mutable.ArrayBuffer.empty[Bytes]
+    val begun = live
     val scan = range.fold(log.scan(family))(_.scan(log, family))
     while (scan.next()) {
       val key = keyAt(scan.cursor)
-      assert(live.get((family, key)).contains(valueAt(scan.cursor)), "a scan shows what is live, as it is now")
+      val shown = if (range.isEmpty) live else begun
+      assert(shown.get((family, key)).contains(valueAt(scan.cursor)), "a scan shows what is live as it is now, a range as it was when it began")
       for (r <- range) assert(r.contains(key) && seen.lastOption.forall(Bytes.Unsigned.lt(_, key)), s"within $r and in order")
       seen += key
       change(removed => { remove(family, removed); throughout -= removed }, key)
     }
     val counts = seen.groupMapReduce(identity)(_ => 1)(_ + _)
     for (key <- throughout) assert(counts.get(key).contains(1), "a key that is there throughout is seen once")
+    for (r <- range) {
+      val expected = begun.keysIterator.collect { case (`family`, key) if r.contains(key) => key }.toVector.sorted(Bytes.Unsigned)
+      assert(seen.toVector == expected, "a range shows all keys that there were when it began, and no other")
+    }
   }
 }
 

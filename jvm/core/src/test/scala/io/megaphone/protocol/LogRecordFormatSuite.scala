@@ -11,7 +11,7 @@ class LogRecordFormatSuite extends AnyFunSuite {
   private val table = RoutingTable.roundRobin(16, 3)
   private val groups = Vector(
     Group(Vector(Operator(0, "dedupe", Vector("default")), Operator(1, "symmetricHashJoin", Vector("left", "right"))), 3),
-    Group(Vector(Operator(2, "limit", Vector("default"))), 1, isMovable = false)
+    Group(Vector(Operator(2, "transformWithStateExec", Vector("default"), Vector("count", "$ttl_count"))), 1, isMovable = false)
   )
 
   private val records = Vector[LogRecord](

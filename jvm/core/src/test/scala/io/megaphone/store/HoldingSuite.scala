@@ -45,6 +45,27 @@ class HoldingSuite extends AnyFunSuite with SmallStore {
     assert(store.commit(lease, store.turn(0, before, before)).frames.map(_.bin) == Vector(0))
   }
 
+  test("a commit that is asked to be whole has an image of each bin, touched or not, and a chain begins there") {
+    val store = new Store
+    val registry = new Registry
+    val lease = store.lease(registry, 0, 1)
+    val turns = (0 to 2).map(v => store.turn(v.toLong, before, before))
+    store.open(registry, lease, turns(0))
+    put(lease.holding, 0, 1)
+    put(lease.holding, 2, 1)
+    store.commit(lease, turns(0))
+    store.open(registry, lease, turns(1))
+    put(lease.holding, 0, 2)
+    val whole = store.commit(lease, turns(1), isWhole = true)
+    assert(whole.frames.map(f => (f.bin, f.isImage)) == Vector(0 -> true, 2 -> true))
+    store.open(registry, lease, turns(2))
+    put(lease.holding, 2, 3)
+    val last = store.commit(lease, turns(2))
+    assert(lease.holding.chain(0).frameCount == 1 && lease.holding.chain(2).frameCount == 2)
+    val recovered = store.recovery.load(last.file, Seq(0, 2)).bins
+    assert(get(recovered(0)._1) == Some(2.toByte) && get(recovered(2)._1) == Some(3.toByte))
+  }
+
   test("an attempt that has ended takes nothing back of the one that came after it") {
     val store = new Store
     val registry = new Registry

@@ -35,7 +35,8 @@ trait SmallStore {
     def open(registry: Registry, lease: Lease, turn: Turn): Unit = {
       new Opener(registry, recovery, handOver, (_, _, _) => None).open(lease, turn, Sources.None); ()
     }
-    def commit(lease: Lease, turn: Turn): Footer = committer(lease.holding, turn, StateName(turn.version + 1, ""), WriterId(0, lease.attempt.id)).footer
+    def commit(lease: Lease, turn: Turn, isWhole: Boolean = false): Footer =
+      committer(lease.holding, turn, StateName(turn.version + 1, ""), WriterId(0, lease.attempt.id), isWhole).footer
   }
 
   protected def put(holding: Holding, bin: Int, value: Byte): Unit = { holding.touch(bin); holding.log(bin).put(0, key, 0, key.length, Array(value), 0, 1) }

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.store
+
+import java.util.concurrent.{Callable, Executors}
+import java.util.concurrent.atomic.AtomicInteger
+
+import scala.jdk.CollectionConverters._
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.megaphone.format._
+
+/** Bins of many bytes are loaded side by side, with the same result. */
+class RecoverySuite extends AnyFunSuite with SmallStore {
+
+  private def withThreads(body: (Together, AtomicInteger) => Unit): Unit = {
+    val pool = Executors.newFixedThreadPool(3)
+    val most = new AtomicInteger
+    val together = new Together {
+      def width: Int = 3
+      def apply[A](pieces: Seq[() => A]): Seq[A] = {
+        most.getAndUpdate(math.max(_, pieces.size))
+        try pool.invokeAll(pieces.map(p => (() => p()): Callable[A]).asJava).asScala.map(_.get).toSeq
+        catch { case e: java.util.concurrent.ExecutionException => throw e.getCause }
+      }
+    }
+    try body(together, most)
+    finally { pool.shutdownNow(); () }
+  }
+
+  /** Worker 0 of the store after `batches` batches, each of which sets a large value in both of its bins. */
+  private def filled(store: Store, batches: Int, bytes: Int): FileName = {
+    val registry = new Registry
+    val lease = store.lease(registry, 0, 1)
+    (0 until batches).map { v =>
+      val turn = store.turn(v.toLong, before, before)
+      store.open(registry, lease, turn)
+      for (bin <- Seq(0, 2)) {
+        lease.holding.touch(bin)
+        lease.holding.log(bin).put(0, key, 0, key.length, Array.fill(bytes)((v + bin).toByte), 0, bytes)
+      }
+      store.commit(lease, turn).file
+    }.last
+  }
+
+  test("bins are loaded at once where they have many bytes, one after the other where they have few") {
+    for ((bytes, expected) <- Seq((1 << 20) -> 2, 100 -> 1)) withThreads { (together, _) =>
+      val store = new Store
+      val file = filled(store, 3, bytes)
+      val pieces = new AtomicInteger
+      val counting = new Together {
+        def width: Int = together.width
+        def apply[A](all: Seq[() => A]): Seq[A] = { pieces.set(all.size); together(all) }
+      }
+      val loaded = new Recovery(store.files, Compressions(Compression.None), counting).load(file, Seq(0, 2))
+      assert(pieces.get == expected)
+      val one = store.recovery.load(file, Seq(0, 2))
+      assert(loaded.bytes == one.bytes && loaded.lineage == one.lineage && loaded.bins.keySet == Set(0, 2))
+      for (bin <- Seq(0, 2)) {
+        assert(get(loaded.bins(bin)._1) == Some((2 + bin).toByte))
+        assert(loaded.bins(bin)._2 == one.bins(bin)._2)
+      }
+    }
+  }
+
+  test("damage in one of the bins is told as if they were loaded one after the other") {
+    withThreads { (together, most) =>
+      val store = new Store
+      val file = filled(store, 2, 1 << 20)
+      val damaged = new StateFiles {
+        def create(file: FileName): AtomicOutput = store.files.create(file)
+        def open(file: FileName): FileSource = {
+          val source = store.files.open(file)
+          new FileSource {
+            def name: String = source.name
+            def length: Long = source.length
+            def read(position: Long, count: Int): Array[Byte] = {
+              val bytes = source.read(position, count)
+              if (count > (1 << 19) && position > (1 << 20)) bytes(7) = (bytes(7) ^ 1).toByte
+              bytes
+            }
+            def close(): Unit = source.close()
+          }
+        }
+      }
+      def error(how: Together) = intercept[DamagedFileException](new Recovery(damaged, Compressions(Compression.None), how).load(file, Seq(0, 2))).getMessage
+      assert(error(together) == error(Together.OneByOne))
+      assert(most.get >= 2)
+    }
+  }
+}
