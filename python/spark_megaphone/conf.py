@@ -38,6 +38,10 @@ LEASE_TIMEOUT_MS: Final = "spark.megaphone.lease.timeoutMs"
 # starts.
 SWEEP_INTERVAL_BATCHES: Final = "spark.megaphone.sweep.intervalBatches"
 
+# Frames (the changes of a batch) of a bin from which on it is written whole, a few bins a batch. A recovery
+# reads at most twice as many of a bin. Default `32`; read when a query starts.
+RECOVERY_FRAMES_MAX: Final = "spark.megaphone.recovery.framesMax"
+
 # What each key stands for where it is not set.
 DEFAULTS: Final = {
     BINS: "1024",
@@ -49,6 +53,7 @@ DEFAULTS: Final = {
     TRANSFER_IMAGE_DEADLINE_MS: "30000",
     LEASE_TIMEOUT_MS: "60000",
     SWEEP_INTERVAL_BATCHES: "50",
+    RECOVERY_FRAMES_MAX: "32",
 }
 
 # What the plugin reads for TRANSFER_MODE and STRATEGY, in any case.

@@ -3,7 +3,7 @@ package io.megaphone
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.megaphone.SparkPrivate
+import org.apache.spark.sql.megaphone.{ChangeRows, SparkPrivate}
 import org.apache.spark.sql.types.StructType
 
 import io.megaphone.provider.ProviderSession
@@ -17,7 +17,7 @@ import io.megaphone.provider.ProviderSession
   * Making an instance is free: Spark makes them on the driver, without `init`, to ask for metrics. Handles are for one thread each; instances may be
   * used by several.
   */
-class BinnedStateStoreProvider extends StateStoreProvider {
+class BinnedStateStoreProvider extends StateStoreProvider with SupportsFineGrainedReplay {
   private var session: ProviderSession = _
 
   override def init(
@@ -31,8 +31,17 @@ class BinnedStateStoreProvider extends StateStoreProvider {
       useMultipleValuesPerKey: Boolean,
       stateSchemaProvider: Option[StateSchemaProvider]
   ): Unit = {
-    if (useColumnFamilies) throw StateStoreErrors.multipleColumnFamiliesNotSupported("BinnedStateStore")
-    session = new ProviderSession(stateStoreId, keyStateEncoderSpec, valueSchema, storeConfs, hadoopConf)
+    if (useMultipleValuesPerKey) require(useColumnFamilies, "Several values to a key need column families.")
+    session = new ProviderSession(
+      stateStoreId,
+      keyStateEncoderSpec,
+      valueSchema,
+      useColumnFamilies,
+      useMultipleValuesPerKey,
+      stateSchemaProvider,
+      storeConfs,
+      hadoopConf
+    )
   }
 
   override def stateStoreId: StateStoreId = session.id
@@ -40,7 +49,7 @@ class BinnedStateStoreProvider extends StateStoreProvider {
 
   override def getStore(version: Long, uniqueId: Option[String], forceSnapshotOnCommit: Boolean, loadEmpty: Boolean): StateStore = {
     if (version < 0) throw SparkPrivate.unexpectedVersion(version)
-    session.write(version, uniqueId)
+    session.write(version, uniqueId, forceSnapshotOnCommit)
   }
 
   override def getReadStore(version: Long, uniqueId: Option[String]): ReadStateStore = {
@@ -56,6 +65,27 @@ class BinnedStateStoreProvider extends StateStoreProvider {
     )
     getStore(version, uniqueId, forceSnapshotOnCommit, loadEmpty = false)
   }
+
+  /** The state at `endVersion`; throws where `snapshotVersion` is not there, too. Read-only. */
+  override def replayStateFromSnapshot(
+      snapshotVersion: Long,
+      endVersion: Long,
+      readOnly: Boolean,
+      snapshotVersionStateStoreCkptId: Option[String],
+      endVersionStateStoreCkptId: Option[String]
+  ): StateStore = {
+    if (snapshotVersion < 1) throw SparkPrivate.unexpectedVersion(snapshotVersion)
+    if (endVersion < snapshotVersion) throw SparkPrivate.unexpectedVersion(endVersion)
+    session.replayed(snapshotVersion, snapshotVersionStateStoreCkptId, endVersion, endVersionStateStoreCkptId)
+  }
+
+  /** What the batches that made the versions from `startVersion` to `endVersion` changed. */
+  override def getStateStoreChangeDataReader(
+      startVersion: Long,
+      endVersion: Long,
+      colFamilyNameOpt: Option[String],
+      endVersionStateStoreCkptId: Option[String]
+  ): ChangeRows = new ChangeRows(session.changes(startVersion, endVersion, endVersionStateStoreCkptId, colFamilyNameOpt))
 
   override def supportedCustomMetrics: Seq[StateStoreCustomMetric] = provider.Metrics.all
   override def toString: String = s"BinnedStateStoreProvider[$stateStoreId]"

@@ -95,9 +95,18 @@ object MegaphoneConf {
       text => atLeast(1)(text)
     )
 
+  val FramesMax: ConfEntry[Int] =
+    ConfEntry(
+      "spark.megaphone.recovery.framesMax",
+      "32",
+      "query",
+      "Frames (the changes of a batch) of a bin from which on it is written whole, a few bins a batch. A recovery reads at most twice as many of a bin.",
+      text => atLeast(2)(text).toInt
+    )
+
   /** All entries, in the order of the documentation. */
   val all: Vector[ConfEntry[_]] =
-    Vector(Bins, Mode, DefaultStrategy, PatienceBatches, WindowSteps, TailDeadlineMs, ImageDeadlineMs, LeaseTimeoutMs, SweepBatches)
+    Vector(Bins, Mode, DefaultStrategy, PatienceBatches, WindowSteps, TailDeadlineMs, ImageDeadlineMs, LeaseTimeoutMs, SweepBatches, FramesMax)
 
   private def whole(text: String): Int = text.trim.toIntOption.getOrElse(throw new IllegalArgumentException(s"a whole number is needed, not '$text'."))
   private def atLeast(min: Long)(text: String): Long =

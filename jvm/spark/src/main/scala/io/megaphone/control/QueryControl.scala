@@ -44,8 +44,9 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
 
   /** The tables and facts of a batch; the same when asked again. Throws UnsupportedQueryException, or StepNotSealedException, which fails the batch. */
   def plan(batch: Long, planGroups: Vector[PlanGroup], batchSession: SparkSession): BatchPlan = synchronized {
-    val groups = planGroups.map(groupOf)
-    if (state.isEmpty) { start(batch, groups, batchSession); controller.firstPlanned() }
+    val asked = planGroups.map(groupOf)
+    if (state.isEmpty) { start(batch, asked, batchSession); controller.firstPlanned() }
+    val groups = asked.map(g => state.get.group(g.id)) // as the plan log has them: families in their places
     seeExecutors()
     val isOwn = batch > state.get.firstBatch.get || controller.latestOffsetAtStart(runId).exists(_ < batch)
     val decision = feed(Protocol.BatchPlanning(Protocol.Batch(batch, isOwn, names(groups), placement(groups)))).collectFirst {
@@ -108,13 +109,13 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
     val known = history.first match {
       case None => groups
       case Some(first) =>
-        if (first.groups.map(_.operators) != groups.map(_.operators)) throw UnsupportedQueryException.changedOperators(describe(first.groups), describe(groups))
+        if (!isSame(first.groups, groups)) throw UnsupportedQueryException.changedOperators(describe(first.groups), describe(groups))
         if (history.starts.last.checkpointFormat == 2 && format == 1) throw UnsupportedQueryException.formatDowngrade
         if (first.bins != configured)
           logWarning(
             s"The checkpoint of query $runId has ${first.bins} bins and keeps them; the configuration ${MegaphoneConf.Bins.key}=$configured is for new queries."
           )
-        first.groups
+        history.starts.last.groups.zip(groups).map { case (before, now) => before.withFamiliesOf(now) }
     }
     val conf = batchSession.sessionState.conf.getAllConfs.get _
     val settings = Protocol.Settings(windowSteps = MegaphoneConf.WindowSteps.read(conf), patienceBatches = MegaphoneConf.PatienceBatches.read(conf))
@@ -135,9 +136,14 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
 
   private def groupOf(group: PlanGroup): Group = {
     val byId = group.operators.groupBy(_.stateInfo.get.operatorId).toVector.sortBy(_._1)
-    val operators = byId.map { case (id, nodes) => Operator(id, SupportedOperators.nameOf(nodes), SupportedOperators.storesOf(nodes)) }
+    val operators = byId.map { case (id, nodes) =>
+      Operator(id, SupportedOperators.nameOf(nodes), SupportedOperators.storesOf(nodes), SupportedOperators.familiesOf(nodes))
+    }
     Group(operators, if (group.isRouted) group.operators.head.stateInfo.get.numPartitions else 1, group.isRouted)
   }
+
+  private def isSame(one: Vector[Group], other: Vector[Group]): Boolean =
+    one.map(_.operators.size) == other.map(_.operators.size) && one.flatMap(_.operators).zip(other.flatMap(_.operators)).forall { case (a, b) => a.isSame(b) }
 
   private def describe(groups: Vector[Group]): String = groups.map(_.operators.map(o => s"${o.id} ${o.name}").mkString("(", ", ", ")")).mkString(" ")
 

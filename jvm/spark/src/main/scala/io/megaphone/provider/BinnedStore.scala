@@ -4,134 +4,52 @@ package io.megaphone.provider
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
-import org.apache.spark.unsafe.Platform
 
-import io.megaphone.log.{BinLog, Record}
-import io.megaphone.store.{Holding, MissingBinException, StoreKey}
+/** What is the same in both handles: reading. */
+private[provider] trait BinnedReads extends ReadStateStore with FamilyRegister {
 
-/** Reads and writes one worker's bins as Spark's rows. One thread.
-  *
-  * A key is stored as the bytes of its row, with no copy on the way; or, where keys are asked for by their first columns, encoded for that.
-  */
-private[provider] final class BinnedRows(
-    key: StoreKey,
-    holding: Holding,
-    binOf: BinOfKey,
-    prefixed: Option[PrefixedKeys],
-    keyFields: Int,
-    valueFields: Int
-) {
-  private val family = if (prefixed.isEmpty) BinnedRows.Family else BinnedRows.OrderedFamily
-  private val encoded = prefixed.orNull // asked for every row
+  /** The family that an operation is about. */
+  protected def family(operation: String, name: String): Family = rows.families(operation, name)
 
-  def get(row: UnsafeRow): UnsafeRow = {
-    val log = logOf(binOf(row))
-    if (encoded != null) { val k = encoded.bytesOf(row); find(log, k, 0, k.length) }
-    else find(log, bytesOf(row), offsetOf(row), row.getSizeInBytes)
+  override def get(key: UnsafeRow, colFamilyName: String): UnsafeRow = rows.get(family("get", colFamilyName), checked(key))
+  override def keyExists(key: UnsafeRow, colFamilyName: String): Boolean = rows.has(family("keyExists", colFamilyName), checked(key))
+  override def multiGet(keys: Array[UnsafeRow], colFamilyName: String): Iterator[UnsafeRow] = {
+    val f = family("multiGet", colFamilyName)
+    keys.foreach(checked)
+    keys.iterator.map(rows.get(f, _))
   }
+  override def valuesIterator(key: UnsafeRow, colFamilyName: String): Iterator[UnsafeRow] =
+    rows.valuesOf(family("valuesIterator", colFamilyName), checked(key))
 
-  def put(row: UnsafeRow, value: UnsafeRow): Unit = {
-    val bin = binOf(row)
-    val log = logOf(bin)
-    holding.touch(bin)
-    if (encoded != null) { val k = encoded.bytesOf(row); log.put(family, k, 0, k.length, bytesOf(value), offsetOf(value), value.getSizeInBytes) }
-    else log.put(family, bytesOf(row), offsetOf(row), row.getSizeInBytes, bytesOf(value), offsetOf(value), value.getSizeInBytes)
+  override def iterator(colFamilyName: String): StateStoreIterator[UnsafeRowPair] = scan(rows.iterator(family("iterator", colFamilyName)))
+  override def iteratorWithMultiValues(colFamilyName: String): StateStoreIterator[UnsafeRowPair] =
+    scan(rows.iteratorOfMany(family("iteratorWithMultiValues", colFamilyName)))
+
+  override def prefixScan(prefixKey: UnsafeRow, colFamilyName: String): StateStoreIterator[UnsafeRowPair] =
+    scan(rows.withPrefix(prefixed("prefixScan", colFamilyName), prefixKey))
+  override def prefixScanWithMultiValues(prefixKey: UnsafeRow, colFamilyName: String): StateStoreIterator[UnsafeRowPair] =
+    scan(rows.manyWithPrefix(prefixed("prefixScanWithMultiValues", colFamilyName), prefixKey))
+
+  override def rangeScan(startKey: Option[UnsafeRow], endKey: Option[UnsafeRow], colFamilyName: String): StateStoreIterator[UnsafeRowPair] =
+    scan(rows.range(ranged("rangeScan", colFamilyName), startKey, endKey))
+  override def rangeScanWithMultiValues(startKey: Option[UnsafeRow], endKey: Option[UnsafeRow], colFamilyName: String): StateStoreIterator[UnsafeRowPair] =
+    scan(rows.rangeOfMany(ranged("rangeScanWithMultiValues", colFamilyName), startKey, endKey))
+
+  override def allColumnFamilyNames: Set[String] = rows.families.created.names
+
+  protected def checked(key: UnsafeRow): UnsafeRow = if (key == null) throw new IllegalStateException("Key cannot be null") else key
+
+  private def scan(pairs: Iterator[UnsafeRowPair]) = new StateStoreIterator(pairs)
+  private def prefixed(operation: String, name: String): Family = {
+    val f = family(operation, name)
+    require(f.hasPrefix, s"$operation needs keys with a prefix, which those of column family $name have not.")
+    f
   }
-
-  def remove(row: UnsafeRow): Unit = {
-    val bin = binOf(row)
-    val log = logOf(bin)
-    holding.touch(bin)
-    if (encoded != null) { val k = encoded.bytesOf(row); log.remove(family, k, 0, k.length) }
-    else log.remove(family, bytesOf(row), offsetOf(row), row.getSizeInBytes)
-    ()
+  private def ranged(operation: String, name: String): Family = {
+    val f = family(operation, name)
+    require(f.hasRange, s"$operation needs keys in order, which those of column family $name are not.")
+    f
   }
-
-  /** The rows whose keys begin with these columns, which are the partition key: one bin has them all. As `iterator`. */
-  def withPrefix(prefix: UnsafeRow): Iterator[UnsafeRowPair] = {
-    if (encoded == null) throw StateStoreErrors.unsupportedOperationException("prefixScan", BinnedReads.Name)
-    rowsOf(Iterator(logOf(binOf.ofPartitionKey(prefix)).prefix(family, encoded.bytesOfPrefix(prefix))))
-  }
-
-  /** All rows of the worker's bins, without those of bins that leave; the caller may put and remove meanwhile. The pair is reused, and so is a key that
-    * was encoded.
-    */
-  def iterator(): Iterator[UnsafeRowPair] = rowsOf(holding.bins.filterNot(holding.leaving).map(holding.log(_).scan(family)))
-
-  private def rowsOf(scans: Iterator[BinLog.Scan]): Iterator[UnsafeRowPair] = new Iterator[UnsafeRowPair] {
-    private val pair = new UnsafeRowPair
-    private var scan: BinLog.Scan = _
-    private var isReady = false
-
-    override def hasNext: Boolean = {
-      while (!isReady && (scan != null || scans.hasNext)) {
-        if (scan == null) scan = scans.next()
-        if (scan.next()) isReady = true else scan = null
-      }
-      isReady
-    }
-
-    override def next(): UnsafeRowPair = {
-      if (!hasNext) throw new NoSuchElementException
-      isReady = false
-      val c = scan.cursor
-      val key = if (encoded != null) encoded.key(c.bytes, c.keyOffset, c.keyBytes) else row(c.bytes, c.keyOffset, c.keyBytes, keyFields)
-      pair.withRows(key, row(c.bytes, c.valueOffset, c.valueBytes, valueFields))
-    }
-  }
-
-  def keyCount: Long = holding.keyCount
-  def heapBytes: Long = holding.heapBytes
-  def binsOwned: Int = holding.bins.count(b => !holding.leaving(b))
-
-  private def find(log: BinLog, bytes: Array[Byte], offset: Int, length: Int): UnsafeRow =
-    if (log.find(family, bytes, offset, length)) row(log.cursor.bytes, log.cursor.valueOffset, log.cursor.valueBytes, valueFields) else null
-
-  private def logOf(bin: Int): BinLog = {
-    val log = holding.log(bin)
-    if (log == null) throw new MissingBinException(key, holding.worker, bin) // I8: never an insert into a bin that is not there
-    log
-  }
-
-  private def row(bytes: Array[Byte], offset: Int, length: Int, fields: Int): UnsafeRow = {
-    val row = new UnsafeRow(fields)
-    row.pointTo(bytes, (Platform.BYTE_ARRAY_OFFSET + offset).toLong, length)
-    row
-  }
-
-  private def isOnHeap(row: UnsafeRow): Boolean = row.getBaseObject.isInstanceOf[Array[Byte]]
-  private def offsetOf(row: UnsafeRow): Int = if (isOnHeap(row)) (row.getBaseOffset - Platform.BYTE_ARRAY_OFFSET).toInt else 0
-  private def bytesOf(row: UnsafeRow): Array[Byte] = row.getBaseObject match { case b: Array[Byte] => b; case _ => row.getBytes }
-}
-
-private object BinnedRows {
-  val Family = 0
-  val OrderedFamily: Int = Record.OrderedFamilyMin
-}
-
-/** What is the same in both handles: reading, and the families that are not there yet. */
-private[provider] trait BinnedReads extends ReadStateStore {
-  protected def rows: BinnedRows
-  protected def checkFamily(name: String): Unit =
-    if (name != StateStore.DEFAULT_COL_FAMILY_NAME) throw StateStoreErrors.multipleColumnFamiliesNotSupported(BinnedReads.Name)
-
-  override def get(key: UnsafeRow, colFamilyName: String): UnsafeRow = { checkFamily(colFamilyName); rows.get(key) }
-  override def iterator(colFamilyName: String): StateStoreIterator[UnsafeRowPair] = { checkFamily(colFamilyName); new StateStoreIterator(rows.iterator()) }
-  override def multiGet(keys: Array[UnsafeRow], colFamilyName: String): Iterator[UnsafeRow] = { checkFamily(colFamilyName); keys.iterator.map(rows.get) }
-  override def keyExists(key: UnsafeRow, colFamilyName: String): Boolean = { checkFamily(colFamilyName); rows.get(key) != null }
-  override def allColumnFamilyNames: Set[String] = Set(StateStore.DEFAULT_COL_FAMILY_NAME)
-
-  override def valuesIterator(key: UnsafeRow, colFamilyName: String): Iterator[UnsafeRow] = unsupported("valuesIterator")
-  override def prefixScan(prefixKey: UnsafeRow, colFamilyName: String): StateStoreIterator[UnsafeRowPair] = {
-    checkFamily(colFamilyName)
-    new StateStoreIterator(rows.withPrefix(prefixKey))
-  }
-  override def prefixScanWithMultiValues(prefixKey: UnsafeRow, colFamilyName: String): StateStoreIterator[UnsafeRowPair] = unsupported(
-    "prefixScanWithMultiValues"
-  )
-  override def iteratorWithMultiValues(colFamilyName: String): StateStoreIterator[UnsafeRowPair] = unsupported("iteratorWithMultiValues")
-
-  protected def unsupported(operation: String): Nothing = throw StateStoreErrors.unsupportedOperationException(operation, BinnedReads.Name)
 }
 
 private[provider] object BinnedReads {
@@ -152,22 +70,52 @@ private[provider] final class BinnedStore(override val id: StateStoreId, overrid
     with BinnedReads {
   private var phase = BinnedStore.Updating
 
-  override def put(key: UnsafeRow, value: UnsafeRow, colFamilyName: String): Unit = {
-    checkFamily(colFamilyName)
-    require(value != null, "Cannot put a null value")
-    verifyUpdating("put")
-    session.checkRow(key, value)
-    rows.put(key, value)
+  /** The family that is written to. */
+  private def open(operation: String, name: String): Family = {
+    if (phase != BinnedStore.Updating) throw new IllegalStateException(s"Cannot $operation after already committed or aborted")
+    session.checkWritable()
+    family(operation, name)
   }
 
-  override def remove(key: UnsafeRow, colFamilyName: String): Unit = {
-    checkFamily(colFamilyName)
-    verifyUpdating("remove")
-    rows.remove(key)
+  override def put(key: UnsafeRow, value: UnsafeRow, colFamilyName: String): Unit = {
+    val f = open("put", colFamilyName)
+    checkValue(value, "put")
+    rows.put(f, checked(key), value)
   }
+
+  override def putList(key: UnsafeRow, values: Array[UnsafeRow], colFamilyName: String): Unit =
+    rows.putAll(open("put", colFamilyName), checked(key), checkedAll(values, "put"))
+
+  override def merge(key: UnsafeRow, value: UnsafeRow, colFamilyName: String): Unit = {
+    val f = open("merge", colFamilyName)
+    checkValue(value, "merge")
+    rows.merge(f, checked(key), Seq(value))
+  }
+
+  override def mergeList(key: UnsafeRow, values: Array[UnsafeRow], colFamilyName: String): Unit =
+    rows.merge(open("merge", colFamilyName), checked(key), checkedAll(values, "merge"))
+
+  override def remove(key: UnsafeRow, colFamilyName: String): Unit = rows.remove(open("remove", colFamilyName), checked(key))
+
+  override def deleteRange(beginKey: UnsafeRow, endKey: UnsafeRow, colFamilyName: String): Unit = {
+    val f = open("deleteRange", colFamilyName)
+    if (!f.canDeleteRange) throw new IllegalStateException("deleteRange requires a RangeKeyScanStateEncoderSpec for ordered key encoding")
+    rows.deleteRange(f, checked(beginKey), checked(endKey))
+  }
+
+  override def createColFamilyIfAbsent(
+      name: String,
+      keySchema: StructType,
+      valueSchema: StructType,
+      spec: KeyStateEncoderSpec,
+      useMultipleValuesPerKey: Boolean,
+      isInternal: Boolean
+  ): Unit = rows.families.created.create(name, FamilyKind(spec, valueSchema, useMultipleValuesPerKey, isInternal))
+
+  override def removeColFamilyIfExists(name: String): Boolean = rows.removeFamily(name)
 
   override def commit(): Long = {
-    verifyUpdating("commit")
+    if (phase != BinnedStore.Updating) throw new IllegalStateException("Cannot commit after already committed or aborted")
     try session.commit()
     catch { case e: Throwable => throw session.commitFailure(e) }
     phase = BinnedStore.Committed
@@ -180,22 +128,12 @@ private[provider] final class BinnedStore(override val id: StateStoreId, overrid
   override def metrics: StateStoreMetrics = session.metrics(rows)
   override def getStateStoreCheckpointInfo(): StateStoreCheckpointInfo = session.checkpointInfo
 
-  override def createColFamilyIfAbsent(
-      name: String,
-      keySchema: StructType,
-      valueSchema: StructType,
-      spec: KeyStateEncoderSpec,
-      useMultipleValuesPerKey: Boolean,
-      isInternal: Boolean
-  ): Unit =
-    throw StateStoreErrors.multipleColumnFamiliesNotSupported(BinnedReads.Name)
-  override def removeColFamilyIfExists(name: String): Boolean = throw StateStoreErrors.removingColumnFamiliesNotSupported(BinnedReads.Name)
-  override def putList(key: UnsafeRow, values: Array[UnsafeRow], colFamilyName: String): Unit = unsupported("putList")
-  override def merge(key: UnsafeRow, value: UnsafeRow, colFamilyName: String): Unit = unsupported("merge")
-  override def mergeList(key: UnsafeRow, values: Array[UnsafeRow], colFamilyName: String): Unit = unsupported("mergeList")
-
-  private def verifyUpdating(what: String): Unit =
-    if (phase != BinnedStore.Updating) throw new IllegalStateException(s"Cannot $what after already committed or aborted")
+  private def checkValue(value: UnsafeRow, operation: String): Unit = require(value != null, s"Cannot $operation a null value")
+  private def checkedAll(values: Array[UnsafeRow], operation: String): Seq[UnsafeRow] = {
+    require(values != null, s"Cannot $operation a null value")
+    values.foreach(v => require(v != null, s"Cannot $operation a null value in the array"))
+    values.toSeq
+  }
 }
 
 private object BinnedStore {
@@ -206,7 +144,7 @@ private object BinnedStore {
 
 /** Behind a writing handle of a reader: state that was loaded from files, of which nothing is ever written. */
 private[provider] final class ReadOnlySession(id: StateStoreId) extends WriteSession {
-  override def checkRow(key: UnsafeRow, value: UnsafeRow): Unit = refuse()
+  override def checkWritable(): Unit = refuse()
   override def commit(): Unit = refuse()
   override def abort(): Unit = ()
   override def commitFailure(cause: Throwable): Throwable = cause
@@ -219,7 +157,7 @@ private[provider] final class ReadOnlySession(id: StateStoreId) extends WriteSes
 
 /** What stands behind a writing handle. */
 private[provider] trait WriteSession {
-  def checkRow(key: UnsafeRow, value: UnsafeRow): Unit
+  def checkWritable(): Unit
   def commit(): Unit
   def abort(): Unit
   def commitFailure(cause: Throwable): Throwable

@@ -5,7 +5,6 @@ import java.util.UUID
 import java.util.concurrent.ConcurrentHashMap
 
 import org.apache.spark.TaskContext
-import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.megaphone.SparkPrivate
 
@@ -29,20 +28,27 @@ private[provider] final class LiveState(
   private var newId = StateName.FixedId
   private var bytesWritten = 0L
 
+  /** Whether the commit is to write all bins whole, as Spark may ask for. */
+  @volatile var withImages = false
+
   /** Whether its batch is done: a task that computes the same rows again, as a cross join of a batch with itself does, opens the version anew. */
   @volatile private var isCommitted = false
 
   def holding: Holding = lease.holding
 
-  override def checkRow(key: UnsafeRow, value: UnsafeRow): Unit = context.checkRow(key, value)
+  /** Whether the worker's own bins were read from files. */
+  def isRecovered: Boolean = opened.isRecovered
+
+  override def checkWritable(): Unit = ()
 
   /** Writes the delta file, then moves memory forward, then tells whoever waits. */
   override def commit(): Unit = {
     lease.check()
     newId = if (context.hasCheckpointIds) UUID.randomUUID().toString else StateName.FixedId
+    val limits = Committer.Limits(framesMax = context.conf(MegaphoneConf.FramesMax))
     val writer = { val u = UUID.randomUUID(); WriterId(u.getMostSignificantBits, u.getLeastSignificantBits) }
     if (turn.isStep) FaultPoints.at(FaultPoints.StepCommitting)
-    val committed = new Committer(files, Lz4, Committer.Limits())(holding, turn, StateName(turn.version + 1, newId), writer)
+    val committed = new Committer(files, Lz4, limits)(holding, turn, StateName(turn.version + 1, newId), writer, withImages)
     lease.check()
     bytesWritten = committed.bytes
     if (turn.isStep) FaultPoints.at(FaultPoints.StepCommitted)
@@ -66,7 +72,8 @@ private[provider] final class LiveState(
       Metrics.BinsFromPeer -> opened.binsFromPeer.toLong,
       Metrics.BinsFromCheckpoint -> opened.binsFromCheckpoint.toLong,
       Metrics.BinWaitMs -> opened.waitNanos / 1000000L,
-      Metrics.BinsOwned -> rows.binsOwned.toLong
+      Metrics.BinsOwned -> rows.binsOwned.toLong,
+      Metrics.ForcedSnapshots -> (if (withImages) 1L else 0L)
     )
   )
 
@@ -134,7 +141,7 @@ private[provider] object LiveState {
       val sources = facts.incoming
         .fold(Sources.None)(i => Sources(i.step, i.addresses, context.conf(MegaphoneConf.TailDeadlineMs), context.conf(MegaphoneConf.ImageDeadlineMs)))
       if (turn.isStep) FaultPoints.at(FaultPoints.StepOpening)
-      val opened = new Opener(runtime.registry, new Recovery(files, Lz4.All), runtime.handOver, runtime.peers).open(lease, turn, sources)
+      val opened = new Opener(runtime.registry, new Recovery(files, Lz4.All, runtime.together), runtime.handOver, runtime.peers).open(lease, turn, sources)
       if (turn.isStep) FaultPoints.at(FaultPoints.StepOpened)
       publishImages(runtime, lease.holding, turn, facts)
       val state = new LiveState(lease, turn, facts, opened, runtime, files, context)
@@ -163,7 +170,6 @@ private[provider] object LiveState {
 private[provider] trait StoreContext {
   def hasCheckpointIds: Boolean
   def baseId: Option[String]
-  def checkRow(key: UnsafeRow, value: UnsafeRow): Unit
   def reportCommit(newVersion: Long): Unit
   def conf[A](entry: io.megaphone.conf.ConfEntry[A]): A
 }
@@ -178,5 +184,6 @@ object Metrics {
   val BinsFromCheckpoint: StateStoreCustomMetric = StateStoreCustomSumMetric("megaphoneBinsFromCheckpoint", "bins that came from the checkpoint")
   val BinWaitMs: StateStoreCustomMetric = StateStoreCustomTimingMetric("megaphoneBinWaitMs", "time that tasks waited for bins")
   val BinsOwned: StateStoreCustomMetric = StateStoreCustomSumMetric("megaphoneBinsOwned", "bins owned")
-  val all: Seq[StateStoreCustomMetric] = Seq(BinsIn, BytesIn, BinsFromPeer, BinsFromCheckpoint, BinWaitMs, BinsOwned)
+  val ForcedSnapshots: StateStoreCustomMetric = StateStoreCustomSumMetric("megaphoneForceSnapshotCount", "commits that wrote all bins whole, as asked for")
+  val all: Seq[StateStoreCustomMetric] = Seq(BinsIn, BytesIn, BinsFromPeer, BinsFromCheckpoint, BinWaitMs, BinsOwned, ForcedSnapshots)
 }

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.provider
 
+import java.util.UUID
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.megaphone.SnapshotReports
 import org.apache.spark.sql.types.StructType
 
 import io.megaphone.conf.ConfEntry
 import io.megaphone.control.{BatchFacts, BatchFactsHolder, PlanLog, Tables, UnsupportedQueryException}
+import io.megaphone.protocol.Operator
 import io.megaphone.store.{Holding, StoreKey}
 import io.megaphone.transfer.ExecutorRuntime
 
@@ -24,42 +28,79 @@ private[megaphone] final class ProviderSession(
     val id: StateStoreId,
     keySpec: KeyStateEncoderSpec,
     valueSchema: StructType,
+    useFamilies: Boolean,
+    isMultiValued: Boolean,
+    schemas: Option[StateSchemaProvider],
     storeConf: StateStoreConf,
     hadoopConf: Configuration
 ) {
   private val keySchema = keySpec.keySchema
-  private val prefixed = keySpec match {
-    case _: NoPrefixKeyStateEncoderSpec => None
-    case prefix: PrefixKeyScanStateEncoderSpec => Some(new PrefixedKeys(prefix, valueSchema))
-    case other => throw StateStoreErrors.unsupportedOperationException(other.getClass.getSimpleName, BinnedReads.Name)
-  }
+  private val families = new CreatedFamilies(FamilyKind(keySpec, valueSchema, isMultiValued, isInternal = false), useFamilies)
   private val run = Option(hadoopConf.get(StreamExecution.RUN_ID_KEY)).getOrElse("")
   private val operatorFolder = new Path(id.checkpointRootLocation, id.operatorId.toString)
   @volatile private var isRowChecked = false
+  @volatile private var loaded: Option[ProviderSession.Loaded] = None
+  @volatile private var reported = Option.empty[Long]
 
   def read(version: Long, baseId: Option[String]): ReadStateStore = live(version, baseId) match {
-    case Some((state, operator)) => new BinnedReadStore(id, version, rowsOf(state.turn.key, state.holding, operator))
+    case Some((state, operator)) => new BinnedReadStore(id, version, rowsOf(state, operator))
     case None => new BinnedReadStore(id, version, readerRows(version, baseId))
   }
 
   /** Outside a batch, Spark's reader of a join's state takes handles to write by, and only reads. */
-  def write(version: Long, baseId: Option[String]): StateStore = live(version, baseId) match {
-    case Some((state, operator)) => new BinnedStore(id, version, rowsOf(state.turn.key, state.holding, operator), state)
+  def write(version: Long, baseId: Option[String], withImages: Boolean): StateStore = live(version, baseId) match {
+    case Some((state, operator)) =>
+      state.withImages = withImages
+      new BinnedStore(id, version, rowsOf(state, operator), state)
     case None => new BinnedStore(id, version, readerRows(version, baseId), new ReadOnlySession(id))
   }
 
-  private def readerRows(version: Long, baseId: Option[String]): BinnedRows = {
-    val history = new PlanLog(new Path(id.checkpointRootLocation).getParent.toString, hadoopConf).read()
-    if (history.isEmpty) throw missing()
-    val reader = new ReaderState(id, history, hadoopConf)
-    rowsOf(StoreKey(run, id.operatorId, id.storeName), reader.load(version, baseId.isDefined), reader.operator.name)
+  /** State that a reader asks for from a snapshot on: bins have images of their own, so it is loaded as any other; but the snapshot's version must be
+    * there.
+    */
+  def replayed(snapshot: Long, snapshotId: Option[String], version: Long, versionId: Option[String]): StateStore = {
+    reader().check(snapshot, snapshotId.isDefined)
+    new BinnedStore(id, version, readerRows(version, versionId), new ReadOnlySession(id))
   }
 
-  private def live(version: Long, baseId: Option[String]): Option[(LiveState, String)] =
+  /** What batches changed in a family of this partition: kind, key, value and batch. Of several values to a key, the first is told as set, the others as
+    * added.
+    */
+  def changes(from: Long, until: Long, untilId: Option[String], family: Option[String]): Iterator[(RecordType.Value, UnsafeRow, UnsafeRow, Long)] = {
+    val source = reader()
+    val f =
+      new Families(families, source.operator, id.storeName, source.binsCount, evolving)("changeFeed", family.getOrElse(StateStore.DEFAULT_COL_FAMILY_NAME))
+    for {
+      version <- (from to until).iterator
+      c <- source.changes(version, untilId.isDefined).filter(_.family == f.number)
+      key = f.keys.row(c.bytes, c.keyOffset, c.keyBytes).copy()
+      (value, kind) <-
+        if (c.isRemove) Iterator((null, RecordType.DELETE_RECORD))
+        else f.valuesOf(c.bytes, c.valueOffset, c.valueBytes).zip(Iterator(RecordType.PUT_RECORD) ++ Iterator.continually(RecordType.MERGE_RECORD))
+    } yield (kind, key, value, version - 1)
+  }
+
+  /** State from files, which is kept: Spark's reader takes a handle to create the column families by, and another to read by. */
+  private def readerRows(version: Long, baseId: Option[String]): BinnedRows = {
+    val state = loaded.filter(l => l.version == version && l.baseId == baseId).getOrElse {
+      val source = reader()
+      ProviderSession.Loaded(version, baseId, source.load(version, baseId.isDefined), source.operator)
+    }
+    loaded = Some(state)
+    checked(rowsOf(StoreKey(run, id.operatorId, id.storeName), state.holding, state.operator))
+  }
+
+  private def reader(): ReaderState = {
+    val history = new PlanLog(new Path(id.checkpointRootLocation).getParent.toString, hadoopConf).read()
+    if (history.isEmpty) throw missing()
+    new ReaderState(id, history, hadoopConf)
+  }
+
+  private def live(version: Long, baseId: Option[String]): Option[(LiveState, Operator)] =
     for {
       (facts, tables) <- BatchFactsHolder.get(run, id.operatorId)
       operator <- facts.operators.find(_.id == id.operatorId)
-    } yield (open(facts, tables, version, baseId), operator.name)
+    } yield (open(facts, tables, version, baseId), operator)
 
   private def open(facts: BatchFacts, tables: Tables, version: Long, base: Option[String]): LiveState = {
     val runtime = ExecutorRuntime.active.getOrElse(throw UnsupportedQueryException.noPlugin)
@@ -67,26 +108,51 @@ private[megaphone] final class ProviderSession(
     val context = new StoreContext {
       override def hasCheckpointIds: Boolean = storeConf.enableStateStoreCheckpointIds
       override def baseId: Option[String] = base
-      override def checkRow(key: UnsafeRow, value: UnsafeRow): Unit = ProviderSession.this.checkRow(key, value)
-      override def reportCommit(newVersion: Long): Unit =
+      override def reportCommit(newVersion: Long): Unit = {
         if (storeConf.commitValidationEnabled) StateStore.reportCommitToCoordinator(newVersion, id, hadoopConf)
+        reportSnapshot(newVersion)
+      }
       override def conf[A](entry: ConfEntry[A]): A = entry.read(k => Option(hadoopConf.get(k)))
     }
     LiveState.open(runtime, key, id.partitionId, version, facts, tables, runtime.filesOf(key, operatorFolder, hadoopConf), context)
   }
 
-  private def rowsOf(key: StoreKey, holding: Holding, operator: String): BinnedRows = {
-    new BinnedRows(key, holding, new BinOfKey(operator, key.store, keySchema, holding.binsCount), prefixed, keySchema.length, valueSchema.length)
+  /** Each commit is as good as a snapshot, because the chains of bins are short; every tenth is told of, as Spark's own providers make one. */
+  private def reportSnapshot(version: Long): Unit =
+    if (storeConf.reportSnapshotUploadLag && reported.forall(version - _ >= storeConf.minDeltasForSnapshot)) {
+      SnapshotReports.report(StateStoreProviderId(id, UUID.fromString(run)), version)
+      reported = Some(version)
+    }
+
+  /** Schemas that rows are to be read by when they have changed. */
+  private def evolving = if (useFamilies && storeConf.stateStoreEncodingFormat == StateStoreEncoding.Avro.toString) schemas else None
+
+  private def rowsOf(state: LiveState, operator: Operator): BinnedRows = {
+    val rows = rowsOf(state.turn.key, state.holding, operator)
+    if (state.isRecovered) checked(rows) else rows
   }
 
-  /** Once a provider, as Spark's own do: a row whose bytes do not fit the schema would be read as another. */
-  private def checkRow(key: UnsafeRow, value: UnsafeRow): Unit =
-    if (!isRowChecked) {
-      StateStoreProvider.validateStateRowFormat(key, keySchema, value, valueSchema, id, storeConf)
-      isRowChecked = true
-    }
+  private def rowsOf(key: StoreKey, holding: Holding, operator: Operator): BinnedRows = {
+    new BinnedRows(key, holding, new Families(families, operator, key.store, holding.binsCount, evolving))
+  }
+
+  /** Looks at one row of state that was read from files, once a provider, as Spark's own do: of another schema, it would be read as what it is not. */
+  private def checked(rows: BinnedRows): BinnedRows = {
+    if (!isRowChecked && !useFamilies)
+      rows.first.foreach { row =>
+        StateStoreProvider.validateStateRowFormat(row.key, keySchema, row.value, valueSchema, id, storeConf)
+        isRowChecked = true
+      }
+    rows
+  }
 
   private def missing(): Exception =
     if (Option(TaskContext.get()).exists(_.getLocalProperty("streaming.sql.batchId") != null)) UnsupportedQueryException.noPlugin
     else UnsupportedQueryException.missingPlanLog(new Path(id.checkpointRootLocation).getParent.toString)
+}
+
+private object ProviderSession {
+
+  /** What a reader has loaded last. */
+  final case class Loaded(version: Long, baseId: Option[String], holding: Holding, operator: Operator)
 }

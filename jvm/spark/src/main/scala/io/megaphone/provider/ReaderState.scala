@@ -9,10 +9,10 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.state.StateStoreId
 
-import io.megaphone.format.{FileName, StateName}
+import io.megaphone.format.{Chain, FileName, StateName}
 import io.megaphone.log.BinLog
 import io.megaphone.protocol.{Group, History, Operator}
-import io.megaphone.store.{Holding, Recovery}
+import io.megaphone.store.{Change, Changes, Holding, Recovery}
 import io.megaphone.transfer.{HadoopStateFiles, Lz4}
 
 /** A partition of the state at some version for a reader, as Spark's state data source is: rule 30.
@@ -24,27 +24,47 @@ import io.megaphone.transfer.{HadoopStateFiles, Lz4}
 private[provider] final class ReaderState(id: StateStoreId, history: History, hadoopConf: Configuration) {
   private val first = history.first.get
   private val group: Group =
-    first.groups
+    history.starts.last.groups // the newest knows all families
       .find(_.operators.exists(_.id == id.operatorId))
       .getOrElse(throw new NoSuchElementException(s"The plan log of this checkpoint knows no stateful operator ${id.operatorId}."))
   val operator: Operator = group.operators.find(_.id == id.operatorId).get
   val binsCount: Int = first.bins
 
   /** The bins of this partition at `version`. */
-  def load(version: Long, hasCheckpointIds: Boolean): Holding = {
-    val holding = new Holding(id.partitionId, binsCount)
-    val mine = (0 until binsCount).filter(_ % group.firstWorkers == id.partitionId && id.partitionId < group.firstWorkers)
-    if (version == 0) mine.foreach(bin => holding.put(bin, new BinLog, io.megaphone.format.Chain.Empty))
-    else {
-      val table = history.tableAt(group.id, version - 1)
-      val ids = if (hasCheckpointIds) checkpointIds(version - 1) else Vector.empty
-      val recovery = new Recovery(new HadoopStateFiles(new Path(id.checkpointRootLocation, id.operatorId.toString), id.storeName, hadoopConf), Lz4.All)
-      mine.groupBy(table.workerOf).foreach { case (worker, bins) =>
-        val name = StateName(version, if (ids.isEmpty) StateName.FixedId else ids(worker))
-        recovery.load(FileName(worker, name), bins).bins.foreach { case (bin, (log, chain)) => holding.put(bin, log, chain) }
+  def load(version: Long, hasCheckpointIds: Boolean): Holding = load(version, hasCheckpointIds, mine)
+
+  /** What the batch that made `version` changed in the bins of this partition. */
+  def changes(version: Long, hasCheckpointIds: Boolean): Iterator[Change] =
+    filesAt(version, hasCheckpointIds, mine).iterator.flatMap { case (file, bins) =>
+      recovery.frames(file, bins.toSet).iterator.flatMap { case (frame, records) =>
+        Changes.of(frame, records, load(version - 1, hasCheckpointIds, Seq(frame.bin)).log(frame.bin))
       }
     }
+
+  /** Throws where the state at `version` is not there any more, or not yet. */
+  def check(version: Long, hasCheckpointIds: Boolean): Unit = filesAt(version, hasCheckpointIds, mine).keys.foreach(recovery.footer)
+
+  private val mine = (0 until binsCount).filter(_ % group.firstWorkers == id.partitionId && id.partitionId < group.firstWorkers)
+  private lazy val recovery =
+    new Recovery(new HadoopStateFiles(new Path(id.checkpointRootLocation, id.operatorId.toString), id.storeName, hadoopConf), Lz4.All)
+
+  private def load(version: Long, hasCheckpointIds: Boolean, wanted: Seq[Int]): Holding = {
+    val holding = new Holding(id.partitionId, binsCount)
+    if (version == 0) wanted.foreach(bin => holding.put(bin, new BinLog, Chain.Empty))
+    else
+      filesAt(version, hasCheckpointIds, wanted).foreach { case (file, bins) =>
+        recovery.load(file, bins).bins.foreach { case (bin, (log, chain)) => holding.put(bin, log, chain) }
+      }
     holding
+  }
+
+  /** The files that workers wrote at the end of the batch that made `version`, by which they had these bins. */
+  private def filesAt(version: Long, hasCheckpointIds: Boolean, wanted: Seq[Int]): Map[FileName, Seq[Int]] = {
+    val table = history.tableAt(group.id, version - 1)
+    val ids = if (hasCheckpointIds) checkpointIds(version - 1) else Vector.empty
+    wanted.groupBy(table.workerOf).map { case (worker, bins) =>
+      FileName(worker, StateName(version, if (ids.isEmpty) StateName.FixedId else ids(worker))) -> bins
+    }
   }
 
   /** Ids of all workers at the end of a batch: Spark hands a reader only that of its own partition. */

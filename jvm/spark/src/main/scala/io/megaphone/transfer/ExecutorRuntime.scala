@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.transfer
 
-import java.util.concurrent.{ConcurrentHashMap, Executors, Future, ThreadFactory}
+import java.util.concurrent.{Callable, ConcurrentHashMap, ExecutionException, Executors, Future, ThreadFactory}
 import java.util.concurrent.atomic.AtomicLong
 
+import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
@@ -29,12 +30,23 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
 
   val registry = new Registry
   private val pulls = Executors.newFixedThreadPool(PullThreads, daemon("megaphone-pull"))
+  private val recoverers = Executors.newFixedThreadPool(CoresCount, daemon("megaphone-recover"))
   private val publisher = Executors.newSingleThreadExecutor(daemon("megaphone-publish"))
   private val copier = Executors.newSingleThreadExecutor(daemon("megaphone-prepare"))
   private var copying: Option[Future[_]] = None // of the reporting thread
   @volatile private var copyingStep: Option[String] = None
   val peers = new BlockPeers(env, pulls)
   val handOver = new HandOver(Lz4.All)
+
+  /** For recoveries that a batch waits for: as many at once as the executor has cores. */
+  val together: Together = new Together {
+    override def width: Int = CoresCount
+    override def apply[A](pieces: Seq[() => A]): Seq[A] =
+      if (pieces.size < 2) Together.OneByOne(pieces)
+      else
+        try recoverers.invokeAll(pieces.map(p => (() => p()): Callable[A]).asJava).asScala.map(_.get).toSeq
+        catch { case e: ExecutionException => throw e.getCause }
+  }
   private val files = new ConcurrentHashMap[StoreKey, StateFiles]()
   private val ready = new ConcurrentHashMap[CopyKey, java.lang.Long]()
   private val newestCounter = new AtomicLong()
@@ -57,7 +69,7 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
   def stop(): Unit = {
     isStopped = true
     wake()
-    Seq(pulls, publisher, copier).foreach(_.shutdownNow())
+    Seq(pulls, recoverers, publisher, copier).foreach(_.shutdownNow())
   }
 
   /** The files of a store, remembered so that copies can be prepared without a provider. */
@@ -138,6 +150,7 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
 
 object ExecutorRuntime {
   private val PullThreads = 8
+  private val CoresCount = Runtime.getRuntime.availableProcessors
   private val BusyIntervalMs = 100L
   private val IdleIntervalMs = 1000L
   private val PullDeadlineMs = 30000L

@@ -10,6 +10,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder}
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExecBase
 
 import io.megaphone.control.{BatchFacts, BatchFactsHolder, Tables}
 
@@ -26,7 +27,10 @@ final case class GroupExec(child: SparkPlan, facts: BatchFacts, tables: Broadcas
   override def nodeName: String = "MegaphoneGroup"
   override def simpleString(maxFields: Int): String = s"MegaphoneGroup $facts"
 
-  override protected def doExecute(): RDD[InternalRow] = new FactsRDD(child.execute(), facts, tables)
+  override protected def doExecute(): RDD[InternalRow] = {
+    child.foreach { case o: TransformWithStateExecBase => StateStoreNames.allow(o); case _ => () }
+    new FactsRDD(child.execute(), facts, tables)
+  }
   override protected def withNewChildInternal(newChild: SparkPlan): GroupExec = copy(child = newChild)
 }
 

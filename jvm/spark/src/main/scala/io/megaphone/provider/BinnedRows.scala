@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.provider
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair
+
+import io.megaphone.log.{BinLog, MergedScan}
+import io.megaphone.store.{Holding, MissingBinException, StoreKey}
+
+/** Reads and writes one worker's bins as Spark's rows. One thread. */
+private[provider] final class BinnedRows(key: StoreKey, holding: Holding, val families: Families) {
+
+  def get(f: Family, row: UnsafeRow): UnsafeRow = {
+    val log = find(f, row)
+    if (log == null) null else valueAt(f, log.cursor)
+  }
+
+  def has(f: Family, row: UnsafeRow): Boolean = find(f, row) != null
+
+  /** All values of a key. */
+  def valuesOf(f: Family, row: UnsafeRow): Iterator[UnsafeRow] = {
+    val many = f.many
+    val log = find(f, row)
+    if (log == null) Iterator.empty else manyAt(many, log.cursor)
+  }
+
+  def put(f: Family, row: UnsafeRow, value: UnsafeRow): Unit = { f.values.set(value); putSet(f, row) }
+
+  /** Sets the values of a key. */
+  def putAll(f: Family, row: UnsafeRow, values: Iterable[UnsafeRow]): Unit = { f.many.setAll(values); putSet(f, row) }
+
+  /** Adds values to those of a key. */
+  def merge(f: Family, row: UnsafeRow, values: Iterable[UnsafeRow]): Unit = {
+    val many = f.many
+    many.setAll(values)
+    val log = find(f, row)
+    if (log != null) many.prepend(log.cursor.bytes, log.cursor.valueOffset, log.cursor.valueBytes)
+    putSet(f, row)
+  }
+
+  def remove(f: Family, row: UnsafeRow): Unit = {
+    val bin = f.binOf(row)
+    val log = logOf(bin)
+    val keys = f.keys
+    keys.set(row)
+    holding.touch(bin)
+    log.remove(f.number, keys.bytes, keys.offset, keys.length)
+    ()
+  }
+
+  /** All rows of the worker's bins, without those of bins that leave; the caller may put and remove meanwhile. The pair is reused, and so are rows that
+    * were encoded.
+    */
+  def iterator(f: Family): Iterator[UnsafeRowPair] = rowsOf(f, if (f.isSorted) merged(f, null, null) else logs.map(_.scan(f.number)))
+
+  /** Any row of the default family. */
+  def first: Option[UnsafeRowPair] = iterator(families.default).nextOption()
+
+  /** The rows whose keys begin with these columns. As `iterator`. */
+  def withPrefix(f: Family, prefix: UnsafeRow): Iterator[UnsafeRowPair] = rowsOf(f, scansOfPrefix(f, prefix))
+
+  /** The rows from the first key on until, and without, the second, in order. As `iterator`. */
+  def range(f: Family, from: Option[UnsafeRow], until: Option[UnsafeRow]): Iterator[UnsafeRowPair] = rowsOf(f, scansOfRange(f, from, until))
+
+  /** The same rows as an iterator of pairs, each value of a key in its own. */
+  def iteratorOfMany(f: Family): Iterator[UnsafeRowPair] = manyOf(f, if (f.isSorted) merged(f, null, null) else logs.map(_.scan(f.number)))
+  def manyWithPrefix(f: Family, prefix: UnsafeRow): Iterator[UnsafeRowPair] = manyOf(f, scansOfPrefix(f, prefix))
+  def rangeOfMany(f: Family, from: Option[UnsafeRow], until: Option[UnsafeRow]): Iterator[UnsafeRowPair] = manyOf(f, scansOfRange(f, from, until))
+
+  /** Removes the rows from the first key on until, and without, the second. */
+  def deleteRange(f: Family, from: UnsafeRow, until: UnsafeRow): Unit = {
+    val (first, last) = (f.bytesOfKey(from), f.bytesOfKey(until))
+    bins.foreach(bin => removeAll(f.number, bin, holding.log(bin).range(f.number, first, last)))
+  }
+
+  /** Removes a family with all its rows; false where there was none. */
+  def removeFamily(name: String): Boolean = {
+    val wasThere = families.created.remove(name)
+    val numbers = families.remove(name)
+    val filled = bins.toVector.flatMap(bin => numbers.filter(holding.log(bin).keyCount(_) > 0).map(bin -> _))
+    filled.foreach { case (bin, number) => removeAll(number, bin, holding.log(bin).scan(number)) }
+    wasThere || filled.nonEmpty
+  }
+
+  /** Keys that are the query's own, not those of Spark's indexes. */
+  def keyCount: Long = {
+    val others = families.internalNumbers
+    if (others.isEmpty) holding.keyCount else holding.keyCount - bins.map(bin => others.map(holding.log(bin).keyCount(_).toLong).sum).sum
+  }
+
+  def heapBytes: Long = holding.heapBytes
+  def binsOwned: Int = bins.size
+
+  private def bins: Iterator[Int] = holding.bins.filterNot(holding.leaving)
+  private def logs: Iterator[BinLog] = bins.map(holding.log)
+
+  /** The log whose cursor stands on the key, or null. */
+  private def find(f: Family, row: UnsafeRow): BinLog = {
+    val log = logOf(f.binOf(row))
+    val keys = f.keys
+    keys.set(row)
+    if (log.find(f.number, keys.bytes, keys.offset, keys.length)) log else null
+  }
+
+  private def putSet(f: Family, row: UnsafeRow): Unit = {
+    val bin = f.binOf(row)
+    val log = logOf(bin)
+    val keys = f.keys
+    val values = f.values
+    keys.set(row)
+    holding.touch(bin)
+    log.put(f.number, keys.bytes, keys.offset, keys.length, values.bytes, values.offset, values.length)
+  }
+
+  private def removeAll(number: Int, bin: Int, scan: BinLog.Scan): Unit =
+    while (scan.next()) {
+      holding.touch(bin)
+      holding.log(bin).remove(number, scan.cursor.bytes, scan.cursor.keyOffset, scan.cursor.keyBytes)
+    }
+
+  private def scansOfPrefix(f: Family, prefix: UnsafeRow): Iterator[BinLog.Scan] = {
+    val bytes = f.bytesOfPrefix(prefix)
+    val bin = f.binOf.ofPrefix(prefix)
+    if (bin >= 0) Iterator(logOf(bin).prefix(f.number, bytes)) else Iterator(new MergedScan(logs.map(_.prefix(f.number, bytes))))
+  }
+
+  private def scansOfRange(f: Family, from: Option[UnsafeRow], until: Option[UnsafeRow]): Iterator[BinLog.Scan] = {
+    val first = from.map(f.bytesOfKey).orNull
+    val last = until.map(f.bytesOfKey).orNull
+    if (first != null && last != null && f.isOneKey(first, last)) Iterator(logOf(f.binOf(from.get)).range(f.number, first, last))
+    else merged(f, first, last)
+  }
+
+  private def merged(f: Family, from: Array[Byte], until: Array[Byte]): Iterator[BinLog.Scan] =
+    Iterator(new MergedScan(logs.map(_.range(f.number, from, until))))
+
+  private def rowsOf(f: Family, scans: Iterator[BinLog.Scan]): Iterator[UnsafeRowPair] = {
+    val pair = new UnsafeRowPair
+    cursorsOf(scans).map(c => pair.withRows(f.keys.row(c.bytes, c.keyOffset, c.keyBytes), valueAt(f, c)))
+  }
+
+  private def manyOf(f: Family, scans: Iterator[BinLog.Scan]): Iterator[UnsafeRowPair] = {
+    val many = f.many
+    val pair = new UnsafeRowPair
+    cursorsOf(scans).flatMap { c =>
+      val key = f.keys.row(c.bytes, c.keyOffset, c.keyBytes)
+      manyAt(many, c).map(pair.withRows(key, _))
+    }
+  }
+
+  private def cursorsOf(scans: Iterator[BinLog.Scan]): Iterator[BinLog.Cursor] = new Iterator[BinLog.Cursor] {
+    private var scan: BinLog.Scan = _
+    private var isReady = false
+
+    override def hasNext: Boolean = {
+      while (!isReady && (scan != null || scans.hasNext)) {
+        if (scan == null) scan = scans.next()
+        if (scan.next()) isReady = true else scan = null
+      }
+      isReady
+    }
+
+    override def next(): BinLog.Cursor = {
+      if (!hasNext) throw new NoSuchElementException
+      isReady = false
+      scan.cursor
+    }
+  }
+
+  private def valueAt(f: Family, c: BinLog.Cursor): UnsafeRow = f.values.row(c.bytes, c.valueOffset, c.valueBytes)
+  private def manyAt(many: EncodedValues, c: BinLog.Cursor): Iterator[UnsafeRow] = many.rows(c.bytes, c.valueOffset, c.valueBytes)
+
+  private def logOf(bin: Int): BinLog = {
+    val log = holding.log(bin)
+    if (log == null) throw new MissingBinException(key, holding.worker, bin) // I8: never an insert into a bin that is not there
+    log
+  }
+}
