@@ -6,6 +6,7 @@ import scala.util.Random
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{BoundReference, UnsafeProjection}
 import org.apache.spark.sql.catalyst.util.ArrayData
+import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.megaphone.RoutedPartitioning
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.{CalendarInterval, UTF8String}
@@ -79,13 +80,22 @@ class BinOfKeySuite extends AnyFunSuite {
     row => projection(row).getInt(0)
   }
 
+  private def binOf(
+      operator: String,
+      keys: StructType,
+      store: String = "default",
+      family: String = "default",
+      spec: StructType => KeyStateEncoderSpec = NoPrefixKeyStateEncoderSpec(_),
+      specOf: String => Option[KeyStateEncoderSpec] = _ => None
+  ): BinOfKey = new BinOfKey(PartitionKey.of(operator, store, family, spec(keys), specOf), bins)
+
   private def check(operator: String, keySchema: StructType, rows: Seq[InternalRow]): Set[Int] = {
     // The exchange sees the key's columns somewhere in a wider row.
     val wide = new StructType(Array(StructField("before", StringType)) ++ keySchema.fields ++ Array(StructField("after", LongType)))
     val positions = keySchema.indices.map(_ + 1)
     val binOfRow = exchange(wide, positions)
     val toKey = UnsafeProjection.create(positions.map(i => BoundReference(i, wide(i).dataType, wide(i).nullable)))
-    val binOfKey = new BinOfKey(operator, "default", keySchema, bins)
+    val binOfKey = binOf(operator, keySchema)
     rows.map { key =>
       val row = InternalRow.fromSeq(text(random.nextString(4)) +: key.toSeq(keySchema) :+ random.nextLong())
       val expected = binOfRow(row)
@@ -108,12 +118,73 @@ class BinOfKeySuite extends AnyFunSuite {
       val binOfRow = exchange(key, Seq(0))
       val (toKey, toIndexed) = (UnsafeProjection.create(key), UnsafeProjection.create(indexed))
       for (side <- Seq("left", "right")) {
-        val binOfKey = new BinOfKey("symmetricHashJoin", s"$side-keyToNumValues", key, bins)
-        val binOfIndexed = new BinOfKey("symmetricHashJoin", s"$side-keyWithIndexToValue", indexed, bins)
+        val binOfKey = binOf("symmetricHashJoin", key, store = s"$side-keyToNumValues")
+        val binOfIndexed = binOf("symmetricHashJoin", indexed, store = s"$side-keyWithIndexToValue")
         (values :+ null).foreach { value =>
           val expected = binOfRow(InternalRow(value))
           assert(binOfKey(toKey(InternalRow(value))) == expected, s"for the key $value")
           assert(binOfIndexed(toIndexed(InternalRow(value, random.nextLong()))) == expected, s"for the key $value")
+        }
+      }
+    }
+
+  for ((name, dataType, values) <- columns)
+    test(s"A key of type $name has one bin to the exchange and in all column families of a join, with and without the time or the index behind it.") {
+      val key = new StructType().add("k", dataType)
+      val timed = TimestampKeyStateEncoder.keySchemaWithTimestamp(key)
+      val numbered = key.add("index", LongType)
+      val binOfRow = exchange(key, Seq(0))
+      def of(family: String, keys: StructType, spec: StructType => KeyStateEncoderSpec) = (
+        binOf("symmetricHashJoin", keys, family = s"left-$family", spec = spec),
+        UnsafeProjection.create(keys)
+      )
+      val (ofKey, toKey) = of("keyToNumValues", key, NoPrefixKeyStateEncoderSpec(_))
+      val behind = Seq(
+        of("keyWithIndexToValue", numbered, NoPrefixKeyStateEncoderSpec(_)),
+        of("keyWithTsToValues", timed, TimestampAsPostfixKeyStateEncoderSpec(_)),
+        of("tsWithKey", timed, TimestampAsPrefixKeyStateEncoderSpec(_))
+      )
+      (values :+ null).foreach { value =>
+        val expected = binOfRow(InternalRow(value))
+        assert(ofKey(toKey(InternalRow(value))) == expected, s"for the key $value")
+        for ((binOfRow, toRow) <- behind) assert(binOfRow(toRow(InternalRow(value, random.nextLong()))) == expected, s"for the key $value")
+        assert(behind.map(_._1.ofPrefix(toKey(InternalRow(value)))) == Seq(-1, expected, -1), s"for the prefix $value")
+      }
+    }
+
+  for ((name, dataType, values) <- columns)
+    test(s"A key of type $name has one bin to the exchange and in all column families of transformWithState.") {
+      val key = new StructType().add("k", dataType)
+      val binOfRow = exchange(key, Seq(0))
+      val composite = new StructType().add("key", key).add("userKey", new StructType().add("u", StringType))
+      val expiring = new StructType().add("expirationMs", LongType).add("elementKey", key)
+      val expiringOfMap = new StructType().add("expirationMs", LongType).add("elementKey", composite)
+      val timer = new StructType().add("key", key).add("expiryTimestampMs", LongType)
+      val due = new StructType().add("expiryTimestampMs", LongType).add("key", key)
+      def user = InternalRow(text(random.nextString(3)))
+      def prefix(keys: StructType) = PrefixKeyScanStateEncoderSpec(keys, 1)
+      def range(keys: StructType) = RangeKeyScanStateEncoderSpec(keys, Seq(0))
+      type Spec = StructType => KeyStateEncoderSpec
+      val families: Seq[(String, StructType, Spec, InternalRow => InternalRow)] = Seq(
+        ("count", key, NoPrefixKeyStateEncoderSpec(_), identity),
+        ("$min_list", key, NoPrefixKeyStateEncoderSpec(_), identity),
+        ("$count_list", key, NoPrefixKeyStateEncoderSpec(_), identity),
+        ("$rowCounter_list", key, NoPrefixKeyStateEncoderSpec(_), identity),
+        ("map", composite, prefix, k => InternalRow(k, user)),
+        ("$ttl_count", expiring, range, k => InternalRow(random.nextLong(), k)),
+        ("$ttl_map", expiringOfMap, range, k => InternalRow(random.nextLong(), InternalRow(k, user))),
+        ("$eventTimers_keyToTimestamp", timer, prefix, k => InternalRow(k, random.nextLong())),
+        ("$procTimers_timestampToKey", due, range, k => InternalRow(random.nextLong(), k))
+      )
+      for ((family, keys, spec, row) <- families) {
+        val others = families.map { case (other, keys, spec, _) => other -> spec(keys) }.toMap
+        val binOfKey = binOf("transformWithStateExec", keys, family = family, spec = spec, specOf = others.get)
+        val toKey = UnsafeProjection.create(keys)
+        val toPrefix = UnsafeProjection.create(new StructType().add("key", key))
+        (values :+ null).foreach { value =>
+          val expected = binOfRow(InternalRow(value))
+          assert(binOfKey(toKey(row(InternalRow(value)))) == expected, s"for the key $value of $family")
+          if (keys.head.name == "key") assert(binOfKey.ofPrefix(toPrefix(InternalRow(InternalRow(value)))) == expected, s"for the prefix $value of $family")
         }
       }
     }
@@ -128,7 +199,7 @@ class BinOfKeySuite extends AnyFunSuite {
 
   test("Both zeros, and all that is not a number, are one key to the hash.") {
     val schema = new StructType().add("k", DoubleType)
-    def bin(d: Double) = new BinOfKey("stateStoreSave", "default", schema, bins)(UnsafeProjection.create(schema)(InternalRow(d)))
+    def bin(d: Double) = binOf("stateStoreSave", schema)(UnsafeProjection.create(schema)(InternalRow(d)))
     assert(bin(0.0) == bin(-0.0))
     assert(bin(Double.NaN) == bin(java.lang.Double.longBitsToDouble(0x7ff8000000000001L)))
   }
@@ -138,7 +209,7 @@ class BinOfKeySuite extends AnyFunSuite {
     val mayNot = new StructType().add("k", LongType, nullable = false)
     (0L until 500L).foreach { k =>
       val row = UnsafeProjection.create(may)(InternalRow(k)).copy()
-      assert(new BinOfKey("dedupe", "default", may, bins)(row) == new BinOfKey("dedupe", "default", mayNot, bins)(row))
+      assert(binOf("dedupe", may)(row) == binOf("dedupe", mayNot)(row))
     }
   }
 }

@@ -17,7 +17,6 @@ import org.apache.spark.sql.megaphone.{GroupExec, RoutedPartitioning}
 import org.apache.spark.sql.streaming._
 
 import io.megaphone.control.{MegaphoneApi, PlanRefusedException, QueryControl}
-import io.megaphone.query.PlansSuite.Counted
 
 /** A query of any shape gives, rescaled up and down in the middle, what a batch query gives over the same input. */
 class PlansSuite extends PluginSession {
@@ -272,17 +271,6 @@ class PlansSuite extends PluginSession {
     finally { side.unpersist(); () }
   }
 
-  test("A stateful operator that does not run on bins yet is refused with a sentence when the query starts.") {
-    val source = new Source
-    val s = spark
-    import s.implicits._
-    val processed = source.stream.as[(java.lang.Long, Long)].groupByKey(_._2).transformWithState(new Counted, TimeMode.None(), OutputMode.Append())
-    val running = start(processed.toDF(), "append")
-    source.feed()
-    val error = intercept[StreamingQueryException](running.query.processAllAvailable())
-    assert(messagesOf(error).contains("does not run on the binned state store yet"), messagesOf(error))
-  }
-
   test("Real-time mode is refused with a sentence when the query starts.") {
     val brief = Seq("minBatchDuration" -> "1s", "allowlistCheck" -> "false").map { case (key, value) => s"spark.sql.streaming.realTimeMode.$key" -> value }
     withConf(brief: _*) {
@@ -425,14 +413,5 @@ class PlansSuite extends PluginSession {
     assert(seen.last == Seq(5), seen)
     val last = run().last
     assert(sorted(last) == sorted(spark.read.schema("k LONG, v LONG").csv(input.toString).groupBy("k").count().collect()))
-  }
-}
-
-object PlansSuite {
-
-  /** Counts the rows of a batch by key; it is never run. */
-  final class Counted extends StatefulProcessor[Long, (java.lang.Long, Long), Long] {
-    override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = ()
-    override def handleInputRows(key: Long, rows: Iterator[(java.lang.Long, Long)], timers: TimerValues): Iterator[Long] = Iterator(rows.size.toLong)
   }
 }

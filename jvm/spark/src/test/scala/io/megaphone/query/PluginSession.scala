@@ -59,6 +59,10 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
     super.afterEach()
   }
 
+  /** A test that runs always, or, being one of many alike, in the long run only. */
+  protected def test(name: String, isInShortRun: Boolean)(body: => Any): Unit =
+    if (isInShortRun || sys.env.get("MEGAPHONE_TESTS").contains("all")) test(name)(body)
+
   /** A new folder, removed at the end. */
   protected def folder(name: String): Path = { val made = Files.createTempDirectory(s"megaphone-$name"); folders += made; made }
 
@@ -124,8 +128,8 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
     def tables: Set[String] = plan.collect { case p => p.outputPartitioning }.collect { case r: RoutedPartitioning => r.table.toString }.toSet
 
     /** Submits a plan, and feeds batches until it is done. */
-    def rescale(workers: Int, feed: () => Unit, mode: String = "direct", operator: Long = -1): Unit = {
-      val plan = json.readTree(MegaphoneApi.rescale(runId, workers, null, mode, operator)).get("id").asText
+    def rescale(workers: Int, feed: () => Unit, mode: String = "direct", operator: Long = -1, strategy: String = null): Unit = {
+      val plan = json.readTree(MegaphoneApi.rescale(runId, workers, strategy, mode, operator)).get("id").asText
       var batches = 0
       while (status(plan) != "done") {
         assert(batches < 60, s"The plan is still ${status(plan)} after $batches batches.")

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.megaphone.contract
+
+import java.util.concurrent.atomic.AtomicLong
+
+import org.apache.spark.SparkConf
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.megaphone.RoutingRule
+import org.apache.spark.sql.megaphone.upstream.{Upstream, UpstreamSuites}
+import org.apache.spark.sql.streaming.{StreamTest, StreamingQueryListener}
+import org.apache.spark.sql.streaming.StreamingQueryListener._
+
+import io.megaphone.MegaphonePlugin
+
+/** One of Spark's own suites, run with the plugin on, and on our provider wherever it asks for one of Spark's. */
+trait Binned extends StreamTest with Upstream {
+
+  override protected def sparkConf: SparkConf =
+    super.sparkConf.set("spark.plugins", classOf[MegaphonePlugin].getName).set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, RoutingRule.Provider)
+
+  override protected def withSQLConf[T](pairs: (String, String)*)(f: => T): T =
+    super.withSQLConf(pairs.map { case (key, value) => key -> (if (key == SQLConf.STATE_STORE_PROVIDER_CLASS.key) RoutingRule.Provider else value) }: _*)(f)
+
+  override def beforeAll(): Unit = {
+    super.beforeAll()
+    spark.streams.addListener(new Binned.Batches)
+  }
+}
+
+object Binned {
+
+  /** Batches of all suites that ran on bins. */
+  val batchesCount = new AtomicLong()
+
+  private final class Batches extends StreamingQueryListener {
+    override def onQueryStarted(event: QueryStartedEvent): Unit = ()
+    override def onQueryProgress(event: QueryProgressEvent): Unit =
+      if (event.progress.stateOperators.exists(o => Option(o.customMetrics.get("megaphoneBinsOwned")).exists(_ > 0))) { batchesCount.incrementAndGet(); () }
+    override def onQueryTerminated(event: QueryTerminatedEvent): Unit = ()
+  }
+}
+
+/** Suites of queries, which run on bins as on Spark's own providers. */
+abstract class BinnedSuites(suites: Binned*) extends UpstreamSuites(suites: _*) {
+  private val before = Binned.batchesCount.get
+  private def batches = Binned.batchesCount.get - before
+
+  override protected def remark: String = s" on bins, in $batches batches with state"
+  override protected def verify(): Unit = if (batches == 0) throw new AssertionError("No batch ran on bins, so this run shows nothing.")
+}

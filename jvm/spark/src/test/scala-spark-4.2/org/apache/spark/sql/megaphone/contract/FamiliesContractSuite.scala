@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.megaphone.contract
+
+import org.apache.spark.sql.megaphone.neutrality.Neutral.isAll
+import org.apache.spark.sql.streaming._
+import org.scalatest.DoNotDiscover
+
+/** Spark's own suites of operators that keep their state in column families pass on bins. */
+final class FamiliesContractSuite extends BinnedSuites(new BinnedListState, new BinnedMapState, new BinnedMapStateTTL)
+
+/** So do the others, which run with all tests only. */
+final class MoreFamiliesContractSuite
+    extends BinnedSuites(
+      (if (isAll)
+         Seq(
+           new BinnedTransformWithState,
+           new BinnedTransformWithStateInAvro,
+           new BinnedValueStateTTL,
+           new BinnedListStateTTL,
+           new BinnedTransformWithInitialState,
+           new BinnedTransformWithStateChaining,
+           new BinnedInnerJoinOfOneStore,
+           new BinnedInnerJoinByTime,
+           new BinnedOuterJoinByTime
+         )
+       else Nil): _*
+    )
+
+/** Tests that Spark runs twice, with RocksDB's two kinds of changelog, run once. */
+trait BinnedOnce extends Binned {
+  override def leftOut: Seq[(String, String)] =
+    super.leftOut :+ ("(without changelog checkpointing)" -> "the same test once more, with a setting of RocksDB's that means nothing to bins")
+}
+
+@DoNotDiscover class BinnedTransformWithState extends TransformWithStateUnsafeRowSuite with BinnedOnce
+@DoNotDiscover class BinnedTransformWithStateInAvro extends TransformWithStateAvroSuite with BinnedOnce
+@DoNotDiscover class BinnedListState extends TransformWithListStateSuite with BinnedOnce
+@DoNotDiscover class BinnedMapState extends TransformWithMapStateSuite with BinnedOnce
+@DoNotDiscover class BinnedValueStateTTL extends TransformWithValueStateTTLSuite with BinnedOnce
+@DoNotDiscover class BinnedListStateTTL extends TransformWithListStateTTLSuite with BinnedOnce
+@DoNotDiscover class BinnedMapStateTTL extends TransformWithMapStateTTLSuite with BinnedOnce
+@DoNotDiscover class BinnedTransformWithStateChaining extends TransformWithStateChainingSuite with BinnedOnce
+@DoNotDiscover class BinnedTransformWithInitialState extends TransformWithStateInitialStateSuite with BinnedOnce
+@DoNotDiscover class BinnedInnerJoinOfOneStore extends StreamingInnerJoinWithVCFSuite with BinnedOnce
+@DoNotDiscover class BinnedInnerJoinByTime extends StreamingInnerJoinV4Suite with BinnedOnce
+@DoNotDiscover class BinnedOuterJoinByTime extends StreamingOuterJoinV4Suite with BinnedOnce

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.megaphone.upstream
+
+import scala.collection.mutable
+
+import org.apache.spark.SparkFunSuite
+import org.scalatest.{Args, Status, SucceededStatus, Suites}
+
+/** One of Spark's own suites, whose tests are counted. */
+trait Upstream extends SparkFunSuite {
+
+  /** Tests that are not run: a part of the name, and the reason. */
+  def leftOut: Seq[(String, String)] = Nil
+
+  private val passed = mutable.LinkedHashSet.empty[String]
+  private val failed = mutable.LinkedHashSet.empty[String]
+  private val notRun = mutable.LinkedHashMap.empty[String, String]
+
+  override protected def runTest(testName: String, args: Args): Status =
+    leftOut.find { case (part, _) => testName.contains(part) } match {
+      case Some((_, reason)) => notRun(testName) = reason; SucceededStatus
+      case None =>
+        val status = super.runTest(testName, args)
+        (if (status.succeeds()) passed else failed) += testName
+        status
+    }
+
+  private[upstream] def passedCount: Int = passed.size
+  private[upstream] def count: Int = passed.size + failed.size + notRun.size
+  private[upstream] def reasons: Map[String, String] = notRun.toMap
+  def failures: Set[String] = failed.toSet
+}
+
+/** Runs suites one after the other, and says how many of their tests pass, and why others were not run. */
+abstract class UpstreamSuites(val suites: Upstream*) extends Suites(suites: _*) {
+
+  override def run(testName: Option[String], args: Args): Status = {
+    val status = super.run(testName, args)
+    status.waitUntilCompleted()
+    if (suites.nonEmpty) {
+      val (tests, reasons) = (suites.map(_.count).sum, suites.flatMap(s => s.reasons.map { case (test, reason) => s"${s.suiteName}: $test: $reason" }))
+      println(s"$suiteName: ${suites.map(_.passedCount).sum} of $tests upstream tests pass$remark")
+      reasons.sorted.foreach(r => println(s"  not run: $r"))
+      verify()
+    }
+    status
+  }
+
+  /** What the line with the counts says beside them. */
+  protected def remark: String = ""
+
+  /** Throws where the run has shown nothing. */
+  protected def verify(): Unit
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.query
+
+import java.sql.Timestamp
+
+import scala.util.Random
+
+import org.apache.spark.sql.{DataFrame, Dataset, Encoder, Encoders, Row}
+import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
+import org.apache.spark.sql.megaphone.GroupExec
+import org.apache.spark.sql.streaming.OutputMode
+
+/** Runs a query on bins, and on one of Spark's own providers. With one bin a worker, a key that the provider looks for in any bin but the exchange's is an
+  * error, never a wrong result.
+  */
+abstract class OperatorSession extends PluginSession {
+  import OperatorSession._
+
+  private val bins = 8
+
+  override protected def settings: Map[String, String] = Map("spark.megaphone.bins" -> bins.toString, "spark.sql.shuffle.partitions" -> bins.toString)
+
+  protected implicit val keys: Encoder[Key] = Encoders.product[Key]
+
+  /** Keys that are hard on a hash: some come in every batch, some in one. */
+  protected def rows(batch: Int): Seq[Key] = rows(batch, new Random(1)) ++ rows(batch, new Random(2L + batch))
+
+  private def rows(batch: Int, random: Random): Seq[Key] = {
+    def maybe[A >: Null](value: => A): A = if (random.nextInt(8) == 0) null else value
+    Seq.fill(40) {
+      Key(
+        maybe[java.lang.Long](Seq(0L, -1L, Long.MinValue, random.nextInt(50).toLong)(random.nextInt(4))),
+        maybe[java.lang.Double](
+          Seq(0.0, -0.0, Double.NaN, java.lang.Double.longBitsToDouble(0x7ff8000000000001L), random.nextInt(60) / 7.0)(
+            4 * random.nextInt(2) max random.nextInt(5)
+          )
+        ),
+        maybe(Seq("", "a", "A", "日本", "ß", random.nextString(2))(random.nextInt(6))),
+        maybe(Array.fill(random.nextInt(12))(random.nextInt(3).toByte)),
+        maybe(new java.math.BigDecimal("12345678901234567890.5").multiply(new java.math.BigDecimal(random.nextInt(16) - 8))),
+        maybe(Inner(random.nextInt(30), maybe(Seq("x", "y")(random.nextInt(2))))),
+        new Timestamp(1700000000000L + batch * 10000L + random.nextInt(5000))
+      )
+    }
+  }
+
+  /** So many batches on bins give what they give on Spark's own provider, null by null and zero by zero. */
+  protected def check(mode: OutputMode, sparks: String = OnMaps, batches: Int = 2)(make: Dataset[Key] => DataFrame)(looks: Running => Unit): Unit = {
+    def run(look: Running => Unit): Seq[String] = {
+      val memory = MemoryStream[Key](spark)
+      val running = start(make(memory.toDS()), mode.toString.toLowerCase(java.util.Locale.ROOT))
+      (0 until batches).foreach { batch =>
+        memory.addData(rows(batch))
+        running.query.processAllAvailable()
+      }
+      look(running)
+      looks(running)
+      running.stop()
+      sorted(running.all.map(r => Row.fromSeq(r.toSeq.map(printed))))
+    }
+    val onBins = run { running =>
+      val tables = running.plan.collect { case g: GroupExec => g.tables.value.after }
+      assert(tables.nonEmpty && tables.forall(_.binCounts.toSeq == Seq.fill(bins)(1)))
+      assert(running.keys.count(_._2 > 0) > bins / 2, "the keys are in few bins only")
+    }
+    val onSparks = withConf("spark.sql.streaming.stateStore.providerClass" -> sparks)(run(r => assert(r.plan.collect { case g: GroupExec => g }.isEmpty)))
+    assert(onBins.nonEmpty)
+    assert(onBins == onSparks)
+  }
+
+  /** Ten batches on bins, with a move up, prepared, and one down, direct, among them, give what they give on Spark's own provider. */
+  protected def checkMoved(mode: OutputMode, sparks: String = OnMaps)(make: Dataset[Key] => DataFrame): Seq[String] = {
+    def run(moves: (Running, () => Unit) => Unit): Seq[String] = {
+      val memory = MemoryStream[Key](spark)
+      val running = start(make(memory.toDS()), mode.toString.toLowerCase(java.util.Locale.ROOT))
+      var batch = 0
+      def feed(): Unit = { memory.addData(rows(batch)); batch += 1 }
+      def round(): Unit = { feed(); running.query.processAllAvailable() }
+      round()
+      round()
+      moves(running, () => feed())
+      assert(batch < 10, "the moves took more batches than are compared")
+      while (batch < 10) round()
+      running.stop()
+      sorted(running.all.map(r => Row.fromSeq(r.toSeq.map(printed))))
+    }
+    val onBins = run { (running, feed) =>
+      running.rescale(11, feed, "prepared", strategy = "all-at-once")
+      running.rescale(3, feed, "direct", strategy = "all-at-once")
+      assert(running.workers.toSet == Set(3L))
+    }
+    assert(onBins.nonEmpty)
+    assert(onBins == withConf("spark.sql.streaming.stateStore.providerClass" -> sparks)(run((_, _) => ())))
+    onBins
+  }
+
+  private def printed(value: Any): Any = value match {
+    case bytes: Array[_] => bytes.mkString("[", " ", "]")
+    case other => other
+  }
+}
+
+object OperatorSession {
+
+  /** Spark's providers: the one that keeps maps, and the one that knows column families. */
+  val OnMaps = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+  val OnRocks = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+  final case class Inner(x: Int, y: String)
+  final case class Key(id: java.lang.Long, ratio: java.lang.Double, name: String, bytes: Array[Byte], amount: java.math.BigDecimal, inner: Inner, at: Timestamp)
+}
