@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import statistics
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -81,23 +82,38 @@ def _write_one(frame: DataFrame, to: Path) -> None:
         next(staging.glob("part-*.parquet")).rename(to)
 
 
+def benchmarks_jar() -> str:
+    """Path of the jar with what the benchmarks have on the JVM, built where it is missing or old."""
+    root = Path(__file__).parents[1]
+    subprocess.run([str(root / "sbt"), "benchmarks/package"], check=True, capture_output=True)
+    return str(next((root / "benchmarks/jvm/target/scala-2.13").glob("megaphone-benchmarks_*[0-9].jar")))
+
+
 def started(
-    spark: SparkSession, source: Path, checkpoint: Path, query: Callable[[DataFrame], DataFrame]
+    spark: SparkSession,
+    source: Path,
+    checkpoint: Path,
+    query: Callable[[DataFrame], DataFrame],
+    mode: str = "update",
 ) -> StreamingQuery:
     """Starts `query` over the files of `source`, one a batch; its rows go nowhere."""
     stream = spark.readStream.schema("k long, v long").option("maxFilesPerTrigger", 1).parquet(str(source))
-    writer = query(stream).writeStream.format("noop").outputMode("update")
+    writer = query(stream).writeStream.format("noop").outputMode(mode)
     return writer.option("checkpointLocation", str(checkpoint)).start()
 
 
 def batch_ms(
-    spark: SparkSession, provider: str, source: Path, query: Callable[[DataFrame], DataFrame]
+    spark: SparkSession,
+    provider: str,
+    source: Path,
+    query: Callable[[DataFrame], DataFrame],
+    mode: str = "update",
 ) -> list[int]:
     """Durations of all batches of `query` over the files of `source`, one a batch, on a new checkpoint."""
     if provider in PROVIDERS:
         spark.conf.set("spark.sql.streaming.stateStore.providerClass", PROVIDERS[provider])
     with folder() as checkpoint:
-        running = started(spark, source, checkpoint, query)
+        running = started(spark, source, checkpoint, query, mode)
         try:
             running.processAllAvailable()
             progress = [p for p in running.recentProgress if p["numInputRows"] > 0]

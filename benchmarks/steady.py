@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steady batch, without any plan: counts and sums per key on each provider, and with no state at all.
+"""The steady batch of a query, without any plan, on each provider, and with no state at all.
 
-`python benchmarks/steady.py [--keys 400000] [--rows 100000] [--rounds 5]`
+`python benchmarks/steady.py [--works aggregate sessions join transform] [--keys 400000] [--rounds 5]`
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import harness
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from tqdm import tqdm
 
@@ -18,26 +20,79 @@ WARM_UP_BATCHES = 12
 MEASURED_BATCHES = 12
 
 
-def aggregate(stream: DataFrame) -> DataFrame:
-    """The query: count and sum per key."""
-    return stream.groupBy("k").agg(sf.count("*").alias("n"), sf.sum("v").alias("s"))
-
-
 def stateless(stream: DataFrame) -> DataFrame:
     """The same input and exchange, with no state."""
     return stream.repartition("k").select("k", "v")
 
 
+def aggregate(stream: DataFrame) -> DataFrame:
+    """Count and sum per key."""
+    return stream.groupBy("k").agg(sf.count("*").alias("n"), sf.sum("v").alias("s"))
+
+
+def timed(stream: DataFrame) -> DataFrame:
+    """With an event time that goes on by one second every thousand rows."""
+    return stream.withColumn("t", sf.timestamp_seconds(sf.col("v") / 1000)).withWatermark("t", "300 seconds")
+
+
+def sessions(stream: DataFrame) -> DataFrame:
+    """Sessions of a minute's gap: as many open ones as there are keys, a quarter of them ends each batch."""
+    return timed(stream).groupBy(sf.session_window("t", "60 seconds"), "k").agg(sf.count("*").alias("n"))
+
+
+def join(stream: DataFrame) -> DataFrame:
+    """Rows of one half of the stream beside those of the other of the same key and minute."""
+    left = timed(stream.where("v % 2 = 0"))
+    right = timed(stream.where("v % 2 = 1")).select(
+        sf.col("k").alias("k2"), sf.col("v").alias("v2"), sf.col("t").alias("t2")
+    )
+    near = sf.expr("k = k2 and t2 between t - interval 60 seconds and t + interval 60 seconds")
+    return left.join(right, near)
+
+
+def transform(stream: DataFrame) -> DataFrame:
+    """Count and sum per key by `transformWithState`, compiled: Python's own cost would hide the store's."""
+    spark = stream.sparkSession
+    assert isinstance(spark, SparkSession)
+    sums = spark._jvm.org.apache.spark.sql.megaphone.TransformWork.sums(stream._jdf)  # type: ignore[union-attr]
+    return DataFrame(sums, spark)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A query, its output mode, and the providers of Spark's that run it."""
+
+    query: Callable[[DataFrame], DataFrame]
+    mode: str = "update"
+    peers: list[str] = field(default_factory=lambda: ["hdfs", "rocksdb"])
+
+
+WORKS = {
+    "aggregate": Work(aggregate),
+    "sessions": Work(sessions, "append"),
+    "join": Work(join, "append"),
+    "transform": Work(transform, peers=["rocksdb"]),
+}
+
+
 def main() -> None:
     """Measures, prints and saves."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
     parser.add_argument("--keys", type=int, default=400_000)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--partitions", type=int, default=4)
     arguments = parser.parse_args()
-    spark = harness.session("local[2]", arguments.partitions)
-    kinds = ["megaphone", "hdfs", "rocksdb", "stateless"]
+    spark = harness.session("local[2]", arguments.partitions, spark__jars=harness.benchmarks_jar())
+    for name in arguments.works:
+        measure(spark, name, WORKS[name], arguments)
+    spark.stop()
+
+
+def measure(spark: SparkSession, name: str, work: Work, arguments: argparse.Namespace) -> None:
+    """One work: all its rounds, and its result."""
+    kinds = ["megaphone", *work.peers, "stateless"]
     p50: list[dict[str, float]] = []
     p99: list[dict[str, float]] = []
     with harness.folder() as source:
@@ -46,12 +101,13 @@ def main() -> None:
         )
         # The first round is not counted: it warms up what all kinds share.
         order = list(harness.turned(1 + arguments.rounds, kinds))
-        for number, kind in tqdm(order, desc="steady", unit="run"):
+        for number, kind in tqdm(order, desc=name, unit="run"):
             if len(p50) == number:
                 p50.append({})
                 p99.append({})
-            query = stateless if kind == "stateless" else aggregate
-            measured = harness.batch_ms(spark, kind, source, query)[-MEASURED_BATCHES:]
+            is_bare = kind == "stateless"
+            query, mode = (stateless, "update") if is_bare else (work.query, work.mode)
+            measured = harness.batch_ms(spark, kind, source, query, mode)[-MEASURED_BATCHES:]
             p50[number][kind] = statistics.median(measured)
             p99[number][kind] = max(measured)
     del p50[0], p99[0]
@@ -60,11 +116,13 @@ def main() -> None:
         for title, rounds in (("Median batch", p50), ("Slowest batch", p99))
     }
     result = {"arguments": vars(arguments), "p50_ms": p50, "max_ms": p99}
-    harness.save("steady", result, report(p50, p99, kinds), harness.dots(panels, "ms"))
-    spark.stop()
+    table = report(p50, p99, kinds, work.peers)
+    harness.save(f"steady-{name}", result, table, harness.dots(panels, "ms"))
 
 
-def report(p50: list[dict[str, float]], p99: list[dict[str, float]], kinds: list[str]) -> str:
+def report(
+    p50: list[dict[str, float]], p99: list[dict[str, float]], kinds: list[str], peers: list[str]
+) -> str:
     """The table."""
     lines = ["| provider | p50 ms, median of rounds (spread) | slowest batch ms |", "|---|---|---|"]
     for kind in kinds:
@@ -72,7 +130,7 @@ def report(p50: list[dict[str, float]], p99: list[dict[str, float]], kinds: list
         slowest = harness.median_and_spread([r[kind] for r in p99])
         lines.append(f"| {kind} | {typical} | {slowest} |")
     for name, rounds in (("p50", p50), ("slowest batch", p99)):
-        ratio = harness.median_and_spread(harness.ratios(rounds, "megaphone", ["hdfs", "rocksdb"]))
+        ratio = harness.median_and_spread(harness.ratios(rounds, "megaphone", peers))
         lines += ["", f"{name} against the better stock provider of the same round: {ratio}"]
     return "\n".join(lines) + "\n"
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from spark_megaphone.errors import NotMovable
 from streams import KEYS, MakeStream, Stream, check_rows, fresh
@@ -234,19 +233,6 @@ def test_a_limit_runs_and_stays(make_stream: MakeStream) -> None:
 # ---- what is refused ----
 
 
-def with_processor(rows: DataFrame) -> DataFrame:
-    class Nothing(StatefulProcessor):
-        def init(self, handle: Any) -> None: ...
-        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-            yield from rows
-
-        def close(self) -> None: ...
-
-    return rows.groupBy("k").transformWithStateInPandas(
-        Nothing(), outputStructType="k long, v long, t timestamp", outputMode="update", timeMode="None"
-    )
-
-
 OWN_PROVIDER = (
     r"set spark\.sql\.streaming\.stateStore\.providerClass to one of Spark's own state store providers "
     r"before the query is started\."
@@ -256,12 +242,6 @@ OWN_PROVIDER = (
 @pytest.mark.parametrize(
     ("shape", "settings", "sentence"),
     [
-        pytest.param(
-            with_processor,
-            {},
-            f"The stateful operator .*TransformWithState.* does not run .*{OWN_PROVIDER}",
-            id="transformWithStateInPandas",
-        ),
         pytest.param(
             totals,
             {"spark__sql__streaming__stateStore__unloadOnCommit": "true"},

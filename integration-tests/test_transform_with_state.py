@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`transformWithState` from Python moves with its values, lists, maps and timers; no row is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from streams import MakeStream, Stream, check_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+UP, DOWN = 5, 1
+OUTPUT = "k long, n long, listed long, mapped long, is_last boolean"
+HOUR_MS = 3_600_000
+
+
+def visits(*, with_pandas: bool) -> StatefulProcessor:
+    """Counts a key's rows in a value, a list and a map.
+
+    It gives the counts out, and once more an hour after the key's last row.
+
+    Defined in a function, so that it travels to Python's workers by value.
+    """
+
+    class Visits(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.handle = handle
+            self.count = handle.getValueState("count", "n long")
+            self.values = handle.getListState("values", "v long")
+            self.by_value = handle.getMapState("by_value", "v long", "n long")
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+            seen = [row for frame in rows for row in frame.itertuples()] if with_pandas else list(rows)
+            known = self.count.get()[0] if self.count.exists() else 0
+            self.count.update((known + len(seen),))
+            self.values.appendList([(int(row.v),) for row in seen])
+            for row in seen:
+                value = (int(row.v),)
+                before = self.by_value.getValue(value)[0] if self.by_value.containsKey(value) else 0
+                self.by_value.updateValue(value, (before + 1,))
+            for due in list(self.handle.listTimers()):
+                self.handle.deleteTimer(due)
+            self.handle.registerTimer(int(max(row.t for row in seen).timestamp() * 1000) + HOUR_MS)
+            yield self.told(key, is_last=False)
+
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
+            yield self.told(key, is_last=True)
+            self.count.clear()
+            self.values.clear()
+            self.by_value.clear()
+
+        def told(self, key: Any, *, is_last: bool) -> pd.DataFrame | Row:
+            mapped = sum(n for (n,) in self.by_value.values())
+            row = {
+                "k": key[0],
+                "n": self.count.get()[0],
+                "listed": sum(1 for _ in self.values.get()),
+                "mapped": mapped,
+                "is_last": is_last,
+            }
+            if not with_pandas:
+                return Row(**row)
+            import pandas
+
+            return pandas.DataFrame({name: [value] for name, value in row.items()})
+
+        def close(self) -> None: ...
+
+    return Visits()
+
+
+def visited(*, with_pandas: bool) -> Any:
+    def shape(rows: DataFrame) -> DataFrame:
+        groups = rows.withWatermark("t", "10 seconds").groupBy("k")
+        run = groups.transformWithStateInPandas if with_pandas else groups.transformWithState
+        return run(visits(with_pandas=with_pandas), OUTPUT, "append", "EventTime")
+
+    return shape
+
+
+def up_and_down(stream: Stream) -> Stream:
+    stream.start().run(2)
+    stream.rescale(UP, mode="prepared")
+    stream.rescale(DOWN, mode="direct")
+    return stream
+
+
+def counts(rows: DataFrame) -> DataFrame:
+    n = f.count("*")
+    return rows.groupBy("k").agg(n.alias("n"), n.alias("listed"), n.alias("mapped"))
+
+
+@pytest.mark.parametrize(
+    ("with_pandas", "format"),
+    [
+        (True, 2),
+        (False, 1),
+        *(pytest.param(p, v, marks=pytest.mark.slow) for p, v in [(True, 1), (False, 2)]),
+    ],
+)
+def test_values_lists_maps_and_timers_move(make_stream: MakeStream, with_pandas: bool, format: int) -> None:
+    stream = up_and_down(make_stream(visited(with_pandas=with_pandas), mode="append", format=format)).flush()
+    expected = stream.answer(counts)
+    given = [row for batch in sorted(stream.given) for row in stream.given[batch]]
+    check_rows([row[:-1] for row in given if row[-1]], expected)
+    latest = {row[0]: row[:-1] for row in given if not row[-1]}
+    check_rows(list(latest.values()), expected)
+
+
+def test_each_variable_is_read_by_its_name_after_a_move(make_stream: MakeStream) -> None:
+    stream = up_and_down(make_stream(visited(with_pandas=False), mode="append"))
+    expected = stream.answer(counts)
+    stream.stop()
+
+    def rows(*columns: str, **options: str) -> list[tuple[Any, ...]]:
+        reader = stream.spark.read.format("statestore")
+        state = reader.options(**options).load(str(stream.checkpoint))
+        return [tuple(row) for row in state.selectExpr(*columns).collect()]
+
+    check_rows(rows("key.k", "value.n", stateVarName="count"), [row[:2] for row in expected])
+    listed = rows("key.k", "list_element.v", stateVarName="values")
+    check_rows(listed, stream.answer(lambda rows: rows.select("k", "v")))
+    mapped = rows("key.k", "user_map_key.v", "user_map_value.n", stateVarName="by_value")
+    check_rows(mapped, stream.answer(lambda rows: rows.groupBy("k", "v").count()))
+    timers = rows("key.k", readRegisteredTimers="true")
+    check_rows(timers, [row[:1] for row in expected])
