@@ -92,7 +92,7 @@ simulate: $(VENV_DONE) ## runs SCHEDULES seeded schedules of driver, executors a
 	$(call say,Simulating $(SCHEDULES) schedules from seed $(SEED))
 	@./sbt "core/Test/runMain io.megaphone.simulation.Simulate $(SCHEDULES) $(SEED)"
 
-bench: setup ## measures batches, steps and store operations against Spark's own providers: half an hour and more; BENCH=steady for one
+bench: setup ## measures batches, steps and store operations against Spark's own providers: an hour and more; BENCH=steady for one
 	$(call say,Measuring into benchmarks/results; leave the machine alone meanwhile)
 	@for one in $(BENCH); do $(VENV)/bin/python benchmarks/$$one.py $(BENCH_ARGS) || exit 1; done
 
