@@ -84,7 +84,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--partitions", type=int, default=4)
     arguments = parser.parse_args()
-    spark = harness.session("local[2]", arguments.partitions, spark__jars=harness.benchmarks_jar())
+    jars = {"spark__jars": harness.benchmarks_jar()} if "transform" in arguments.works else {}
+    spark = harness.session("local[2]", arguments.partitions, **jars)
     for name in arguments.works:
         measure(spark, name, WORKS[name], arguments)
     spark.stop()

@@ -24,6 +24,7 @@ STOCK = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProv
 FLUSH = -1  # the key of rows that are there for their time alone
 KEYS = 200
 FIRST_WORKERS = 2
+UP, DOWN = 5, 1  # more workers than the session has cores, and one
 _ROWS = 120
 _BINS = 64
 _START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -147,6 +148,13 @@ class Stream:
         assert {workers} == set(self.workers().values())
         self.run()
         return plan
+
+    def up_and_down(self) -> "Stream":
+        """Starts it, and runs it through both rescales, one prepared and one direct."""
+        self.start().run(2)
+        self.rescale(UP, mode="prepared")
+        self.rescale(DOWN, mode="direct")
+        return self
 
     def run_until_done(self, plan: Plan, batches_max: int = 12) -> None:
         for _ in range(batches_max):

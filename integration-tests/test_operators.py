@@ -14,14 +14,12 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from spark_megaphone.errors import NotMovable
-from streams import KEYS, MakeStream, Stream, check_rows, fresh
+from streams import KEYS, UP, MakeStream, check_rows, fresh
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from streams import Shape
-
-UP, DOWN = 5, 1  # more workers than the session has cores, and one
 
 
 def totals(rows: DataFrame) -> DataFrame:
@@ -52,29 +50,21 @@ def seen_then_counted(rows: DataFrame) -> DataFrame:
     return rows.dropDuplicates(["k"]).groupBy("k").count()
 
 
-def up_and_down(stream: Stream) -> Stream:
-    """Runs a query through both rescales, one prepared and one direct."""
-    stream.start().run(2)
-    stream.rescale(UP, mode="prepared")
-    stream.rescale(DOWN, mode="direct")
-    return stream
-
-
 @pytest.mark.parametrize("format", [1, 2])
 def test_an_aggregation_in_update_mode_moves(make_stream: MakeStream, format: int) -> None:
-    up_and_down(make_stream(totals, format=format)).check()
+    make_stream(totals, format=format).up_and_down().check()
 
 
 def test_an_aggregation_in_complete_mode_moves(make_stream: MakeStream) -> None:
-    up_and_down(make_stream(totals, mode="complete", format=1)).check()
+    make_stream(totals, mode="complete", format=1).up_and_down().check()
 
 
 def test_an_aggregation_in_append_mode_moves_and_gives_out_each_window_once(make_stream: MakeStream) -> None:
-    up_and_down(make_stream(windows, mode="append")).flush().check()
+    make_stream(windows, mode="append").up_and_down().flush().check()
 
 
 def test_windows_in_update_mode_move_and_are_dropped_behind_the_watermark(make_stream: MakeStream) -> None:
-    stream = up_and_down(make_stream(windows)).flush()
+    stream = make_stream(windows).up_and_down().flush()
     stream.check(keys=2)
     # What is left are the windows of the last rows, which are there for their time.
     assert stream.running.lastProgress is not None
@@ -93,7 +83,7 @@ def test_windows_in_update_mode_move_and_are_dropped_behind_the_watermark(make_s
 def test_duplicates_are_dropped_and_counted_across_moves(
     make_stream: MakeStream, shape: Shape, mode: str, operators: int
 ) -> None:
-    stream = up_and_down(make_stream(shape, mode=mode))
+    stream = make_stream(shape, mode=mode).up_and_down()
     assert len(stream.workers()) == operators
     stream.check()
 
@@ -102,7 +92,7 @@ def test_duplicates_within_the_watermark_are_dropped_across_moves(make_stream: M
     def within(rows: DataFrame) -> DataFrame:
         return rows.withWatermark("t", "1 hour").dropDuplicatesWithinWatermark(["k"]).select("k")
 
-    stream = up_and_down(make_stream(within, mode="append"))
+    stream = make_stream(within, mode="append").up_and_down()
     check_rows(stream.given_out(), stream.answer(keys_seen))
     # Past the watermark a key is new again, once.
     before = len(stream.files())
@@ -139,7 +129,7 @@ def test_apply_in_pandas_with_state_moves_with_its_timeouts(make_stream: MakeStr
             )
         )
 
-    stream = up_and_down(make_stream(counted)).flush()
+    stream = make_stream(counted).up_and_down().flush()
     expected = stream.answer(lambda rows: rows.groupBy("k").count())
     given = [row for batch in sorted(stream.given) for row in stream.given[batch]]
     check_rows([(k, n) for k, n, is_last in given if is_last], expected)
@@ -156,7 +146,7 @@ def sessions(rows: DataFrame) -> DataFrame:
 def test_sessions_move_while_they_are_open_and_are_given_out_once(
     make_stream: MakeStream, format: int
 ) -> None:
-    up_and_down(make_stream(sessions, mode="append", format=format)).flush().check()
+    make_stream(sessions, mode="append", format=format).up_and_down().flush().check()
 
 
 def joined(how: str) -> Shape:
@@ -190,7 +180,7 @@ def test_a_join_of_two_streams_moves_and_gives_out_each_row_once(
     make_stream: MakeStream, how: str, format: int
 ) -> None:
     """Rows without a partner are given out as the watermark passes them: in some batch with a move."""
-    up_and_down(make_stream(joined(how), mode="append", format=format)).flush().check()
+    make_stream(joined(how), mode="append", format=format).up_and_down().flush().check()
 
 
 @pytest.mark.parametrize("format", [1, 2])
@@ -198,7 +188,7 @@ def test_the_state_of_a_join_is_read_by_side_after_it_has_moved(make_stream: Mak
     def forever(rows: DataFrame) -> DataFrame:
         return rows.where("v < 2").join(rows.where("v > 0").select(f.col("k").alias("k2")), f.expr("k = k2"))
 
-    stream = up_and_down(make_stream(forever, mode="append", format=format))
+    stream = make_stream(forever, mode="append", format=format).up_and_down()
     stream.check(keys=4)
     reader = stream.spark.read.format("statestore")
     for side, kept in (("left", "v < 2"), ("right", "v > 0")):

@@ -11,12 +11,11 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from streams import MakeStream, Stream, check_rows
+from streams import MakeStream, check_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-UP, DOWN = 5, 1
 OUTPUT = "k long, n long, listed long, mapped long, is_last boolean"
 HOUR_MS = 3_600_000
 
@@ -85,13 +84,6 @@ def visited(*, with_pandas: bool) -> Any:
     return shape
 
 
-def up_and_down(stream: Stream) -> Stream:
-    stream.start().run(2)
-    stream.rescale(UP, mode="prepared")
-    stream.rescale(DOWN, mode="direct")
-    return stream
-
-
 def counts(rows: DataFrame) -> DataFrame:
     n = f.count("*")
     return rows.groupBy("k").agg(n.alias("n"), n.alias("listed"), n.alias("mapped"))
@@ -106,7 +98,7 @@ def counts(rows: DataFrame) -> DataFrame:
     ],
 )
 def test_values_lists_maps_and_timers_move(make_stream: MakeStream, with_pandas: bool, format: int) -> None:
-    stream = up_and_down(make_stream(visited(with_pandas=with_pandas), mode="append", format=format)).flush()
+    stream = make_stream(visited(with_pandas=with_pandas), mode="append", format=format).up_and_down().flush()
     expected = stream.answer(counts)
     given = [row for batch in sorted(stream.given) for row in stream.given[batch]]
     check_rows([row[:-1] for row in given if row[-1]], expected)
@@ -115,7 +107,7 @@ def test_values_lists_maps_and_timers_move(make_stream: MakeStream, with_pandas:
 
 
 def test_each_variable_is_read_by_its_name_after_a_move(make_stream: MakeStream) -> None:
-    stream = up_and_down(make_stream(visited(with_pandas=False), mode="append"))
+    stream = make_stream(visited(with_pandas=False), mode="append").up_and_down()
     expected = stream.answer(counts)
     stream.stop()
 

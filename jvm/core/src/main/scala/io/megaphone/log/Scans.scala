@@ -39,14 +39,14 @@ private[log] final class RangeScan(log: BinLog, order: OrderedIndex, from: Array
   val cursor = new BinLog.Cursor
   private val place = new OrderedIndex.Place
   private val begun = log.end
-  private lazy val gone = new PriorityQueue[Integer]((a: Integer, b: Integer) => log.compareKeys(a, b))
-  private var hasGone, isStarted, isInOrder = false
+  private var gone: PriorityQueue[Integer] = _ // by key; most scans never have one
+  private var isStarted, isInOrder = false
   private var isDone = order == null
 
   def next(): Boolean = {
     if (!isDone) {
       val ahead = nextInOrder()
-      val behind = if (hasGone && !gone.isEmpty) gone.peek.intValue else BinLog.NoPosition
+      val behind = if (gone != null && !gone.isEmpty) gone.peek.intValue else BinLog.NoPosition
       isInOrder = behind == BinLog.NoPosition || (ahead != BinLog.NoPosition && log.compareKeys(ahead, behind) < 0)
       if (!isInOrder) gone.poll()
       val position = if (isInOrder) ahead else behind
@@ -64,7 +64,11 @@ private[log] final class RangeScan(log: BinLog, order: OrderedIndex, from: Array
       val old = log.asOf(begun, position)
       val isAhead = old != BinLog.NoPosition &&
         (if (isStarted) log.compareKey(old, cursor.bytes, cursor.keyOffset, cursor.keyBytes) > 0 else log.compareKey(old, from, 0, from.length) >= 0)
-      if (isAhead && isBefore(old)) { gone.add(old); hasGone = true }
+      if (isAhead && isBefore(old)) {
+        if (gone == null) gone = new PriorityQueue[Integer]((a: Integer, b: Integer) => log.compareKeys(a, b))
+        gone.add(old)
+        ()
+      }
     }
 
   /** The record of the next key of the order that was there when the scan began, or NoPosition. */

@@ -14,12 +14,6 @@ object UnsupportedQueryException {
 
   def operator(name: String): UnsupportedQueryException =
     new UnsupportedQueryException("UNSUPPORTED_OPERATOR", s"The stateful operator $name does not run on the binned state store yet; $Instead.")
-  def joinFormat(format: Int): UnsupportedQueryException =
-    new UnsupportedQueryException(
-      "UNSUPPORTED_JOIN_FORMAT",
-      s"State format $format of a stream-stream join does not run on the binned state store yet; " +
-        s"set spark.sql.streaming.join.stateFormatVersion to 2 and start from a new checkpoint, or $Instead."
-    )
   def continuous: UnsupportedQueryException =
     new UnsupportedQueryException(
       "UNSUPPORTED_TRIGGER",

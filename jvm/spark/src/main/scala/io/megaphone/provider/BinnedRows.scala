@@ -51,7 +51,7 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, val fa
   /** All rows of the worker's bins, without those of bins that leave; the caller may put and remove meanwhile. The pair is reused, and so are rows that
     * were encoded.
     */
-  def iterator(f: Family): Iterator[UnsafeRowPair] = rowsOf(f, if (f.isSorted) merged(f, null, null) else logs.map(_.scan(f.number)))
+  def iterator(f: Family): Iterator[UnsafeRowPair] = rowsOf(f, scansOf(f))
 
   /** Any row of the default family. */
   def first: Option[UnsafeRowPair] = iterator(families.default).nextOption()
@@ -63,7 +63,7 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, val fa
   def range(f: Family, from: Option[UnsafeRow], until: Option[UnsafeRow]): Iterator[UnsafeRowPair] = rowsOf(f, scansOfRange(f, from, until))
 
   /** The same rows as an iterator of pairs, each value of a key in its own. */
-  def iteratorOfMany(f: Family): Iterator[UnsafeRowPair] = manyOf(f, if (f.isSorted) merged(f, null, null) else logs.map(_.scan(f.number)))
+  def iteratorOfMany(f: Family): Iterator[UnsafeRowPair] = manyOf(f, scansOf(f))
   def manyWithPrefix(f: Family, prefix: UnsafeRow): Iterator[UnsafeRowPair] = manyOf(f, scansOfPrefix(f, prefix))
   def rangeOfMany(f: Family, from: Option[UnsafeRow], until: Option[UnsafeRow]): Iterator[UnsafeRowPair] = manyOf(f, scansOfRange(f, from, until))
 
@@ -118,21 +118,24 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, val fa
       holding.log(bin).remove(number, scan.cursor.bytes, scan.cursor.keyOffset, scan.cursor.keyBytes)
     }
 
+  private def scansOf(f: Family): Iterator[BinLog.Scan] =
+    if (f.isSorted) merged(_.range(f.number, null, null)) else logs.map(_.scan(f.number))
+
   private def scansOfPrefix(f: Family, prefix: UnsafeRow): Iterator[BinLog.Scan] = {
     val bytes = f.bytesOfPrefix(prefix)
     val bin = f.binOf.ofPrefix(prefix)
-    if (bin >= 0) Iterator(logOf(bin).prefix(f.number, bytes)) else Iterator(new MergedScan(logs.map(_.prefix(f.number, bytes))))
+    if (bin >= 0) Iterator(logOf(bin).prefix(f.number, bytes)) else merged(_.prefix(f.number, bytes))
   }
 
   private def scansOfRange(f: Family, from: Option[UnsafeRow], until: Option[UnsafeRow]): Iterator[BinLog.Scan] = {
     val first = from.map(f.bytesOfKey).orNull
     val last = until.map(f.bytesOfKey).orNull
     if (first != null && last != null && f.isOneKey(first, last)) Iterator(logOf(f.binOf(from.get)).range(f.number, first, last))
-    else merged(f, first, last)
+    else merged(_.range(f.number, first, last))
   }
 
-  private def merged(f: Family, from: Array[Byte], until: Array[Byte]): Iterator[BinLog.Scan] =
-    Iterator(new MergedScan(logs.map(_.range(f.number, from, until))))
+  /** One scan of all logs, in order. */
+  private def merged(scan: BinLog => BinLog.Scan): Iterator[BinLog.Scan] = Iterator(new MergedScan(logs.map(scan)))
 
   private def rowsOf(f: Family, scans: Iterator[BinLog.Scan]): Iterator[UnsafeRowPair] = {
     val pair = new UnsafeRowPair

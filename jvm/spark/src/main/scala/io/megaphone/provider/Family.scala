@@ -20,6 +20,7 @@ private[provider] final class Family(
     spec: KeyStateEncoderSpec
 ) {
   private val encoder = keys match { case e: EncodedKeys => e.encoder; case _ => null }
+  private val several = values match { case v: EncodedValues if v.encoder.supportsMultipleValuesPerKey => v; case _ => null }
 
   /** Whether a scan of all its keys is in order, over all bins: a family that is asked for what is due, by time. */
   val isSorted: Boolean = spec match {
@@ -44,16 +45,13 @@ private[provider] final class Family(
   }
 
   /** The values of a key, of which there may be one only. */
-  def valuesOf(bytes: Array[Byte], offset: Int, length: Int): Iterator[UnsafeRow] = values match {
-    case v: EncodedValues if v.encoder.supportsMultipleValuesPerKey => v.rows(bytes, offset, length)
-    case one => Iterator(one.row(bytes, offset, length))
-  }
+  def valuesOf(bytes: Array[Byte], offset: Int, length: Int): Iterator[UnsafeRow] =
+    if (several != null) several.rows(bytes, offset, length) else Iterator(values.row(bytes, offset, length))
 
   /** Several values to a key. */
-  def many: EncodedValues = values match {
-    case v: EncodedValues if v.encoder.supportsMultipleValuesPerKey => v
-    case _ => throw new IllegalStateException(s"Column family $name holds one value to a key: it was created without useMultipleValuesPerKey.")
-  }
+  def many: EncodedValues =
+    if (several != null) several
+    else throw new IllegalStateException(s"Column family $name holds one value to a key: it was created without useMultipleValuesPerKey.")
 }
 
 private[provider] object Family {
