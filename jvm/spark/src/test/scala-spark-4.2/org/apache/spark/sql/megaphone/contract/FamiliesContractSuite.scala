@@ -32,8 +32,14 @@ trait BinnedOnce extends Binned {
     super.leftOut :+ ("(without changelog checkpointing)" -> "the same test once more, with a setting of RocksDB's that means nothing to bins")
 }
 
-@DoNotDiscover class BinnedTransformWithState extends TransformWithStateUnsafeRowSuite with BinnedOnce
-@DoNotDiscover class BinnedTransformWithStateInAvro extends TransformWithStateAvroSuite with BinnedOnce
+trait BinnedTransform extends BinnedOnce {
+  override def leftOut: Seq[(String, String)] = super.leftOut :+
+    ("introducing TTL after restart" ->
+      "stops a query while a batch begins, and needs that the batch's offsets are not written yet: with files this fast it fails on RocksDB too")
+}
+
+@DoNotDiscover class BinnedTransformWithState extends TransformWithStateUnsafeRowSuite with BinnedTransform
+@DoNotDiscover class BinnedTransformWithStateInAvro extends TransformWithStateAvroSuite with BinnedTransform
 @DoNotDiscover class BinnedListState extends TransformWithListStateSuite with BinnedOnce
 @DoNotDiscover class BinnedMapState extends TransformWithMapStateSuite with BinnedOnce
 @DoNotDiscover class BinnedValueStateTTL extends TransformWithValueStateTTLSuite with BinnedOnce
