@@ -36,8 +36,8 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
   private val pinned = mutable.Map.empty[(Long, Int), String]
   private var executors = Vector.empty[ExecutorAddress]
   @volatile private var state: Option[Protocol.State] = None
-  private lazy val sweepBatches = MegaphoneConf.SweepBatches.read(conf)
-  private lazy val sweeper = new Sweeper(query.checkpointRoot, hadoopConf, session.sessionState.conf.minBatchesToRetain)
+  private var sweepBatches = 0L // this and the next are set by the first batch, from the configuration that the query was started with
+  private var sweeper: Sweeper = _
 
   /** What tasks told of their commits: for `migrations`. */
   val journal = new Journal
@@ -119,6 +119,8 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
     }
     val conf = batchSession.sessionState.conf.getAllConfs.get _
     val settings = Protocol.Settings(windowSteps = MegaphoneConf.WindowSteps.read(conf), patienceBatches = MegaphoneConf.PatienceBatches.read(conf))
+    sweepBatches = MegaphoneConf.SweepBatches.read(conf)
+    sweeper = new Sweeper(query.checkpointRoot, hadoopConf, batchSession.sessionState.conf.minBatchesToRetain)
     state = Some(Protocol.start(runId, known, settings))
     makeFolders(known)
     try confirm(feed(Protocol.RunStarting(batch, format, history.first.fold(configured)(_.bins), history)))
@@ -261,7 +263,7 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
   /** The table that the newest batch of a group has. */
   def currentTable(group: Long): RoutingTable = synchronized(state.getOrElse(throw PlanRefusedException.notStarted).history.tableAt(group, Long.MaxValue))
 
-  /** The query's configuration. */
+  /** The configuration that plans are submitted under: that of the session which has started the query. */
   def conf: String => Option[String] = session.sessionState.conf.getAllConfs.get
 }
 

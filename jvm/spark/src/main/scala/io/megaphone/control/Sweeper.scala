@@ -17,8 +17,8 @@ import io.megaphone.transfer.{HadoopStateFiles, Lz4}
 
 /** Deletes state files that no retained version needs, for one run of a query: rules 27 and 28. Off the batch's path, and the only one that deletes.
   *
-  * Candidates found at a settled version go once every version before it is retained no longer. A sweep that fails deletes nothing; the next one
-  * finds the same files, and a new run starts over.
+  * Candidates found at a settled version go once every version before it is retained no longer, and so does what an attempt that died left of a file of
+  * such a version. A sweep that fails deletes nothing; the next one finds the same files, and a new run starts over.
   */
 private[control] final class Sweeper(checkpointRoot: String, hadoopConf: Configuration, batchesToRetain: Int) extends Logging {
   private val candidates = mutable.Map.empty[(Long, String), (Long, Set[FileName])] // (operator, store) → found at, files
@@ -45,8 +45,9 @@ private[control] final class Sweeper(checkpointRoot: String, hadoopConf: Configu
       .filter(_._2.nonEmpty)
     val referenced = new Sweep(new Recovery(files, Lz4.All)).referenced(heads)
     val key = (operator, store)
+    val retained = version - math.max(2, batchesToRetain)
     candidates.get(key).foreach { case (foundAt, found) =>
-      if (foundAt <= version - math.max(2, batchesToRetain)) {
+      if (foundAt <= retained) {
         val gone = found.filterNot(referenced)
         gone.foreach(files.delete)
         logInfo(s"Deleted ${gone.size} files of the state of operator $operator that no retained version needs.")
@@ -54,8 +55,9 @@ private[control] final class Sweeper(checkpointRoot: String, hadoopConf: Configu
       }
     }
     if (!candidates.contains(key)) {
-      val listed = workerFolders(folder).flatMap(files.list)
-      candidates(key) = version -> Sweep.candidates(listed, referenced, version)
+      val listed = workerFolders(folder).map(files.list)
+      candidates(key) = version -> Sweep.candidates(listed.flatMap(_.files), referenced, version)
+      listed.flatMap(_.unfinished).foreach { case (file, path) => if (file.name.version <= retained) files.delete(path) }
     }
   }
 

@@ -48,12 +48,19 @@ final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Co
     catch { case _: FileNotFoundException => throw new MissingFileException(at.toString) }
   }
 
-  /** The files of a worker, by name; those that are not ours are not listed. */
-  def list(worker: Int): Vector[FileName] =
-    try files.list(folderOf(worker)).iterator.filterNot(_.isDirectory).flatMap(s => FileName.parse(worker, s.getPath.getName)).toVector
-    catch { case _: FileNotFoundException => Vector.empty }
+  /** The files of a worker; those that are not ours are not listed. */
+  def list(worker: Int): HadoopStateFiles.Listed = {
+    val paths =
+      try files.list(folderOf(worker)).toVector.filterNot(_.isDirectory).map(_.getPath)
+      catch { case _: FileNotFoundException => Vector.empty }
+    HadoopStateFiles.Listed(
+      paths.flatMap(p => FileName.parse(worker, p.getName)),
+      paths.flatMap(p => HadoopStateFiles.finalName(p.getName).flatMap(FileName.parse(worker, _)).map(_ -> p))
+    )
+  }
 
-  def delete(file: FileName): Unit = files.delete(path(file))
+  def delete(file: FileName): Unit = delete(path(file))
+  def delete(path: Path): Unit = files.delete(path)
 
   private final class HadoopSource(val name: String, stream: FSDataInputStream, val length: Long) extends FileSource {
     override def read(position: Long, count: Int): Array[Byte] = {
@@ -62,5 +69,21 @@ final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Co
       bytes
     }
     override def close(): Unit = stream.close()
+  }
+}
+
+object HadoopStateFiles {
+
+  /** @param unfinished
+    *   temporary files that an attempt has not renamed (yet), by the name that they were to have
+    */
+  final case class Listed(files: Vector[FileName], unfinished: Vector[(FileName, Path)])
+
+  private val Temporary = """\.(.+\.delta)\..+\.tmp""".r
+
+  /** The name that a temporary file, of Spark's checkpoint file managers or ours, is renamed to. */
+  private def finalName(temporary: String): Option[String] = temporary match {
+    case Temporary(name) => Some(name)
+    case _ => None
   }
 }

@@ -322,12 +322,12 @@ class PlansSuite extends PluginSession {
     val source = new Source
     val counts = source.stream.groupBy("k").count()
     withConf("spark.sql.streaming.stateStore.providerClass" -> "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider") {
-      val first = start(counts, "complete", checkpoint)
+      val first = start(counts, "complete", checkpoint.toString)
       source.feed()
       first.query.processAllAvailable()
       first.stop()
     }
-    val second = start(counts, "complete", checkpoint)
+    val second = start(counts, "complete", checkpoint.toString)
     source.feed()
     second.query.processAllAvailable()
     assert(second.plan.collect { case g: GroupExec => g }.isEmpty)
@@ -342,7 +342,7 @@ class PlansSuite extends PluginSession {
     val source = new Source
     val counts = source.stream.groupBy("k").count()
     withConf("spark.megaphone.bins" -> "16") {
-      val first = start(counts, "complete", checkpoint)
+      val first = start(counts, "complete", checkpoint.toString)
       source.feed()
       first.query.processAllAvailable()
       first.rescale(5, () => source.feed())
@@ -351,7 +351,7 @@ class PlansSuite extends PluginSession {
     withConf("spark.megaphone.bins" -> "64", "spark.sql.shuffle.partitions" -> "7") {
       var second: Running = null
       val warnings = warningsOf(classOf[QueryControl]) {
-        second = start(counts, "complete", checkpoint)
+        second = start(counts, "complete", checkpoint.toString)
         source.feed()
         second.query.processAllAvailable()
       }
@@ -398,7 +398,7 @@ class PlansSuite extends PluginSession {
     def run(inBatch: () => Unit = () => ()): Running = {
       write()
       write()
-      val running = start(rows.groupBy("k").count(), "complete", checkpoint, Trigger.AvailableNow(), inBatch)
+      val running = start(rows.groupBy("k").count(), "complete", checkpoint.toString, Trigger.AvailableNow(), inBatch)
       running.query.awaitTermination()
       running
     }

@@ -77,13 +77,13 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
   protected def start(
       query: DataFrame,
       mode: String,
-      checkpoint: Path = folder("checkpoint"),
+      checkpoint: String = folder("checkpoint").toString,
       trigger: Trigger = Trigger.ProcessingTime(0),
       inBatch: () => Unit = () => ()
   ): Running = {
     val rows = mutable.LinkedHashMap.empty[Long, Seq[Row]]
     val keep: (DataFrame, Long) => Unit = (batch, id) => { val all = batch.collect().toSeq; inBatch(); rows.synchronized(rows(id) = all) }
-    val writer: DataStreamWriter[Row] = query.writeStream.outputMode(mode).option("checkpointLocation", checkpoint.toString).trigger(trigger)
+    val writer: DataStreamWriter[Row] = query.writeStream.outputMode(mode).option("checkpointLocation", checkpoint).trigger(trigger)
     new Running(writer.foreachBatch(keep).start(), rows)
   }
 

@@ -73,7 +73,7 @@ class TransformWithStateSuite extends OperatorSession {
     val s = spark
     import s.implicits._
     val query = memory.toDS().groupByKey(k => String.valueOf(k.name)).transformWithState(processor, TimeMode.None(), OutputMode.Update()).toDF()
-    val running = start(query, "update", checkpoint)
+    val running = start(query, "update", checkpoint.toString)
     batches.foreach { batch => memory.addData(rows(batch)); running.query.processAllAvailable() }
     running.stop()
     sorted(running.all)

@@ -9,16 +9,16 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FSDataInputStream, FileAlreadyExistsException, FileStatus, Path, PathFilter}
 import org.apache.spark.sql.execution.streaming.checkpointing.{CheckpointFileManager, FileContextBasedCheckpointFileManager}
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
+import org.apache.spark.sql.internal.SQLConf
 
 /** A checkpoint file manager that writes `file:` paths without forking a process for each file, as Hadoop's local file system does to set permissions
-  * where its native library is missing. Every other
-  * scheme, and all reading, is left to Spark's own manager.
+  * where its native library is missing. All reading is left to Spark's own manager, and so is every other scheme, to the one that Spark chooses for it.
   *
   * A file is written under a temporary name and then renamed, or, where nothing may be replaced, linked, which fails if the name is taken.
   */
 final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration) extends CheckpointFileManager {
-  private val spark = new FileContextBasedCheckpointFileManager(path, hadoopConf)
   private val isFile = Option(path.toUri.getScheme).getOrElse(path.getFileSystem(hadoopConf).getUri.getScheme) == "file"
+  private val spark = if (isFile) new FileContextBasedCheckpointFileManager(path, hadoopConf) else LocalCheckpointFileManager.sparksChoice(path, hadoopConf)
 
   override def createAtomic(path: Path, overwriteIfPossible: Boolean): CancellableFSDataOutputStream =
     if (!isFile) spark.createAtomic(path, overwriteIfPossible)
@@ -68,5 +68,15 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration) ex
     private def link(): Unit =
       try { Files.createLink(target, temporary); () }
       catch { case _: java.nio.file.FileAlreadyExistsException => throw new FileAlreadyExistsException(s"$target exists and must not be replaced.") }
+  }
+}
+
+private object LocalCheckpointFileManager {
+
+  /** The manager that Spark takes where none is configured: by `FileContext` or, for a scheme that has none, by `FileSystem`. */
+  private def sparksChoice(path: Path, hadoopConf: Configuration): CheckpointFileManager = {
+    val unset = new Configuration(hadoopConf)
+    unset.unset(SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key)
+    CheckpointFileManager.create(path, unset)
   }
 }

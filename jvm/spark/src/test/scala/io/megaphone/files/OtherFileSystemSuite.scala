@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.files
+
+import java.nio.file.{Files, Path}
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.sql.{DataFrame, Encoder, Encoders}
+import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
+import org.apache.spark.sql.streaming.StreamingQueryException
+import org.scalatest.concurrent.Eventually.{eventually, timeout}
+import org.scalatest.time.SpanSugar._
+
+import io.megaphone.files.ProbeFileSystem.{Asked, Fault}
+import io.megaphone.query.PluginSession
+
+/** A checkpoint on a file system that is not Hadoop's local one: what it is asked for, and what becomes of a query when it fails. */
+final class OtherFileSystemSuite extends PluginSession {
+
+  override protected def settings: Map[String, String] = Map(
+    "spark.master" -> "local[2,4]",
+    "spark.hadoop.fs.probe.impl" -> classOf[ProbeFileSystem].getName,
+    "spark.megaphone.bins" -> "64"
+  )
+
+  override protected def afterEach(): Unit = {
+    ProbeFileSystem.faults = Nil
+    ProbeFileSystem.delayMs = 0
+    super.afterEach()
+  }
+
+  /** A stream of keys that all come again in each batch. */
+  private final class Counting(format: Int, sweepBatches: Int = 2) {
+    private implicit val encoder: Encoder[Long] = Encoders.scalaLong
+    private val keysCount = 200
+    private val memory = MemoryStream[Long](spark)
+    private var fed = Vector.empty[Long]
+    val folder: Path = OtherFileSystemSuite.this.folder("checkpoint")
+    val checkpoint = s"probe:$folder"
+
+    def feed(): Unit = { val rows = (0L until keysCount).map(i => i * i % 1009 + fed.size / keysCount % 3); fed ++= rows; memory.addData(rows); () }
+    def answer: DataFrame = spark.createDataset(fed).toDF("k").groupBy("k").count()
+
+    def started(): Running =
+      withConf(
+        "spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString,
+        "spark.megaphone.sweep.intervalBatches" -> sweepBatches.toString,
+        "spark.sql.streaming.minBatchesToRetain" -> "2"
+      )(start(memory.toDF().toDF("k").groupBy("k").count(), "complete", checkpoint))
+
+    def round(running: Running): Unit = { feed(); running.query.processAllAvailable() }
+
+    /** Temporary files that Spark's manager leaves behind a failure are swept with the files of their version. */
+    def runUntilSwept(running: Running): Unit = {
+      val last = 2 + running.batches.last
+      round(running)
+      eventually(timeout(60.seconds)) { round(running); assert(!unfinished.exists(_ <= last)) }
+      check(running)
+    }
+    def check(running: Running): Unit = assert(sorted(running.last) == sorted(answer.collect()))
+
+    /** The versions of what lies in the workers' folders and is no state file. */
+    def unfinished: Seq[Long] = {
+      val all = Files.walk(folder.resolve("state").resolve("0"))
+      try
+        all.iterator.asScala
+          .filter(f => Files.isRegularFile(f) && f.getParent.getFileName.toString.forall(_.isDigit))
+          .map(_.getFileName.toString)
+          .filterNot(_.endsWith(".delta"))
+          .map(_.split("[._]")(1).toLong)
+          .toVector
+      finally all.close()
+    }
+  }
+
+  private def ofState(asked: Seq[Asked]): Map[String, Int] =
+    asked.filter(a => a.path.contains("/state/0/") && !a.path.contains("_metadata")).groupMapReduce(_.operation)(_ => 1)(_ + _)
+
+  for (format <- Seq(1, 2)) {
+    test(s"A slow one is asked for one file a worker and batch, never for a list, in checkpoint format v$format.") {
+      val counting = new Counting(format, sweepBatches = 1000)
+      ProbeFileSystem.delayMs = 5
+      val running = counting.started()
+      counting.round(running)
+      counting.round(running)
+      ProbeFileSystem.takeAsked()
+      counting.round(running)
+      assert(ofState(ProbeFileSystem.takeAsked()) == Map("create" -> 3, "rename" -> 3))
+      running.rescale(5, () => counting.feed(), "prepared", strategy = "all-at-once")
+      running.rescale(2, () => counting.feed(), "direct", strategy = "all-at-once")
+      assert(ofState(ProbeFileSystem.takeAsked()).keySet == Set("create", "rename"), "bins that move within an executor are read from no file")
+      counting.check(running)
+      running.stop()
+
+      ProbeFileSystem.takeAsked()
+      val again = counting.started()
+      counting.round(again)
+      val asked = ofState(ProbeFileSystem.takeAsked())
+      assert(asked.keySet == Set("create", "rename", "open"), "a recovery reads what it needs, and lists nothing")
+      counting.check(again)
+      assert(counting.unfinished.isEmpty)
+    }
+
+    for (kind <- Seq(Fault.RenameSaysNo, Fault.RenameThrows, Fault.AnswerIsLost, Fault.DiskIsFull))
+      test(
+        s"After ${kind.words} the task is tried again, and nothing is lost, in checkpoint format v$format.",
+        isInShortRun = format == 2 || kind == Fault.AnswerIsLost
+      ) {
+        val counting = new Counting(format)
+        var running = counting.started()
+        counting.round(running)
+        for (worker <- 0 to 2) {
+          ProbeFileSystem.faults = Seq(Fault(kind, s"/state/0/$worker/", times = 2))
+          counting.round(running)
+          assert(ProbeFileSystem.faults.map(_.struck) == Seq(2), "the fault has struck")
+          counting.check(running)
+        }
+        running.stop()
+        running = counting.started()
+        counting.round(running)
+        counting.check(running)
+        counting.runUntilSwept(running)
+      }
+
+    test(s"On a disk that stays full the query fails with that sentence, and goes on when there is room, in checkpoint format v$format.") {
+      val counting = new Counting(format)
+      val running = counting.started()
+      counting.round(running)
+      ProbeFileSystem.faults = Seq(Fault(Fault.DiskIsFull, "/state/0/1/", times = Int.MaxValue))
+      val failed = intercept[StreamingQueryException](counting.round(running))
+      assert(messagesOf(failed).contains("No space left on device"))
+      assert(messagesOf(failed).contains("CANNOT_WRITE_STATE_STORE"))
+      ProbeFileSystem.faults = Nil
+      val again = counting.started()
+      counting.round(again)
+      counting.check(again)
+      counting.runUntilSwept(again)
+    }
+  }
+}
