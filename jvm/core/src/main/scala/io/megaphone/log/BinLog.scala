@@ -10,6 +10,8 @@ import java.util
   *      entries it repointed.
   *   1. `settle` makes the tail part of the prefix for good. The prefix is immutable: `prefix` hands it to other threads with no lock and no copy.
   *   1. `compact` rewrites the live records into new pages; a prefix handed out before keeps the old ones.
+  *   1. `append` lengthens a value by a record of what is new: long lists are not written again for each element. Who reads the value is given all of it,
+  *      put together; images and compacted logs have it in one record.
   *   1. A family whose number says so (see [[Record]]) has an order over its keys, too, kept as records come: `range` and `prefix` scan it.
   *
   * One thread at a time writes (the holder of the lease on the worker's holding); hand-over between threads must publish safely. Keys and values are
@@ -23,6 +25,7 @@ final class BinLog {
   private var lastIndex: Index = _
   private var undoEntries: Array[Long] = BinLog.NoUndo // (previous position + 1) << 32 | position of the new record
   private var undoCount = 0
+  private var appends: Appends = _ // once there is any
   private var ranges: util.Set[RangeScan] = _ // that were begun and not ended; one that its caller has forgotten goes by itself
   private var tailStart = 0
   private var tailWords = 0L
@@ -43,6 +46,7 @@ final class BinLog {
     var sum = pages.heapBytes + undoEntries.length * 8L + 96
     indexes.foreach(i => if (i != null) sum += i.heapBytes)
     orders.foreach(o => if (o != null) sum += o.heapBytes)
+    if (appends != null) sum += appends.heapBytes
     sum
   }
 
@@ -60,24 +64,12 @@ final class BinLog {
   }
 
   /** Sets a key's value. Throws IllegalArgumentException where key or value are too long for a record. */
-  def put(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int, value: Array[Byte], valueOffset: Int, valueBytes: Int): Unit = {
-    require(keyBytes <= Record.KeyBytesMax, s"a key of $keyBytes bytes is too long: at most ${Record.KeyBytesMax} are allowed")
-    require(valueBytes <= Record.ValueBytesMax, s"a value of $valueBytes bytes is too long: at most ${Record.ValueBytesMax} are allowed")
-    val hash = Words.hash(key, keyOffset, keyBytes)
-    val index = indexFor(family)
-    // The lookup waits for memory twice, for the slot and for the record; begun first, it leaves the processor the copying to do meanwhile.
-    val slot = slotOf(index, hash, key, keyOffset, keyBytes)
-    val previous = if (slot < 0) BinLog.NoPosition else Index.positionOf(index.word(slot))
-    val position = append(Record.header(family, Record.Put, keyBytes, valueBytes), key, keyOffset, value, valueOffset)
-    liveWords += Record.size(keyBytes, valueBytes) >>> 3
-    if (slot < 0) index.add(hash, position)
-    else {
-      liveWords -= sizeWords(previous)
-      index.repoint(slot, position)
-    }
-    if (Record.isOrdered(family)) reorder(family, previous, position)
-    remember(position, previous)
-  }
+  def put(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int, value: Array[Byte], valueOffset: Int, valueBytes: Int): Unit =
+    write(family, isAppend = false, key, keyOffset, keyBytes, value, valueOffset, valueBytes)
+
+  /** Adds bytes behind the value of a key; sets it where there is none. Throws as `put` does, of the whole value. */
+  def append(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int, value: Array[Byte], valueOffset: Int, valueBytes: Int): Unit =
+    write(family, isAppend = true, key, keyOffset, keyBytes, value, valueOffset, valueBytes)
 
   /** Removes a key; false, and nothing appended, where it is not there. */
   def remove(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Boolean = {
@@ -85,7 +77,7 @@ final class BinLog {
     val slot = if (index == null) -1 else slotOf(index, Words.hash(key, keyOffset, keyBytes), key, keyOffset, keyBytes)
     slot >= 0 && {
       val previous = Index.positionOf(index.word(slot))
-      val position = append(Record.header(family, Record.Remove, keyBytes, 0), key, keyOffset, key, keyOffset)
+      val position = writeRecord(Record.header(family, Record.Remove, keyBytes, 0), key, keyOffset, key, keyOffset)
       liveWords -= sizeWords(previous)
       index.remove(slot)
       if (Record.isOrdered(family)) {
@@ -139,7 +131,8 @@ final class BinLog {
       else {
         val slot = slotAt(index, hash, position)
         if (previous == BinLog.NoPosition) index.remove(slot) else index.repoint(slot, previous)
-        liveWords -= Record.size(header) >>> 3
+        liveWords -= sizeWords(position)
+        if (Record.kind(header) == Record.Append) appends.dropLast()
       }
       if (previous != BinLog.NoPosition) liveWords += sizeWords(previous)
       i -= 1
@@ -172,8 +165,13 @@ final class BinLog {
     Records.foreach(bytes, offset, length) { (at, header) =>
       val keyAt = at + Record.HeaderBytes
       val keyBytes = Record.keyBytes(header)
-      if (Record.kind(header) == Record.Remove) remove(Record.family(header), bytes, keyAt, keyBytes)
-      else put(Record.family(header), bytes, keyAt, keyBytes, bytes, keyAt + Record.padded(keyBytes), Record.valueBytes(header))
+      val family = Record.family(header)
+      val valueAt = keyAt + Record.padded(keyBytes)
+      val isAppend = Record.kind(header) == Record.Append
+      if (Record.kind(header) == Record.Remove) remove(family, bytes, keyAt, keyBytes)
+      else if (isAppend && !has(family, bytes, keyAt, keyBytes))
+        throw new DamagedRecordsException(s"expected the value that byte ${at - offset} adds to, found none")
+      else write(family, isAppend, bytes, keyAt, keyBytes, bytes, valueAt, Record.valueBytes(header))
     }
 
   /** The live records, tail included, as one byte array: the image of the bin as it stands. */
@@ -182,8 +180,8 @@ final class BinLog {
     val out = new Array[Byte](liveBytes.toInt)
     var at = 0
     def copy(position: Int): Int = {
-      val size = PagedRecord.size(pages, position)
-      System.arraycopy(pages.page(position), pages.offset(position), out, at, size)
+      val size = sizeWords(position) << 3
+      if (isAppend(position)) merge(position, out, at) else System.arraycopy(pages.page(position), pages.offset(position), out, at, size)
       at += size
       position
     }
@@ -191,11 +189,17 @@ final class BinLog {
     out
   }
 
-  /** Rewrites the live records into new pages, in order where there is one. Only on a settled log. */
+  /** Rewrites the live records into new pages, in order where there is one, a value in one record. Only on a settled log. */
   def compact(): Unit = {
     require(!isTouched, "only a settled log is compacted")
     val fresh = new Pages
-    def move(position: Int): Int = PagedRecord.copy(pages, position, fresh)
+    def move(position: Int): Int =
+      if (!isAppend(position)) PagedRecord.copy(pages, position, fresh)
+      else {
+        val target = fresh.reserve(sizeWords(position) << 3)
+        merge(position, fresh.page(target), fresh.offset(target))
+        target
+      }
     foreachFamily { (index, order) =>
       if (order == null) index.foreach(move)
       else
@@ -206,6 +210,7 @@ final class BinLog {
         }
     }
     pages = fresh
+    appends = null
     tailStart = fresh.end
   }
 
@@ -247,7 +252,13 @@ final class BinLog {
     (undoEntries(low) >>> 32).toInt - 1
   }
 
-  private[log] def moveTo(c: BinLog.Cursor, position: Int): Unit = PagedRecord.moveTo(pages, position, c)
+  private[log] def moveTo(c: BinLog.Cursor, position: Int): Unit =
+    if (!isAppend(position)) PagedRecord.moveTo(pages, position, c)
+    else {
+      val bytes = new Array[Byte](sizeWords(position) << 3)
+      merge(position, bytes, 0)
+      c.set(bytes, 0)
+    }
 
   /** Slot of a live key, or -1. */
   private[log] def slotOf(index: Index, hash: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Int = {
@@ -273,9 +284,87 @@ final class BinLog {
     slot
   }
 
-  private def sizeWords(position: Int): Int = PagedRecord.size(pages, position) >>> 3
+  private def has(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Boolean = {
+    val index = existing(family)
+    index != null && slotOf(index, Words.hash(key, keyOffset, keyBytes), key, keyOffset, keyBytes) >= 0
+  }
 
-  private def append(header: Long, key: Array[Byte], keyOffset: Int, value: Array[Byte], valueOffset: Int): Int = {
+  private def header(position: Int): Long = Words.get(pages.page(position), pages.offset(position))
+
+  /** Whether the record lengthens the value of another one. */
+  private def isAppend(position: Int): Boolean = appends != null && Record.kind(header(position)) == Record.Append
+
+  /** The value of a live key whose record this is. */
+  private def valueBytes(position: Int): Int = if (isAppend(position)) appends.valueBytes(position) else Record.valueBytes(header(position))
+
+  /** Words of a live key's record; where its value is in several, those of the one that would hold all of it. */
+  private def sizeWords(position: Int): Int = {
+    val one = header(position)
+    val size = if (appends != null && Record.kind(one) == Record.Append) Record.size(Record.keyBytes(one), appends.valueBytes(position)) else Record.size(one)
+    size >>> 3
+  }
+
+  /** Writes, as one record, the key and the whole value of a record that appends. */
+  private def merge(position: Int, out: Array[Byte], offset: Int): Unit = {
+    val last = header(position)
+    val keyBytes = Record.keyBytes(last)
+    val valueAt = offset + Record.HeaderBytes + Record.padded(keyBytes)
+    val length = appends.valueBytes(position)
+    if ((length & 7) != 0) Words.set(out, valueAt + (length & ~7), 0L)
+    Words.set(out, offset, Record.header(Record.family(last), Record.Put, keyBytes, length))
+    System.arraycopy(pages.page(position), pages.offset(position) + Record.HeaderBytes, out, offset + Record.HeaderBytes, Record.padded(keyBytes))
+    var end = valueAt + length // from the last part to the first
+    var at = position
+    while (at != BinLog.NoPosition) {
+      val part = header(at)
+      end -= Record.valueBytes(part)
+      System.arraycopy(
+        pages.page(at),
+        pages.offset(at) + Record.HeaderBytes + Record.padded(keyBytes),
+        out,
+        end,
+        Record.valueBytes(part)
+      )
+      at = if (Record.kind(part) == Record.Append) appends.previous(at) else BinLog.NoPosition
+    }
+  }
+
+  private def write(
+      family: Int,
+      isAppend: Boolean,
+      key: Array[Byte],
+      keyOffset: Int,
+      keyBytes: Int,
+      value: Array[Byte],
+      valueOffset: Int,
+      valueBytes: Int
+  ): Unit = {
+    require(keyBytes <= Record.KeyBytesMax, s"a key of $keyBytes bytes is too long: at most ${Record.KeyBytesMax} are allowed")
+    val hash = Words.hash(key, keyOffset, keyBytes)
+    val index = indexFor(family)
+    // The lookup waits for memory twice, for the slot and for the record; begun first, it leaves the processor the copying to do meanwhile.
+    val slot = slotOf(index, hash, key, keyOffset, keyBytes)
+    val previous = if (slot < 0) BinLog.NoPosition else Index.positionOf(index.word(slot))
+    val goesOn = isAppend && slot >= 0
+    val wholeBytes = if (goesOn) valueBytes.toLong + this.valueBytes(previous) else valueBytes.toLong
+    require(wholeBytes <= Record.ValueBytesMax, s"a value of $wholeBytes bytes is too long: at most ${Record.ValueBytesMax} are allowed")
+    val kind = if (goesOn) Record.Append else Record.Put
+    val position = writeRecord(Record.header(family, kind, keyBytes, valueBytes), key, keyOffset, value, valueOffset)
+    liveWords += Record.size(keyBytes, wholeBytes.toInt) >>> 3
+    if (slot < 0) index.add(hash, position)
+    else {
+      liveWords -= sizeWords(previous)
+      index.repoint(slot, position)
+    }
+    if (goesOn) {
+      if (appends == null) appends = new Appends
+      appends.add(position, previous, wholeBytes.toInt)
+    }
+    if (Record.isOrdered(family)) reorder(family, previous, position)
+    remember(position, previous)
+  }
+
+  private def writeRecord(header: Long, key: Array[Byte], keyOffset: Int, value: Array[Byte], valueOffset: Int): Int = {
     val position = PagedRecord.append(pages, header, key, keyOffset, value, valueOffset)
     tailWords += Record.size(header) >>> 3
     position
@@ -342,6 +431,15 @@ object BinLog {
   final class Cursor {
     var bytes: Array[Byte] = _
     var keyOffset, keyBytes, valueOffset, valueBytes = 0
+
+    private[log] def set(record: Array[Byte], offset: Int): Unit = {
+      val header = Words.get(record, offset)
+      bytes = record
+      keyOffset = offset + Record.HeaderBytes
+      keyBytes = Record.keyBytes(header)
+      valueOffset = keyOffset + Record.padded(keyBytes)
+      valueBytes = Record.valueBytes(header)
+    }
   }
 
   /** A scan under way, see [[BinLog.scan]], [[BinLog.range]] and [[MergedScan]]. */

@@ -41,16 +41,7 @@ private[log] object PagedRecord {
   }
 
   /** Puts a cursor on it. */
-  def moveTo(pages: Pages, position: Int, cursor: BinLog.Cursor): Unit = {
-    val page = pages.page(position)
-    val at = pages.offset(position)
-    val header = Words.get(page, at)
-    cursor.bytes = page
-    cursor.keyOffset = at + Record.HeaderBytes
-    cursor.keyBytes = Record.keyBytes(header)
-    cursor.valueOffset = cursor.keyOffset + Record.padded(cursor.keyBytes)
-    cursor.valueBytes = Record.valueBytes(header)
-  }
+  def moveTo(pages: Pages, position: Int, cursor: BinLog.Cursor): Unit = cursor.set(pages.page(position), pages.offset(position))
 
   /** Appends a record and returns its position. */
   def append(pages: Pages, header: Long, key: Array[Byte], keyOffset: Int, value: Array[Byte], valueOffset: Int): Int = {

@@ -12,6 +12,9 @@ object Record {
   val HeaderBytes = 8
   val Put = 1
   val Remove = 2
+
+  /** Its value goes on where the value that its key has ends. */
+  val Append = 3
   val ValueBytesMax: Int = (1 << 28) - 1
   val KeyBytesMax: Int = (1 << 24) - 1
   val FamilyMax: Int = (1 << 10) - 1

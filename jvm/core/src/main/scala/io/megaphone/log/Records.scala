@@ -38,7 +38,7 @@ object Records {
       if (end - at < Record.HeaderBytes) throw new DamagedRecordsException(s"expected a record header at byte ${at - offset}, found ${end - at} bytes")
       val header = Words.get(bytes, at)
       val kind = Record.kind(header)
-      if (kind != Record.Put && kind != Record.Remove) throw new DamagedRecordsException(s"expected a put or a remove at byte ${at - offset}, found kind $kind")
+      if (kind == 0) throw new DamagedRecordsException(s"expected a put, a remove or an append at byte ${at - offset}, found kind $kind")
       val size = Record.size(header)
       if (size > end - at) throw new DamagedRecordsException(s"expected $size bytes of a record at byte ${at - offset}, found ${end - at}")
       f(at, header)

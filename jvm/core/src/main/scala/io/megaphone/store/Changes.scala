@@ -4,14 +4,18 @@ package io.megaphone.store
 import io.megaphone.format.Frame
 import io.megaphone.log.{BinLog, Record, Records, Words}
 
-/** What a commit did to a bin: a key set to a value, or removed. Key and value are stretches of `bytes`; a removal has no value. */
-final case class Change(family: Int, isRemove: Boolean, bytes: Array[Byte], keyOffset: Int, keyBytes: Int, valueOffset: Int, valueBytes: Int)
+/** What a commit did to a bin: a key set to a value, removed, or its value lengthened. Key and value are stretches of `bytes`; a removal has no value.
+  *
+  * @param kind
+  *   one of those of [[Record]]
+  */
+final case class Change(family: Int, kind: Int, bytes: Array[Byte], keyOffset: Int, keyBytes: Int, valueOffset: Int, valueBytes: Int)
 
 /** Reads changes from the frame that a commit wrote of a bin.
   *
   *   1. A tail is the changes, as they stand.
   *   1. An image took the place of a tail: what it has otherwise than the bin before, or lacks, is what the batch changed. A value that was set to what
-  *      it was is not told of.
+  *      it was is not told of; one that begins with what it was has been lengthened.
   */
 object Changes {
 
@@ -24,8 +28,8 @@ object Changes {
       val old = before
       val now = new BinLog
       now.apply(records, 0, records.length)
-      val set = changes(records).filterNot(c => find(old, c) && isValue(old.cursor, c))
-      val gone = changes(old.image()).filterNot(find(now, _)).map(_.copy(isRemove = true, valueBytes = 0))
+      val set = changes(records).flatMap(c => if (find(old, c)) since(old.cursor, c) else Some(c))
+      val gone = changes(old.image()).filterNot(find(now, _)).map(_.copy(kind = Record.Remove, valueBytes = 0))
       gone ++ set
     }
 
@@ -34,13 +38,18 @@ object Changes {
     Records.foreach(records, 0, records.length) { (at, header) =>
       val keyAt = at + Record.HeaderBytes
       val keyBytes = Record.keyBytes(header)
-      val isRemove = Record.kind(header) == Record.Remove
-      all += Change(Record.family(header), isRemove, records, keyAt, keyBytes, keyAt + Record.padded(keyBytes), Record.valueBytes(header))
+      all += Change(Record.family(header), Record.kind(header), records, keyAt, keyBytes, keyAt + Record.padded(keyBytes), Record.valueBytes(header))
     }
     all.result()
   }
 
   private def find(log: BinLog, c: Change): Boolean = log.find(c.family, c.bytes, c.keyOffset, c.keyBytes)
-  private def isValue(at: BinLog.Cursor, c: Change): Boolean =
-    Words.compare(at.bytes, at.valueOffset, at.valueBytes, c.bytes, c.valueOffset, c.valueBytes) == 0
+
+  /** What a value is, told from what it was; None where it is the same. */
+  private def since(old: BinLog.Cursor, c: Change): Option[Change] = {
+    val added = c.valueBytes - old.valueBytes
+    val isLonger = added >= 0 && Words.compare(old.bytes, old.valueOffset, old.valueBytes, c.bytes, c.valueOffset, old.valueBytes) == 0
+    if (!isLonger) Some(c)
+    else Option.when(added > 0)(c.copy(kind = Record.Append, valueOffset = c.valueOffset + old.valueBytes, valueBytes = added))
+  }
 }

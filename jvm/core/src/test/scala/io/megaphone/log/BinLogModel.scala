@@ -26,6 +26,7 @@ final class BinLogModel extends Assertions {
 
   def run(command: Command): Unit = command match {
     case Put(family, key, valueBytes, seed) => put(family, keyOf(key), Bytes.of(Bytes.random(valueBytes, seed.toLong)))
+    case Append(family, key, valueBytes, seed) => append(family, keyOf(key), Bytes.of(Bytes.random(valueBytes, seed.toLong)))
     case Remove(family, key) => remove(family, keyOf(key))
     case RemoveInScan(family, seed) =>
       val random = new scala.util.Random(seed)
@@ -38,10 +39,11 @@ final class BinLogModel extends Assertions {
         val some = math.min(left, random.nextInt(puts / 2 + 1)) // many in one step: the index grows, and nodes split, during the scan
         left -= some
         for (i <- 0 until some) put(family, newKeyOf(left + i), Bytes.of(Bytes.random(random.nextInt(40), random.nextLong())))
-        random.nextInt(4) match {
+        random.nextInt(5) match {
           case 0 => put(family, current, Bytes.of("overwritten under the scan"))
           case 1 => put(family, keyOf(random.nextInt(KeyPool.length)), Bytes.of("overwritten, or new"))
           case 2 => removed(keyOf(random.nextInt(KeyPool.length)))
+          case 3 => append(family, if (random.nextBoolean()) current else keyOf(random.nextInt(KeyPool.length)), Bytes.of("and more"))
           case _ =>
         }
       }
@@ -140,6 +142,14 @@ final class BinLogModel extends Assertions {
     tail :+= Bytes.putRecord(family, key, value)
   }
 
+  private def append(family: Int, key: Bytes, value: Bytes): Unit = {
+    val (keys, values) = (surrounded(key, 3), surrounded(value, 6))
+    log.append(family, keys, 3, key.length, values, 6, value.length)
+    val before = live.get((family, key))
+    live += (family, key) -> (before.getOrElse(Bytes.Empty) ++ value)
+    tail :+= (if (before.isEmpty) Bytes.putRecord(family, key, value) else Bytes.appendRecord(family, key, value))
+  }
+
   private def remove(family: Int, key: Bytes): Unit = {
     val isThere = live.contains((family, key))
     assert(log.remove(family, surrounded(key, 1), 1, key.length) == isThere)
@@ -181,6 +191,7 @@ final class BinLogModel extends Assertions {
 object BinLogModel {
   sealed trait Command
   final case class Put(family: Int, key: Int, valueBytes: Int, seed: Int) extends Command
+  final case class Append(family: Int, key: Int, valueBytes: Int, seed: Int) extends Command
   final case class Remove(family: Int, key: Int) extends Command
   final case class RemoveInScan(family: Int, seed: Int) extends Command
   final case class PutInScan(family: Int, puts: Int, seed: Int) extends Command
@@ -252,6 +263,7 @@ object BinLogModel {
   val commands: Gen[List[Command]] = {
     val one: Gen[Command] = Gen.frequency(
       50 -> Gen.zip(families, keys, valueSizes, seeds).map(Put.tupled),
+      25 -> Gen.zip(families, keys, valueSizes, seeds).map(Append.tupled),
       20 -> Gen.zip(families, keys).map(Remove.tupled),
       3 -> Gen.zip(families, seeds).map(RemoveInScan.tupled),
       2 -> Gen.zip(families, Gen.choose(1, 60), seeds).map(PutInScan.tupled),

@@ -47,6 +47,35 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(log.heapBytes < 640)
   }
 
+  test("a value that is lengthened bit by bit costs what is new, is read as one, and is in one record of the image") {
+    val log = new BinLog
+    val parts = (0 until 5000).map(i => s"part $i, ".getBytes)
+    for ((part, i) <- parts.zipWithIndex) {
+      log.append(0, "list".getBytes, 0, 4, part, 0, part.length)
+      if (i % 100 == 99) log.settle()
+    }
+    val whole = Bytes.of(parts.toArray.flatten)
+    assert(log.logBytes < parts.length * 48, "each part is written once")
+    assert(get(log, "list").contains(whole))
+    assert(log.liveBytes == Bytes.recordSize(Bytes.of("list"), whole) && log.image().length == log.liveBytes)
+    log.compact()
+    assert(log.logBytes < log.liveBytes + 512 && get(log, "list").contains(whole))
+  }
+
+  test("an addition to a value that is not there is no record of this log, and too long a value is refused in either way") {
+    val base = new BinLog
+    put(base, "a", "1")
+    base.settle()
+    base.append(0, "a".getBytes, 0, 1, "2".getBytes, 0, 1)
+    val addition = base.tail().toBytes
+    assert(intercept[DamagedRecordsException](new BinLog().apply(addition, 0, addition.length)).getMessage.contains("adds to, found none"))
+    val tooLong = "a value of 268435456 bytes is too long: at most 268435455 are allowed"
+    val most = new Array[Byte](Record.ValueBytesMax)
+    base.put(0, "a".getBytes, 0, 1, most, 0, most.length)
+    val refused = intercept[IllegalArgumentException](base.append(0, "a".getBytes, 0, 1, "2".getBytes, 0, 1))
+    assert(refused.getMessage.contains(tooLong))
+  }
+
   test("keys of equal hash are told apart by their bytes, through removal, undo and compaction") {
     for (hash <- Seq(0, 1, -1, 12345)) {
       val log = new BinLog
@@ -200,12 +229,9 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("bytes whose header names no known kind are refused") {
-    for (kind <- Seq(0, 3)) {
-      val bytes = new Array[Byte](24)
-      Words.set(bytes, 0, Record.header(0, kind, 8, 8))
-      val e = intercept[DamagedRecordsException](new BinLog().apply(bytes, 0, 24))
-      assert(e.getMessage.contains(s"found kind $kind"))
-    }
+  test("bytes whose header names no kind are refused") {
+    val bytes = new Array[Byte](24)
+    Words.set(bytes, 0, Record.header(0, 0, 8, 8))
+    assert(intercept[DamagedRecordsException](new BinLog().apply(bytes, 0, 24)).getMessage.contains("found kind 0"))
   }
 }

@@ -41,6 +41,7 @@ object Bytes {
 
   /** A record as the format says it: header word, key and value, each padded with zeros to whole words. */
   def putRecord(family: Int, key: Bytes, value: Bytes): Bytes = record(family, 1, key, value)
+  def appendRecord(family: Int, key: Bytes, value: Bytes): Bytes = record(family, 3, key, value)
   def removeRecord(family: Int, key: Bytes): Bytes = record(family, 2, key, Empty)
 
   def recordSize(key: Bytes, value: Bytes): Int = 8 + (key.length + 7) / 8 * 8 + (value.length + 7) / 8 * 8
@@ -62,7 +63,12 @@ object Bytes {
       val (keyBytes, valueBytes) = ((header >>> 28).toInt & 0xffffff, header.toInt & 0xfffffff)
       val name = ((header >>> 54).toInt, slice(bytes, in.position(), keyBytes))
       in.position(in.position() + (keyBytes + 7) / 8 * 8)
-      if (((header >>> 52) & 3) == 1) live += name -> slice(bytes, in.position(), valueBytes) else live -= name
+      val value = slice(bytes, in.position(), valueBytes)
+      ((header >>> 52) & 3).toInt match {
+        case 1 => live += name -> value
+        case 2 => live -= name
+        case _ => live += name -> (live(name) ++ value)
+      }
       in.position(in.position() + (valueBytes + 7) / 8 * 8)
     }
     live

@@ -7,7 +7,7 @@ import scala.util.Random
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.format.Frame
-import io.megaphone.log.BinLog
+import io.megaphone.log.{BinLog, Record}
 
 /** The changes that are read from the frame of a commit, done to the bin before, give the bin after: whether the frame is a tail or an image. */
 class ChangesSuite extends AnyFunSuite {
@@ -28,14 +28,18 @@ class ChangesSuite extends AnyFunSuite {
       val after = mutable.Map.from(before)
       for (_ <- 0 until random.nextInt(30)) {
         val (family, name) = (random.nextInt(2) * 512, s"k${random.nextInt(20)}")
-        if (random.nextBoolean()) { val value = s"${random.nextInt(3)}"; put(log, family, name, value); after((family, name)) = value }
+        if (random.nextInt(3) == 0) {
+          log.append(family, name.getBytes, 0, name.length, "+".getBytes, 0, 1)
+          after((family, name)) = after.getOrElse((family, name), "") + "+"
+        } else if (random.nextBoolean()) { val value = s"${random.nextInt(3)}"; put(log, family, name, value); after((family, name)) = value }
         else if (log.remove(family, name.getBytes, 0, name.length)) after -= (family -> name)
       }
       val tail = log.tail()
       for ((isImage, records) <- Seq(false -> tail.toBytes, true -> log.image())) {
         val changes = Changes.of(frame(isImage), records, logOf(before))
         val done = changes.foldLeft(before) { (rows, c) =>
-          if (c.isRemove) rows - key(c) else rows + (key(c) -> new String(c.bytes, c.valueOffset, c.valueBytes))
+          val value = new String(c.bytes, c.valueOffset, c.valueBytes)
+          if (c.kind == Record.Remove) rows - key(c) else rows + (key(c) -> (if (c.kind == Record.Append) rows(key(c)) + value else value))
         }
         assert(done == after.toMap)
         if (isImage)

@@ -24,18 +24,15 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, val fa
     if (log == null) Iterator.empty else manyAt(many, log.cursor)
   }
 
-  def put(f: Family, row: UnsafeRow, value: UnsafeRow): Unit = { f.values.set(value); putSet(f, row) }
+  def put(f: Family, row: UnsafeRow, value: UnsafeRow): Unit = { f.values.set(value); writeSet(f, row, isAppend = false) }
 
   /** Sets the values of a key. */
-  def putAll(f: Family, row: UnsafeRow, values: Iterable[UnsafeRow]): Unit = { f.many.setAll(values); putSet(f, row) }
+  def putAll(f: Family, row: UnsafeRow, values: Iterable[UnsafeRow]): Unit = { f.many.setAll(values); writeSet(f, row, isAppend = false) }
 
   /** Adds values to those of a key. */
   def merge(f: Family, row: UnsafeRow, values: Iterable[UnsafeRow]): Unit = {
-    val many = f.many
-    many.setAll(values)
-    val log = find(f, row)
-    if (log != null) many.prepend(log.cursor.bytes, log.cursor.valueOffset, log.cursor.valueBytes)
-    putSet(f, row)
+    f.many.setAll(values)
+    writeSet(f, row, isAppend = true)
   }
 
   def remove(f: Family, row: UnsafeRow): Unit = {
@@ -102,14 +99,15 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, val fa
     if (log.find(f.number, keys.bytes, keys.offset, keys.length)) log else null
   }
 
-  private def putSet(f: Family, row: UnsafeRow): Unit = {
+  private def writeSet(f: Family, row: UnsafeRow, isAppend: Boolean): Unit = {
     val bin = f.binOf(row)
     val log = logOf(bin)
     val keys = f.keys
     val values = f.values
     keys.set(row)
     holding.touch(bin)
-    log.put(f.number, keys.bytes, keys.offset, keys.length, values.bytes, values.offset, values.length)
+    if (isAppend) log.append(f.number, keys.bytes, keys.offset, keys.length, values.bytes, values.offset, values.length)
+    else log.put(f.number, keys.bytes, keys.offset, keys.length, values.bytes, values.offset, values.length)
   }
 
   private def removeAll(number: Int, bin: Int, scan: BinLog.Scan): Unit =

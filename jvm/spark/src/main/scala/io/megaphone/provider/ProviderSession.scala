@@ -13,6 +13,7 @@ import org.apache.spark.sql.megaphone.SnapshotReports
 import org.apache.spark.sql.types.StructType
 
 import io.megaphone.conf.ConfEntry
+import io.megaphone.log.Record
 import io.megaphone.control.{BatchFacts, BatchFactsHolder, PlanLog, Tables, UnsupportedQueryException}
 import io.megaphone.protocol.Operator
 import io.megaphone.store.{Holding, StoreKey}
@@ -74,9 +75,12 @@ private[megaphone] final class ProviderSession(
       version <- (from to until).iterator
       c <- source.changes(version, untilId.isDefined).filter(_.family == f.number)
       key = f.keys.row(c.bytes, c.keyOffset, c.keyBytes).copy()
-      (value, kind) <-
-        if (c.isRemove) Iterator((null, RecordType.DELETE_RECORD))
-        else f.valuesOf(c.bytes, c.valueOffset, c.valueBytes).zip(Iterator(RecordType.PUT_RECORD) ++ Iterator.continually(RecordType.MERGE_RECORD))
+      (value, kind) <- c.kind match {
+        case Record.Remove => Iterator((null, RecordType.DELETE_RECORD))
+        case how =>
+          val first = if (how == Record.Append) RecordType.MERGE_RECORD else RecordType.PUT_RECORD
+          f.valuesOf(c.bytes, c.valueOffset, c.valueBytes).zip(Iterator(first) ++ Iterator.continually(RecordType.MERGE_RECORD))
+      }
     } yield (kind, key, value, version - 1)
   }
 

@@ -57,12 +57,5 @@ private[provider] final class EncodedValues(val encoder: RocksDBValueStateEncode
     set(all)
   }
 
-  /** What was set, behind what a key has already. */
-  def prepend(before: Array[Byte], offset: Int, length: Int): Unit = {
-    val all = java.util.Arrays.copyOfRange(before, offset, offset + length + this.length)
-    System.arraycopy(bytes, this.offset, all, length, this.length)
-    set(all)
-  }
-
   def rows(bytes: Array[Byte], offset: Int, length: Int): Iterator[UnsafeRow] = encoder.decodeValues(copy(bytes, offset, length))
 }
