@@ -42,6 +42,10 @@ SWEEP_INTERVAL_BATCHES: Final = "spark.megaphone.sweep.intervalBatches"
 # reads at most twice as many of a bin. Default `32`; read when a query starts.
 RECOVERY_FRAMES_MAX: Final = "spark.megaphone.recovery.framesMax"
 
+# Heap that state may take on an executor, as a share of all of it or a size (`8g`). Beyond that, state lies
+# on the executor's local disks (`spark.local.dir`). Default `40%`; read when the application starts.
+MEMORY_BUDGET: Final = "spark.megaphone.memory.budget"
+
 # What each key stands for where it is not set.
 DEFAULTS: Final = {
     BINS: "1024",
@@ -54,6 +58,7 @@ DEFAULTS: Final = {
     LEASE_TIMEOUT_MS: "60000",
     SWEEP_INTERVAL_BATCHES: "50",
     RECOVERY_FRAMES_MAX: "32",
+    MEMORY_BUDGET: "40%",
 }
 
 # What the plugin reads for TRANSFER_MODE and STRATEGY, in any case.

@@ -12,13 +12,14 @@ import java.util
   *   1. `compact` rewrites the live records into new pages; a prefix handed out before keeps the old ones.
   *   1. `append` lengthens a value by a record of what is new: long lists are not written again for each element. Who reads the value is given all of it,
   *      put together; images and compacted logs have it in one record.
+  *   1. Where [[Space]] is short, pages that are full lie on disk; the indexes stay in memory.
   *   1. A family whose number says so (see [[Record]]) has an order over its keys, too, kept as records come: `range` and `prefix` scan it.
   *
   * One thread at a time writes (the holder of the lease on the worker's holding); hand-over between threads must publish safely. Keys and values are
   * byte ranges; the log never looks inside.
   */
-final class BinLog {
-  private var pages = new Pages
+final class BinLog(space: Space = Space.Unlimited) {
+  private var pages = new Pages(space)
   private var indexes: Array[Index] = BinLog.NoIndexes // by place of the column family
   private var orders: Array[OrderedIndex] = BinLog.NoOrders // by ordered column family
   private var lastFamily = -1 // the family asked for last, and its index: spares a look into memory that has gone cold
@@ -50,6 +51,8 @@ final class BinLog {
     sum
   }
 
+  def bytesOnDisk: Long = pages.bytesOnDisk
+
   /** Live keys of a family, and of all. */
   def keyCount(family: Int): Int = { val index = existing(family); if (index == null) 0 else index.size }
   def keyCount: Int = { var sum = 0; indexes.foreach(i => if (i != null) sum += i.size); sum }
@@ -65,11 +68,11 @@ final class BinLog {
 
   /** Sets a key's value. Throws IllegalArgumentException where key or value are too long for a record. */
   def put(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int, value: Array[Byte], valueOffset: Int, valueBytes: Int): Unit =
-    write(family, isAppend = false, key, keyOffset, keyBytes, value, valueOffset, valueBytes)
+    write(family, Record.Put, key, keyOffset, keyBytes, value, valueOffset, valueBytes)
 
   /** Adds bytes behind the value of a key; sets it where there is none. Throws as `put` does, of the whole value. */
   def append(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int, value: Array[Byte], valueOffset: Int, valueBytes: Int): Unit =
-    write(family, isAppend = true, key, keyOffset, keyBytes, value, valueOffset, valueBytes)
+    write(family, Record.Append, key, keyOffset, keyBytes, value, valueOffset, valueBytes)
 
   /** Removes a key; false, and nothing appended, where it is not there. */
   def remove(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Boolean = {
@@ -167,11 +170,8 @@ final class BinLog {
       val keyBytes = Record.keyBytes(header)
       val family = Record.family(header)
       val valueAt = keyAt + Record.padded(keyBytes)
-      val isAppend = Record.kind(header) == Record.Append
       if (Record.kind(header) == Record.Remove) remove(family, bytes, keyAt, keyBytes)
-      else if (isAppend && !has(family, bytes, keyAt, keyBytes))
-        throw new DamagedRecordsException(s"expected the value that byte ${at - offset} adds to, found none")
-      else write(family, isAppend, bytes, keyAt, keyBytes, bytes, valueAt, Record.valueBytes(header))
+      else write(family, Record.kind(header), bytes, keyAt, keyBytes, bytes, valueAt, Record.valueBytes(header))
     }
 
   /** The live records, tail included, as one byte array: the image of the bin as it stands. */
@@ -192,7 +192,7 @@ final class BinLog {
   /** Rewrites the live records into new pages, in order where there is one, a value in one record. Only on a settled log. */
   def compact(): Unit = {
     require(!isTouched, "only a settled log is compacted")
-    val fresh = new Pages
+    val fresh = new Pages(space)
     def move(position: Int): Int =
       if (!isAppend(position)) PagedRecord.copy(pages, position, fresh)
       else {
@@ -213,6 +213,14 @@ final class BinLog {
     appends = null
     tailStart = fresh.end
   }
+
+  /** Puts pages on disk, oldest first, until so many bytes of heap are free or no more can be; gives how many are. What was handed out stays as it is.
+    * Throws OverflowException.
+    */
+  def shed(bytes: Long): Long = pages.shed(bytes)
+
+  /** Writes anew what lies in files that have little else in them. Throws OverflowException. */
+  def gather(): Unit = pages.gather()
 
   private[log] def seek(order: OrderedIndex, place: OrderedIndex.Place, isAfter: Boolean, key: Array[Byte], keyOffset: Int, keyBytes: Int): Unit =
     order.seek(place, isAfter, pages, key, keyOffset, keyBytes)
@@ -284,11 +292,6 @@ final class BinLog {
     slot
   }
 
-  private def has(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Boolean = {
-    val index = existing(family)
-    index != null && slotOf(index, Words.hash(key, keyOffset, keyBytes), key, keyOffset, keyBytes) >= 0
-  }
-
   private def header(position: Int): Long = Words.get(pages.page(position), pages.offset(position))
 
   /** Whether the record lengthens the value of another one. */
@@ -331,7 +334,7 @@ final class BinLog {
 
   private def write(
       family: Int,
-      isAppend: Boolean,
+      kind: Int,
       key: Array[Byte],
       keyOffset: Int,
       keyBytes: Int,
@@ -345,10 +348,9 @@ final class BinLog {
     // The lookup waits for memory twice, for the slot and for the record; begun first, it leaves the processor the copying to do meanwhile.
     val slot = slotOf(index, hash, key, keyOffset, keyBytes)
     val previous = if (slot < 0) BinLog.NoPosition else Index.positionOf(index.word(slot))
-    val goesOn = isAppend && slot >= 0
-    val wholeBytes = if (goesOn) valueBytes.toLong + this.valueBytes(previous) else valueBytes.toLong
+    val isAppend = kind == Record.Append
+    val wholeBytes = if (isAppend && slot >= 0) valueBytes.toLong + this.valueBytes(previous) else valueBytes.toLong
     require(wholeBytes <= Record.ValueBytesMax, s"a value of $wholeBytes bytes is too long: at most ${Record.ValueBytesMax} are allowed")
-    val kind = if (goesOn) Record.Append else Record.Put
     val position = writeRecord(Record.header(family, kind, keyBytes, valueBytes), key, keyOffset, value, valueOffset)
     liveWords += Record.size(keyBytes, wholeBytes.toInt) >>> 3
     if (slot < 0) index.add(hash, position)
@@ -356,7 +358,7 @@ final class BinLog {
       liveWords -= sizeWords(previous)
       index.repoint(slot, position)
     }
-    if (goesOn) {
+    if (isAppend) {
       if (appends == null) appends = new Appends
       appends.add(position, previous, wholeBytes.toInt)
     }

@@ -5,18 +5,25 @@ import java.util
 
 /** The space of one log: an append-only address space in pages that start small and grow with the log.
   *
-  * A position is a word number (bytes / 8) that never changes while the record lives. Pages come in levels of four: 4 × 256 B, 4 × 512 B, … up to 1
-  * MiB, then all of 1 MiB: the page of a position is
+  * A position is a word number (bytes / 8) that never changes while the record lives. Pages come in levels of four: 4 × 256 B, 4 × 512 B, … up to 64
+  * KiB, then all of 64 KiB: the page of a position is
   * arithmetic, and of a log of small records at most about a fifth is unused. A record never spans pages; one larger than a page takes a page of its
   * own that spans the slots it needs.
   *
   * One thread appends and truncates. Other threads may read what lies below a position they were handed (through any safe publication): nothing below
   * it is ever overwritten.
+  *
+  * Where [[Space]] is short, pages that are full lie on disk, and `page` gives a copy of the one record that is asked for.
   */
-final class Pages {
+final class Pages(space: Space = Space.Unlimited) {
   import Pages._
 
-  private var pages = EmptyPages
+  private var pages = EmptyPages // OnDisk where a piece has the bytes
+  private var pieces = EmptyPieces // as long as `pages` as soon as one has left the heap
+  private var oldestOnHeap = 0 // no slot below has a page that may leave
+  private var arrayBytes = 0L
+  private var copiedPosition = -1 // the record on disk that was read last, and its copy
+  private var copied: Array[Byte] = _
   private var filledBytes = EmptyFilled // of closed pages; the last page is filled up to `end`
   private var endPosition = 0 // words
 
@@ -28,11 +35,11 @@ final class Pages {
     var slot = if (endPosition == 0) 0 else baseSlot(endPosition - 1)
     val used = offsetIn(slot, endPosition)
     val position =
-      if (slot < pages.length && pages(slot) != null && pages(slot).length - used >= size) endPosition
+      if (slot < pages.length && pages(slot) != null && capacity(slot) - used >= size) endPosition
       else {
         if (slot < pages.length && pages(slot) != null) {
           filledBytes(slot) = used
-          slot = slotOf(startOf(slot) + (pages(slot).length >>> 3) - 1) + 1 // behind a page that spans several slots
+          slot = slotAfter(slot)
         }
         allocate(slot, size)
         startOf(slot)
@@ -43,18 +50,58 @@ final class Pages {
     position
   }
 
-  /** The page that holds `position`. */
-  def page(position: Int): Array[Byte] = pages(baseSlot(position))
+  /** The bytes that hold the record at `position`. */
+  def page(position: Int): Array[Byte] = {
+    val slot = baseSlot(position)
+    val page = pages(slot)
+    if (page ne OnDisk) page
+    else if (copiedPosition == position) copied
+    else if (space.hasRoom(pieces(slot).capacity)) { bringBack(slot); pages(slot) }
+    else recordOf(slot, position)
+  }
 
-  /** The byte offset of `position` in its page. */
-  def offset(position: Int): Int = offsetIn(baseSlot(position), position)
+  /** The byte offset of `position` in them. */
+  def offset(position: Int): Int = {
+    val slot = baseSlot(position)
+    if (pages(slot) ne OnDisk) offsetIn(slot, position) else 0
+  }
 
   /** Drops everything from `position` on. What was read above it must not be used any more. */
   def truncate(position: Int): Unit = {
     endPosition = position
     val keep = if (position == 0) 0 else slotOf(position - 1) + 1
-    util.Arrays.fill(pages.asInstanceOf[Array[AnyRef]], math.min(keep, pages.length), pages.length, null)
+    var slot = keep
+    while (slot < pages.length) { drop(slot); slot += 1 }
+    oldestOnHeap = math.min(oldestOnHeap, keep)
+    if (position > 0 && (pages(baseSlot(position - 1)) eq OnDisk)) bringBack(baseSlot(position - 1)) // it is written to again
+    copiedPosition = -1
   }
+
+  /** Puts pages that are full on disk, oldest first, until so many bytes of heap are free or no more can be; gives how many are. Pieces whose file has
+    * little else in it are written anew. Throws OverflowException.
+    */
+  def shed(bytes: Long): Long = {
+    val last = if (endPosition == 0) 0 else baseSlot(endPosition - 1)
+    var freed = 0L
+    while (freed < bytes && oldestOnHeap < last) {
+      val slot = oldestOnHeap
+      val page = pages(slot)
+      if (page != null && (page ne OnDisk) && page.length >= space.pageBytesMin) {
+        keepPiece(slot, space.write(page, filledBytes(slot), page.length))
+        pages(slot) = OnDisk
+        held(-page.length)
+        freed += page.length
+      }
+      oldestOnHeap += 1
+    }
+    if (freed > 0) space.released(freed.toInt)
+    freed
+  }
+
+  /** Writes those pieces anew whose files have little else in them. Throws OverflowException. */
+  def gather(): Unit =
+    for (slot <- pieces.indices; piece = pieces(slot) if piece != null && piece.isThin)
+      pieces(slot) = space.write(piece.read(0, piece.length), piece.length, piece.capacity)
 
   /** Calls `f(page, fromByte, toByte)` for each stretch of records in `[from, until)`, in order. */
   def foreachStretch(from: Int, until: Int)(f: (Array[Byte], Int, Int) => Unit): Unit =
@@ -65,26 +112,26 @@ final class Pages {
         val page = pages(slot)
         if (page != null) {
           val start = if (startOf(slot) < from) offsetIn(slot, from) else 0
-          val spansEnd = startOf(slot) + (page.length >>> 3) >= until
+          val spansEnd = startOf(slot) + (capacity(slot) >>> 3) >= until
           val stop = if (spansEnd) offsetIn(slot, until) else filledBytes(slot)
-          if (stop > start) f(page, start, stop)
+          if (stop > start) { if (page ne OnDisk) f(page, start, stop) else f(pieces(slot).read(start, stop - start), 0, stop - start) }
         }
         slot += 1
       }
     }
 
   /** Heap bytes held, headers of arrays aside. */
-  def heapBytes: Long = {
-    var sum = pages.length * 12L
-    pages.foreach(p => if (p != null) sum += p.length + 16)
-    sum
-  }
+  def heapBytes: Long = arrayBytes + pages.length * 12L + pieces.length * 8L
+
+  /** Bytes of pages that lie on disk. */
+  def bytesOnDisk: Long = { var sum = 0L; pieces.foreach(p => if (p != null) sum += p.length); sum }
 
   /** A view of what lies below `end` that later appends do not touch: shares the pages, copies only their list. */
   def prefix(end: Int): Pages = {
     val p = new Pages
     val slots = if (end == 0) 0 else slotOf(end - 1) + 1
     p.pages = util.Arrays.copyOf(pages, slots)
+    p.pieces = if (pieces.length == 0) pieces else util.Arrays.copyOf(pieces, slots)
     p.filledBytes = util.Arrays.copyOf(filledBytes, slots)
     p.endPosition = end
     p
@@ -100,20 +147,62 @@ final class Pages {
     var lastSlot = slot
     var capacity = slotBytes(slot)
     while (capacity < size) { lastSlot += 1; capacity += slotBytes(lastSlot) }
+    val owed = space.owed(capacity)
+    if (owed > 0) { shed(owed); () } // throws, if at all, before anything has changed
     if (lastSlot >= pages.length) {
       val length = math.max(lastSlot + 1, pages.length + (pages.length >> 1) + 1)
       pages = util.Arrays.copyOf(pages, length)
       filledBytes = util.Arrays.copyOf(filledBytes, length)
     }
     pages(slot) = new Array[Byte](capacity)
+    held(capacity)
   }
+
+  /** Bytes that the page of a slot has room for, wherever it lies: a page spans the slots behind it that have none. */
+  private def capacity(slot: Int): Int = if (pages(slot) ne OnDisk) pages(slot).length else pieces(slot).capacity
+
+  private def slotAfter(slot: Int): Int = slotOf(startOf(slot) + (capacity(slot) >>> 3) - 1) + 1
+
+  private def recordOf(slot: Int, position: Int): Array[Byte] = {
+    val at = offsetIn(slot, position)
+    copied = pieces(slot).read(at, Record.size(pieces(slot).word(at)))
+    copiedPosition = position
+    copied
+  }
+
+  private def bringBack(slot: Int): Unit = {
+    val piece = pieces(slot)
+    val page = new Array[Byte](piece.capacity)
+    System.arraycopy(piece.read(0, piece.length), 0, page, 0, piece.length)
+    pages(slot) = page
+    pieces(slot) = null
+    held(page.length)
+    space.owed(page.length)
+    oldestOnHeap = math.min(oldestOnHeap, slot)
+    copiedPosition = -1
+  }
+
+  private def keepPiece(slot: Int, piece: Overflow.Piece): Unit = {
+    if (pieces.length < pages.length) pieces = util.Arrays.copyOf(pieces, pages.length)
+    pieces(slot) = piece
+  }
+
+  private def drop(slot: Int): Unit = {
+    if (pages(slot) != null) held(-pages(slot).length)
+    pages(slot) = null
+    if (slot < pieces.length) pieces(slot) = null
+  }
+
+  private def held(bytes: Int): Unit = arrayBytes += (if (bytes > 0) bytes + 16L else if (bytes < 0) bytes - 16L else 0L)
 }
 
 object Pages {
   private val EmptyPages = new Array[Array[Byte]](0)
   private val EmptyFilled = new Array[Int](0)
+  private val EmptyPieces = new Array[Overflow.Piece](0)
+  private val OnDisk = new Array[Byte](0)
   private val UnitWordsShift = 5 // the smallest page, 256 B, in words
-  private val TopLevel = 12 // 256 B << 12 = 1 MiB
+  private val TopLevel = 8 // 256 B << 8 = 64 KiB: what a log is writing cannot leave the heap, and larger arrays are a burden to some collectors
   private val TopSlot = TopLevel << 2
   private val TopUnits = 4 * ((1 << TopLevel) - 1)
 

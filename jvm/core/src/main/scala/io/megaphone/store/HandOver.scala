@@ -4,7 +4,7 @@ package io.megaphone.store
 import java.io.ByteArrayOutputStream
 
 import io.megaphone.format._
-import io.megaphone.log.BinLog
+import io.megaphone.log.{BinLog, Space}
 
 /** Blocks that carry bins from the executor of one worker to that of another: delta files in memory.
   *
@@ -14,7 +14,7 @@ import io.megaphone.log.BinLog
   * Both list the chain and the key count of every bin that moves, touched or empty: missing is never read as empty, and the target's first commit can
   * list the chain. Losing a block costs time only.
   */
-final class HandOver(compressions: Compressions) {
+final class HandOver(compressions: Compressions, space: Space = Space.Unlimited) {
 
   /** An image block of bins at the settled name of `holding`. The records are a snapshot (see `snapshot`): any thread may call this at any time. */
   def image(snapshot: HandOver.Snapshot): Array[Byte] = {
@@ -43,7 +43,7 @@ final class HandOver(compressions: Compressions) {
     copy.restart(footer.file.name, Vector.empty)
     footer.chains.foreach { case (bin, chain) =>
       val frame = footer.frameOf.getOrElse(bin, throw new DamagedFileException(block, Some(bin), "an image", "none"))
-      val log = new BinLog
+      val log = new BinLog(space)
       applyFrame(block, reader, frame, log)
       check(block, bin, log, footer)
       copy.put(bin, log, chain)

@@ -142,6 +142,18 @@ final class Holding(val worker: Int, val binsCount: Int) {
   /** Heap bytes of all logs. */
   def heapBytes: Long = { var sum = binsCount * 16L; logs.foreach(l => if (l != null) sum += l.heapBytes); sum }
 
+  def bytesOnDisk: Long = { var sum = 0L; logs.foreach(l => if (l != null) sum += l.bytesOnDisk); sum }
+
+  /** Puts pages of bins on disk until so many bytes of heap are free or no more can be, of the bins first that have not changed for longest. For the holder
+    * of the lease. Throws OverflowException.
+    */
+  def shed(bytes: Long): Unit = synchronized {
+    val mine = bins.filterNot(leavingBins).toVector
+    mine.foreach(logs(_).gather())
+    var left = bytes
+    for (bin <- mine.sortBy(chain(_).refs.lastOption.fold(0L)(_.file.name.version)) if left > 0) left -= logs(bin).shed(left)
+  }
+
   private def untouch(): Unit = { touchedBins.clear(); touchedOnce.clear() }
 
   private def undoTails(): Unit = {

@@ -78,7 +78,7 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: HandOver, p
     val staying = binsBefore(turn, worker).filter(bin => turn.after.workerOf(bin) == worker)
     if (name.version == 0) {
       holding.restart(name, Vector.empty)
-      turn.after.binsOf(worker).foreach(bin => holding.put(bin, new BinLog, Chain.Empty))
+      turn.after.binsOf(worker).foreach(bin => holding.put(bin, new BinLog(registry.space), Chain.Empty))
     } else if (staying.isEmpty) holding.restart(name, Vector.empty)
     else {
       val loaded = recovery.load(FileName(worker, name), staying)

@@ -4,7 +4,7 @@ package io.megaphone.store
 import scala.collection.mutable
 
 import io.megaphone.format._
-import io.megaphone.log.{BinLog, DamagedRecordsException}
+import io.megaphone.log.{BinLog, DamagedRecordsException, Space}
 
 /** Rebuilds bins from the files of a checkpoint.
   *
@@ -16,7 +16,7 @@ import io.megaphone.log.{BinLog, DamagedRecordsException}
   *
   * Nothing is written, so a death at any step costs nothing but the time. Any thread.
   */
-final class Recovery(files: StateFiles, compressions: Compressions, together: Together = Together.OneByOne) {
+final class Recovery(files: StateFiles, compressions: Compressions, together: Together = Together.OneByOne, space: Space = Space.Unlimited) {
   import Recovery._
 
   /** The footer of a file. */
@@ -91,10 +91,10 @@ final class Recovery(files: StateFiles, compressions: Compressions, together: To
     }
   }
 
-  private def loadShare(located: Map[Int, Located]): Loaded = {
-    val logs = mutable.Map.from(located.map { case (bin, _) => bin -> new BinLog })
+  private def loadShare(located: Map[Int, Located]): Loaded = space.loading { loading =>
+    val logs = mutable.Map.from(located.map { case (bin, _) => bin -> loading.newLog() })
     val byFile = located.valuesIterator.flatMap(_.chain.refs).toVector.groupBy(_.file)
-    val bytes = byFile.toSeq.sortBy { case (file, _) => file.name.version }.map { case (file, refs) => apply(file, refs, logs) }.sum
+    val bytes = byFile.toSeq.sortBy { case (file, _) => file.name.version }.map { case (file, refs) => apply(file, refs, logs, () => loading.newLog()) }.sum
     logs.foreach { case (bin, log) =>
       log.settle()
       val expected = located(bin).keyCount
@@ -104,15 +104,15 @@ final class Recovery(files: StateFiles, compressions: Compressions, together: To
   }
 
   /** Applies the frames that `refs` name in one file; gives the bytes read. */
-  def apply(file: FileName, refs: Vector[FrameRef], logs: mutable.Map[Int, BinLog]): Long = {
+  def apply(file: FileName, refs: Vector[FrameRef], logs: mutable.Map[Int, BinLog], newLog: () => BinLog = () => new BinLog(space)): Long = {
     val source = files.open(file)
     try {
       val reader = new DeltaFile.Reader(source)
       refs.sortBy(_.frame.offset).foreach { ref =>
-        try Recovery.apply(logs, file, ref.frame, reader.records(ref.frame, compressions))
+        try Recovery.apply(logs, newLog, file, ref.frame, reader.records(ref.frame, compressions))
         catch {
           case damage: DamagedFileException if file.name.id == StateName.FixedId && reader.footer.writer != ref.writer =>
-            applyRewritten(reader, ref, logs, damage)
+            applyRewritten(reader, ref, logs, newLog, damage)
         }
       }
       refs.iterator.map(_.frame.storedBytes.toLong).sum
@@ -122,10 +122,16 @@ final class Recovery(files: StateFiles, compressions: Compressions, together: To
   /** Under checkpoint format v1 a late attempt of the same batch may have written the file anew: the same state in other frames. Its own footers tell
     * where the bin is now.
     */
-  private def applyRewritten(reader: DeltaFile.Reader, ref: FrameRef, logs: mutable.Map[Int, BinLog], damage: DamagedFileException): Unit = {
+  private def applyRewritten(
+      reader: DeltaFile.Reader,
+      ref: FrameRef,
+      logs: mutable.Map[Int, BinLog],
+      newLog: () => BinLog,
+      damage: DamagedFileException
+  ): Unit = {
     val bin = ref.frame.bin
     standIn(reader.footer, ref) match {
-      case Some(frame) => Recovery.apply(logs, ref.file, frame, reader.records(frame, compressions))
+      case Some(frame) => Recovery.apply(logs, newLog, ref.file, frame, reader.records(frame, compressions))
       case None =>
         try logs(bin) = load(ref.file, Seq(bin)).bins(bin)._1
         catch { case e: Exception => damage.addSuppressed(e); throw damage }
@@ -151,9 +157,9 @@ object Recovery {
     footer.frameOf.get(ref.frame.bin).filter(frame => frame.isImage || !ref.frame.isImage)
 
   /** Applies a frame's records to a bin's log; an image takes the place of the log. */
-  private def apply(logs: mutable.Map[Int, BinLog], file: FileName, frame: Frame, records: Array[Byte]): Unit =
+  private def apply(logs: mutable.Map[Int, BinLog], newLog: () => BinLog, file: FileName, frame: Frame, records: Array[Byte]): Unit =
     try {
-      if (frame.isImage) logs(frame.bin) = new BinLog
+      if (frame.isImage) logs(frame.bin) = newLog()
       logs(frame.bin).apply(records, 0, records.length)
     } catch { case e: DamagedRecordsException => throw new DamagedFileException(file.toString, Some(frame.bin), "whole records", e.getMessage) }
 }

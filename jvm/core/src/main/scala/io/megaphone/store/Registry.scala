@@ -6,15 +6,18 @@ import java.util.concurrent.ConcurrentHashMap
 import scala.jdk.CollectionConverters._
 
 import io.megaphone.format.Footer
+import io.megaphone.log.Space
 
 /** All holdings of one executor, by run, operator, store and worker, and the copies it prepares of other executors' workers.
   *
   * Their life hangs on the driver's word alone: `keepRuns` and `keepCopies` drop what it no longer names. Opening or closing a store never does. Any thread.
   *
+  * @param space
+  *   the heap that all of them may take
   * @param behindMax
   *   how many versions a holding may be behind the settled one: beyond that, no chain of footers leads on from it, and it is recovered anew in any case
   */
-final class Registry(behindMax: Int = Footer.PreviousMax) {
+final class Registry(behindMax: Int = Footer.PreviousMax, val space: Space = Space.Unlimited) {
   private val slots = new ConcurrentHashMap[(StoreKey, Int), Slot]()
   private val copies = new ConcurrentHashMap[CopyKey, Holding]()
 
@@ -44,6 +47,16 @@ final class Registry(behindMax: Int = Footer.PreviousMax) {
     slots.entrySet.removeIf(e => !isWanted(e.getKey._1, e.getValue))
     copies.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
     ()
+  }
+
+  /** After a worker's commit, by the holder of its lease: brings what all holdings take of the heap nearer to the budget. Throws OverflowException. */
+  def keepWithin(holding: Holding): Unit = {
+    var sum = 0L
+    slots.values.forEach(slot => sum += slot.peek.heapBytes)
+    copies.values.forEach(copy => sum += copy.heapBytes)
+    space.measured(sum)
+    val excess = space.excess(holding.heapBytes)
+    if (excess > 0) holding.shed(excess)
   }
 
   def holdingsCount: Int = slots.size

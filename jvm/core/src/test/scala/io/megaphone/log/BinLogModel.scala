@@ -10,12 +10,12 @@ import org.scalatest.Assertions
 import io.megaphone.log.Bytes.Bytes
 
 /** A BinLog next to a plain map that says what must be in it. Each command runs on both, and `check` compares all that can be seen. */
-final class BinLogModel extends Assertions {
+final class BinLogModel(space: Space = Space.Unlimited) extends Assertions {
   import BinLogModel._
 
   private type Live = Map[(Int, Bytes), Bytes]
 
-  private var log = new BinLog
+  private var log = new BinLog(space)
   private var live: Live = Map.empty
   private var settled: Live = Map.empty
   private var tail = Vector.empty[Bytes]
@@ -54,6 +54,8 @@ final class BinLogModel extends Assertions {
       tail = Vector.empty
     case Settle =>
       log.settle()
+      log.gather()
+      if (space != Space.Unlimited) space.measured(log.heapBytes)
       kept ++= keptTails
       keptTails.clear()
       prefix = Bytes.concat(Bytes.of(prefix) +: tail)
@@ -71,14 +73,14 @@ final class BinLogModel extends Assertions {
     case GoOnFromImage =>
       val image = log.image()
       assert(image.length == log.liveBytes && Bytes.replay(image) == live, "in the image")
-      log = new BinLog
+      log = new BinLog(space)
       log.apply(image, 0, image.length)
       log.settle()
       prefix = image
       settled = live
       tail = Vector.empty
     case GoOnFromTail =>
-      val copy = new BinLog
+      val copy = new BinLog(space)
       val (base, bytes) = (log.prefix().toBytes, log.tail().toBytes)
       copy.apply(Array.fill[Byte](5)(-1) ++ base, 5, base.length)
       copy.settle()
@@ -96,7 +98,7 @@ final class BinLogModel extends Assertions {
     assert(log.isTouched == tail.nonEmpty)
     val tailBytes = Bytes.concat(tail)
     assert(log.tail().length == tailBytes.length && java.util.Arrays.equals(log.tail().toBytes, tailBytes), "the tail")
-    assert(log.tailBytes == tailBytes.length && log.logBytes >= log.liveBytes && log.heapBytes >= log.logBytes)
+    assert(log.tailBytes == tailBytes.length && log.logBytes >= log.liveBytes && (space != Space.Unlimited || log.heapBytes >= log.logBytes))
     for (family <- Families ++ AbsentFamilies) {
       val expected = live.collect { case ((`family`, key), value) => key -> value }
       assert(log.keyCount(family) == expected.size)
@@ -145,9 +147,8 @@ final class BinLogModel extends Assertions {
   private def append(family: Int, key: Bytes, value: Bytes): Unit = {
     val (keys, values) = (surrounded(key, 3), surrounded(value, 6))
     log.append(family, keys, 3, key.length, values, 6, value.length)
-    val before = live.get((family, key))
-    live += (family, key) -> (before.getOrElse(Bytes.Empty) ++ value)
-    tail :+= (if (before.isEmpty) Bytes.putRecord(family, key, value) else Bytes.appendRecord(family, key, value))
+    live += (family, key) -> (live.getOrElse((family, key), Bytes.Empty) ++ value)
+    tail :+= Bytes.appendRecord(family, key, value)
   }
 
   private def remove(family: Int, key: Bytes): Unit = {

@@ -24,14 +24,29 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test("after any sequence of commands a log holds what a map would hold, and prefixes and tails read as they were when they were taken") {
-    forAll(commands, minSuccessful(200)) { commands =>
-      val model = new BinLogModel
-      for (command <- commands) {
-        model.run(command)
-        model.check()
+    forAll(commands, minSuccessful(200))(agrees(_, Space.Unlimited))
+  }
+
+  for (budget <- Seq(0L, 20000L, 60000L))
+    test(s"it does so where $budget bytes may be kept in memory, and the other pages lie on disk") {
+      SpaceSuite.withFolder { folder =>
+        val overflow = new Overflow(Seq(folder), fileBytes = 1 << 14)
+        var mostOnDisk = 0L
+        forAll(commands, minSuccessful(100)) { commands =>
+          agrees(commands, new Space(budget, overflow, pageBytesMin = 256))
+          mostOnDisk = math.max(mostOnDisk, overflow.liveBytes)
+        }
+        assert(mostOnDisk > 0, "nothing has been on disk")
       }
-      model.checkKept()
     }
+
+  private def agrees(commands: List[Command], space: Space): Unit = {
+    val model = new BinLogModel(space)
+    for (command <- commands) {
+      model.run(command)
+      model.check()
+    }
+    model.checkKept()
   }
 
   test("an empty log has nothing to find, scan, ship or undo, and costs some tens of bytes") {
@@ -62,18 +77,12 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(log.logBytes < log.liveBytes + 512 && get(log, "list").contains(whole))
   }
 
-  test("an addition to a value that is not there is no record of this log, and too long a value is refused in either way") {
-    val base = new BinLog
-    put(base, "a", "1")
-    base.settle()
-    base.append(0, "a".getBytes, 0, 1, "2".getBytes, 0, 1)
-    val addition = base.tail().toBytes
-    assert(intercept[DamagedRecordsException](new BinLog().apply(addition, 0, addition.length)).getMessage.contains("adds to, found none"))
-    val tooLong = "a value of 268435456 bytes is too long: at most 268435455 are allowed"
+  test("too long a value is refused, whichever way it would become so") {
+    val log = new BinLog
     val most = new Array[Byte](Record.ValueBytesMax)
-    base.put(0, "a".getBytes, 0, 1, most, 0, most.length)
-    val refused = intercept[IllegalArgumentException](base.append(0, "a".getBytes, 0, 1, "2".getBytes, 0, 1))
-    assert(refused.getMessage.contains(tooLong))
+    log.put(0, "a".getBytes, 0, 1, most, 0, most.length)
+    val refused = intercept[IllegalArgumentException](log.append(0, "a".getBytes, 0, 1, "2".getBytes, 0, 1))
+    assert(refused.getMessage.contains("a value of 268435456 bytes is too long: at most 268435455 are allowed"))
   }
 
   test("keys of equal hash are told apart by their bytes, through removal, undo and compaction") {

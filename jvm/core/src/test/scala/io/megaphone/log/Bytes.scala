@@ -67,7 +67,7 @@ object Bytes {
       ((header >>> 52) & 3).toInt match {
         case 1 => live += name -> value
         case 2 => live -= name
-        case _ => live += name -> (live(name) ++ value)
+        case _ => live += name -> (live.getOrElse(name, Empty) ++ value)
       }
       in.position(in.position() + (valueBytes + 7) / 8 * 8)
     }

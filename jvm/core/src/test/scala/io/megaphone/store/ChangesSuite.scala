@@ -39,7 +39,7 @@ class ChangesSuite extends AnyFunSuite {
         val changes = Changes.of(frame(isImage), records, logOf(before))
         val done = changes.foldLeft(before) { (rows, c) =>
           val value = new String(c.bytes, c.valueOffset, c.valueBytes)
-          if (c.kind == Record.Remove) rows - key(c) else rows + (key(c) -> (if (c.kind == Record.Append) rows(key(c)) + value else value))
+          if (c.kind == Record.Remove) rows - key(c) else rows + (key(c) -> (if (c.kind == Record.Append) rows.getOrElse(key(c), "") + value else value))
         }
         assert(done == after.toMap)
         if (isImage)

@@ -104,9 +104,17 @@ object MegaphoneConf {
       text => atLeast(2)(text).toInt
     )
 
+  val MemoryBudget: ConfEntry[MemoryBudget] = ConfEntry(
+    "spark.megaphone.memory.budget",
+    "40%",
+    "application",
+    "Heap that state may take on an executor, as a share of all of it or a size (`8g`). Beyond that, state lies on the executor's local disks (`spark.local.dir`).",
+    io.megaphone.conf.MemoryBudget.parse
+  )
+
   /** All entries, in the order of the documentation. */
   val all: Vector[ConfEntry[_]] =
-    Vector(Bins, Mode, DefaultStrategy, PatienceBatches, WindowSteps, TailDeadlineMs, ImageDeadlineMs, LeaseTimeoutMs, SweepBatches, FramesMax)
+    Vector(Bins, Mode, DefaultStrategy, PatienceBatches, WindowSteps, TailDeadlineMs, ImageDeadlineMs, LeaseTimeoutMs, SweepBatches, FramesMax, MemoryBudget)
 
   private def whole(text: String): Int = text.trim.toIntOption.getOrElse(throw new IllegalArgumentException(s"a whole number is needed, not '$text'."))
   private def atLeast(min: Long)(text: String): Long =

@@ -56,6 +56,7 @@ private[provider] final class LiveState(
     context.reportCommit(turn.version + 1)
     isCommitted = true
     tell()
+    runtime.keepWithin(holding)
   }
 
   override def abort(): Unit = holding.abort()
@@ -73,6 +74,7 @@ private[provider] final class LiveState(
       Metrics.BinsFromCheckpoint -> opened.binsFromCheckpoint.toLong,
       Metrics.BinWaitMs -> opened.waitNanos / 1000000L,
       Metrics.BinsOwned -> rows.binsOwned.toLong,
+      Metrics.BytesOnDisk -> holding.bytesOnDisk,
       Metrics.ForcedSnapshots -> (if (withImages) 1L else 0L)
     )
   )
@@ -141,7 +143,8 @@ private[provider] object LiveState {
       val sources = facts.incoming
         .fold(Sources.None)(i => Sources(i.step, i.addresses, context.conf(MegaphoneConf.TailDeadlineMs), context.conf(MegaphoneConf.ImageDeadlineMs)))
       if (turn.isStep) FaultPoints.at(FaultPoints.StepOpening)
-      val opened = new Opener(runtime.registry, new Recovery(files, Lz4.All, runtime.together), runtime.handOver, runtime.peers).open(lease, turn, sources)
+      val opened =
+        new Opener(runtime.registry, new Recovery(files, Lz4.All, runtime.together, runtime.space), runtime.handOver, runtime.peers).open(lease, turn, sources)
       if (turn.isStep) FaultPoints.at(FaultPoints.StepOpened)
       publishImages(runtime, lease.holding, turn, facts)
       val state = new LiveState(lease, turn, facts, opened, runtime, files, context)
@@ -184,6 +187,8 @@ object Metrics {
   val BinsFromCheckpoint: StateStoreCustomMetric = StateStoreCustomSumMetric("megaphoneBinsFromCheckpoint", "bins that came from the checkpoint")
   val BinWaitMs: StateStoreCustomMetric = StateStoreCustomTimingMetric("megaphoneBinWaitMs", "time that tasks waited for bins")
   val BinsOwned: StateStoreCustomMetric = StateStoreCustomSumMetric("megaphoneBinsOwned", "bins owned")
+  val BytesOnDisk: StateStoreCustomMetric =
+    StateStoreCustomSizeMetric("megaphoneBytesOnDisk", "bytes of state that lie on local disk, beyond the memory budget")
   val ForcedSnapshots: StateStoreCustomMetric = StateStoreCustomSumMetric("megaphoneForceSnapshotCount", "commits that wrote all bins whole, as asked for")
-  val all: Seq[StateStoreCustomMetric] = Seq(BinsIn, BytesIn, BinsFromPeer, BinsFromCheckpoint, BinWaitMs, BinsOwned, ForcedSnapshots)
+  val all: Seq[StateStoreCustomMetric] = Seq(BinsIn, BytesIn, BinsFromPeer, BinsFromCheckpoint, BinWaitMs, BinsOwned, BytesOnDisk, ForcedSnapshots)
 }

@@ -10,10 +10,10 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import org.apache.spark.sql.execution.streaming.state.StateStoreId
 
 import io.megaphone.format.{Chain, FileName, StateName}
-import io.megaphone.log.BinLog
+import io.megaphone.log.{BinLog, Space}
 import io.megaphone.protocol.{Group, History, Operator}
 import io.megaphone.store.{Change, Changes, Holding, Recovery}
-import io.megaphone.transfer.{HadoopStateFiles, Lz4}
+import io.megaphone.transfer.{ExecutorRuntime, HadoopStateFiles, Lz4}
 
 /** A partition of the state at some version for a reader, as Spark's state data source is: rule 30.
   *
@@ -46,7 +46,11 @@ private[provider] final class ReaderState(id: StateStoreId, history: History, ha
 
   private val mine = (0 until binsCount).filter(_ % group.firstWorkers == id.partitionId && id.partitionId < group.firstWorkers)
   private lazy val recovery =
-    new Recovery(new HadoopStateFiles(new Path(id.checkpointRootLocation, id.operatorId.toString), id.storeName, hadoopConf), Lz4.All)
+    new Recovery(
+      new HadoopStateFiles(new Path(id.checkpointRootLocation, id.operatorId.toString), id.storeName, hadoopConf),
+      Lz4.All,
+      space = ExecutorRuntime.active.fold(Space.Unlimited)(_.space)
+    )
 
   private def load(version: Long, hasCheckpointIds: Boolean, wanted: Seq[Int]): Holding = {
     val holding = new Holding(id.partitionId, binsCount)

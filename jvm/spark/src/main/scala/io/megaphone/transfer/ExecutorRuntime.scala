@@ -14,7 +14,9 @@ import org.apache.spark.api.plugin.PluginContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.{BlockPeers, SparkPrivate}
 
+import io.megaphone.conf.MegaphoneConf
 import io.megaphone.control.{Held, Message, Orders, Report}
+import io.megaphone.log.{Overflow, OverflowException, Space}
 import io.megaphone.store._
 
 /** What one executor keeps and does beside its tasks: the registry of all its state, the blocks it publishes, the copies it prepares.
@@ -28,7 +30,12 @@ import io.megaphone.store._
 final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Logging {
   import ExecutorRuntime._
 
-  val registry = new Registry
+  /** The heap that this executor's state may take. Spark's memory manager lends to tasks, and what is here outlives them: it is no one's to take back. */
+  val space: Space = {
+    val budget = MegaphoneConf.MemoryBudget.read(context.conf.getOption)
+    new Space(budget.bytesOf(Runtime.getRuntime.maxMemory), new Overflow(SparkPrivate.localFolders(env)))
+  }
+  val registry = new Registry(space = space)
   private val pulls = Executors.newFixedThreadPool(PullThreads, daemon("megaphone-pull"))
   private val recoverers = Executors.newFixedThreadPool(CoresCount, daemon("megaphone-recover"))
   private val publisher = Executors.newSingleThreadExecutor(daemon("megaphone-publish"))
@@ -36,7 +43,7 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
   private var copying: Option[Future[_]] = None // of the reporting thread
   @volatile private var copyingStep: Option[String] = None
   val peers = new BlockPeers(env, pulls)
-  val handOver = new HandOver(Lz4.All)
+  val handOver = new HandOver(Lz4.All, space)
 
   /** For recoveries that a batch waits for: as many at once as the executor has cores. */
   val together: Together = new Together {
@@ -78,6 +85,11 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
 
   /** A task brings news: its counter is newer than what is known. */
   def notice(counter: Long): Unit = if (newestCounter.getAndUpdate(math.max(_, counter)) < counter) wake()
+
+  /** After a worker's commit, by the holder of its lease. The commit stands, whatever comes of it: a batch that needs the room will say what is missing. */
+  def keepWithin(holding: Holding): Unit =
+    try registry.keepWithin(holding)
+    catch { case e: OverflowException => logWarning(e.getMessage) }
 
   /** Publishes an image in the background. */
   def publish(block: BlockName, snapshot: HandOver.Snapshot): Unit = {
@@ -142,7 +154,7 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
     try {
       val store = duty.key.store
       val state = filesOf(store, new Path(s"$checkpointRoot/state/${store.operator}"), hadoopConf)
-      val preparer = new Preparer(registry, new Recovery(state, Lz4.All), handOver, peers, PullDeadlineMs)
+      val preparer = new Preparer(registry, new Recovery(state, Lz4.All, space = space), handOver, peers, PullDeadlineMs)
       FaultPoints.at(FaultPoints.TargetPulling)
       preparer(duty).foreach { version => ready.put(duty.key, version); FaultPoints.at(FaultPoints.TargetPrepared) }
     } catch { case NonFatal(e) => logInfo(s"A copy for step ${duty.key.step} could not be prepared yet: ${e.getMessage}") }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.megaphone
 
+import java.nio.file.Path
+
 import org.apache.hadoop.conf.Configuration
-import org.apache.spark.{SparkConf, SparkContext}
+import org.apache.spark.{SparkConf, SparkContext, SparkEnv}
 import org.apache.spark.deploy.SparkHadoopUtil
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.errors.QueryExecutionErrors
@@ -18,6 +20,9 @@ object SparkPrivate {
 
   /** Hadoop's configuration of a session, its SQL configuration included. */
   def hadoopConf(session: SparkSession): Configuration = session.sessionState.newHadoopConf()
+
+  /** The folders of an executor for what lives no longer than it does. */
+  def localFolders(env: SparkEnv): Seq[Path] = env.blockManager.diskBlockManager.localDirs.toSeq.map(_.toPath)
 
   /** The errors that Spark's own providers give. */
   def unexpectedVersion(version: Long): Throwable = QueryExecutionErrors.unexpectedStateStoreVersion(version)

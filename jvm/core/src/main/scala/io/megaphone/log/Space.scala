@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.log
+
+import java.util.concurrent.{ConcurrentHashMap, ConcurrentLinkedQueue}
+import java.util.concurrent.atomic.{AtomicLong, LongAdder}
+
+/** The heap that the logs of an executor may take, and where their pages go that do not fit.
+  *
+  *   1. Whoever holds logs tells what they take, from time to time (`measured`); what pages have grown by since is added. Nothing is booked out: pages go
+  *      with their logs, by garbage collection, and the next measurement knows.
+  *   1. A log that is about to grow beyond the budget pays for it, with closed pages of its own, oldest first (`owed`). So a load, and a batch of any size,
+  *      stay within it.
+  *   1. After a commit a worker pays its share of what is still too much, with the bins that have not changed for longest (`excess`): bins that rest do not
+  *      keep the memory that busy ones lack.
+  *   1. A page comes back when it is read from and there is room for it. As long as there is none, single records are read where they lie.
+  *
+  * Indexes stay in memory, and so do small pages and the one that a log is writing: these are part of the budget, and can be more than it.
+  *
+  * Any thread. The pages of a log are moved by the one that writes it.
+  *
+  * @param budgetBytes
+  *   of heap, for all logs
+  * @param pageBytesMin
+  *   pages smaller than this are not worth a place on disk
+  */
+final class Space(val budgetBytes: Long, overflow: Overflow, private[log] val pageBytesMin: Int = Space.PageBytesMin) {
+  private val measuredBytes = new AtomicLong
+  private val grownBytes = new LongAdder
+  private val loads = ConcurrentHashMap.newKeySet[Space.Loading]()
+
+  /** What all logs take, as far as it is known. */
+  def heldBytes: Long = measuredBytes.get + grownBytes.sum
+
+  /** Bytes of pages on disk. */
+  def bytesOnDisk: Long = overflow.liveBytes
+
+  /** Says what all logs of holdings and copies take. */
+  def measured(bytes: Long): Unit = {
+    var sum = bytes
+    loads.forEach(l => sum += l.heapBytes)
+    grownBytes.reset()
+    measuredBytes.set(sum)
+  }
+
+  /** What a worker that has so much of it should give up, to bring all to nine tenths of the budget. */
+  def excess(bytes: Long): Long = {
+    val held = heldBytes
+    val target = budgetBytes / 10 * 9
+    if (held <= target) 0 else math.min(bytes, math.ceil((held - target).toDouble * bytes / held).toLong)
+  }
+
+  private[log] def owed(bytes: Int): Long = {
+    grownBytes.add(bytes.toLong)
+    math.max(0L, heldBytes - budgetBytes)
+  }
+
+  private[log] def released(bytes: Int): Unit = grownBytes.add(-bytes.toLong)
+
+  /** Whether a page may come back: with a tenth of the budget to spare, so that it does not leave again at once. */
+  private[log] def hasRoom(bytes: Int): Boolean = heldBytes + bytes <= budgetBytes / 10 * 8
+
+  private[log] def write(page: Array[Byte], length: Int, capacity: Int): Overflow.Piece = overflow.write(page, length, capacity)
+
+  /** Logs that are being loaded, and are in no holding yet. */
+  def loading[A](load: Space.Loading => A): A = {
+    val one = new Space.Loading(this)
+    loads.add(one)
+    try load(one)
+    finally { loads.remove(one); () }
+  }
+}
+
+object Space {
+
+  private val PageBytesMin = 4096
+
+  /** Logs that a load makes. */
+  final class Loading private[Space] (space: Space) {
+    private val logs = new ConcurrentLinkedQueue[BinLog]
+    def newLog(): BinLog = { val log = new BinLog(space); logs.add(log); log }
+    private[Space] def heapBytes: Long = { var sum = 0L; logs.forEach(l => sum += l.heapBytes); sum }
+  }
+
+  /** No budget: all pages stay on the heap. */
+  val Unlimited: Space = new Space(Long.MaxValue, new Overflow(Vector.empty))
+}

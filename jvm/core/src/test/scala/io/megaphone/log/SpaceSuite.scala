@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.log
+
+import java.nio.file.{Files, Path}
+
+import org.scalatest.concurrent.Eventually.{eventually, timeout}
+import org.scalatest.funsuite.AnyFunSuite
+import org.scalatest.time.SpanSugar._
+
+/** State that is larger than the budget stays within it, and is read as it was written. */
+class SpaceSuite extends AnyFunSuite {
+  import SpaceSuite._
+
+  private val MiB = 1L << 20
+
+  private def key(i: Int): Array[Byte] = f"key $i%09d".getBytes
+  private def value(i: Int, round: Int): Array[Byte] = Bytes.random(80, i.toLong * 31 + round)
+  private def put(log: BinLog, i: Int, round: Int): Unit = log.put(0, key(i), 0, 13, value(i, round), 0, 80)
+  private def isThere(log: BinLog, i: Int, round: Int): Boolean =
+    log.find(0, key(i), 0, 13) && BinLogModel.valueAt(log.cursor) == Bytes.of(value(i, round))
+
+  test("ten times the budget is put, read, overwritten, removed and compacted, and the pages in memory stay within the budget") {
+    withFolder { folder =>
+      val space = new Space(4 * MiB, new Overflow(Seq(folder)))
+      val logs = Vector.fill(8)(new BinLog(space))
+      val keys = 450000
+      def logOf(i: Int) = logs(i % 8)
+      for (i <- 0 until keys) put(logOf(i), i, 0)
+      logs.foreach(_.settle())
+      val live = logs.map(_.liveBytes).sum
+      assert(live > 10 * space.budgetBytes)
+      def onHeap = logs.map(l => l.heapBytes).sum
+      val indexes = 16L * keys * 2 // a word a slot, at most half as many keys as slots, and the undo list
+      assert(onHeap - indexes < 2 * space.budgetBytes, s"$onHeap bytes, of which up to $indexes are indexes")
+      assert(space.bytesOnDisk > live - 2 * space.budgetBytes)
+      for (i <- 0 until keys by 7) assert(isThere(logOf(i), i, 0))
+      for (i <- 0 until keys by 3) put(logOf(i), i, 1)
+      for (i <- 1 until keys by 3) assert(logOf(i).remove(0, key(i), 0, 13))
+      logs.foreach(_.undo())
+      for (i <- 0 until keys by 11) assert(isThere(logOf(i), i, 0))
+      for (i <- 0 until keys by 3) put(logOf(i), i, 1)
+      logs.foreach { log => log.settle(); log.compact() }
+      for (i <- 0 until keys by 5) assert(isThere(logOf(i), i, if (i % 3 == 0) 1 else 0))
+      assert(onHeap - indexes < 2 * space.budgetBytes)
+    }
+  }
+
+  test("a page comes back when it is read from and there is room for it again") {
+    withFolder { folder =>
+      val space = new Space(MiB, new Overflow(Seq(folder)))
+      val (rests, other) = (new BinLog(space), new BinLog(space))
+      for (i <- 0 until 5000) put(rests, i, 0)
+      rests.settle()
+      rests.shed(Long.MaxValue)
+      val small = rests.heapBytes
+      space.measured(MiB)
+      assert(isThere(rests, 100, 0) && rests.heapBytes == small, "no room: the record alone is read")
+      space.measured(rests.heapBytes + other.heapBytes)
+      for (i <- 0 until 5000) assert(isThere(rests, i, 0))
+      assert(rests.heapBytes > rests.liveBytes, "all pages are back")
+    }
+  }
+
+  test("what is too much in all is given up by each in proportion, and a load under way counts") {
+    val space = new Space(1000, new Overflow(Seq.empty))
+    space.measured(900)
+    assert(space.excess(500) == 0)
+    space.measured(1800)
+    assert(space.excess(600) == 300 && space.excess(1800) == 900)
+    space.loading { load =>
+      val log = load.newLog()
+      space.measured(900)
+      assert(space.heldBytes == 900 + log.heapBytes)
+    }
+    space.measured(900)
+    assert(space.heldBytes == 900)
+  }
+
+  test("where one folder takes nothing the next does; where none does, the sentence says so, and the log is as it was") {
+    withFolder { folder =>
+      val missing = folder.resolve("missing")
+      val log = new BinLog(new Space(0, new Overflow(Seq(missing, folder))))
+      for (i <- 0 until 5000) put(log, i, 0)
+      assert(isThere(log, 0, 0) && log.heapBytes < log.liveBytes)
+
+      val full = new BinLog(new Space(0, new Overflow(Seq(missing))))
+      put(full, 0, 0)
+      full.settle()
+      val error = intercept[OverflowException](for (i <- 0 until 5000) put(full, i, 1))
+      assert(error.getMessage.contains("could not be written to") && error.getMessage.contains("more local disk") && error.getMessage.contains("missing"))
+      full.undo()
+      assert(full.keyCount == 1 && isThere(full, 0, 0))
+    }
+  }
+
+  test("files have no name, and a piece says when it is one of few that are left of its file") {
+    withFolder { folder =>
+      val overflow = new Overflow(Seq(folder), fileBytes = 1 << 14)
+      val page = Bytes.random(1000, 1)
+      var pieces = Vector.fill(40)(overflow.write(page, 1000, 1024))
+      assert(Files.list(folder).count() == 0)
+      assert(overflow.liveBytes == 40 * 1000 && !pieces.exists(_.isThin))
+      pieces = Vector(pieces(0), pieces(39)) // one of a file that is full, one of the file that is written to
+      eventually(timeout(60.seconds)) { System.gc(); assert(overflow.liveBytes == 2000) }
+      assert(pieces.map(_.isThin) == Vector(true, false))
+      assert(pieces.forall(p => p.read(0, 1000).sameElements(page)))
+    }
+  }
+
+  test("a log's pieces of thin files are written anew") {
+    withFolder { folder =>
+      val overflow = new Overflow(Seq(folder), fileBytes = 1 << 16)
+      val pages = new Pages(new Space(0, overflow, pageBytesMin = 256))
+      val filled = Vector.fill(30) {
+        val position = pages.reserve(200)
+        Words.set(pages.page(position), pages.offset(position), Record.header(0, Record.Put, 96, 96))
+        Words.set(pages.page(position), pages.offset(position) + 8, position.toLong)
+        position
+      }
+      pages.shed(Long.MaxValue)
+      val mine = overflow.liveBytes
+      var others = Vector.fill(100)(overflow.write(new Array[Byte](1000), 1000, 1024))
+      val all = overflow.liveBytes
+      pages.gather()
+      assert(overflow.liveBytes == all, "nothing is thin yet")
+      others = Vector.empty
+      eventually(timeout(60.seconds)) { System.gc(); assert(overflow.liveBytes == mine) }
+      pages.gather()
+      assert(overflow.liveBytes > mine, "the pieces are there twice until the old ones are collected")
+      assert(filled.forall(p => Words.get(pages.page(p), pages.offset(p) + 8) == p))
+      assert(others.isEmpty)
+    }
+  }
+}
+
+object SpaceSuite {
+  def withFolder[A](body: Path => A): A = {
+    val folder = Files.createTempDirectory("megaphone-space")
+    try body(folder)
+    finally { val left = Files.list(folder); left.forEach(f => Files.delete(f)); left.close(); Files.delete(folder) }
+  }
+}
