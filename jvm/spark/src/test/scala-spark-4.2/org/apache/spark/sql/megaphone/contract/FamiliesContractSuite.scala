@@ -32,6 +32,11 @@ trait BinnedOnce extends Binned {
     super.leftOut :+ ("(without changelog checkpointing)" -> "the same test once more, with a setting of RocksDB's that means nothing to bins")
 }
 
+trait BinnedJoin extends BinnedOnce {
+  override def leftOut: Seq[(String, String)] =
+    super.leftOut :+ ("SPARK-51779 Restart streaming join query with virtual column families" -> "asserts a metric of RocksDB's, of its column families")
+}
+
 trait BinnedTransform extends BinnedOnce {
   override def leftOut: Seq[(String, String)] = super.leftOut :+
     ("introducing TTL after restart" ->
@@ -47,6 +52,6 @@ trait BinnedTransform extends BinnedOnce {
 @DoNotDiscover class BinnedMapStateTTL extends TransformWithMapStateTTLSuite with BinnedOnce
 @DoNotDiscover class BinnedTransformWithStateChaining extends TransformWithStateChainingSuite with BinnedOnce
 @DoNotDiscover class BinnedTransformWithInitialState extends TransformWithStateInitialStateSuite with BinnedOnce
-@DoNotDiscover class BinnedInnerJoinOfOneStore extends StreamingInnerJoinWithVCFSuite with BinnedOnce
-@DoNotDiscover class BinnedInnerJoinByTime extends StreamingInnerJoinV4Suite with BinnedOnce
-@DoNotDiscover class BinnedOuterJoinByTime extends StreamingOuterJoinV4Suite with BinnedOnce
+@DoNotDiscover class BinnedInnerJoinOfOneStore extends StreamingInnerJoinWithVCFSuite with BinnedJoin
+@DoNotDiscover class BinnedInnerJoinByTime extends StreamingInnerJoinV4Suite with BinnedJoin
+@DoNotDiscover class BinnedOuterJoinByTime extends StreamingOuterJoinV4Suite with BinnedJoin
