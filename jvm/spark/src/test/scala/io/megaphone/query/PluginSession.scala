@@ -128,13 +128,16 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
     def tables: Set[String] = plan.collect { case p => p.outputPartitioning }.collect { case r: RoutedPartitioning => r.table.toString }.toSet
 
     /** Submits a plan, and feeds batches until it is done. */
-    def rescale(workers: Int, feed: () => Unit, mode: String = "direct", operator: Long = -1, strategy: String = null): Unit = {
+    def rescale(workers: Int, feed: () => Unit, mode: String = "direct", operator: Long = -1, strategy: String = null): Unit =
+      rescaleBy(workers, mode, operator, strategy) { feed(); query.processAllAvailable() }
+
+    /** Submits a plan, and makes batches until it is done. */
+    def rescaleBy(workers: Int, mode: String, operator: Long = -1, strategy: String = null)(batch: => Unit): Unit = {
       val plan = json.readTree(MegaphoneApi.rescale(runId, workers, strategy, mode, operator)).get("id").asText
       var batches = 0
       while (status(plan) != "done") {
         assert(batches < 60, s"The plan is still ${status(plan)} after $batches batches.")
-        feed()
-        query.processAllAvailable()
+        batch
         batches += 1
       }
     }

@@ -7,7 +7,7 @@ import org.apache.spark.sql.{DataFrame, Dataset, Encoders}
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.functions.window
-import org.apache.spark.sql.megaphone.StateStoreNames
+import org.apache.spark.sql.megaphone.{ClockedQuery, StateStoreNames}
 import org.apache.spark.sql.streaming._
 
 import io.megaphone.query.OperatorSession._
@@ -32,6 +32,36 @@ class TransformWithStateSuite extends OperatorSession {
     test(s"Timers that are due in the batch of a move fire once, whichever way the bins come, in checkpoint format $format.", format == 2) {
       withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString) {
         assert(checkMoved(OutputMode.Append(), OnRocks)(visits).exists(_.contains("is due")))
+      }
+    }
+
+  for (format <- 1 to 2)
+    test(s"Timers by the clock, and state whose time to live ends, in the batch of a move: once, in checkpoint format $format.", format == 2) {
+      val batches = 12
+      def run(moves: (Running, () => Unit) => Unit): Map[Long, Seq[String]] = {
+        val s = spark
+        import s.implicits._
+        val memory = MemoryStream[Key](spark)
+        val fading = memory.toDS().groupByKey(k => String.valueOf(k.name)).transformWithState(new Fading, TimeMode.ProcessingTime(), OutputMode.Update()).toDF()
+        val clocked = new ClockedQuery(spark, fading, OutputMode.Update(), folder("checkpoint").toString)
+        var batch = 0
+        def round(): Unit = { memory.addData(rows(batch).take(12 + batch % 3 * 30)); batch += 1; clocked.tick() }
+        round()
+        round()
+        moves(new Running(clocked.query, clocked.byBatch), () => round())
+        assert(batch <= batches, "the moves took more batches than are compared")
+        while (batch < batches) round()
+        clocked.query.stop()
+        clocked.byBatch.map { case (id, given) => id -> sorted(given) }.toMap
+      }
+      withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString) {
+        val onBins = run { (running, round) =>
+          running.rescaleBy(11, "prepared", strategy = "all-at-once")(round())
+          running.rescaleBy(3, "direct", strategy = "all-at-once")(round())
+        }
+        val onSparks = withConf("spark.sql.streaming.stateStore.providerClass" -> OnRocks)(run((_, _) => ()))
+        assert(onBins.values.flatten.exists(_.contains("is due")) && onBins.values.flatten.exists(_.contains("nothing")))
+        for (batch <- 0L until batches.toLong) assert(onBins(batch) == onSparks(batch), s"in batch $batch")
       }
     }
 
@@ -146,6 +176,39 @@ object TransformWithStateSuite {
     }
 
     private def kept: String = amounts.get().toVector.sorted.mkString(" ") + byInner.iterator().toVector.sorted.mkString(" ")
+  }
+
+  /** Keeps what it is told for 2.5 s, and tells after 1.5 s, and with each row, what of it is left. */
+  final class Fading extends StatefulProcessor[String, Key, (String, String)] {
+    @transient private var last: ValueState[String] = _
+    @transient private var ids: ListState[String] = _
+    @transient private var byInner: MapState[String, Long] = _
+    private def ttl = TTLConfig(java.time.Duration.ofMillis(2500))
+
+    override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = {
+      last = getHandle.getValueState[String]("last", Encoders.STRING, ttl)
+      ids = getHandle.getListState[String]("ids", Encoders.STRING, ttl)
+      byInner = getHandle.getMapState[String, Long]("byInner", Encoders.STRING, Encoders.scalaLong, ttl)
+    }
+
+    override def handleInputRows(key: String, rows: Iterator[Key], timers: TimerValues): Iterator[(String, String)] = {
+      val before = kept
+      rows.toVector.sortBy(r => (r.at.getTime, String.valueOf(r.inner), String.valueOf(r.id))).foreach { row =>
+        last.update(String.valueOf(row.id))
+        ids.appendValue(String.valueOf(row.id))
+        byInner.updateValue(String.valueOf(row.inner), row.at.getTime)
+      }
+      getHandle.registerTimer(timers.getCurrentProcessingTimeInMs() + 1500)
+      Iterator((key, before))
+    }
+
+    override def handleExpiredTimer(key: String, timers: TimerValues, expired: ExpiredTimerInfo): Iterator[(String, String)] =
+      Iterator((s"$key is due at ${expired.getExpiryTimeInMs()}", kept))
+
+    private def kept: String = {
+      val all = (if (last.exists()) Seq(last.get()) else Nil) ++ ids.get().toVector.sorted ++ byInner.iterator().toVector.sorted
+      if (all.isEmpty) "nothing" else all.mkString(" ")
+    }
   }
 
   /** Sets a timer in the handler of another, and deletes one. */

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.megaphone
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.{DataFrame, Row}
+import org.apache.spark.sql.classic.{Dataset, SparkSession}
+import org.apache.spark.sql.execution.streaming.sources.ForeachBatchSink
+import org.apache.spark.sql.streaming.{OutputMode, StreamingQuery, Trigger}
+import org.apache.spark.util.ManualClock
+import org.scalatest.concurrent.Eventually.{eventually, timeout}
+import org.scalatest.time.SpanSugar._
+
+/** A query with a batch a second, on a clock that a test advances. */
+final class ClockedQuery(spark: SparkSession, df: DataFrame, mode: OutputMode, checkpoint: String) {
+  private val clock = new ManualClock(0)
+  private val rows = mutable.LinkedHashMap.empty[Long, Seq[Row]]
+  private var batchesCount = 0L
+
+  val query: StreamingQuery = {
+    val sink = new ForeachBatchSink[Row]((batch, id) => { val all = batch.collect().toSeq; rows.synchronized(rows(id) = all) }, encoder)
+    val trigger = Trigger.ProcessingTime(1000)
+    spark.streams.startQuery(None, None, Some(checkpoint), df.asInstanceOf[Dataset[Row]], Map.empty, sink, mode, trigger = trigger, triggerClock = clock)
+  }
+
+  /** Lets a second go by, and the batch that begins then come to its end. */
+  def tick(): Unit = {
+    clock.advance(1000)
+    batchesCount += 1
+    eventually(timeout(60.seconds)) {
+      query.exception.foreach(throw _)
+      assert(Option(query.lastProgress).exists(_.batchId == batchesCount - 1))
+    }
+  }
+
+  /** What each batch gave. */
+  def byBatch: mutable.Map[Long, Seq[Row]] = rows.synchronized(rows.clone())
+
+  private def encoder = df.asInstanceOf[Dataset[Row]].exprEnc
+}
