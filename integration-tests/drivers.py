@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyspark
 
@@ -31,6 +31,13 @@ class Refused(Exception):  # noqa: N818 (it is what the driver said, not a fault
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
         self.name = name
+
+
+class _Process(NamedTuple):
+    pid: int
+    parent: int
+    state: str
+    args: str
 
 
 class DriverProcess:
@@ -85,11 +92,9 @@ class DriverProcess:
         os.kill(self._jvm()[0], signal.SIGCONT)
 
     def _jvm(self) -> tuple[int, str]:
-        """Id and state of the driver's JVM: the one Java process that is no executor."""
+        """Id and state of the driver's JVM: the one that Python began. Others come and go."""
         return next(
-            (pid, state)
-            for pid, state, args in self._listed()
-            if "java" in args and not _EXECUTOR_ID.search(args)
+            (p.pid, p.state) for p in self._listed() if p.parent == self.process.pid and "java" in p.args
         )
 
     def executors(self) -> dict[str, int]:
@@ -138,22 +143,22 @@ class DriverProcess:
 
     def _processes(self) -> list[tuple[int, str]]:
         """Id and command of each process of this driver."""
-        return [(pid, args) for pid, _, args in self._listed()]
+        return [(p.pid, p.args) for p in self._listed()]
 
-    def _listed(self) -> list[tuple[int, str, str]]:
-        """Id, state and command of each process of this driver that has not ended."""
+    def _listed(self) -> list[_Process]:
+        """Each process of this driver that has not ended."""
         listed = subprocess.run(
-            ["ps", "-A", "-ww", "-o", "pid=,pgid=,stat=,args="],
+            ["ps", "-A", "-ww", "-o", "pid=,ppid=,pgid=,stat=,args="],
             capture_output=True,
             text=True,
             timeout=60,
             check=True,
         ).stdout
-        rows = (line.split(None, 3) for line in listed.splitlines())
+        rows = (line.split(None, 4) for line in listed.splitlines())
         return [
-            (int(r[0]), r[2][0], r[3])
+            _Process(int(r[0]), int(r[1]), r[3][0], r[4])
             for r in rows
-            if len(r) == 4 and int(r[1]) == self.process.pid and r[2][0] != "Z"
+            if len(r) == 5 and int(r[2]) == self.process.pid and r[3][0] != "Z"
         ]
 
     def _read(self) -> None:
