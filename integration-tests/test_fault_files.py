@@ -40,7 +40,7 @@ def test_a_damaged_state_file_is_named_and_a_restored_one_read(
     file.unlink()
     message = _failure(query, shared)
     assert file.name in message
-    assert "is missing" in message
+    assert "does not exist" in message
     file.write_bytes(sound)
     query.start(shared).feed()
     query.check()

@@ -189,6 +189,6 @@ object Metrics {
   val BinsOwned: StateStoreCustomMetric = StateStoreCustomSumMetric("megaphoneBinsOwned", "bins owned")
   val BytesOnDisk: StateStoreCustomMetric =
     StateStoreCustomSizeMetric("megaphoneBytesOnDisk", "bytes of state that lie on local disk, beyond the memory budget")
-  val ForcedSnapshots: StateStoreCustomMetric = StateStoreCustomSumMetric("megaphoneForceSnapshotCount", "commits that wrote all bins whole, as asked for")
+  val ForcedSnapshots: StateStoreCustomMetric = StateStoreCustomSumMetric("forceSnapshotCount", "commits that wrote all bins whole, as asked for")
   val all: Seq[StateStoreCustomMetric] = Seq(BinsIn, BytesIn, BinsFromPeer, BinsFromCheckpoint, BinWaitMs, BinsOwned, BytesOnDisk, ForcedSnapshots)
 }

@@ -9,12 +9,13 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.megaphone.SnapshotReports
+import org.apache.spark.sql.megaphone.{SnapshotReports, SparkPrivate}
 import org.apache.spark.sql.types.StructType
 
 import io.megaphone.conf.ConfEntry
-import io.megaphone.log.Record
 import io.megaphone.control.{BatchFacts, BatchFactsHolder, PlanLog, Tables, UnsupportedQueryException}
+import io.megaphone.format.MissingFileException
+import io.megaphone.log.Record
 import io.megaphone.protocol.Operator
 import io.megaphone.store.{Holding, StoreKey}
 import io.megaphone.transfer.ExecutorRuntime
@@ -43,23 +44,27 @@ private[megaphone] final class ProviderSession(
   @volatile private var loaded: Option[ProviderSession.Loaded] = None
   @volatile private var reported = Option.empty[Long]
 
-  def read(version: Long, baseId: Option[String]): ReadStateStore = live(version, baseId) match {
-    case Some((state, operator)) => new BinnedReadStore(id, version, rowsOf(state, operator))
-    case None => new BinnedReadStore(id, version, readerRows(version, baseId))
+  def read(version: Long, baseId: Option[String]): ReadStateStore = loading {
+    live(version, baseId) match {
+      case Some((state, operator)) => new BinnedReadStore(id, version, rowsOf(state, operator))
+      case None => new BinnedReadStore(id, version, readerRows(version, baseId))
+    }
   }
 
   /** Outside a batch, Spark's reader of a join's state takes handles to write by, and only reads. */
-  def write(version: Long, baseId: Option[String], withImages: Boolean): StateStore = live(version, baseId) match {
-    case Some((state, operator)) =>
-      state.withImages = withImages
-      new BinnedStore(id, version, rowsOf(state, operator), state)
-    case None => new BinnedStore(id, version, readerRows(version, baseId), new ReadOnlySession(id))
+  def write(version: Long, baseId: Option[String], withImages: Boolean): StateStore = loading {
+    live(version, baseId) match {
+      case Some((state, operator)) =>
+        state.withImages = withImages
+        new BinnedStore(id, version, rowsOf(state, operator), state)
+      case None => new BinnedStore(id, version, readerRows(version, baseId), new ReadOnlySession(id))
+    }
   }
 
   /** State that a reader asks for from a snapshot on: bins have images of their own, so it is loaded as any other; but the snapshot's version must be
     * there.
     */
-  def replayed(snapshot: Long, snapshotId: Option[String], version: Long, versionId: Option[String]): StateStore = {
+  def replayed(snapshot: Long, snapshotId: Option[String], version: Long, versionId: Option[String]): StateStore = loading {
     reader().check(snapshot, snapshotId.isDefined)
     new BinnedStore(id, version, readerRows(version, versionId), new ReadOnlySession(id))
   }
@@ -149,6 +154,11 @@ private[megaphone] final class ProviderSession(
       }
     rows
   }
+
+  /** A version that is not there is the error that Spark's own providers give. */
+  private def loading[A](load: => A): A =
+    try load
+    catch { case e: MissingFileException => throw SparkPrivate.stateFileIsMissing(e.file, e) }
 
   private def missing(): Exception =
     if (Option(TaskContext.get()).exists(_.getLocalProperty("streaming.sql.batchId") != null)) UnsupportedQueryException.noPlugin

@@ -4,6 +4,7 @@ package org.apache.spark.sql.megaphone
 import java.nio.file.Path
 
 import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{Path => HadoopPath}
 import org.apache.spark.{SparkConf, SparkContext, SparkEnv}
 import org.apache.spark.deploy.SparkHadoopUtil
 import org.apache.spark.sql.classic.SparkSession
@@ -26,5 +27,6 @@ object SparkPrivate {
 
   /** The errors that Spark's own providers give. */
   def unexpectedVersion(version: Long): Throwable = QueryExecutionErrors.unexpectedStateStoreVersion(version)
+  def stateFileIsMissing(file: String, cause: Throwable): Throwable = QueryExecutionErrors.failedToReadStreamingStateFileError(new HadoopPath(file), cause)
   def commitFailed(store: String, cause: Throwable): Throwable = QueryExecutionErrors.failedToCommitStateFileError(store, cause)
 }

@@ -3,14 +3,11 @@ package org.apache.spark.sql.megaphone
 
 import java.util.UUID
 
-import org.apache.spark.{TaskContext, TaskContextImpl}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 
-import io.megaphone.control.{BatchFacts, BatchFactsHolder, Tables}
-import io.megaphone.protocol.Operator
 import io.megaphone.routing.RoutingTable
 
 /** One state store of a provider, opened as the tasks of a query's batches would open it, one after the other. One thread.
@@ -23,7 +20,6 @@ final class TaskStores(session: SparkSession, provider: Class[_], keys: StructTy
   private val run = UUID.randomUUID()
   private val folder = java.nio.file.Files.createTempDirectory("megaphone-stores")
   private val hadoopConf = { val h = session.sessionState.newHadoopConf(); h.set(StreamExecution.RUN_ID_KEY, run.toString); h }
-  private val table = RoutingTable.roundRobin(8, 1)
   private val stores = {
     val conf = session.sessionState.conf.clone()
     conf.setConfString("spark.sql.streaming.stateStore.providerClass", provider.getName)
@@ -31,19 +27,10 @@ final class TaskStores(session: SparkSession, provider: Class[_], keys: StructTy
     val spec = NoPrefixKeyStateEncoderSpec(keys)
     StateStoreProvider.createAndInit(id, keys, values, spec, useColumnFamilies = true, new StateStoreConf(conf), hadoopConf, false, None)
   }
-  private var task: TaskContextImpl = _
+  private val task = new StoreTask(run.toString, 0, RoutingTable.roundRobin(8, 1), families)
 
   /** Opens a version in a task of its own; the one before has ended. */
-  def open(version: Long): StateStore = {
-    endTask()
-    task = TaskContext.empty()
-    TaskContext.setTaskContext(task)
-    val operator = Operator(0, "stateStoreSave", Vector(StateStoreId.DEFAULT_STORE_NAME), families.toVector)
-    BatchFactsHolder.put(task, BatchFacts(run.toString, 0, Vector(operator), version, Map.empty, None, Vector.empty, ""), Tables(table, table))
-    stores.getStore(version)
-  }
+  def open(version: Long): StateStore = { task.begin(version); stores.getStore(version) }
 
-  def close(): Unit = { endTask(); stores.close() }
-
-  private def endTask(): Unit = if (task != null) { task.markTaskCompleted(None); TaskContext.unset(); task = null }
+  def close(): Unit = { task.end(); stores.close() }
 }

@@ -14,11 +14,11 @@ trait Upstream extends SparkFunSuite {
 
   private val passed = mutable.LinkedHashSet.empty[String]
   private val failed = mutable.LinkedHashSet.empty[String]
-  private val notRun = mutable.LinkedHashMap.empty[String, String]
+  private val notRun = mutable.LinkedHashMap.empty[String, (String, String)]
 
   override protected def runTest(testName: String, args: Args): Status =
     leftOut.find { case (part, _) => testName.contains(part) } match {
-      case Some((_, reason)) => notRun(testName) = reason; SucceededStatus
+      case Some(because) => notRun(testName) = because; SucceededStatus
       case None =>
         val status = super.runTest(testName, args)
         (if (status.succeeds()) passed else failed) += testName
@@ -27,7 +27,10 @@ trait Upstream extends SparkFunSuite {
 
   private[upstream] def passedCount: Int = passed.size
   private[upstream] def count: Int = passed.size + failed.size + notRun.size
-  private[upstream] def reasons: Map[String, String] = notRun.toMap
+  private[upstream] def reasons: Seq[String] =
+    notRun.values.groupMapReduce(identity)(_ => 1)(_ + _).toSeq.sorted.map { case ((part, reason), tests) =>
+      s"$suiteName: $part ($tests ${if (tests == 1) "test" else "tests"}): $reason"
+    }
   def failures: Set[String] = failed.toSet
 }
 
@@ -38,9 +41,8 @@ abstract class UpstreamSuites(val suites: Upstream*) extends Suites(suites: _*) 
     val status = super.run(testName, args)
     status.waitUntilCompleted()
     if (suites.nonEmpty) {
-      val (tests, reasons) = (suites.map(_.count).sum, suites.flatMap(s => s.reasons.map { case (test, reason) => s"${s.suiteName}: $test: $reason" }))
-      println(s"$suiteName: ${suites.map(_.passedCount).sum} of $tests upstream tests pass$remark")
-      reasons.sorted.foreach(r => println(s"  not run: $r"))
+      println(s"$suiteName: ${suites.map(_.passedCount).sum} of ${suites.map(_.count).sum} upstream tests pass$remark")
+      suites.flatMap(_.reasons).foreach(r => println(s"  not run: $r"))
       verify()
     }
     status
