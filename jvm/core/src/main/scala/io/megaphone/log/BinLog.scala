@@ -47,7 +47,8 @@ final class BinLog(space: Space = Space.Unlimited) {
     var sum = pages.heapBytes + undoEntries.length * 8L + 96
     indexes.foreach(i => if (i != null) sum += i.heapBytes)
     orders.foreach(o => if (o != null) sum += o.heapBytes)
-    if (appends != null) sum += appends.heapBytes
+    val lengthened = appends // another thread may ask
+    if (lengthened != null) sum += lengthened.heapBytes
     sum
   }
 
@@ -148,6 +149,7 @@ final class BinLog(space: Space = Space.Unlimited) {
 
   /** Makes the tail part of the immutable prefix. */
   def settle(): Unit = {
+    pages.forget()
     tailStart = pages.end
     tailWords = 0
     undoCount = 0
@@ -189,22 +191,33 @@ final class BinLog(space: Space = Space.Unlimited) {
     out
   }
 
-  /** Rewrites the live records into new pages, in order where there is one, a value in one record. Only on a settled log. */
+  /** Rewrites the live records into new pages, in order where there is one, a value in one record. Only on a settled log. Throws OverflowException; the
+    * log is then as it was, for nothing points to the new pages before all are written.
+    */
   def compact(): Unit = {
     require(!isTouched, "only a settled log is compacted")
     val fresh = new Pages(space)
-    def move(position: Int): Int =
-      if (!isAppend(position)) PagedRecord.copy(pages, position, fresh)
-      else {
-        val target = fresh.reserve(sizeWords(position) << 3)
-        merge(position, fresh.page(target), fresh.offset(target))
-        target
-      }
+    val targets = new Array[Int](keyCount)
+    var count = 0
+    def move(position: Int): Int = {
+      targets(count) =
+        if (!isAppend(position)) PagedRecord.copy(pages, position, fresh)
+        else {
+          val target = fresh.reserve(sizeWords(position) << 3)
+          merge(position, fresh.page(target), fresh.offset(target))
+          target
+        }
+      count += 1
+      position
+    }
+    foreachFamily((index, order) => if (order == null) index.foreach(move) else order.foreach(move))
+    count = 0
+    def next(): Int = { count += 1; targets(count - 1) }
     foreachFamily { (index, order) =>
-      if (order == null) index.foreach(move)
+      if (order == null) index.foreach(_ => next())
       else
         order.foreach { position =>
-          val target = move(position)
+          val target = next()
           index.repoint(slotAt(index, PagedRecord.hash(pages, position), position), target)
           target
         }
@@ -301,11 +314,7 @@ final class BinLog(space: Space = Space.Unlimited) {
   private def valueBytes(position: Int): Int = if (isAppend(position)) appends.valueBytes(position) else Record.valueBytes(header(position))
 
   /** Words of a live key's record; where its value is in several, those of the one that would hold all of it. */
-  private def sizeWords(position: Int): Int = {
-    val one = header(position)
-    val size = if (appends != null && Record.kind(one) == Record.Append) Record.size(Record.keyBytes(one), appends.valueBytes(position)) else Record.size(one)
-    size >>> 3
-  }
+  private def sizeWords(position: Int): Int = Record.size(Record.keyBytes(header(position)), valueBytes(position)) >>> 3
 
   /** Writes, as one record, the key and the whole value of a record that appends. */
   private def merge(position: Int, out: Array[Byte], offset: Int): Unit = {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
-import java.io.IOException
+import java.io.{IOException, RandomAccessFile}
 import java.lang.ref.Cleaner
-import java.nio.{ByteBuffer, MappedByteBuffer}
-import java.nio.channels.FileChannel
-import java.nio.file.{Files, Path, StandardOpenOption}
+import java.nio.MappedByteBuffer
+import java.nio.channels.{ClosedByInterruptException, FileChannel}
+import java.nio.file.{Files, Path}
 import java.util.UUID
 import java.util.concurrent.atomic.AtomicLong
 
@@ -14,8 +14,8 @@ import java.util.concurrent.atomic.AtomicLong
   *   1. A file is written from its beginning to its end, through the file system, so that a full disk is an error and not a crash, and read where it is
   *      mapped.
   *   1. It has no name any more from the moment on when it is mapped: whatever becomes of the process, the disk is free then.
-  *   1. A piece lives as long as anyone refers to it, and a file as long as one of its pieces does. One that has few of them left is `isThin`: their owner
-  *      writes those anew, elsewhere.
+  *   1. A piece lives as long as anyone refers to it, and a file as long as one of its pieces does. One that has few of them left is `isThin`: when
+  *      their owner commits next, it writes those anew, elsewhere.
   *
   * Any thread.
   */
@@ -25,18 +25,25 @@ final class Overflow(folders: Seq[Path], fileBytes: Int = 64 << 20) {
   private val live = new AtomicLong
   private var current: Segment = _
   private var folder = 0
+  private var collectedNanos = System.nanoTime - CollectNanosMin - 1
 
   /** Bytes of pieces that are referred to. */
   def liveBytes: Long = live.get
 
-  /** Writes the first `length` bytes of a page that has room for `capacity`; to the next folder where one is full. Throws OverflowException. */
+  /** Writes the first `length` bytes of a page that has room for `capacity`; to the next folder where one is full. Throws OverflowException, or, in a
+    * thread that is interrupted, ClosedByInterruptException.
+    */
   private[log] def write(page: Array[Byte], length: Int, capacity: Int): Piece = synchronized {
     var failed: IOException = null
     var tries = 0
-    while (tries < math.max(1, folders.size)) {
+    while (tries <= folders.size) {
       try return append(page, length, capacity)
-      catch { case e: IOException => failed = e; leave() }
+      catch {
+        case e: ClosedByInterruptException => throw e
+        case e: IOException => failed = e; leave()
+      }
       tries += 1
+      if (tries == folders.size) collect() // what nobody refers to any more may be all that is in the way
     }
     throw new OverflowException(
       s"State beyond what may be kept in memory could not be written to ${folders.mkString(", ")}: ${failed.getMessage}. " +
@@ -45,13 +52,21 @@ final class Overflow(folders: Seq[Path], fileBytes: Int = 64 << 20) {
     )
   }
 
-  private def append(page: Array[Byte], length: Int, capacity: Int): Piece = {
-    if (current != null && current.size - current.end < length) leave()
-    if (current == null) current = new Segment(folders(folder), math.max(fileBytes, length))
-    val piece = current.append(page, length, capacity)
-    val segment = current
-    live.addAndGet(length.toLong)
-    cleaner.register(piece, () => { live.addAndGet(-length.toLong); segment.live.addAndGet(-length.toLong); () })
+  private def append(page: Array[Byte], length: Int, capacity: Int): Piece =
+    if (length > fileBytes / LargeShare) {
+      val own = new Segment(folders(folder), length)
+      try register(own, own.append(page, length, capacity))
+      finally own.close()
+    } else {
+      if (current != null && current.size - current.end < length) { current.close(); current = null }
+      if (current == null) current = new Segment(folders(folder), fileBytes)
+      register(current, current.append(page, length, capacity))
+    }
+
+  private def register(segment: Segment, piece: Piece): Piece = {
+    val length = piece.length.toLong
+    live.addAndGet(length)
+    cleaner.register(piece, () => { live.addAndGet(-length); segment.live.addAndGet(-length); () })
     piece
   }
 
@@ -60,11 +75,19 @@ final class Overflow(folders: Seq[Path], fileBytes: Int = 64 << 20) {
     current = null
     folder = (folder + 1) % folders.size
   }
+
+  private def collect(): Unit =
+    if (System.nanoTime - collectedNanos > CollectNanosMin) {
+      System.gc()
+      collectedNanos = System.nanoTime
+    }
 }
 
 private[log] object Overflow {
   private val cleaner = Cleaner.create()
   private val ThinShare = 4
+  private val LargeShare = 4 // of a file, from which on a page has one to itself
+  private val CollectNanosMin = 10L * 1000 * 1000 * 1000
 
   /** A page that lies on disk. Immutable; any thread. */
   final class Piece(segment: Segment, offset: Int, val length: Int, val capacity: Int) {
@@ -76,32 +99,35 @@ private[log] object Overflow {
     def word(at: Int): Long = segment.bytes.getLong(offset + at)
 
     /** Whether little else is left in its file. */
-    def isThin: Boolean = segment.isFull && segment.live.get < segment.size / ThinShare
+    def isThin: Boolean = segment.isFull && segment.live.get < segment.end / ThinShare
   }
 
   /** A file. Its mapping goes when nobody refers to it any more. */
   final class Segment(folder: Path, val size: Int) {
     private val path = folder.resolve(s"megaphone-${UUID.randomUUID}.pages")
-    private val channel = FileChannel.open(path, StandardOpenOption.CREATE_NEW, StandardOpenOption.READ, StandardOpenOption.WRITE)
+    private val file = new RandomAccessFile(path.toFile, "rw") // whose writes no interrupt of a task ends, nor closes for all others
     val bytes: MappedByteBuffer =
-      try channel.map(FileChannel.MapMode.READ_ONLY, 0, size.toLong)
-      catch { case e: Throwable => channel.close(); throw e }
-      finally Files.delete(path)
+      try { val mapped = file.getChannel.map(FileChannel.MapMode.READ_ONLY, 0, size.toLong); Files.delete(path); mapped }
+      catch { case e: Throwable => file.close(); Files.deleteIfExists(path); throw e }
     bytes.order(java.nio.ByteOrder.LITTLE_ENDIAN)
     val live = new AtomicLong
-    var end = 0
+    @volatile var end = 0
     @volatile var isFull = false
 
     def append(page: Array[Byte], length: Int, capacity: Int): Piece = {
-      val from = ByteBuffer.wrap(page, 0, length)
-      while (from.hasRemaining) channel.write(from, end.toLong + from.position())
+      file.seek(end.toLong)
+      file.write(page, 0, length)
       val piece = new Piece(this, end, length, capacity)
       end += length
       live.addAndGet(length.toLong)
       piece
     }
 
-    def close(): Unit = { isFull = true; channel.close() }
+    def close(): Unit = {
+      isFull = true
+      try file.close()
+      catch { case _: IOException => () } // what is mapped stays so
+    }
   }
 }
 

@@ -74,11 +74,14 @@ final class Pages(space: Space = Space.Unlimited) {
     while (slot < pages.length) { drop(slot); slot += 1 }
     oldestOnHeap = math.min(oldestOnHeap, keep)
     if (position > 0 && (pages(baseSlot(position - 1)) eq OnDisk)) bringBack(baseSlot(position - 1)) // it is written to again
-    copiedPosition = -1
+    forget()
   }
 
-  /** Puts pages that are full on disk, oldest first, until so many bytes of heap are free or no more can be; gives how many are. Pieces whose file has
-    * little else in it are written anew. Throws OverflowException.
+  /** Lets go of the copy of the record on disk that was read last. */
+  def forget(): Unit = { copiedPosition = -1; copied = null }
+
+  /** Puts pages that are full on disk, oldest first, until so many bytes of heap are free or no more can be; gives how many are. Throws
+    * OverflowException; those that have left are on disk then, the others are not.
     */
   def shed(bytes: Long): Long = {
     val last = if (endPosition == 0) 0 else baseSlot(endPosition - 1)
@@ -90,11 +93,11 @@ final class Pages(space: Space = Space.Unlimited) {
         keepPiece(slot, space.write(page, filledBytes(slot), page.length))
         pages(slot) = OnDisk
         held(-page.length)
+        space.grew(-page.length)
         freed += page.length
       }
       oldestOnHeap += 1
     }
-    if (freed > 0) space.released(freed.toInt)
     freed
   }
 
@@ -105,20 +108,32 @@ final class Pages(space: Space = Space.Unlimited) {
 
   /** Calls `f(page, fromByte, toByte)` for each stretch of records in `[from, until)`, in order. */
   def foreachStretch(from: Int, until: Int)(f: (Array[Byte], Int, Int) => Unit): Unit =
+    foreachPage(from, until) { (slot, start, stop) =>
+      if (pages(slot) ne OnDisk) f(pages(slot), start, stop) else f(pieces(slot).read(start, stop - start), 0, stop - start)
+    }
+
+  /** Calls `f(slot, fromByte, toByte)` for each page that has records in `[from, until)`, in order. */
+  private def foreachPage(from: Int, until: Int)(f: (Int, Int, Int) => Unit): Unit =
     if (until > from) {
       val last = slotOf(until - 1)
       var slot = baseSlot(from)
       while (slot <= last) {
-        val page = pages(slot)
-        if (page != null) {
+        if (pages(slot) != null) {
           val start = if (startOf(slot) < from) offsetIn(slot, from) else 0
           val spansEnd = startOf(slot) + (capacity(slot) >>> 3) >= until
           val stop = if (spansEnd) offsetIn(slot, until) else filledBytes(slot)
-          if (stop > start) { if (page ne OnDisk) f(page, start, stop) else f(pieces(slot).read(start, stop - start), 0, stop - start) }
+          if (stop > start) f(slot, start, stop)
         }
         slot += 1
       }
     }
+
+  /** Bytes of records in `[from, until)`; nothing is read. */
+  def bytesOf(from: Int, until: Int): Long = {
+    var sum = 0L
+    foreachPage(from, until)((_, start, stop) => sum += stop - start)
+    sum
+  }
 
   /** Heap bytes held, headers of arrays aside. */
   def heapBytes: Long = arrayBytes + pages.length * 12L + pieces.length * 8L
@@ -148,7 +163,7 @@ final class Pages(space: Space = Space.Unlimited) {
     var capacity = slotBytes(slot)
     while (capacity < size) { lastSlot += 1; capacity += slotBytes(lastSlot) }
     val owed = space.owed(capacity)
-    if (owed > 0) { shed(owed); () } // throws, if at all, before anything has changed
+    if (owed > 0) { shed(owed); () } // throws, if at all, before there is any record to take back
     if (lastSlot >= pages.length) {
       val length = math.max(lastSlot + 1, pages.length + (pages.length >> 1) + 1)
       pages = util.Arrays.copyOf(pages, length)
@@ -156,6 +171,7 @@ final class Pages(space: Space = Space.Unlimited) {
     }
     pages(slot) = new Array[Byte](capacity)
     held(capacity)
+    space.grew(capacity)
   }
 
   /** Bytes that the page of a slot has room for, wherever it lies: a page spans the slots behind it that have none. */
@@ -177,9 +193,9 @@ final class Pages(space: Space = Space.Unlimited) {
     pages(slot) = page
     pieces(slot) = null
     held(page.length)
-    space.owed(page.length)
+    space.grew(page.length)
     oldestOnHeap = math.min(oldestOnHeap, slot)
-    copiedPosition = -1
+    forget()
   }
 
   private def keepPiece(slot: Int, piece: Overflow.Piece): Unit = {
@@ -188,7 +204,7 @@ final class Pages(space: Space = Space.Unlimited) {
   }
 
   private def drop(slot: Int): Unit = {
-    if (pages(slot) != null) held(-pages(slot).length)
+    if (pages(slot) != null) { held(-pages(slot).length); space.grew(-pages(slot).length) }
     pages(slot) = null
     if (slot < pieces.length) pieces(slot) = null
   }

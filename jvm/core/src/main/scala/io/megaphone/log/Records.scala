@@ -6,8 +6,7 @@ final class Records private[log] (pages: Pages, from: Int, until: Int) {
 
   /** Bytes of all records, without the gaps at the ends of pages. */
   def length: Int = {
-    var sum = 0L
-    pages.foreachStretch(from, until)((_, start, stop) => sum += stop - start)
+    val sum = pages.bytesOf(from, until)
     require(sum <= Int.MaxValue - 64, s"a stretch of a log is at most 2 GiB, this one has $sum bytes: use more bins")
     sum.toInt
   }

@@ -2,16 +2,15 @@
 package io.megaphone.log
 
 import java.util.concurrent.{ConcurrentHashMap, ConcurrentLinkedQueue}
-import java.util.concurrent.atomic.{AtomicLong, LongAdder}
+import java.util.concurrent.atomic.LongAdder
 
 /** The heap that the logs of an executor may take, and where their pages go that do not fit.
   *
-  *   1. Whoever holds logs tells what they take, from time to time (`measured`); what pages have grown by since is added. Nothing is booked out: pages go
-  *      with their logs, by garbage collection, and the next measurement knows.
-  *   1. A log that is about to grow beyond the budget pays for it, with closed pages of its own, oldest first (`owed`). So a load, and a batch of any size,
-  *      stay within it.
-  *   1. After a commit a worker pays its share of what is still too much, with the bins that have not changed for longest (`excess`): bins that rest do not
-  *      keep the memory that busy ones lack.
+  *   1. Whoever holds logs tells what they take, from time to time (`measure`); what pages have grown by since is added. Logs are not given back: they go
+  *      by garbage collection, and the next measurement knows.
+  *   1. A log that is about to grow beyond the budget pays for it, with closed pages of its own, oldest first (`owed`). So the pages of a load, and of a
+  *      batch of any size, stay near it.
+  *   1. After a commit a worker pays its share of what is still too much, with the bins that have not changed for longest (`excess`).
   *   1. A page comes back when it is read from and there is room for it. As long as there is none, single records are read where they lie.
   *
   * Indexes stay in memory, and so do small pages and the one that a log is writing: these are part of the budget, and can be more than it.
@@ -24,22 +23,22 @@ import java.util.concurrent.atomic.{AtomicLong, LongAdder}
   *   pages smaller than this are not worth a place on disk
   */
 final class Space(val budgetBytes: Long, overflow: Overflow, private[log] val pageBytesMin: Int = Space.PageBytesMin) {
-  private val measuredBytes = new AtomicLong
-  private val grownBytes = new LongAdder
+  private val grownBytes = new LongAdder // since ever; what pages gave back is taken off
   private val loads = ConcurrentHashMap.newKeySet[Space.Loading]()
+  @volatile private var known = Space.Known(0, 0)
 
   /** What all logs take, as far as it is known. */
-  def heldBytes: Long = measuredBytes.get + grownBytes.sum
+  def heldBytes: Long = { val k = known; k.bytes + (grownBytes.sum - k.grownBytes) }
 
   /** Bytes of pages on disk. */
   def bytesOnDisk: Long = overflow.liveBytes
 
-  /** Says what all logs of holdings and copies take. */
-  def measured(bytes: Long): Unit = {
-    var sum = bytes
+  /** Says what all logs of holdings and copies take. What grows while they are summed counts twice until the next time, rather than not at all. */
+  def measure(logs: => Long): Unit = synchronized {
+    val grown = grownBytes.sum
+    var sum = logs
     loads.forEach(l => sum += l.heapBytes)
-    grownBytes.reset()
-    measuredBytes.set(sum)
+    known = Space.Known(sum, grown)
   }
 
   /** What a worker that has so much of it should give up, to bring all to nine tenths of the budget. */
@@ -49,14 +48,13 @@ final class Space(val budgetBytes: Long, overflow: Overflow, private[log] val pa
     if (held <= target) 0 else math.min(bytes, math.ceil((held - target).toDouble * bytes / held).toLong)
   }
 
-  private[log] def owed(bytes: Int): Long = {
-    grownBytes.add(bytes.toLong)
-    math.max(0L, heldBytes - budgetBytes)
-  }
+  /** What is missing for so many bytes more. */
+  private[log] def owed(bytes: Int): Long = math.max(0L, heldBytes + bytes - budgetBytes)
 
-  private[log] def released(bytes: Int): Unit = grownBytes.add(-bytes.toLong)
+  /** A page is there, or, below zero, is not any more. */
+  private[log] def grew(bytes: Int): Unit = grownBytes.add(bytes.toLong)
 
-  /** Whether a page may come back: with a tenth of the budget to spare, so that it does not leave again at once. */
+  /** Whether a page may come back: with a fifth of the budget to spare, so that it does not leave again at once. */
   private[log] def hasRoom(bytes: Int): Boolean = heldBytes + bytes <= budgetBytes / 10 * 8
 
   private[log] def write(page: Array[Byte], length: Int, capacity: Int): Overflow.Piece = overflow.write(page, length, capacity)
@@ -73,6 +71,7 @@ final class Space(val budgetBytes: Long, overflow: Overflow, private[log] val pa
 object Space {
 
   private val PageBytesMin = 4096
+  private final case class Known(bytes: Long, grownBytes: Long)
 
   /** Logs that a load makes. */
   final class Loading private[Space] (space: Space) {

@@ -38,22 +38,37 @@ final class CatchUp(recovery: Recovery) {
     footer.left.foreach(holding.drop)
     val refs = footer.frames.filter(f => holding.has(f.bin)).map(footer.ref)
     val logs = mutable.Map.from(refs.map(ref => ref.frame.bin -> holding.log(ref.frame.bin)))
-    val bytes = if (refs.isEmpty) 0L else recovery.apply(footer.file, refs, logs)
-    CatchUp.advance(holding, footer, logs, bin => holding.chain(bin) + footer.ref(footer.frameOf(bin)))
-    bytes
+    CatchUp.wholly(logs.values.toVector) {
+      val bytes = if (refs.isEmpty) 0L else recovery.apply(footer.file, refs, logs)
+      CatchUp.check(footer.file.toString, footer, logs)
+      bytes
+    } { CatchUp.advance(holding, footer, logs, bin => holding.chain(bin) + footer.ref(footer.frameOf(bin))) }
   }
 }
 
 object CatchUp {
 
-  /** Takes applied tails over: settles the logs, checks their keys against the footer's counts, and names the holding. */
-  private[store] def advance(holding: Holding, footer: Footer, logs: collection.Map[Int, BinLog], chainOf: Int => Chain): Unit = {
+  /** Applies a tail to settled logs and takes it over, or, where applying fails, takes it back from all of them: what was lengthened by half a tail would
+    * be lengthened once more when the tail comes again.
+    */
+  private[store] def wholly[A](logs: Iterable[BinLog])(apply: => A)(takeOver: => Unit): A = {
+    val applied =
+      try apply
+      catch { case e: Throwable => logs.foreach(_.undo()); throw e }
+    takeOver
+    applied
+  }
+
+  /** Compares the keys of logs with what a footer counted. Throws DamagedFileException. */
+  private[store] def check(source: String, footer: Footer, logs: collection.Map[Int, BinLog]): Unit =
     logs.foreach { case (bin, log) =>
-      log.settle()
-      val expected = footer.keyCounts(bin)
-      if (log.keyCount.toLong != expected) throw new DamagedFileException(footer.file.toString, Some(bin), s"$expected keys", s"${log.keyCount}")
-      holding.put(bin, log, chainOf(bin))
+      val expected = footer.keyCounts.getOrElse(bin, -1L)
+      if (log.keyCount.toLong != expected) throw new DamagedFileException(source, Some(bin), s"$expected keys", s"${log.keyCount}")
     }
+
+  /** Takes applied tails over: settles the logs, and names the holding. */
+  private[store] def advance(holding: Holding, footer: Footer, logs: collection.Map[Int, BinLog], chainOf: Int => Chain): Unit = {
+    logs.foreach { case (bin, log) => log.settle(); holding.put(bin, log, chainOf(bin)) }
     holding.restart(footer.file.name, footer.file +: footer.previous.take(Footer.PreviousMax - 1))
   }
 }

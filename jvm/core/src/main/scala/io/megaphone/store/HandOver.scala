@@ -36,36 +36,37 @@ final class HandOver(compressions: Compressions, space: Space = Space.Unlimited)
   }
 
   /** The copy that an image block makes. Throws DamagedFileException. */
-  def copyOf(block: String, bytes: Array[Byte], binsCount: Int): Holding = {
+  def copyOf(block: String, bytes: Array[Byte], binsCount: Int): Holding = space.loading { loading =>
     val reader = new DeltaFile.Reader(new BytesSource(block, bytes))
     val footer = reader.footer
     val copy = new Holding(footer.file.worker, binsCount)
     copy.restart(footer.file.name, Vector.empty)
     footer.chains.foreach { case (bin, chain) =>
       val frame = footer.frameOf.getOrElse(bin, throw new DamagedFileException(block, Some(bin), "an image", "none"))
-      val log = new BinLog(space)
+      val log = loading.newLog()
       applyFrame(block, reader, frame, log)
-      check(block, bin, log, footer)
+      CatchUp.check(block, footer, Map(bin -> log))
+      log.settle()
       copy.put(bin, log, chain)
     }
     copy
   }
 
   /** Applies a tail block to a copy; false, and nothing changed, where it is based on another name or lacks a bin of the copy. Throws
-    * DamagedFileException; the copy is void then.
+    * DamagedFileException; the copy is then as it was.
     */
   def applyTail(block: String, bytes: Array[Byte], copy: Holding): Boolean = {
     val reader = new DeltaFile.Reader(new BytesSource(block, bytes))
     val footer = reader.footer
     footer.base == copy.base && footer.file.worker == copy.worker && copy.bins.forall(footer.chains.contains) && {
-      val bins = copy.bins.toVector
-      bins.foreach { bin =>
-        val log = copy.log(bin)
-        footer.frameOf.get(bin).foreach(frame => applyFrame(block, reader, frame, log))
-        check(block, bin, log, footer)
-        copy.put(bin, log, footer.chains(bin))
+      val logs = copy.bins.map(bin => bin -> copy.log(bin)).toMap
+      CatchUp.wholly(logs.values) {
+        logs.foreach { case (bin, log) => footer.frameOf.get(bin).foreach(applyFrame(block, reader, _, log)) }
+        CatchUp.check(block, footer, logs)
+      } {
+        logs.foreach { case (bin, log) => log.settle(); copy.put(bin, log, footer.chains(bin)) }
+        copy.restart(footer.file.name, Vector.empty)
       }
-      copy.restart(footer.file.name, Vector.empty)
       true
     }
   }
@@ -74,12 +75,6 @@ final class HandOver(compressions: Compressions, space: Space = Space.Unlimited)
     val records = reader.records(frame, compressions)
     try log.apply(records, 0, records.length)
     catch { case e: io.megaphone.log.DamagedRecordsException => throw new DamagedFileException(block, Some(frame.bin), "whole records", e.getMessage) }
-    log.settle()
-  }
-
-  private def check(block: String, bin: Int, log: BinLog, footer: Footer): Unit = {
-    val expected = footer.keyCounts.getOrElse(bin, -1L)
-    if (log.keyCount.toLong != expected) throw new DamagedFileException(block, Some(bin), s"$expected keys", s"${log.keyCount}")
   }
 
   private def footer(worker: Int, name: StateName, base: StateName, frames: Vector[Frame], bins: Iterable[HandOver.BinSnapshot]): Footer =

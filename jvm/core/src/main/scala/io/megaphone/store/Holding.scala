@@ -144,14 +144,14 @@ final class Holding(val worker: Int, val binsCount: Int) {
 
   def bytesOnDisk: Long = { var sum = 0L; logs.foreach(l => if (l != null) sum += l.bytesOnDisk); sum }
 
-  /** Puts pages of bins on disk until so many bytes of heap are free or no more can be, of the bins first that have not changed for longest. For the holder
-    * of the lease. Throws OverflowException.
+  /** Puts pages of bins on disk until so many bytes of heap are free or no more can be, of the bins first that have not changed for longest; and writes
+    * anew what lies in files that have little else in them. For the holder of the lease. Throws OverflowException.
     */
   def shed(bytes: Long): Unit = synchronized {
     val mine = bins.filterNot(leavingBins).toVector
-    mine.foreach(logs(_).gather())
     var left = bytes
-    for (bin <- mine.sortBy(chain(_).refs.lastOption.fold(0L)(_.file.name.version)) if left > 0) left -= logs(bin).shed(left)
+    if (left > 0) mine.sortBy(chain(_).refs.lastOption.fold(0L)(_.file.name.version)).iterator.takeWhile(_ => left > 0).foreach(left -= logs(_).shed(left))
+    mine.foreach(logs(_).gather())
   }
 
   private def untouch(): Unit = { touchedBins.clear(); touchedOnce.clear() }

@@ -119,7 +119,7 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: HandOver, p
           val isThere =
             try bringCopy(turn, copy, name, target, sources, opened)
             catch { case _: DamagedFileException | _: MissingFileException => false }
-          registry.dropCopy(copyKey)
+            finally registry.dropCopy(copyKey)
           if (isThere) copy.give(name, bins) else None
         }
       }

@@ -32,7 +32,10 @@ final class Preparer(registry: Registry, recovery: Recovery, handOver: HandOver,
     try {
       val existing = registry.copy(duty.key).orElse(make(duty))
       existing.flatMap(copy => if (bring(copy, duty)) Some(copy.base.version) else { registry.dropCopy(duty.key); None })
-    } catch { case _: DamagedFileException | _: MissingFileException => registry.dropCopy(duty.key); None }
+    } catch {
+      case _: DamagedFileException | _: MissingFileException => registry.dropCopy(duty.key); None
+      case e: Throwable => registry.dropCopy(duty.key); throw e
+    }
 
   private def make(duty: Duty): Option[Holding] = {
     val made = fromBlock(duty).orElse(if (duty.settled.version - duty.image.version >= Preparer.PatienceVersions) Some(fromFiles(duty)) else None)

@@ -70,8 +70,8 @@ final class Recovery(files: StateFiles, compressions: Compressions, together: To
   }
 
   /** Loads bins by their chains. */
-  def load(located: Map[Int, Located]): Loaded = {
-    val parts = together(shares(located).map(share => () => loadShare(share)))
+  def load(located: Map[Int, Located]): Loaded = space.loading { loading =>
+    val parts = together(shares(located).map(share => () => loadShare(share, loading)))
     Loaded(parts.iterator.flatMap(_.bins).toMap, parts.map(_.bytes).sum, Vector.empty)
   }
 
@@ -91,7 +91,7 @@ final class Recovery(files: StateFiles, compressions: Compressions, together: To
     }
   }
 
-  private def loadShare(located: Map[Int, Located]): Loaded = space.loading { loading =>
+  private def loadShare(located: Map[Int, Located], loading: Space.Loading): Loaded = {
     val logs = mutable.Map.from(located.map { case (bin, _) => bin -> loading.newLog() })
     val byFile = located.valuesIterator.flatMap(_.chain.refs).toVector.groupBy(_.file)
     val bytes = byFile.toSeq.sortBy { case (file, _) => file.name.version }.map { case (file, refs) => apply(file, refs, logs, () => loading.newLog()) }.sum

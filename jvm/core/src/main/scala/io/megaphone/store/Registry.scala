@@ -49,14 +49,18 @@ final class Registry(behindMax: Int = Footer.PreviousMax, val space: Space = Spa
     ()
   }
 
-  /** After a worker's commit, by the holder of its lease: brings what all holdings take of the heap nearer to the budget. Throws OverflowException. */
-  def keepWithin(holding: Holding): Unit = {
+  /** Tells the space what all holdings and copies take. */
+  def measure(): Unit = space.measure {
     var sum = 0L
     slots.values.forEach(slot => sum += slot.peek.heapBytes)
     copies.values.forEach(copy => sum += copy.heapBytes)
-    space.measured(sum)
-    val excess = space.excess(holding.heapBytes)
-    if (excess > 0) holding.shed(excess)
+    sum
+  }
+
+  /** After a worker's commit, by the holder of its lease: brings what all holdings take of the heap nearer to the budget. Throws OverflowException. */
+  def keepWithin(holding: Holding): Unit = {
+    measure()
+    holding.shed(space.excess(holding.heapBytes))
   }
 
   def holdingsCount: Int = slots.size

@@ -55,7 +55,7 @@ final class BinLogModel(space: Space = Space.Unlimited) extends Assertions {
     case Settle =>
       log.settle()
       log.gather()
-      if (space != Space.Unlimited) space.measured(log.heapBytes)
+      if (space != Space.Unlimited) space.measure(log.heapBytes)
       kept ++= keptTails
       keptTails.clear()
       prefix = Bytes.concat(Bytes.of(prefix) +: tail)

@@ -53,9 +53,9 @@ class SpaceSuite extends AnyFunSuite {
       rests.settle()
       rests.shed(Long.MaxValue)
       val small = rests.heapBytes
-      space.measured(MiB)
+      space.measure(MiB)
       assert(isThere(rests, 100, 0) && rests.heapBytes == small, "no room: the record alone is read")
-      space.measured(rests.heapBytes + other.heapBytes)
+      space.measure(rests.heapBytes + other.heapBytes)
       for (i <- 0 until 5000) assert(isThere(rests, i, 0))
       assert(rests.heapBytes > rests.liveBytes, "all pages are back")
     }
@@ -63,16 +63,16 @@ class SpaceSuite extends AnyFunSuite {
 
   test("what is too much in all is given up by each in proportion, and a load under way counts") {
     val space = new Space(1000, new Overflow(Seq.empty))
-    space.measured(900)
+    space.measure(900)
     assert(space.excess(500) == 0)
-    space.measured(1800)
+    space.measure(1800)
     assert(space.excess(600) == 300 && space.excess(1800) == 900)
     space.loading { load =>
       val log = load.newLog()
-      space.measured(900)
+      space.measure(900)
       assert(space.heldBytes == 900 + log.heapBytes)
     }
-    space.measured(900)
+    space.measure(900)
     assert(space.heldBytes == 900)
   }
 
@@ -90,6 +90,34 @@ class SpaceSuite extends AnyFunSuite {
       assert(error.getMessage.contains("could not be written to") && error.getMessage.contains("more local disk") && error.getMessage.contains("missing"))
       full.undo()
       assert(full.keyCount == 1 && isThere(full, 0, 0))
+    }
+  }
+
+  test("a compaction that finds no room leaves the log as it was") {
+    val space = new Space(4 * MiB, new Overflow(Seq(java.nio.file.Paths.get("/nowhere"))))
+    val log = new BinLog(space)
+    for (i <- 0 until 5000) put(log, i, 0)
+    for (i <- 0 until 5000 by 2) put(log, i, 1)
+    log.settle()
+    space.measure(5 * MiB)
+    assertThrows[OverflowException](log.compact())
+    for (i <- 0 until 5000) assert(isThere(log, i, if (i % 2 == 0) 1 else 0))
+    space.measure(log.heapBytes)
+    log.compact()
+    for (i <- 0 until 5000) assert(isThere(log, i, if (i % 2 == 0) 1 else 0))
+    assert(log.prefix().length == log.liveBytes)
+  }
+
+  test("a thread that is interrupted writes for itself alone, and the disk is not taken for full") {
+    withFolder { folder =>
+      val overflow = new Overflow(Seq(folder))
+      val page = Bytes.random(1000, 1)
+      val first = overflow.write(page, 1000, 1024)
+      Thread.currentThread.interrupt()
+      val second =
+        try overflow.write(page, 1000, 1024)
+        finally Thread.interrupted()
+      assert(Seq(first, second, overflow.write(page, 1000, 1024)).forall(_.read(0, 1000).sameElements(page)))
     }
   }
 

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.store
 
+import java.io.IOException
+
 import scala.collection.mutable
+
+import org.scalatest.Assertions
 
 import io.megaphone.format._
 import io.megaphone.log.BinLog
 import io.megaphone.routing.{Move, RoutingTable}
 
 /** One store of four bins and two workers, in memory, and the code around it: for schedules of a few steps told by hand. */
-trait SmallStore {
+trait SmallStore extends Assertions {
   protected val before = RoutingTable.roundRobin(4, 2)
   protected val after = before.moved(Seq(Move(0, 1)), 1, 2)
   protected val key = "key".getBytes
@@ -16,6 +20,9 @@ trait SmallStore {
   /** One store's files and the code around them. */
   final protected class Store {
     private val bytes = mutable.Map.empty[FileName, Array[Byte]]
+
+    /** Reads of files until one fails; none does below zero. */
+    var readsLeft = -1
     val files: StateFiles = new StateFiles {
       def create(file: FileName): AtomicOutput = new AtomicOutput {
         private val out = new java.io.ByteArrayOutputStream
@@ -23,7 +30,19 @@ trait SmallStore {
         override def close(): Unit = bytes(file) = out.toByteArray
         def cancel(): Unit = ()
       }
-      def open(file: FileName): FileSource = new BytesSource(file.toString, bytes.getOrElse(file, throw new MissingFileException(file.toString)))
+      def open(file: FileName): FileSource = {
+        val source = new BytesSource(file.toString, bytes.getOrElse(file, throw new MissingFileException(file.toString)))
+        new FileSource {
+          def name: String = source.name
+          def length: Long = source.length
+          def read(position: Long, count: Int): Array[Byte] = {
+            readsLeft -= 1
+            if (readsLeft == 0) throw new IOException("the connection was lost")
+            source.read(position, count)
+          }
+          def close(): Unit = source.close()
+        }
+      }
     }
     val recovery = new Recovery(files, Compressions(Compression.None))
     val handOver = new HandOver(Compressions(Compression.None))
@@ -40,5 +59,13 @@ trait SmallStore {
   }
 
   protected def put(holding: Holding, bin: Int, value: Byte): Unit = { holding.touch(bin); holding.log(bin).put(0, key, 0, key.length, Array(value), 0, 1) }
+  protected def append(holding: Holding, bin: Int, value: Byte): Unit = {
+    holding.touch(bin)
+    holding.log(bin).append(0, key, 0, key.length, Array(value), 0, 1)
+  }
+  protected def list(log: BinLog): Seq[Byte] = {
+    assert(log.find(0, key, 0, key.length))
+    log.cursor.bytes.slice(log.cursor.valueOffset, log.cursor.valueOffset + log.cursor.valueBytes).toSeq
+  }
   protected def get(log: BinLog): Option[Byte] = if (log.find(0, key, 0, key.length)) Some(log.cursor.bytes(log.cursor.valueOffset)) else None
 }

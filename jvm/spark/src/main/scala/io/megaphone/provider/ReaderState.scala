@@ -49,7 +49,7 @@ private[provider] final class ReaderState(id: StateStoreId, history: History, ha
     new Recovery(
       new HadoopStateFiles(new Path(id.checkpointRootLocation, id.operatorId.toString), id.storeName, hadoopConf),
       Lz4.All,
-      space = ExecutorRuntime.active.fold(Space.Unlimited)(_.space)
+      space = ExecutorRuntime.active.fold(Space.Unlimited)(_.newSpace())
     )
 
   private def load(version: Long, hasCheckpointIds: Boolean, wanted: Seq[Int]): Holding = {

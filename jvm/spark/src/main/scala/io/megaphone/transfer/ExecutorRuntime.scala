@@ -16,7 +16,7 @@ import org.apache.spark.sql.megaphone.{BlockPeers, SparkPrivate}
 
 import io.megaphone.conf.MegaphoneConf
 import io.megaphone.control.{Held, Message, Orders, Report}
-import io.megaphone.log.{Overflow, OverflowException, Space}
+import io.megaphone.log.{Overflow, Space}
 import io.megaphone.store._
 
 /** What one executor keeps and does beside its tasks: the registry of all its state, the blocks it publishes, the copies it prepares.
@@ -31,10 +31,11 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
   import ExecutorRuntime._
 
   /** The heap that this executor's state may take. Spark's memory manager lends to tasks, and what is here outlives them: it is no one's to take back. */
-  val space: Space = {
-    val budget = MegaphoneConf.MemoryBudget.read(context.conf.getOption)
-    new Space(budget.bytesOf(Runtime.getRuntime.maxMemory), new Overflow(SparkPrivate.localFolders(env)))
-  }
+  val space: Space = newSpace()
+  private lazy val overflow = new Overflow(SparkPrivate.localFolders(env))
+
+  /** A budget of its own: what a reader of the state loads is no matter of running queries. */
+  def newSpace(): Space = new Space(MegaphoneConf.MemoryBudget.read(context.conf.getOption).bytesOf(Runtime.getRuntime.maxMemory), overflow)
   val registry = new Registry(space = space)
   private val pulls = Executors.newFixedThreadPool(PullThreads, daemon("megaphone-pull"))
   private val recoverers = Executors.newFixedThreadPool(CoresCount, daemon("megaphone-recover"))
@@ -89,7 +90,7 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
   /** After a worker's commit, by the holder of its lease. The commit stands, whatever comes of it: a batch that needs the room will say what is missing. */
   def keepWithin(holding: Holding): Unit =
     try registry.keepWithin(holding)
-    catch { case e: OverflowException => logWarning(e.getMessage) }
+    catch { case NonFatal(e) => logWarning(s"What state takes of the heap could not be brought within its budget: ${e.getMessage}") }
 
   /** Publishes an image in the background. */
   def publish(block: BlockName, snapshot: HandOver.Snapshot): Unit = {
@@ -139,6 +140,7 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
     registry.keepRuns(run => orders.runs.get(run).map(_.settled))
     files.keySet.removeIf(k => !orders.runs.contains(k.run))
     registry.keepCopies(k => orders.steps(k.step))
+    registry.measure()
     ready.keySet.removeIf(k => !orders.steps(k.step))
     peers.keep(b => orders.steps(b.step))
     hasDuties = orders.duties.nonEmpty
