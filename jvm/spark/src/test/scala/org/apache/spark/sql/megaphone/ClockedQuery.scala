@@ -13,7 +13,7 @@ import org.scalatest.time.SpanSugar._
 
 /** A query with a batch a second, on a clock that a test advances. */
 final class ClockedQuery(spark: SparkSession, df: DataFrame, mode: OutputMode, checkpoint: String) {
-  private val clock = new ManualClock(0)
+  private val clock = new ClockedQuery.WatchedClock
   private val rows = mutable.LinkedHashMap.empty[Long, Seq[Row]]
   private var batchesCount = 0L
 
@@ -23,18 +23,34 @@ final class ClockedQuery(spark: SparkSession, df: DataFrame, mode: OutputMode, c
     spark.streams.startQuery(None, None, Some(checkpoint), df.asInstanceOf[Dataset[Row]], Map.empty, sink, mode, trigger = trigger, triggerClock = clock)
   }
 
+  until(clock.isWaiting) // what is fed from now on is for the first tick
+
   /** Lets a second go by, and the batch that begins then come to its end. */
   def tick(): Unit = {
     clock.advance(1000)
     batchesCount += 1
-    eventually(timeout(60.seconds)) {
-      query.exception.foreach(throw _)
-      assert(Option(query.lastProgress).exists(_.batchId == batchesCount - 1))
-    }
+    // Progress would not do: a query tells of some, of the batch to come, before it has anything to do.
+    until(rows.synchronized(rows.contains(batchesCount - 1)) && clock.isWaiting)
   }
+
+  private def until(isSo: => Boolean): Unit = eventually(timeout(120.seconds)) { query.exception.foreach(throw _); assert(isSo, query.status) }
 
   /** What each batch gave. */
   def byBatch: mutable.Map[Long, Seq[Row]] = rows.synchronized(rows.clone())
 
   private def encoder = df.asInstanceOf[Dataset[Row]].exprEnc
+}
+
+private object ClockedQuery {
+
+  /** Knows whether the query waits for it: then no batch is under way. */
+  final class WatchedClock extends ManualClock(0) {
+    @volatile var isWaiting = false
+
+    override def waitTillTime(target: Long): Long = {
+      isWaiting = true
+      try super.waitTillTime(target)
+      finally isWaiting = false
+    }
+  }
 }
