@@ -3,7 +3,7 @@ package io.megaphone.log
 
 import java.util
 
-/** Which record each appending one goes on from, and how long the value is with it. Records come in the order of their positions; those that are dead
+/** Values that are in several records: which one each appending record goes on from, and how long the value is with it. Records come in the order of their positions; those that are dead
   * stay until the log is compacted. One thread only.
   */
 private[log] final class Appends {
@@ -30,8 +30,27 @@ private[log] final class Appends {
   /** Forgets the newest. */
   def dropLast(): Unit = count -= 1
 
-  def previous(position: Int): Int = before(placeOf(position))
+  /** Bytes of the whole value, as of this record. */
   def valueBytes(position: Int): Int = valueLengths(placeOf(position))
+
+  /** Writes, as one record, the key and the whole value of a record that appends. */
+  def merge(pages: Pages, position: Int, out: Array[Byte], offset: Int): Unit = {
+    val last = PagedRecord.header(pages, position)
+    val keyBytes = Record.keyBytes(last)
+    val (keyAt, valueAt) = (Record.HeaderBytes, Record.HeaderBytes + Record.padded(keyBytes)) // in each of its records
+    val length = valueBytes(position)
+    if ((length & 7) != 0) Words.set(out, offset + valueAt + (length & ~7), 0L)
+    Words.set(out, offset, Record.header(Record.family(last), Record.Put, keyBytes, length))
+    System.arraycopy(pages.page(position), pages.offset(position) + keyAt, out, offset + keyAt, Record.padded(keyBytes))
+    var end = offset + valueAt + length // from the last part to the first
+    var at = position
+    while (at != BinLog.NoPosition) {
+      val part = PagedRecord.header(pages, at)
+      end -= Record.valueBytes(part)
+      System.arraycopy(pages.page(at), pages.offset(at) + valueAt, out, end, Record.valueBytes(part))
+      at = if (Record.kind(part) == Record.Append) before(placeOf(at)) else BinLog.NoPosition
+    }
+  }
 
   private def placeOf(position: Int): Int = util.Arrays.binarySearch(positions, 0, count, position)
 }

@@ -15,7 +15,7 @@ import java.util
   *   1. Where [[Space]] is short, pages that are full lie on disk; the indexes stay in memory.
   *   1. A family whose number says so (see [[Record]]) has an order over its keys, too, kept as records come: `range` and `prefix` scan it.
   *
-  * One thread at a time writes (the holder of the lease on the worker's holding); hand-over between threads must publish safely. Keys and values are
+  * One thread at a time uses it (the holder of the lease on the worker's holding); hand-over between threads must publish safely. Keys and values are
   * byte ranges; the log never looks inside.
   */
 final class BinLog(space: Space = Space.Unlimited) {
@@ -183,7 +183,7 @@ final class BinLog(space: Space = Space.Unlimited) {
     var at = 0
     def copy(position: Int): Int = {
       val size = sizeWords(position) << 3
-      if (isAppend(position)) merge(position, out, at) else System.arraycopy(pages.page(position), pages.offset(position), out, at, size)
+      if (isAppend(position)) appends.merge(pages, position, out, at) else System.arraycopy(pages.page(position), pages.offset(position), out, at, size)
       at += size
       position
     }
@@ -204,7 +204,7 @@ final class BinLog(space: Space = Space.Unlimited) {
         if (!isAppend(position)) PagedRecord.copy(pages, position, fresh)
         else {
           val target = fresh.reserve(sizeWords(position) << 3)
-          merge(position, fresh.page(target), fresh.offset(target))
+          appends.merge(pages, position, fresh.page(target), fresh.offset(target))
           target
         }
       count += 1
@@ -277,7 +277,7 @@ final class BinLog(space: Space = Space.Unlimited) {
     if (!isAppend(position)) PagedRecord.moveTo(pages, position, c)
     else {
       val bytes = new Array[Byte](sizeWords(position) << 3)
-      merge(position, bytes, 0)
+      appends.merge(pages, position, bytes, 0)
       c.set(bytes, 0)
     }
 
@@ -305,40 +305,19 @@ final class BinLog(space: Space = Space.Unlimited) {
     slot
   }
 
-  private def header(position: Int): Long = Words.get(pages.page(position), pages.offset(position))
+  private def header(position: Int): Long = PagedRecord.header(pages, position)
 
   /** Whether the record lengthens the value of another one. */
   private def isAppend(position: Int): Boolean = appends != null && Record.kind(header(position)) == Record.Append
 
-  /** The value of a live key whose record this is. */
-  private def valueBytes(position: Int): Int = if (isAppend(position)) appends.valueBytes(position) else Record.valueBytes(header(position))
+  /** Bytes of the value of a live key whose record this is, and has this header. */
+  private def valueBytes(position: Int, header: Long): Int =
+    if (Record.kind(header) == Record.Append) appends.valueBytes(position) else Record.valueBytes(header)
 
   /** Words of a live key's record; where its value is in several, those of the one that would hold all of it. */
-  private def sizeWords(position: Int): Int = Record.size(Record.keyBytes(header(position)), valueBytes(position)) >>> 3
-
-  /** Writes, as one record, the key and the whole value of a record that appends. */
-  private def merge(position: Int, out: Array[Byte], offset: Int): Unit = {
-    val last = header(position)
-    val keyBytes = Record.keyBytes(last)
-    val valueAt = offset + Record.HeaderBytes + Record.padded(keyBytes)
-    val length = appends.valueBytes(position)
-    if ((length & 7) != 0) Words.set(out, valueAt + (length & ~7), 0L)
-    Words.set(out, offset, Record.header(Record.family(last), Record.Put, keyBytes, length))
-    System.arraycopy(pages.page(position), pages.offset(position) + Record.HeaderBytes, out, offset + Record.HeaderBytes, Record.padded(keyBytes))
-    var end = valueAt + length // from the last part to the first
-    var at = position
-    while (at != BinLog.NoPosition) {
-      val part = header(at)
-      end -= Record.valueBytes(part)
-      System.arraycopy(
-        pages.page(at),
-        pages.offset(at) + Record.HeaderBytes + Record.padded(keyBytes),
-        out,
-        end,
-        Record.valueBytes(part)
-      )
-      at = if (Record.kind(part) == Record.Append) appends.previous(at) else BinLog.NoPosition
-    }
+  private def sizeWords(position: Int): Int = {
+    val one = header(position)
+    Record.size(Record.keyBytes(one), valueBytes(position, one)) >>> 3
   }
 
   private def write(
@@ -358,7 +337,7 @@ final class BinLog(space: Space = Space.Unlimited) {
     val slot = slotOf(index, hash, key, keyOffset, keyBytes)
     val previous = if (slot < 0) BinLog.NoPosition else Index.positionOf(index.word(slot))
     val isAppend = kind == Record.Append
-    val wholeBytes = if (isAppend && slot >= 0) valueBytes.toLong + this.valueBytes(previous) else valueBytes.toLong
+    val wholeBytes = if (isAppend && slot >= 0) valueBytes.toLong + this.valueBytes(previous, header(previous)) else valueBytes.toLong
     require(wholeBytes <= Record.ValueBytesMax, s"a value of $wholeBytes bytes is too long: at most ${Record.ValueBytesMax} are allowed")
     val position = writeRecord(Record.header(family, kind, keyBytes, valueBytes), key, keyOffset, value, valueOffset)
     liveWords += Record.size(keyBytes, wholeBytes.toInt) >>> 3

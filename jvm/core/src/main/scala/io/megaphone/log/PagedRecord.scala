@@ -6,8 +6,7 @@ import java.util
 /** The record at a position of some pages. */
 private[log] object PagedRecord {
 
-  /** Bytes that it occupies. */
-  def size(pages: Pages, position: Int): Int = Record.size(Words.get(pages.page(position), pages.offset(position)))
+  def header(pages: Pages, position: Int): Long = Words.get(pages.page(position), pages.offset(position))
 
   /** Hash of its key. */
   def hash(pages: Pages, position: Int): Int = {
@@ -58,7 +57,7 @@ private[log] object PagedRecord {
 
   /** Appends a copy of it to other pages and returns its position there. */
   def copy(pages: Pages, position: Int, to: Pages): Int = {
-    val bytes = size(pages, position)
+    val bytes = Record.size(header(pages, position))
     val target = to.reserve(bytes)
     System.arraycopy(pages.page(position), pages.offset(position), to.page(target), to.offset(target), bytes)
     target

@@ -10,8 +10,7 @@ import java.util
   * arithmetic, and of a log of small records at most about a fifth is unused. A record never spans pages; one larger than a page takes a page of its
   * own that spans the slots it needs.
   *
-  * One thread appends and truncates. Other threads may read what lies below a position they were handed (through any safe publication): nothing below
-  * it is ever overwritten.
+  * One thread uses them. Others may read a `prefix` that they were handed (through any safe publication): nothing below its end is ever overwritten.
   *
   * Where [[Space]] is short, pages that are full lie on disk, and `page` gives a copy of the one record that is asked for.
   */
@@ -73,7 +72,8 @@ final class Pages(space: Space = Space.Unlimited) {
     var slot = keep
     while (slot < pages.length) { drop(slot); slot += 1 }
     oldestOnHeap = math.min(oldestOnHeap, keep)
-    if (position > 0 && (pages(baseSlot(position - 1)) eq OnDisk)) bringBack(baseSlot(position - 1)) // it is written to again
+    val last = if (position == 0) -1 else baseSlot(position - 1)
+    if (last >= 0 && (pages(last) eq OnDisk)) bringBack(last) // it is written to again
     forget()
   }
 
@@ -93,7 +93,6 @@ final class Pages(space: Space = Space.Unlimited) {
         keepPiece(slot, space.write(page, filledBytes(slot), page.length))
         pages(slot) = OnDisk
         held(-page.length)
-        space.grew(-page.length)
         freed += page.length
       }
       oldestOnHeap += 1
@@ -171,7 +170,6 @@ final class Pages(space: Space = Space.Unlimited) {
     }
     pages(slot) = new Array[Byte](capacity)
     held(capacity)
-    space.grew(capacity)
   }
 
   /** Bytes that the page of a slot has room for, wherever it lies: a page spans the slots behind it that have none. */
@@ -193,7 +191,6 @@ final class Pages(space: Space = Space.Unlimited) {
     pages(slot) = page
     pieces(slot) = null
     held(page.length)
-    space.grew(page.length)
     oldestOnHeap = math.min(oldestOnHeap, slot)
     forget()
   }
@@ -204,12 +201,16 @@ final class Pages(space: Space = Space.Unlimited) {
   }
 
   private def drop(slot: Int): Unit = {
-    if (pages(slot) != null) { held(-pages(slot).length); space.grew(-pages(slot).length) }
+    if (pages(slot) != null) held(-pages(slot).length)
     pages(slot) = null
     if (slot < pieces.length) pieces(slot) = null
   }
 
-  private def held(bytes: Int): Unit = arrayBytes += (if (bytes > 0) bytes + 16L else if (bytes < 0) bytes - 16L else 0L)
+  /** A page is on the heap, or, below zero, is not any more; of one that lies on disk there is nothing to say. */
+  private def held(bytes: Int): Unit = if (bytes != 0) {
+    arrayBytes += bytes + (if (bytes > 0) ArrayHeaderBytes else -ArrayHeaderBytes)
+    space.grew(bytes)
+  }
 }
 
 object Pages {
@@ -217,6 +218,7 @@ object Pages {
   private val EmptyFilled = new Array[Int](0)
   private val EmptyPieces = new Array[Overflow.Piece](0)
   private val OnDisk = new Array[Byte](0)
+  private val ArrayHeaderBytes = 16L
   private val UnitWordsShift = 5 // the smallest page, 256 B, in words
   private val TopLevel = 8 // 256 B << 8 = 64 KiB: what a log is writing cannot leave the heap, and larger arrays are a burden to some collectors
   private val TopSlot = TopLevel << 2

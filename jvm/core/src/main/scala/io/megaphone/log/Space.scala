@@ -25,6 +25,7 @@ import java.util.concurrent.atomic.LongAdder
 final class Space(val budgetBytes: Long, overflow: Overflow, private[log] val pageBytesMin: Int = Space.PageBytesMin) {
   private val grownBytes = new LongAdder // since ever; what pages gave back is taken off
   private val loads = ConcurrentHashMap.newKeySet[Space.Loading]()
+  private val targetBytes = budgetBytes / 10 * 9
   @volatile private var known = Space.Known(0, 0)
 
   /** What all logs take, as far as it is known. */
@@ -41,11 +42,13 @@ final class Space(val budgetBytes: Long, overflow: Overflow, private[log] val pa
     known = Space.Known(sum, grown)
   }
 
+  /** Whether so much is held that workers should give some up. */
+  def isTight: Boolean = heldBytes > targetBytes
+
   /** What a worker that has so much of it should give up, to bring all to nine tenths of the budget. */
   def excess(bytes: Long): Long = {
     val held = heldBytes
-    val target = budgetBytes / 10 * 9
-    if (held <= target) 0 else math.min(bytes, math.ceil((held - target).toDouble * bytes / held).toLong)
+    if (held <= targetBytes) 0 else math.min(bytes, math.ceil((held - targetBytes).toDouble * bytes / held).toLong)
   }
 
   /** What is missing for so many bytes more. */

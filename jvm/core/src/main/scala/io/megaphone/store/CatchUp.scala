@@ -38,24 +38,35 @@ final class CatchUp(recovery: Recovery) {
     footer.left.foreach(holding.drop)
     val refs = footer.frames.filter(f => holding.has(f.bin)).map(footer.ref)
     val logs = mutable.Map.from(refs.map(ref => ref.frame.bin -> holding.log(ref.frame.bin)))
-    CatchUp.wholly(logs.values.toVector) {
-      val bytes = if (refs.isEmpty) 0L else recovery.apply(footer.file, refs, logs)
-      CatchUp.check(footer.file.toString, footer, logs)
-      bytes
-    } { CatchUp.advance(holding, footer, logs, bin => holding.chain(bin) + footer.ref(footer.frameOf(bin))) }
+    val lineage = footer.file +: footer.previous.take(Footer.PreviousMax - 1)
+    CatchUp.advance(holding, footer.file.toString, footer, logs, bin => holding.chain(bin) + footer.ref(footer.frameOf(bin)), lineage) {
+      if (refs.isEmpty) 0L else recovery.apply(footer.file, refs, logs)
+    }
   }
 }
 
 object CatchUp {
 
-  /** Applies a tail to settled logs and takes it over, or, where applying fails, takes it back from all of them: what was lengthened by half a tail would
-    * be lengthened once more when the tail comes again.
+  /** Applies a tail to settled logs and takes it over: settles them, and names the holding. Where applying fails, or the keys are not as many as the footer
+    * counted, it is taken back from all of them: what was lengthened by half a tail would be lengthened once more when the tail comes again.
+    *
+    * @param logs
+    *   those that the tail is for, by bin; `apply` may put others in their places
     */
-  private[store] def wholly[A](logs: Iterable[BinLog])(apply: => A)(takeOver: => Unit): A = {
+  private[store] def advance[A](
+      holding: Holding,
+      source: String,
+      footer: Footer,
+      logs: collection.Map[Int, BinLog],
+      chainOf: Int => Chain,
+      lineage: Vector[FileName]
+  )(apply: => A): A = {
+    val settled = logs.values.toVector
     val applied =
-      try apply
-      catch { case e: Throwable => logs.foreach(_.undo()); throw e }
-    takeOver
+      try { val a = apply; check(source, footer, logs); a }
+      catch { case e: Throwable => settled.foreach(_.undo()); throw e }
+    logs.foreach { case (bin, log) => log.settle(); holding.put(bin, log, chainOf(bin)) }
+    holding.restart(footer.file.name, lineage)
     applied
   }
 
@@ -65,10 +76,4 @@ object CatchUp {
       val expected = footer.keyCounts.getOrElse(bin, -1L)
       if (log.keyCount.toLong != expected) throw new DamagedFileException(source, Some(bin), s"$expected keys", s"${log.keyCount}")
     }
-
-  /** Takes applied tails over: settles the logs, and names the holding. */
-  private[store] def advance(holding: Holding, footer: Footer, logs: collection.Map[Int, BinLog], chainOf: Int => Chain): Unit = {
-    logs.foreach { case (bin, log) => log.settle(); holding.put(bin, log, chainOf(bin)) }
-    holding.restart(footer.file.name, footer.file +: footer.previous.take(Footer.PreviousMax - 1))
-  }
 }

@@ -60,12 +60,8 @@ final class HandOver(compressions: Compressions, space: Space = Space.Unlimited)
     val footer = reader.footer
     footer.base == copy.base && footer.file.worker == copy.worker && copy.bins.forall(footer.chains.contains) && {
       val logs = copy.bins.map(bin => bin -> copy.log(bin)).toMap
-      CatchUp.wholly(logs.values) {
+      CatchUp.advance(copy, block, footer, logs, footer.chains, Vector.empty) {
         logs.foreach { case (bin, log) => footer.frameOf.get(bin).foreach(applyFrame(block, reader, _, log)) }
-        CatchUp.check(block, footer, logs)
-      } {
-        logs.foreach { case (bin, log) => log.settle(); copy.put(bin, log, footer.chains(bin)) }
-        copy.restart(footer.file.name, Vector.empty)
       }
       true
     }

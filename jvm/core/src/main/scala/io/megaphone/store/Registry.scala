@@ -57,10 +57,12 @@ final class Registry(behindMax: Int = Footer.PreviousMax, val space: Space = Spa
     sum
   }
 
-  /** After a worker's commit, by the holder of its lease: brings what all holdings take of the heap nearer to the budget. Throws OverflowException. */
+  /** After a worker's commit, by the holder of its lease: brings what all holdings take of the heap nearer to the budget. Looks at no log where there is
+    * nothing to do. Throws OverflowException.
+    */
   def keepWithin(holding: Holding): Unit = {
-    measure()
-    holding.shed(space.excess(holding.heapBytes))
+    if (space.isTight) measure()
+    if (space.isTight || space.bytesOnDisk > 0) holding.shed(space.excess(holding.heapBytes))
   }
 
   def holdingsCount: Int = slots.size
