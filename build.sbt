@@ -40,7 +40,7 @@ def sparkSettings(minor: String) = common ++ Seq(
   Compile / unmanagedResourceDirectories := sparkResources("main", minor).value,
   Test / unmanagedResourceDirectories := sparkResources("test", minor).value,
   // `spark.testing` turns Spark's stricter checks on and hands a local cluster's executors this JVM's class path, so no Spark installation is needed.
-  Test / javaOptions ++= Jvm.SparkOptions ++ Seq(
+  Test / javaOptions ++= Jvm.SparkOptions ++ Jvm.ShortLived ++ Seq(
     "-Dspark.testing=true",
     s"-Dspark.test.home=${baseDirectory.value}",
     s"-Dlog4j2.configurationFile=${((ThisBuild / baseDirectory).value / "project" / "log4j2-test.properties").toURI}",

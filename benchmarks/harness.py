@@ -82,6 +82,18 @@ def _write_one(frame: DataFrame, to: Path) -> None:
         next(staging.glob("part-*.parquet")).rename(to)
 
 
+def stateless(stream: DataFrame) -> DataFrame:
+    """The input and an exchange by key, with no state."""
+    return stream.repartition("k").select("k", "v")
+
+
+def wide_aggregate(stream: DataFrame) -> DataFrame:
+    """About 96 bytes a key: a hash that does not compress, and two numbers."""
+    return stream.groupBy(sf.md5(sf.col("k").cast("string")).alias("k")).agg(
+        sf.count("*").alias("n"), sf.sum("v").alias("s")
+    )
+
+
 def benchmarks_jar() -> str:
     """Path of the jar with what the benchmarks have on the JVM, built where it is missing or old."""
     root = Path(__file__).parents[1]

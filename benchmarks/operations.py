@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Store operations per row, by JMH, on each provider: a JVM for each operation, provider and round.
 
-`python benchmarks/operations.py [--keys 2000000] [--rounds 5] [--only put]`
+`python benchmarks/operations.py [--only get remove] [--keys 2000000] [--rounds 5]`
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import json
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +18,41 @@ import harness
 from tqdm import tqdm
 
 SBT = Path(__file__).parents[1] / "sbt"
-OPERATIONS = ["putNew", "putOverwrite", "get", "remove", "scan"]
 PEERS = ["hdfs", "rocksdb"]
+# With the peers that can do it: a hash map has no order.
+OPERATIONS = {
+    "putNew": PEERS,
+    "putOverwrite": PEERS,
+    "get": PEERS,
+    "remove": PEERS,
+    "scan": PEERS,
+    "commit": PEERS,
+    "evictAll": PEERS,
+    "evictNone": PEERS,
+    "prefixScan": PEERS,
+    "rangeScan": ["rocksdb"],
+}
 Round = dict[str, dict[str, float]]
 
 
-def measured(keys: int, pattern: str) -> Round:
+def measured(operations: Sequence[str], keys: int) -> Round:
     """One round: nanoseconds per row, by operation and provider."""
     with tempfile.TemporaryDirectory(prefix="megaphone-bench-") as folder:
-        file = Path(folder) / "jmh.json"
-        jmh = f"benchmarks/Jmh/run -p keys={keys} -rf json -rff {file} -v SILENT StoreOperations.*{pattern}"
-        ended = subprocess.run([str(SBT), jmh], capture_output=True, text=True)
-        if ended.returncode != 0 or not file.exists():
+        files: list[Path] = []
+        commands: list[str] = []
+        for peers in (PEERS, ["rocksdb"]):
+            names = [o for o in operations if OPERATIONS[o] == peers]
+            if names:
+                files.append(Path(folder) / f"{len(files)}.json")
+                providers = ",".join(["megaphone", *peers])
+                options = (
+                    f"-p provider={providers} -p keys={keys} -foe true -rf json -rff {files[-1]} -v SILENT"
+                )
+                commands.append(f"benchmarks/Jmh/run {options} \\.({'|'.join(names)})$")
+        ended = subprocess.run([str(SBT), *commands], capture_output=True, text=True)
+        if ended.returncode != 0:
             raise RuntimeError(f"JMH failed:\n{ended.stdout[-4000:]}{ended.stderr[-2000:]}")
-        found: list[dict[str, Any]] = json.loads(file.read_text())
+        found: list[dict[str, Any]] = [one for file in files for one in json.loads(file.read_text())]
     result: Round = {}
     for one in found:
         operation = one["benchmark"].rsplit(".", 1)[1]
@@ -41,22 +63,24 @@ def measured(keys: int, pattern: str) -> Round:
 def main() -> None:
     """Measures, prints and saves."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keys", type=int, default=2_000_000)
+    parser.add_argument("--keys", type=int, default=2_000_000, help="of the operations on single keys")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="", help="a part of an operation's name")
+    parser.add_argument("--only", nargs="+", choices=OPERATIONS, default=list(OPERATIONS))
     arguments = parser.parse_args()
     rounds = [
-        measured(arguments.keys, arguments.only)
+        measured(arguments.only, arguments.keys)
         for _ in tqdm(range(arguments.rounds), desc="operations", unit="round")
     ]
-    operations = [o for o in OPERATIONS if o in rounds[0]]
     lines = ["| operation | ns per row | against HDFS-backed | against RocksDB |", "|---|---|---|---|"]
-    for operation in operations:
+    for operation in arguments.only:
         of = [r[operation] for r in rounds]
         typical = harness.median_and_spread([r["megaphone"] for r in of])
-        against = [harness.median_and_spread(harness.ratios(of, "megaphone", [peer])) for peer in PEERS]
+        against = [
+            harness.median_and_spread(harness.ratios(of, "megaphone", [peer])) if peer in of[0] else "-"
+            for peer in PEERS
+        ]
         lines.append(f"| {operation} | {typical} | {' | '.join(against)} |")
-    panels = {o: {p: [r[o][p] for r in rounds] for p in ["megaphone", *PEERS]} for o in operations}
+    panels = {o: {p: [r[o][p] for r in rounds] for p in rounds[0][o]} for o in arguments.only}
     result = {"arguments": vars(arguments), "ns_per_row": rounds}
     harness.save("operations", result, "\n".join(lines) + "\n", harness.dots(panels, "ns per row"))
 

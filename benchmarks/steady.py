@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steady batch of a query, without any plan, on each provider, and with no state at all.
 
-`python benchmarks/steady.py [--works aggregate sessions join transform] [--keys 400000] [--rounds 5]`
+`python benchmarks/steady.py [--works aggregate sessions join transform] [--keys 400000] [--rounds 5]`, and
+`python benchmarks/steady.py --cluster --works wide --keys 4000000` for two executors in place of two threads.
 """
 
 from __future__ import annotations
@@ -18,11 +19,6 @@ from tqdm import tqdm
 
 WARM_UP_BATCHES = 12
 MEASURED_BATCHES = 12
-
-
-def stateless(stream: DataFrame) -> DataFrame:
-    """The same input and exchange, with no state."""
-    return stream.repartition("k").select("k", "v")
 
 
 def aggregate(stream: DataFrame) -> DataFrame:
@@ -69,6 +65,7 @@ class Work:
 
 WORKS = {
     "aggregate": Work(aggregate),
+    "wide": Work(harness.wide_aggregate),
     "sessions": Work(sessions, "append"),
     "join": Work(join, "append"),
     "transform": Work(transform, peers=["rocksdb"]),
@@ -78,14 +75,20 @@ WORKS = {
 def main() -> None:
     """Measures, prints and saves."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
+    parser.add_argument(
+        "--works", nargs="+", choices=WORKS, default=["aggregate", "sessions", "join", "transform"]
+    )
     parser.add_argument("--keys", type=int, default=400_000)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--cluster", action="store_true", help="on two executors of one core each")
     arguments = parser.parse_args()
-    jars = {"spark__jars": harness.benchmarks_jar()} if "transform" in arguments.works else {}
-    spark = harness.session("local[2]", arguments.partitions, **jars)
+    conf = {"spark__jars": harness.benchmarks_jar()} if "transform" in arguments.works else {}
+    if arguments.cluster:
+        conf["spark__executor__memory"] = "5g"
+    master = "local-cluster[2,1,6144]" if arguments.cluster else "local[2]"
+    spark = harness.session(master, arguments.partitions, **conf)
     for name in arguments.works:
         measure(spark, name, WORKS[name], arguments)
     spark.stop()
@@ -107,7 +110,7 @@ def measure(spark: SparkSession, name: str, work: Work, arguments: argparse.Name
                 p50.append({})
                 p99.append({})
             is_bare = kind == "stateless"
-            query, mode = (stateless, "update") if is_bare else (work.query, work.mode)
+            query, mode = (harness.stateless, "update") if is_bare else (work.query, work.mode)
             measured = harness.batch_ms(spark, kind, source, query, mode)[-MEASURED_BATCHES:]
             p50[number][kind] = statistics.median(measured)
             p99[number][kind] = max(measured)
@@ -118,7 +121,8 @@ def measure(spark: SparkSession, name: str, work: Work, arguments: argparse.Name
     }
     result = {"arguments": vars(arguments), "p50_ms": p50, "max_ms": p99}
     table = report(p50, p99, kinds, work.peers)
-    harness.save(f"steady-{name}", result, table, harness.dots(panels, "ms"))
+    place = "-cluster" if arguments.cluster else ""
+    harness.save(f"steady-{name}{place}", result, table, harness.dots(panels, "ms"))
 
 
 def report(

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tqdm import tqdm
 
@@ -24,13 +23,6 @@ from spark_megaphone import Megaphone
 
 WARM_UP_BATCHES = 25
 MEDIAN_OF_BATCHES = 10
-
-
-def aggregate(stream: DataFrame) -> DataFrame:
-    """About 96 bytes a key: a hash that does not compress, and two numbers."""
-    return stream.groupBy(sf.md5(sf.col("k").cast("string")).alias("k")).agg(
-        sf.count("*").alias("n"), sf.sum("v").alias("s")
-    )
 
 
 class Feed:
@@ -42,7 +34,7 @@ class Feed:
 
     def start(self, checkpoint: Path) -> StreamingQuery:
         """Starts the query and runs the batch that loads every key."""
-        query = harness.started(self.spark, self.folder, checkpoint, aggregate)
+        query = harness.started(self.spark, self.folder, checkpoint, harness.wide_aggregate)
         query.processAllAvailable()
         return query
 

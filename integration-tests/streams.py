@@ -18,6 +18,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from drivers import SHORT_LIVED
 from spark_megaphone import Megaphone, Plan, configure
 
 STOCK = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -45,6 +46,7 @@ def local_session(folder: Path) -> Iterator[SparkSession]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }

@@ -149,6 +149,16 @@ def test_sessions_move_while_they_are_open_and_are_given_out_once(
     make_stream(sessions, mode="append", format=format).up_and_down().flush().check()
 
 
+def test_sessions_whose_gap_a_python_function_gives_move(make_stream: MakeStream) -> None:
+    def by_key(rows: DataFrame) -> DataFrame:
+        gap = f.udf(lambda k: f"{15 + k % 3 * 10} seconds", "string")
+        double = f.udf(lambda v: v * 2, "long")
+        timed = rows.withWatermark("t", "10 seconds").groupBy(f.session_window("t", gap("k")), "k")
+        return timed.agg(f.sum(double("v")).alias("s")).select("session_window.*", "k", "s")
+
+    make_stream(by_key, mode="append").up_and_down().flush().check()
+
+
 def joined(how: str) -> Shape:
     """Rows of one stream beside those of another that came within thirty seconds."""
 

@@ -28,5 +28,8 @@ object Jvm {
     "--enable-native-access=ALL-UNNAMED"
   )
 
+  /** For what runs each line a few times: the compiler that makes the fastest code would take half of the time for itself. */
+  val ShortLived: Seq[String] = Seq("-XX:TieredStopAtLevel=1")
+
   val TestMemory: Seq[String] = Seq("-Xmx2g", "-Xss4m", "-XX:ReservedCodeCacheSize=256m")
 }

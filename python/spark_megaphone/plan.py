@@ -99,7 +99,7 @@ class Plan:
 
     @property
     def status(self) -> str:
-        """`submitted`, `preparing`, `running`, `done` or `cancelled`; the last two are final."""
+        """`submitted`, `preparing`, `running`, `done`, `cancelled` or `failed`; the last three are final."""
         return str(self._row()["status"])
 
     @property
@@ -220,9 +220,7 @@ class Plan:
                 f"Plan {self.id} was cancelled after {_done(row)}, which stay; submit another for the rest."
             )
         if row["status"] == "failed":
-            raise PlanFailed(
-                f"Plan {self.id} failed after {_done(row)}, which stay; see the driver's log for the reason."
-            )
+            raise PlanFailed(f"Plan {self.id} failed after {_done(row)}, which stay. {row['reason']}")
         return self
 
     def _timed_out(self, row: dict[str, Any], idle: bool, timeout: float | None) -> str:

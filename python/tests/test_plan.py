@@ -130,6 +130,17 @@ def test_a_plan_that_is_cancelled_keeps_what_has_taken_effect(counting: Counting
     assert counting.answer == counting.expected()
 
 
+def test_a_plan_that_could_not_go_on_tells_why() -> None:
+    row = {"id": "p", "status": "failed", "moves": 21, "moves_done": 7, "steps": 3, "steps_done": 1}
+    nobody: Any = None  # what has ended asks nobody
+    plan = Plan(nobody, row | {"planned_batch": 9, "reason": "Executor 1 has no room for it."})
+    with pytest.raises(errors.PlanFailed) as caught:
+        plan.wait(progress=False)
+    assert str(caught.value) == (
+        "Plan p failed after 7 of 21 moves in 1 of 3 steps, which stay. Executor 1 has no room for it."
+    )
+
+
 def test_waiting_ends_when_another_thread_cancels(counting: Counting) -> None:
     plan = counting.megaphone.rescale(3)
     waited = in_thread(lambda: plan.wait(progress=False))

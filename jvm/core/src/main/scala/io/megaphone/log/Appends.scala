@@ -3,8 +3,8 @@ package io.megaphone.log
 
 import java.util
 
-/** Values that are in several records: which one each appending record goes on from, and how long the value is with it. Records come in the order of their positions; those that are dead
-  * stay until the log is compacted. One thread only.
+/** Values that are in several records: which one each appending record goes on from, and how long the value is with it. Records come in the order of
+  * their positions; those that are dead stay until the log is compacted. One thread only.
   */
 private[log] final class Appends {
   private var positions, before, valueLengths = new Array[Int](Appends.CapacityMin)

@@ -6,6 +6,8 @@ import io.megaphone.routing.RoutingTable
 /** What a plan log says: the tables in force at each batch, and how far each plan has come. Progress is derived from valid seals and never recorded, so a
   * restart further back is consistent by itself.
   *
+  * `cancelled` has the plans that were ended before their last step, each with the reason if it could not go on.
+  *
   * A start record voids the seals of earlier runs for batches after its first one; a seal for the first one itself stays, for that batch may have run.
   */
 final case class History private (
@@ -13,7 +15,7 @@ final case class History private (
     starts: Vector[LogRecord.Started],
     seals: Vector[LogRecord.Sealed],
     plans: Vector[Intention],
-    cancelled: Set[String]
+    cancelled: Map[String, Option[String]]
 ) {
   import LogRecord._
 
@@ -29,7 +31,7 @@ final case class History private (
     case r: Started => copy(records = records :+ r, starts = starts :+ r, seals = seals.filter(_.batch <= r.firstBatch))
     case r: Sealed => copy(records = records :+ r, seals = seals.filter(_.batch != r.batch) :+ r)
     case r: Submitted => copy(records = records :+ r, plans = plans :+ r.plan)
-    case r: Cancelled => copy(records = records :+ r, cancelled = cancelled + r.planId)
+    case r: Cancelled => copy(records = records :+ r, cancelled = cancelled + (r.planId -> r.reason))
   }
 
   /** R_batch of a group: the table of the last valid seal for that batch or an earlier one, else the one it began with. */
@@ -50,7 +52,7 @@ final case class History private (
     seals.iterator.flatMap(s => s.steps.iterator.filter(_.step.planId == planId).map(_.step -> s.batch)).toMap
 
   /** Plans with steps still to be sealed, in the order they were submitted. */
-  def open: Vector[Intention] = plans.filter(p => !cancelled(p.id) && sealedSteps(p.id).size < p.stepsCount)
+  def open: Vector[Intention] = plans.filter(p => !cancelled.contains(p.id) && sealedSteps(p.id).size < p.stepsCount)
 
   /** The batch at which a bin last moved. */
   def lastMoved(group: Long, bin: Int): Option[Long] =
@@ -58,6 +60,6 @@ final case class History private (
 }
 
 object History {
-  val Empty: History = History(Vector.empty, Vector.empty, Vector.empty, Vector.empty, Set.empty)
+  val Empty: History = History(Vector.empty, Vector.empty, Vector.empty, Vector.empty, Map.empty)
   def of(records: Iterable[LogRecord]): History = records.foldLeft(Empty)(_ + _)
 }

@@ -59,8 +59,12 @@ object LogRecord {
   /** An intention: steps for groups. */
   final case class Submitted(plan: Intention) extends LogRecord
 
-  /** Ends an intention: steps not sealed yet will not be. */
-  final case class Cancelled(planId: String) extends LogRecord
+  /** Ends an intention: steps not sealed yet will not be.
+    *
+    * @param reason
+    *   why it cannot go on; None where a user has ended it
+    */
+  final case class Cancelled(planId: String, reason: Option[String] = None) extends LogRecord
 
   /** A fact: what takes effect at `batch`, and the whole tables that result, by group. */
   final case class Sealed(run: String, batch: Long, steps: Vector[SealedStep], tables: Map[Long, RoutingTable]) extends LogRecord

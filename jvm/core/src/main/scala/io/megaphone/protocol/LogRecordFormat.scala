@@ -24,7 +24,7 @@ object LogRecordFormat {
       case r: LogRecord.Submitted =>
         out.byte(2).string(r.plan.id).string(r.plan.strategy).string(r.plan.mode.toString)
         out.seq(r.plan.steps.toSeq.sortBy(_._1)) { case (group, steps) => out.varint(group).seq(steps)(s => moves(out.varint(s.workers), s.moves)) }
-      case r: LogRecord.Cancelled => out.byte(3).string(r.planId)
+      case r: LogRecord.Cancelled => out.byte(3).string(r.planId).string(r.reason.getOrElse(""))
       case r: LogRecord.Sealed =>
         out.byte(4).string(r.run).varint(r.batch)
         out.seq(r.steps)(s => moves(out.string(s.step.planId).varint(s.step.group).varint(s.step.index), s.moves))
@@ -54,7 +54,7 @@ object LogRecordFormat {
           val strategy = in.string()
           val mode = TransferMode.parse(in.string())
           LogRecord.Submitted(Intention(id, in.seq(in.varint() -> in.seq(step(in))).toMap, strategy, mode))
-        case 3 => LogRecord.Cancelled(in.string())
+        case 3 => LogRecord.Cancelled(in.string(), Some(in.string()).filter(_.nonEmpty))
         case 4 => LogRecord.Sealed(in.string(), in.varint(), in.seq(SealedStep(StepId(in.string(), in.varint(), in.count()), moves(in))), tables(in))
         case other => in.fail("a record of kind 1 to 4", other.toString)
       }

@@ -23,8 +23,8 @@ import io.megaphone.store.{CopyKey, Duty, StoreKey}
   *   1. The batch gets its tables. Asked again for the same batch, it gets the same: once handed out, never another.
   *   1. The next batch is planned: the step is done, its copies and blocks are named no more.
   *
-  * A plan that is cancelled keeps what was sealed and loses the rest. An executor that is lost takes its copies with it: its duties go where the
-  * placement now says.
+  * A plan that is cancelled keeps what was sealed and loses the rest; so does one that cannot go on, which is cancelled with the reason. An executor that
+  * is lost takes its copies with it: its duties go where the placement now says.
   */
 object Protocol {
 
@@ -56,6 +56,8 @@ object Protocol {
     *   names of the images, by operator, store and source worker
     * @param ready
     *   version that each copy has reached, and the executor that has it
+    * @param refused
+    *   copies that there is no room for: the reason, and the executor that gave it
     */
   final case class Announced(
       id: StepId,
@@ -63,7 +65,8 @@ object Protocol {
       mode: TransferMode,
       since: Long,
       images: Map[(Long, String, Int), StateName],
-      ready: Map[CopyKey, (Long, String)]
+      ready: Map[CopyKey, (Long, String)] = Map.empty,
+      refused: Map[CopyKey, (String, String)] = Map.empty
   )
 
   /** What a batch must agree on.
@@ -91,6 +94,9 @@ object Protocol {
       decision: Option[Decision],
       pending: Option[(LogRecord, Decision)]
   ) {
+    private[Protocol] def change(step: String)(f: Announced => Announced): State =
+      copy(announced = announced.map(a => if (a.id.toString == step) f(a) else a))
+
     def group(id: Long): Group = groups.find(_.id == id).getOrElse(throw new NoSuchElementException(s"no group $id"))
   }
 
@@ -110,6 +116,9 @@ object Protocol {
   /** It is not, or that is not known. `found` is what stands at its number, if known. */
   final case class NotAppended(record: LogRecord, found: Option[LogRecord]) extends Event
   final case class CopyReady(copy: CopyKey, version: Long, executor: String) extends Event
+
+  /** There is no room for a copy, for now. */
+  final case class CopyRefused(copy: CopyKey, reason: String, executor: String) extends Event
   final case class ExecutorLost(executor: String) extends Event
 
   sealed trait Command
@@ -122,6 +131,8 @@ object Protocol {
 
   /** Fail the batch. */
   final case class Fail(reason: String) extends Command
+
+  private[protocol] val Misfit = "Its next step does not fit where the bins are since the query was started again further back."
 
   def start(run: String, groups: Vector[Group], settings: Settings): State = State(run, settings, groups, None, History.Empty, Vector.empty, None, None)
 
@@ -166,12 +177,19 @@ object Protocol {
 
     case CopyReady(copy, version, executor) =>
       (
-        state.copy(announced = state.announced.map(a => if (a.id.toString == copy.step) a.copy(ready = a.ready + (copy -> (version -> executor))) else a)),
+        state.change(copy.step)(a => a.copy(ready = a.ready + (copy -> (version -> executor)), refused = a.refused - copy)),
         Vector.empty
       )
+    case CopyRefused(copy, reason, executor) =>
+      (state.change(copy.step)(a => a.copy(refused = a.refused + (copy -> (reason -> executor)))), Vector.empty)
 
     case ExecutorLost(executor) =>
-      (state.copy(announced = state.announced.map(a => a.copy(ready = a.ready.filterNot(_._2._2 == executor)))), Vector.empty)
+      (
+        state.copy(announced =
+          state.announced.map(a => a.copy(ready = a.ready.filterNot(_._2._2 == executor), refused = a.refused.filterNot(_._2._2 == executor)))
+        ),
+        Vector.empty
+      )
   }
 
   /** Another record stands where the start record should. The run reads on, unless another run has taken the query over or is ahead of it: that one's
@@ -190,8 +208,9 @@ object Protocol {
     val before = state.groups.map(g => g.id -> state.history.tableAt(g.id, n - 1)).toMap
     val existing = state.history.sealAt(n)
     val current = existing.fold(before)(_.tables)
-    val open = fitting(state, current, state.history.open)
-    val misfits = state.history.open.filterNot(open.contains)
+    val failed = failing(state, batch)
+    val open = fitting(state, current, state.history.open.filterNot(p => failed.contains(p.id)))
+    val misfits = state.history.open.filterNot(p => open.contains(p) || failed.contains(p.id))
     val stillOpen = state.announced.filter(a => open.exists(_.id == a.id.planId) && !state.history.sealedSteps(a.id.planId).contains(a.id))
     val due =
       if (existing.isDefined || !mayStep(state, batch)) Vector.empty else state.groups.flatMap(g => dueStep(state, batch, g, before(g.id), stillOpen, open))
@@ -205,9 +224,9 @@ object Protocol {
       (id, step) <- left.take(if (p.mode == TransferMode.Direct) 1 else state.settings.windowSteps)
     } yield rest
       .find(_.id == id)
-      .getOrElse(Announced(id, step, p.mode, n, imagesOf(state, batch, group.id, before(group.id), after(group.id), step), Map.empty))
+      .getOrElse(Announced(id, step, p.mode, n, imagesOf(state, batch, group.id, before(group.id), after(group.id), step)))
     val decision = Decision(batch, before, after, due, upcoming)
-    val cancels = misfits.map(p => Append(LogRecord.Cancelled(p.id)))
+    val cancels = (failed ++ misfits.map(_.id -> Misfit)).map { case (id, reason) => Append(LogRecord.Cancelled(id, Some(reason))) }.toVector
     if (due.isEmpty) (state.copy(decision = Some(decision), announced = upcoming), cancels :+ HandOut(decision))
     else {
       val seal = LogRecord.Sealed(state.run, n, due.map(a => SealedStep(a.id, a.step.moves)), after)
@@ -234,6 +253,17 @@ object Protocol {
       }
       .find(_._2.nonEmpty)
 
+  /** Plans whose next step has lost its patience while there is no room for one of its copies, with the reason: what the files would give needs the same
+    * room, and would fail the batch.
+    */
+  private def failing(state: State, batch: Batch): Map[String, String] =
+    (for {
+      group <- state.groups
+      (plan, (id, _) +: _) <- inTurn(state, state.history.open, group.id, Nil)
+      a <- state.announced.find(_.id == id) if batch.number - a.since >= state.settings.patienceBatches
+      (copy, (reason, executor)) <- a.refused.headOption
+    } yield plan.id -> s"Executor $executor has no room for what is to move to worker ${copy.target}: $reason").toMap
+
   /** Plans without those whose next step does not fit the table any more, as after a restart further back than the plan's submission. Such a plan is
     * cancelled: it can never go on.
     */
@@ -254,7 +284,7 @@ object Protocol {
   private def dueStep(state: State, batch: Batch, group: Group, table: RoutingTable, announced: Vector[Announced], open: Vector[Intention]): Option[Announced] =
     inTurn(state, open, group.id, Nil).collect {
       case (p, (id, step) +: _) if isDue(state, batch, group, table, step, announced.find(_.id == id)) =>
-        announced.find(_.id == id).getOrElse(Announced(id, step, p.mode, batch.number, Map.empty, Map.empty))
+        announced.find(_.id == id).getOrElse(Announced(id, step, p.mode, batch.number, Map.empty))
     }
 
   private def isDue(state: State, batch: Batch, group: Group, table: RoutingTable, step: Step, announced: Option[Announced]): Boolean = {

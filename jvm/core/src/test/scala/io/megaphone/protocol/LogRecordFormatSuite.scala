@@ -21,6 +21,7 @@ class LogRecordFormatSuite extends AnyFunSuite {
     ),
     LogRecord.Submitted(Intention("p2", Map.empty, "fluid", TransferMode.Direct)),
     LogRecord.Cancelled("p1"),
+    LogRecord.Cancelled("p2", Some("no room")),
     LogRecord.Sealed("run", 1L << 40, Vector(SealedStep(StepId("p1", 0, 7), Vector(Move(3, 1)))), Map(0L -> table.moved(Vector(Move(3, 1)), 9, 3))),
     LogRecord.Sealed("", 0, Vector.empty, Map.empty)
   )

@@ -103,6 +103,26 @@ class ProtocolSuite extends AnyFunSuite {
     assert((1L to 6L).map(n => sealedIn(run.plan(n)).size) == Vector(0, 0, 0, 0, 1, 0))
   }
 
+  test("no room: a step whose patience is over while a copy was refused ends its plan with the reason") {
+    val run = newRun.submit("p", TransferMode.Prepared, moveOne, moveTwo)
+    val copy = { run.plan(1); Protocol.duties(run.state).head._2.key }
+    run.feed(CopyRefused(copy, "full", "b"))
+    assert((2L to 4L).forall(n => sealedIn(run.plan(n)).isEmpty) && run.state.history.cancelled.isEmpty)
+    val last = run.plan(5)
+    assert(sealedIn(last).isEmpty && announcedIn(last).isEmpty)
+    assert(run.state.history.cancelled == Map("p" -> Some("Executor b has no room for what is to move to worker 1: full")))
+  }
+
+  test("no room: what has come to be, on this executor or another, is forgotten") {
+    val copy = CopyKey(StoreKey("r", 0, "default"), 0, 1, "p.0.0")
+    for ((relief, batch) <- Seq(ExecutorLost("b") -> 5L, CopyReady(copy, 0, "b") -> 2L)) {
+      val run = newRun.submit("p", TransferMode.Prepared, moveOne)
+      run.plan(1)
+      run.feed(CopyRefused(copy, "full", "b")).feed(relief)
+      assert((2L to 5L).filter(n => sealedIn(run.plan(n)).nonEmpty) == Seq(batch))
+    }
+  }
+
   test("moves on one executor need no copy") {
     val run = newRun.submit("p", TransferMode.Prepared, moveOne)
     val here = Vector("a", "a")
@@ -236,7 +256,7 @@ class ProtocolSuite extends AnyFunSuite {
     run.submit("shrink", TransferMode.Direct, Step(Vector(Move(5, 0), Move(7, 0)), 1))
     val back = new Run("s", log).start(1)
     val one = back.plan(1)
-    assert(one.after(0) == RoutingTable.roundRobin(8, 2) && back.state.history.open.isEmpty && log.records.last == Cancelled("shrink"))
+    assert(one.after(0) == RoutingTable.roundRobin(8, 2) && back.state.history.open.isEmpty && log.records.last == Cancelled("shrink", Some(Misfit)))
     assert(back.plan(2).after == one.after)
   }
 

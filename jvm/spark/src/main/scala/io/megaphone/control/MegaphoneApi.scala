@@ -233,6 +233,7 @@ object MegaphoneApi {
       "moves" -> plan.movesCount,
       "moves_done" -> sealedSteps.keys.toVector.map(s => plan.steps(s.group)(s.index).moves.size).sum,
       "batches" -> sealedSteps.values.toVector.distinct.sorted.map(long).asJava,
+      "reason" -> state.history.cancelled.get(plan.id).flatten.orNull,
       "planned_batch" -> state.decision.map(d => long(d.batch.number)).orNull
     )
   }

@@ -39,8 +39,10 @@ object Message {
   *   of its block manager
   * @param ready
   *   version that each prepared copy has
+  * @param refused
+  *   copies that there was no room for when they were last tried, and the reason
   */
-final case class Report(executor: String, address: String, ready: Vector[(CopyKey, Long)], held: Held) extends Message
+final case class Report(executor: String, address: String, ready: Vector[(CopyKey, Long)], refused: Vector[(CopyKey, String)], held: Held) extends Message
 
 /** What an executor keeps, in numbers: workers' states of whatever run, copies made ready for steps, and blocks published for others. Between plans there
   * are neither copies nor blocks.

@@ -19,6 +19,9 @@ object PlanStatus {
   case object Done extends PlanStatus("done")
   case object Cancelled extends PlanStatus("cancelled")
 
+  /** Cancelled because it could not go on. */
+  case object Failed extends PlanStatus("failed")
+
   /** The status.
     *
     * @param committed
@@ -30,7 +33,7 @@ object PlanStatus {
     if (sealedSteps.size == plan.stepsCount) {
       val last = sealedSteps.values.max
       if (last < planned || committed.exists(_ >= last)) Done else Running
-    } else if (state.history.cancelled(plan.id)) Cancelled
+    } else if (state.history.cancelled.contains(plan.id)) { if (state.history.cancelled(plan.id).isEmpty) Cancelled else Failed }
     else if (sealedSteps.nonEmpty) Running
     else if (state.announced.exists(_.id.planId == plan.id)) Preparing
     else Submitted

@@ -82,6 +82,7 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
 
   private[control] def reported(report: Report): Unit = synchronized {
     report.ready.foreach { case (copy, version) => if (copy.store.run == runId) feed(Protocol.CopyReady(copy, version, report.executor)) }
+    report.refused.foreach { case (copy, reason) => if (copy.store.run == runId) feed(Protocol.CopyRefused(copy, reason, report.executor)) }
   }
 
   private[control] def committed(c: Committed): Unit = {
@@ -241,7 +242,12 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
     val (next, commands) = Protocol(state.get, event)
     state = Some(next)
     commands.flatMap {
-      case Protocol.Append(record) => feed(append(record))
+      case Protocol.Append(record) =>
+        record match {
+          case LogRecord.Cancelled(plan, Some(reason)) => logWarning(s"Plan $plan of query $runId has failed. $reason")
+          case _ => ()
+        }
+        feed(append(record))
       case other => Vector(other)
     }
   }

@@ -16,7 +16,7 @@ import org.apache.spark.sql.megaphone.{BlockPeers, SparkPrivate}
 
 import io.megaphone.conf.MegaphoneConf
 import io.megaphone.control.{Held, Message, Orders, Report}
-import io.megaphone.log.{Overflow, Space}
+import io.megaphone.log.{Overflow, OverflowException, Space}
 import io.megaphone.store._
 
 /** What one executor keeps and does beside its tasks: the registry of all its state, the blocks it publishes, the copies it prepares.
@@ -57,6 +57,7 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
   }
   private val files = new ConcurrentHashMap[StoreKey, StateFiles]()
   private val ready = new ConcurrentHashMap[CopyKey, java.lang.Long]()
+  private val refused = new ConcurrentHashMap[CopyKey, String]()
   private val newestCounter = new AtomicLong()
   private val monitor = new Object
   private lazy val hadoopConf = {
@@ -126,7 +127,8 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
   private def report(): Unit = {
     val acks = Vector.newBuilder[(CopyKey, Long)]
     ready.forEach((copy, version) => acks += (copy -> version.longValue))
-    context.ask(Report(executorId, peers.address, acks.result(), Held(registry.holdingsCount, registry.copiesCount, peers.publishedCount)).toBytes) match {
+    val held = Held(registry.holdingsCount, registry.copiesCount, peers.publishedCount)
+    context.ask(Report(executorId, peers.address, acks.result(), refused.asScala.toVector, held).toBytes) match {
       case bytes: Array[Byte] =>
         Message.fromBytes(bytes) match {
           case orders: Orders if orders.counter >= newestCounter.get => obey(orders)
@@ -141,7 +143,7 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
     files.keySet.removeIf(k => !orders.runs.contains(k.run))
     registry.keepCopies(k => orders.steps(k.step))
     registry.measure()
-    ready.keySet.removeIf(k => !orders.steps(k.step))
+    Seq(ready, refused).foreach(_.keySet.removeIf(k => !orders.steps(k.step)))
     peers.keep(b => orders.steps(b.step))
     hasDuties = orders.duties.nonEmpty
     if (copyingStep.exists(!orders.steps(_))) copying.foreach(_.cancel(true))
@@ -159,7 +161,12 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
       val preparer = new Preparer(registry, new Recovery(state, Lz4.All, space = space), handOver, peers, PullDeadlineMs)
       FaultPoints.at(FaultPoints.TargetPulling)
       preparer(duty).foreach { version => ready.put(duty.key, version); FaultPoints.at(FaultPoints.TargetPrepared) }
-    } catch { case NonFatal(e) => logInfo(s"A copy for step ${duty.key.step} could not be prepared yet: ${e.getMessage}") }
+      refused.remove(duty.key)
+    } catch {
+      case NonFatal(e) =>
+        if (e.isInstanceOf[OverflowException]) refused.put(duty.key, e.getMessage)
+        logInfo(s"A copy for step ${duty.key.step} could not be prepared yet: ${e.getMessage}")
+    }
 }
 
 object ExecutorRuntime {

@@ -8,6 +8,7 @@ import org.scalatest.DoNotDiscover
 /** Spark's own suites of the operators pass on bins. */
 final class OperatorContractSuite
     extends BinnedSuites(
+      new BinnedAggregation,
       new BinnedDeduplication,
       new BinnedDeduplicationWithinWatermark,
       new BinnedFlatMapGroupsWithState,
@@ -17,7 +18,7 @@ final class OperatorContractSuite
 /** So do the others, which run with all tests only. */
 final class MoreOperatorsContractSuite
     extends BinnedSuites(
-      (if (isAll) Seq(new BinnedAggregation, new BinnedSessionWindow, new BinnedInnerJoin, new BinnedOuterJoin, new BinnedMultiStatefulOperators) else Nil): _*
+      (if (isAll) Seq(new BinnedSessionWindow, new BinnedInnerJoin, new BinnedOuterJoin, new BinnedMultiStatefulOperators) else Nil): _*
     )
 
 @DoNotDiscover class BinnedAggregation extends StreamingAggregationSuite with Binned

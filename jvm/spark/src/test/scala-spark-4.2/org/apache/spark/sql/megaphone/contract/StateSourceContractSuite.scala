@@ -10,7 +10,7 @@ import io.megaphone.BinnedStateStoreProvider
 
 /** Spark's own suites of the state data source pass on bins: state, change feed, and the variables of `transformWithState`. */
 final class StateSourceContractSuite
-    extends BinnedSuites(new BinnedChangeFeed +: (if (isAll) Seq(new BinnedStateSource, new BinnedStateOfTransformWithState) else Nil): _*)
+    extends BinnedSuites(Seq(new BinnedChangeFeed, new BinnedStateSource) ++ (if (isAll) Seq(new BinnedStateOfTransformWithState) else Nil): _*)
 
 /** Compares what is read but for the column `partition_id`: a key's partition is its bin modulo the number of partitions, not its hash. */
 trait BinnedSource extends BinnedOnce {

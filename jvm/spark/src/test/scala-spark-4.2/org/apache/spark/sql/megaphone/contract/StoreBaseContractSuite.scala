@@ -3,6 +3,7 @@ package org.apache.spark.sql.megaphone.contract
 
 import java.io.File
 import java.util.UUID
+import java.util.concurrent.atomic.AtomicLong
 
 import scala.util.Random
 
@@ -21,8 +22,16 @@ import io.megaphone.{BinnedStateStoreProvider, MegaphonePlugin}
 import io.megaphone.routing.RoutingTable
 
 /** What Spark asks of any provider, with no query around it. */
-final class StoreBaseContractSuite extends UpstreamSuites(new BinnedStores) {
-  override protected def verify(): Unit = assert(suites.forall(_.failures.isEmpty))
+final class StoreBaseContractSuite extends StandAloneSuites(new BinnedStores)
+
+/** Suites whose stores are opened with no query around them. */
+abstract class StandAloneSuites(suites: Upstream*) extends UpstreamSuites(suites: _*) {
+  private val before = StandAloneProvider.count.get
+  override protected def remark: String = s" on ${StandAloneProvider.count.get - before} stores"
+  override protected def verify(): Unit = {
+    assert(StandAloneProvider.count.get > before, "No store was ours, so this run shows nothing.")
+    assert(suites.forall(_.failures.isEmpty))
+  }
 }
 
 /** Our provider, each of whose stores is opened as the next task of a query's batches would open it. */
@@ -44,6 +53,7 @@ final class StandAloneProvider extends BinnedStateStoreProvider {
     val withRun = new Configuration(hadoopConf)
     withRun.set(StreamExecution.RUN_ID_KEY, run)
     super.init(id, keySchema, valueSchema, spec, useColumnFamilies, conf, withRun, useMultipleValuesPerKey, schemas)
+    StandAloneProvider.count.incrementAndGet()
     task = new StoreTask(run, id.operatorId, RoutingTable.tabulate(8, id.partitionId + 1, 0)(_ => id.partitionId), Nil)
   }
 
@@ -59,6 +69,10 @@ final class StandAloneProvider extends BinnedStateStoreProvider {
     super.getStore(version, id, withImages, loadEmpty = false)
 
   override def close(): Unit = { if (task != null) task.end(); super.close() }
+}
+
+private object StandAloneProvider {
+  val count = new AtomicLong()
 }
 
 @DoNotDiscover class BinnedStores extends StateStoreSuiteBase[StandAloneProvider] with SharedSparkSession with Upstream {

@@ -2,18 +2,23 @@
 package org.apache.spark.sql.megaphone.neutrality
 
 import org.apache.spark.SparkConf
-import org.apache.spark.sql.internal.StaticSQLConf
+import org.apache.spark.sql.internal.{SQLConf, StaticSQLConf}
+import org.apache.spark.sql.megaphone.LocalCheckpointFileManager
 import org.apache.spark.sql.megaphone.upstream.{Upstream, UpstreamSuites}
 import org.apache.spark.sql.streaming.StreamTest
 
-/** One of Spark's own suites, run with all its state re-routed, or, where the environment has `MEGAPHONE_NEUTRALITY=stock`, as it is. */
+/** One of Spark's own suites, run with all its state re-routed, or, where the environment has `MEGAPHONE_NEUTRALITY=stock`, as it is. Its files are
+  * written without forks either way, to be done sooner.
+  */
 trait Neutral extends StreamTest with Upstream {
 
   /** Tests that fail without the rule too, by the reason. */
   def failingWithout: Seq[(String, String)] = Nil
 
-  override protected def sparkConf: SparkConf =
-    if (Neutral.isStock) super.sparkConf else super.sparkConf.set(StaticSQLConf.SPARK_SESSION_EXTENSIONS, Seq(classOf[ScrambledRouting].getName))
+  override protected def sparkConf: SparkConf = {
+    val conf = super.sparkConf.set(SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key, classOf[LocalCheckpointFileManager].getName)
+    if (Neutral.isStock) conf else conf.set(StaticSQLConf.SPARK_SESSION_EXTENSIONS, Seq(classOf[ScrambledRouting].getName))
+  }
 
   override def leftOut: Seq[(String, String)] = if (Neutral.isStock) Nil else failingWithout
 }
