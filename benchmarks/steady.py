@@ -26,20 +26,24 @@ def aggregate(stream: DataFrame) -> DataFrame:
     return stream.groupBy("k").agg(sf.count("*").alias("n"), sf.sum("v").alias("s"))
 
 
-def timed(stream: DataFrame) -> DataFrame:
+def timed(stream: DataFrame, delay: str) -> DataFrame:
     """With an event time that goes on by one second every thousand rows."""
-    return stream.withColumn("t", sf.timestamp_seconds(sf.col("v") / 1000)).withWatermark("t", "300 seconds")
+    return stream.withColumn("t", sf.timestamp_seconds(sf.col("v") / 1000)).withWatermark("t", delay)
 
 
 def sessions(stream: DataFrame) -> DataFrame:
     """Sessions of a minute's gap: as many open ones as there are keys, a quarter of them ends each batch."""
-    return timed(stream).groupBy(sf.session_window("t", "60 seconds"), "k").agg(sf.count("*").alias("n"))
+    return (
+        timed(stream, "300 seconds")
+        .groupBy(sf.session_window("t", "60 seconds"), "k")
+        .agg(sf.count("*").alias("n"))
+    )
 
 
 def join(stream: DataFrame) -> DataFrame:
     """Rows of one half of the stream beside those of the other of the same key and minute."""
-    left = timed(stream.where("v % 2 = 0"))
-    right = timed(stream.where("v % 2 = 1")).select(
+    left = timed(stream.where("v % 2 = 0"), "60 seconds")
+    right = timed(stream.where("v % 2 = 1"), "60 seconds").select(
         sf.col("k").alias("k2"), sf.col("v").alias("v2"), sf.col("t").alias("t2")
     )
     near = sf.expr("k = k2 and t2 between t - interval 60 seconds and t + interval 60 seconds")

@@ -23,6 +23,7 @@ _HERE = Path(__file__).parent
 _EXECUTOR_ID = re.compile(r"--executor-id (\S+)")
 # Each line runs a few times here: the compiler that makes the fastest code would take half of the time.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+_POLL_S = 0.2  # what is asked for takes a process of its own, or the driver's time
 START_SECONDS = 240
 CALL_SECONDS = 240
 
@@ -192,7 +193,7 @@ def until(is_so: Callable[[], bool], what: str, seconds: float = 60) -> None:
     while not is_so():
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(0.05)
+        time.sleep(_POLL_S)
 
 
 def _kill(pid: int) -> None:

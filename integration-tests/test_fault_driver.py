@@ -64,7 +64,7 @@ def test_a_plan_goes_on_after_its_driver_has_died_at_each_point(
 @pytest.mark.parametrize(
     ("moment", "format"),
     [
-        ("driver-sealing", 2),
+        pytest.param("driver-sealing", 2, marks=slow),
         pytest.param("driver-sealed", 2, marks=slow),
         pytest.param("driver-sealed", 1, marks=slow),
     ],

@@ -14,7 +14,7 @@ slow = pytest.mark.slow
 @pytest.mark.parametrize(
     ("points", "format"),
     [
-        (("source-published", "target-pulling", "step-opened", "step-committed"), 2),
+        (("target-pulling", "step-committed"), 2),
         pytest.param(EXECUTOR_POINTS, 2, marks=slow),
         pytest.param(EXECUTOR_POINTS, 1, marks=slow),
     ],

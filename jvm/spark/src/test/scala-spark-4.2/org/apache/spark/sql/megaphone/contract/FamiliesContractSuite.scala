@@ -6,7 +6,7 @@ import org.apache.spark.sql.streaming._
 import org.scalatest.DoNotDiscover
 
 /** Spark's own suites of operators that keep their state in column families pass on bins. */
-final class FamiliesContractSuite extends BinnedSuites(new BinnedListState, new BinnedMapState, new BinnedMapStateTTL)
+final class FamiliesContractSuite extends BinnedSuites(new BinnedListState, new BinnedMapState)
 
 /** So do the others, which run with all tests only. */
 final class MoreFamiliesContractSuite
@@ -17,6 +17,7 @@ final class MoreFamiliesContractSuite
            new BinnedTransformWithStateInAvro,
            new BinnedValueStateTTL,
            new BinnedListStateTTL,
+           new BinnedMapStateTTL,
            new BinnedTransformWithInitialState,
            new BinnedTransformWithStateChaining,
            new BinnedInnerJoinOfOneStore,
