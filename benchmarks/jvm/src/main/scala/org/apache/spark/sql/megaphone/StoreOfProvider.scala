@@ -47,6 +47,9 @@ abstract class StoreOfProvider {
   /** Fills the store before the first invocation. */
   protected def load(): Unit
 
+  /** What each invocation does first, unmeasured. */
+  protected def prepare(): Unit = ()
+
   @Setup(Level.Trial)
   def start(): Unit = {
     session =
@@ -76,7 +79,7 @@ abstract class StoreOfProvider {
   }
 
   @Setup(Level.Invocation)
-  def open(): Unit = open(version)
+  def open(): Unit = { open(version); prepare() }
 
   @TearDown(Level.Invocation)
   def close(): Unit = { if (!store.hasCommitted) store.abort(); endTask() }

@@ -61,8 +61,7 @@ class StoreOperations extends KeyOperations {
 class StoreCommit extends KeyOperations {
   import KeyOperations.Rows
 
-  @Setup(Level.Invocation)
-  def change(): Unit = { var i = 0; while (i < Rows) { store.put(present(i), values(i)); i += 1 } }
+  override protected def prepare(): Unit = { var i = 0; while (i < Rows) { store.put(present(i), values(i)); i += 1 } }
 
   @Benchmark @OperationsPerInvocation(Rows)
   def commit(): Unit = version = store.commit()
