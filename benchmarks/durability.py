@@ -12,16 +12,8 @@ from pathlib import Path
 
 import harness
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
-from tqdm import tqdm
 
-PEERS = ["hdfs", "rocksdb"]
 PARTITIONS = 4
-
-
-def durations_ms(query: StreamingQuery) -> list[int]:
-    """Of the batches that had input."""
-    return [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"] > 0]
 
 
 def written(state: Path) -> tuple[int, int]:
@@ -32,21 +24,21 @@ def written(state: Path) -> tuple[int, int]:
 
 def measured(spark: SparkSession, provider: str, source: Path, last: Path, rows: int) -> dict[str, float]:
     """One run over the files of `source`, and one more batch, of the file `last`, in the next run."""
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass", harness.PROVIDERS[provider])
+    harness.use(spark, provider)
     with harness.folder() as checkpoint, harness.folder() as files:
         for file in source.iterdir():
             (files / file.name).hardlink_to(file)
         query = harness.started(spark, files, checkpoint, harness.wide_aggregate)
         query.processAllAvailable()
         query.stop()
-        before = durations_ms(query)
+        before = harness.durations_ms(query)
         files_count, state_bytes = written(checkpoint / "state")
         (files / last.name).hardlink_to(last)
         query = harness.started(spark, files, checkpoint, harness.wide_aggregate)
         query.processAllAvailable()
         query.stop()
         typical = statistics.median(before[len(before) // 2 :])
-        first = float(durations_ms(query)[0])
+        first = float(harness.durations_ms(query)[0])
         return {
             "first_ms": first,
             "opening_ms": first - typical,
@@ -66,22 +58,16 @@ def main() -> None:
     # Often enough for the stock providers to have snapshots to start from.
     maintenance = {"spark__sql__streaming__stateStore__maintenanceInterval": "2s"}
     spark = harness.session("local[2]", PARTITIONS, **maintenance)
-    kinds = ["megaphone", *PEERS]
-    rounds: list[dict[str, dict[str, float]]] = []
+    kinds = ["megaphone", *harness.PEERS]
     with harness.folder() as source, harness.folder() as later:
         harness.write_batches(spark, source, arguments.keys, arguments.rows, 1 + arguments.batches)
         harness.write_updates(spark, later, 1 + arguments.batches, arguments.keys, arguments.rows)
         last = next(later.iterdir())
         rows = arguments.keys + arguments.batches * arguments.rows
-        # The first round is not counted: it warms up what all providers share.
-        for number, kind in tqdm(
-            list(harness.turned(1 + arguments.rounds, kinds)), desc="durability", unit="run"
-        ):
-            if len(rounds) == number:
-                rounds.append({})
-            rounds[number][kind] = measured(spark, kind, source, last, rows)
+        rounds = harness.rounds(
+            "durability", arguments.rounds, kinds, lambda kind: measured(spark, kind, source, last, rows)
+        )
     spark.stop()
-    del rounds[0]
     names = {
         "first_ms": "first batch after a restart, ms",
         "opening_ms": "that, less the median batch before, ms",
@@ -89,11 +75,12 @@ def main() -> None:
         "files_per_batch": f"files per batch, of {PARTITIONS} workers",
     }
     lines = [f"| | {' | '.join(kinds)} | against the better |", "|---|---|---|---|---|"]
-    for key, name in names.items():
-        cells = [harness.median_and_spread([r[kind][key] for r in rounds]) for kind in kinds]
-        against = harness.ratios([{kind: r[kind][key] for kind in kinds} for r in rounds], "megaphone", PEERS)
-        lines.append(f"| {name} | {' | '.join(cells)} | {harness.median_and_spread(against)} |")
     panels = {name: {kind: [r[kind][key] for r in rounds] for kind in kinds} for key, name in names.items()}
+    for key, name in names.items():
+        cells = [harness.median_and_spread(panels[name][kind]) for kind in kinds]
+        values = [{kind: r[kind][key] for kind in kinds} for r in rounds]
+        against = harness.median_and_spread(harness.ratios(values, "megaphone", harness.PEERS))
+        lines.append(f"| {name} | {' | '.join(cells)} | {against} |")
     result = {"arguments": vars(arguments), "rounds": rounds}
     harness.save("durability", result, "\n".join(lines) + "\n", harness.dots(panels, ""))
 

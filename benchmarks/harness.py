@@ -15,12 +15,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
+from tqdm import tqdm
 
 import spark_megaphone
 
@@ -29,7 +30,9 @@ PROVIDERS = {
     "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
 }
+PEERS = ["hdfs", "rocksdb"]
 RESULTS = Path(__file__).parent / "results"
+T = TypeVar("T")
 _OURS, _PEERS = "#e07b39", "#1b4965"
 
 
@@ -114,6 +117,18 @@ def started(
     return writer.option("checkpointLocation", str(checkpoint)).start()
 
 
+def use(spark: SparkSession, provider: str) -> None:
+    """New queries keep their state so; nothing changes for one that has none."""
+    if provider in PROVIDERS:
+        spark.conf.set("spark.sql.streaming.stateStore.providerClass", PROVIDERS[provider])
+
+
+def durations_ms(query: StreamingQuery) -> list[int]:
+    """Of the batches that had input."""
+    progress = [p for p in query.recentProgress if p["numInputRows"] > 0]
+    return [int(p["durationMs"]["triggerExecution"]) for p in progress]
+
+
 def batch_ms(
     spark: SparkSession,
     provider: str,
@@ -122,16 +137,22 @@ def batch_ms(
     mode: str = "update",
 ) -> list[int]:
     """Durations of all batches of `query` over the files of `source`, one a batch, on a new checkpoint."""
-    if provider in PROVIDERS:
-        spark.conf.set("spark.sql.streaming.stateStore.providerClass", PROVIDERS[provider])
+    use(spark, provider)
     with folder() as checkpoint:
         running = started(spark, source, checkpoint, query, mode)
         try:
             running.processAllAvailable()
-            progress = [p for p in running.recentProgress if p["numInputRows"] > 0]
-            return [int(p["durationMs"]["triggerExecution"]) for p in progress]
+            return durations_ms(running)
         finally:
             running.stop()
+
+
+def rounds(name: str, count: int, subjects: Sequence[str], measure: Callable[[str], T]) -> list[dict[str, T]]:
+    """Measures each subject once a round. One more round goes first: it warms up what all share."""
+    found: list[dict[str, T]] = [{} for _ in range(1 + count)]
+    for number, subject in tqdm(list(turned(1 + count, subjects)), desc=name, unit="run"):
+        found[number][subject] = measure(subject)
+    return found[1:]
 
 
 def ratios(rounds: Sequence[dict[str, float]], of: str, peers: Sequence[str]) -> list[float]:

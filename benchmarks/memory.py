@@ -56,8 +56,7 @@ def one(kind: str, keys: int) -> dict[str, float]:
     conf = {} if bins is None else {"spark__megaphone__bins": bins}
     spark = harness.session("local[2]", 4, **conf)
     is_bare = provider == "stateless"
-    if not is_bare:
-        spark.conf.set("spark.sql.streaming.stateStore.providerClass", harness.PROVIDERS[provider])
+    harness.use(spark, provider)
     with harness.folder() as source, harness.folder() as checkpoint:
         harness.write_batches(spark, source, keys, keys // 20, 1 + UPDATES)
         query = harness.started(
@@ -77,7 +76,7 @@ def long_run(batches: int) -> list[dict[str, float]]:
     """Samples of memory and files over so many batches of keys that come and are evicted; in this process."""
     retained = {"spark__sql__streaming__minBatchesToRetain": "10", "spark__megaphone__bins": "64"}
     spark = harness.session("local[2]", 2, **retained)
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass", harness.PROVIDERS["megaphone"])
+    harness.use(spark, "megaphone")
     samples: list[dict[str, float]] = []
     stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5000)
     rows = stream.option("advanceMillisPerBatch", 1000).option("startTimestamp", 0).load()

@@ -18,7 +18,7 @@ import harness
 from tqdm import tqdm
 
 SBT = Path(__file__).parents[1] / "sbt"
-PEERS = ["hdfs", "rocksdb"]
+PEERS = harness.PEERS
 # With the peers that can do it: a hash map has no order.
 OPERATIONS = {
     "putNew": PEERS,

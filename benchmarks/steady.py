@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 import harness
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from tqdm import tqdm
 
 WARM_UP_BATCHES = 12
 MEASURED_BATCHES = 12
@@ -64,7 +63,7 @@ class Work:
 
     query: Callable[[DataFrame], DataFrame]
     mode: str = "update"
-    peers: list[str] = field(default_factory=lambda: ["hdfs", "rocksdb"])
+    peers: list[str] = field(default_factory=lambda: harness.PEERS)
 
 
 WORKS = {
@@ -101,24 +100,19 @@ def main() -> None:
 def measure(spark: SparkSession, name: str, work: Work, arguments: argparse.Namespace) -> None:
     """One work: all its rounds, and its result."""
     kinds = ["megaphone", *work.peers, "stateless"]
-    p50: list[dict[str, float]] = []
-    p99: list[dict[str, float]] = []
     with harness.folder() as source:
         harness.write_batches(
             spark, source, arguments.keys, arguments.rows, 1 + WARM_UP_BATCHES + MEASURED_BATCHES
         )
-        # The first round is not counted: it warms up what all kinds share.
-        order = list(harness.turned(1 + arguments.rounds, kinds))
-        for number, kind in tqdm(order, desc=name, unit="run"):
-            if len(p50) == number:
-                p50.append({})
-                p99.append({})
+
+        def batches(kind: str) -> list[int]:
             is_bare = kind == "stateless"
             query, mode = (harness.stateless, "update") if is_bare else (work.query, work.mode)
-            measured = harness.batch_ms(spark, kind, source, query, mode)[-MEASURED_BATCHES:]
-            p50[number][kind] = statistics.median(measured)
-            p99[number][kind] = max(measured)
-    del p50[0], p99[0]
+            return harness.batch_ms(spark, kind, source, query, mode)[-MEASURED_BATCHES:]
+
+        rounds = harness.rounds(name, arguments.rounds, kinds, batches)
+    p50 = [{kind: float(statistics.median(ms)) for kind, ms in r.items()} for r in rounds]
+    p99 = [{kind: float(max(ms)) for kind, ms in r.items()} for r in rounds]
     panels = {
         title: {kind: [r[kind] for r in rounds] for kind in kinds}
         for title, rounds in (("Median batch", p50), ("Slowest batch", p99))

@@ -43,15 +43,12 @@ class Feed:
         self.batch += 1
         harness.write_updates(self.spark, self.folder, self.batch, self.keys, self.rows)
         query.processAllAvailable()
-        durations = [
-            p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"] > 0
-        ]
-        return int(durations[-1])
+        return harness.durations_ms(query)[-1]
 
 
 def step_ratio(spark: SparkSession, mode: str, keys: int, rows: int) -> dict[str, float]:
     """One round: the step's batch over the median of the batches before it."""
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass", harness.PROVIDERS["megaphone"])
+    harness.use(spark, "megaphone")
     with harness.folder() as folder, harness.folder() as checkpoint:
         feed = Feed(spark, folder, keys, rows)
         query = feed.start(checkpoint)
@@ -82,7 +79,7 @@ def step_ratio(spark: SparkSession, mode: str, keys: int, rows: int) -> dict[str
 
 def offline(spark: SparkSession, keys: int, rows: int) -> dict[str, float]:
     """Spark's own way, on RocksDB: stop, repartition 2 to 4, start and run a batch; seconds of each part."""
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass", harness.PROVIDERS["rocksdb"])
+    harness.use(spark, "rocksdb")
     with harness.folder() as folder, harness.folder() as checkpoint:
         feed = Feed(spark, folder, keys, rows)
         query = feed.start(checkpoint)

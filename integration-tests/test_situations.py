@@ -285,7 +285,7 @@ def test_a_healthy_run_logs_nothing_that_stock_spark_does_not(
 
     def rescale(query: Query) -> None:
         for workers, mode in ((UP, "prepared"), (FIRST_WORKERS, "direct")):
-            query.finish(query.submit("rescale", workers, strategy="all-at-once", mode=mode), within=20)
+            query.finish(query.submit("rescale", workers, mode=mode), within=20)
 
     ours = run("ours", rescale)
     stock = run(

@@ -67,7 +67,11 @@ object Protocol {
       images: Map[(Long, String, Int), StateName],
       ready: Map[CopyKey, (Long, String)] = Map.empty,
       refused: Map[CopyKey, (String, String)] = Map.empty
-  )
+  ) {
+
+    /** Without what an executor told that is lost. */
+    def without(executor: String): Announced = copy(ready = ready.filterNot(_._2._2 == executor), refused = refused.filterNot(_._2._2 == executor))
+  }
 
   /** What a batch must agree on.
     *
@@ -183,13 +187,7 @@ object Protocol {
     case CopyRefused(copy, reason, executor) =>
       (state.change(copy.step)(a => a.copy(refused = a.refused + (copy -> (reason -> executor)))), Vector.empty)
 
-    case ExecutorLost(executor) =>
-      (
-        state.copy(announced =
-          state.announced.map(a => a.copy(ready = a.ready.filterNot(_._2._2 == executor), refused = a.refused.filterNot(_._2._2 == executor)))
-        ),
-        Vector.empty
-      )
+    case ExecutorLost(executor) => (state.copy(announced = state.announced.map(_.without(executor))), Vector.empty)
   }
 
   /** Another record stands where the start record should. The run reads on, unless another run has taken the query over or is ahead of it: that one's

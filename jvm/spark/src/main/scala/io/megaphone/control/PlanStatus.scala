@@ -33,7 +33,7 @@ object PlanStatus {
     if (sealedSteps.size == plan.stepsCount) {
       val last = sealedSteps.values.max
       if (last < planned || committed.exists(_ >= last)) Done else Running
-    } else if (state.history.cancelled.contains(plan.id)) { if (state.history.cancelled(plan.id).isEmpty) Cancelled else Failed }
+    } else if (state.history.cancelled.contains(plan.id)) state.history.cancelled(plan.id).fold[PlanStatus](Cancelled)(_ => Failed)
     else if (sealedSteps.nonEmpty) Running
     else if (state.announced.exists(_.id.planId == plan.id)) Preparing
     else Submitted

@@ -125,10 +125,9 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
     }
 
   private def report(): Unit = {
-    val acks = Vector.newBuilder[(CopyKey, Long)]
-    ready.forEach((copy, version) => acks += (copy -> version.longValue))
+    val acks = ready.asScala.iterator.map { case (copy, version) => copy -> version.longValue }.toVector
     val held = Held(registry.holdingsCount, registry.copiesCount, peers.publishedCount)
-    context.ask(Report(executorId, peers.address, acks.result(), refused.asScala.toVector, held).toBytes) match {
+    context.ask(Report(executorId, peers.address, acks, refused.asScala.toVector, held).toBytes) match {
       case bytes: Array[Byte] =>
         Message.fromBytes(bytes) match {
           case orders: Orders if orders.counter >= newestCounter.get => obey(orders)

@@ -3,6 +3,7 @@ package org.apache.spark.sql.megaphone
 
 import java.nio.file.{Files, Path}
 import java.util.{Comparator, UUID}
+import java.util.concurrent.TimeUnit
 
 import org.apache.spark.{TaskContext, TaskContextImpl}
 import org.apache.spark.sql.SparkSession
@@ -20,6 +21,11 @@ import io.megaphone.routing.RoutingTable
   * batch would open it, and aborted, so that every invocation starts from the same state. All providers write through the same file manager.
   */
 @State(Scope.Thread)
+@BenchmarkMode(Array(Mode.AverageTime))
+@OutputTimeUnit(TimeUnit.NANOSECONDS)
+@Warmup(iterations = 4, time = 1)
+@Measurement(iterations = 4, time = 1)
+@Fork(1)
 abstract class StoreOfProvider {
   import StoreOfProvider._
 

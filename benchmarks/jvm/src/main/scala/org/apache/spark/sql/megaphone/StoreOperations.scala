@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.megaphone
 
-import java.util.concurrent.TimeUnit
-
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.openjdk.jmh.annotations._
 import org.openjdk.jmh.infra.Blackhole
 
 /** Operations on single keys, time per row: the cases of Spark's own basic-operations benchmark, at a size that does not fit a processor's cache. */
-@BenchmarkMode(Array(Mode.AverageTime))
-@OutputTimeUnit(TimeUnit.NANOSECONDS)
-@Warmup(iterations = 4, time = 1)
-@Measurement(iterations = 4, time = 1)
-@Fork(1)
 abstract class KeyOperations extends StoreOfProvider {
   import StoreOfProvider._
 

@@ -41,10 +41,7 @@ object Binned {
 }
 
 /** Suites of queries, which run on bins as on Spark's own providers. */
-abstract class BinnedSuites(suites: Binned*) extends UpstreamSuites(suites: _*) {
-  private val before = Binned.batchesCount.get
-  private def batches = Binned.batchesCount.get - before
-
-  override protected def remark: String = s" on bins, in $batches batches with state"
-  override protected def verify(): Unit = if (batches == 0) throw new AssertionError("No batch ran on bins, so this run shows nothing.")
+abstract class BinnedSuites(suites: Binned*) extends UpstreamSuites(Binned.batchesCount, suites: _*) {
+  override protected def remark: String = s" on bins, in $counted batches with state"
+  override protected def verify(): Unit = checkCounted("No batch ran on bins")
 }

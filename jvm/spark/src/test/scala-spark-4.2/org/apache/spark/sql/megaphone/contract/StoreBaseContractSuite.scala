@@ -25,11 +25,10 @@ import io.megaphone.routing.RoutingTable
 final class StoreBaseContractSuite extends StandAloneSuites(new BinnedStores)
 
 /** Suites whose stores are opened with no query around them. */
-abstract class StandAloneSuites(suites: Upstream*) extends UpstreamSuites(suites: _*) {
-  private val before = StandAloneProvider.count.get
-  override protected def remark: String = s" on ${StandAloneProvider.count.get - before} stores"
+abstract class StandAloneSuites(suites: Upstream*) extends UpstreamSuites(StandAloneProvider.count, suites: _*) {
+  override protected def remark: String = s" on $counted stores"
   override protected def verify(): Unit = {
-    assert(StandAloneProvider.count.get > before, "No store was ours, so this run shows nothing.")
+    checkCounted("No store was ours")
     assert(suites.forall(_.failures.isEmpty))
   }
 }

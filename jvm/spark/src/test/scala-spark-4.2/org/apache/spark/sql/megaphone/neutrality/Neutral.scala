@@ -24,14 +24,11 @@ trait Neutral extends StreamTest with Upstream {
 }
 
 /** Suites that must not notice the rule. */
-abstract class NeutralSuites(suites: Neutral*) extends UpstreamSuites(suites: _*) {
-  private val before = ScrambledRouting.reroutedCount.get
-  private def rerouted = ScrambledRouting.reroutedCount.get - before
-
-  override protected def remark: String = if (Neutral.isStock) " without the rule" else s" with the rule, as without it: $rerouted groups were re-routed"
+abstract class NeutralSuites(suites: Neutral*) extends UpstreamSuites(ScrambledRouting.reroutedCount, suites: _*) {
+  override protected def remark: String = if (Neutral.isStock) " without the rule" else s" with the rule, as without it: $counted groups were re-routed"
 
   override protected def verify(): Unit = {
-    if (!Neutral.isStock && rerouted == 0) throw new AssertionError("The rule re-routed nothing, so this run shows nothing.")
+    if (!Neutral.isStock) checkCounted("The rule re-routed nothing")
     val unlisted = suites.filter(suite => Neutral.isStock && suite.failures != suite.failingWithout.map(_._1).toSet)
     if (unlisted.nonEmpty)
       throw new AssertionError(

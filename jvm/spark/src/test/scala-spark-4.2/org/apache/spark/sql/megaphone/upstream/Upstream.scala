@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.megaphone.upstream
 
+import java.util.concurrent.atomic.AtomicLong
+
 import scala.collection.mutable
 
 import org.apache.spark.SparkFunSuite
@@ -34,8 +36,19 @@ trait Upstream extends SparkFunSuite {
   def failures: Set[String] = failed.toSet
 }
 
-/** Runs suites one after the other, and says how many of their tests pass, and why others were not run. */
-abstract class UpstreamSuites(val suites: Upstream*) extends Suites(suites: _*) {
+/** Runs suites one after the other, and says how many of their tests pass, and why others were not run.
+  *
+  * @param counter
+  *   of what the suites are to show
+  */
+abstract class UpstreamSuites(counter: AtomicLong, val suites: Upstream*) extends Suites(suites: _*) {
+  private val before = counter.get
+
+  /** What these suites have added to the counter. */
+  protected final def counted: Long = counter.get - before
+
+  /** Throws where that is nothing. */
+  protected final def checkCounted(nothing: String): Unit = if (counted == 0) throw new AssertionError(s"$nothing, so this run shows nothing.")
 
   override def run(testName: Option[String], args: Args): Status = {
     val status = super.run(testName, args)
