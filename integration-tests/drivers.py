@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 
 import pyspark
 
+import jvms
 import spark_megaphone
 
 _HERE = Path(__file__).parent
 _EXECUTOR_ID = re.compile(r"--executor-id (\S+)")
-# Each line runs a few times here: the compiler that makes the fastest code would take half of the time.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1"
 _POLL_S = 0.2  # what is asked for takes a process of its own, or the driver's time
 START_SECONDS = 240
 CALL_SECONDS = 240
@@ -52,9 +51,9 @@ class DriverProcess:
         config = folder / "config.json"
         config.write_text(json.dumps(_settings(folder, settings)))
         environment = os.environ | {
+            **jvms.environment(),
             "PYTHONPATH": os.pathsep.join([str(Path(spark_megaphone.__file__).parents[1]), str(_HERE)]),
             "SPARK_HOME": str(_spark_home(folder / "spark")),
-            "SPARK_LOCAL_IP": "127.0.0.1",
             "TMPDIR": str(folder),
         }
         with (folder / "driver.log").open("wb") as log:
@@ -210,16 +209,14 @@ def _spark_home(folder: Path) -> Path:
 
 
 def _settings(folder: Path, settings: dict[str, str]) -> dict[str, str]:
-    java = f"-Djava.io.tmpdir={folder} -XX:-UsePerfData {SHORT_LIVED}"
     return {
+        **jvms.settings(f"-Djava.io.tmpdir={folder} -XX:-UsePerfData"),
         "spark.master": "local-cluster[2,1,1024]",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.driver.extraJavaOptions": java,
-        "spark.executor.extraJavaOptions": java,
         "spark.locality.wait": "20s",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",

@@ -18,7 +18,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from drivers import SHORT_LIVED
+import jvms
 from spark_megaphone import Megaphone, Plan, configure
 
 STOCK = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -41,12 +41,12 @@ def local_session(folder: Path) -> Iterator[SparkSession]:
     """A session on `local[2]` with the plugin. One that other tests have left running is stopped first."""
     if SparkContext._active_spark_context is not None:
         SparkSession.builder.getOrCreate().stop()
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ |= jvms.environment()
     settings = {
+        **jvms.settings(),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        "spark.driver.extraJavaOptions": SHORT_LIVED,
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }

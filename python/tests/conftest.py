@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.streaming.query import StreamingQuery
 
+import jvms
 from spark_megaphone import Megaphone, Plan, configure
 
 BINS = 64
@@ -19,17 +20,18 @@ KEYS = 200
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     # Two workers to begin with; no listener on any other interface; quick to stop.
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ |= jvms.environment()
     builder = (
         SparkSession.builder.master("local[2]")
         .appName("spark-megaphone tests")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")  # what runs a few times only
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
     )
+    for key, value in jvms.settings().items():
+        builder = builder.config(key, value)
     session = configure(builder, bins=BINS).getOrCreate()
     yield session
     session.stop()
