@@ -26,7 +26,7 @@ OPERATIONS = {
     "get": PEERS,
     "remove": PEERS,
     "scan": PEERS,
-    "commit": PEERS,
+    "putAndCommit": PEERS,
     "evictAll": PEERS,
     "evictNone": PEERS,
     "prefixScan": PEERS,

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.format
 
-/** Compresses the frames of a file; its `id` is written in the file, so that any reader finds the right one. Implementations are stateless and used by
+/** Compresses the chunks of a file; its `id` is written in the file, so that any reader finds the right one. Implementations are stateless and used by
   * several threads.
   */
 trait Compression {
 
   /** 0 to 255; 0 is [[Compression.None]]. */
   def id: Int
-  def compress(bytes: Array[Byte]): Array[Byte]
+
+  /** The first `length` of `bytes`, compressed, in an array of its own. */
+  def compress(bytes: Array[Byte], length: Int): Array[Byte]
 
   /** Throws any exception where the bytes cannot be decompressed to `rawBytes` bytes. */
   def decompress(bytes: Array[Byte], rawBytes: Int): Array[Byte]
@@ -17,7 +19,7 @@ trait Compression {
 object Compression {
   object None extends Compression {
     val id = 0
-    def compress(bytes: Array[Byte]): Array[Byte] = bytes
+    def compress(bytes: Array[Byte], length: Int): Array[Byte] = java.util.Arrays.copyOf(bytes, length)
     def decompress(bytes: Array[Byte], rawBytes: Int): Array[Byte] = bytes
   }
 }

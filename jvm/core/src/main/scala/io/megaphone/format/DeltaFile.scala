@@ -2,17 +2,22 @@
 package io.megaphone.format
 
 import java.io.OutputStream
+import java.util
 
-/** The one format that state is kept and shipped in: frames, then a footer, then a trailer that finds it.
+import scala.collection.mutable
+
+import io.megaphone.log.Records
+
+/** The one format that state is kept and shipped in: chunks of frames, then a footer, then a trailer that finds it.
   *
   * {{{
   * header   magic "MPHD" | format version (1 B) | compression (1 B) | 2 B zero
-  * frames   compressed records, back to back
+  * chunks   compressed frames: records, back to back
   * footer   see Footer
   * trailer  footer offset (8 B) | footer length (4 B) | CRC-32C of the footer (4 B) | format version (4 B) | magic "MPHF"
   * }}}
   *
-  * A worker's commit is such a file; a block that a peer pulls is one too, in memory.
+  * A worker's commit is such a file; what a peer pulls is one too, in memory.
   */
 object DeltaFile {
   val FormatVersion = 1
@@ -21,29 +26,49 @@ object DeltaFile {
   val HeaderBytes = 8
   val TrailerBytes = 24
 
+  /** Raw bytes up to which the frames of several bins share a chunk: as far as LZ4 looks back. A frame of more has a chunk of its own. */
+  val ChunkBytes: Int = 1 << 16
+
   /** Writes one file, frame by frame, to a plain stream, which it does not close. One thread. */
-  final class Writer(out: OutputStream, compression: Compression) {
+  final class Writer(out: OutputStream, compression: Compression, file: FileName, writer: WriterId) {
     private var offset = HeaderBytes.toLong
     private val written = Vector.newBuilder[Frame]
+    private var raw = new Array[Byte](1 << 12) // of the chunk that is being filled
+    private var rawBytes = 0
+    private val filling = mutable.ArrayBuffer.empty[Frame] // its frames, as long as there is no chunk for them to name
     out.write(new Encoder(HeaderBytes).int(HeaderMagic).byte(FormatVersion).byte(compression.id).byte(0).byte(0).toBytes)
 
-    /** Bytes written so far. */
+    /** Bytes written so far, those of the chunk that is being filled left out. */
     def bytes: Long = offset
 
     /** Adds what the file has of `bin`: raw records. */
-    def frame(bin: Int, isImage: Boolean, records: Array[Byte]): Frame = stored(bin, isImage, compression.compress(records), records.length)
+    def frame(bin: Int, isImage: Boolean, records: Array[Byte]): Unit =
+      add(bin, isImage, records.length)(System.arraycopy(records, 0, _, _, records.length))
 
-    /** Adds a frame as it lies in another file of the same compression. */
-    def stored(bin: Int, isImage: Boolean, bytes: Array[Byte], rawBytes: Int): Frame = {
-      val frame = Frame(bin, isImage, offset, bytes.length, rawBytes, Checksum.of(bytes))
-      out.write(bytes)
-      offset += bytes.length
-      written += frame
-      frame
+    /** Adds what a commit appended to `bin`. */
+    def tail(bin: Int, records: Records): Unit = add(bin, isImage = false, records.length)(records.copyTo)
+
+    private def add(bin: Int, isImage: Boolean, length: Int)(copyTo: (Array[Byte], Int) => Unit): Unit = {
+      if (rawBytes > 0 && rawBytes.toLong + length > ChunkBytes) endChunk()
+      if (rawBytes + length > raw.length) raw = util.Arrays.copyOf(raw, math.max(rawBytes + length, math.min(ChunkBytes, 2 * raw.length)))
+      copyTo(raw, rawBytes)
+      filling += Frame(bin, isImage, null, rawBytes, length)
+      rawBytes += length
+    }
+
+    private def endChunk(): Unit = if (filling.nonEmpty) {
+      val stored = compression.compress(raw, rawBytes)
+      val chunk = Chunk(file, writer, offset, stored.length, rawBytes, Checksum.of(stored))
+      out.write(stored)
+      offset += stored.length
+      filling.foreach(frame => written += frame.copy(chunk = chunk))
+      filling.clear()
+      rawBytes = 0
     }
 
     /** Ends the file with the footer that `make` gives for the frames written. */
     def finish(make: Vector[Frame] => Footer): Footer = {
+      endChunk()
       val footer = make(written.result())
       val encoder = new Encoder(1024)
       footer.encode(encoder)
@@ -56,7 +81,7 @@ object DeltaFile {
   }
 
   /** Reads one file from `source`, which it does not close. Throws DamagedFileException, with the file and what was expected, for anything that is not a
-    * whole file of ours. Any thread, if the source allows it.
+    * whole file of ours. One thread.
     */
   final class Reader(source: FileSource) {
     private val file = source.name
@@ -86,24 +111,29 @@ object DeltaFile {
       Footer.decode(new Decoder(file, bytes))
     }
 
-    /** The stored bytes of a frame, checked. */
-    def stored(frame: Frame): Array[Byte] = {
-      if (frame.offset < HeaderBytes || frame.offset > source.length - TrailerBytes - frame.storedBytes)
-        fail(Some(frame.bin), s"a frame of ${frame.storedBytes} bytes at ${frame.offset}", s"a file of ${source.length} bytes")
-      val bytes = source.read(frame.offset, frame.storedBytes)
-      val checksum = Checksum.of(bytes)
-      if (checksum != frame.checksum) fail(Some(frame.bin), f"frame checksum 0x${frame.checksum}%08x", f"0x$checksum%08x")
-      bytes
+    private var unpacked: Chunk = _ // the last one, and its bytes: frames are read in the order that they lie in
+    private var unpackedBytes: Array[Byte] = _
+
+    /** The records of a frame. The array is the caller's to read, not to change. */
+    def records(frame: Frame, compressions: Compressions): Array[Byte] = {
+      val chunk = frame.chunk
+      if (frame.at < 0 || frame.rawBytes < 0 || frame.at > chunk.rawBytes - frame.rawBytes)
+        fail(Some(frame.bin), s"${frame.rawBytes} bytes of records at ${frame.at}", s"a chunk of ${chunk.rawBytes} bytes")
+      if (chunk != unpacked) { unpackedBytes = unpack(chunk, frame.bin, compressions); unpacked = chunk }
+      if (frame.rawBytes == unpackedBytes.length) unpackedBytes else util.Arrays.copyOfRange(unpackedBytes, frame.at, frame.at + frame.rawBytes)
     }
 
-    /** The records of a frame. */
-    def records(frame: Frame, compressions: Compressions): Array[Byte] = {
+    private def unpack(chunk: Chunk, bin: Int, compressions: Compressions): Array[Byte] = {
       val compression = compressions(file, compressionId)
-      val bytes = stored(frame)
+      if (chunk.offset < HeaderBytes || chunk.storedBytes < 0 || chunk.offset > source.length - TrailerBytes - chunk.storedBytes)
+        fail(Some(bin), s"a chunk of ${chunk.storedBytes} bytes at ${chunk.offset}", s"a file of ${source.length} bytes")
+      val stored = source.read(chunk.offset, chunk.storedBytes)
+      val checksum = Checksum.of(stored)
+      if (checksum != chunk.checksum) fail(Some(bin), f"chunk checksum 0x${chunk.checksum}%08x", f"0x$checksum%08x")
       val raw =
-        try compression.decompress(bytes, frame.rawBytes)
-        catch { case e: Exception => fail(Some(frame.bin), s"${frame.rawBytes} bytes of records", s"bytes that do not decompress ($e)") }
-      if (raw.length != frame.rawBytes) fail(Some(frame.bin), s"${frame.rawBytes} bytes of records", s"${raw.length}")
+        try compression.decompress(stored, chunk.rawBytes)
+        catch { case e: Exception => fail(Some(bin), s"${chunk.rawBytes} bytes of records", s"bytes that do not decompress ($e)") }
+      if (raw.length != chunk.rawBytes) fail(Some(bin), s"${chunk.rawBytes} bytes of records", s"${raw.length}")
       raw
     }
 
@@ -128,7 +158,7 @@ final class BytesSource(val name: String, bytes: Array[Byte]) extends FileSource
   def read(position: Long, count: Int): Array[Byte] = {
     if (position < 0 || count < 0 || position + count > bytes.length)
       throw new DamagedFileException(name, None, s"$count bytes at $position", s"${bytes.length} bytes in all")
-    java.util.Arrays.copyOfRange(bytes, position.toInt, position.toInt + count)
+    util.Arrays.copyOfRange(bytes, position.toInt, position.toInt + count)
   }
   def close(): Unit = ()
 }

@@ -5,15 +5,15 @@ package io.megaphone.format
   *
   * Recovery of a worker at `name` reads this footer and those of `previous`. A bin's chain is the newest full one among them, plus the frames of the
   * bin in newer footers. A writer therefore lists full
-  * chains of the bins it adopted, of all bins in a worker's first file, and else of every sixteenth bin in turn: a commit costs in proportion to what
-  * it touched.
+  * chains of the bins it adopted, of all bins in a worker's first file, and else of a sixteenth of the bins in turn: a commit costs in proportion to
+  * what it touched.
   *
   * @param base
   *   the name this file's tails apply on
   * @param tableNumber
   *   number and hash of the routing table of the batch that wrote the file: a lost or foreign plan log is found by them
   * @param keyCounts
-  *   live keys, after this commit, of each bin in `frames` or `chains`
+  *   live keys, after this commit, of each bin in `frames` or `chains`, and of no other
   * @param left
   *   bins that this worker gave away with this version: what an older copy has of them is void
   * @param previous
@@ -33,23 +33,28 @@ final case class Footer(
 ) {
 
   lazy val frameOf: Map[Int, Frame] = frames.iterator.map(f => f.bin -> f).toMap
-  def ref(frame: Frame): FrameRef = FrameRef(file, writer, frame)
 
   /** Files that this footer's chains point into. */
-  def referenced: Set[FileName] = chains.valuesIterator.flatMap(_.refs).map(_.file).toSet
+  def referenced: Set[FileName] = chains.valuesIterator.flatMap(_.frames).map(_.file).toSet
 
   def encode(out: Encoder): Unit = {
     out.varint(file.worker).varint(file.name.version).string(file.name.id).long(writer.high).long(writer.low)
     out.varint(base.version).string(base.id).varint(tableNumber).long(tableHash)
-    out.seq(frames)(f => Footer.encode(out.varint(f.bin), f))
-    val sorted = chains.toSeq.sortBy(_._1) // equal footers are equal bytes, whatever the order of the map
-    val files = sorted.iterator.flatMap(_._2.refs).map(r => (r.file, r.writer)).distinct.toVector
-    val indexOf = files.zipWithIndex.toMap
-    out.seq(files) { case (f, w) => out.varint(f.worker).varint(f.name.version).string(f.name.id).long(w.high).long(w.low) }
-    out.seq(sorted) { case (bin, chain) =>
-      out.varint(bin).seq(chain.refs)(r => Footer.encode(out.varint(indexOf((r.file, r.writer))), r.frame))
+    out.seq(Footer.byChunk(frames)) { of =>
+      Footer.encode(out, of.head.chunk)
+      out.seq(of)(frame => Footer.encode(out.varint(frame.bin), frame))
     }
-    out.seq(keyCounts.toSeq.sortBy(_._1)) { case (bin, count) => out.varint(bin).varint(count) }
+    val sorted = chains.toSeq.sortBy(_._1) // equal footers are equal bytes, whatever the order of the map
+    val chunks = sorted.iterator.flatMap(_._2.frames).map(_.chunk).distinct.toVector
+    val files = chunks.map(b => (b.file, b.writer)).distinct
+    val fileIndex = files.zipWithIndex.toMap
+    val chunkIndex = chunks.zipWithIndex.toMap
+    out.seq(files) { case (f, w) => out.varint(f.worker).varint(f.name.version).string(f.name.id).long(w.high).long(w.low) }
+    out.seq(chunks)(chunk => Footer.encode(out.varint(fileIndex((chunk.file, chunk.writer))), chunk))
+    out.seq(sorted) { case (bin, chain) =>
+      out.varint(bin).seq(chain.frames)(frame => Footer.encode(out.varint(chunkIndex(frame.chunk)).varint(frame.at), frame))
+    }
+    out.seq(Footer.counted(frames, chains))(bin => out.varint(keyCounts(bin)))
     out.seq(left)(bin => out.varint(bin))
     out.seq(previous)(f => out.varint(f.name.version).string(f.name.id))
   }
@@ -61,10 +66,37 @@ object Footer {
   val PreviousMax = 15
   val Slices: Int = PreviousMax + 1
 
-  private def encode(out: Encoder, f: Frame): Unit =
-    out.boolean(f.isImage).varint(f.offset).varint(f.storedBytes).varint(f.rawBytes).int(f.checksum)
+  /** The slice of the bins whose full chains are listed in the same commits: bins that lie side by side, for they share chunks. */
+  def sliceOf(bin: Int, binsCount: Int): Int = (bin.toLong * Slices / binsCount).toInt
 
-  private def decodeFrame(in: Decoder, bin: Int): Frame = Frame(bin, in.boolean(), in.varint(), in.count(), in.count(), in.int())
+  private def encode(out: Encoder, chunk: Chunk): Unit = out.varint(chunk.offset).varint(chunk.storedBytes).varint(chunk.rawBytes).int(chunk.checksum)
+  private def encode(out: Encoder, frame: Frame): Unit = out.varint(frame.rawBytes.toLong << 1 | (if (frame.isImage) 1 else 0))
+
+  /** Frames of the same chunk, which follow each other. */
+  private def byChunk(frames: Vector[Frame]): Vector[Vector[Frame]] =
+    Vector.unfold(frames)(rest => Option.when(rest.nonEmpty)(rest.span(_.chunk eq rest.head.chunk)))
+
+  /** The bins whose keys a footer counts, ascending. */
+  private def counted(frames: Vector[Frame], chains: Map[Int, Chain]): Vector[Int] =
+    (frames.iterator.map(_.bin) ++ chains.keysIterator).toVector.distinct.sorted
+
+  private def decodeChunk(in: Decoder, file: FileName, writer: WriterId): Chunk = Chunk(file, writer, in.varint(), in.count(), in.count(), in.int())
+  private def decodeFrame(in: Decoder, bin: Int, chunk: Chunk, at: Int): Frame = {
+    val word = in.varint()
+    if (word < 0 || word >>> 1 > Int.MaxValue) in.fail("a frame's length", word.toString)
+    Frame(bin, (word & 1) != 0, chunk, at, (word >>> 1).toInt)
+  }
+
+  /** The frames of one chunk, which lie in it back to back. */
+  private def decodeOwn(in: Decoder, chunk: Chunk): Vector[Frame] = {
+    var at = 0
+    in.seq {
+      val frame = decodeFrame(in, in.count(), chunk, at)
+      if (frame.rawBytes > chunk.rawBytes - at) in.fail(s"at most ${chunk.rawBytes - at} more bytes in a chunk", frame.rawBytes.toString)
+      at += frame.rawBytes
+      frame
+    }
+  }
 
   def decode(in: Decoder): Footer = {
     val file = FileName(in.count(), StateName(in.varint(), in.string()))
@@ -72,19 +104,18 @@ object Footer {
     val base = StateName(in.varint(), in.string())
     val tableNumber = in.varint()
     val tableHash = in.long()
-    val frames = in.seq(decodeFrame(in, in.count()))
+    val frames = in.seq(decodeOwn(in, decodeChunk(in, file, writer))).flatten
     val files = in.seq((FileName(in.count(), StateName(in.varint(), in.string())), WriterId(in.long(), in.long())))
+    val chunks = in.seq { val (f, w) = files(in.count(files.size - 1)); decodeChunk(in, f, w) }
     val chains = in.seq {
       val bin = in.count()
-      val refs = in.seq {
-        val (f, w) = files(in.count(files.size - 1))
-        FrameRef(f, w, decodeFrame(in, bin))
-      }
-      bin -> Chain(refs)
+      bin -> Chain(in.seq { val chunk = chunks(in.count(chunks.size - 1)); decodeFrame(in, bin, chunk, in.count()) })
     }.toMap
-    val keyCounts = in.seq(in.count() -> in.varint()).toMap
+    val bins = counted(frames, chains)
+    val counts = in.seq(in.varint())
+    if (counts.size != bins.size) in.fail(s"the keys of ${bins.size} bins", s"those of ${counts.size}")
     val left = in.seq(in.count())
     val previous = in.seq(FileName(file.worker, StateName(in.varint(), in.string())))
-    Footer(file, writer, base, tableNumber, tableHash, frames, chains, keyCounts, left, previous)
+    Footer(file, writer, base, tableNumber, tableHash, frames, chains, bins.zip(counts).toMap, left, previous)
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
-import java.util.{Comparator, PriorityQueue}
+import java.util.PriorityQueue
 
 /** A scan of all keys of a family, in no order. */
 private[log] final class HashScan(log: BinLog, index: Index) extends BinLog.Scan {
@@ -86,29 +86,4 @@ private[log] final class RangeScan(log: BinLog, order: OrderedIndex, from: Array
   }
 
   private def isBefore(position: Int): Boolean = until == null || log.compareKey(position, until, 0, until.length) < 0
-}
-
-/** Scans of several logs as one, in the order of their keys, none of which is in two of them. */
-final class MergedScan(scans: Iterator[BinLog.Scan]) extends BinLog.Scan {
-  private val waiting = new PriorityQueue[BinLog.Scan](MergedScan.ByKey)
-  private var current: BinLog.Scan = _
-  private var isStarted = false
-
-  def cursor: BinLog.Cursor = current.cursor
-
-  def next(): Boolean = {
-    if (!isStarted) { scans.foreach(advance); isStarted = true }
-    else if (current != null) advance(current)
-    current = waiting.poll()
-    current != null
-  }
-
-  private def advance(scan: BinLog.Scan): Unit = if (scan.next()) { waiting.add(scan); () }
-}
-
-private object MergedScan {
-  private val ByKey: Comparator[BinLog.Scan] = (a, b) => {
-    val (x, y) = (a.cursor, b.cursor)
-    Words.compare(x.bytes, x.keyOffset, x.keyBytes, y.bytes, y.keyOffset, y.keyBytes)
-  }
 }

@@ -36,11 +36,11 @@ final class CatchUp(recovery: Recovery) {
   private def applyTail(holding: Holding, footer: Footer): Long = {
     if (footer.base != holding.base) throw new DamagedFileException(footer.file.toString, None, s"a tail on ${holding.base}", s"one on ${footer.base}")
     footer.left.foreach(holding.drop)
-    val refs = footer.frames.filter(f => holding.has(f.bin)).map(footer.ref)
-    val logs = mutable.Map.from(refs.map(ref => ref.frame.bin -> holding.log(ref.frame.bin)))
+    val frames = footer.frames.filter(f => holding.has(f.bin))
+    val logs = mutable.Map.from(frames.map(frame => frame.bin -> holding.log(frame.bin)))
     val lineage = footer.file +: footer.previous.take(Footer.PreviousMax - 1)
-    CatchUp.advance(holding, footer.file.toString, footer, logs, bin => holding.chain(bin) + footer.ref(footer.frameOf(bin)), lineage) {
-      if (refs.isEmpty) 0L else recovery.apply(footer.file, refs, logs)
+    CatchUp.advance(holding, footer.file.toString, footer, logs, bin => holding.chain(bin) + footer.frameOf(bin), lineage) {
+      if (frames.isEmpty) 0L else recovery.apply(footer.file, frames, logs)
     }
   }
 }

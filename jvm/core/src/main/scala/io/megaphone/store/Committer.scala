@@ -26,31 +26,29 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
     val imaged = if (isWhole) touched.toSet else chooseImages(holding, touched)
     val out = files.create(file)
     try {
-      val writing = new DeltaFile.Writer(out, compression)
+      val writing = new DeltaFile.Writer(out, compression, file, writer)
       touched.foreach { bin =>
         val log = holding.log(bin)
-        val image = imaged(bin)
-        writing.frame(bin, image, if (image) log.image() else log.tail().toBytes)
+        if (imaged(bin)) writing.frame(bin, isImage = true, log.image()) else writing.tail(bin, log.tail())
       }
       val footer = writing.finish(frames => footerOf(holding, turn, file, writer, frames))
-      val newChains = footer.frames.map(f => f.bin -> (holding.chain(f.bin) + footer.ref(f)))
       out.close()
-      holding.commit(name, file, newChains)
+      holding.commit(name, file, footer.frames.map(f => f.bin -> (holding.chain(f.bin) + f)))
       Committer.Committed(footer, writing.bytes)
     } catch { case e: Throwable => out.cancel(); throw e }
   }
 
   private def footerOf(holding: Holding, turn: Turn, file: FileName, writer: WriterId, frames: Vector[Frame]): Footer = {
-    val listed = holding.bins.filter(bin => !holding.leaving(bin) && isListed(holding, bin, file.name.version)).toVector
-    val byBin = frames.iterator.map(f => f.bin -> FrameRef(file, writer, f)).toMap
-    val chains = listed.iterator.map(bin => bin -> byBin.get(bin).fold(holding.chain(bin))(holding.chain(bin) + _)).toMap
+    val listed = holding.bins.filter(bin => !holding.leaving(bin) && isListed(holding, bin, file.name.version)).toSet
+    val touched = frames.iterator.filter(f => listed(f.bin)).map(f => f.bin -> (holding.chain(f.bin) + f)).toMap
+    val chains = listed.iterator.map(bin => bin -> touched.getOrElse(bin, holding.chain(bin))).toMap
     val counted = frames.iterator.map(_.bin) ++ listed.iterator
     val keyCounts = counted.map(bin => bin -> holding.log(bin).keyCount.toLong).toMap
     Footer(file, writer, holding.base, turn.after.number, turn.after.contentHash, frames, chains, keyCounts, holding.leaving.toVector, holding.lineage)
   }
 
   private def isListed(holding: Holding, bin: Int, version: Long): Boolean =
-    holding.lineage.isEmpty || holding.adopted(bin) || bin % Footer.Slices == version % Footer.Slices
+    holding.lineage.isEmpty || holding.adopted(bin) || Footer.sliceOf(bin, holding.binsCount) == version % Footer.Slices
 
   private def chooseImages(holding: Holding, touched: Vector[Int]): Set[Int] = {
     val due = touched.filter(bin => isDue(holding.chain(bin), holding.log(bin))).sortBy(bin => -holding.chain(bin).frameCount)

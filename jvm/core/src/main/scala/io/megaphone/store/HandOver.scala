@@ -19,7 +19,7 @@ final class HandOver(compressions: Compressions, space: Space = Space.Unlimited)
   /** An image block of bins at the settled name of `holding`. The records are a snapshot (see `snapshot`): any thread may call this at any time. */
   def image(snapshot: HandOver.Snapshot): Array[Byte] = {
     val out = new ByteArrayOutputStream(1 << 16)
-    val writer = new DeltaFile.Writer(out, compressions.writer)
+    val writer = new DeltaFile.Writer(out, compressions.writer, FileName(snapshot.worker, snapshot.name), HandOver.NoWriter)
     snapshot.bins.foreach(b => writer.frame(b.bin, isImage = true, b.records()))
     writer.finish(frames => footer(snapshot.worker, snapshot.name, snapshot.name, frames, snapshot.bins))
     out.toByteArray
@@ -29,8 +29,8 @@ final class HandOver(compressions: Compressions, space: Space = Space.Unlimited)
   def tail(holding: Holding, bins: Seq[Int]): Array[Byte] = {
     val name = holding.head.getOrElse(throw new IllegalStateException(s"worker ${holding.worker} has no commit to hand over"))
     val out = new ByteArrayOutputStream(1 << 12)
-    val writer = new DeltaFile.Writer(out, compressions.writer)
-    bins.foreach(bin => if (holding.log(bin).isTouched) writer.frame(bin, isImage = false, holding.log(bin).tail().toBytes))
+    val writer = new DeltaFile.Writer(out, compressions.writer, FileName(holding.worker, name), HandOver.NoWriter)
+    bins.foreach(bin => if (holding.log(bin).isTouched) writer.tail(bin, holding.log(bin).tail()))
     writer.finish(frames => footer(holding.worker, name, holding.base, frames, bins.map(HandOver.snapshotOf(holding, _))))
     out.toByteArray
   }
@@ -41,13 +41,13 @@ final class HandOver(compressions: Compressions, space: Space = Space.Unlimited)
     val footer = reader.footer
     val copy = new Holding(footer.file.worker, binsCount)
     copy.restart(footer.file.name, Vector.empty)
-    footer.chains.foreach { case (bin, chain) =>
-      val frame = footer.frameOf.getOrElse(bin, throw new DamagedFileException(block, Some(bin), "an image", "none"))
+    footer.chains.keys.find(!footer.frameOf.contains(_)).foreach(bin => throw new DamagedFileException(block, Some(bin), "an image", "none"))
+    footer.frames.foreach { frame =>
       val log = loading.newLog()
       applyFrame(block, reader, frame, log)
-      CatchUp.check(block, footer, Map(bin -> log))
+      CatchUp.check(block, footer, Map(frame.bin -> log))
       log.settle()
-      copy.put(bin, log, chain)
+      copy.put(frame.bin, log, footer.chains(frame.bin))
     }
     copy
   }
@@ -61,7 +61,7 @@ final class HandOver(compressions: Compressions, space: Space = Space.Unlimited)
     footer.base == copy.base && footer.file.worker == copy.worker && copy.bins.forall(footer.chains.contains) && {
       val logs = copy.bins.map(bin => bin -> copy.log(bin)).toMap
       CatchUp.advance(copy, block, footer, logs, footer.chains, Vector.empty) {
-        logs.foreach { case (bin, log) => footer.frameOf.get(bin).foreach(applyFrame(block, reader, _, log)) }
+        footer.frames.foreach(frame => logs.get(frame.bin).foreach(applyFrame(block, reader, frame, _)))
       }
       true
     }
@@ -76,7 +76,7 @@ final class HandOver(compressions: Compressions, space: Space = Space.Unlimited)
   private def footer(worker: Int, name: StateName, base: StateName, frames: Vector[Frame], bins: Iterable[HandOver.BinSnapshot]): Footer =
     Footer(
       FileName(worker, name),
-      WriterId(0, 0),
+      HandOver.NoWriter,
       base,
       0,
       0,
@@ -89,6 +89,7 @@ final class HandOver(compressions: Compressions, space: Space = Space.Unlimited)
 }
 
 object HandOver {
+  private val NoWriter = WriterId(0, 0)
 
   /** A bin at a settled name; `records` may be called from any thread, once or more. */
   final case class BinSnapshot(bin: Int, chain: Chain, keyCount: Long, records: () => Array[Byte])

@@ -150,7 +150,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def shed(bytes: Long): Unit = synchronized {
     val mine = bins.filterNot(leavingBins).toVector
     var left = bytes
-    if (left > 0) mine.sortBy(chain(_).refs.lastOption.fold(0L)(_.file.name.version)).iterator.takeWhile(_ => left > 0).foreach(left -= logs(_).shed(left))
+    if (left > 0) mine.sortBy(chain(_).frames.lastOption.fold(0L)(_.file.name.version)).iterator.takeWhile(_ => left > 0).foreach(left -= logs(_).shed(left))
     mine.foreach(logs(_).gather())
   }
 

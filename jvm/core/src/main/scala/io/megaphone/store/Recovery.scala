@@ -49,7 +49,7 @@ final class Recovery(files: StateFiles, compressions: Compressions, together: To
       val full = footers.indexWhere(_.chains.contains(bin))
       if (full < 0) throw new DamagedFileException(footers.head.file.toString, Some(bin), "the bin's chain in this footer or its predecessors", "none")
       val newer = footers.take(full).reverse
-      val chain = newer.foldLeft(footers(full).chains(bin))((chain, f) => f.frameOf.get(bin).fold(chain)(frame => chain + f.ref(frame)))
+      val chain = newer.foldLeft(footers(full).chains(bin))((chain, f) => f.frameOf.get(bin).fold(chain)(chain + _))
       val count = footers.iterator.map(_.keyCounts.get(bin)).collectFirst { case Some(c) => c }
       bin -> Located(chain, count.getOrElse(throw new DamagedFileException(footers.head.file.toString, Some(bin), "a count of its keys", "none")))
     }.toMap
@@ -75,26 +75,25 @@ final class Recovery(files: StateFiles, compressions: Compressions, together: To
     Loaded(parts.iterator.flatMap(_.bins).toMap, parts.map(_.bytes).sum, Vector.empty)
   }
 
-  /** Bins in as many shares as are loaded at once, of about the same bytes; one where there is little to load. */
+  /** Bins in as many shares as are loaded at once, of about the same bytes, side by side as they share chunks; one where there is little to load. */
   private def shares(located: Map[Int, Located]): Seq[Map[Int, Located]] = {
-    val bytes = located.map { case (bin, l) => bin -> l.chain.refs.iterator.map(_.frame.storedBytes.toLong).sum }
-    if (together.width == 1 || bytes.valuesIterator.sum < ShareBytesMin) Seq(located)
+    val bytes = located.valuesIterator.map(bytesOf).sum
+    if (together.width == 1 || bytes < ShareBytesMin) Seq(located)
     else {
-      val loads = Array.fill(together.width)(0L)
-      val shareOf = located.keys.toVector
-        .sortBy(-bytes(_))
-        .map { bin =>
-          val i = loads.indexOf(loads.min); loads(i) += bytes(bin); bin -> i
-        }
-        .toMap
-      located.groupBy { case (bin, _) => shareOf(bin) }.values.toSeq
+      var before = 0L
+      val shared = located.toVector.sortBy(_._1).groupBy { case (_, one) =>
+        val share = before * together.width / bytes
+        before += bytesOf(one)
+        share
+      }
+      shared.values.map(_.toMap).toSeq
     }
   }
 
   private def loadShare(located: Map[Int, Located], loading: Space.Loading): Loaded = {
     val logs = mutable.Map.from(located.map { case (bin, _) => bin -> loading.newLog() })
-    val byFile = located.valuesIterator.flatMap(_.chain.refs).toVector.groupBy(_.file)
-    val bytes = byFile.toSeq.sortBy { case (file, _) => file.name.version }.map { case (file, refs) => apply(file, refs, logs, () => loading.newLog()) }.sum
+    val byFile = located.valuesIterator.flatMap(_.chain.frames).toVector.groupBy(_.file)
+    val bytes = byFile.toSeq.sortBy { case (file, _) => file.name.version }.map { case (file, frames) => apply(file, frames, logs, () => loading.newLog()) }.sum
     logs.foreach { case (bin, log) =>
       log.settle()
       val expected = located(bin).keyCount
@@ -103,19 +102,19 @@ final class Recovery(files: StateFiles, compressions: Compressions, together: To
     Loaded(logs.iterator.map { case (bin, log) => bin -> (log -> located(bin).chain) }.toMap, bytes, Vector.empty)
   }
 
-  /** Applies the frames that `refs` name in one file; gives the bytes read. */
-  def apply(file: FileName, refs: Vector[FrameRef], logs: mutable.Map[Int, BinLog], newLog: () => BinLog = () => new BinLog(space)): Long = {
+  /** Applies frames of one file; gives the bytes read. */
+  def apply(file: FileName, frames: Vector[Frame], logs: mutable.Map[Int, BinLog], newLog: () => BinLog = () => new BinLog(space)): Long = {
     val source = files.open(file)
     try {
       val reader = new DeltaFile.Reader(source)
-      refs.sortBy(_.frame.offset).foreach { ref =>
-        try Recovery.apply(logs, newLog, file, ref.frame, reader.records(ref.frame, compressions))
+      frames.sortBy(frame => (frame.chunk.offset, frame.at)).foreach { frame =>
+        try Recovery.apply(logs, newLog, frame, reader.records(frame, compressions))
         catch {
-          case damage: DamagedFileException if file.name.id == StateName.FixedId && reader.footer.writer != ref.writer =>
-            applyRewritten(reader, ref, logs, newLog, damage)
+          case damage: DamagedFileException if file.name.id == StateName.FixedId && reader.footer.writer != frame.chunk.writer =>
+            applyRewritten(reader, frame, logs, newLog, damage)
         }
       }
-      refs.iterator.map(_.frame.storedBytes.toLong).sum
+      frames.iterator.map(_.chunk).distinct.map(_.storedBytes.toLong).sum
     } finally source.close()
   }
 
@@ -124,23 +123,23 @@ final class Recovery(files: StateFiles, compressions: Compressions, together: To
     */
   private def applyRewritten(
       reader: DeltaFile.Reader,
-      ref: FrameRef,
+      wanted: Frame,
       logs: mutable.Map[Int, BinLog],
       newLog: () => BinLog,
       damage: DamagedFileException
   ): Unit = {
-    val bin = ref.frame.bin
-    standIn(reader.footer, ref) match {
-      case Some(frame) => Recovery.apply(logs, newLog, ref.file, frame, reader.records(frame, compressions))
+    val bin = wanted.bin
+    standIn(reader.footer, wanted) match {
+      case Some(frame) => Recovery.apply(logs, newLog, frame, reader.records(frame, compressions))
       case None =>
-        try logs(bin) = load(ref.file, Seq(bin)).bins(bin)._1
+        try logs(bin) = load(wanted.file, Seq(bin)).bins(bin)._1
         catch { case e: Exception => damage.addSuppressed(e); throw damage }
     }
   }
 }
 
 object Recovery {
-  private val ShareBytesMin = 1L << 20
+  private val ShareBytesMin = 2L << 20 // raw
 
   /** Where a bin is, and how many live keys it has. */
   final case class Located(chain: Chain, keyCount: Long)
@@ -153,13 +152,15 @@ object Recovery {
   final case class Loaded(bins: Map[Int, (BinLog, Chain)], bytes: Long, lineage: Vector[FileName])
 
   /** The frame of a rewritten file that does for one of the file that was there before: another tail for a tail, an image for either. */
-  private[store] def standIn(footer: Footer, ref: FrameRef): Option[Frame] =
-    footer.frameOf.get(ref.frame.bin).filter(frame => frame.isImage || !ref.frame.isImage)
+  private[store] def standIn(footer: Footer, wanted: Frame): Option[Frame] =
+    footer.frameOf.get(wanted.bin).filter(frame => frame.isImage || !wanted.isImage)
+
+  private def bytesOf(located: Located): Long = located.chain.imageBytes + located.chain.tailBytes
 
   /** Applies a frame's records to a bin's log; an image takes the place of the log. */
-  private def apply(logs: mutable.Map[Int, BinLog], newLog: () => BinLog, file: FileName, frame: Frame, records: Array[Byte]): Unit =
+  private def apply(logs: mutable.Map[Int, BinLog], newLog: () => BinLog, frame: Frame, records: Array[Byte]): Unit =
     try {
       if (frame.isImage) logs(frame.bin) = newLog()
       logs(frame.bin).apply(records, 0, records.length)
-    } catch { case e: DamagedRecordsException => throw new DamagedFileException(file.toString, Some(frame.bin), "whole records", e.getMessage) }
+    } catch { case e: DamagedRecordsException => throw new DamagedFileException(frame.file.toString, Some(frame.bin), "whole records", e.getMessage) }
 }

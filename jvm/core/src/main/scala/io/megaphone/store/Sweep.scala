@@ -25,23 +25,23 @@ final class Sweep(recovery: Recovery) {
     val files = mutable.HashSet.empty[FileName]
     val seen = mutable.HashSet.empty[(FileName, Int, Boolean)]
     val footers = mutable.HashMap.empty[FileName, Footer] // v1 only
-    val rest = mutable.Queue.from(heads.iterator.flatMap { case (head, bins) => refs(recovery.footers(head), bins) })
+    val rest = mutable.Queue.from(heads.iterator.flatMap { case (head, bins) => frames(recovery.footers(head), bins) })
     while (rest.nonEmpty) {
-      val ref = rest.dequeue()
-      files += ref.file
-      if (ref.file.name.id == StateName.FixedId && seen.add((ref.file, ref.frame.bin, ref.frame.isImage))) {
-        val footer = footers.getOrElseUpdate(ref.file, recovery.footer(ref.file))
-        if (footer.writer != ref.writer && Recovery.standIn(footer, ref).isEmpty) {
-          val all = recovery.footers(ref.file)
+      val frame = rest.dequeue()
+      files += frame.file
+      if (frame.file.name.id == StateName.FixedId && seen.add((frame.file, frame.bin, frame.isImage))) {
+        val footer = footers.getOrElseUpdate(frame.file, recovery.footer(frame.file))
+        if (footer.writer != frame.chunk.writer && Recovery.standIn(footer, frame).isEmpty) {
+          val all = recovery.footers(frame.file)
           files ++= all.iterator.map(_.file)
-          rest ++= refs(all, Seq(ref.frame.bin))
+          rest ++= frames(all, Seq(frame.bin))
         }
       }
     }
     files.toSet
   }
 
-  private def refs(footers: Vector[Footer], bins: Iterable[Int]): Iterator[FrameRef] = recovery.chains(footers, bins).valuesIterator.flatMap(_.chain.refs)
+  private def frames(footers: Vector[Footer], bins: Iterable[Int]): Iterator[Frame] = recovery.chains(footers, bins).valuesIterator.flatMap(_.chain.frames)
 }
 
 object Sweep {

@@ -19,12 +19,13 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   private val one = FileName(3, StateName(6, "id6"))
   private val other = FileName(4, StateName(5, "id5"))
 
-  private def small(compression: Compression): Array[Byte] = file(compression) { w =>
+  private def small(compression: Compression): Array[Byte] = file(compression, FileName(3, StateName(7, "id")), WriterId(1, 2)) { w =>
     w.frame(1, isImage = false, Bytes.array(Bytes.putRecord(0, Bytes.of("key"), Bytes.of("some value, and some more of the same value"))))
     w.frame(900, isImage = true, Bytes.array(Bytes.putRecord(1, Bytes.of("another key"), Bytes.of("v"))))
     frames => {
-      val ref = FrameRef(other, WriterId(5, 6), Frame(77, isImage = false, 8, 120, 240, 99))
-      val chains = Map(1 -> Chain(Vector(FrameRef(one, WriterId(3, 4), frames(0)))), 77 -> Chain(Vector(ref, ref.copy(file = one))))
+      val chunk = Chunk(other, WriterId(5, 6), 8, 120, 240, 99)
+      val frame = Frame(77, isImage = false, chunk, 0, 200)
+      val chains = Map(1 -> Chain(Vector(frames(0))), 77 -> Chain(Vector(frame, frame.copy(chunk = chunk.copy(file = one)))))
       val keyCounts = Map(1 -> 1L, 77 -> 1000L, 900 -> 1L)
       Footer(FileName(3, StateName(7, "id")), WriterId(1, 2), StateName(6, "id6"), 12, 34, frames, chains, keyCounts, Vector(8), Vector(one))
     }
@@ -64,14 +65,20 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("damage to a frame names its bin, and leaves the others readable") {
-    val bytes = small(Compression.None)
+  test("damage to a chunk names the bin that is read, and leaves other chunks readable") {
+    val bytes = file(Compression.None, one, WriterId(1, 2)) { w =>
+      for (bin <- 1 to 3) w.frame(bin, isImage = true, Bytes.random(DeltaFile.ChunkBytes / 2, bin.toLong))
+      frames => EmptyFooter.copy(file = one, writer = WriterId(1, 2), frames = frames, keyCounts = Map(1 -> 1L, 2 -> 1L, 3 -> 1L))
+    }
     val frames = reader(Name, bytes).footer.frames
-    for (frame <- frames; at <- frame.offset until frame.offset + frame.storedBytes) {
-      val r = reader(Name, changed(bytes, at.toInt, ~bytes(at.toInt)))
-      val e = intercept[DamagedFileException](r.records(frame, All))
-      assert(e.bin.contains(frame.bin) && e.getMessage.contains(s"is damaged at bin ${frame.bin}: expected frame checksum 0x"))
-      for (sound <- frames if sound != frame) r.records(sound, All)
+    assert(frames.map(f => (f.bin, f.chunk.offset, f.at)) == Vector((1, 8L, 0), (2, 8L, 32768), (3, 65544L, 0)))
+    for (hit <- Seq(frames.head.chunk, frames.last.chunk); at <- Seq(hit.offset, hit.offset + hit.storedBytes - 1).map(_.toInt)) {
+      val r = reader(Name, changed(bytes, at, ~bytes(at)))
+      for (frame <- frames)
+        if (frame.chunk == hit) {
+          val e = intercept[DamagedFileException](r.records(frame, All))
+          assert(e.bin.contains(frame.bin) && e.getMessage.contains(s"is damaged at bin ${frame.bin}: expected chunk checksum 0x"))
+        } else r.records(frame, All)
     }
   }
 
@@ -108,18 +115,29 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   test("a frame that decompresses to other than its length, or not at all, is damage of its bin") {
     val bytes = small(Deflate)
     val frame = reader(Name, bytes).footer.frames.head
-    for (rawBytes <- Seq(0, frame.rawBytes - 1, frame.rawBytes + 1)) {
-      val e = intercept[DamagedFileException](reader(Name, bytes).records(frame.copy(rawBytes = rawBytes), Compressions(Strict)))
+    for (rawBytes <- Seq(frame.rawBytes, frame.chunk.rawBytes - 1, frame.chunk.rawBytes + 1)) {
+      val other = frame.copy(chunk = frame.chunk.copy(rawBytes = rawBytes))
+      val e = intercept[DamagedFileException](reader(Name, bytes).records(other, Compressions(Strict)))
       assert(e.bin.contains(1) && e.expected == s"$rawBytes bytes of records")
     }
-    val noise = file(Deflate) { w => w.stored(5, isImage = false, Bytes.random(50, 1), 100); frames => reader(Name, bytes).footer.copy(frames = frames) }
+    val noise = file(Noise, one, WriterId(1, 2)) { w =>
+      w.frame(5, isImage = false, new Array[Byte](100))
+      frames => EmptyFooter.copy(file = one, writer = WriterId(1, 2), frames = frames, keyCounts = Map(5 -> 1L))
+    }
     assert(damaged(noise).getMessage.contains("at bin 5: expected 100 bytes of records, found bytes that do not decompress (java.util.zip.DataFormatException"))
+  }
+
+  /** Writes what does not decompress. */
+  private object Noise extends Compression {
+    val id: Int = Deflate.id
+    def compress(bytes: Array[Byte], length: Int): Array[Byte] = Bytes.random(50, 1)
+    def decompress(bytes: Array[Byte], rawBytes: Int): Array[Byte] = Deflate.decompress(bytes, rawBytes)
   }
 
   /** Says how many bytes there really are. */
   private object Strict extends Compression {
     val id: Int = Deflate.id
-    def compress(bytes: Array[Byte]): Array[Byte] = Deflate.compress(bytes)
+    def compress(bytes: Array[Byte], length: Int): Array[Byte] = Deflate.compress(bytes, length)
     def decompress(bytes: Array[Byte], rawBytes: Int): Array[Byte] = Deflate.decompress(bytes, rawBytes + 10)
   }
 
@@ -127,14 +145,17 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     val bytes = small(Compression.None)
     val r = reader(Name, bytes)
     val frame = r.footer.frames.head
-    val offsets = Seq(0L, 7L, -1L, Long.MaxValue, bytes.length.toLong, bytes.length - 24L - frame.storedBytes + 1)
-    val lengths = Seq(bytes.length, Int.MaxValue)
-    for (f <- offsets.map(o => frame.copy(offset = o)) ++ lengths.map(n => frame.copy(storedBytes = n))) {
-      val e = intercept[DamagedFileException](r.stored(f))
-      assert(e.file == Name && e.bin.contains(1) && e.found == s"a file of ${bytes.length} bytes", f)
+    val chunk = frame.chunk
+    val offsets = Seq(0L, 7L, -1L, Long.MaxValue, bytes.length.toLong, bytes.length - 24L - chunk.storedBytes + 1)
+    val lengths = Seq(-1, bytes.length, Int.MaxValue)
+    for (b <- offsets.map(o => chunk.copy(offset = o)) ++ lengths.map(n => chunk.copy(storedBytes = n))) {
+      val e = intercept[DamagedFileException](r.records(frame.copy(chunk = b), All))
+      assert(e.file == Name && e.bin.contains(1) && e.found == s"a file of ${bytes.length} bytes", b)
     }
-    for (f <- Seq(frame.copy(offset = frame.offset + 1), frame.copy(storedBytes = frame.storedBytes - 1), frame.copy(checksum = 0)))
-      assert(intercept[DamagedFileException](r.stored(f)).expected.startsWith("frame checksum"))
+    for (b <- Seq(chunk.copy(offset = chunk.offset + 1), chunk.copy(storedBytes = chunk.storedBytes - 1), chunk.copy(checksum = 0)))
+      assert(intercept[DamagedFileException](r.records(frame.copy(chunk = b), All)).expected.startsWith("chunk checksum"))
+    for ((at, rawBytes) <- Seq((-1, 1), (0, -1), (1, chunk.rawBytes), (Int.MaxValue, 1), (0, Int.MaxValue)))
+      assert(intercept[DamagedFileException](r.records(frame.copy(at = at, rawBytes = rawBytes), All)).found == s"a chunk of ${chunk.rawBytes} bytes")
   }
 
   test("the bytes of a footer that are not what was written are refused or make some other footer, and never cost more than they weigh") {

@@ -18,7 +18,7 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   private val compressions = Gen.oneOf(Compression.None, Deflate)
 
   /** Records as far as a file knows: bytes. Some compress well, some not at all. */
-  private val blocks: Gen[(Int, Boolean, Array[Byte])] = for {
+  private val contents: Gen[(Int, Boolean, Array[Byte])] = for {
     bin <- Gen.choose(0, 70000)
     isImage <- Gen.oneOf(true, false)
     length <- Gen.frequency(1 -> Gen.const(0), 4 -> Gen.choose(0, 100), 2 -> Gen.choose(0, 5000))
@@ -46,47 +46,35 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test("any frames and any footer come back from a file as they were written") {
-    forAll(Gen.listOf(blocks), footers, compressions, minSuccessful(200)) { (blocks, footer, compression) =>
-      val bytes = file(compression) { writer =>
-        blocks.foreach { case (bin, isImage, records) => assert(writer.frame(bin, isImage, records).rawBytes == records.length) }
-        frames => footer.copy(frames = frames)
+    forAll(Gen.listOf(contents), footers, compressions, minSuccessful(200)) { (contents, footer, compression) =>
+      val bytes = file(compression, footer.file, footer.writer) { writer =>
+        contents.foreach { case (bin, isImage, records) => writer.frame(bin, isImage, records) }
+        frames => footer.copy(frames = frames, keyCounts = counted(frames, footer.chains, Seq(7, 0, Long.MaxValue)))
       }
       val r = reader("f", bytes)
-      assert(r.footer.copy(frames = footer.frames) == footer)
-      assert(r.footer.frames.map(f => (f.bin, f.isImage)) == blocks.map { case (bin, isImage, _) => (bin, isImage) })
-      for ((frame, (_, _, records)) <- r.footer.frames.zip(blocks)) assert(r.records(frame, All).sameElements(records))
-      val sizes = r.footer.frames.map(_.storedBytes)
-      assert(r.footer.frames.map(_.offset) == sizes.scanLeft(8L)(_ + _).dropRight(1), "frames lie back to back behind the header")
+      assert(r.footer.copy(frames = footer.frames, keyCounts = footer.keyCounts) == footer)
+      assert(r.footer.frames.map(f => (f.bin, f.isImage)) == contents.map { case (bin, isImage, _) => (bin, isImage) })
+      for ((frame, (_, _, records)) <- r.footer.frames.zip(contents)) assert(r.records(frame, All).sameElements(records))
+      val found = r.footer.frames.map(_.chunk).distinct
+      assert(found.map(_.offset) == found.map(_.storedBytes).scanLeft(8L)(_ + _).dropRight(1), "chunks lie back to back behind the header")
     }
   }
 
-  test("a frame is copied to another file as it lies, without unpacking it") {
-    forAll(Gen.nonEmptyListOf(blocks), footers, compressions) { (blocks, footer, compression) =>
-      val first = reader(
-        "first",
-        file(compression) { writer =>
-          blocks.foreach { case (bin, isImage, records) => writer.frame(bin, isImage, records) }
-          frames => footer.copy(frames = frames)
-        }
-      )
-      val frames = first.footer.frames.reverse
-      val second = reader(
-        "second",
-        file(compression) { writer =>
-          frames.foreach(f => writer.stored(f.bin, f.isImage, first.stored(f), f.rawBytes))
-          frames => footer.copy(frames = frames)
-        }
-      )
-      for ((copy, frame) <- second.footer.frames.zip(frames)) {
-        assert(copy.copy(offset = 0) == frame.copy(offset = 0))
-        assert(second.records(copy, All).sameElements(first.records(frame, All)))
-      }
+  test("small frames share a chunk, large ones have their own") {
+    val sizes = Seq(10, 0, 30000, 35526, 1, 65535, 0, 65537, 200000, 5, 65531, 0)
+    val bytes = file(Compression.None, EmptyFooter.file, EmptyFooter.writer) { writer =>
+      for ((size, bin) <- sizes.zipWithIndex) writer.frame(bin, isImage = false, Bytes.random(size, bin.toLong))
+      frames => EmptyFooter.copy(frames = frames, keyCounts = counted(frames, Map.empty, Seq(1)))
     }
+    val r = reader("f", bytes)
+    val shared = r.footer.frames.map(_.chunk).distinct.map(chunk => r.footer.frames.filter(_.chunk == chunk).map(_.bin))
+    assert(shared == Vector(Vector(0, 1, 2, 3), Vector(4, 5, 6), Vector(7), Vector(8), Vector(9, 10, 11)))
+    for (frame <- r.footer.frames.reverse) assert(r.records(frame, All).sameElements(Bytes.random(sizes(frame.bin), frame.bin.toLong)))
   }
 
   test("a file of no frames is a file") {
-    val bytes = file(Compression.None)(_ => frames => { assert(frames.isEmpty); EmptyFooter })
-    assert(contents("f", bytes) == Contents(EmptyFooter, Vector.empty))
+    val bytes = file(Compression.None, EmptyFooter.file, EmptyFooter.writer)(_ => frames => { assert(frames.isEmpty); EmptyFooter })
+    assert(Files.contents("f", bytes) == Contents(EmptyFooter, Vector.empty))
     assert(EmptyFooter.referenced.isEmpty && EmptyFooter.frameOf.isEmpty)
   }
 
@@ -105,12 +93,12 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
           val (log, key, value) = (logs(random.nextInt(4)), Array[Byte](random.nextInt(20).toByte), Bytes.random(random.nextInt(90), random.nextLong()))
           if (random.nextInt(3) == 0) log.remove(0, key, 0, 1) else log.put(0, key, 0, 1, value, 0, value.length)
         }
-        files(name) = file(compression) { w =>
+        files(name) = file(compression, name, writer) { w =>
           for ((log, bin) <- logs.zipWithIndex; if log.isTouched)
             if (random.nextInt(3) == 0) w.frame(bin, isImage = true, log.image()) else w.frame(bin, isImage = false, log.tail().toBytes)
           frames => {
-            for (frame <- frames) chains += frame.bin -> (chains.getOrElse(frame.bin, Chain.Empty) + FrameRef(name, writer, frame))
-            val keyCounts = logs.indices.map(bin => bin -> logs(bin).keyCount.toLong).toMap
+            for (frame <- frames) chains += frame.bin -> (chains.getOrElse(frame.bin, Chain.Empty) + frame)
+            val keyCounts = chains.keys.map(bin => bin -> logs(bin).keyCount.toLong).toMap
             footer = EmptyFooter.copy(file = name, writer = writer, base = footer.file.name, frames = frames, chains = chains, keyCounts = keyCounts)
             footer
           }
@@ -119,14 +107,14 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       }
       val last = reader("last", files(footer.file)).footer
       assert(last == footer)
-      assert(last.referenced.subsetOf(files.keySet) && last.frames.forall(f => last.frameOf(f.bin) == f && last.ref(f).file == footer.file))
+      assert(last.referenced.subsetOf(files.keySet) && last.frames.forall(f => last.frameOf(f.bin) == f && f.file == footer.file))
       for ((bin, chain) <- last.chains) {
         val rebuilt = new BinLog
-        assert(chain.refs.tail.forall(!_.frame.isImage))
-        for (ref <- chain.refs) {
-          val r = reader(ref.file.toString, files(ref.file))
-          assert(r.footer.writer == ref.writer && r.footer.frameOf(bin) == ref.frame)
-          val records = r.records(ref.frame, All)
+        assert(chain.frames.tail.forall(!_.isImage))
+        for (frame <- chain.frames) {
+          val r = reader(frame.file.toString, files(frame.file))
+          assert(r.footer.writer == frame.chunk.writer && r.footer.frameOf(bin) == frame)
+          val records = r.records(frame, All)
           rebuilt.apply(records, 0, records.length)
         }
         assert(Bytes.replay(rebuilt.image()) == Bytes.replay(logs(bin).image()))
@@ -135,27 +123,29 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("a footer costs in proportion to its frames and chains: a tail of each of 1,024 bins, or a chain of two frames, takes under 20 and 40 bytes a bin") {
+  test("a footer costs in proportion to its frames and chains: a tail of each of 1,024 bins, or a chain of two frames, takes under 8 and 20 bytes a bin") {
     val name = FileName(7, StateName(1000000, "0123456789abcdef0123456789abcdef0123"))
-    val frames = Vector.tabulate(1024)(bin => Frame(bin, isImage = false, bin * 3000L, 3000, 9000, bin * 77777777))
+    def frames(of: FileName, writer: WriterId): Vector[Frame] = {
+      val chunks = Vector.tabulate(1024 / 64)(i => Chunk(of, writer, i * 30000L, 30000, 64 * 1000, i * 77777777))
+      Vector.tabulate(1024)(bin => Frame(bin, isImage = false, chunks(bin / 64), bin % 64 * 1000, 1000))
+    }
     def size(footer: Footer): Int = { val e = new Encoder; footer.encode(e); e.size }
     val empty = size(EmptyFooter.copy(file = name))
-    assert(size(EmptyFooter.copy(file = name, frames = frames)) - empty < 1024 * 20)
-    val chains = frames.map(f => f.bin -> Chain(Vector(FrameRef(name, WriterId(1, 2), f), FrameRef(name.copy(worker = 9), WriterId(3, 4), f)))).toMap
-    assert(size(EmptyFooter.copy(file = name, chains = chains)) - empty < 1024 * 40)
+    val own = frames(name, WriterId(1, 2))
+    val counts = own.map(_.bin -> 1000000L).toMap
+    assert(size(EmptyFooter.copy(file = name, frames = own, keyCounts = counts)) - empty < 1024 * 8)
+    val chains = own.zip(frames(name.copy(worker = 9), WriterId(3, 4))).map { case (one, other) => one.bin -> Chain(Vector(one, other)) }.toMap
+    assert(size(EmptyFooter.copy(file = name, chains = chains, keyCounts = counts)) - empty < 1024 * 20)
   }
 
   test("a writer leaves its stream open, and counts what it wrote") {
     var isClosed = false
     val out = new ByteArrayOutputStream { override def close(): Unit = isClosed = true }
-    val writer = new DeltaFile.Writer(out, Compression.None)
+    val writer = new DeltaFile.Writer(out, Compression.None, EmptyFooter.file, EmptyFooter.writer)
     assert(writer.bytes == 8)
-    writer.frame(1, isImage = false, new Array[Byte](100))
-    assert(writer.bytes == 108)
-    writer.finish(frames => EmptyFooter.copy(frames = frames))
+    for (bin <- 1 to 2) writer.frame(bin, isImage = false, new Array[Byte](DeltaFile.ChunkBytes - 1))
+    assert(writer.bytes == 8 + DeltaFile.ChunkBytes - 1)
+    writer.finish(frames => EmptyFooter.copy(frames = frames, keyCounts = counted(frames, Map.empty, Seq(1))))
     assert(!isClosed && writer.bytes == out.size)
   }
-
-  private def EmptyFooter: Footer =
-    Footer(FileName(0, StateName(1, "")), WriterId(0, 0), StateName(0, ""), 0, 0, Vector.empty, Map.empty, Map.empty, Vector.empty, Vector.empty)
 }

@@ -12,15 +12,15 @@ object Files {
   /** A compression of the JDK's own, for tests. */
   object Deflate extends Compression {
     val id = 77
-    def compress(bytes: Array[Byte]): Array[Byte] = {
+    def compress(bytes: Array[Byte], length: Int): Array[Byte] = {
       val deflater = new Deflater
-      deflater.setInput(bytes)
+      deflater.setInput(bytes, 0, length)
       deflater.finish()
-      val out = new Array[Byte](bytes.length + bytes.length / 8 + 64)
-      val length = deflater.deflate(out)
+      val out = new Array[Byte](length + length / 8 + 64)
+      val stored = deflater.deflate(out)
       assert(deflater.finished)
       deflater.end()
-      java.util.Arrays.copyOf(out, length)
+      java.util.Arrays.copyOf(out, stored)
     }
     def decompress(bytes: Array[Byte], rawBytes: Int): Array[Byte] = {
       val inflater = new Inflater
@@ -38,9 +38,9 @@ object Files {
   val All: Compressions = Compressions(Deflate)
 
   /** Writes a file by `write`, which is given the writer and gives the footer to end with. */
-  def file(compression: Compression)(write: DeltaFile.Writer => Vector[Frame] => Footer): Array[Byte] = {
+  def file(compression: Compression, name: FileName, id: WriterId)(write: DeltaFile.Writer => Vector[Frame] => Footer): Array[Byte] = {
     val out = new ByteArrayOutputStream
-    val writer = new DeltaFile.Writer(out, compression)
+    val writer = new DeltaFile.Writer(out, compression, name, id)
     val footer = write(writer)
     writer.finish(footer)
     assert(writer.bytes == out.size)
@@ -58,6 +58,10 @@ object Files {
     Contents(r.footer, r.footer.frames.map(f => r.records(f, compressions).toSeq))
   }
 
+  /** A footer that tells of nothing. */
+  val EmptyFooter: Footer =
+    Footer(FileName(0, StateName(1, "")), WriterId(0, 0), StateName(0, ""), 0, 0, Vector.empty, Map.empty, Map.empty, Vector.empty, Vector.empty)
+
   private val counts = Gen.frequency(4 -> Gen.choose(0, 200), 1 -> Gen.choose(0, Int.MaxValue), 1 -> Gen.const(Int.MaxValue))
   private val longs = Gen.frequency(4 -> Gen.choose(0L, 1000L), 1 -> Gen.choose(0L, Long.MaxValue), 1 -> Gen.const(Long.MaxValue))
   private val anyLongs = Gen.frequency(4 -> Gen.long, 1 -> Gen.oneOf(0L, -1L, Long.MinValue, Long.MaxValue))
@@ -69,21 +73,31 @@ object Files {
   val fileNames: Gen[FileName] = Gen.zip(counts, names).map { case (worker, name) => FileName(worker, name) }
   val writers: Gen[WriterId] = Gen.zip(anyLongs, anyLongs).map { case (high, low) => WriterId(high, low) }
 
-  def frames(bin: Int): Gen[Frame] = for {
-    isImage <- Gen.oneOf(true, false)
+  private def chunks(file: FileName, writer: WriterId): Gen[Chunk] = for {
     offset <- longs
     stored <- counts
     raw <- counts
     checksum <- Gen.oneOf(Gen.choose(Int.MinValue, Int.MaxValue), Gen.oneOf(0, -1))
-  } yield Frame(bin, isImage, offset, stored, raw, checksum)
+  } yield Chunk(file, writer, offset, stored, raw, checksum)
 
-  /** Several chains point into the same few files, as they do. */
+  /** Frames of a file's own chunks: back to back in each. */
+  private def own(file: FileName, writer: WriterId): Gen[Vector[Frame]] =
+    Gen.listOf(Gen.zip(chunks(file, writer), Gen.nonEmptyListOf(Gen.zip(counts, Gen.oneOf(true, false), Gen.choose(0, 100))))).map { all =>
+      all.toVector.flatMap { case (chunk, frames) =>
+        val starts = frames.scanLeft(0)(_ + _._3)
+        val whole = chunk.copy(rawBytes = starts.last)
+        frames.zip(starts).map { case ((bin, isImage, rawBytes), at) => Frame(bin, isImage, whole, at, rawBytes) }
+      }
+    }
+
+  /** Several chains point into the same few chunks of the same few files, as they do. */
   private val chains: Gen[Map[Int, Chain]] = for {
     files <- Gen.choose(1, 5).flatMap(Gen.listOfN(_, Gen.zip(fileNames, writers)))
+    chunks <- Gen.choose(1, 9).flatMap(Gen.listOfN(_, Gen.oneOf(files).flatMap { case (file, writer) => chunks(file, writer) }))
     bins <- Gen.oneOf(Gen.choose(0, 4), Gen.choose(0, 50)).flatMap(Gen.listOfN(_, counts)) // maps of up to four keep the order they were made in
     chains <- Gen.sequence[Vector[(Int, Chain)], (Int, Chain)](bins.map { bin =>
-      Gen.choose(0, 6).flatMap(Gen.listOfN(_, Gen.zip(Gen.oneOf(files), frames(bin)))).map { refs =>
-        bin -> Chain(refs.map { case ((file, writer), frame) => FrameRef(file, writer, frame) }.toVector)
+      Gen.choose(0, 6).flatMap(Gen.listOfN(_, Gen.zip(Gen.oneOf(chunks), Gen.oneOf(true, false), counts, counts))).map { frames =>
+        bin -> Chain(frames.map { case (chunk, isImage, at, rawBytes) => Frame(bin, isImage, chunk, at, rawBytes) })
       }
     })
   } yield chains.toMap
@@ -94,13 +108,17 @@ object Files {
     base <- names
     tableNumber <- longs
     tableHash <- anyLongs
-    own <- Gen.listOf(counts.flatMap(frames))
+    own <- own(file, writer)
     chains <- chains
-    keyCounts <- Gen.mapOf(Gen.zip(counts, longs))
+    someCounts <- Gen.nonEmptyListOf(longs)
     left <- Gen.listOf(counts)
     previous <- Gen.choose(0, Footer.PreviousMax).flatMap(Gen.listOfN(_, names))
   } yield {
     val files = previous.map(FileName(file.worker, _)).toVector
-    Footer(file, writer, base, tableNumber, tableHash, own.toVector, chains, keyCounts, left.toVector, files)
+    Footer(file, writer, base, tableNumber, tableHash, own, chains, counted(own, chains, someCounts), left.toVector, files)
   }
+
+  /** Counts for the bins that a footer must count, some of those given. */
+  def counted(frames: Vector[Frame], chains: Map[Int, Chain], counts: Seq[Long]): Map[Int, Long] =
+    (frames.map(_.bin) ++ chains.keys).map(bin => bin -> counts(bin % counts.size)).toMap
 }

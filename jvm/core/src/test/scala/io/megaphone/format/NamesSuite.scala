@@ -29,10 +29,11 @@ class NamesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   test("a chain begins anew at an image, and else grows by a tail") {
     val writer = WriterId(1, 2)
-    def ref(version: Long, isImage: Boolean, raw: Int) = FrameRef(FileName(0, StateName(version, "")), writer, Frame(5, isImage, 8, 1, raw, 0))
-    val tails = Chain.Empty + ref(1, isImage = false, 10) + ref(2, isImage = false, 20)
-    assert(tails.frameCount == 2 && tails.imageBytes == 0 && tails.tailBytes == 30 && tails.refs.map(_.file.name.version) == Vector(1L, 2L))
-    val imaged = tails + ref(3, isImage = true, 7) + ref(4, isImage = false, 1)
-    assert(imaged.frameCount == 2 && imaged.imageBytes == 7 && imaged.tailBytes == 1 && imaged.refs.head.file.name.version == 3)
+    def frame(version: Long, isImage: Boolean, raw: Int) = Frame(5, isImage, Chunk(FileName(0, StateName(version, "")), writer, 8, 1, raw, 0), 0, raw)
+    val tails = Chain.Empty + frame(1, isImage = false, 10) + frame(2, isImage = false, 20)
+    assert(tails.frameCount == 2 && tails.imageBytes == 0 && tails.tailBytes == 30 && tails.frames.map(_.file.name.version) == Vector(1L, 2L))
+    val imaged = tails + frame(3, isImage = true, 7) + frame(4, isImage = false, 1)
+    assert(imaged.frameCount == 2 && imaged.imageBytes == 7 && imaged.tailBytes == 1 && imaged.frames.head.file.name.version == 3)
+    assert(Chain(tails.frames ++ imaged.frames) == imaged)
   }
 }

@@ -37,11 +37,11 @@ object SampleFile {
     put(log5, 3, "eight by", "another family")
     put(log6, 0, "to be removed", "x" * 100)
     put(log6, 0, "to be overwritten", "soon")
-    val (first, firstBytes) = write(First) { writer =>
+    val (first, firstBytes) = write(First, FirstWriter) { writer =>
       writer.frame(5, isImage = false, log5.tail().toBytes)
       writer.frame(6, isImage = false, log6.tail().toBytes)
       frames => {
-        val chains = frames.map(f => f.bin -> Chain(Vector(FrameRef(First, FirstWriter, f)))).toMap
+        val chains = frames.map(f => f.bin -> Chain(Vector(f))).toMap
         Footer(First, FirstWriter, StateName(0, StateName.FixedId), 0, 0x5eedL, frames, chains, Map(5 -> 3L, 6 -> 2L), Vector.empty, Vector.empty)
       }
     }
@@ -51,13 +51,13 @@ object SampleFile {
     put(log6, 0, "to be overwritten", "now")
     put(log6, 1023, "in the last family", "")
     put(log7, 0, "é", "ünïcödé")
-    val (moved, movedBytes) = write(Moved) { writer =>
+    val (moved, movedBytes) = write(Moved, MovedWriter) { writer =>
       writer.frame(6, isImage = false, log6.tail().toBytes)
       writer.frame(7, isImage = true, log7.tail().toBytes) // of puts alone, so it is an image as well, in an order that no hash decides
       frames => {
         val chains = Map(
-          6 -> Chain(Vector(FrameRef(First, FirstWriter, first.frameOf(6)), FrameRef(Moved, MovedWriter, frames(0)))),
-          7 -> Chain(Vector(FrameRef(Moved, MovedWriter, frames(1))))
+          6 -> Chain(Vector(first.frameOf(6), frames(0))),
+          7 -> Chain(Vector(frames(1)))
         )
         Footer(Moved, MovedWriter, First.name, 1, -2, frames, chains, Map(6 -> 2L, 7 -> 1L), Vector.empty, Vector(FileName(2, First.name)))
       }
@@ -65,7 +65,7 @@ object SampleFile {
     assert(moved.referenced == Set(First, Moved))
 
     remove(log5, 0, "")
-    val (_, withoutIdBytes) = write(WithoutId) { writer =>
+    val (_, withoutIdBytes) = write(WithoutId, WithoutIdWriter) { writer =>
       writer.frame(5, isImage = false, log5.tail().toBytes)
       frames => Footer(WithoutId, WithoutIdWriter, First.name, 1, -2, frames, Map.empty, Map(5 -> 2L), Vector(6), Vector(First))
     }
@@ -86,9 +86,9 @@ object SampleFile {
     }
   }
 
-  private def write(name: FileName)(content: DeltaFile.Writer => Vector[Frame] => Footer): (Footer, Array[Byte]) = {
+  private def write(name: FileName, id: WriterId)(content: DeltaFile.Writer => Vector[Frame] => Footer): (Footer, Array[Byte]) = {
     val out = new ByteArrayOutputStream
-    val writer = new DeltaFile.Writer(out, Compression.None)
+    val writer = new DeltaFile.Writer(out, Compression.None, name, id)
     val footer = writer.finish(content(writer))
     assert(footer.file == name)
     (footer, out.toByteArray)

@@ -24,8 +24,8 @@ class SampleFileSuite extends AnyFunSuite {
 
   private def rebuilt(version: Int, chain: Chain): Map[(Int, String), String] = {
     val log = new BinLog
-    for (ref <- chain.refs) {
-      val records = reader(version, ref.file).records(ref.frame, Compressions(Compression.None))
+    for (frame <- chain.frames) {
+      val records = reader(version, frame.file).records(frame, Compressions(Compression.None))
       log.apply(records, 0, records.length)
     }
     Bytes.replay(log.image()).map { case ((family, key), value) => (family, new String(Bytes.array(key), "UTF-8")) -> new String(Bytes.array(value), "UTF-8") }
@@ -46,7 +46,7 @@ class SampleFileSuite extends AnyFunSuite {
     for ((name, frames) <- expected) {
       val r = reader(1, name)
       assert(r.footer.frames.map(f => Bytes.of(r.records(f, Compressions(Compression.None)))) == frames)
-      assert(r.footer.frames.map(_.rawBytes) == frames.map(_.length) && r.footer.frames.map(_.offset) == frames.map(_.length).scanLeft(8L)(_ + _).dropRight(1))
+      assert(r.footer.frames.map(_.rawBytes) == frames.map(_.length) && r.footer.frames.map(_.at) == frames.map(_.length).scanLeft(0)(_ + _).dropRight(1))
     }
   }
 
@@ -54,16 +54,17 @@ class SampleFileSuite extends AnyFunSuite {
     val (first, moved, withoutId) = (reader(1, First).footer, reader(1, Moved).footer, reader(1, WithoutId).footer)
     val (frame5, frame6) = (first.frames(0), first.frames(1))
 
-    assert(frame5 == Frame(5, isImage = false, 8, 96, 96, 0x3ac83fab))
-    assert(frame6 == Frame(6, isImage = false, 104, 168, 168, 0x14d3012d))
-    val chains = Map(5 -> Chain(Vector(FrameRef(First, FirstWriter, frame5))), 6 -> Chain(Vector(FrameRef(First, FirstWriter, frame6))))
+    val chunk = Chunk(First, FirstWriter, 8, 264, 264, 0xdd98def7)
+    assert(frame5 == Frame(5, isImage = false, chunk, 0, 96))
+    assert(frame6 == Frame(6, isImage = false, chunk, 96, 168))
+    val chains = Map(5 -> Chain(Vector(frame5)), 6 -> Chain(Vector(frame6)))
     assert(first == Footer(First, FirstWriter, StateName(0, ""), 0, 0x5eed, Vector(frame5, frame6), chains, Map(5 -> 3L, 6 -> 2L), Vector.empty, Vector.empty))
 
     val (tail6, image7) = (moved.frames(0), moved.frames(1))
     assert((tail6.bin, tail6.isImage, image7.bin, image7.isImage) == ((6, false, 7, true)))
     val movedChains = Map(
-      6 -> Chain(Vector(FrameRef(First, FirstWriter, frame6), FrameRef(Moved, MovedWriter, tail6))),
-      7 -> Chain(Vector(FrameRef(Moved, MovedWriter, image7)))
+      6 -> Chain(Vector(frame6, tail6)),
+      7 -> Chain(Vector(image7))
     )
     val before = Vector(FileName(2, First.name))
     assert(moved == Footer(Moved, MovedWriter, First.name, 1, -2, Vector(tail6, image7), movedChains, Map(6 -> 2L, 7 -> 1L), Vector.empty, before))
@@ -75,7 +76,7 @@ class SampleFileSuite extends AnyFunSuite {
 
   test("files of version 1: every bin is rebuilt from its chain") {
     val (first, moved, withoutId) = (reader(1, First).footer, reader(1, Moved).footer, reader(1, WithoutId).footer)
-    val bin5 = first.chains(5) + withoutId.ref(withoutId.frameOf(5))
+    val bin5 = first.chains(5) + withoutId.frameOf(5)
     assert(rebuilt(1, bin5) == Map((0, "eight by") -> "16 bytes of value", (3, "eight by") -> "another family"))
     assert(rebuilt(1, moved.chains(6)) == Map((0, "to be overwritten") -> "now", (1023, "in the last family") -> ""))
     assert(rebuilt(1, moved.chains(7)) == Map((0, "é") -> "ünïcödé"))

@@ -119,6 +119,20 @@ class OrderedFamilySuite extends AnyFunSuite {
     }
   }
 
+  test("scans of several logs are one scan where keys are short, begin alike or are all ones") {
+    val random = new Random(13)
+    for (logs <- 1 to 9) {
+      val keys =
+        Set.fill(400)(Vector.fill(random.nextInt(11))(Seq[Byte](0, 1, -1)(random.nextInt(3)))) + Vector.empty ++ (7 to 9).map(Vector.fill(_)(-1.toByte))
+      val filled = Vector.fill(logs)(new BinLog)
+      keys.foreach(key => filled(random.nextInt(logs)).put(Family, key.toArray, 0, key.length, Array.emptyByteArray, 0, 0))
+      val scan = new MergedScan(filled.iterator.map(_.range(Family, null, null)))
+      val seen = Iterator.continually(scan).takeWhile(_.next()).map(s => s.cursor.bytes.slice(s.cursor.keyOffset, s.cursor.keyOffset + s.cursor.keyBytes))
+      assert(seen.toVector.map(_.toVector) == keys.toVector.sortWith((a, b) => java.util.Arrays.compareUnsigned(a.toArray, b.toArray) < 0))
+      assert(!scan.next())
+    }
+  }
+
   test("undo takes back many puts and removals of one key in one tail, whatever they were") {
     val random = new Random(4)
     for (_ <- 0 until 200) {

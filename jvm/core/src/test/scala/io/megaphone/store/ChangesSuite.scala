@@ -18,7 +18,7 @@ class ChangesSuite extends AnyFunSuite {
 
   private def logOf(rows: Rows): BinLog = { val log = new BinLog; rows.foreach { case ((f, k), v) => put(log, f, k, v) }; log.settle(); log }
   private def key(c: Change) = (c.family, new String(c.bytes, c.keyOffset, c.keyBytes))
-  private def frame(isImage: Boolean) = Frame(3, isImage, 8, 0, 0, 0)
+  private def frame(isImage: Boolean) = Frame(3, isImage, null, 0, 0)
 
   test("tails and images tell the same of a batch, but for values set to what they were") {
     val random = new Random(2)

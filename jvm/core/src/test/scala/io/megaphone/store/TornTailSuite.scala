@@ -10,6 +10,12 @@ import io.megaphone.format._
 /** A tail that could be applied in part only is taken back: what it adds to a value would be added once more when it comes again. */
 class TornTailSuite extends AnyFunSuite with SmallStore {
 
+  /** Puts so much that the bin's frame has a chunk of its own. */
+  private def fill(holding: Holding, bin: Int): Unit = {
+    holding.touch(bin)
+    holding.log(bin).put(0, "filler".getBytes, 0, 6, new Array[Byte](DeltaFile.ChunkBytes), 0, DeltaFile.ChunkBytes)
+  }
+
   /** Worker 0 after a batch on one executor and another batch on a second one; both add to a value in each of its bins. */
   private def apart(): (Store, Registry, Registry) = {
     val (store, one, other) = (new Store, new Registry, new Registry)
@@ -17,7 +23,7 @@ class TornTailSuite extends AnyFunSuite with SmallStore {
       val lease = store.lease(registry, 0, version)
       val turn = store.turn(version, before, before)
       store.open(registry, lease, turn)
-      for (bin <- Seq(0, 2)) append(lease.holding, bin, (version + 1).toByte)
+      for (bin <- Seq(0, 2)) { fill(lease.holding, bin); append(lease.holding, bin, (version + 1).toByte) }
       store.commit(lease, turn)
       lease.end()
     }
@@ -49,10 +55,10 @@ class TornTailSuite extends AnyFunSuite with SmallStore {
     val turn = store.turn(2, before, before)
     store.open(registry, lease, turn)
     val copy = store.handOver.copyOf("image", store.handOver.image(HandOver.snapshot(lease.holding, Seq(0, 2))), 4)
-    for (bin <- Seq(0, 2)) append(lease.holding, bin, 3)
+    for (bin <- Seq(0, 2)) { fill(lease.holding, bin); append(lease.holding, bin, 3) }
     store.commit(lease, turn)
     val sound = store.handOver.tail(lease.holding, Seq(0, 2))
-    val second = new DeltaFile.Reader(new BytesSource("tail", sound)).footer.frames.maxBy(_.offset)
+    val second = new DeltaFile.Reader(new BytesSource("tail", sound)).footer.frames.map(_.chunk).maxBy(_.offset)
     val damaged = sound.clone()
     damaged(second.offset.toInt) = (damaged(second.offset.toInt) ^ 1).toByte
     assertThrows[DamagedFileException](store.handOver.applyTail("tail", damaged, copy))

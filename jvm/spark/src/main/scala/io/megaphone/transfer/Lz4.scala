@@ -10,7 +10,7 @@ object Lz4 extends Compression {
   private val factory = LZ4Factory.fastestInstance()
 
   val id = 1
-  override def compress(bytes: Array[Byte]): Array[Byte] = factory.fastCompressor().compress(bytes)
+  override def compress(bytes: Array[Byte], length: Int): Array[Byte] = factory.fastCompressor().compress(bytes, 0, length)
   override def decompress(bytes: Array[Byte], rawBytes: Int): Array[Byte] = {
     val out = new Array[Byte](rawBytes)
     val read = factory.safeDecompressor().decompress(bytes, 0, bytes.length, out, 0)

@@ -53,9 +53,6 @@ abstract class StoreOfProvider {
   /** Fills the store before the first invocation. */
   protected def load(): Unit
 
-  /** What each invocation does first, unmeasured. */
-  protected def prepare(): Unit = ()
-
   @Setup(Level.Trial)
   def start(): Unit = {
     session =
@@ -85,7 +82,7 @@ abstract class StoreOfProvider {
   }
 
   @Setup(Level.Invocation)
-  def open(): Unit = { open(version); prepare() }
+  def open(): Unit = open(version)
 
   @TearDown(Level.Invocation)
   def close(): Unit = { if (!store.hasCommitted) store.abort(); endTask() }

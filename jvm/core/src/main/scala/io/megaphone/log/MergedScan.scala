@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.log
+
+import java.util
+
+/** Scans of several logs as one, in the order of their keys, none of which is in two of them: a tree of losers (Knuth, The Art of Computer Programming,
+  * volume 3, section 5.4.1).
+  *
+  *   1. Each inner node of the tree remembers the scan that lost there; the winner of all stands on the next key. Once it has gone on, it plays again all
+  *      the way up: one comparison a level, where a heap takes two.
+  *   1. Most comparisons are of the first eight bytes of the keys, which lie side by side here: the records themselves lie all over the memory.
+  */
+final class MergedScan(scans: Iterator[BinLog.Scan]) extends BinLog.Scan {
+  import MergedScan._
+
+  private var all: Array[BinLog.Scan] = _ // null for one that has ended
+  private var heads: Array[Long] = _
+  private var losers: Array[Int] = _ // at 0 the winner; leaf i is at all.length + i
+
+  def cursor: BinLog.Cursor = all(losers(0)).cursor
+
+  def next(): Boolean = {
+    if (all == null) start()
+    else if (all.length > 0 && all(losers(0)) != null) { advance(losers(0)); play(losers(0)) }
+    all.length > 0 && all(losers(0)) != null
+  }
+
+  private def start(): Unit = {
+    all = scans.filter(_.next()).toArray
+    heads = all.map(head)
+    losers = Array.fill(all.length)(NoOne)
+    all.indices.foreach(play)
+  }
+
+  private def advance(i: Int): Unit = if (all(i).next()) heads(i) = head(all(i)) else { all(i) = null; heads(i) = LastHead }
+
+  /** Takes a scan up the tree until it waits for one that has not played yet, or there is a winner of all. */
+  private def play(i: Int): Unit = {
+    var winner = i
+    var node = (all.length + i) >>> 1
+    while (node > 0) {
+      val other = losers(node)
+      if (other == NoOne) { losers(node) = winner; return }
+      if (isBefore(other, winner)) { losers(node) = winner; winner = other }
+      node >>>= 1
+    }
+    losers(0) = winner
+  }
+
+  private def isBefore(one: Int, other: Int): Boolean =
+    if (heads(one) != heads(other)) java.lang.Long.compareUnsigned(heads(one), heads(other)) < 0
+    else all(one) != null && (all(other) == null || compare(all(one).cursor, all(other).cursor) < 0)
+}
+
+private object MergedScan {
+  private val NoOne = -1
+  private val LastHead = -1L // that of a scan that has ended: no key's is greater
+
+  /** The first eight bytes of a scan's key, in their order as an unsigned number; a shorter one is filled up with zeros. */
+  private def head(scan: BinLog.Scan): Long = {
+    val c = scan.cursor
+    if (c.keyBytes >= 8) java.lang.Long.reverseBytes(Words.get(c.bytes, c.keyOffset))
+    else {
+      val filled = util.Arrays.copyOf(util.Arrays.copyOfRange(c.bytes, c.keyOffset, c.keyOffset + c.keyBytes), 8)
+      java.lang.Long.reverseBytes(Words.get(filled, 0))
+    }
+  }
+
+  private def compare(one: BinLog.Cursor, other: BinLog.Cursor): Int =
+    Words.compare(one.bytes, one.keyOffset, one.keyBytes, other.bytes, other.keyOffset, other.keyBytes)
+}
