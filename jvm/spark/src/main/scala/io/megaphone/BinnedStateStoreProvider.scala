@@ -88,5 +88,6 @@ class BinnedStateStoreProvider extends StateStoreProvider with SupportsFineGrain
   ): ChangeRows = new ChangeRows(session.changes(startVersion, endVersion, endVersionStateStoreCkptId, colFamilyNameOpt))
 
   override def supportedCustomMetrics: Seq[StateStoreCustomMetric] = provider.Metrics.all
+  override def supportedInstanceMetrics: Seq[StateStoreInstanceMetric] = Seq(provider.Metrics.SnapshotLastUploaded)
   override def toString: String = s"BinnedStateStoreProvider[$stateStoreId]"
 }

@@ -43,27 +43,40 @@ object DeltaFile {
 
     /** Adds what the file has of `bin`: raw records. */
     def frame(bin: Int, isImage: Boolean, records: Array[Byte]): Unit =
-      add(bin, isImage, records.length)(System.arraycopy(records, 0, _, _, records.length))
+      if (records.length > ChunkBytes) large(bin, isImage, records)
+      else small(bin, isImage, records.length)(System.arraycopy(records, 0, _, _, records.length))
 
     /** Adds what a commit appended to `bin`. */
-    def tail(bin: Int, records: Records): Unit = add(bin, isImage = false, records.length)(records.copyTo)
+    def tail(bin: Int, records: Records): Unit =
+      if (records.length > ChunkBytes) large(bin, isImage = false, records.toBytes)
+      else small(bin, isImage = false, records.length)(records.copyTo)
 
-    private def add(bin: Int, isImage: Boolean, length: Int)(copyTo: (Array[Byte], Int) => Unit): Unit = {
-      if (rawBytes > 0 && rawBytes.toLong + length > ChunkBytes) endChunk()
-      if (rawBytes + length > raw.length) raw = util.Arrays.copyOf(raw, math.max(rawBytes + length, math.min(ChunkBytes, 2 * raw.length)))
+    private def large(bin: Int, isImage: Boolean, records: Array[Byte]): Unit = {
+      endChunk()
+      written += Frame(bin, isImage, chunk(records, records.length), 0, records.length)
+    }
+
+    private def small(bin: Int, isImage: Boolean, length: Int)(copyTo: (Array[Byte], Int) => Unit): Unit = {
+      if (rawBytes + length > ChunkBytes) endChunk()
+      if (rawBytes + length > raw.length) raw = util.Arrays.copyOf(raw, math.min(ChunkBytes, math.max(rawBytes + length, 2 * raw.length)))
       copyTo(raw, rawBytes)
       filling += Frame(bin, isImage, null, rawBytes, length)
       rawBytes += length
     }
 
     private def endChunk(): Unit = if (filling.nonEmpty) {
-      val stored = compression.compress(raw, rawBytes)
-      val chunk = Chunk(file, writer, offset, stored.length, rawBytes, Checksum.of(stored))
-      out.write(stored)
-      offset += stored.length
-      filling.foreach(frame => written += frame.copy(chunk = chunk))
+      val full = chunk(raw, rawBytes)
+      filling.foreach(frame => written += frame.copy(chunk = full))
       filling.clear()
       rawBytes = 0
+    }
+
+    private def chunk(records: Array[Byte], length: Int): Chunk = {
+      val stored = compression.compress(records, length)
+      val made = Chunk(file, writer, offset, stored.length, length, Checksum.of(stored))
+      out.write(stored)
+      offset += stored.length
+      made
     }
 
     /** Ends the file with the footer that `make` gives for the frames written. */
@@ -111,16 +124,19 @@ object DeltaFile {
       Footer.decode(new Decoder(file, bytes))
     }
 
-    private var unpacked: Chunk = _ // the last one, and its bytes: frames are read in the order that they lie in
+    private var unpacked: Chunk = _ // the last one of several frames, and its bytes: frames are read in the order that they lie in
     private var unpackedBytes: Array[Byte] = _
 
-    /** The records of a frame. The array is the caller's to read, not to change. */
+    /** The records of a frame. */
     def records(frame: Frame, compressions: Compressions): Array[Byte] = {
       val chunk = frame.chunk
       if (frame.at < 0 || frame.rawBytes < 0 || frame.at > chunk.rawBytes - frame.rawBytes)
         fail(Some(frame.bin), s"${frame.rawBytes} bytes of records at ${frame.at}", s"a chunk of ${chunk.rawBytes} bytes")
-      if (chunk != unpacked) { unpackedBytes = unpack(chunk, frame.bin, compressions); unpacked = chunk }
-      if (frame.rawBytes == unpackedBytes.length) unpackedBytes else util.Arrays.copyOfRange(unpackedBytes, frame.at, frame.at + frame.rawBytes)
+      if (frame.rawBytes == chunk.rawBytes) unpack(chunk, frame.bin, compressions)
+      else {
+        if (chunk != unpacked) { unpackedBytes = unpack(chunk, frame.bin, compressions); unpacked = chunk }
+        util.Arrays.copyOfRange(unpackedBytes, frame.at, frame.at + frame.rawBytes)
+      }
     }
 
     private def unpack(chunk: Chunk, bin: Int, compressions: Compressions): Array[Byte] = {

@@ -73,8 +73,13 @@ object Footer {
   private def encode(out: Encoder, frame: Frame): Unit = out.varint(frame.rawBytes.toLong << 1 | (if (frame.isImage) 1 else 0))
 
   /** Frames of the same chunk, which follow each other. */
-  private def byChunk(frames: Vector[Frame]): Vector[Vector[Frame]] =
-    Vector.unfold(frames)(rest => Option.when(rest.nonEmpty)(rest.span(_.chunk eq rest.head.chunk)))
+  private def byChunk(frames: Vector[Frame]): Vector[Vector[Frame]] = Vector.unfold(0) { from =>
+    Option.when(from < frames.size) {
+      val behind = frames.indexWhere(frame => !(frame.chunk eq frames(from).chunk), from)
+      val until = if (behind < 0) frames.size else behind
+      frames.slice(from, until) -> until
+    }
+  }
 
   /** The bins whose keys a footer counts, ascending. */
   private def counted(frames: Vector[Frame], chains: Map[Int, Chain]): Vector[Int] =

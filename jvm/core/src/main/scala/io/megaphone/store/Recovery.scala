@@ -82,9 +82,9 @@ final class Recovery(files: StateFiles, compressions: Compressions, together: To
     else {
       var before = 0L
       val shared = located.toVector.sortBy(_._1).groupBy { case (_, one) =>
-        val share = before * together.width / bytes
+        val middle = before + bytesOf(one) / 2
         before += bytesOf(one)
-        share
+        math.min(together.width - 1L, middle * together.width / bytes)
       }
       shared.values.map(_.toMap).toSeq
     }
@@ -107,10 +107,12 @@ final class Recovery(files: StateFiles, compressions: Compressions, together: To
     val source = files.open(file)
     try {
       val reader = new DeltaFile.Reader(source)
+      val gone = mutable.Map.empty[Chunk, DamagedFileException]
       frames.sortBy(frame => (frame.chunk.offset, frame.at)).foreach { frame =>
-        try Recovery.apply(logs, newLog, frame, reader.records(frame, compressions))
+        try { gone.get(frame.chunk).foreach(throw _); Recovery.apply(logs, newLog, frame, reader.records(frame, compressions)) }
         catch {
           case damage: DamagedFileException if file.name.id == StateName.FixedId && reader.footer.writer != frame.chunk.writer =>
+            gone(frame.chunk) = damage
             applyRewritten(reader, frame, logs, newLog, damage)
         }
       }
@@ -132,7 +134,8 @@ final class Recovery(files: StateFiles, compressions: Compressions, together: To
     standIn(reader.footer, wanted) match {
       case Some(frame) => Recovery.apply(logs, newLog, frame, reader.records(frame, compressions))
       case None =>
-        try logs(bin) = load(wanted.file, Seq(bin)).bins(bin)._1
+        // Alone: this may be one of the threads that load together, and they cannot wait for each other.
+        try logs(bin) = new Recovery(files, compressions, Together.OneByOne, space).load(wanted.file, Seq(bin)).bins(bin)._1
         catch { case e: Exception => damage.addSuppressed(e); throw damage }
     }
   }

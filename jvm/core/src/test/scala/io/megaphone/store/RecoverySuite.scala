@@ -4,6 +4,8 @@ package io.megaphone.store
 import java.util.concurrent.{Callable, Executors}
 import java.util.concurrent.atomic.AtomicInteger
 
+import scala.concurrent.{Await, ExecutionContext, Future}
+import scala.concurrent.duration._
 import scala.jdk.CollectionConverters._
 
 import org.scalatest.funsuite.AnyFunSuite
@@ -13,11 +15,11 @@ import io.megaphone.format._
 /** Bins of many bytes are loaded side by side, with the same result. */
 class RecoverySuite extends AnyFunSuite with SmallStore {
 
-  private def withThreads(body: (Together, AtomicInteger) => Unit): Unit = {
-    val pool = Executors.newFixedThreadPool(3)
+  private def withThreads(threads: Int)(body: (Together, AtomicInteger) => Unit): Unit = {
+    val pool = Executors.newFixedThreadPool(threads)
     val most = new AtomicInteger
     val together = new Together {
-      def width: Int = 3
+      def width: Int = threads
       def apply[A](pieces: Seq[() => A]): Seq[A] = {
         most.getAndUpdate(math.max(_, pieces.size))
         try pool.invokeAll(pieces.map(p => (() => p()): Callable[A]).asJava).asScala.map(_.get).toSeq
@@ -44,7 +46,7 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
   }
 
   test("bins are loaded at once where they have many bytes, one after the other where they have few") {
-    for ((bytes, expected) <- Seq((1 << 20) -> 2, 100 -> 1)) withThreads { (together, _) =>
+    for ((bytes, expected) <- Seq((1 << 20) -> 2, 100 -> 1)) withThreads(3) { (together, _) =>
       val store = new Store
       val file = filled(store, 3, bytes)
       val pieces = new AtomicInteger
@@ -63,8 +65,37 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
     }
   }
 
+  test("bins are loaded at once also where a late attempt has written one of their files anew, with a tail for each image") {
+    withThreads(2) { (together, _) =>
+      val store = new Store
+      def batch(registry: Registry, attempt: Long, version: Int, isWhole: Boolean): FileName = {
+        val lease = store.lease(registry, 0, attempt)
+        val turn = store.turn(version.toLong, before, before)
+        store.open(registry, lease, turn)
+        for (bin <- Seq(0, 2)) {
+          lease.holding.touch(bin)
+          val value = Array.fill(if (version < 2) 1 << 20 else 1)((version + bin).toByte)
+          lease.holding.log(bin).put(0, Array(math.min(version, 2).toByte), 0, 1, value, 0, value.length)
+        }
+        val file = store.commit(lease, turn, isWhole).file
+        lease.end()
+        file
+      }
+      val (one, other) = (new Registry, new Registry)
+      val last = Footer.Slices - 1 // by then each bin's chain has been listed, with the image of batch 1 in it
+      val files = for (version <- 0 to last) yield batch(one, version.toLong, version, isWhole = version == 1)
+      assert(batch(other, last + 1L, 1, isWhole = false) == files(1))
+      val loading = Future(new Recovery(store.files, Compressions(Compression.None), together).load(files(last), Seq(0, 2)))(ExecutionContext.global)
+      val loaded = Await.result(loading, 60.seconds)
+      for (bin <- Seq(0, 2); (version, key) <- Seq(0, 1, last).zipWithIndex) {
+        val log = loaded.bins(bin)._1
+        assert(log.find(0, Array(key.toByte), 0, 1) && log.cursor.bytes(log.cursor.valueOffset) == version + bin)
+      }
+    }
+  }
+
   test("damage in one of the bins is told as if they were loaded one after the other") {
-    withThreads { (together, most) =>
+    withThreads(3) { (together, most) =>
       val store = new Store
       val file = filled(store, 2, 1 << 20)
       val damaged = new StateFiles {

@@ -76,7 +76,8 @@ private[provider] final class LiveState(
       Metrics.BinsOwned -> rows.binsOwned.toLong,
       Metrics.BytesOnDisk -> holding.bytesOnDisk,
       Metrics.ForcedSnapshots -> (if (withImages) 1L else 0L)
-    )
+    ),
+    if (isCommitted) Map(Metrics.SnapshotLastUploaded.withNewId(holding.worker, turn.key.store) -> (turn.version + 1)) else Map.empty
   )
 
   override def checkpointInfo: StateStoreCheckpointInfo =
@@ -190,5 +191,9 @@ object Metrics {
   val BytesOnDisk: StateStoreCustomMetric =
     StateStoreCustomSizeMetric("megaphoneBytesOnDisk", "bytes of state that lie on local disk, beyond the memory budget")
   val ForcedSnapshots: StateStoreCustomMetric = StateStoreCustomSumMetric("forceSnapshotCount", "commits that wrote all bins whole, as asked for")
+
+  /** By worker and store, the newest version that is recovered from quickly: with short chains each is. */
+  val SnapshotLastUploaded: StateStoreInstanceMetric = StateStoreSnapshotLastUploadInstanceMetric()
+
   val all: Seq[StateStoreCustomMetric] = Seq(BinsIn, BytesIn, BinsFromPeer, BinsFromCheckpoint, BinWaitMs, BinsOwned, BytesOnDisk, ForcedSnapshots)
 }

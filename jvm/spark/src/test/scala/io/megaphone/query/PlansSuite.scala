@@ -3,6 +3,7 @@ package io.megaphone.query
 
 import java.nio.file.Files
 
+import scala.jdk.CollectionConverters._
 import scala.util.Random
 
 import org.apache.spark.sql.{DataFrame, Encoder, Encoders, Row}
@@ -65,6 +66,14 @@ class PlansSuite extends PluginSession {
 
   private def nodes(running: Running)(of: PartialFunction[SparkPlan, Unit]): Int = running.plan.collect(of).size
 
+  /** The snapshots that Spark reports of, by worker and store; checks that they are of the newest version. */
+  private def snapshots(running: Running): Map[String, Long] = {
+    val progress = running.query.lastProgress
+    val found = progress.stateOperators.head.customMetrics.asScala.collect { case (s"SnapshotLastUploaded.$of", version) => of -> version.toLong }.toMap
+    assert(found.values.toSet == Set(progress.batchId + 1))
+    found
+  }
+
   /** Each row of the stream beside those of the same key that came before it. */
   private def pairs(rows: DataFrame): DataFrame =
     rows.select(col("k").as("a"), col("v")).join(rows.select(col("k").as("b"), col("v").as("w")), expr("a = b and w < v"))
@@ -72,6 +81,7 @@ class PlansSuite extends PluginSession {
   for (transfer <- Seq("direct", "prepared"))
     test(s"An aggregate, rescaled in mode $transfer.") {
       check("complete", transfer)(_.groupBy("k").agg(count("*"), sum("v"), max("v"))) { running =>
+        assert(snapshots(running).keySet == running.workers.flatMap(0L until _).map(w => s"partition_${w}_default").toSet)
         assert(running.tables.size == 1)
         assert(nodes(running) { case _: GroupExec => () } == 1)
       }
@@ -116,6 +126,7 @@ class PlansSuite extends PluginSession {
       withConf("spark.sql.streaming.join.stateFormatVersion" -> format.toString) {
         check("append", transfer, _.all)(pairs) { running =>
           assert(running.plan.collect { case j: StreamingSymmetricHashJoinExec => j.stateFormatVersion } == Seq(format))
+          assert(snapshots(running).size == 5, "as many as Spark reports of, of four stores a worker")
           assert(running.tables.size == 1)
           assert(nodes(running) { case _: GroupExec => () } == 1)
         }
