@@ -122,6 +122,28 @@ final class OtherFileSystemSuite extends PluginSession {
         counting.runUntilSwept(running)
       }
 
+    test(s"A file that a task of a run before puts in its place late, after the batch was run again, is not read, in checkpoint format v$format.") {
+      val counting = new Counting(format, sweepBatches = 1000)
+      val running = counting.started()
+      counting.round(running)
+      ProbeFileSystem.faults = Seq(Fault(Fault.RenameHangs, "/state/0/1/", times = 1))
+      counting.feed()
+      eventually(timeout(60.seconds))(assert(ProbeFileSystem.faults.map(_.struck) == Seq(1)))
+      running.stop()
+      val again = counting.started()
+      counting.round(again)
+      counting.check(again)
+      val renamed = ProbeFileSystem.lateRenames.get
+      ProbeFileSystem.released.release()
+      eventually(timeout(60.seconds))(assert(ProbeFileSystem.lateRenames.get == renamed + 1))
+      counting.round(again)
+      counting.check(again)
+      again.stop()
+      val last = counting.started() // from files alone
+      counting.round(last)
+      counting.check(last)
+    }
+
     test(s"On a disk that stays full the query fails with that sentence, and goes on when there is room, in checkpoint format v$format.") {
       val counting = new Counting(format)
       val running = counting.started()

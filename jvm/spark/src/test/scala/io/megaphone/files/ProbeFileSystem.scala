@@ -3,7 +3,7 @@ package io.megaphone.files
 
 import java.io.{IOException, OutputStream}
 import java.net.URI
-import java.util.concurrent.ConcurrentLinkedQueue
+import java.util.concurrent.{ConcurrentLinkedQueue, Semaphore}
 import java.util.concurrent.atomic.AtomicInteger
 
 import scala.jdk.CollectionConverters._
@@ -43,6 +43,10 @@ final class ProbeFileSystem extends RawLocalFileSystem {
       case Some(Fault.RenameSaysNo) => false
       case Some(Fault.RenameThrows) => throw new IOException(s"The connection was lost before $to was renamed.")
       case Some(Fault.AnswerIsLost) => renamed; throw new IOException(s"The connection was lost after $to was renamed.")
+      case Some(Fault.RenameHangs) =>
+        released.acquireUninterruptibly();
+        try renamed
+        finally lateRenames.incrementAndGet()
       case _ => renamed
     }
   }
@@ -85,11 +89,16 @@ object ProbeFileSystem {
     case object RenameSaysNo extends Kind("a rename that says no")
     case object RenameThrows extends Kind("a rename that fails")
     case object AnswerIsLost extends Kind("a rename whose answer is lost")
+    case object RenameHangs extends Kind("a rename that hangs")
     case object DiskIsFull extends Kind("a disk that is full")
   }
 
   @volatile var faults: Seq[Fault] = Nil
   @volatile var delayMs = 0L
+
+  /** Lets renames that hang go on, one for each permit, and counts those that have. */
+  val released = new Semaphore(0)
+  val lateRenames = new AtomicInteger
   private val operations = new ConcurrentLinkedQueue[Asked]
 
   /** What was asked for since the last call, in order. */
