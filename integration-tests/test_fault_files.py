@@ -15,7 +15,7 @@ def _flip(data: bytes, at: int) -> bytes:
 
 
 DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
-    "a wrong byte in a frame": (lambda data: _flip(data, 12), "expected frame checksum"),
+    "a wrong byte in a chunk": (lambda data: _flip(data, 12), "expected chunk checksum"),
     "a wrong byte in the footer": (lambda data: _flip(data, len(data) - 40), "expected footer checksum"),
     "a file cut in half": (lambda data: data[: len(data) // 2], "expected the magic number MPHF"),
     "an empty file": (lambda data: b"", "expected at least 32 bytes, found 0"),
