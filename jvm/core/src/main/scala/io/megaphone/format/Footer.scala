@@ -82,7 +82,7 @@ object Footer {
   }
 
   /** The bins whose keys a footer counts, ascending. */
-  private def counted(frames: Vector[Frame], chains: Map[Int, Chain]): Vector[Int] =
+  def counted(frames: Vector[Frame], chains: Map[Int, Chain]): Vector[Int] =
     (frames.iterator.map(_.bin) ++ chains.keysIterator).toVector.distinct.sorted
 
   private def decodeChunk(in: Decoder, file: FileName, writer: WriterId): Chunk = Chunk(file, writer, in.varint(), in.count(), in.count(), in.int())

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
-import java.util
-
 /** Scans of several logs as one, in the order of their keys, none of which is in two of them: a tree of losers (Knuth, The Art of Computer Programming,
   * volume 3, section 5.4.1).
   *
@@ -56,14 +54,10 @@ private object MergedScan {
   private val NoOne = -1
   private val LastHead = -1L // that of a scan that has ended: no key's is greater
 
-  /** The first eight bytes of a scan's key, in their order as an unsigned number; a shorter one is filled up with zeros. */
+  /** The first eight bytes of a scan's key, in their order as an unsigned number; a record fills a shorter one up with zeros. */
   private def head(scan: BinLog.Scan): Long = {
     val c = scan.cursor
-    if (c.keyBytes >= 8) java.lang.Long.reverseBytes(Words.get(c.bytes, c.keyOffset))
-    else {
-      val filled = util.Arrays.copyOf(util.Arrays.copyOfRange(c.bytes, c.keyOffset, c.keyOffset + c.keyBytes), 8)
-      java.lang.Long.reverseBytes(Words.get(filled, 0))
-    }
+    if (c.keyBytes == 0) 0 else java.lang.Long.reverseBytes(Words.get(c.bytes, c.keyOffset))
   }
 
   private def compare(one: BinLog.Cursor, other: BinLog.Cursor): Int =

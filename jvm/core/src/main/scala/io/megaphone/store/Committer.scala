@@ -33,19 +33,19 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
       }
       val footer = writing.finish(frames => footerOf(holding, turn, file, writer, frames))
       out.close()
-      holding.commit(name, file, footer.frames.map(f => f.bin -> (holding.chain(f.bin) + f)))
+      holding.commit(name, file, newChains(holding, footer.frames))
       Committer.Committed(footer, writing.bytes)
     } catch { case e: Throwable => out.cancel(); throw e }
   }
 
   private def footerOf(holding: Holding, turn: Turn, file: FileName, writer: WriterId, frames: Vector[Frame]): Footer = {
     val listed = holding.bins.filter(bin => !holding.leaving(bin) && isListed(holding, bin, file.name.version)).toSet
-    val touched = frames.iterator.filter(f => listed(f.bin)).map(f => f.bin -> (holding.chain(f.bin) + f)).toMap
-    val chains = listed.iterator.map(bin => bin -> touched.getOrElse(bin, holding.chain(bin))).toMap
-    val counted = frames.iterator.map(_.bin) ++ listed.iterator
-    val keyCounts = counted.map(bin => bin -> holding.log(bin).keyCount.toLong).toMap
+    val chains = listed.iterator.map(bin => bin -> holding.chain(bin)).toMap ++ newChains(holding, frames.filter(f => listed(f.bin)))
+    val keyCounts = Footer.counted(frames, chains).iterator.map(bin => bin -> holding.log(bin).keyCount.toLong).toMap
     Footer(file, writer, holding.base, turn.after.number, turn.after.contentHash, frames, chains, keyCounts, holding.leaving.toVector, holding.lineage)
   }
+
+  private def newChains(holding: Holding, frames: Vector[Frame]): Vector[(Int, Chain)] = frames.map(f => f.bin -> (holding.chain(f.bin) + f))
 
   private def isListed(holding: Holding, bin: Int, version: Long): Boolean =
     holding.lineage.isEmpty || holding.adopted(bin) || Footer.sliceOf(bin, holding.binsCount) == version % Footer.Slices

@@ -107,14 +107,15 @@ final class Recovery(files: StateFiles, compressions: Compressions, together: To
     val source = files.open(file)
     try {
       val reader = new DeltaFile.Reader(source)
-      val gone = mutable.Map.empty[Chunk, DamagedFileException]
+      val rewritten = mutable.Map.empty[Chunk, DamagedFileException]
       frames.sortBy(frame => (frame.chunk.offset, frame.at)).foreach { frame =>
-        try { gone.get(frame.chunk).foreach(throw _); Recovery.apply(logs, newLog, frame, reader.records(frame, compressions)) }
-        catch {
-          case damage: DamagedFileException if file.name.id == StateName.FixedId && reader.footer.writer != frame.chunk.writer =>
-            gone(frame.chunk) = damage
-            applyRewritten(reader, frame, logs, newLog, damage)
-        }
+        if (!rewritten.contains(frame.chunk))
+          try Recovery.apply(logs, newLog, frame, reader.records(frame, compressions))
+          catch {
+            case damage: DamagedFileException if file.name.id == StateName.FixedId && reader.footer.writer != frame.chunk.writer =>
+              rewritten(frame.chunk) = damage
+          }
+        rewritten.get(frame.chunk).foreach(applyRewritten(reader, frame, logs, newLog, _))
       }
       frames.iterator.map(_.chunk).distinct.map(_.storedBytes.toLong).sum
     } finally source.close()

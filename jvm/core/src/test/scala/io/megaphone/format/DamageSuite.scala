@@ -148,12 +148,12 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     val chunk = frame.chunk
     val offsets = Seq(0L, 7L, -1L, Long.MaxValue, bytes.length.toLong, bytes.length - 24L - chunk.storedBytes + 1)
     val lengths = Seq(-1, bytes.length, Int.MaxValue)
-    for (b <- offsets.map(o => chunk.copy(offset = o)) ++ lengths.map(n => chunk.copy(storedBytes = n))) {
-      val e = intercept[DamagedFileException](r.records(frame.copy(chunk = b), All))
-      assert(e.file == Name && e.bin.contains(1) && e.found == s"a file of ${bytes.length} bytes", b)
+    for (c <- offsets.map(o => chunk.copy(offset = o)) ++ lengths.map(n => chunk.copy(storedBytes = n))) {
+      val e = intercept[DamagedFileException](r.records(frame.copy(chunk = c), All))
+      assert(e.file == Name && e.bin.contains(1) && e.found == s"a file of ${bytes.length} bytes", c)
     }
-    for (b <- Seq(chunk.copy(offset = chunk.offset + 1), chunk.copy(storedBytes = chunk.storedBytes - 1), chunk.copy(checksum = 0)))
-      assert(intercept[DamagedFileException](r.records(frame.copy(chunk = b), All)).expected.startsWith("chunk checksum"))
+    for (c <- Seq(chunk.copy(offset = chunk.offset + 1), chunk.copy(storedBytes = chunk.storedBytes - 1), chunk.copy(checksum = 0)))
+      assert(intercept[DamagedFileException](r.records(frame.copy(chunk = c), All)).expected.startsWith("chunk checksum"))
     for ((at, rawBytes) <- Seq((-1, 1), (0, -1), (1, chunk.rawBytes), (Int.MaxValue, 1), (0, Int.MaxValue)))
       assert(intercept[DamagedFileException](r.records(frame.copy(at = at, rawBytes = rawBytes), All)).found == s"a chunk of ${chunk.rawBytes} bytes")
   }

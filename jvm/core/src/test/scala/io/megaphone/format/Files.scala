@@ -120,5 +120,5 @@ object Files {
 
   /** Counts for the bins that a footer must count, some of those given. */
   def counted(frames: Vector[Frame], chains: Map[Int, Chain], counts: Seq[Long]): Map[Int, Long] =
-    (frames.map(_.bin) ++ chains.keys).map(bin => bin -> counts(bin % counts.size)).toMap
+    Footer.counted(frames, chains).map(bin => bin -> counts(bin % counts.size)).toMap
 }

@@ -44,7 +44,7 @@ final class ProbeFileSystem extends RawLocalFileSystem {
       case Some(Fault.RenameThrows) => throw new IOException(s"The connection was lost before $to was renamed.")
       case Some(Fault.AnswerIsLost) => renamed; throw new IOException(s"The connection was lost after $to was renamed.")
       case Some(Fault.RenameHangs) =>
-        released.acquireUninterruptibly();
+        released.acquireUninterruptibly()
         try renamed
         finally lateRenames.incrementAndGet()
       case _ => renamed
