@@ -154,7 +154,7 @@ final class BinLog(space: Space = Space.Unlimited) {
     tailWords = 0
     undoCount = 0
     endRanges()
-    if (undoEntries.length > BinLog.UndoKept) undoEntries = BinLog.NoUndo
+    if (undoEntries.length > pages.end / BinLog.UndoShare) undoEntries = BinLog.NoUndo
   }
 
   /** The records appended since `settle`, in order. */
@@ -412,7 +412,7 @@ object BinLog {
   private val NoUndo = new Array[Long](0)
   private val NoBytes = new Array[Byte](0)
   private[log] val NoPosition = -1
-  private val UndoKept = 1024 // entries; a larger list is given back when its batch is settled
+  private val UndoShare = 32 // of the log; a larger list is given back when its batch is settled
 
   /** Where the index of a family lies. Those of the two kinds take turns, so that the array is short whichever are used. */
   private def placeOf(family: Int): Int = if (Record.isOrdered(family)) ((family - Record.OrderedFamilyMin) << 1) | 1 else family << 1

@@ -11,6 +11,7 @@ final class Index {
   import Index._
 
   private var slots: Array[Long] = NoSlots
+  private var shift = 0 // that leaves as many upper bits of a hash as a slot's number has: the array need not be asked for its length
   private var usedCount = 0 // live and removed slots
   private var liveCount = 0
 
@@ -23,7 +24,7 @@ final class Index {
   def isCurrent(snapshot: Array[Long]): Boolean = snapshot eq slots
 
   /** First slot to probe for `hash`, or -1 in an empty index. */
-  def probe(hash: Int): Int = if (slots.length == 0) -1 else start(hash)
+  def probe(hash: Int): Int = if (shift == 0) -1 else start(hash)
 
   /** The slot that follows. */
   def next(slot: Int): Int = (slot + 1) & (slots.length - 1)
@@ -63,6 +64,7 @@ final class Index {
     var capacity = CapacityMin
     while (capacity * 2 < (liveCount + 1) * 3) capacity <<= 1 // at most two thirds full after growing
     slots = new Array[Long](capacity)
+    shift = Integer.numberOfLeadingZeros(capacity) + 1
     usedCount = liveCount
     var i = 0
     while (i < old.length) {
@@ -77,7 +79,7 @@ final class Index {
   }
 
   // Fibonacci hashing: the upper bits of a product depend on all bits of the hash.
-  private def start(hash: Int): Int = (hash * -1640531527) >>> (Integer.numberOfLeadingZeros(slots.length) + 1)
+  private def start(hash: Int): Int = (hash * -1640531527) >>> shift
 }
 
 object Index {

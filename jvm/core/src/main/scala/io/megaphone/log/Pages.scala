@@ -5,12 +5,14 @@ import java.util
 
 /** The space of one log: an append-only address space in pages that start small and grow with the log.
   *
-  * A position is a word number (bytes / 8) that never changes while the record lives. Pages come in levels of four: 4 × 256 B, 4 × 512 B, … up to 64
-  * KiB, then all of 64 KiB: the page of a position is
-  * arithmetic, and of a log of small records at most about a fifth is unused. A record never spans pages; one larger than a page takes a page of its
-  * own that spans the slots it needs.
+  * A position is a word number (bytes / 8) that never changes while the record lives. Pages come in levels of four: 4 × 1 KiB, 4 × 2 KiB, … up to 64
+  * KiB, then all of 64 KiB: the page of a position is arithmetic. A record never spans pages; one larger than a page takes a page of its own that spans
+  * the slots it needs.
   *
-  * One thread uses them. Others may read a `prefix` that they were handed (through any safe publication): nothing below its end is ever overwritten.
+  * The last page becomes as large as its slot in steps of an eighth of the log, each a copy: about so much of a log of small records is unused at most.
+  *
+  * One thread uses them. Others may read a `prefix` that they were handed (through any safe publication): nothing below its end is ever overwritten. What
+  * was read from a page that has grown since stays as it was.
   *
   * Where [[Space]] is short, pages that are full lie on disk, and `page` gives a copy of the one record that is asked for.
   */
@@ -34,8 +36,10 @@ final class Pages(space: Space = Space.Unlimited) {
     var slot = if (endPosition == 0) 0 else baseSlot(endPosition - 1)
     val used = offsetIn(slot, endPosition)
     val position =
-      if (slot < pages.length && pages(slot) != null && capacity(slot) - used >= size) endPosition
-      else {
+      if (slot < pages.length && pages(slot) != null && capacity(slot) - used >= size) {
+        if (pages(slot).length - used < size) grow(slot, used + size)
+        endPosition
+      } else {
         if (slot < pages.length && pages(slot) != null) {
           filledBytes(slot) = used
           slot = slotAfter(slot)
@@ -161,19 +165,38 @@ final class Pages(space: Space = Space.Unlimited) {
     var lastSlot = slot
     var capacity = slotBytes(slot)
     while (capacity < size) { lastSlot += 1; capacity += slotBytes(lastSlot) }
-    val owed = space.owed(capacity)
-    if (owed > 0) { shed(owed); () } // throws, if at all, before there is any record to take back
+    val bytes = if (lastSlot > slot) capacity else steppedBytes(capacity, size)
+    pay(bytes)
     if (lastSlot >= pages.length) {
       val length = math.max(lastSlot + 1, pages.length + (pages.length >> 1) + 1)
       pages = util.Arrays.copyOf(pages, length)
       filledBytes = util.Arrays.copyOf(filledBytes, length)
     }
-    pages(slot) = new Array[Byte](capacity)
-    held(capacity)
+    pages(slot) = new Array[Byte](bytes)
+    held(bytes)
+  }
+
+  /** Makes the last page at least so large. */
+  private def grow(slot: Int, size: Int): Unit = {
+    val page = pages(slot)
+    val bytes = steppedBytes(slotBytes(slot), size)
+    pay(bytes - page.length)
+    pages(slot) = util.Arrays.copyOf(page, bytes)
+    held(-page.length)
+    held(bytes)
+  }
+
+  /** Bytes of a page that needs `size` of them, with an eighth of the log to spare: the log's words are as many. */
+  private def steppedBytes(capacity: Int, size: Int): Int = math.min(capacity.toLong, size.toLong + math.max(StepBytesMin, endPosition & ~7)).toInt
+
+  /** Makes room in the budget. Throws, if at all, before there is any record to take back. */
+  private def pay(bytes: Int): Unit = {
+    val owed = space.owed(bytes)
+    if (owed > 0) { shed(owed); () }
   }
 
   /** Bytes that the page of a slot has room for, wherever it lies: a page spans the slots behind it that have none. */
-  private def capacity(slot: Int): Int = if (pages(slot) ne OnDisk) pages(slot).length else pieces(slot).capacity
+  private def capacity(slot: Int): Int = math.max(slotBytes(slot), if (pages(slot) ne OnDisk) pages(slot).length else pieces(slot).capacity)
 
   private def slotAfter(slot: Int): Int = slotOf(startOf(slot) + (capacity(slot) >>> 3) - 1) + 1
 
@@ -219,13 +242,15 @@ object Pages {
   private val EmptyPieces = new Array[Overflow.Piece](0)
   private val OnDisk = new Array[Byte](0)
   private val ArrayHeaderBytes = 16L
-  private val UnitWordsShift = 5 // the smallest page, 256 B, in words
-  private val TopLevel = 8 // 256 B << 8 = 64 KiB: what a log is writing cannot leave the heap, and larger arrays are a burden to some collectors
+  private val StepBytesMin = 128
+  private val SlotBytesMin = 1024
+  private val UnitWordsShift = 7 // the smallest slot in words
+  private val TopLevel = 6 // 1 KiB << 6 = 64 KiB: what a log is writing cannot leave the heap, and larger arrays are a burden to some collectors
   private val TopSlot = TopLevel << 2
   private val TopUnits = 4 * ((1 << TopLevel) - 1)
 
-  /** Bytes of the page in `slot`. */
-  def slotBytes(slot: Int): Int = 256 << math.min(slot >>> 2, TopLevel)
+  /** Bytes that the page in `slot` has at most, but for one that spans several slots. */
+  def slotBytes(slot: Int): Int = SlotBytesMin << math.min(slot >>> 2, TopLevel)
 
   /** First position of `slot`. */
   def startOf(slot: Int): Int = {
