@@ -11,14 +11,36 @@ final case class Frame(bin: Int, isImage: Boolean, chunk: Chunk, at: Int, rawByt
   def file: FileName = chunk.file
 }
 
-/** The frames that rebuild a bin: an image or nothing, then tails in order. The sums are of raw bytes; they are kept, for each commit asks for them. */
-final case class Chain private (frames: Vector[Frame], imageBytes: Long, tailBytes: Long) {
+/** The frames that rebuild a bin: an image or nothing, then tails in order. There is one for each bin in memory: what is known of a frame takes twelve
+  * bytes in it. The sum of the tails is kept, for each commit asks for it. Sums are of raw bytes.
+  */
+final class Chain private (bin: Int, isImaged: Boolean, chunks: Array[Chunk], spans: Array[Long], val tailBytes: Long) {
+  import Chain._
+
+  def imageBytes: Long = if (isImaged) rawBytesOf(spans(0)).toLong else 0L
+  def frameCount: Int = chunks.length
+  def lastFile: Option[FileName] = chunks.lastOption.map(_.file)
+  def heapBytes: Long = OwnBytes + 12L * frameCount // the chunks are shared
+  def frames: Vector[Frame] = Vector.tabulate(frameCount)(i => Frame(bin, isImaged && i == 0, chunks(i), atOf(spans(i)), rawBytesOf(spans(i))))
+
   def +(frame: Frame): Chain =
-    if (frame.isImage) new Chain(Vector(frame), frame.rawBytes, 0) else new Chain(frames :+ frame, imageBytes, tailBytes + frame.rawBytes)
-  def frameCount: Int = frames.size
+    if (frame.isImage) new Chain(frame.bin, true, Array(frame.chunk), Array(spanOf(frame)), 0)
+    else new Chain(frame.bin, isImaged, chunks :+ frame.chunk, spans :+ spanOf(frame), tailBytes + frame.rawBytes)
+
+  override def equals(other: Any): Boolean = other match {
+    case that: Chain => frames == that.frames
+    case _ => false
+  }
+  override def hashCode: Int = frames.hashCode
+  override def toString: String = frames.mkString("Chain(", ", ", ")")
 }
 
 object Chain {
-  val Empty: Chain = new Chain(Vector.empty, 0, 0)
+  val Empty: Chain = new Chain(0, false, Array.empty, Array.empty, 0)
   def apply(frames: Iterable[Frame]): Chain = frames.foldLeft(Empty)(_ + _)
+  private val OwnBytes = 72
+
+  private def spanOf(frame: Frame): Long = (frame.at.toLong << 32) | frame.rawBytes
+  private def atOf(span: Long): Int = (span >>> 32).toInt
+  private def rawBytesOf(span: Long): Int = span.toInt
 }

@@ -32,9 +32,6 @@ final class BinLog(space: Space = Space.Unlimited) {
   private var tailWords = 0L
   private var liveWords = 0
 
-  /** The record that the last successful `find` or scan step stands on. Valid until the next one. */
-  val cursor = new BinLog.Cursor
-
   def isTouched: Boolean = undoCount > 0 || tailStart != pages.end
 
   /** Bytes of the records of the tail: the same wherever the log has come from, as the pages that they lie in are not. */
@@ -44,7 +41,7 @@ final class BinLog(space: Space = Space.Unlimited) {
   def liveBytes: Long = liveWords.toLong << 3
   def logBytes: Long = pages.end.toLong << 3
   def heapBytes: Long = {
-    var sum = pages.heapBytes + undoEntries.length * 8L + 96
+    var sum = pages.heapBytes + undoEntries.length * 8L + BinLog.OwnBytes
     indexes.foreach(i => if (i != null) sum += i.heapBytes)
     orders.foreach(o => if (o != null) sum += o.heapBytes)
     val lengthened = appends // another thread may ask
@@ -59,12 +56,18 @@ final class BinLog(space: Space = Space.Unlimited) {
   def keyCount: Int = { var sum = 0; indexes.foreach(i => if (i != null) sum += i.size); sum }
 
   /** Looks a key up; on true the cursor stands on its record. */
-  def find(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Boolean = {
+  def find(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int, cursor: BinLog.Cursor): Boolean = {
     val index = existing(family)
     index != null && {
       val slot = slotOf(index, Words.hash(key, keyOffset, keyBytes), key, keyOffset, keyBytes)
       slot >= 0 && { moveTo(cursor, Index.positionOf(index.word(slot))); true }
     }
+  }
+
+  /** Whether a key is there. */
+  def has(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Boolean = {
+    val index = existing(family)
+    index != null && slotOf(index, Words.hash(key, keyOffset, keyBytes), key, keyOffset, keyBytes) >= 0
   }
 
   /** Sets a key's value. Throws IllegalArgumentException where key or value are too long for a record. */
@@ -412,6 +415,7 @@ object BinLog {
   private val NoUndo = new Array[Long](0)
   private val NoBytes = new Array[Byte](0)
   private[log] val NoPosition = -1
+  private val OwnBytes = 200 // of objects that each log has: itself, its list of indexes, the pages' and the heads of their lists
   private val UndoShare = 32 // of the log; a larger list is given back when its batch is settled
 
   /** Where the index of a family lies. Those of the two kinds take turns, so that the array is short whichever are used. */

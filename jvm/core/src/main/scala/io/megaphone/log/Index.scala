@@ -17,7 +17,7 @@ final class Index {
 
   /** Live keys. */
   def size: Int = liveCount
-  def heapBytes: Long = slots.length * 8L
+  def heapBytes: Long = slots.length * 8L + OwnBytes
 
   /** The array as it stands: a scan holds on to it, and sees by `isCurrent` that the index has grown since. */
   def snapshot: Array[Long] = slots
@@ -85,6 +85,7 @@ final class Index {
 object Index {
   private val NoSlots = new Array[Long](0)
   private val CapacityMin = 4
+  private val OwnBytes = 48
   private val Removed = 1L << 32
   val Never = 0L
 

@@ -242,7 +242,7 @@ object Pages {
   private val EmptyPieces = new Array[Overflow.Piece](0)
   private val OnDisk = new Array[Byte](0)
   private val ArrayHeaderBytes = 16L
-  private val StepBytesMin = 128
+  private val StepBytesMin = 64
   private val SlotBytesMin = 1024
   private val UnitWordsShift = 7 // the smallest slot in words
   private val TopLevel = 6 // 1 KiB << 6 = 64 KiB: what a log is writing cannot leave the heap, and larger arrays are a burden to some collectors

@@ -28,8 +28,9 @@ object Changes {
       val old = before
       val now = new BinLog
       now.apply(records, 0, records.length)
-      val set = changes(records).flatMap(c => if (find(old, c)) since(old.cursor, c) else Some(c))
-      val gone = changes(old.image()).filterNot(find(now, _)).map(_.copy(kind = Record.Remove, valueBytes = 0))
+      val was = new BinLog.Cursor
+      val set = changes(records).flatMap(c => if (old.find(c.family, c.bytes, c.keyOffset, c.keyBytes, was)) since(was, c) else Some(c))
+      val gone = changes(old.image()).filterNot(c => now.has(c.family, c.bytes, c.keyOffset, c.keyBytes)).map(_.copy(kind = Record.Remove, valueBytes = 0))
       gone ++ set
     }
 
@@ -42,8 +43,6 @@ object Changes {
     }
     all.result()
   }
-
-  private def find(log: BinLog, c: Change): Boolean = log.find(c.family, c.bytes, c.keyOffset, c.keyBytes)
 
   /** What a value is, told from what it was; None where it is the same. */
   private def since(old: BinLog.Cursor, c: Change): Option[Change] = {

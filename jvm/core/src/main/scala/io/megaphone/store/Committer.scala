@@ -22,7 +22,7 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
   def apply(holding: Holding, turn: Turn, name: StateName, writer: WriterId, isWhole: Boolean = false): Committer.Committed = {
     val file = FileName(holding.worker, name)
     val touched =
-      if (isWhole) holding.bins.filterNot(holding.leaving).toVector else holding.touched.toVector.filter(bin => holding.log(bin).isTouched).sorted
+      if (isWhole) holding.bins.filterNot(holding.leaving).toVector else holding.touched.toVector.filter(bin => holding.log(bin).isTouched)
     val imaged = if (isWhole) touched.toSet else chooseImages(holding, touched)
     val out = files.create(file)
     try {

@@ -24,8 +24,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
   private var baseName = StateName(0, StateName.FixedId)
   private var headCommit: Option[Holding.Head] = None
   private val aside = mutable.Map.empty[StateName, Holding.Aside]
-  private val touchedBins = mutable.ArrayBuffer.empty[Int]
-  private val touchedOnce = mutable.BitSet.empty
+  private val touchedBins = mutable.BitSet.empty
   private val adoptedBins = mutable.BitSet.empty
   private val leavingBins = mutable.BitSet.empty
   private var files = Vector.empty[FileName] // that lead to the base, newest first, the base's own included
@@ -43,13 +42,13 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def chain(bin: Int): Chain = if (chains(bin) == null) Chain.Empty else chains(bin)
   def bins: Iterator[Int] = logs.indices.iterator.filter(has)
 
-  /** Bins with records since the base, in the order of first touch. */
-  def touched: collection.Seq[Int] = touchedBins
+  /** Bins with records since the base, ascending; some may have none. */
+  def touched: collection.SortedSet[Int] = touchedBins
   def adopted: collection.Set[Int] = adoptedBins
   def leaving: collection.Set[Int] = leavingBins
 
   /** Says that the caller is about to write to a bin. */
-  def touch(bin: Int): Unit = if (!logs(bin).isTouched && touchedOnce.add(bin)) touchedBins += bin // a removal of what is not there leaves no record
+  def touch(bin: Int): Unit = if (!logs(bin).isTouched) touchedBins += bin
 
   /** Puts a settled bin in, as loaded from files, a block or another holding. */
   def put(bin: Int, log: BinLog, chain: Chain): Unit = synchronized { logs(bin) = log; chains(bin) = chain }
@@ -66,7 +65,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
     baseName = name
     headCommit = None
     aside.clear()
-    untouch()
+    touchedBins.clear()
     adoptedBins.clear()
     leavingBins.clear()
     files = lineage
@@ -86,7 +85,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def settle(): Unit = synchronized {
     headCommit.foreach { head =>
       touchedBins.foreach(bin => if (has(bin)) logs(bin).settle())
-      untouch()
+      touchedBins.clear()
       baseName = head.name
       headCommit = None
       files = (head.file +: files).take(Holding.LineageMax)
@@ -139,8 +138,13 @@ final class Holding(val worker: Int, val binsCount: Int) {
     sum
   }
 
-  /** Heap bytes of all logs. */
-  def heapBytes: Long = { var sum = binsCount * 16L; logs.foreach(l => if (l != null) sum += l.heapBytes); sum }
+  /** Heap bytes of all logs and chains. */
+  def heapBytes: Long = {
+    var sum = binsCount * 16L
+    logs.foreach(l => if (l != null) sum += l.heapBytes)
+    chains.foreach(c => if (c != null) sum += c.heapBytes)
+    sum
+  }
 
   def bytesOnDisk: Long = { var sum = 0L; logs.foreach(l => if (l != null) sum += l.bytesOnDisk); sum }
 
@@ -150,15 +154,13 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def shed(bytes: Long): Unit = synchronized {
     val mine = bins.filterNot(leavingBins).toVector
     var left = bytes
-    if (left > 0) mine.sortBy(chain(_).frames.lastOption.fold(0L)(_.file.name.version)).iterator.takeWhile(_ => left > 0).foreach(left -= logs(_).shed(left))
+    if (left > 0) mine.sortBy(chain(_).lastFile.fold(0L)(_.name.version)).iterator.takeWhile(_ => left > 0).foreach(left -= logs(_).shed(left))
     mine.foreach(logs(_).gather())
   }
 
-  private def untouch(): Unit = { touchedBins.clear(); touchedOnce.clear() }
-
   private def undoTails(): Unit = {
     touchedBins.foreach(bin => if (has(bin)) logs(bin).undo())
-    untouch()
+    touchedBins.clear()
   }
 }
 

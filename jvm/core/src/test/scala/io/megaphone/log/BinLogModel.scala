@@ -16,6 +16,7 @@ final class BinLogModel(space: Space = Space.Unlimited) extends Assertions {
   private type Live = Map[(Int, Bytes), Bytes]
 
   private var log = new BinLog(space)
+  private val cursor = new BinLog.Cursor
   private var live: Live = Map.empty
   private var settled: Live = Map.empty
   private var tail = Vector.empty[Bytes]
@@ -161,10 +162,10 @@ final class BinLogModel(space: Space = Space.Unlimited) extends Assertions {
   }
 
   private def get(family: Int, key: Bytes): Option[Bytes] =
-    if (log.find(family, surrounded(key, 2), 2, key.length)) {
-      assert(keyAt(log.cursor) == key)
-      Some(valueAt(log.cursor))
-    } else None
+    if (log.find(family, surrounded(key, 2), 2, key.length, cursor)) {
+      assert(log.has(family, surrounded(key, 1), 1, key.length) && keyAt(cursor) == key)
+      Some(valueAt(cursor))
+    } else { assert(!log.has(family, surrounded(key, 1), 1, key.length)); None }
 
   /** Scans a family, or a range of it, calls `change` with a way to remove keys and with the key at hand, and holds the scan to its promise. */
   private def scanWhile(family: Int, range: Option[KeyRange])(change: (Bytes => Unit, Bytes) => Unit): Unit = {
@@ -252,6 +253,13 @@ object BinLogModel {
 
   def keyAt(c: BinLog.Cursor): Bytes = Bytes.slice(c.bytes, c.keyOffset, c.keyBytes)
   def valueAt(c: BinLog.Cursor): Bytes = Bytes.slice(c.bytes, c.valueOffset, c.valueBytes)
+
+  /** A cursor on a key's record. */
+  def found(log: BinLog, family: Int, key: Array[Byte]): Option[BinLog.Cursor] = {
+    val cursor = new BinLog.Cursor
+    Option.when(log.find(family, key, 0, key.length, cursor))(cursor)
+  }
+  def valueOf(log: BinLog, family: Int, key: Array[Byte]): Option[Bytes] = found(log, family, key).map(valueAt)
 
   private def surrounded(bytes: Bytes, offset: Int): Array[Byte] =
     Array.fill[Byte](offset)(-1) ++ Bytes.array(bytes) ++ Array.fill[Byte](9)(-1)

@@ -82,7 +82,7 @@ class IndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     val random = new scala.util.Random(3)
     val hashes = Array.fill(1000)(random.nextInt())
     for (i <- hashes.indices) add(hashes(i), i)
-    assert(index.size == 1000 && growths <= 10 && index.heapBytes <= 2048 * 8)
+    assert(index.size == 1000 && growths <= 10 && index.heapBytes <= 2048 * 8 + 48)
     growths = 0
     for (position <- 1000 until 51000) {
       val i = position % 1000
@@ -93,7 +93,7 @@ class IndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       add(hashes(i), position)
     }
     assert(index.size == 1000 && growths <= 75, "it makes use of the slots of removed keys")
-    assert(index.heapBytes <= 2048 * 8)
+    assert(index.heapBytes <= 2048 * 8 + 48)
   }
 
   test("a hash depends on the bytes of the range and on nothing around it, and on its length") {

@@ -16,8 +16,7 @@ class SpaceSuite extends AnyFunSuite {
   private def key(i: Int): Array[Byte] = f"key $i%09d".getBytes
   private def value(i: Int, round: Int): Array[Byte] = Bytes.random(80, i.toLong * 31 + round)
   private def put(log: BinLog, i: Int, round: Int): Unit = log.put(0, key(i), 0, 13, value(i, round), 0, 80)
-  private def isThere(log: BinLog, i: Int, round: Int): Boolean =
-    log.find(0, key(i), 0, 13) && BinLogModel.valueAt(log.cursor) == Bytes.of(value(i, round))
+  private def isThere(log: BinLog, i: Int, round: Int): Boolean = BinLogModel.valueOf(log, 0, key(i)).contains(Bytes.of(value(i, round)))
 
   test("ten times the budget is put, read, overwritten, removed and compacted, and the pages in memory stay within the budget") {
     withFolder { folder =>

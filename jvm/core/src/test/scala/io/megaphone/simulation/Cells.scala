@@ -58,9 +58,9 @@ object Cells {
 
   private def stampOf(log: BinLog, key: Int): Long = {
     val k = Keys(key)
-    if (!log.find(familyOf(key), k, 0, k.length)) 0L
+    val c = new BinLog.Cursor
+    if (!log.find(familyOf(key), k, 0, k.length, c)) 0L
     else {
-      val c = log.cursor
       val stamp = Words.get(c.bytes, c.valueOffset)
       if (c.valueBytes == lengthOf(stamp) && c.bytes(c.valueOffset + c.valueBytes - 1) == lastOf(stamp)) stamp
       else throw new Violation(s"key $key has a value of ${c.valueBytes} bytes where ${lengthOf(stamp)} belong")

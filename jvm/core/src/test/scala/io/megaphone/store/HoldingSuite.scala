@@ -41,7 +41,7 @@ class HoldingSuite extends AnyFunSuite with SmallStore {
     lease.holding.touch(0)
     lease.holding.log(0).remove(0, key, 0, key.length)
     put(lease.holding, 0, 1)
-    assert(lease.holding.touched == Seq(0))
+    assert(lease.holding.touched == Set(0))
     assert(store.commit(lease, store.turn(0, before, before)).frames.map(_.bin) == Vector(0))
   }
 

@@ -89,7 +89,7 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
       val loaded = Await.result(loading, 60.seconds)
       for (bin <- Seq(0, 2); (version, key) <- Seq(0, 1, last).zipWithIndex) {
         val log = loaded.bins(bin)._1
-        assert(log.find(0, Array(key.toByte), 0, 1) && log.cursor.bytes(log.cursor.valueOffset) == version + bin)
+        assert(found(log, Array(key.toByte)).exists(at => at.bytes(at.valueOffset) == version + bin))
       }
     }
   }

@@ -64,8 +64,12 @@ trait SmallStore extends Assertions {
     holding.log(bin).append(0, key, 0, key.length, Array(value), 0, 1)
   }
   protected def list(log: BinLog): Seq[Byte] = {
-    assert(log.find(0, key, 0, key.length))
-    log.cursor.bytes.slice(log.cursor.valueOffset, log.cursor.valueOffset + log.cursor.valueBytes).toSeq
+    val at = found(log, key).get
+    at.bytes.slice(at.valueOffset, at.valueOffset + at.valueBytes).toSeq
   }
-  protected def get(log: BinLog): Option[Byte] = if (log.find(0, key, 0, key.length)) Some(log.cursor.bytes(log.cursor.valueOffset)) else None
+  protected def get(log: BinLog): Option[Byte] = found(log, key).map(at => at.bytes(at.valueOffset))
+  protected def found(log: BinLog, key: Array[Byte]): Option[BinLog.Cursor] = {
+    val cursor = new BinLog.Cursor
+    Option.when(log.find(0, key, 0, key.length, cursor))(cursor)
+  }
 }

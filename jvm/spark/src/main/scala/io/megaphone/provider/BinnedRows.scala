@@ -9,19 +9,21 @@ import io.megaphone.store.{Holding, MissingBinException, StoreKey}
 
 /** Reads and writes one worker's bins as Spark's rows. One thread. */
 private[provider] final class BinnedRows(key: StoreKey, holding: Holding, val families: Families) {
+  private val cursor = new BinLog.Cursor // of what was found last
 
-  def get(f: Family, row: UnsafeRow): UnsafeRow = {
-    val log = find(f, row)
-    if (log == null) null else valueAt(f, log.cursor)
+  def get(f: Family, row: UnsafeRow): UnsafeRow = if (find(f, row)) valueAt(f, cursor) else null
+
+  def has(f: Family, row: UnsafeRow): Boolean = {
+    val log = logOf(f.binOf(row))
+    val keys = f.keys
+    keys.set(row)
+    log.has(f.number, keys.bytes, keys.offset, keys.length)
   }
-
-  def has(f: Family, row: UnsafeRow): Boolean = find(f, row) != null
 
   /** All values of a key. */
   def valuesOf(f: Family, row: UnsafeRow): Iterator[UnsafeRow] = {
     val many = f.many
-    val log = find(f, row)
-    if (log == null) Iterator.empty else manyAt(many, log.cursor)
+    if (find(f, row)) manyAt(many, cursor) else Iterator.empty
   }
 
   def put(f: Family, row: UnsafeRow, value: UnsafeRow): Unit = { f.values.set(value); writeSet(f, row, isAppend = false) }
@@ -91,12 +93,12 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, val fa
   private def bins: Iterator[Int] = holding.bins.filterNot(holding.leaving)
   private def logs: Iterator[BinLog] = bins.map(holding.log)
 
-  /** The log whose cursor stands on the key, or null. */
-  private def find(f: Family, row: UnsafeRow): BinLog = {
+  /** Puts the cursor on a key's record; false where there is none. */
+  private def find(f: Family, row: UnsafeRow): Boolean = {
     val log = logOf(f.binOf(row))
     val keys = f.keys
     keys.set(row)
-    if (log.find(f.number, keys.bytes, keys.offset, keys.length)) log else null
+    log.find(f.number, keys.bytes, keys.offset, keys.length, cursor)
   }
 
   private def writeSet(f: Family, row: UnsafeRow, isAppend: Boolean): Unit = {
