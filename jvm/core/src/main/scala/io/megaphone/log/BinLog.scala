@@ -200,6 +200,7 @@ final class BinLog(space: Space = Space.Unlimited) {
   def compact(): Unit = {
     require(!isTouched, "only a settled log is compacted")
     val fresh = new Pages(space)
+    fresh.expect(liveBytes)
     val targets = new Array[Int](keyCount)
     var count = 0
     def move(position: Int): Int = {

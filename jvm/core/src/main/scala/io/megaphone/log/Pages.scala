@@ -27,9 +27,13 @@ final class Pages(space: Space = Space.Unlimited) {
   private var copied: Array[Byte] = _
   private var filledBytes = EmptyFilled // of closed pages; the last page is filled up to `end`
   private var endPosition = 0 // words
+  private var expectedEnd = 0 // words
 
   /** The position behind the last record, in words. */
   def end: Int = endPosition
+
+  /** Says that so many bytes are about to be reserved, which then takes fewer steps. */
+  def expect(bytes: Long): Unit = expectedEnd = math.min(Int.MaxValue.toLong, endPosition + (bytes >>> 3)).toInt
 
   /** Reserves `size` bytes (a multiple of 8) and returns their position. */
   def reserve(size: Int): Int = {
@@ -182,12 +186,15 @@ final class Pages(space: Space = Space.Unlimited) {
     val bytes = steppedBytes(slotBytes(slot), size)
     pay(bytes - page.length)
     pages(slot) = util.Arrays.copyOf(page, bytes)
-    held(-page.length)
-    held(bytes)
+    arrayBytes += bytes - page.length
+    space.grew(bytes - page.length)
   }
 
   /** Bytes of a page that needs `size` of them, with an eighth of the log to spare: the log's words are as many. */
-  private def steppedBytes(capacity: Int, size: Int): Int = math.min(capacity.toLong, size.toLong + math.max(StepBytesMin, endPosition & ~7)).toInt
+  private def steppedBytes(capacity: Int, size: Int): Int = {
+    val expected = (expectedEnd - endPosition).toLong << 3
+    math.min(capacity.toLong, size + math.max(math.max(StepBytesMin, endPosition & ~7).toLong, expected - size)).toInt
+  }
 
   /** Makes room in the budget. Throws, if at all, before there is any record to take back. */
   private def pay(bytes: Int): Unit = {

@@ -15,7 +15,7 @@ import org.apache.spark.sql.types.StructType
 /** How the keys of a column family lead to the key that the exchange routes by.
   *
   * @param extractor
-  *   None where the state key is the partition key
+  *   None where the state key is the partition key, or begins with its columns
   * @param schema
   *   the partition key's
   * @param prefix
@@ -47,7 +47,10 @@ private[provider] object PartitionKey {
   def of(operator: String, store: String, family: String, spec: KeyStateEncoderSpec, specOf: String => Option[KeyStateEncoderSpec]): PartitionKey = {
     val keys = spec.keySchema
     def whole = PartitionKey(None, keys, PrefixTellsNothing)
-    def by(extractor: StatePartitionKeyExtractor, prefix: Prefix) = PartitionKey(Some(extractor), extractor.partitionKeySchema, prefix)
+    def by(extractor: StatePartitionKeyExtractor, prefix: Prefix) = extractor match {
+      case leading: DropLastNFieldsStatePartitionKeyExtractor => PartitionKey(None, leading.partitionKeySchema, prefix)
+      case other => PartitionKey(Some(other), other.partitionKeySchema, prefix)
+    }
     operator match {
       case SessionWindow => by(StatePartitionKeyExtractorFactory.create(operator, keys), PrefixIsKey)
       case Join =>
