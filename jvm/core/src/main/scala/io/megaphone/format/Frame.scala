@@ -38,8 +38,8 @@ final class Chain private (bin: Int, isImaged: Boolean, chunks: Array[Chunk], sp
 object Chain {
   val Empty: Chain = new Chain(0, false, Array.empty, Array.empty, 0)
   def apply(frames: Iterable[Frame]): Chain = frames.foldLeft(Empty)(_ + _)
-  private val OwnBytes = 72
 
+  private val OwnBytes = 72 // itself and the heads of its arrays
   private def spanOf(frame: Frame): Long = (frame.at.toLong << 32) | frame.rawBytes
   private def atOf(span: Long): Int = (span >>> 32).toInt
   private def rawBytesOf(span: Long): Int = span.toInt

@@ -58,17 +58,12 @@ final class BinLog(space: Space = Space.Unlimited) {
   /** Looks a key up; on true the cursor stands on its record. */
   def find(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int, cursor: BinLog.Cursor): Boolean = {
     val index = existing(family)
-    index != null && {
-      val slot = slotOf(index, Words.hash(key, keyOffset, keyBytes), key, keyOffset, keyBytes)
-      slot >= 0 && { moveTo(cursor, Index.positionOf(index.word(slot))); true }
-    }
+    val slot = slotOf(index, key, keyOffset, keyBytes)
+    slot >= 0 && { moveTo(cursor, Index.positionOf(index.word(slot))); true }
   }
 
   /** Whether a key is there. */
-  def has(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Boolean = {
-    val index = existing(family)
-    index != null && slotOf(index, Words.hash(key, keyOffset, keyBytes), key, keyOffset, keyBytes) >= 0
-  }
+  def has(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Boolean = slotOf(existing(family), key, keyOffset, keyBytes) >= 0
 
   /** Sets a key's value. Throws IllegalArgumentException where key or value are too long for a record. */
   def put(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int, value: Array[Byte], valueOffset: Int, valueBytes: Int): Unit =
@@ -81,7 +76,7 @@ final class BinLog(space: Space = Space.Unlimited) {
   /** Removes a key; false, and nothing appended, where it is not there. */
   def remove(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Boolean = {
     val index = existing(family)
-    val slot = if (index == null) -1 else slotOf(index, Words.hash(key, keyOffset, keyBytes), key, keyOffset, keyBytes)
+    val slot = slotOf(index, key, keyOffset, keyBytes)
     slot >= 0 && {
       val previous = Index.positionOf(index.word(slot))
       val position = writeRecord(Record.header(family, Record.Remove, keyBytes, 0), key, keyOffset, key, keyOffset)
@@ -199,8 +194,7 @@ final class BinLog(space: Space = Space.Unlimited) {
     */
   def compact(): Unit = {
     require(!isTouched, "only a settled log is compacted")
-    val fresh = new Pages(space)
-    fresh.expect(liveBytes)
+    val fresh = new Pages(space, expectedWords = liveWords)
     val targets = new Array[Int](keyCount)
     var count = 0
     def move(position: Int): Int = {
@@ -285,7 +279,11 @@ final class BinLog(space: Space = Space.Unlimited) {
       c.set(bytes, 0)
     }
 
-  /** Slot of a live key, or -1. */
+  /** Slot of a live key, or -1; the index may be null. */
+  private def slotOf(index: Index, key: Array[Byte], keyOffset: Int, keyBytes: Int): Int =
+    if (index == null) -1 else slotOf(index, Words.hash(key, keyOffset, keyBytes), key, keyOffset, keyBytes)
+
+  /** Slot of a live key of this hash, or -1. */
   private[log] def slotOf(index: Index, hash: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Int = {
     var slot = index.probe(hash)
     if (slot >= 0) {

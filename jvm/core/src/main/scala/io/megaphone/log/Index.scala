@@ -85,7 +85,7 @@ final class Index {
 object Index {
   private val NoSlots = new Array[Long](0)
   private val CapacityMin = 4
-  private val OwnBytes = 48
+  private val OwnBytes = 48 // itself and the head of its array
   private val Removed = 1L << 32
   val Never = 0L
 

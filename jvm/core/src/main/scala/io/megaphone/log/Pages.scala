@@ -15,8 +15,11 @@ import java.util
   * was read from a page that has grown since stays as it was.
   *
   * Where [[Space]] is short, pages that are full lie on disk, and `page` gives a copy of the one record that is asked for.
+  *
+  * @param expectedWords
+  *   of records that are known to come: pages are made for them in one step
   */
-final class Pages(space: Space = Space.Unlimited) {
+final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
   import Pages._
 
   private var pages = EmptyPages // OnDisk where a piece has the bytes
@@ -27,13 +30,9 @@ final class Pages(space: Space = Space.Unlimited) {
   private var copied: Array[Byte] = _
   private var filledBytes = EmptyFilled // of closed pages; the last page is filled up to `end`
   private var endPosition = 0 // words
-  private var expectedEnd = 0 // words
 
   /** The position behind the last record, in words. */
   def end: Int = endPosition
-
-  /** Says that so many bytes are about to be reserved, which then takes fewer steps. */
-  def expect(bytes: Long): Unit = expectedEnd = math.min(Int.MaxValue.toLong, endPosition + (bytes >>> 3)).toInt
 
   /** Reserves `size` bytes (a multiple of 8) and returns their position. */
   def reserve(size: Int): Int = {
@@ -192,7 +191,7 @@ final class Pages(space: Space = Space.Unlimited) {
 
   /** Bytes of a page that needs `size` of them, with an eighth of the log to spare: the log's words are as many. */
   private def steppedBytes(capacity: Int, size: Int): Int = {
-    val expected = (expectedEnd - endPosition).toLong << 3
+    val expected = (expectedWords - endPosition).toLong << 3
     math.min(capacity.toLong, size + math.max(math.max(StepBytesMin, endPosition & ~7).toLong, expected - size)).toInt
   }
 

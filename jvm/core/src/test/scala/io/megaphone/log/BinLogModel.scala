@@ -99,7 +99,11 @@ final class BinLogModel(space: Space = Space.Unlimited) extends Assertions {
     assert(log.isTouched == tail.nonEmpty)
     val tailBytes = Bytes.concat(tail)
     assert(log.tail().length == tailBytes.length && java.util.Arrays.equals(log.tail().toBytes, tailBytes), "the tail")
-    assert(log.tailBytes == tailBytes.length && log.logBytes >= log.liveBytes && (space != Space.Unlimited || log.heapBytes >= log.liveBytes))
+    assert(
+      log.tailBytes == tailBytes.length && log.logBytes >= log.liveBytes && (space != Space.Unlimited || log.heapBytes >= log.prefix().length + log
+        .tail()
+        .length)
+    )
     for (family <- Families ++ AbsentFamilies) {
       val expected = live.collect { case ((`family`, key), value) => key -> value }
       assert(log.keyCount(family) == expected.size)

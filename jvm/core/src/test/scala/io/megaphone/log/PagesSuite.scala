@@ -58,7 +58,7 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   private val sizes = Gen.frequency(
     20 -> Gen.choose(1, 40),
-    10 -> Gen.oneOf(127, 128, 129, 255, 256, 257), // around the smallest slots
+    10 -> Gen.oneOf(31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257), // around steps and the smallest slots
     10 -> Gen.choose(1, 700),
     2 -> Gen.choose(1, 20000),
     1 -> Gen.choose(100000, 400000)
@@ -114,7 +114,7 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test("a record larger than a page takes a page of its own, and the next one goes on behind it") {
-    for (size <- Seq(1032, 2056, 9000, MiB - 8, MiB, MiB + 8, 3 * MiB + 40, 20 * MiB); before <- Seq(0, 8, 1024, 9000)) {
+    for (size <- Seq(264, 1032, 2056, 5000, 9000, MiB - 8, MiB, MiB + 8, 3 * MiB + 40, 20 * MiB); before <- Seq(0, 8, 256, 1024, 3000, 9000)) {
       val pages = new Pages
       if (before > 0) write(pages, Bytes.of(Bytes.random(before / 8 * 8, 1)))
       val large = Bytes.of(Bytes.random(size, 2))
@@ -134,7 +134,15 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     for (size <- Seq(1024, 2048, 3072, 4096, 6144)) {
       val pages = new Pages
       assert(pages.page(pages.reserve(size)).length == size)
+      assert(pages.page(pages.reserve(8)).length <= 8 + math.max(64, size / 8))
     }
+  }
+
+  test("records that are expected take no steps, and what is not expected is not made room for") {
+    val pages = new Pages(expectedWords = 300)
+    assert(pages.page(pages.reserve(40)).length == 1024 && pages.heapBytes < 1100)
+    while (pages.end < 256) pages.reserve(512)
+    assert(pages.page(pages.reserve(40)).length == 352, "what is left of those expected")
   }
 
   test("a log of small records leaves about a sixth of its pages unused at most, and some hundred bytes while it is tiny") {

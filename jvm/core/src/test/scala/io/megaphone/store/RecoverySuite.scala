@@ -11,6 +11,7 @@ import scala.jdk.CollectionConverters._
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.format._
+import io.megaphone.log.BinLogModel.found
 
 /** Bins of many bytes are loaded side by side, with the same result. */
 class RecoverySuite extends AnyFunSuite with SmallStore {
@@ -89,7 +90,7 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
       val loaded = Await.result(loading, 60.seconds)
       for (bin <- Seq(0, 2); (version, key) <- Seq(0, 1, last).zipWithIndex) {
         val log = loaded.bins(bin)._1
-        assert(found(log, Array(key.toByte)).exists(at => at.bytes(at.valueOffset) == version + bin))
+        assert(found(log, 0, Array(key.toByte)).exists(at => at.bytes(at.valueOffset) == version + bin))
       }
     }
   }

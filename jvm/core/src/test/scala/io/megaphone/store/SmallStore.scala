@@ -9,6 +9,7 @@ import org.scalatest.Assertions
 
 import io.megaphone.format._
 import io.megaphone.log.BinLog
+import io.megaphone.log.BinLogModel.found
 import io.megaphone.routing.{Move, RoutingTable}
 
 /** One store of four bins and two workers, in memory, and the code around it: for schedules of a few steps told by hand. */
@@ -64,12 +65,8 @@ trait SmallStore extends Assertions {
     holding.log(bin).append(0, key, 0, key.length, Array(value), 0, 1)
   }
   protected def list(log: BinLog): Seq[Byte] = {
-    val at = found(log, key).get
+    val at = found(log, 0, key).get
     at.bytes.slice(at.valueOffset, at.valueOffset + at.valueBytes).toSeq
   }
-  protected def get(log: BinLog): Option[Byte] = found(log, key).map(at => at.bytes(at.valueOffset))
-  protected def found(log: BinLog, key: Array[Byte]): Option[BinLog.Cursor] = {
-    val cursor = new BinLog.Cursor
-    Option.when(log.find(0, key, 0, key.length, cursor))(cursor)
-  }
+  protected def get(log: BinLog): Option[Byte] = found(log, 0, key).map(at => at.bytes(at.valueOffset))
 }

@@ -13,12 +13,7 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, val fa
 
   def get(f: Family, row: UnsafeRow): UnsafeRow = if (find(f, row)) valueAt(f, cursor) else null
 
-  def has(f: Family, row: UnsafeRow): Boolean = {
-    val log = logOf(f.binOf(row))
-    val keys = f.keys
-    keys.set(row)
-    log.has(f.number, keys.bytes, keys.offset, keys.length)
-  }
+  def has(f: Family, row: UnsafeRow): Boolean = logOfKey(f, row).has(f.number, f.keys.bytes, f.keys.offset, f.keys.length)
 
   /** All values of a key. */
   def valuesOf(f: Family, row: UnsafeRow): Iterator[UnsafeRow] = {
@@ -94,11 +89,13 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, val fa
   private def logs: Iterator[BinLog] = bins.map(holding.log)
 
   /** Puts the cursor on a key's record; false where there is none. */
-  private def find(f: Family, row: UnsafeRow): Boolean = {
+  private def find(f: Family, row: UnsafeRow): Boolean = logOfKey(f, row).find(f.number, f.keys.bytes, f.keys.offset, f.keys.length, cursor)
+
+  /** The log of a key's bin; the family's `keys` have the key's bytes then. */
+  private def logOfKey(f: Family, row: UnsafeRow): BinLog = {
     val log = logOf(f.binOf(row))
-    val keys = f.keys
-    keys.set(row)
-    log.find(f.number, keys.bytes, keys.offset, keys.length, cursor)
+    f.keys.set(row)
+    log
   }
 
   private def writeSet(f: Family, row: UnsafeRow, isAppend: Boolean): Unit = {
