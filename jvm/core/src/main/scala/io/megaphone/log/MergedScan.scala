@@ -6,13 +6,13 @@ package io.megaphone.log
   *
   *   1. Each inner node of the tree remembers the scan that lost there; the winner of all stands on the next key. Once it has gone on, it plays again all
   *      the way up: one comparison a level, where a heap takes two.
-  *   1. Most comparisons are of the first eight bytes of the keys, which lie side by side here: the records themselves lie all over the memory.
+  *   1. Most comparisons are of the first 16 bytes of the keys, which lie side by side here: the records themselves lie all over the memory.
   */
 final class MergedScan(scans: Iterator[BinLog.Scan]) extends BinLog.Scan {
   import MergedScan._
 
   private var all: Array[BinLog.Scan] = _ // null for one that has ended
-  private var heads: Array[Long] = _
+  private var heads: Array[Long] = _ // two to a scan
   private var losers: Array[Int] = _ // at 0 the winner; leaf i is at all.length + i
 
   def cursor: BinLog.Cursor = all(losers(0)).cursor
@@ -25,12 +25,21 @@ final class MergedScan(scans: Iterator[BinLog.Scan]) extends BinLog.Scan {
 
   private def start(): Unit = {
     all = scans.filter(_.next()).toArray
-    heads = all.map(head)
+    heads = new Array[Long](2 * all.length)
+    all.indices.foreach(setHead)
     losers = Array.fill(all.length)(NoOne)
     all.indices.foreach(play)
   }
 
-  private def advance(i: Int): Unit = if (all(i).next()) heads(i) = head(all(i)) else { all(i) = null; heads(i) = LastHead }
+  private def advance(i: Int): Unit = {
+    if (!all(i).next()) all(i) = null
+    setHead(i)
+  }
+
+  private def setHead(i: Int): Unit = {
+    heads(2 * i) = head(all(i), 0)
+    heads(2 * i + 1) = head(all(i), 8)
+  }
 
   /** Takes a scan up the tree until it waits for one that has not played yet, or there is a winner of all. */
   private def play(i: Int): Unit = {
@@ -46,7 +55,8 @@ final class MergedScan(scans: Iterator[BinLog.Scan]) extends BinLog.Scan {
   }
 
   private def isBefore(one: Int, other: Int): Boolean =
-    if (heads(one) != heads(other)) java.lang.Long.compareUnsigned(heads(one), heads(other)) < 0
+    if (heads(2 * one) != heads(2 * other)) java.lang.Long.compareUnsigned(heads(2 * one), heads(2 * other)) < 0
+    else if (heads(2 * one + 1) != heads(2 * other + 1)) java.lang.Long.compareUnsigned(heads(2 * one + 1), heads(2 * other + 1)) < 0
     else all(one) != null && (all(other) == null || compare(all(one).cursor, all(other).cursor) < 0)
 }
 
@@ -54,11 +64,13 @@ private object MergedScan {
   private val NoOne = -1
   private val LastHead = -1L // that of a scan that has ended: no key's is greater
 
-  /** The first eight bytes of a scan's key, in their order as an unsigned number; a record fills a shorter one up with zeros. */
-  private def head(scan: BinLog.Scan): Long = {
-    val c = scan.cursor
-    if (c.keyBytes == 0) 0 else java.lang.Long.reverseBytes(Words.get(c.bytes, c.keyOffset))
-  }
+  /** Eight bytes of a scan's key, in their order as an unsigned number; a record fills a shorter one up with zeros. */
+  private def head(scan: BinLog.Scan, from: Int): Long =
+    if (scan == null) LastHead
+    else {
+      val c = scan.cursor
+      if (c.keyBytes <= from) 0 else java.lang.Long.reverseBytes(Words.get(c.bytes, c.keyOffset + from))
+    }
 
   private def compare(one: BinLog.Cursor, other: BinLog.Cursor): Int =
     Words.compare(one.bytes, one.keyOffset, one.keyBytes, other.bytes, other.keyOffset, other.keyBytes)

@@ -65,26 +65,20 @@ final class OrderedIndex {
 
   /** Puts `place` on the first key that is not before the one given or, where `isAfter`, that comes after it. */
   def seek(place: Place, isAfter: Boolean, pages: Pages, key: Array[Byte], keyOffset: Int, keyBytes: Int): Unit = {
-    var node = root
-    var following: OrderedNode = null // what comes behind `node`
-    while (!node.isLeaf) {
-      val i = node.childOf(pages, key, keyOffset, keyBytes)
-      if (i + 1 < node.count) following = node.children(i + 1)
-      node = node.children(i)
-    }
-    place.at = node.search(0, isAfter, pages, key, keyOffset, keyBytes)
-    if (place.at == node.count && following != null) {
-      node = following
-      while (!node.isLeaf) node = node.children(0)
-      place.at = 0
-    }
-    place.leaf = node
+    place.depth = 0
+    place.leaf = root
+    while (!place.leaf.isLeaf) place.goDown(place.leaf.childOf(pages, key, keyOffset, keyBytes))
+    place.at = place.leaf.search(0, isAfter, pages, key, keyOffset, keyBytes)
+    if (place.isEnd) place.goToNextLeaf()
     place.changesCount = changesCount
   }
 
-  /** Puts `place` on the next key of its leaf; false where there is none, or where keys have come or gone since it was put there: `seek` then. */
-  def step(place: Place): Boolean =
-    place.changesCount == changesCount && place.at + 1 < place.leaf.count && { place.at += 1; true }
+  /** Puts `place` on the next key, or behind the last one; false where keys have come or gone since it was put where it is: `seek` then. */
+  def step(place: Place): Boolean = place.changesCount == changesCount && {
+    place.at += 1
+    if (place.isEnd) place.goToNextLeaf()
+    true
+  }
 
   /** Calls `f` with each position in the order of the keys, and takes what it returns for the key's position from then on. */
   def foreach(f: Int => Int): Unit = foreach(root, f)
@@ -219,6 +213,31 @@ object OrderedIndex {
     private[OrderedIndex] var leaf: OrderedNode = _
     private[OrderedIndex] var at = 0
     private[OrderedIndex] var changesCount = 0
+    private[OrderedIndex] var depth = 0
+    private var above = new Array[OrderedNode](1) // the nodes above the leaf, from the root down, and which child of each leads to it
+    private var children = new Array[Int](1)
+
+    /** From the inner node that `leaf` is yet to the child at `i`. */
+    private[OrderedIndex] def goDown(i: Int): Unit = {
+      if (depth == above.length) { above = util.Arrays.copyOf(above, depth * 2); children = util.Arrays.copyOf(children, depth * 2) }
+      above(depth) = leaf
+      children(depth) = i
+      depth += 1
+      leaf = leaf.children(i)
+    }
+
+    /** To the first key of the next leaf, if there is one. */
+    private[OrderedIndex] def goToNextLeaf(): Unit = {
+      var up = depth - 1
+      while (up >= 0 && children(up) + 1 == above(up).count) up -= 1
+      if (up >= 0) {
+        leaf = above(up)
+        depth = up
+        goDown(children(up) + 1)
+        while (!leaf.isLeaf) goDown(0)
+        at = 0
+      }
+    }
 
     /** Behind the last key. */
     def isEnd: Boolean = at == leaf.count

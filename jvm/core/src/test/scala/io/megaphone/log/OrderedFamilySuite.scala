@@ -123,7 +123,9 @@ class OrderedFamilySuite extends AnyFunSuite {
     val random = new Random(13)
     for (logs <- 1 to 9) {
       val keys =
-        Set.fill(400)(Vector.fill(random.nextInt(11))(Seq[Byte](0, 1, -1)(random.nextInt(3)))) + Vector.empty ++ (7 to 9).map(Vector.fill(_)(-1.toByte))
+        Set.fill(400)(Vector.fill(random.nextInt(11))(Seq[Byte](0, 1, -1)(random.nextInt(3)))) + Vector.empty ++
+          Set.fill(200)(Vector.fill(8 + random.nextInt(8))(3.toByte) ++ Vector.fill(random.nextInt(9))(Seq[Byte](0, 1, -1)(random.nextInt(3)))) ++
+          Seq(7, 8, 9, 15, 16, 17, 24).map(Vector.fill(_)(-1.toByte))
       val filled = Vector.fill(logs)(new BinLog)
       keys.foreach(key => filled(random.nextInt(logs)).put(Family, key.toArray, 0, key.length, Array.emptyByteArray, 0, 0))
       val scan = new MergedScan(filled.iterator.map(_.range(Family, null, null)))

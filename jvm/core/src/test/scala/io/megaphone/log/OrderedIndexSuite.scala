@@ -228,9 +228,17 @@ object OrderedIndexSuite {
       }
     }
 
+    private def steppedPositions: Seq[Int] = {
+      val place = new OrderedIndex.Place
+      index.seek(place, isAfter = false, pages, Array.emptyByteArray, 0, 0)
+      val all = Vector.newBuilder[Int]
+      while (!place.isEnd) { all += place.position; assert(index.step(place)) }
+      all.result()
+    }
+
     /** Compares the list of keys, and looks at each node. */
     def check(): Assertion = {
-      assert(listedPositions == positions.values.toVector && index.size == positions.size)
+      assert(listedPositions == positions.values.toVector && steppedPositions == listedPositions && index.size == positions.size)
       val nodes = nodesBelow(index.root, isRoot = true)._2
       assert(index.heapBytes == nodes.map(_.arrayBytes + OrderedIndex.NodeBytes).sum + OrderedIndex.OwnBytes)
     }
