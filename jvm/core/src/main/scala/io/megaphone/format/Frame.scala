@@ -27,6 +27,12 @@ final class Chain private (bin: Int, isImaged: Boolean, chunks: Array[Chunk], sp
     if (frame.isImage) new Chain(frame.bin, true, Array(frame.chunk), Array(spanOf(frame)), 0)
     else new Chain(frame.bin, isImaged, chunks :+ frame.chunk, spans :+ spanOf(frame), tailBytes + frame.rawBytes)
 
+  /** Whether it has nothing but an image. */
+  def isImage: Boolean = isImaged && frameCount == 1
+
+  /** The chain before its last frame, a tail, was added. */
+  def init: Chain = new Chain(bin, isImaged, chunks.init, spans.init, tailBytes - rawBytesOf(spans.last))
+
   override def equals(other: Any): Boolean = other match {
     case that: Chain => frames == that.frames
     case _ => false

@@ -77,8 +77,13 @@ final class Holding(val worker: Int, val binsCount: Int) {
   /** Records a commit whose file is durable: rule 17, memory is never ahead of files. */
   def commit(name: StateName, file: FileName, newChains: Iterable[(Int, Chain)]): Unit = synchronized {
     require(headCommit.isEmpty, s"worker $worker has committed ${headCommit.map(_.name)} already")
-    val replaced = newChains.map { case (bin, chain) => val old = chains(bin); chains(bin) = chain; bin -> old }.toVector
-    headCommit = Some(Holding.Head(name, file, replaced))
+    val (written, imagedOver) = (Array.newBuilder[Int], Map.newBuilder[Int, Chain])
+    newChains.foreach { case (bin, next) =>
+      if (next.isImage) imagedOver += bin -> chains(bin)
+      chains(bin) = next
+      written += bin
+    }
+    headCommit = Some(Holding.Head(name, file, written.result(), imagedOver.result()))
   }
 
   /** The head, if there is one, becomes the base; what it replaced, set aside or gave away is dropped. */
@@ -99,9 +104,10 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def undoHead(): Unit = synchronized {
     headCommit.foreach { head =>
       val tails = touchedBins.iterator.map(bin => bin -> logs(bin).tail().toBytes).toVector
-      val newChains = head.replaced.map { case (bin, _) => bin -> chains(bin) }
+      val written = head.written.filter(has)
+      val newChains = written.map(bin => bin -> chains(bin)).toVector
       aside(head.name) = Holding.Aside(head.file, tails, newChains)
-      head.replaced.foreach { case (bin, chain) => chains(bin) = chain }
+      written.foreach(bin => chains(bin) = head.chainBefore(bin, chains(bin)))
       headCommit = None
       undoTails()
     }
@@ -167,6 +173,14 @@ final class Holding(val worker: Int, val binsCount: Int) {
 object Holding {
   private val LineageMax = io.megaphone.format.Footer.PreviousMax
 
-  private final case class Head(name: StateName, file: FileName, replaced: Vector[(Int, Chain)])
+  /** @param written
+    *   bins that the commit wrote a frame of
+    * @param imagedOver
+    *   chains that were replaced by an image; the others became longer by a tail, and are not kept twice
+    */
+  private final case class Head(name: StateName, file: FileName, written: Array[Int], imagedOver: Map[Int, Chain]) {
+    def chainBefore(bin: Int, now: Chain): Chain = imagedOver.getOrElse(bin, now.init)
+  }
+
   private final case class Aside(file: FileName, tails: Vector[(Int, Array[Byte])], chains: Vector[(Int, Chain)])
 }

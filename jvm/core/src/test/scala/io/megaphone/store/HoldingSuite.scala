@@ -66,6 +66,34 @@ class HoldingSuite extends AnyFunSuite with SmallStore {
     assert(get(recovered(0)._1) == Some(2.toByte) && get(recovered(2)._1) == Some(3.toByte))
   }
 
+  test("a commit that is taken back leaves the chains as they were, and put back it leaves those it made, be they of tails or of images") {
+    val due = Committer.Limits().framesMax // from so many frames on, an image follows
+    for ((isWhole, commits, frames) <- Seq((false, 1, Seq(2, 1)), (true, 1, Seq(1, 1)), (false, due, Seq(1, 1)))) {
+      val store = new Store
+      val registry = new Registry
+      val lease = store.lease(registry, 0, 1)
+      def turn(commit: Int) = store.turn(commit.toLong, before, before)
+      def chains = Seq(0, 2).map(lease.holding.chain)
+      for (i <- 0 until commits) {
+        store.open(registry, lease, turn(i))
+        put(lease.holding, 0, 1)
+        store.commit(lease, turn(i))
+      }
+      store.open(registry, lease, turn(commits))
+      val old = chains
+      put(lease.holding, 0, 2)
+      put(lease.holding, 2, 2)
+      val name = store.commit(lease, turn(commits), isWhole).file.name
+      val made = chains
+      assert(made.map(_.frameCount) == frames && made.map(_.isImage) == Seq(isWhole || commits == due, isWhole))
+      lease.holding.undoHead()
+      assert(chains == old && chains.map(_.tailBytes) == old.map(_.tailBytes))
+      assert(lease.holding.redo(name) && chains == made)
+      lease.holding.undoHead()
+      assert(chains == old)
+    }
+  }
+
   test("an attempt that has ended takes nothing back of the one that came after it") {
     val store = new Store
     val registry = new Registry
