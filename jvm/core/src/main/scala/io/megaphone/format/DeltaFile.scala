@@ -6,7 +6,7 @@ import java.util
 
 import scala.collection.mutable
 
-import io.megaphone.log.Records
+import io.megaphone.log.{BinLog, Records}
 
 /** The one format that state is kept and shipped in: chunks of frames, then a footer, then a trailer that finds it.
   *
@@ -43,32 +43,25 @@ object DeltaFile {
 
     /** Adds what the file has of `bin`: raw records. */
     def frame(bin: Int, isImage: Boolean, records: Array[Byte]): Unit =
-      if (records.length > ChunkBytes) large(bin, isImage, records)
-      else small(bin, isImage, records.length)(System.arraycopy(records, 0, _, _, records.length))
+      if (records.length <= ChunkBytes) add(bin, isImage, records.length)(System.arraycopy(records, 0, _, _, records.length))
+      else { endChunk(); written += Frame(bin, isImage, chunk(records, records.length), 0, records.length) }
 
     /** Adds what a commit appended to `bin`. */
-    def tail(bin: Int, records: Records): Unit =
-      if (records.length > ChunkBytes) large(bin, isImage = false, records.toBytes)
-      else small(bin, isImage = false, records.length)(records.copyTo)
+    def tail(bin: Int, records: Records): Unit = add(bin, isImage = false, records.length)(records.copyTo)
 
-    private def large(bin: Int, isImage: Boolean, records: Array[Byte]): Unit = {
-      endChunk()
-      written += Frame(bin, isImage, chunk(records, records.length), 0, records.length)
-    }
+    /** Adds all that `bin` has. */
+    def image(bin: Int, log: BinLog): Unit = add(bin, isImage = true, log.imageBytes)(log.copyImage)
 
-    private def small(bin: Int, isImage: Boolean, length: Int)(copyTo: (Array[Byte], Int) => Unit): Unit = {
-      if (rawBytes + length > ChunkBytes) endChunk()
-      if (rawBytes + length > raw.length) raw = util.Arrays.copyOf(raw, math.min(ChunkBytes, math.max(rawBytes + length, 2 * raw.length)))
+    private def add(bin: Int, isImage: Boolean, length: Int)(copyTo: (Array[Byte], Int) => Unit): Unit = {
+      if (length > ChunkBytes - rawBytes) endChunk()
+      if (length > raw.length - rawBytes) {
+        val filled = if (rawBytes == 0) Array.emptyByteArray else raw
+        raw = null // two that are large need not be there at once
+        raw = util.Arrays.copyOf(filled, math.max(rawBytes + length, ChunkBytes))
+      }
       copyTo(raw, rawBytes)
       filling += Frame(bin, isImage, null, rawBytes, length)
       rawBytes += length
-    }
-
-    private def endChunk(): Unit = if (filling.nonEmpty) {
-      val full = chunk(raw, rawBytes)
-      filling.foreach(frame => written += frame.copy(chunk = full))
-      filling.clear()
-      rawBytes = 0
     }
 
     private def chunk(records: Array[Byte], length: Int): Chunk = {
@@ -77,6 +70,13 @@ object DeltaFile {
       out.write(stored)
       offset += stored.length
       made
+    }
+
+    private def endChunk(): Unit = if (filling.nonEmpty) {
+      val full = chunk(raw, rawBytes)
+      filling.foreach(frame => written += frame.copy(chunk = full))
+      filling.clear()
+      rawBytes = 0
     }
 
     /** Ends the file with the footer that `make` gives for the frames written. */

@@ -175,10 +175,16 @@ final class BinLog(space: Space = Space.Unlimited) {
     }
 
   /** The live records, tail included, as one byte array: the image of the bin as it stands. */
-  def image(): Array[Byte] = {
+  def image(): Array[Byte] = { val out = new Array[Byte](imageBytes); copyImage(out, 0); out }
+
+  def imageBytes: Int = {
     require(liveBytes <= Int.MaxValue - 64, s"the image of a bin is at most 2 GiB, this one has $liveBytes bytes: use more bins")
-    val out = new Array[Byte](liveBytes.toInt)
-    var at = 0
+    liveBytes.toInt
+  }
+
+  /** Copies the image to `out` from `offset` on, which must have room for `imageBytes`. */
+  def copyImage(out: Array[Byte], offset: Int): Unit = {
+    var at = offset
     def copy(position: Int): Int = {
       val size = sizeWords(position) << 3
       if (isAppend(position)) appends.merge(pages, position, out, at) else System.arraycopy(pages.page(position), pages.offset(position), out, at, size)
@@ -186,7 +192,7 @@ final class BinLog(space: Space = Space.Unlimited) {
       position
     }
     foreachFamily((index, order) => if (order == null) index.foreach(copy) else order.foreach(copy))
-    out
+    require(at - offset == imageBytes, s"an image of $imageBytes bytes has ${at - offset}")
   }
 
   /** Rewrites the live records into new pages, in order where there is one, a value in one record. Only on a settled log. Throws OverflowException; the
@@ -363,7 +369,7 @@ final class BinLog(space: Space = Space.Unlimited) {
   }
 
   private def remember(position: Int, previous: Int): Unit = {
-    if (undoCount == undoEntries.length) undoEntries = util.Arrays.copyOf(undoEntries, math.max(8, undoCount * 2))
+    if (undoCount == undoEntries.length) undoEntries = util.Arrays.copyOf(undoEntries, math.max(BinLog.UndoMin, undoCount * 2))
     undoEntries(undoCount) = ((previous + 1).toLong << 32) | position
     undoCount += 1
   }
@@ -414,7 +420,8 @@ object BinLog {
   private val NoUndo = new Array[Long](0)
   private val NoBytes = new Array[Byte](0)
   private[log] val NoPosition = -1
-  private val OwnBytes = 200 // of objects that each log has: itself, its list of indexes, the pages' and the heads of their lists
+  private val OwnBytes = 184 // of objects that each log has: itself, its list of indexes, the pages' and the heads of their lists
+  private val UndoMin = 4 // entries: of many bins, a batch changes a key or two each
   private val UndoShare = 32 // of the log; a larger list is given back when its batch is settled
 
   /** Where the index of a family lies. Those of the two kinds take turns, so that the array is short whichever are used. */

@@ -30,14 +30,12 @@ final class Overflow(folders: Seq[Path], fileBytes: Int = 64 << 20) {
   /** Bytes of pieces that are referred to. */
   def liveBytes: Long = live.get
 
-  /** Writes the first `length` bytes of a page that has room for `capacity`; to the next folder where one is full. Throws OverflowException, or, in a
-    * thread that is interrupted, ClosedByInterruptException.
-    */
-  private[log] def write(page: Array[Byte], length: Int, capacity: Int): Piece = synchronized {
+  /** Writes a page; to the next folder where one is full. Throws OverflowException, or, in a thread that is interrupted, ClosedByInterruptException. */
+  private[log] def write(page: Array[Byte]): Piece = synchronized {
     var failed: IOException = null
     var tries = 0
     while (tries <= folders.size) {
-      try return append(page, length, capacity)
+      try return append(page)
       catch {
         case e: ClosedByInterruptException => throw e
         case e: IOException => failed = e; leave()
@@ -52,15 +50,15 @@ final class Overflow(folders: Seq[Path], fileBytes: Int = 64 << 20) {
     )
   }
 
-  private def append(page: Array[Byte], length: Int, capacity: Int): Piece =
-    if (length > fileBytes / LargeShare) {
-      val own = new Segment(folders(folder), length)
-      try register(own, own.append(page, length, capacity))
+  private def append(page: Array[Byte]): Piece =
+    if (page.length > fileBytes / LargeShare) {
+      val own = new Segment(folders(folder), page.length)
+      try register(own, own.append(page))
       finally own.close()
     } else {
-      if (current != null && current.size - current.end < length) { current.close(); current = null }
+      if (current != null && current.size - current.end < page.length) { current.close(); current = null }
       if (current == null) current = new Segment(folders(folder), fileBytes)
-      register(current, current.append(page, length, capacity))
+      register(current, current.append(page))
     }
 
   private def register(segment: Segment, piece: Piece): Piece = {
@@ -90,7 +88,7 @@ private[log] object Overflow {
   private val CollectNanosMin = 10L * 1000 * 1000 * 1000
 
   /** A page that lies on disk. Immutable; any thread. */
-  final class Piece(segment: Segment, offset: Int, val length: Int, val capacity: Int) {
+  final class Piece(segment: Segment, offset: Int, val length: Int) {
     def read(from: Int, count: Int): Array[Byte] = {
       val bytes = new Array[Byte](count)
       segment.bytes.get(offset + from, bytes, 0, count)
@@ -114,12 +112,12 @@ private[log] object Overflow {
     @volatile var end = 0
     @volatile var isFull = false
 
-    def append(page: Array[Byte], length: Int, capacity: Int): Piece = {
+    def append(page: Array[Byte]): Piece = {
       file.seek(end.toLong)
-      file.write(page, 0, length)
-      val piece = new Piece(this, end, length, capacity)
-      end += length
-      live.addAndGet(length.toLong)
+      file.write(page)
+      val piece = new Piece(this, end, page.length)
+      end += page.length
+      live.addAndGet(page.length.toLong)
       piece
     }
 

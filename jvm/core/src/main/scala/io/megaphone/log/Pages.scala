@@ -9,7 +9,8 @@ import java.util
   * KiB, then all of 64 KiB: the page of a position is arithmetic. A record never spans pages; one larger than a page takes a page of its own that spans
   * the slots it needs.
   *
-  * The last page becomes as large as its slot in steps of an eighth of the log, each a copy: about so much of a log of small records is unused at most.
+  * The first pages become as large as their slots in steps of an eighth of the log, each a copy, for there are logs of a few records. A page that has no
+ * room for the next record is cut off behind its last one: of a log of small records, an eighth is unused on average.
   *
   * One thread uses them. Others may read a `prefix` that they were handed (through any safe publication): nothing below its end is ever overwritten. What
   * was read from a page that has grown since stays as it was.
@@ -26,9 +27,9 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
   private var pieces = EmptyPieces // as long as `pages` as soon as one has left the heap
   private var oldestOnHeap = 0 // no slot below has a page that may leave
   private var arrayBytes = 0L
+  private var expectedEnd = expectedWords // position behind the records that are known to come; 0 where none are
   private var copiedPosition = -1 // the record on disk that was read last, and its copy
   private var copied: Array[Byte] = _
-  private var filledBytes = EmptyFilled // of closed pages; the last page is filled up to `end`
   private var endPosition = 0 // words
 
   /** The position behind the last record, in words. */
@@ -36,19 +37,19 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
 
   /** Reserves `size` bytes (a multiple of 8) and returns their position. */
   def reserve(size: Int): Int = {
-    var slot = if (endPosition == 0) 0 else baseSlot(endPosition - 1)
+    val slot = if (endPosition == 0) 0 else baseSlot(endPosition - 1)
     val used = offsetIn(slot, endPosition)
+    val isThere = slot < pages.length && pages(slot) != null
     val position =
-      if (slot < pages.length && pages(slot) != null && capacity(slot) - used >= size) {
-        if (pages(slot).length - used < size) grow(slot, used + size)
+      if (isThere && capacity(slot) - used >= size) {
+        if (pages(slot).length - used < size) resize(slot, steppedBytes(slot, used + size))
         endPosition
       } else {
-        if (slot < pages.length && pages(slot) != null) {
-          filledBytes(slot) = used
-          slot = slotAfter(slot)
-        }
-        allocate(slot, size)
-        startOf(slot)
+        val next = if (isThere) slotAfter(slot) else slot
+        pay(math.max(size, slotBytes(next))) // all that the page may become, so that its steps need not ask
+        if (isThere) close(slot, used)
+        allocate(next, size)
+        startOf(next)
       }
     val end = position + (size >>> 3)
     require(position >= 0 && end > position, s"a bin's log holds at most ${Int.MaxValue.toLong << 3} bytes: use more bins")
@@ -62,7 +63,7 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
     val page = pages(slot)
     if (page ne OnDisk) page
     else if (copiedPosition == position) copied
-    else if (space.hasRoom(pieces(slot).capacity)) { bringBack(slot); pages(slot) }
+    else if (space.hasRoom(pieces(slot).length)) { bringBack(slot); pages(slot) }
     else recordOf(slot, position)
   }
 
@@ -75,6 +76,7 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
   /** Drops everything from `position` on. What was read above it must not be used any more. */
   def truncate(position: Int): Unit = {
     endPosition = position
+    expectedEnd = 0
     val keep = if (position == 0) 0 else slotOf(position - 1) + 1
     var slot = keep
     while (slot < pages.length) { drop(slot); slot += 1 }
@@ -97,7 +99,7 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
       val slot = oldestOnHeap
       val page = pages(slot)
       if (page != null && (page ne OnDisk) && page.length >= space.pageBytesMin) {
-        keepPiece(slot, space.write(page, filledBytes(slot), page.length))
+        keepPiece(slot, space.write(page))
         pages(slot) = OnDisk
         held(-page.length)
         freed += page.length
@@ -110,7 +112,7 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
   /** Writes those pieces anew whose files have little else in them. Throws OverflowException. */
   def gather(): Unit =
     for (slot <- pieces.indices; piece = pieces(slot) if piece != null && piece.isThin)
-      pieces(slot) = space.write(piece.read(0, piece.length), piece.length, piece.capacity)
+      pieces(slot) = space.write(piece.read(0, piece.length))
 
   /** Calls `f(page, fromByte, toByte)` for each stretch of records in `[from, until)`, in order. */
   def foreachStretch(from: Int, until: Int)(f: (Array[Byte], Int, Int) => Unit): Unit =
@@ -126,8 +128,8 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
       while (slot <= last) {
         if (pages(slot) != null) {
           val start = if (startOf(slot) < from) offsetIn(slot, from) else 0
-          val spansEnd = startOf(slot) + (capacity(slot) >>> 3) >= until
-          val stop = if (spansEnd) offsetIn(slot, until) else filledBytes(slot)
+          val bytes = bytesIn(slot)
+          val stop = if (startOf(slot) + (bytes >>> 3) >= until) offsetIn(slot, until) else bytes
           if (stop > start) f(slot, start, stop)
         }
         slot += 1
@@ -142,7 +144,7 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
   }
 
   /** Heap bytes held, headers of arrays aside. */
-  def heapBytes: Long = arrayBytes + pages.length * 12L + pieces.length * 8L
+  def heapBytes: Long = arrayBytes + pages.length * 4L + pieces.length * 8L
 
   /** Bytes of pages that lie on disk. */
   def bytesOnDisk: Long = { var sum = 0L; pieces.foreach(p => if (p != null) sum += p.length); sum }
@@ -153,7 +155,6 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
     val slots = if (end == 0) 0 else slotOf(end - 1) + 1
     p.pages = util.Arrays.copyOf(pages, slots)
     p.pieces = if (pieces.length == 0) pieces else util.Arrays.copyOf(pieces, slots)
-    p.filledBytes = util.Arrays.copyOf(filledBytes, slots)
     p.endPosition = end
     p
   }
@@ -164,35 +165,32 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
     slot
   }
 
+  /** Makes a page for a record of so many bytes. */
   private def allocate(slot: Int, size: Int): Unit = {
-    var lastSlot = slot
-    var capacity = slotBytes(slot)
-    while (capacity < size) { lastSlot += 1; capacity += slotBytes(lastSlot) }
-    val bytes = if (lastSlot > slot) capacity else steppedBytes(capacity, size)
-    pay(bytes)
-    if (lastSlot >= pages.length) {
-      val length = math.max(lastSlot + 1, pages.length + (pages.length >> 1) + 1)
-      pages = util.Arrays.copyOf(pages, length)
-      filledBytes = util.Arrays.copyOf(filledBytes, length)
-    }
-    pages(slot) = new Array[Byte](bytes)
-    held(bytes)
+    val last = slotOf(startOf(slot) + (math.max(size, slotBytes(slot)) >>> 3) - 1)
+    if (last >= pages.length) pages = util.Arrays.copyOf(pages, math.max(last + 1, pages.length + (pages.length >> 1) + 1))
+    pages(slot) = new Array[Byte](if (last > slot) size else steppedBytes(slot, size))
+    held(pages(slot).length)
   }
 
-  /** Makes the last page at least so large. */
-  private def grow(slot: Int, size: Int): Unit = {
-    val page = pages(slot)
-    val bytes = steppedBytes(slotBytes(slot), size)
-    pay(bytes - page.length)
-    pages(slot) = util.Arrays.copyOf(page, bytes)
-    arrayBytes += bytes - page.length
-    space.grew(bytes - page.length)
+  /** Cuts the last page off behind its records. */
+  private def close(slot: Int, used: Int): Unit = {
+    if (expectedEnd > 0) expectedEnd += (capacity(slot) - used) >>> 3
+    if (pages(slot).length > used) resize(slot, used)
   }
 
-  /** Bytes of a page that needs `size` of them, with an eighth of the log to spare: the log's words are as many. */
-  private def steppedBytes(capacity: Int, size: Int): Int = {
-    val expected = (expectedWords - endPosition).toLong << 3
-    math.min(capacity.toLong, size + math.max(math.max(StepBytesMin, endPosition & ~7).toLong, expected - size)).toInt
+  private def resize(slot: Int, bytes: Int): Unit = {
+    val more = bytes - pages(slot).length
+    pages(slot) = util.Arrays.copyOf(pages(slot), bytes)
+    arrayBytes += more
+    space.grew(more)
+  }
+
+  /** Bytes for the last page where it needs `size` of them: room for the records that are known to come, or for what may come. */
+  private def steppedBytes(slot: Int, size: Int): Int = {
+    val expected = (expectedEnd - startOf(slot)).toLong << 3
+    val spare = if (slot < SteppedSlots) math.max(StepBytesMin, endPosition & ~7) else slotBytes(slot) // an eighth of the log: its words are as many
+    math.min(slotBytes(slot).toLong, if (expected >= size) expected else size.toLong + spare).toInt
   }
 
   /** Makes room in the budget. Throws, if at all, before there is any record to take back. */
@@ -202,7 +200,9 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
   }
 
   /** Bytes that the page of a slot has room for, wherever it lies: a page spans the slots behind it that have none. */
-  private def capacity(slot: Int): Int = math.max(slotBytes(slot), if (pages(slot) ne OnDisk) pages(slot).length else pieces(slot).capacity)
+  private def capacity(slot: Int): Int = math.max(slotBytes(slot), bytesIn(slot))
+
+  private def bytesIn(slot: Int): Int = if (pages(slot) ne OnDisk) pages(slot).length else pieces(slot).length
 
   private def slotAfter(slot: Int): Int = slotOf(startOf(slot) + (capacity(slot) >>> 3) - 1) + 1
 
@@ -214,12 +214,9 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
   }
 
   private def bringBack(slot: Int): Unit = {
-    val piece = pieces(slot)
-    val page = new Array[Byte](piece.capacity)
-    System.arraycopy(piece.read(0, piece.length), 0, page, 0, piece.length)
-    pages(slot) = page
+    pages(slot) = pieces(slot).read(0, pieces(slot).length)
     pieces(slot) = null
-    held(page.length)
+    held(pages(slot).length)
     oldestOnHeap = math.min(oldestOnHeap, slot)
     forget()
   }
@@ -244,12 +241,12 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
 
 object Pages {
   private val EmptyPages = new Array[Array[Byte]](0)
-  private val EmptyFilled = new Array[Int](0)
   private val EmptyPieces = new Array[Overflow.Piece](0)
   private val OnDisk = new Array[Byte](0)
   private val ArrayHeaderBytes = 16L
   private val StepBytesMin = 64
   private val SlotBytesMin = 1024
+  private val SteppedSlots = 4
   private val UnitWordsShift = 7 // the smallest slot in words
   private val TopLevel = 6 // 1 KiB << 6 = 64 KiB: what a log is writing cannot leave the heap, and larger arrays are a burden to some collectors
   private val TopSlot = TopLevel << 2

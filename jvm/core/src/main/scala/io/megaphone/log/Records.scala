@@ -4,7 +4,7 @@ package io.megaphone.log
 /** A stretch of a log: what files, transfers and replicas carry. Immutable as long as its log does not undo it. */
 final class Records private[log] (pages: Pages, from: Int, until: Int) {
 
-  /** Bytes of all records, without the gaps at the ends of pages. */
+  /** Bytes of all records. */
   def length: Int = {
     val sum = pages.bytesOf(from, until)
     require(sum <= Int.MaxValue - 64, s"a stretch of a log is at most 2 GiB, this one has $sum bytes: use more bins")

@@ -20,7 +20,7 @@ import java.util.concurrent.atomic.LongAdder
   * @param budgetBytes
   *   of heap, for all logs
   * @param pageBytesMin
-  *   pages smaller than this are not worth a place on disk
+  *   pages with less than this in them are not worth a place on disk
   */
 final class Space(val budgetBytes: Long, overflow: Overflow, private[log] val pageBytesMin: Int = Space.PageBytesMin) {
   private val grownBytes = new LongAdder // since ever; what pages gave back is taken off
@@ -60,7 +60,7 @@ final class Space(val budgetBytes: Long, overflow: Overflow, private[log] val pa
   /** Whether a page may come back: with a fifth of the budget to spare, so that it does not leave again at once. */
   private[log] def hasRoom(bytes: Int): Boolean = heldBytes + bytes <= budgetBytes / 10 * 8
 
-  private[log] def write(page: Array[Byte], length: Int, capacity: Int): Overflow.Piece = overflow.write(page, length, capacity)
+  private[log] def write(page: Array[Byte]): Overflow.Piece = overflow.write(page)
 
   /** Logs that are being loaded, and are in no holding yet. */
   def loading[A](load: Space.Loading => A): A = {
@@ -73,7 +73,7 @@ final class Space(val budgetBytes: Long, overflow: Overflow, private[log] val pa
 
 object Space {
 
-  private val PageBytesMin = 4096
+  private val PageBytesMin = 3584 // a page of 4 KiB has so much in it, unless records are large
   private final case class Known(bytes: Long, grownBytes: Long)
 
   /** Logs that a load makes. */

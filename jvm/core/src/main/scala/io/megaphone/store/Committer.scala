@@ -29,23 +29,32 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
       val writing = new DeltaFile.Writer(out, compression, file, writer)
       touched.foreach { bin =>
         val log = holding.log(bin)
-        if (imaged(bin)) writing.frame(bin, isImage = true, log.image()) else writing.tail(bin, log.tail())
+        if (imaged(bin)) writing.image(bin, log) else writing.tail(bin, log.tail())
       }
-      val footer = writing.finish(frames => footerOf(holding, turn, file, writer, frames))
+      var chains = Vector.empty[(Int, Chain)]
+      val footer = writing.finish { frames =>
+        chains = frames.map(f => f.bin -> (holding.chain(f.bin) + f))
+        footerOf(holding, turn, file, writer, frames, chains)
+      }
       out.close()
-      holding.commit(name, file, newChains(holding, footer.frames))
+      holding.commit(name, file, chains)
       Committer.Committed(footer, writing.bytes)
     } catch { case e: Throwable => out.cancel(); throw e }
   }
 
-  private def footerOf(holding: Holding, turn: Turn, file: FileName, writer: WriterId, frames: Vector[Frame]): Footer = {
+  private def footerOf(
+      holding: Holding,
+      turn: Turn,
+      file: FileName,
+      writer: WriterId,
+      frames: Vector[Frame],
+      newChains: Vector[(Int, Chain)]
+  ): Footer = {
     val listed = holding.bins.filter(bin => !holding.leaving(bin) && isListed(holding, bin, file.name.version)).toSet
-    val chains = listed.iterator.map(bin => bin -> holding.chain(bin)).toMap ++ newChains(holding, frames.filter(f => listed(f.bin)))
+    val chains = listed.iterator.map(bin => bin -> holding.chain(bin)).toMap ++ newChains.iterator.filter(c => listed(c._1))
     val keyCounts = Footer.counted(frames, chains).iterator.map(bin => bin -> holding.log(bin).keyCount.toLong).toMap
     Footer(file, writer, holding.base, turn.after.number, turn.after.contentHash, frames, chains, keyCounts, holding.leaving.toVector, holding.lineage)
   }
-
-  private def newChains(holding: Holding, frames: Vector[Frame]): Vector[(Int, Chain)] = frames.map(f => f.bin -> (holding.chain(f.bin) + f))
 
   private def isListed(holding: Holding, bin: Int, version: Long): Boolean =
     holding.lineage.isEmpty || holding.adopted(bin) || Footer.sliceOf(bin, holding.binsCount) == version % Footer.Slices

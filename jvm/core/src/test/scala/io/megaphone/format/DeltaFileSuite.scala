@@ -72,6 +72,24 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     for (frame <- r.footer.frames.reverse) assert(r.records(frame, All).sameElements(Bytes.random(sizes(frame.bin), frame.bin.toLong)))
   }
 
+  test("tails and images straight from logs are what their bytes are as frames") {
+    def filled(keys: Int) = {
+      val log = new BinLog
+      for (i <- 0 until keys) { val key = s"key $i".getBytes; log.put(0, key, 0, key.length, Bytes.random(90, i.toLong), 0, 90) }
+      log
+    }
+    val logs = Seq(10, 0, 2000, 0, 3, 300, 900, 1, 500).map(filled)
+    for (compression <- Seq(Compression.None, Deflate); imaged <- Seq[Int => Boolean](_ % 2 == 0, _ % 2 == 1)) {
+      def bytes(write: DeltaFile.Writer => (BinLog, Int) => Unit) = file(compression, EmptyFooter.file, EmptyFooter.writer) { writer =>
+        for ((log, bin) <- logs.zipWithIndex) write(writer)(log, bin)
+        frames => EmptyFooter.copy(frames = frames, keyCounts = counted(frames, Map.empty, Seq(1)))
+      }
+      val straight = bytes(w => (log, bin) => if (imaged(bin)) w.image(bin, log) else w.tail(bin, log.tail()))
+      val byFrames = bytes(w => (log, bin) => w.frame(bin, imaged(bin), if (imaged(bin)) log.image() else log.tail().toBytes))
+      assert(straight.sameElements(byFrames))
+    }
+  }
+
   test("a file of no frames is a file") {
     val bytes = file(Compression.None, EmptyFooter.file, EmptyFooter.writer)(_ => frames => { assert(frames.isEmpty); EmptyFooter })
     assert(Files.contents("f", bytes) == Contents(EmptyFooter, Vector.empty))
