@@ -250,7 +250,8 @@ def test_speculative_attempts_of_a_task_write_the_state_once(work: Path) -> None
 HARMLESS = re.compile(
     # Stock Spark logs these too, in some runs: a matter of timing.
     r"DAGScheduler: Failed to cancel job group|ProcessingTimeExecutor: Current batch is falling behind"
-    r"|CoarseGrainedExecutorBackend: RECEIVED SIGNAL TERM|WorkerWatcher: Lost connection to worker rpc endpoint"
+    r"|CoarseGrainedExecutorBackend: RECEIVED SIGNAL TERM"
+    r"|WorkerWatcher: Lost connection to worker rpc endpoint"
 )
 LOUD = re.compile(r" (WARN|ERROR|FATAL) ([A-Za-z0-9.$]+): (.*)")
 
