@@ -2,6 +2,8 @@
 """Store operations per row, by JMH, on each provider: a JVM for each operation, provider and round.
 
 `python benchmarks/operations.py [--only get remove] [--keys 2000000] [--rounds 5]`
+
+The result of some operations alone stands beside that of all.
 """
 
 from __future__ import annotations
@@ -82,7 +84,9 @@ def main() -> None:
         lines.append(f"| {operation} | {typical} | {' | '.join(against)} |")
     panels = {o: {p: [r[o][p] for r in rounds] for p in rounds[0][o]} for o in arguments.only}
     result = {"arguments": vars(arguments), "ns_per_row": rounds}
-    harness.save("operations", result, "\n".join(lines) + "\n", harness.dots(panels, "ns per row"))
+    is_whole = set(arguments.only) == set(OPERATIONS)
+    name = "operations" if is_whole else "-".join(["operations", *arguments.only])
+    harness.save(name, result, "\n".join(lines) + "\n", harness.dots(panels, "ns per row"))
 
 
 if __name__ == "__main__":

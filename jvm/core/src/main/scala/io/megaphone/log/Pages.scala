@@ -10,7 +10,7 @@ import java.util
   * the slots it needs.
   *
   * The first pages become as large as their slots in steps of an eighth of the log, each a copy, for there are logs of a few records. A page that has no
- * room for the next record is cut off behind its last one: of a log of small records, an eighth is unused on average.
+  * room for the next record is cut off behind its last one: of a log of small records, an eighth is unused on average.
   *
   * One thread uses them. Others may read a `prefix` that they were handed (through any safe publication): nothing below its end is ever overwritten. What
   * was read from a page that has grown since stays as it was.
