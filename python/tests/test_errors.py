@@ -301,11 +301,8 @@ def test_a_query_without_state(start: Callable[..., Counting]) -> None:
     with pytest.raises(errors.NoBinnedState) as caught:
         counting.megaphone.bins()
     assert str(caught.value) == (
-        f"The query with run id {counting.query.runId} has no state on the binned state store: it "
-        f"has no stateful "
-        "operator, has not run a batch yet, or its checkpoint was started with another provider, "
-        "on which it runs "
-        "on unmoved."
+        f"The query with run id {counting.query.runId} has no state on the binned state store: it has no "
+        "stateful operator, or has not run a batch yet."
     )
 
 
@@ -314,8 +311,14 @@ def test_a_query_on_another_provider(
 ) -> None:
     provider = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
     settings("spark.sql.streaming.stateStore.providerClass", provider)
-    with pytest.raises(errors.NoBinnedState):
-        start().run().megaphone.rescale(3)
+    counting = start().run()
+    with pytest.raises(errors.NoBinnedState) as caught:
+        counting.megaphone.rescale(3)
+    assert str(caught.value) == (
+        f"The query with run id {counting.query.runId} keeps its state on {provider}, on which it runs on "
+        "unmoved: the checkpoint was begun with it, or the configuration names it; to move state, start the "
+        "query from a new checkpoint with the binned state store."
+    )
 
 
 def test_state_over_a_single_partition(start: Callable[..., Counting]) -> None:

@@ -5,18 +5,16 @@ import scala.collection.mutable
 
 import io.megaphone.format._
 
-/** Finds the files that no version to come will need: rules 27 and 28. Run by the driver alone, because a bin's chain crosses workers (H11).
+/** Finds the files that no retained version needs: rules 27 and 28. Run by the driver alone, because a bin's chain crosses workers (H11).
   *
-  *   1. `referenced` reads the footers of all workers at a settled version s, and gives the files that their bins' chains point into. Anything missing or
-  *      damaged is an error: then there is no sweep.
-  *   1. `candidates` are the files of version s - 16 or older that are not among them. A chain never regains a file, so they stay unneeded; but versions
-  *      before s, as long as they are retained, may need them.
-  *   1. When the oldest version that is retained is s or newer, the candidates may be deleted. Under checkpoint format v1 those that the newest settled
-  *      version references after all are left out first.
+  *   1. `referenced` reads the footers of all workers at the oldest version s that is retained, and gives the files that their bins' chains point into.
+  *      Anything missing or damaged is an error: then there is no sweep.
+  *   1. `unneeded` are the files of version s - 16 or older that are not among them. No later version needs them either, for a chain never regains a file.
+  *      Under checkpoint format v1 those that the newest settled version references are left out, too.
   *
   * Under v1 a late attempt may have written a file anew. References into it then lead on to what its own footer says, as in [[Recovery]].
   *
-  * A death at any point: the next sweep finds the same files. A new run forgets old candidates, for it may go on from an earlier version.
+  * A death at any point: the next sweep, of this run or another, finds the same files.
   */
 final class Sweep(recovery: Recovery) {
 
@@ -46,7 +44,7 @@ final class Sweep(recovery: Recovery) {
 
 object Sweep {
 
-  /** Of the files listed, those that may go once every version before `version` is no longer retained. */
-  def candidates(listed: Iterable[FileName], referenced: Set[FileName], version: Long): Set[FileName] =
-    listed.iterator.filter(f => f.name.version <= version - Footer.Slices && !referenced(f)).toSet
+  /** Of the files listed, those that no version from `oldest` on needs. */
+  def unneeded(listed: Iterable[FileName], referenced: Set[FileName], oldest: Long): Set[FileName] =
+    listed.iterator.filter(f => f.name.version <= oldest - Footer.Slices && !referenced(f)).toSet
 }

@@ -35,7 +35,6 @@ final class Driver(val run: String, world: World) {
   private val accepted = mutable.LinkedHashMap.empty[(Long, Int), TaskAttempt] // by group and worker: the first one
   private val lastRan = mutable.HashMap.empty[(Long, Int), String]
   private val attempts = mutable.HashMap.empty[Int, Int].withDefaultValue(0)
-  private var candidates = Vector.empty[SweepRound]
   private var isStageAgain = false
   var isDead = false
   var isPaused = false
@@ -222,15 +221,14 @@ final class Driver(val run: String, world: World) {
     }
   }
 
-  /** Rules 27 and 28. */
+  /** Rules 27 and 28. After the query went back, the version to go by may be older than one that a sweep went by before: then there is none. */
   private def sweep(decision: Protocol.Decision, ids: Map[StoreId, Vector[String]]): Unit = {
-    val oldest = math.max(0, batch - setup.retained)
-    val (due, rest) = candidates.partition(_.version <= oldest)
-    due.foreach(_.delete(batch, decision.before, ids))
-    candidates = rest
-    if (batch > 0 && batch % setup.sweepEvery == 0)
-      try candidates :+= world.sweeping.round(batch, decision.before, ids)
-      catch { case e: Exception if batch < world.oracle.settled => world.trace(s"$run does not sweep: $e") }
+    val oldest = batch - setup.retained
+    if (oldest > 0 && batch % setup.sweepEvery == 0) {
+      val tables = setup.groups.map(g => g.id -> state.history.tableAt(g.id, oldest - 1)).toMap
+      try world.sweeping(Settled(oldest, tables, checkpoint.idsAt(oldest)), Settled(batch, decision.before, ids))
+      catch { case e: Exception if batch < world.oracle.settled || oldest < world.oracle.oldest => world.trace(s"$run does not sweep: $e") }
+    }
   }
 
   def submit(intention: io.megaphone.protocol.Intention): Unit = perform(Protocol.PlanSubmitted(intention))

@@ -9,43 +9,35 @@ import io.megaphone.store.Sweep
 final class Sweeping(world: World) {
   private val setup = world.setup
 
-  /** What may be deleted once `version`, which is settled, is the oldest one retained. */
-  def round(version: Long, before: Map[Long, RoutingTable], ids: Map[StoreId, Vector[String]]): SweepRound = {
-    val files = for { group <- setup.groups; store <- setup.storesOf(group.id) } yield {
-      val listed = world.checkpoint.files(store).list
+  /** Deletes what no version from `oldest` on needs. Files go one by one, in any order, and the driver may die between two of them. */
+  def apply(oldest: Settled, newest: Settled): Unit =
+    for { group <- setup.groups; store <- setup.storesOf(group.id) } {
+      val files = world.checkpoint.files(store)
+      def referenced(heads: Vector[(FileName, Iterable[Int])]) = new Sweep(world.recovery(store)).referenced(heads)
+      val heads = oldest.heads(group.id, store)
       val unneeded =
-        if (!world.planted.is(Bug.OwnerDeletes)) Sweep.candidates(listed, referenced(store, group.id, version, before, ids), version)
-        else
-          heads(store, before(group.id), version, ids).flatMap { case (head, bins) =>
-            Sweep.candidates(listed.filter(_.worker == head.worker), new Sweep(world.recovery(store)).referenced(Seq(head -> bins)), version)
+        if (!world.planted.is(Bug.OwnerDeletes)) {
+          val needed = referenced(heads) ++ (if (setup.isV2) Set.empty else referenced(newest.heads(group.id, store)))
+          Sweep.unneeded(files.list, needed, oldest.version)
+        } else
+          heads.flatMap { case (head, bins) =>
+            Sweep.unneeded(files.list.filter(_.worker == head.worker), referenced(Vector(head -> bins)), oldest.version)
           }.toSet
-      store -> unneeded
-    }
-    world.trace(s"sweep at version $version: ${files.filter(_._2.nonEmpty).map { case (s, f) => s"$s: ${f.mkString(" ")}" }.mkString(", ")}")
-    new SweepRound(version, files.toMap, this)
-  }
-
-  private[simulation] def delete(round: SweepRound, version: Long, before: Map[Long, RoutingTable], ids: Map[StoreId, Vector[String]]): Unit =
-    for { group <- setup.groups; store <- setup.storesOf(group.id); files = round.files(store) if files.nonEmpty } {
-      val unneeded = if (setup.isV2 || world.planted.is(Bug.OwnerDeletes)) files else files -- referenced(store, group.id, version, before, ids)
-      world.trace(s"deletes of $store: ${unneeded.mkString(" ")}")
-      world.deleted += unneeded.size
-      unneeded.foreach(world.checkpoint.files(store).delete)
-    }
-
-  private def referenced(store: StoreId, group: Long, version: Long, before: Map[Long, RoutingTable], ids: Map[StoreId, Vector[String]]): Set[FileName] =
-    new Sweep(world.recovery(store)).referenced(heads(store, before(group), version, ids))
-
-  private def heads(store: StoreId, table: RoutingTable, version: Long, ids: Map[StoreId, Vector[String]]): Vector[(FileName, Iterable[Int])] =
-    Vector.range(0, table.workers).map { worker =>
-      val id = ids.get(store).fold(StateName.FixedId)(_(worker))
-      FileName(worker, StateName(version, id)) -> table.binsOf(worker).toSeq
+      if (unneeded.nonEmpty) world.trace(s"sweep for version ${oldest.version} of $store: ${unneeded.mkString(" ")}")
+      val gone = world.dice.shuffle(unneeded.toVector.sortBy(_.toString))
+      gone.take(if (world.faults.strikes(Fault.DriverDies)) world.dice.below(gone.size + 1) else gone.size).foreach { file =>
+        world.deleted += 1
+        files.delete(file)
+      }
     }
 }
 
-/** What one sweep found, by store. */
-final class SweepRound(val version: Long, val files: Map[StoreId, Set[FileName]], sweeping: Sweeping) {
+/** A settled version: the tables whose workers wrote it, and the workers' ids under checkpoint format v2. */
+final case class Settled(version: Long, tables: Map[Long, RoutingTable], ids: Map[StoreId, Vector[String]]) {
 
-  /** Deletes it. `version` is now the oldest one retained, or older. */
-  def delete(now: Long, before: Map[Long, RoutingTable], ids: Map[StoreId, Vector[String]]): Unit = sweeping.delete(this, now, before, ids)
+  def heads(group: Long, store: StoreId): Vector[(FileName, Iterable[Int])] =
+    Vector.tabulate(tables(group).workers) { worker =>
+      val id = ids.get(store).fold(StateName.FixedId)(_(worker))
+      FileName(worker, StateName(version, id)) -> tables(group).binsOf(worker).toSeq
+    }
 }

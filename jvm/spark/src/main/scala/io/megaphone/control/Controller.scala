@@ -6,6 +6,7 @@ import java.util.concurrent.{ConcurrentHashMap, Executors}
 import java.util.concurrent.atomic.AtomicLong
 
 import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
 
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
@@ -15,6 +16,7 @@ import org.apache.spark.sql.megaphone.{ActiveQueries, Cluster, RunningQuery}
 final class Controller(val context: SparkContext) extends Logging {
   private val queries = new ConcurrentHashMap[String, QueryControl]()
   private val latestOffsets = new ConcurrentHashMap[String, java.lang.Long]()
+  private val elsewhere = new ConcurrentHashMap[String, String]() // run → the provider of a query that is not on ours
   private val held = new ConcurrentHashMap[String, Held]()
   private val counter = new AtomicLong()
   private val news = new Object
@@ -25,8 +27,11 @@ final class Controller(val context: SparkContext) extends Logging {
     thread
   }
 
-  /** Runs something off every batch's path, one after the other. */
-  private[control] def inBackground(work: => Unit): Unit = background.execute(() => work)
+  /** Runs something off every batch's path, one after the other. Nobody waits for it: what it throws is logged. */
+  private[control] def inBackground(work: => Unit): Unit = background.execute { () =>
+    try work
+    catch { case NonFatal(e) => logInfo(s"Work in the background was given up: $e") }
+  }
 
   def stop(): Unit = { background.shutdownNow(); () }
 
@@ -65,7 +70,15 @@ final class Controller(val context: SparkContext) extends Logging {
   /** The newest offset log when the run started: -1 for none, None where nobody looked. */
   def latestOffsetAtStart(runId: String): Option[Long] = Option(latestOffsets.get(runId)).map(_.longValue)
 
-  def ended(runId: String): Unit = { queries.remove(runId); latestOffsets.remove(runId); () }
+  /** Notes that a run has its state on another provider, and logs it once. */
+  def runsOn(runId: String, provider: String): Unit =
+    if (elsewhere.put(runId, provider) == null)
+      logInfo(s"Query $runId keeps its state on $provider, which its checkpoint or its configuration names; it runs there, and its state does not move.")
+
+  /** The other provider that a run has its state on. */
+  def otherProviderOf(runId: String): Option[String] = Option(elsewhere.get(runId))
+
+  def ended(runId: String): Unit = { queries.remove(runId); latestOffsets.remove(runId); elsewhere.remove(runId); () }
 
   /** What each executor that lives reported last that it keeps. */
   def heldByExecutor: Vector[(String, Held)] = {

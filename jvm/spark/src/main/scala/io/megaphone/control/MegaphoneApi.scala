@@ -206,7 +206,7 @@ object MegaphoneApi {
       val run = UUID.fromString(runId)
       if (!ActiveQueries.isActive(run)) throw PlanRefusedException.stopped(runId)
       else if (ActiveQueries.isStarting(run)) throw PlanRefusedException.notStarted
-      else throw PlanRefusedException.notBinned(runId)
+      else throw controller.otherProviderOf(runId).fold(PlanRefusedException.notBinned(runId))(PlanRefusedException.onOtherProvider(runId, _))
     }
   }
 

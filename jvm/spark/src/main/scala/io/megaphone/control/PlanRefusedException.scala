@@ -18,8 +18,12 @@ object PlanRefusedException {
     new PlanRefusedException("QUERY_STOPPED", s"The query with run id $run is not running; start it, and make a new handle on it.")
   def notBinned(run: String): PlanRefusedException = new PlanRefusedException(
     "NO_BINNED_STATE",
-    s"The query with run id $run has no state on the binned state store: it has no stateful operator, has not run a batch yet, " +
-      "or its checkpoint was started with another provider, on which it runs on unmoved."
+    s"The query with run id $run has no state on the binned state store: it has no stateful operator, or has not run a batch yet."
+  )
+  def onOtherProvider(run: String, provider: String): PlanRefusedException = new PlanRefusedException(
+    "NO_BINNED_STATE",
+    s"The query with run id $run keeps its state on $provider, on which it runs on unmoved: the checkpoint was begun with it, or the configuration names it; " +
+      "to move state, start the query from a new checkpoint with the binned state store."
   )
   def unknownPlan(id: String): PlanRefusedException = new PlanRefusedException("UNKNOWN_PLAN", s"The query has no plan $id; see plans() for those it has.")
   def unknownOperator(operator: Long, known: Seq[Long]): PlanRefusedException =

@@ -36,8 +36,9 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
   private val pinned = mutable.Map.empty[(Long, Int), String]
   private var executors = Vector.empty[ExecutorAddress]
   @volatile private var state: Option[Protocol.State] = None
+  private val sweeper = new Sweeper(query.checkpointRoot, hadoopConf)
   private var sweepBatches = 0L // this and the next are set by the first batch, from the configuration that the query was started with
-  private var sweeper: Sweeper = _
+  private var batchesToRetain = 0
 
   /** What tasks told of their commits: for `migrations`. */
   val journal = new Journal
@@ -49,7 +50,7 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
     val groups = asked.map(g => state.get.group(g.id)) // as the plan log has them: families in their places
     seeExecutors()
     val isOwn = batch > state.get.firstBatch.get || controller.latestOffsetAtStart(runId).exists(_ < batch)
-    val decision = feed(Protocol.BatchPlanning(Protocol.Batch(batch, isOwn, names(groups), placement(groups)))).collectFirst {
+    val decision = feed(Protocol.BatchPlanning(Protocol.Batch(batch, isOwn, names(groups, query.checkpointIds), placement(groups)))).collectFirst {
       case Protocol.HandOut(d) => d
       case Protocol.Fail(reason) => throw new StepNotSealedException(reason)
     }.get
@@ -121,7 +122,7 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
     val conf = batchSession.sessionState.conf.getAllConfs.get _
     val settings = Protocol.Settings(windowSteps = MegaphoneConf.WindowSteps.read(conf), patienceBatches = MegaphoneConf.PatienceBatches.read(conf))
     sweepBatches = MegaphoneConf.SweepBatches.read(conf)
-    sweeper = new Sweeper(query.checkpointRoot, hadoopConf, batchSession.sessionState.conf.minBatchesToRetain)
+    batchesToRetain = math.max(1, batchSession.sessionState.conf.minBatchesToRetain)
     state = Some(Protocol.start(runId, known, settings))
     makeFolders(known)
     try confirm(feed(Protocol.RunStarting(batch, format, history.first.fold(configured)(_.bins), history)))
@@ -150,15 +151,14 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
 
   private def describe(groups: Vector[Group]): String = groups.map(_.operators.map(o => s"${o.id} ${o.name}").mkString("(", ", ", ")")).mkString(" ")
 
-  private def names(groups: Vector[Group]): Map[(Long, String), Vector[String]] = {
-    val ids = query.checkpointIds
+  /** By operator and store, from what Spark has by operator and partition. */
+  private def names(groups: Vector[Group], ids: collection.Map[Long, Array[Array[String]]]): Map[(Long, String), Vector[String]] =
     (for {
       group <- groups
       operator <- group.operators
       byWorker <- ids.get(operator.id).toVector
       (store, i) <- operator.stores.zipWithIndex
     } yield (operator.id, store) -> byWorker.iterator.map(_.lift(i).getOrElse("")).toVector).toMap
-  }
 
   /** Of each executor, its block manager's address. */
   private def addressOf: Map[String, String] = executors.map(e => e.id -> e.address).toMap
@@ -196,11 +196,22 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
       pinned((operator.id, worker)) = executor
     }
 
-  private def sweepAt(decision: Protocol.Decision): Unit =
-    if (decision.batch.number % sweepBatches == 0 && decision.batch.number > state.get.firstBatch.get) {
-      val groups = state.get.groups
-      controller.inBackground(sweeper.sweep(decision.batch.number, groups, decision.before, decision.batch.names))
+  /** Rule 28: what the oldest version that is retained needs is in the commit log and in the plan log, also of runs before this one. */
+  private def sweepAt(decision: Protocol.Decision): Unit = {
+    val newest = Settled(decision.batch.number, decision.before, decision.batch.names)
+    val version = newest.version - batchesToRetain + 1 // of the oldest batch that the commit log still has
+    if (newest.version % sweepBatches == 0 && version > 1) {
+      val (groups, history) = (state.get.groups, state.get.history)
+      def settled(at: Long, names: Map[(Long, String), Vector[String]]) = Settled(at, groups.map(g => g.id -> history.tableAt(g.id, at - 1)).toMap, names)
+      controller.inBackground {
+        query.checkpointIdsAt(version).map(names(groups, _)) match {
+          // What that batch changed is told by the version before it, which under checkpoint format v1 can be read without ids.
+          case Some(ids) => sweeper.sweep(groups, if (ids.isEmpty) settled(version - 1, ids) else settled(version, ids), newest)
+          case None => logInfo(s"The commit log of query $runId does not have batch ${version - 1} any more: no old files are looked for.")
+        }
+      }
     }
+  }
 
   private def controllerHint(): Unit = controller.context.setLocalProperty(QueryControl.HintProperty, controller.nextCounter().toString)
 

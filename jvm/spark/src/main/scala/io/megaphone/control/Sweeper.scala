@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.control
 
-import scala.collection.mutable
 import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
@@ -15,52 +14,58 @@ import io.megaphone.routing.RoutingTable
 import io.megaphone.store.{Recovery, Sweep}
 import io.megaphone.transfer.{HadoopStateFiles, Lz4}
 
-/** Deletes state files that no retained version needs, for one run of a query: rules 27 and 28. Off the batch's path, and the only one that deletes.
+/** Deletes state files that no retained version needs: rules 27 and 28. Off the batch's path, and the only one that deletes.
   *
-  * Candidates found at a settled version go once every version before it is retained no longer, and so does what an attempt that died left of a file of
-  * such a version. A sweep that fails deletes nothing; the next one finds the same files, and a new run starts over.
+  * It keeps nothing in memory, so that runs of a batch or two get rid of old files, too. With them goes what attempts that died left of files of versions
+  * before the oldest one retained. A sweep that fails has deleted nothing, or files that nobody needs; the next one finds the others.
   */
-private[control] final class Sweeper(checkpointRoot: String, hadoopConf: Configuration, batchesToRetain: Int) extends Logging {
-  private val candidates = mutable.Map.empty[(Long, String), (Long, Set[FileName])] // (operator, store) → found at, files
+private[control] final class Sweeper(checkpointRoot: String, hadoopConf: Configuration) extends Logging {
 
-  /** One look at the state as settled at `version`. One call at a time.
+  /** One look at the state. One call at a time.
     *
-    * @param tables
-    *   by group: the table whose workers wrote that version
-    * @param names
-    *   by operator and store: id of each worker at that version; empty under checkpoint format v1
+    * @param oldest
+    *   the oldest version that is retained
+    * @param newest
+    *   the newest that is settled
     */
-  def sweep(version: Long, groups: Vector[Group], tables: Map[Long, RoutingTable], names: Map[(Long, String), Vector[String]]): Unit =
+  def sweep(groups: Vector[Group], oldest: Settled, newest: Settled): Unit =
     for (group <- groups; operator <- group.operators; store <- operator.stores)
-      try sweepStore(version, operator.id, store, tables(group.id), names.getOrElse((operator.id, store), Vector.empty))
-      catch { case NonFatal(e) => logInfo(s"Old files of the state of operator ${operator.id} could not be looked for at version $version: $e") }
+      try sweepStore(group.id, operator.id, store, oldest, newest)
+      catch { case NonFatal(e) => logInfo(s"Old files of the state of operator ${operator.id} could not be looked for at version ${oldest.version}: $e") }
 
-  private def sweepStore(version: Long, operator: Long, store: String, table: RoutingTable, ids: Vector[String]): Unit = {
+  private def sweepStore(group: Long, operator: Long, store: String, oldest: Settled, newest: Settled): Unit = {
     val folder = new Path(s"$checkpointRoot/state/$operator")
     val files = new HadoopStateFiles(folder, store, hadoopConf)
-    val heads = (0 until table.workers)
-      .map { worker =>
-        FileName(worker, StateName(version, ids.lift(worker).getOrElse(StateName.FixedId))) -> table.binsOf(worker).toVector
-      }
-      .filter(_._2.nonEmpty)
+    val isFixed = !oldest.names.contains((operator, store)) // checkpoint format v1, where a late attempt may have written a newer file anew
+    val heads = (if (isFixed) Vector(oldest, newest) else Vector(oldest)).flatMap(_.heads(group, operator, store))
     val referenced = new Sweep(new Recovery(files, Lz4.All)).referenced(heads)
-    val key = (operator, store)
-    val retained = version - math.max(2, batchesToRetain)
-    candidates.get(key).foreach { case (foundAt, found) =>
-      if (foundAt <= retained) {
-        val gone = found.filterNot(referenced)
-        gone.foreach(files.delete)
-        logInfo(s"Deleted ${gone.size} files of the state of operator $operator that no retained version needs.")
-        candidates.remove(key)
-      }
-    }
-    if (!candidates.contains(key)) {
-      val listed = workerFolders(folder).map(files.list)
-      candidates(key) = version -> Sweep.candidates(listed.flatMap(_.files), referenced, version)
-      listed.flatMap(_.unfinished).foreach { case (file, path) => if (file.name.version <= retained) files.delete(path) }
-    }
+    val listed = workerFolders(folder).map(files.list)
+    val unneeded = Sweep.unneeded(listed.flatMap(_.files), referenced, oldest.version)
+    unneeded.foreach(files.delete)
+    listed.flatMap(_.unfinished).foreach { case (file, path) => if (file.name.version < oldest.version) files.delete(path) }
+    logInfo(s"Deleted ${unneeded.size} files of the state of operator $operator that no version from ${oldest.version} on needs.")
   }
 
   private def workerFolders(folder: Path): Vector[Int] =
     CheckpointFileManager.create(folder, hadoopConf).list(folder).iterator.filter(_.isDirectory).flatMap(_.getPath.getName.toIntOption).toVector
+}
+
+/** A settled version of a query's state.
+  *
+  * @param tables
+  *   by group: the table whose workers wrote it
+  * @param names
+  *   by operator and store: id of each worker; none under checkpoint format v1
+  */
+private[control] final case class Settled(version: Long, tables: Map[Long, RoutingTable], names: Map[(Long, String), Vector[String]]) {
+
+  /** The file of each worker of a store, and the bins that it has. */
+  def heads(group: Long, operator: Long, store: String): Vector[(FileName, Vector[Int])] = {
+    val ids = names.getOrElse((operator, store), Vector.empty)
+    Vector
+      .tabulate(tables(group).workers) { worker =>
+        FileName(worker, StateName(version, ids.lift(worker).getOrElse(StateName.FixedId))) -> tables(group).binsOf(worker).toVector
+      }
+      .filter(_._2.nonEmpty)
+  }
 }

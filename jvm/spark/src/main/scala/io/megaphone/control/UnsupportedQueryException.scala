@@ -42,6 +42,8 @@ object UnsupportedQueryException {
   )
   def missingPlanLog(root: String): UnsupportedQueryException = new UnsupportedQueryException(
     "PLAN_LOG_MISSING",
-    s"The checkpoint $root has batches but no plan log in megaphone/log, so nobody knows which worker has which bin; restore that folder, or start from a new checkpoint."
+    s"The checkpoint $root has batches but no plan log in megaphone/log: where one of Spark's own state store providers wrote it, " +
+      "set spark.sql.streaming.stateStore.providerClass to that provider; where the binned state store did, nobody knows which worker has which bin, " +
+      "so restore that folder, or start from a new checkpoint."
   )
 }

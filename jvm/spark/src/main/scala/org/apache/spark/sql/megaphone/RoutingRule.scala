@@ -14,7 +14,7 @@ import io.megaphone.control.{BatchPlan, Controller, UnsupportedQueryException}
 
 /** Routes every micro-batch of a query on our provider by its routing tables.
   *
-  *   1. A plan without state, of a query that is not running (`explain`, a batch query), or on another provider is left alone.
+  *   1. A plan without state, of a query that is not running (`explain`, a batch query), or on another provider is left alone; of the last, the log tells.
   *   1. What is not supported is refused with a sentence, never half-run.
   *   1. The controller is asked for the batch's tables; it may seal a step, and answers the same when asked again.
   *   1. Exchanges, state infos and checkpoint ids are rewritten, and the facts of the batch put above each group.
@@ -31,7 +31,10 @@ final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logg
           case batch: MicroBatchExecution => route(plan, operators, new RunningQuery(batch), controller)
           case _ => throw UnsupportedQueryException.continuous
         }
-      case _ => plan
+      case Some(execution) =>
+        Controller.active.foreach(_.runsOn(execution.runId.toString, session.sessionState.conf.stateStoreProviderClass))
+        plan
+      case None => plan
     }
   }
 

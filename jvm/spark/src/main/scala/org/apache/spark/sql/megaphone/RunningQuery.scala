@@ -30,6 +30,10 @@ final class RunningQuery(execution: MicroBatchExecution) {
   /** Checkpoint ids by operator and partition at the version that the next batch reads: empty under checkpoint format v1. */
   def checkpointIds: mutable.Map[Long, Array[Array[String]]] = RunningQuery.IdsField.get(execution).asInstanceOf[mutable.Map[Long, Array[Array[String]]]]
 
+  /** The same at a version that its batch's commit tells of; None where the commit log does not have that batch any more. */
+  def checkpointIdsAt(version: Long): Option[Map[Long, Array[Array[String]]]] =
+    execution.commitLog.get(version - 1).map(_.stateUniqueIds.getOrElse(Map.empty))
+
   /** Lengthens an operator's array of checkpoint ids. Spark indexes it by partition, and a step may have added partitions since it was written. */
   def padCheckpointIds(operator: Long, length: Int): Option[Array[Array[String]]] = checkpointIds.get(operator).map { ids =>
     val padded = RunningQuery.padded(ids, length)
