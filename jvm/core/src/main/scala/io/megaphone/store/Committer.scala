@@ -6,10 +6,13 @@ import io.megaphone.log.BinLog
 
 /** Writes a worker's commit: one delta file, then, once it is durable, the holding's head (rule 17: memory is never ahead of files).
   *
-  * A bin that was touched gives its tail as it stands or, when its chain has grown much longer than the bin, an image. No more images are written in
-  * one commit than tails (in bytes), the longest chains
-  * first, so no batch pays for a whole snapshot. The choice follows from the chains and the records alone: under checkpoint format v1 another attempt
-  * of the same batch may write the file anew, long after its predecessors are gone, and must write the same frames.
+  * A bin that was touched gives its tail as it stands or, when it is due, an image: when its chain has grown much longer than the bin, or has
+  * `framesMax` frames. The longest chains come first, and no more images are written in one commit than tails (in bytes), so no batch pays for a whole
+  * snapshot. Many small changes to large bins would not keep pace so: bins whose chains have grown together are written one after the other, so many in
+  * a commit that the last is written before it has more than twice `framesMax`.
+  *
+  * The choice follows from the chains and the records alone: under checkpoint format v1 another attempt of the same batch may write the file anew, long
+  * after its predecessors are gone, and must write the same frames.
   *
   * Dies before the file is durable: nothing happened. Dies after: the file is an orphan that no commit log names, or, under checkpoint format v1, is
   * replaced by the next attempt.
@@ -61,13 +64,15 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
 
   private def chooseImages(holding: Holding, touched: Vector[Int]): Set[Int] = {
     val due = touched.filter(bin => isDue(holding.chain(bin), holding.log(bin))).sortBy(bin => -holding.chain(bin).frameCount)
-    var budget = touched.iterator.map(bin => holding.log(bin).tailBytes).sum
-    due.takeWhile { bin =>
-      val isWithin = budget > 0 || holding.chain(bin).frameCount >= 2 * limits.framesMax
-      budget -= holding.log(bin).liveBytes
-      isWithin
-    }.toSet
+    val pace = due.iterator.map(bin => paceOf(holding.chain(bin))).sum.toInt
+    val budget = touched.iterator.map(bin => holding.log(bin).tailBytes).sum
+    val left = due.scanLeft(budget)((bytes, bin) => bytes - holding.log(bin).liveBytes)
+    due.indices.iterator.takeWhile(i => i < pace || left(i) > 0).map(due).toSet
   }
+
+  /** What a bin that is due by its frames asks of this commit: an even share of the commits that are left to it, all of the last one. */
+  private def paceOf(chain: Chain): Double =
+    if (chain.frameCount < limits.framesMax) 0 else 1.0 / math.max(1, 2 * limits.framesMax - chain.frameCount + 1)
 
   private def isDue(chain: Chain, log: BinLog): Boolean =
     chain.frameCount >= limits.framesMax || chain.imageBytes + chain.tailBytes + log.tailBytes > 2 * log.liveBytes + limits.slackBytes
