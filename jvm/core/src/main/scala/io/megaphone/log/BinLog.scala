@@ -182,16 +182,23 @@ final class BinLog(space: Space = Space.Unlimited) {
     liveBytes.toInt
   }
 
-  /** Copies the image to `out` from `offset` on, which must have room for `imageBytes`. */
+  /** Copies the image to `out` from `offset` on, which must have room for `imageBytes`: what has an order in it, the rest as it was written. */
   def copyImage(out: Array[Byte], offset: Int): Unit = {
     var at = offset
-    def copy(position: Int): Int = {
-      val size = sizeWords(position) << 3
-      if (isAppend(position)) appends.merge(pages, position, out, at) else System.arraycopy(pages.page(position), pages.offset(position), out, at, size)
+    def copy(position: Int, page: Array[Byte], from: Int): Unit = {
+      val header = Words.get(page, from)
+      val size = sizeWords(position, header) << 3
+      if (Record.kind(header) == Record.Append) appends.merge(pages, position, out, at) else System.arraycopy(page, from, out, at, size)
       at += size
-      position
     }
-    foreachFamily((index, order) => if (order == null) index.foreach(copy) else order.foreach(copy))
+    if (indexes.indices.exists(place => !BinLog.isOrderedPlace(place) && indexes(place) != null))
+      pages.foreachRecord { (position, page, from) =>
+        val header = Words.get(page, from)
+        val family = Record.family(header)
+        if (!Record.isOrdered(family) && isLive(existing(family), Words.hash(page, from + Record.HeaderBytes, Record.keyBytes(header)), position))
+          copy(position, page, from)
+      }
+    orders.foreach(order => if (order != null) order.foreach { position => copy(position, pages.page(position), pages.offset(position)); position })
     require(at - offset == imageBytes, s"an image of $imageBytes bytes has ${at - offset}")
   }
 
@@ -303,6 +310,14 @@ final class BinLog(space: Space = Space.Unlimited) {
     -1
   }
 
+  /** Whether the index points to this position. */
+  private def isLive(index: Index, hash: Int, position: Int): Boolean = {
+    val word = Index.entry(hash, position)
+    var slot = index.probe(hash)
+    while (slot >= 0 && index.word(slot) != Index.Never && index.word(slot) != word) slot = index.next(slot)
+    slot >= 0 && index.word(slot) == word
+  }
+
   /** A slot of this very word. There are two of them where, in a compaction, a key has moved to where another one of its hash is yet to move from: then
     * either will do for either.
     */
@@ -323,10 +338,8 @@ final class BinLog(space: Space = Space.Unlimited) {
     if (Record.kind(header) == Record.Append) appends.valueBytes(position) else Record.valueBytes(header)
 
   /** Words of a live key's record; where its value is in several, those of the one that would hold all of it. */
-  private def sizeWords(position: Int): Int = {
-    val one = header(position)
-    Record.size(Record.keyBytes(one), valueBytes(position, one)) >>> 3
-  }
+  private def sizeWords(position: Int): Int = sizeWords(position, header(position))
+  private def sizeWords(position: Int, header: Long): Int = Record.size(Record.keyBytes(header), valueBytes(position, header)) >>> 3
 
   private def write(
       family: Int,
@@ -411,7 +424,7 @@ final class BinLog(space: Space = Space.Unlimited) {
   }
 
   private def foreachFamily(f: (Index, OrderedIndex) => Unit): Unit =
-    for (place <- indexes.indices) if (indexes(place) != null) f(indexes(place), if ((place & 1) == 0) null else orders(place >>> 1))
+    for (place <- indexes.indices) if (indexes(place) != null) f(indexes(place), if (BinLog.isOrderedPlace(place)) orders(place >>> 1) else null)
 }
 
 object BinLog {
@@ -426,6 +439,7 @@ object BinLog {
 
   /** Where the index of a family lies. Those of the two kinds take turns, so that the array is short whichever are used. */
   private def placeOf(family: Int): Int = if (Record.isOrdered(family)) ((family - Record.OrderedFamilyMin) << 1) | 1 else family << 1
+  private def isOrderedPlace(place: Int): Boolean = (place & 1) == 1
 
   /** Where a record's key and value lie. The bytes stay as they are for the batch; the cursor moves. */
   final class Cursor {

@@ -120,6 +120,17 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
       if (pages(slot) ne OnDisk) f(pages(slot), start, stop) else f(pieces(slot).read(start, stop - start), 0, stop - start)
     }
 
+  /** Calls `f(position, page, offset)` for each record, in order: memory is read from its beginning to its end, and what lies on disk page by page. */
+  def foreachRecord(f: (Int, Array[Byte], Int) => Unit): Unit =
+    foreachPage(0, endPosition) { (slot, start, stop) =>
+      val page = if (pages(slot) ne OnDisk) pages(slot) else pieces(slot).read(0, stop)
+      var at = start
+      while (at < stop) {
+        f(startOf(slot) + (at >>> 3), page, at)
+        at += Record.size(Words.get(page, at))
+      }
+    }
+
   /** Calls `f(slot, fromByte, toByte)` for each page that has records in `[from, until)`, in order. */
   private def foreachPage(from: Int, until: Int)(f: (Int, Int, Int) => Unit): Unit =
     if (until > from) {
