@@ -8,15 +8,24 @@ import io.megaphone.log.{BinLog, DamagedRecordsException, Space}
 
 /** Rebuilds bins from the files of a checkpoint.
   *
-  *   1. `footers` reads a worker's footer at a name and, as far as they are needed, those of its 15 predecessors.
+  *   1. `footers` reads a worker's footer at a name and those of its 15 predecessors, as far as there are so many.
   *   1. `chains` finds each bin's chain among them: the newest full one, and the bin's frames in newer footers. A bin that none of them lists is an
   *      error: missing is never read as empty.
   *   1. `load` reads exactly those frames, file by file from the oldest, and applies them, bins of many bytes side by side; the live keys must be as many
   *      as the footer counted.
   *
   * Nothing is written, so a death at any step costs nothing but the time. Any thread.
+  *
+  * @param check
+  *   is shown the records of each frame that is read, and may throw: of what they mean, a log knows nothing. Several threads at once
   */
-final class Recovery(files: StateFiles, compressions: Compressions, together: Together = Together.OneByOne, space: Space = Space.Unlimited) {
+final class Recovery(
+    files: StateFiles,
+    compressions: Compressions,
+    together: Together = Together.OneByOne,
+    space: Space = Space.Unlimited,
+    check: Array[Byte] => Unit = Recovery.Unchecked
+) {
   import Recovery._
 
   /** The footer of a file. */
@@ -65,7 +74,11 @@ final class Recovery(files: StateFiles, compressions: Compressions, together: To
     val source = files.open(file)
     try {
       val reader = new DeltaFile.Reader(source)
-      reader.footer.frames.filter(f => bins(f.bin)).map(f => f -> reader.records(f, compressions))
+      reader.footer.frames.filter(f => bins(f.bin)).map { f =>
+        val records = reader.records(f, compressions)
+        check(records)
+        f -> records
+      }
     } finally source.close()
   }
 
@@ -110,7 +123,7 @@ final class Recovery(files: StateFiles, compressions: Compressions, together: To
       val rewritten = mutable.Map.empty[Chunk, DamagedFileException]
       frames.sortBy(frame => (frame.chunk.offset, frame.at)).foreach { frame =>
         if (!rewritten.contains(frame.chunk))
-          try Recovery.apply(logs, newLog, frame, reader.records(frame, compressions))
+          try applyFrame(reader, frame, logs, newLog)
           catch {
             case damage: DamagedFileException if file.name.id == StateName.FixedId && reader.footer.writer != frame.chunk.writer =>
               rewritten(frame.chunk) = damage
@@ -119,6 +132,16 @@ final class Recovery(files: StateFiles, compressions: Compressions, together: To
       }
       frames.iterator.map(_.chunk).distinct.map(_.storedBytes.toLong).sum
     } finally source.close()
+  }
+
+  /** Applies a frame's records to a bin's log; an image takes the place of the log. */
+  private def applyFrame(reader: DeltaFile.Reader, frame: Frame, logs: mutable.Map[Int, BinLog], newLog: () => BinLog): Unit = {
+    val records = reader.records(frame, compressions)
+    try {
+      if (frame.isImage) logs(frame.bin) = newLog()
+      logs(frame.bin).apply(records, 0, records.length)
+    } catch { case e: DamagedRecordsException => throw new DamagedFileException(frame.file.toString, Some(frame.bin), "whole records", e.getMessage) }
+    check(records)
   }
 
   /** Under checkpoint format v1 a late attempt of the same batch may have written the file anew: the same state in other frames. Its own footers tell
@@ -133,16 +156,17 @@ final class Recovery(files: StateFiles, compressions: Compressions, together: To
   ): Unit = {
     val bin = wanted.bin
     standIn(reader.footer, wanted) match {
-      case Some(frame) => Recovery.apply(logs, newLog, frame, reader.records(frame, compressions))
+      case Some(frame) => applyFrame(reader, frame, logs, newLog)
       case None =>
         // Alone: this may be one of the threads that load together, and they cannot wait for each other.
-        try logs(bin) = new Recovery(files, compressions, Together.OneByOne, space).load(wanted.file, Seq(bin)).bins(bin)._1
+        try logs(bin) = new Recovery(files, compressions, Together.OneByOne, space, check).load(wanted.file, Seq(bin)).bins(bin)._1
         catch { case e: Exception => damage.addSuppressed(e); throw damage }
     }
   }
 }
 
 object Recovery {
+  private val Unchecked: Array[Byte] => Unit = _ => ()
   private val ShareBytesMin = 2L << 20 // raw
 
   /** Where a bin is, and how many live keys it has. */
@@ -160,11 +184,4 @@ object Recovery {
     footer.frameOf.get(wanted.bin).filter(frame => frame.isImage || !wanted.isImage)
 
   private def bytesOf(located: Located): Long = located.chain.imageBytes + located.chain.tailBytes
-
-  /** Applies a frame's records to a bin's log; an image takes the place of the log. */
-  private def apply(logs: mutable.Map[Int, BinLog], newLog: () => BinLog, frame: Frame, records: Array[Byte]): Unit =
-    try {
-      if (frame.isImage) logs(frame.bin) = newLog()
-      logs(frame.bin).apply(records, 0, records.length)
-    } catch { case e: DamagedRecordsException => throw new DamagedFileException(frame.file.toString, Some(frame.bin), "whole records", e.getMessage) }
 }

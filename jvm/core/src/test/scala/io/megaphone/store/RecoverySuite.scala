@@ -95,6 +95,16 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
     }
   }
 
+  test("each frame that is loaded is shown to the check, and nothing is loaded where that throws") {
+    val store = new Store
+    val file = filled(store, 3, 100)
+    val shown = new AtomicInteger
+    def load(check: Array[Byte] => Unit) = new Recovery(store.files, Compressions(Compression.None), check = check).load(file, Seq(0, 2)).bins
+    val chains = load(records => { assert(records.nonEmpty); shown.incrementAndGet(); () }).values.map(_._2)
+    assert(shown.get == chains.map(_.frames.size).sum)
+    assert(intercept[IllegalStateException](load(_ => throw new IllegalStateException("a row is not what was written"))).getMessage.startsWith("a row"))
+  }
+
   test("damage in one of the bins is told as if they were loaded one after the other") {
     withThreads(3) { (together, most) =>
       val store = new Store

@@ -12,14 +12,14 @@ import io.megaphone.log.BinLog
 import io.megaphone.log.BinLogModel.found
 import io.megaphone.routing.{Move, RoutingTable}
 
-/** One store of four bins and two workers, in memory, and the code around it: for schedules of a few steps told by hand. */
+/** One store of four bins, or of as many as are asked for, and two workers, in memory, and the code around it: for schedules of a few steps told by hand. */
 trait SmallStore extends Assertions {
   protected val before = RoutingTable.roundRobin(4, 2)
   protected val after = before.moved(Seq(Move(0, 1)), 1, 2)
   protected val key = "key".getBytes
 
   /** One store's files and the code around them. */
-  final protected class Store {
+  final protected class Store(binsCount: Int = 4) {
     private val bytes = mutable.Map.empty[FileName, Array[Byte]]
 
     /** Reads of files until one fails; none does below zero. */
@@ -51,7 +51,7 @@ trait SmallStore extends Assertions {
 
     def turn(version: Long, from: RoutingTable, to: RoutingTable): Turn = Turn(StoreKey("run", 0, "default"), version, from, to, Vector.empty)
     def lease(registry: Registry, worker: Int, attempt: Long): Lease =
-      registry.lease(StoreKey("run", 0, "default"), worker, 4, new Attempt(attempt, () => true), 0)
+      registry.lease(StoreKey("run", 0, "default"), worker, binsCount, new Attempt(attempt, () => true), 0)
     def open(registry: Registry, lease: Lease, turn: Turn): Unit = {
       new Opener(registry, recovery, handOver, (_, _, _) => None).open(lease, turn, Sources.None); ()
     }

@@ -21,14 +21,21 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, val fa
     if (find(f, row)) manyAt(many, cursor) else Iterator.empty
   }
 
-  def put(f: Family, row: UnsafeRow, value: UnsafeRow): Unit = { f.values.set(value); writeSet(f, row, isAppend = false) }
+  def put(f: Family, row: UnsafeRow, value: UnsafeRow): Unit = { f.keys.set(row); f.values.set(value); writeSet(f, row, isAppend = false) }
 
   /** Sets the values of a key. */
-  def putAll(f: Family, row: UnsafeRow, values: Iterable[UnsafeRow]): Unit = { f.many.setAll(values); writeSet(f, row, isAppend = false) }
+  def putAll(f: Family, row: UnsafeRow, values: Iterable[UnsafeRow]): Unit = {
+    val many = f.many
+    f.keys.set(row)
+    many.setAll(values)
+    writeSet(f, row, isAppend = false)
+  }
 
   /** Adds values to those of a key. */
   def merge(f: Family, row: UnsafeRow, values: Iterable[UnsafeRow]): Unit = {
-    f.many.setAll(values)
+    val many = f.many
+    f.keys.set(row)
+    many.setAll(values)
     writeSet(f, row, isAppend = true)
   }
 
@@ -89,7 +96,11 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, val fa
   private def logs: Iterator[BinLog] = bins.map(holding.log)
 
   /** Puts the cursor on a key's record; false where there is none. */
-  private def find(f: Family, row: UnsafeRow): Boolean = logOfKey(f, row).find(f.number, f.keys.bytes, f.keys.offset, f.keys.length, cursor)
+  private def find(f: Family, row: UnsafeRow): Boolean = {
+    val isThere = logOfKey(f, row).find(f.number, f.keys.bytes, f.keys.offset, f.keys.length, cursor)
+    if (isThere) f.verify(cursor)
+    isThere
+  }
 
   /** The log of a key's bin; the family's `keys` have the key's bytes then. */
   private def logOfKey(f: Family, row: UnsafeRow): BinLog = {
@@ -98,12 +109,12 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, val fa
     log
   }
 
+  /** Writes what the family's keys and values were set to, the value after the key: a checksum is of both. */
   private def writeSet(f: Family, row: UnsafeRow, isAppend: Boolean): Unit = {
     val bin = f.binOf(row)
     val log = logOf(bin)
     val keys = f.keys
     val values = f.values
-    keys.set(row)
     holding.touch(bin)
     if (isAppend) log.append(f.number, keys.bytes, keys.offset, keys.length, values.bytes, values.offset, values.length)
     else log.put(f.number, keys.bytes, keys.offset, keys.length, values.bytes, values.offset, values.length)
@@ -136,19 +147,20 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, val fa
 
   private def rowsOf(f: Family, scans: Iterator[BinLog.Scan]): Iterator[UnsafeRowPair] = {
     val pair = new UnsafeRowPair
-    cursorsOf(scans).map(c => pair.withRows(f.keys.row(c.bytes, c.keyOffset, c.keyBytes), valueAt(f, c)))
+    cursorsOf(f, scans).map(c => pair.withRows(f.keys.row(c.bytes, c.keyOffset, c.keyBytes), valueAt(f, c)))
   }
 
   private def manyOf(f: Family, scans: Iterator[BinLog.Scan]): Iterator[UnsafeRowPair] = {
     val many = f.many
     val pair = new UnsafeRowPair
-    cursorsOf(scans).flatMap { c =>
+    cursorsOf(f, scans).flatMap { c =>
       val key = f.keys.row(c.bytes, c.keyOffset, c.keyBytes)
       manyAt(many, c).map(pair.withRows(key, _))
     }
   }
 
-  private def cursorsOf(scans: Iterator[BinLog.Scan]): Iterator[BinLog.Cursor] = new Iterator[BinLog.Cursor] {
+  /** Of records that are verified, before anybody makes rows of them. */
+  private def cursorsOf(f: Family, scans: Iterator[BinLog.Scan]): Iterator[BinLog.Cursor] = new Iterator[BinLog.Cursor] {
     private var scan: BinLog.Scan = _
     private var isReady = false
 
@@ -163,12 +175,13 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, val fa
     override def next(): BinLog.Cursor = {
       if (!hasNext) throw new NoSuchElementException
       isReady = false
+      f.verify(scan.cursor)
       scan.cursor
     }
   }
 
   private def valueAt(f: Family, c: BinLog.Cursor): UnsafeRow = f.values.row(c.bytes, c.valueOffset, c.valueBytes)
-  private def manyAt(many: EncodedValues, c: BinLog.Cursor): Iterator[UnsafeRow] = many.rows(c.bytes, c.valueOffset, c.valueBytes)
+  private def manyAt(many: ManyRows, c: BinLog.Cursor): Iterator[UnsafeRow] = many.rows(c.bytes, c.valueOffset, c.valueBytes)
 
   private def logOf(bin: Int): BinLog = {
     val log = holding.log(bin)

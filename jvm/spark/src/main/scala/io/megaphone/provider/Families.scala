@@ -65,13 +65,16 @@ private object CreatedFamilies {
   *
   * @param schemas
   *   where rows are to be read by later schemas: those there are
+  * @param checksums
+  *   where rows have them
   */
 private[provider] final class Families(
     val created: CreatedFamilies,
     operator: Operator,
     store: String,
     binsCount: Int,
-    schemas: Option[StateSchemaProvider]
+    schemas: Option[StateSchemaProvider],
+    checksums: Option[RowChecksums]
 ) {
   private val byName = mutable.HashMap.empty[String, Family]
   val default: Family = make(CreatedFamilies.Default, created.default)
@@ -101,6 +104,6 @@ private[provider] final class Families(
 
   private def make(name: String, spec: FamilyKind): Family = {
     val binOf = new BinOfKey(PartitionKey.of(operator.name, store, name, spec.keys, created.all.get(_).map(_.keys)), binsCount)
-    Family.of(name, placeOf(name), spec, schemas, binOf)
+    Family.of(name, placeOf(name), spec, schemas, checksums, binOf)
   }
 }

@@ -4,12 +4,14 @@ package io.megaphone.provider
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state._
 
-import io.megaphone.log.Record
+import io.megaphone.log.{BinLog, Record}
 
 /** A column family of a store: its place in the logs, how its rows become bytes, and which bin a key has. One thread.
   *
   * @param number
   *   in the records of a log; the upper half of all numbers keeps keys in order
+  * @param checksums
+  *   of its rows, where they have any
   */
 private[provider] final class Family(
     val name: String,
@@ -17,10 +19,13 @@ private[provider] final class Family(
     val keys: RowBytes,
     val values: RowBytes,
     val binOf: BinOfKey,
-    spec: KeyStateEncoderSpec
+    spec: KeyStateEncoderSpec,
+    isMultiValued: Boolean,
+    checksums: Option[RowChecksums]
 ) {
   private val encoder = keys match { case e: EncodedKeys => e.encoder; case _ => null }
-  private val several = values match { case v: EncodedValues if v.encoder.supportsMultipleValuesPerKey => v; case _ => null }
+  private val several = values match { case many: ManyRows if isMultiValued => many; case _ => null }
+  private val verifier = checksums.orNull // asked for every row that is read
 
   /** Whether a scan of all its keys is in order, over all bins: a family that is asked for what is due, by time. */
   val isSorted: Boolean = spec match {
@@ -44,12 +49,15 @@ private[provider] final class Family(
     case _ => false
   }
 
+  /** Throws Spark's error where a record is to be verified and is not what was written. */
+  def verify(found: BinLog.Cursor): Unit = if (verifier != null) verifier.verify(found)
+
   /** The values of a key, of which there may be one only. */
   def valuesOf(bytes: Array[Byte], offset: Int, length: Int): Iterator[UnsafeRow] =
     if (several != null) several.rows(bytes, offset, length) else Iterator(values.row(bytes, offset, length))
 
   /** Several values to a key. */
-  def many: EncodedValues =
+  def many: ManyRows =
     if (several != null) several
     else throw new IllegalStateException(s"Column family $name holds one value to a key: it was created without useMultipleValuesPerKey.")
 }
@@ -66,7 +74,14 @@ private[provider] object Family {
   }
 
   /** With its encoders: rows of one value to a key stay as they are, unless they are to be read by later schemas. */
-  def of(name: String, place: Int, spec: FamilyKind, schemas: Option[StateSchemaProvider], binOf: BinOfKey): Family = {
+  def of(
+      name: String,
+      place: Int,
+      spec: FamilyKind,
+      schemas: Option[StateSchemaProvider],
+      checksums: Option[RowChecksums],
+      binOf: BinOfKey
+  ): Family = {
     lazy val encoder = schemas match {
       case Some(known) => new AvroStateEncoder(spec.keys, spec.values, Some(known), name)
       case None => new UnsafeRowDataEncoder(spec.keys, spec.values)
@@ -75,10 +90,11 @@ private[provider] object Family {
       case plain: NoPrefixKeyStateEncoderSpec if schemas.isEmpty => new PlainRows(plain.keySchema.length)
       case other => new EncodedKeys(other.toEncoder(encoder, useColumnFamilies = true))
     }
+    def single = if (schemas.isDefined) new EncodedValues(new SingleValueStateEncoder(encoder, spec.values)) else new PlainRows(spec.values.length)
     val values =
-      if (spec.isMultiValued) new EncodedValues(new MultiValuedStateEncoder(encoder, spec.values, delimiterSize = 0))
-      else if (schemas.isDefined) new EncodedValues(new SingleValueStateEncoder(encoder, spec.values))
-      else new PlainRows(spec.values.length)
-    new Family(name, numberOf(place, spec.keys), keys, values, binOf, spec.keys)
+      if (checksums.isDefined) new ChecksummedValues(keys, single)
+      else if (spec.isMultiValued) new EncodedValues(new MultiValuedStateEncoder(encoder, spec.values, delimiterSize = 0))
+      else single
+    new Family(name, numberOf(place, spec.keys), keys, values, binOf, spec.keys, spec.isMultiValued, checksums)
   }
 }

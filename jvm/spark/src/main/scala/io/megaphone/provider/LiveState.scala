@@ -144,8 +144,8 @@ private[provider] object LiveState {
       val sources = facts.incoming
         .fold(Sources.None)(i => Sources(i.step, i.addresses, context.conf(MegaphoneConf.TailDeadlineMs), context.conf(MegaphoneConf.ImageDeadlineMs)))
       if (turn.isStep) FaultPoints.at(FaultPoints.StepOpening)
-      val opened =
-        new Opener(runtime.registry, new Recovery(files, Lz4.All, runtime.together, runtime.space), runtime.handOver, runtime.peers).open(lease, turn, sources)
+      val recovery = new Recovery(files, Lz4.All, runtime.together, runtime.space, context.checkLoaded)
+      val opened = new Opener(runtime.registry, recovery, runtime.handOver, runtime.peers).open(lease, turn, sources)
       if (turn.isStep) FaultPoints.at(FaultPoints.StepOpened)
       publishImages(runtime, lease.holding, turn, facts)
       val state = new LiveState(lease, turn, facts, opened, runtime, files, context)
@@ -175,6 +175,9 @@ private[provider] trait StoreContext {
   def hasCheckpointIds: Boolean
   def baseId: Option[String]
   def reportCommit(newVersion: Long): Unit
+
+  /** Throws Spark's error where records that were read from a file are not what was written. Any thread. */
+  def checkLoaded(records: Array[Byte]): Unit
   def conf[A](entry: io.megaphone.conf.ConfEntry[A]): A
 }
 

@@ -40,6 +40,7 @@ private[megaphone] final class ProviderSession(
   private val families = new CreatedFamilies(FamilyKind(keySpec, valueSchema, isMultiValued, isInternal = false), useFamilies)
   private val run = Option(hadoopConf.get(StreamExecution.RUN_ID_KEY)).getOrElse("")
   private val operatorFolder = new Path(id.checkpointRootLocation, id.operatorId.toString)
+  private val checksums = Option.when(storeConf.rowChecksumEnabled)(new RowChecksums(id.toString, storeConf.rowChecksumReadVerificationRatio))
   @volatile private var isRowChecked = false
   @volatile private var loaded: Option[ProviderSession.Loaded] = None
   @volatile private var reported = Option.empty[Long]
@@ -74,8 +75,8 @@ private[megaphone] final class ProviderSession(
     */
   def changes(from: Long, until: Long, untilId: Option[String], family: Option[String]): Iterator[(RecordType.Value, UnsafeRow, UnsafeRow, Long)] = {
     val source = reader()
-    val f =
-      new Families(families, source.operator, id.storeName, source.binsCount, evolving)("changeFeed", family.getOrElse(StateStore.DEFAULT_COL_FAMILY_NAME))
+    val known = new Families(families, source.operator, id.storeName, source.binsCount, evolving, checksums)
+    val f = known("changeFeed", family.getOrElse(StateStore.DEFAULT_COL_FAMILY_NAME))
     for {
       version <- (from to until).iterator
       c <- source.changes(version, untilId.isDefined).filter(_.family == f.number)
@@ -100,9 +101,11 @@ private[megaphone] final class ProviderSession(
   }
 
   private def reader(): ReaderState = {
+    // A batch of a query whose plan nobody has rewritten would read, and by other partitions than the state has.
+    if (ExecutorRuntime.active.isEmpty && isInBatch) throw UnsupportedQueryException.noPlugin
     val history = new PlanLog(new Path(id.checkpointRootLocation).getParent.toString, hadoopConf).read()
-    if (history.isEmpty) throw missing()
-    new ReaderState(id, history, hadoopConf)
+    if (history.isEmpty) throw UnsupportedQueryException.missingPlanLog(new Path(id.checkpointRootLocation).getParent.toString)
+    new ReaderState(id, history, hadoopConf, checkLoaded)
   }
 
   private def live(version: Long, baseId: Option[String]): Option[(LiveState, Operator)] =
@@ -121,6 +124,7 @@ private[megaphone] final class ProviderSession(
         if (storeConf.commitValidationEnabled) StateStore.reportCommitToCoordinator(newVersion, id, hadoopConf)
         reportSnapshot(newVersion)
       }
+      override def checkLoaded(records: Array[Byte]): Unit = ProviderSession.this.checkLoaded(records)
       override def conf[A](entry: ConfEntry[A]): A = entry.read(k => Option(hadoopConf.get(k)))
     }
     LiveState.open(runtime, key, id.partitionId, version, facts, tables, runtime.filesOf(key, operatorFolder, hadoopConf), context)
@@ -133,6 +137,8 @@ private[megaphone] final class ProviderSession(
       reported = Some(version)
     }
 
+  private def checkLoaded(records: Array[Byte]): Unit = checksums.foreach(_.verifyAll(records))
+
   /** Schemas that rows are to be read by when they have changed. */
   private def evolving = if (useFamilies && storeConf.stateStoreEncodingFormat == StateStoreEncoding.Avro.toString) schemas else None
 
@@ -142,7 +148,7 @@ private[megaphone] final class ProviderSession(
   }
 
   private def rowsOf(key: StoreKey, holding: Holding, operator: Operator): BinnedRows = {
-    new BinnedRows(key, holding, new Families(families, operator, key.store, holding.binsCount, evolving))
+    new BinnedRows(key, holding, new Families(families, operator, key.store, holding.binsCount, evolving, checksums))
   }
 
   /** Looks at one row of state that was read from files, once a provider, as Spark's own do: of another schema, it would be read as what it is not. */
@@ -160,9 +166,7 @@ private[megaphone] final class ProviderSession(
     try load
     catch { case e: MissingFileException => throw SparkPrivate.stateFileIsMissing(e.file, e) }
 
-  private def missing(): Exception =
-    if (Option(TaskContext.get()).exists(_.getLocalProperty("streaming.sql.batchId") != null)) UnsupportedQueryException.noPlugin
-    else UnsupportedQueryException.missingPlanLog(new Path(id.checkpointRootLocation).getParent.toString)
+  private def isInBatch: Boolean = Option(TaskContext.get()).exists(_.getLocalProperty("streaming.sql.batchId") != null)
 }
 
 private object ProviderSession {

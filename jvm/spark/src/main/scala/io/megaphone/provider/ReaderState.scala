@@ -20,8 +20,11 @@ import io.megaphone.transfer.{ExecutorRuntime, HadoopStateFiles, Lz4}
   *   1. Spark's readers count partitions by the first batch, whatever number of workers there is: partition p has the bins b with b mod n₀ = p.
   *   1. Bins, tables and operators are the plan log's, the ids are the commit log's; the session's configuration is asked nothing.
   *   1. Each bin is read from the files of the worker that owned it. No lease is taken, no memory of a run is touched.
+  *
+  * @param checkLoaded
+  *   throws where records that were read are not what was written
   */
-private[provider] final class ReaderState(id: StateStoreId, history: History, hadoopConf: Configuration) {
+private[provider] final class ReaderState(id: StateStoreId, history: History, hadoopConf: Configuration, checkLoaded: Array[Byte] => Unit) {
   private val first = history.first.get
   private val group: Group =
     history.starts.last.groups // the newest knows all families
@@ -49,7 +52,8 @@ private[provider] final class ReaderState(id: StateStoreId, history: History, ha
     new Recovery(
       new HadoopStateFiles(new Path(id.checkpointRootLocation, id.operatorId.toString), id.storeName, hadoopConf),
       Lz4.All,
-      space = ExecutorRuntime.active.fold(Space.Unlimited)(_.newSpace())
+      space = ExecutorRuntime.active.fold(Space.Unlimited)(_.newSpace()),
+      check = checkLoaded
     )
 
   private def load(version: Long, hasCheckpointIds: Boolean, wanted: Seq[Int]): Holding = {

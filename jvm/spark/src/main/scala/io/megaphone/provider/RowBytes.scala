@@ -38,6 +38,12 @@ private[provider] final class PlainRows(fields: Int) extends RowBytes {
   }
 }
 
+/** Rows of which there may be several to a key: their bytes follow each other. */
+private[provider] abstract class ManyRows extends RowBytes {
+  def setAll(rows: Iterable[UnsafeRow]): Unit
+  def rows(bytes: Array[Byte], offset: Int, length: Int): Iterator[UnsafeRow]
+}
+
 /** Keys by the encoder that Spark has for its own sorted store: their bytes are in the order of the columns that are scanned by. */
 private[provider] final class EncodedKeys(val encoder: RocksDBKeyStateEncoder) extends RowBytes {
   override def set(row: UnsafeRow): Unit = set(encoder.encodeKey(row))
@@ -45,17 +51,16 @@ private[provider] final class EncodedKeys(val encoder: RocksDBKeyStateEncoder) e
 }
 
 /** Values by Spark's encoder: with the number of their schema, or several to a key. */
-private[provider] final class EncodedValues(val encoder: RocksDBValueStateEncoder) extends RowBytes {
+private[provider] final class EncodedValues(encoder: RocksDBValueStateEncoder) extends ManyRows {
   override def set(row: UnsafeRow): Unit = set(encoder.encodeValue(row))
   override def row(bytes: Array[Byte], offset: Int, length: Int): UnsafeRow = encoder.decodeValue(copy(bytes, offset, length))
 
-  /** Several values of one key, as they follow each other. */
-  def setAll(rows: Iterable[UnsafeRow]): Unit = {
+  override def setAll(rows: Iterable[UnsafeRow]): Unit = {
     val parts = rows.iterator.map(encoder.encodeValue).toVector
     val all = new Array[Byte](parts.map(_.length).sum)
     parts.foldLeft(0) { (at, part) => System.arraycopy(part, 0, all, at, part.length); at + part.length }
     set(all)
   }
 
-  def rows(bytes: Array[Byte], offset: Int, length: Int): Iterator[UnsafeRow] = encoder.decodeValues(copy(bytes, offset, length))
+  override def rows(bytes: Array[Byte], offset: Int, length: Int): Iterator[UnsafeRow] = encoder.decodeValues(copy(bytes, offset, length))
 }

@@ -112,9 +112,9 @@ class StoreContractSuite extends PluginSession {
     finally stores.foreach(_.close())
   }
 
-  for (seed <- 1 to 6)
-    test(s"Two thousand operations in twenty batches, one in four given up, as by the dice's seed $seed.") {
-      withStores { stores =>
+  for (seed <- 1 to 8; hasChecksums = seed > 6)
+    test(s"Two thousand operations in twenty batches, one in four given up, as by the dice's seed $seed${if (hasChecksums) ", with checksums" else ""}.") {
+      withConf("spark.sql.streaming.stateStore.rowChecksum.enabled" -> hasChecksums.toString)(withStores { stores =>
         val logs = stores.map { stores =>
           val random = new Random(seed)
           var version = 0L
@@ -130,7 +130,7 @@ class StoreContractSuite extends PluginSession {
         }
         logs.head.zip(logs.last).foreach { case (ours, sparks) => assert(ours == sparks) }
         assert(logs.head.map(_._3).distinct.size > 100, "the results hardly differ, so they show nothing")
-      }
+      })
     }
 
   test("What cannot be asked for is refused, as by Spark's provider.") {

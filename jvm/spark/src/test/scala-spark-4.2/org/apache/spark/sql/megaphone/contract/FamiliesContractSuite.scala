@@ -15,6 +15,7 @@ final class MoreFamiliesContractSuite
          Seq(
            new BinnedTransformWithState,
            new BinnedTransformWithStateInAvro,
+           new BinnedListStateWithChecksums,
            new BinnedValueStateTTL,
            new BinnedListStateTTL,
            new BinnedMapStateTTL,
@@ -50,6 +51,7 @@ trait BinnedTransform extends BinnedOnce {
 @DoNotDiscover class BinnedTransformWithState extends TransformWithStateUnsafeRowSuite with BinnedTransform
 @DoNotDiscover class BinnedTransformWithStateInAvro extends TransformWithStateAvroSuite with BinnedTransform
 @DoNotDiscover class BinnedListState extends TransformWithListStateSuite with BinnedOnce
+@DoNotDiscover class BinnedListStateWithChecksums extends TransformWithListStateSuiteWithRowChecksum with BinnedOnce
 @DoNotDiscover class BinnedMapState extends TransformWithMapStateSuite with BinnedOnce
 @DoNotDiscover class BinnedValueStateTTL extends TransformWithValueStateTTLSuite with BinnedOnce
 @DoNotDiscover class BinnedListStateTTL extends TransformWithListStateTTLSuite with BinnedOnce
