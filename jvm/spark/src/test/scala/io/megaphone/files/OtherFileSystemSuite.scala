@@ -4,7 +4,9 @@ package io.megaphone.files
 import java.nio.file.{Files, Path}
 
 import scala.jdk.CollectionConverters._
+import scala.util.Random
 
+import org.apache.spark.TaskContext
 import org.apache.spark.sql.{DataFrame, Encoder, Encoders}
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.streaming.StreamingQueryException
@@ -12,6 +14,7 @@ import org.scalatest.concurrent.Eventually.{eventually, timeout}
 import org.scalatest.time.SpanSugar._
 
 import io.megaphone.files.ProbeFileSystem.{Asked, Fault}
+import io.megaphone.format.{BytesSource, DeltaFile, FileName, Footer}
 import io.megaphone.query.PluginSession
 
 /** A checkpoint on a file system that is not Hadoop's local one: what it is asked for, and what becomes of a query when it fails. */
@@ -26,10 +29,11 @@ final class OtherFileSystemSuite extends PluginSession {
   override protected def afterEach(): Unit = {
     ProbeFileSystem.faults = Nil
     ProbeFileSystem.delayMs = 0
+    ProbeFileSystem.isReplacing = false
     super.afterEach()
   }
 
-  /** A stream of keys that all come again in each batch. */
+  /** A stream of keys that all come again in each batch, in another order in each attempt. */
   private final class Counting(format: Int, sweepBatches: Int = 2) {
     private implicit val encoder: Encoder[Long] = Encoders.scalaLong
     private val keysCount = 200
@@ -46,7 +50,7 @@ final class OtherFileSystemSuite extends PluginSession {
         "spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString,
         "spark.megaphone.sweep.intervalBatches" -> sweepBatches.toString,
         "spark.sql.streaming.minBatchesToRetain" -> "2"
-      )(start(memory.toDF().toDF("k").groupBy("k").count(), "complete", checkpoint))
+      )(start(memory.toDS().mapPartitions(OtherFileSystemSuite.inAnyOrder).toDF("k").groupBy("k").count(), "complete", checkpoint))
 
     def round(running: Running): Unit = { feed(); running.query.processAllAvailable() }
 
@@ -58,6 +62,17 @@ final class OtherFileSystemSuite extends PluginSession {
       check(running)
     }
     def check(running: Running): Unit = assert(sorted(running.last) == sorted(answer.collect()))
+
+    /** The footers of the files that a worker has of a version, by the files' names. */
+    def footers(worker: Int, version: Long): Map[String, Footer] = {
+      val all = Files.list(folder.resolve("state").resolve("0").resolve(worker.toString))
+      try
+        all.iterator.asScala
+          .filter(f => FileName.parse(worker, f.getFileName.toString).exists(_.name.version == version))
+          .map(f => f.getFileName.toString -> new DeltaFile.Reader(new BytesSource(f.toString, Files.readAllBytes(f))).footer)
+          .toMap
+      finally all.close()
+    }
 
     /** The versions of what lies in the workers' folders and is no state file. */
     def unfinished: Seq[Long] = {
@@ -122,7 +137,11 @@ final class OtherFileSystemSuite extends PluginSession {
         counting.runUntilSwept(running)
       }
 
-    test(s"A file that a task of a run before puts in its place late, after the batch was run again, is not read, in checkpoint format v$format.") {
+    test(
+      "A file that a task of a run before puts in its place late, after the batch was run again, " +
+        s"${if (format == 1) "takes the place of that batch's, and does for it" else "is not read"}, in checkpoint format v$format."
+    ) {
+      ProbeFileSystem.isReplacing = true
       val counting = new Counting(format, sweepBatches = 1000)
       val running = counting.started()
       counting.round(running)
@@ -133,15 +152,28 @@ final class OtherFileSystemSuite extends PluginSession {
       val again = counting.started()
       counting.round(again)
       counting.check(again)
+      val before = counting.footers(worker = 1, version = 2)
       val renamed = ProbeFileSystem.lateRenames.get
       ProbeFileSystem.released.release()
       eventually(timeout(60.seconds))(assert(ProbeFileSystem.lateRenames.get == renamed + 1))
+      val added = counting.footers(worker = 1, version = 2).filterNot { case (name, footer) => before.get(name).contains(footer) }
+
+      assert(before.size == 1 && added.size == 1 && before.contains(added.keys.head) == (format == 1), "under v1 the two have one name")
+      val (inTime, late) = (before.values.head, added.values.head)
+      assert(late.frames.map(f => (f.bin, f.isImage)) == inTime.frames.map(f => (f.bin, f.isImage)))
+      assert(late.frames.map(_.chunk.checksum) != inTime.frames.map(_.chunk.checksum), "each has its rows in an order of its own")
       counting.round(again)
       counting.check(again)
       again.stop()
+
+      ProbeFileSystem.takeAsked()
       val last = counting.started() // from files alone
       counting.round(last)
       counting.check(last)
+      val opened = ProbeFileSystem.takeAsked().filter(_.operation == "open").map(_.path)
+      assert(opened.exists(_.endsWith(s"/state/0/1/${added.keys.head}")) == (format == 1))
+      val listed = Seq(3L, 4L).flatMap(counting.footers(1, _).values).flatMap(_.chains.values).flatMap(_.frames)
+      assert(listed.exists(f => f.file == inTime.file && f.chunk.writer == inTime.writer), "later files name what was there in time")
     }
 
     test(s"On a disk that stays full the query fails with that sentence, and goes on when there is room, in checkpoint format v$format.") {
@@ -159,4 +191,10 @@ final class OtherFileSystemSuite extends PluginSession {
       counting.runUntilSwept(again)
     }
   }
+}
+
+private object OtherFileSystemSuite {
+
+  /** No two attempts of a task are given their rows in the same order. */
+  private val inAnyOrder: Iterator[Long] => Iterator[Long] = rows => new Random(TaskContext.get().taskAttemptId()).shuffle(rows.toVector).iterator
 }

@@ -13,7 +13,7 @@ import org.apache.hadoop.fs.permission.FsPermission
 import org.apache.hadoop.util.Progressable
 
 /** A file system that is not Hadoop's local one: `probe:` paths over local folders. As many stores of objects it has no `AbstractFileSystem`, and does
-  * not rename over a file that is there. It counts what it is asked for, takes its time, and fails as it is told to.
+  * not rename over a file that is there, unless it is told to. It counts what it is asked for, takes its time, and fails as it is told to.
   */
 final class ProbeFileSystem extends RawLocalFileSystem {
   import ProbeFileSystem._
@@ -38,7 +38,7 @@ final class ProbeFileSystem extends RawLocalFileSystem {
 
   override def rename(from: Path, to: Path): Boolean = {
     asked("rename", to)
-    def renamed = !pathToFile(to).isFile && super.rename(from, to)
+    def renamed = (isReplacing || !pathToFile(to).isFile) && super.rename(from, to)
     faults.find(f => f.concerns(to) && f.strikes()).map(_.kind) match {
       case Some(Fault.RenameSaysNo) => false
       case Some(Fault.RenameThrows) => throw new IOException(s"The connection was lost before $to was renamed.")
@@ -95,6 +95,9 @@ object ProbeFileSystem {
 
   @volatile var faults: Seq[Fault] = Nil
   @volatile var delayMs = 0L
+
+  /** Whether it renames over a file that is there, as local disks do, and HDFS where Spark's manager asks it to. */
+  @volatile var isReplacing = false
 
   /** Lets renames that hang go on, one for each permit, and counts those that have. */
   val released = new Semaphore(0)

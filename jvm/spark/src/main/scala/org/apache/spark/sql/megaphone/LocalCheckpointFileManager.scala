@@ -49,11 +49,16 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration) ex
     override def close(): Unit = synchronized {
       if (!isDone) {
         isDone = true
-        super.close()
-        try
-          if (overwrite) { Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE); () }
-          else link()
-        finally { Files.deleteIfExists(temporary); () }
+        try {
+          super.close()
+          if (!overwrite) link()
+          else {
+            // Of the file that was there, if Spark's own manager wrote it: nobody could read the new one beside it.
+            Files.deleteIfExists(target.resolveSibling(s".${target.getFileName}.crc"))
+            Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE)
+            ()
+          }
+        } finally { Files.deleteIfExists(temporary); () }
       }
     }
 
