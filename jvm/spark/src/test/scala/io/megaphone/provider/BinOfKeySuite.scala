@@ -6,6 +6,7 @@ import scala.util.Random
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{BoundReference, UnsafeProjection}
 import org.apache.spark.sql.catalyst.util.ArrayData
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorsUtils
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.megaphone.RoutedPartitioning
 import org.apache.spark.sql.types._
@@ -109,6 +110,20 @@ class BinOfKeySuite extends AnyFunSuite {
       val schema = new StructType().add("k", dataType)
       val found = check(operator, schema, (values :+ null).map(InternalRow(_)))
       if (values.size > 100) assert(found.size > 20)
+    }
+
+  for ((name, dataType, values) <- columns)
+    test(s"A key of type $name has one bin to the exchange, and with the start of a session behind it, and so have all sessions of the key.") {
+      val key = new StructType().add("k", dataType)
+      val started = key.add("sessionStart", TimestampType)
+      val binOfRow = exchange(key, Seq(0))
+      val (toKey, toStarted) = (UnsafeProjection.create(key), UnsafeProjection.create(started))
+      val sessions = binOf(StatefulOperatorsUtils.SESSION_WINDOW_STATE_STORE_SAVE_EXEC_OP_NAME, started, spec = PrefixKeyScanStateEncoderSpec(_, 1))
+      (values :+ null).foreach { value =>
+        val expected = binOfRow(InternalRow(value))
+        assert(sessions(toStarted(InternalRow(value, random.nextLong()))) == expected, s"for the key $value")
+        assert(sessions.ofPrefix(toKey(InternalRow(value))) == expected, s"for the prefix $value")
+      }
     }
 
   for ((name, dataType, values) <- columns)

@@ -49,6 +49,12 @@ class OperatorBinsSuite extends OperatorSession {
     left.join(right, expr("id = id2 and name = name2 and inner = inner2 and at2 between at - interval 3 seconds and at + interval 3 seconds"), how)
   }
 
+  /** From 4.3 on Spark takes format 2 instead of a later one, but for its RocksDB provider. */
+  private def formatOfOwn(format: Int): Int = if (SPARK_VERSION >= "4.3") math.min(format, 2) else format
+
+  private def checkFormat(running: Running, format: Int): Unit =
+    assert(running.plan.collectFirst { case join: StreamingSymmetricHashJoinExec => join.stateFormatVersion }.contains(format))
+
   private def isShort(format: Int, how: String) = Set(1 -> "inner", 2 -> "left_outer", 3 -> "left_semi", 3 -> "inner", 4 -> "full_outer")(format -> how)
 
   // In format 1 Spark runs inner joins only.
@@ -56,17 +62,16 @@ class OperatorBinsSuite extends OperatorSession {
     test(s"A $how join of two streams by a number, a string and a struct, within the watermark, in state format $format.", isShort(format, how)) {
       withConf("spark.sql.streaming.join.stateFormatVersion" -> format.toString) {
         check(OutputMode.Append(), if (format > 2) OnRocks else OnMaps, batches = 3)(joined(how)) { running =>
-          val used = running.plan.collectFirst { case join: StreamingSymmetricHashJoinExec => join.stateFormatVersion }
-          val isOwn = running.plan.exists(_.isInstanceOf[GroupExec])
-          // From 4.3 on Spark takes format 2 instead of a later one, but for its RocksDB provider.
-          assert(used.contains(if (isOwn && SPARK_VERSION >= "4.3") math.min(format, 2) else format))
+          checkFormat(running, if (running.plan.exists(_.isInstanceOf[GroupExec])) formatOfOwn(format) else format)
         }
       }
     }
 
   for (format <- 3 to 4; how <- Seq("inner", "full_outer"))
     test(s"A $how join of two streams in state format $format that moves.", isShort(format, how)) {
-      withConf("spark.sql.streaming.join.stateFormatVersion" -> format.toString)(checkMoved(OutputMode.Append(), OnRocks)(joined(how)))
+      withConf("spark.sql.streaming.join.stateFormatVersion" -> format.toString) {
+        checkMoved(OutputMode.Append(), OnRocks, checkFormat(_, formatOfOwn(format)))(joined(how))
+      }
     }
 
   for (mode <- Seq(OutputMode.Append(), OutputMode.Complete()))
@@ -115,6 +120,35 @@ class OperatorBinsSuite extends OperatorSession {
     }
   }
 
+  for (format <- 1 to 2; hasInitial <- Seq(false, true))
+    test(
+      s"`flatMapGroupsWithState` whose time-outs are due in the batch of a move${if (hasInitial) ", from an initial state" else ""}, in format $format.",
+      isInShortRun = hasInitial == (format == 2)
+    ) {
+      val s = spark
+      import s.implicits._
+      val initial = Seq.tabulate(40)(i => (s"only $i", i.toLong)).toDS().union(Seq(("a", 100L), ("", 200L)).toDS()).groupByKey(_._1).mapValues(_._2)
+      withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString) {
+        val rows = checkMoved(OutputMode.Update()) { stream =>
+          val groups = stream.withWatermark("at", "1 second").groupByKey(k => String.valueOf(k.name))
+          val timeout = GroupStateTimeout.EventTimeTimeout
+          val counts =
+            if (hasInitial) groups.flatMapGroupsWithState[Long, (String, Long)](OutputMode.Update(), timeout, initial)(countedUntilDue(_, _, _))
+            else groups.flatMapGroupsWithState[Long, (String, Long)](OutputMode.Update(), timeout)(countedUntilDue(_, _, _))
+          counts.toDF()
+        }
+        assert(rows.count(_.contains("is due")) > 10)
+      }
+    }
+
+  for (format <- 1 to 2)
+    test(s"Deduplicated rows that are forgotten behind the watermark, in the batch of a move, in format $format.", format == 1) {
+      withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString) {
+        checkMoved(OutputMode.Append())(_.withWatermark("at", "12 seconds").dropDuplicatesWithinWatermark("id", "inner", "name").select("id", "name"))
+        ()
+      }
+    }
+
   test("`mapGroupsWithState` by a single value.") {
     val s = spark
     import s.implicits._
@@ -127,6 +161,18 @@ class OperatorBinsSuite extends OperatorSession {
 }
 
 object OperatorBinsSuite {
+
+  /** Counts a key's rows until a second and a half after the last of them, and tells then. */
+  private def countedUntilDue(key: String, values: Iterator[Key], state: GroupState[Long]): Iterator[(String, Long)] =
+    if (state.hasTimedOut) { val sum = state.get; state.remove(); Iterator((s"$key is due", sum)) }
+    else {
+      val rows = values.toVector
+      val sum = state.getOption.getOrElse(0L) + rows.size
+      state.update(sum)
+      if (rows.nonEmpty) state.setTimeoutTimestamp(rows.map(_.at.getTime).max + 1500)
+      Iterator((key, sum))
+    }
+
   private def counted(key: String, rows: Long, state: GroupState[Long]): Iterator[(String, Long)] = {
     val sum = state.getOption.getOrElse(0L) + rows
     state.update(sum)

@@ -328,26 +328,6 @@ class PlansSuite extends PluginSession {
     assert(!batch.queryExecution.toString.contains("megaphone("))
   }
 
-  test("A checkpoint that one of Spark's own providers began runs on, on that provider and unmoved.") {
-    val checkpoint = folder("checkpoint")
-    val source = new Source
-    val counts = source.stream.groupBy("k").count()
-    withConf("spark.sql.streaming.stateStore.providerClass" -> "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider") {
-      val first = start(counts, "complete", checkpoint.toString)
-      source.feed()
-      first.query.processAllAvailable()
-      first.stop()
-    }
-    val second = start(counts, "complete", checkpoint.toString)
-    source.feed()
-    second.query.processAllAvailable()
-    assert(second.plan.collect { case g: GroupExec => g }.isEmpty)
-    assert(!Files.exists(checkpoint.resolve("megaphone")))
-    val refused = intercept[PlanRefusedException](MegaphoneApi.rescale(second.query.runId.toString, 5, null, null, -1))
-    assert(refused.condition == "NO_BINNED_STATE")
-    assert(sorted(second.last) == sorted(source.batch.groupBy("k").count().collect()))
-  }
-
   test("A checkpoint keeps its bins, tables and workers, whatever the session's configuration says by then.") {
     val checkpoint = folder("checkpoint")
     val source = new Source
@@ -361,7 +341,7 @@ class PlansSuite extends PluginSession {
     }
     withConf("spark.megaphone.bins" -> "64", "spark.sql.shuffle.partitions" -> "7") {
       var second: Running = null
-      val warnings = warningsOf(classOf[QueryControl]) {
+      val warnings = logged(classOf[QueryControl]) {
         second = start(counts, "complete", checkpoint.toString)
         source.feed()
         second.query.processAllAvailable()

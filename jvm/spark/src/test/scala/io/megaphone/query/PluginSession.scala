@@ -87,18 +87,19 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
     new Running(writer.foreachBatch(keep).start(), rows)
   }
 
-  /** What a class logs at WARN or above while `body` runs. */
-  protected def warningsOf(logger: Class[_])(body: => Unit): Seq[String] = {
+  /** What a class logs at WARN, or at another level, or above while `body` runs. */
+  protected def logged(logger: Class[_], level: Level = Level.WARN)(body: => Unit): Seq[String] = {
     val told = mutable.ArrayBuffer.empty[String]
     val appender = new AbstractAppender("warnings", null, null, true, Property.EMPTY_ARRAY) {
       override def append(event: LogEvent): Unit =
-        if (event.getLevel.isMoreSpecificThan(Level.WARN)) told.synchronized { told += event.getMessage.getFormattedMessage; () }
+        if (event.getLevel.isMoreSpecificThan(level)) told.synchronized { told += event.getMessage.getFormattedMessage; () }
     }
     appender.start()
     val target = LogManager.getLogger(logger).asInstanceOf[Logger]
     target.addAppender(appender)
+    target.setLevel(level)
     try body
-    finally target.removeAppender(appender)
+    finally { target.setLevel(null); target.removeAppender(appender) }
     told.synchronized(told.toSeq)
   }
 

@@ -76,52 +76,74 @@ class TransformWithStateSuite extends OperatorSession {
     }(_ => ())
   }
 
-  test("An initial state is routed as the stream is.") {
-    val s = spark
-    import s.implicits._
-    val initial = Seq.tabulate(40)(i => (s"only $i", i.toLong)).toDS().union(Seq(("a", 100L), ("", 200L)).toDS()).groupByKey(_._1)
-    check(OutputMode.Update(), OnRocks) {
-      _.groupByKey(k => String.valueOf(k.name)).transformWithState(new FromBefore, TimeMode.None(), OutputMode.Update(), initial).toDF()
-    }(_ => ())
-  }
-
-  test("One of them, and an aggregate by the event time that it hands on.") {
-    val s = spark
-    import s.implicits._
-    checkMoved(OutputMode.Append(), OnRocks) { rows =>
-      val first = rows
-        .withWatermark("at", "1 second")
-        .groupByKey(k => String.valueOf(k.id))
-        .transformWithState(new Stamped, "at", OutputMode.Append())
-      first.groupBy(window(first("at"), "2 seconds")).count().toDF()
+  for (format <- 1 to 2)
+    test(s"An initial state is routed as the stream is, and moves, in checkpoint format $format.", format == 1) {
+      val s = spark
+      import s.implicits._
+      val initial = Seq.tabulate(40)(i => (s"only $i", i.toLong)).toDS().union(Seq(("a", 100L), ("", 200L)).toDS()).groupByKey(_._1)
+      withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString) {
+        checkMoved(OutputMode.Update(), OnRocks) {
+          _.groupByKey(k => String.valueOf(k.name)).transformWithState(new FromBefore, TimeMode.None(), OutputMode.Update(), initial).toDF()
+        }
+        ()
+      }
     }
-    ()
-  }
 
-  /** Runs `batches` of a query over the same checkpoint, as a process that was started again does. */
-  private def resumed(checkpoint: Path, memory: MemoryStream[Key], processor: StatefulProcessor[String, Key, (String, String)], batches: Range): Seq[String] = {
+  for (format <- 1 to 2)
+    test(s"One of them, and an aggregate by the event time that it hands on, in checkpoint format $format.", format == 2) {
+      val s = spark
+      import s.implicits._
+      withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString) {
+        checkMoved(OutputMode.Append(), OnRocks) { rows =>
+          val first = rows
+            .withWatermark("at", "1 second")
+            .groupByKey(k => String.valueOf(k.id))
+            .transformWithState(new Stamped, "at", OutputMode.Append())
+          first.groupBy(window(first("at"), "2 seconds")).count().toDF()
+        }
+        ()
+      }
+    }
+
+  /** Runs `batches` of a query over the same checkpoint, as a process that was started again does, with a move to `workers` among them, if to any. */
+  private def resumed(
+      checkpoint: Path,
+      memory: MemoryStream[Key],
+      processor: StatefulProcessor[String, Key, (String, String)],
+      batches: Range,
+      workers: Option[Int]
+  ): Seq[String] = {
     val s = spark
     import s.implicits._
     val query = memory.toDS().groupByKey(k => String.valueOf(k.name)).transformWithState(processor, TimeMode.None(), OutputMode.Update()).toDF()
     val running = start(query, "update", checkpoint.toString)
-    batches.foreach { batch => memory.addData(rows(batch)); running.query.processAllAvailable() }
+    var batch = batches.start
+    def feed(): Unit = { memory.addData(rows(batch)); batch += 1 }
+    feed()
+    running.query.processAllAvailable()
+    workers.foreach(running.rescale(_, () => feed(), strategy = "all-at-once"))
+    assert(batch <= batches.end, "the move took more batches than are compared")
+    while (batch < batches.end) { feed(); running.query.processAllAvailable() }
     running.stop()
     sorted(running.all)
   }
 
   for (encoding <- Seq("unsaferow", "avro"))
-    test(s"A query that is started again with another variable, and then without it, keeps the others; encoded as $encoding.", encoding == "avro") {
-      def run(): Seq[String] = {
+    test(
+      s"A query that is started again with another variable, and then without it, keeps the others across moves; encoded as $encoding.",
+      encoding == "avro"
+    ) {
+      def run(workers: Option[Int]*): Seq[String] = {
         val checkpoint = folder("checkpoint")
         val memory = MemoryStream[Key](spark)
-        resumed(checkpoint, memory, new Tally(Seq("m")), 0 until 2) ++
-          resumed(checkpoint, memory, new Tally(Seq("z", "a", "m")), 2 until 4) ++
-          resumed(checkpoint, memory, new Tally(Seq("m", "z"), dropped = Seq("a")), 4 until 6) ++
-          resumed(checkpoint, memory, new Tally(Seq("a", "m", "z")), 6 until 8)
+        resumed(checkpoint, memory, new Tally(Seq("m")), 0 until 4, workers(0)) ++
+          resumed(checkpoint, memory, new Tally(Seq("z", "a", "m")), 4 until 8, workers(1)) ++
+          resumed(checkpoint, memory, new Tally(Seq("m", "z"), dropped = Seq("a")), 8 until 10, None) ++
+          resumed(checkpoint, memory, new Tally(Seq("a", "m", "z")), 10 until 14, workers(2))
       }
       withConf("spark.sql.streaming.stateStore.encodingFormat" -> encoding) {
-        val onBins = run()
-        assert(onBins == withConf("spark.sql.streaming.stateStore.providerClass" -> OnRocks)(run()))
+        val onBins = run(Some(11), Some(3), Some(5))
+        assert(onBins == withConf("spark.sql.streaming.stateStore.providerClass" -> OnRocks)(run(None, None, None)))
       }
     }
 

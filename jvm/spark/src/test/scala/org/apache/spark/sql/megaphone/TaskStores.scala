@@ -3,6 +3,7 @@ package org.apache.spark.sql.megaphone
 
 import java.util.UUID
 
+import org.apache.spark.SparkEnv
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
@@ -18,19 +19,31 @@ import io.megaphone.routing.RoutingTable
 final class TaskStores(session: SparkSession, provider: Class[_], keys: StructType, values: StructType, families: Seq[String]) {
   session.sessionState.streamingQueryManager // brings the coordinator that stores report to
   private val run = UUID.randomUUID()
-  private val folder = java.nio.file.Files.createTempDirectory("megaphone-stores")
+  val folder: java.nio.file.Path = java.nio.file.Files.createTempDirectory("megaphone-stores")
   private val hadoopConf = { val h = session.sessionState.newHadoopConf(); h.set(StreamExecution.RUN_ID_KEY, run.toString); h }
+  private val id = StateStoreProviderId(StateStoreId(s"file:$folder/state", 0, 0), run)
   private val stores = {
     val conf = session.sessionState.conf.clone()
     conf.setConfString("spark.sql.streaming.stateStore.providerClass", provider.getName)
-    val id = StateStoreProviderId(StateStoreId(s"file:$folder/state", 0, 0), run)
     val spec = NoPrefixKeyStateEncoderSpec(keys)
     StateStoreProvider.createAndInit(id, keys, values, spec, useColumnFamilies = true, new StateStoreConf(conf), hadoopConf, false, None)
   }
   private val task = new StoreTask(run.toString, 0, RoutingTable.roundRobin(8, 1), families)
 
   /** Opens a version in a task of its own; the one before has ended. */
-  def open(version: Long): StateStore = { task.begin(version); stores.getStore(version) }
+  def open(version: Long, isForced: Boolean = false): StateStore = {
+    task.begin(version); stores.getStore(version, None, forceSnapshotOnCommit = isForced, loadEmpty = false)
+  }
+
+  /** What Spark does from time to time, outside any task. */
+  def maintain(): Unit = { task.end(); stores.doMaintenance() }
+
+  /** The newest snapshot that Spark's coordinator was told of. */
+  def reported: Option[Any] = {
+    val coordinator = StateStoreCoordinatorRef.forExecutor(SparkEnv.get)
+    val method = coordinator.getClass.getMethod("getLatestSnapshotVersionForTesting", id.getClass) // Spark's own package may call it
+    method.invoke(coordinator, id).asInstanceOf[Option[Any]]
+  }
 
   def close(): Unit = { task.end(); stores.close() }
 }

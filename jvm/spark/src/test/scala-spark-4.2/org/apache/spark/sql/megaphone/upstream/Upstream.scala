@@ -54,7 +54,9 @@ abstract class UpstreamSuites(counter: AtomicLong, val suites: Upstream*) extend
     val status = super.run(testName, args)
     status.waitUntilCompleted()
     if (suites.nonEmpty) {
-      println(s"$suiteName: ${suites.map(_.passedCount).sum} of ${suites.map(_.count).sum} upstream tests pass$remark")
+      val (passed, all) = (suites.map(_.passedCount).sum, suites.map(_.count).sum)
+      println(s"$suiteName: $passed of $all upstream tests pass$remark")
+      println(s"  with those before: ${UpstreamSuites.passed.addAndGet(passed)} of ${UpstreamSuites.all.addAndGet(all)} upstream tests pass")
       suites.flatMap(_.reasons).foreach(r => println(s"  not run: $r"))
       verify()
     }
@@ -66,4 +68,10 @@ abstract class UpstreamSuites(counter: AtomicLong, val suites: Upstream*) extend
 
   /** Throws where the run has shown nothing. */
   protected def verify(): Unit
+}
+
+private object UpstreamSuites {
+
+  /** Of this run, over all suites that have ended. */
+  val passed, all = new AtomicLong
 }

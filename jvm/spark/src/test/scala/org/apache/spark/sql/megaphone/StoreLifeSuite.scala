@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.megaphone
+
+import java.nio.file.{Files, Path => NioPath}
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.execution.streaming.state.StateStore
+import org.apache.spark.sql.types._
+
+import io.megaphone.format.{FileName, Frame, StateName}
+import io.megaphone.query.PluginSession
+import io.megaphone.store.Recovery
+import io.megaphone.transfer.{HadoopStateFiles, Lz4}
+
+/** What Spark asks of a store beside its rows: to be released, to be written whole, to be maintained, to tell how far it can be recovered quickly. */
+class StoreLifeSuite extends PluginSession {
+  private val schema = new StructType().add("n", LongType)
+  private val toRow = UnsafeProjection.create(schema)
+  private def row(n: Long): UnsafeRow = toRow(InternalRow(n)).copy()
+
+  private def withStores(body: TaskStores => Unit): Unit = {
+    val stores = new TaskStores(spark, classOf[io.megaphone.BinnedStateStoreProvider], schema, schema, Nil)
+    try body(stores)
+    finally stores.close()
+  }
+
+  private def put(store: StateStore, keys: Range): Unit = keys.foreach(k => store.put(row(k.toLong), row(k + 1L)))
+  private def keys(store: StateStore): Set[Long] = {
+    val all = store.iterator();
+    try all.map(_.key.getLong(0)).toSet
+    finally all.close()
+  }
+
+  private def frames(stores: TaskStores, version: Long): Vector[Frame] =
+    new Recovery(new HadoopStateFiles(new Path(s"file:${stores.folder}/state/0"), "default", new Configuration), Lz4.All)
+      .footer(FileName(0, StateName(version, StateName.FixedId)))
+      .frames
+
+  private def files(folder: NioPath): Map[NioPath, Long] = {
+    val all = Files.walk(folder)
+    try all.iterator.asScala.filter(Files.isRegularFile(_)).map(f => f -> Files.size(f)).toMap
+    finally all.close()
+  }
+
+  test("A store that is released gives up what was not committed, and keeps what was.") {
+    withStores { stores =>
+      val first = stores.open(0)
+      put(first, 0 until 20)
+      first.commit()
+      first.release()
+      val second = stores.open(1)
+      put(second, 20 until 40)
+      second.remove(row(3))
+      second.release()
+      assert(!second.hasCommitted)
+      val third = stores.open(1)
+      assert(keys(third) == (0L until 20L).toSet)
+      put(third, 40 until 41)
+      assert(third.commit() == 2)
+      assert(keys(stores.open(2)) == (0L until 20L).toSet + 40L)
+    }
+  }
+
+  test("A commit that is to be whole writes an image of each bin, and says so; the next one writes its changes alone.") {
+    withStores { stores =>
+      def commit(version: Long, isForced: Boolean): Map[String, Long] = {
+        val store = stores.open(version, isForced)
+        put(store, if (version == 0) 0 until 200 else 7 until 8)
+        store.commit()
+        store.metrics.customMetrics.map { case (metric, value) => metric.name -> value }
+      }
+      assert(commit(0, isForced = false)("forceSnapshotCount") == 0)
+      assert(frames(stores, 1).size == 8 && frames(stores, 1).forall(!_.isImage))
+      assert(commit(1, isForced = true)("forceSnapshotCount") == 1)
+      assert(frames(stores, 2).map(_.bin).toSet == (0 until 8).toSet && frames(stores, 2).forall(_.isImage))
+      assert(commit(2, isForced = false)("forceSnapshotCount") == 0)
+      assert(frames(stores, 3).size == 1 && frames(stores, 3).forall(!_.isImage))
+      assert(keys(stores.open(3)) == (0L until 200L).toSet)
+    }
+  }
+
+  test("Maintenance writes nothing and deletes nothing: images are written by commits, and files go with the driver's sweep.") {
+    withStores { stores =>
+      for (version <- 0 until 15) { val store = stores.open(version.toLong); put(store, version until version + 5); store.commit() }
+      val before = files(stores.folder)
+      stores.maintain()
+      assert(before.size == 15 && files(stores.folder) == before)
+      assert(keys(stores.open(15)) == (0L until 19L).toSet)
+    }
+  }
+
+  test("The coordinator is told of a version as often as Spark's providers make a snapshot, so that it does not warn.") {
+    withConf("spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag" -> "true", "spark.sql.streaming.stateStore.minDeltasForSnapshot" -> "4") {
+      withStores { stores =>
+        val told = for (version <- 0 until 10) yield { val store = stores.open(version.toLong); put(store, 0 until 1); store.commit(); stores.reported }
+        assert(told.map(_.get) == Seq(1, 1, 1, 1, 5, 5, 5, 5, 9, 9))
+      }
+    }
+  }
+}
