@@ -15,8 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyspark
-
 import jvms
 import spark_megaphone
 
@@ -53,7 +51,7 @@ class DriverProcess:
         environment = os.environ | {
             **jvms.environment(),
             "PYTHONPATH": os.pathsep.join([str(Path(spark_megaphone.__file__).parents[1]), str(_HERE)]),
-            "SPARK_HOME": str(_spark_home(folder / "spark")),
+            "SPARK_HOME": str(jvms.spark_home(folder / "spark")),
             "TMPDIR": str(folder),
         }
         with (folder / "driver.log").open("wb") as log:
@@ -198,14 +196,6 @@ def until(is_so: Callable[[], bool], what: str, seconds: float = 60) -> None:
 def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-def _spark_home(folder: Path) -> Path:
-    """A Spark home of the driver's own, of links: a standalone cluster leaves its work under it."""
-    folder.mkdir()
-    for part in Path(pyspark.__file__).parent.iterdir():
-        (folder / part.name).symlink_to(part)
-    return folder
 
 
 def _settings(folder: Path, settings: dict[str, str]) -> dict[str, str]:

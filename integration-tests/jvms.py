@@ -36,7 +36,17 @@ def environment() -> dict[str, str]:
     """What a driver's environment must have: the class path has the folder of the configuration in it."""
     folder = _MADE / "conf"
     folder.mkdir(parents=True, exist_ok=True)
-    return {"SPARK_CONF_DIR": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"}
+    home = spark_home(_MADE / "home")
+    return {"SPARK_CONF_DIR": str(folder), "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def spark_home(folder: Path) -> Path:
+    """A Spark home of the caller's own, of links: a cluster leaves its work under it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in Path(pyspark.__file__).parent.iterdir():
+        if not (folder / part.name).is_symlink():
+            (folder / part.name).symlink_to(part)
+    return folder
 
 
 def _of_jvms(options: str) -> dict[str, str]:

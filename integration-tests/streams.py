@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries in the test's own process, on `local[2]`: their input, what they gave out, and the batch answer."""
+"""Queries driven from the test's own process: their input, what they gave out, and the batch answer."""
 
 import contextlib
 import itertools
 import os
+import shutil
 import sys
 import tempfile
 from collections import Counter
@@ -19,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import jvms
+from drivers import until
 from spark_megaphone import Megaphone, Plan, configure
 
 STOCK = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -31,18 +33,23 @@ _BINS = 64
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 _SECONDS_PER_BATCH = 10
 _SCHEMA = "k long, v long, t timestamp"
+_EXECUTORS = "local-cluster[2,1,1024]"
 
 Shape = Callable[[DataFrame], DataFrame]
 Rows = list[tuple[Any, ...]]
 
 
 @contextlib.contextmanager
-def local_session(folder: Path) -> Iterator[SparkSession]:
-    """A session on `local[2]` with the plugin. One that other tests have left running is stopped first."""
+def local_session(folder: Path, *, has_executors: bool = False) -> Iterator[SparkSession]:
+    """A session with the plugin, on `local[2]` or with two executors of one core that are processes.
+
+    One that other tests have left running is stopped first.
+    """
     if SparkContext._active_spark_context is not None:
         SparkSession.builder.getOrCreate().stop()
     os.environ |= jvms.environment()
     settings = {
+        "spark.locality.wait": "20s",
         **jvms.settings(),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -50,13 +57,15 @@ def local_session(folder: Path) -> Iterator[SparkSession]:
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
-    builder = SparkSession.builder.master("local[2]").appName("spark-megaphone integration tests")
+    master = _EXECUTORS if has_executors else "local[2]"
+    builder = SparkSession.builder.master(master).appName("spark-megaphone integration tests")
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = configure(builder).getOrCreate()
     session.sparkContext.pythonExec = sys.executable
     yield session
     session.stop()
+    shutil.rmtree(Path(os.environ["SPARK_HOME"]) / "work", ignore_errors=True)  # what executors left there
 
 
 def fresh(work: Path) -> Path:
@@ -84,8 +93,9 @@ class Stream:
         self.spark = spark.newSession()
         self.source, self.checkpoint = folder / "source", folder / "checkpoint"
         self.source.mkdir(parents=True)
-        self.shape, self.mode, self.each = shape, mode, each
+        self.shape, self.mode, self.format, self.each = shape, mode, format, each
         self.given: dict[int, Rows] = {}
+        self.moved_in: list[int] = []
         self.time = _START
         self.written = itertools.count()
         self.trigger: dict[str, Any] = {}
@@ -95,7 +105,7 @@ class Stream:
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.streaming.stateStore.checkpointFormatVersion": format,
             "spark.megaphone.bins": _BINS,
-            "spark.megaphone.transfer.patienceBatches": 3,
+            "spark.megaphone.transfer.patienceBatches": 8,
         } | {name.replace("__", "."): value for name, value in settings.items()}
         for key, value in confs.items():
             self.spark.conf.set(key, str(value))
@@ -133,7 +143,7 @@ class Stream:
         """Moves event time on by three hours, so that the watermark passes all that there is."""
         for _ in range(2):
             self.time += timedelta(hours=3)
-            self._write(next(self.written), [(FLUSH, 0)])
+            self._write(next(self.written), [(FLUSH, 1)])  # both sides of a join take ones
         self.running.processAllAvailable()
         return self
 
@@ -143,22 +153,34 @@ class Stream:
         self.running.processAllAvailable()
         return self
 
-    def rescale(self, workers: int, *, mode: str = "prepared") -> Plan:
+    def rescale(self, workers: int, *, mode: str = "prepared", strategy: str = "all-at-once") -> Plan:
         """Rescales, running batches until it is done; then one more."""
-        plan = self.megaphone.rescale(workers, strategy="all-at-once", mode=mode)
+        plan = self.megaphone.rescale(workers, strategy=strategy, mode=mode)
         self.run_until_done(plan)
         assert {workers} == set(self.workers().values())
+        batches = {step.batch for step in plan.steps}
+        if self.spark.sparkContext.master == _EXECUTORS:
+            until(lambda: self._from_peers(batches) > 0, "bins come from another executor")
+        self.moved_in += sorted(batch for batch in batches if batch is not None)
         self.run()
         return plan
 
+    def _from_peers(self, batches: set[int | None]) -> int:
+        """Bins that moved in from the memory of other executors, in some batches: executors tell of them."""
+        moves = self.megaphone.migrations().to_pylist()
+        return sum(row["bins_from_peer"] for row in moves if row["batch"] in batches)
+
     def up_and_down(self) -> "Stream":
-        """Starts it, and runs it through both rescales, one prepared and one direct."""
-        self.start().run(2)
-        self.rescale(UP, mode="prepared")
-        self.rescale(DOWN, mode="direct")
+        """Starts it, and runs it through both rescales, one prepared and one direct: with v1 as well as with
+        v2 both modes are seen.
+        """
+        self.start().run(6)  # sessions have ended, and rows have been given up for, by then
+        first, second = ("direct", "prepared") if self.format == 1 else ("prepared", "direct")
+        self.rescale(UP, mode=first)
+        self.rescale(DOWN, mode=second)
         return self
 
-    def run_until_done(self, plan: Plan, batches_max: int = 12) -> None:
+    def run_until_done(self, plan: Plan, batches_max: int = 16) -> None:
         for _ in range(batches_max):
             if plan.status == "done":
                 return
@@ -177,6 +199,17 @@ class Stream:
         """What a batch query over the same input answers, or over some batches of it."""
         rows = self.spark.read.schema(_SCHEMA).parquet(*self.files()[batches])
         return _plain((shape or self.shape)(rows).collect())
+
+    def on_stock(self) -> Rows:
+        """What Spark's own provider gives out over the same files, each a batch."""
+        stock = Stream(self.spark, fresh(self.source.parent), self.shape, mode=self.mode, format=1)
+        no_data = "spark.sql.streaming.noDataMicroBatches.enabled"
+        stock.spark.conf.set(no_data, str(self.spark.conf.get(no_data)))
+        stock.spark.conf.set("spark.sql.streaming.stateStore.providerClass", STOCK)
+        stock.source = self.source
+        stock.trigger = {"availableNow": True}
+        stock.start().running.awaitTermination()
+        return stock.given_out()
 
     def given_out(self, keys: int = 1) -> Rows:
         """What the output says at the end: in update mode the last row of each key, its first columns."""

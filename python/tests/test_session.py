@@ -327,6 +327,40 @@ tried(lambda: configure(builder).getOrCreate().conf.get("spark.plugins"))
     ]
 
 
+def test_a_checkpoint_of_ours_without_the_jar_or_the_plugin_is_refused_and_runs_on_with_them(
+    tmp_path: Path,
+) -> None:
+    """Without the jar nothing of ours is there to say anything: Spark names the class that it misses."""
+    common = f"""
+def run(spark):
+    spark.range(10).write.mode("append").parquet({str(tmp_path / "source")!r})
+    rows = spark.readStream.schema("id long").parquet({str(tmp_path / "source")!r})
+    writer = rows.dropDuplicates().writeStream.format("noop").trigger(availableNow=True)
+    try:
+        writer.option("checkpointLocation", {str(tmp_path / "checkpoint")!r}).start().awaitTermination()
+        return "it ran"
+    except Exception as error:
+        said = str(error)
+        plugin = "needs its plugin; start the session with spark.plugins="
+        known = [plugin, "io.megaphone.BinnedStateStoreProvider"]
+        return next((part for part in known if part in said), said)
+"""
+    with_ours = common + "tried(lambda: run(configure(builder).getOrCreate()))"
+    assert printed([sys.executable], with_ours, tmp_path) == ["fine: it ran"]
+    without_jar = common + "tried(lambda: run(builder.getOrCreate()))"
+    assert printed([sys.executable], without_jar, tmp_path) == ["fine: io.megaphone.BinnedStateStoreProvider"]
+    without_plugin = f"""
+spark = builder.config("spark.jars", {JAR!r}).getOrCreate()
+tried(lambda: run(spark))
+spark.stop()
+tried(lambda: run(configure(builder).getOrCreate()))
+"""
+    assert printed([sys.executable], common + without_plugin, tmp_path) == [
+        "fine: needs its plugin; start the session with spark.plugins=",
+        "fine: it ran",
+    ]
+
+
 def test_spark_submit_needs_the_jar_on_its_command_line(tmp_path: Path) -> None:
     submit = str(Path(sys.executable).parent / "spark-submit")
     script = "tried(lambda: sorted(configure(builder)._options)[-1])"
