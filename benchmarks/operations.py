@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 SBT = Path(__file__).parents[1] / "sbt"
 PEERS = harness.PEERS
-# With the peers that can do it: a hash map has no order.
+# With the peers that can do it: a hash map has no order, and one value to a key.
 OPERATIONS = {
     "putNew": PEERS,
     "putOverwrite": PEERS,
@@ -33,6 +33,7 @@ OPERATIONS = {
     "evictNone": PEERS,
     "prefixScan": PEERS,
     "rangeScan": ["rocksdb"],
+    "merge": ["rocksdb"],
 }
 Round = dict[str, dict[str, float]]
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steady batch of a query, without any plan, on each provider, and with no state at all.
 
-`python benchmarks/steady.py [--works aggregate sessions join transform] [--keys 400000] [--rounds 5]`, and
-`python benchmarks/steady.py --cluster --works wide --keys 4000000` for two executors in place of two threads.
+`python benchmarks/steady.py [--works aggregate sessions join transform wide] [--rounds 5]`
+
+The work `wide` has ten times as many keys, of 96 bytes each, and two executors in place of two threads.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pyspark.sql import functions as sf
 
 WARM_UP_BATCHES = 12
 MEASURED_BATCHES = 12
+EXECUTOR_MEMORY = "5g"
 
 
 def aggregate(stream: DataFrame) -> DataFrame:
@@ -59,42 +61,41 @@ def transform(stream: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class Work:
-    """A query, its output mode, and the providers of Spark's that run it."""
+    """A query, its output mode, the providers of Spark's that run it, its keys, and where it runs."""
 
     query: Callable[[DataFrame], DataFrame]
     mode: str = "update"
     peers: list[str] = field(default_factory=lambda: harness.PEERS)
+    keys: int = 400_000
+    master: str = "local[2]"
 
 
 WORKS = {
     "aggregate": Work(aggregate),
-    "wide": Work(harness.wide_aggregate),
     "sessions": Work(sessions, "append"),
     "join": Work(join, "append"),
     "transform": Work(transform, peers=["rocksdb"]),
+    "wide": Work(harness.wide_aggregate, keys=4_000_000, master="local-cluster[2,1,6144]"),
 }
 
 
 def main() -> None:
     """Measures, prints and saves."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--works", nargs="+", choices=WORKS, default=["aggregate", "sessions", "join", "transform"]
-    )
-    parser.add_argument("--keys", type=int, default=400_000)
+    parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
+    parser.add_argument("--keys", type=int, help="other than the work's own number")
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--cluster", action="store_true", help="on two executors of one core each")
     arguments = parser.parse_args()
     conf = {"spark__jars": harness.benchmarks_jar()} if "transform" in arguments.works else {}
-    if arguments.cluster:
-        conf["spark__executor__memory"] = "5g"
-    master = "local-cluster[2,1,6144]" if arguments.cluster else "local[2]"
-    spark = harness.session(master, arguments.partitions, **conf)
     for name in arguments.works:
-        measure(spark, name, WORKS[name], arguments)
-    spark.stop()
+        work = WORKS[name]
+        spark = harness.session(
+            work.master, arguments.partitions, spark__executor__memory=EXECUTOR_MEMORY, **conf
+        )
+        measure(spark, name, work, arguments)
+        spark.stop()
 
 
 def measure(spark: SparkSession, name: str, work: Work, arguments: argparse.Namespace) -> None:
@@ -102,7 +103,7 @@ def measure(spark: SparkSession, name: str, work: Work, arguments: argparse.Name
     kinds = ["megaphone", *work.peers, "stateless"]
     with harness.folder() as source:
         harness.write_batches(
-            spark, source, arguments.keys, arguments.rows, 1 + WARM_UP_BATCHES + MEASURED_BATCHES
+            spark, source, arguments.keys or work.keys, arguments.rows, 1 + WARM_UP_BATCHES + MEASURED_BATCHES
         )
 
         def batches(kind: str) -> list[int]:
@@ -119,8 +120,7 @@ def measure(spark: SparkSession, name: str, work: Work, arguments: argparse.Name
     }
     result = {"arguments": vars(arguments), "p50_ms": p50, "max_ms": p99}
     table = report(p50, p99, kinds, work.peers)
-    place = "-cluster" if arguments.cluster else ""
-    harness.save(f"steady-{name}{place}", result, table, harness.dots(panels, "ms"))
+    harness.save(f"steady-{name}", result, table, harness.dots(panels, "ms"))
 
 
 def report(

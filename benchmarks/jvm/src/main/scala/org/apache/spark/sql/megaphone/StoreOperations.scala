@@ -50,6 +50,16 @@ class StoreOperations extends KeyOperations {
   }
 }
 
+/** One value more to a key that has one, or has some from before: what Spark's hash map cannot do. */
+class StoreMerge extends KeyOperations {
+  import KeyOperations.Rows
+
+  override protected def isMultiValued: Boolean = true
+
+  @Benchmark @OperationsPerInvocation(Rows)
+  def merge(): Unit = { var i = 0; while (i < Rows) { store.merge(present(i), values(i)); i += 1 } }
+}
+
 /** A batch that changes `Rows` keys, and its commit: time per changed row. With the puts, for a store may write while it is changed, or at the end. Each
   * batch goes on from the one before.
   */
