@@ -105,7 +105,8 @@ class Stream:
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.streaming.stateStore.checkpointFormatVersion": format,
             "spark.megaphone.bins": _BINS,
-            "spark.megaphone.transfer.patienceBatches": 8,
+            # Between executors long enough for bins to come from where they are, on a slow machine too.
+            "spark.megaphone.transfer.patienceBatches": 8 if self._has_executors else 3,
         } | {name.replace("__", "."): value for name, value in settings.items()}
         for key, value in confs.items():
             self.spark.conf.set(key, str(value))
@@ -121,6 +122,10 @@ class Stream:
     def stop(self) -> None:
         if self.query is not None:
             self.query.stop()
+
+    @property
+    def _has_executors(self) -> bool:
+        return self.spark.sparkContext.master == _EXECUTORS
 
     @property
     def running(self) -> StreamingQuery:
@@ -159,7 +164,7 @@ class Stream:
         self.run_until_done(plan)
         assert {workers} == set(self.workers().values())
         batches = {step.batch for step in plan.steps}
-        if self.spark.sparkContext.master == _EXECUTORS:
+        if self._has_executors:
             until(lambda: self._from_peers(batches) > 0, "bins come from another executor")
         self.moved_in += sorted(batch for batch in batches if batch is not None)
         self.run()
