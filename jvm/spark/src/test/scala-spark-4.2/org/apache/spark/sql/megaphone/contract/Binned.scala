@@ -23,6 +23,7 @@ trait Binned extends StreamTest with Upstream {
 
   override def beforeAll(): Unit = {
     super.beforeAll()
+    spark.conf.set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, RoutingRule.Provider) // suites may have set another
     spark.streams.addListener(new Binned.Batches)
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.megaphone.contract
 
+import org.apache.spark.sql.execution.streaming.state.OperatorStateMetadataSuite
 import org.apache.spark.sql.megaphone.neutrality.Neutral.isAll
 import org.apache.spark.sql.streaming._
 import org.scalatest.DoNotDiscover
@@ -18,7 +19,9 @@ final class OperatorContractSuite
 /** So do the others, which run with all tests only. */
 final class MoreOperatorsContractSuite
     extends BinnedSuites(
-      (if (isAll) Seq(new BinnedSessionWindow, new BinnedInnerJoin, new BinnedOuterJoin, new BinnedMultiStatefulOperators) else Nil): _*
+      (if (isAll)
+         Seq(new BinnedSessionWindow, new BinnedInnerJoin, new BinnedOuterJoin, new BinnedMultiStatefulOperators, new BinnedOperatorMetadata)
+       else Nil): _*
     )
 
 @DoNotDiscover class BinnedAggregation extends StreamingAggregationSuite with Binned
@@ -30,3 +33,4 @@ final class MoreOperatorsContractSuite
 @DoNotDiscover class BinnedInnerJoin extends StreamingInnerJoinWithoutVCFSuite with Binned
 @DoNotDiscover class BinnedOuterJoin extends StreamingOuterJoinWithoutVCFSuite with Binned
 @DoNotDiscover class BinnedMultiStatefulOperators extends MultiStatefulOperatorsSuite with Binned
+@DoNotDiscover class BinnedOperatorMetadata extends OperatorStateMetadataSuite with Binned

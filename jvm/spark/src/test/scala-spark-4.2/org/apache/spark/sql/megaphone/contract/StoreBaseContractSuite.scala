@@ -12,7 +12,7 @@ import org.apache.spark.SparkConf
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.megaphone.StoreTask
+import org.apache.spark.sql.megaphone.{ChangeRows, StoreTask}
 import org.apache.spark.sql.megaphone.upstream.{Upstream, UpstreamSuites}
 import org.apache.spark.sql.test.SharedSparkSession
 import org.apache.spark.sql.types.StructType
@@ -34,7 +34,7 @@ abstract class StandAloneSuites(suites: Upstream*) extends UpstreamSuites(StandA
 }
 
 /** Our provider, each of whose stores is opened as the next task of a query's batches would open it. */
-final class StandAloneProvider extends BinnedStateStoreProvider {
+class StandAloneProvider extends BinnedStateStoreProvider {
   private val run = UUID.randomUUID().toString
   private var task: StoreTask = _
 
@@ -53,7 +53,7 @@ final class StandAloneProvider extends BinnedStateStoreProvider {
     withRun.set(StreamExecution.RUN_ID_KEY, run)
     super.init(id, keySchema, valueSchema, spec, useColumnFamilies, conf, withRun, useMultipleValuesPerKey, schemas)
     StandAloneProvider.count.incrementAndGet()
-    task = new StoreTask(run, id.operatorId, RoutingTable.tabulate(8, id.partitionId + 1, 0)(_ => id.partitionId), Nil)
+    task = new StoreTask(run, id.operatorId, StandAloneProvider.tableOf(id), Nil)
   }
 
   override def getStore(version: Long, id: Option[String], withImages: Boolean, loadEmpty: Boolean): StateStore = {
@@ -67,11 +67,31 @@ final class StandAloneProvider extends BinnedStateStoreProvider {
   override def upgradeReadStoreToWriteStore(store: ReadStateStore, version: Long, id: Option[String], withImages: Boolean): StateStore =
     super.getStore(version, id, withImages, loadEmpty = false)
 
+  /** As a reader does: in no task. */
+  override def replayStateFromSnapshot(
+      snapshotVersion: Long,
+      endVersion: Long,
+      readOnly: Boolean,
+      snapshotVersionStateStoreCkptId: Option[String],
+      endVersionStateStoreCkptId: Option[String]
+  ): StateStore = {
+    task.end()
+    super.replayStateFromSnapshot(snapshotVersion, endVersion, readOnly, snapshotVersionStateStoreCkptId, endVersionStateStoreCkptId)
+  }
+
+  override def getStateStoreChangeDataReader(from: Long, until: Long, family: Option[String], untilId: Option[String]): ChangeRows = {
+    task.end()
+    super.getStateStoreChangeDataReader(from, until, family, untilId)
+  }
+
   override def close(): Unit = { if (task != null) task.end(); super.close() }
 }
 
 private object StandAloneProvider {
   val count = new AtomicLong()
+
+  /** All bins are this store's. */
+  def tableOf(id: StateStoreId): RoutingTable = RoutingTable.tabulate(8, id.partitionId + 1, 0)(_ => id.partitionId)
 }
 
 @DoNotDiscover class BinnedStores extends StateStoreSuiteBase[StandAloneProvider] with SharedSparkSession with Upstream {
@@ -82,9 +102,9 @@ private object StandAloneProvider {
   override def leftOut: Seq[(String, String)] = super.leftOut ++ Seq(
     "SPARK-18342" -> "asserts the name of one of Spark's own stores in the message",
     "SPARK-38320" -> "asserts, by the name of the store's class, which of two ways an iterator takes to see what is put after it began",
-    "one for read-only and one for read-write with release()" -> "runs on Spark's default provider, whichever is tested",
-    "getWriteStore correctly uses" -> "runs on Spark's default provider, whichever is tested",
-    "StateStore.get" -> "runs on Spark's default provider, whichever is tested",
+    "one for read-only and one for read-write with release()" -> "takes the provider of `StateStoreConf.empty`, which is Spark's default, whichever is tested",
+    "getWriteStore correctly uses" -> "takes the provider of `StateStoreConf.empty`, which is Spark's default, whichever is tested",
+    "StateStore.get" -> "asserts the name of one of Spark's own providers in the message",
     "SPARK-48997" -> "runs on a provider of its own",
     "SPARK-35763" -> "is about Spark's own class, and stops the session"
   )

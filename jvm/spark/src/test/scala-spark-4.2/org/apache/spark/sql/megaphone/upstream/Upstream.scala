@@ -11,7 +11,7 @@ import org.scalatest.{Args, Status, SucceededStatus, Suites}
 /** One of Spark's own suites, whose tests are counted. */
 trait Upstream extends SparkFunSuite {
 
-  /** Tests that are not run: a part of the name, and the reason. */
+  /** Tests that are not run: a part of the name, behind which `$` is its end, and the reason. All tests have the empty part. */
   def leftOut: Seq[(String, String)] = Nil
 
   private val passed = mutable.LinkedHashSet.empty[String]
@@ -19,7 +19,7 @@ trait Upstream extends SparkFunSuite {
   private val notRun = mutable.LinkedHashMap.empty[String, (String, String)]
 
   override protected def runTest(testName: String, args: Args): Status =
-    leftOut.find { case (part, _) => testName.contains(part) } match {
+    leftOut.find { case (part, _) => s"$testName$$".contains(part) } match {
       case Some(because) => notRun(testName) = because; SucceededStatus
       case None =>
         val status = super.runTest(testName, args)
@@ -31,9 +31,18 @@ trait Upstream extends SparkFunSuite {
   private[upstream] def count: Int = passed.size + failed.size + notRun.size
   private[upstream] def reasons: Seq[String] =
     notRun.values.groupMapReduce(identity)(_ => 1)(_ + _).toSeq.sorted.map { case ((part, reason), tests) =>
-      s"$suiteName: $part ($tests ${if (tests == 1) "test" else "tests"}): $reason"
+      s"$suiteName: ${if (part.isEmpty) "all" else part.stripSuffix("$")} ($tests ${if (tests == 1) "test" else "tests"}): $reason"
     }
   def failures: Set[String] = failed.toSet
+}
+
+/** One of Spark's own suites of which no test is run: they are counted, and the reason told. No session is started. */
+trait NotRun extends Upstream {
+  def because: String
+
+  override def leftOut: Seq[(String, String)] = Seq("" -> because)
+  override def beforeAll(): Unit = ()
+  override def afterAll(): Unit = ()
 }
 
 /** Runs suites one after the other, and says how many of their tests pass, and why others were not run.
