@@ -195,7 +195,7 @@ final class BinLog(space: Space = Space.Unlimited) {
       pages.foreachRecord { (position, page, from) =>
         val header = Words.get(page, from)
         val family = Record.family(header)
-        if (!Record.isOrdered(family) && isLive(existing(family), Words.hash(page, from + Record.HeaderBytes, Record.keyBytes(header)), position))
+        if (!Record.isOrdered(family) && slotAt(existing(family), Words.hash(page, from + Record.HeaderBytes, Record.keyBytes(header)), position) >= 0)
           copy(position, page, from)
       }
     orders.foreach(order => if (order != null) order.foreach { position => copy(position, pages.page(position), pages.offset(position)); position })
@@ -310,21 +310,13 @@ final class BinLog(space: Space = Space.Unlimited) {
     -1
   }
 
-  /** Whether the index points to this position. */
-  private def isLive(index: Index, hash: Int, position: Int): Boolean = {
-    val word = Index.entry(hash, position)
-    var slot = index.probe(hash)
-    while (slot >= 0 && index.word(slot) != Index.Never && index.word(slot) != word) slot = index.next(slot)
-    slot >= 0 && index.word(slot) == word
-  }
-
-  /** A slot of this very word. There are two of them where, in a compaction, a key has moved to where another one of its hash is yet to move from: then
-    * either will do for either.
+  /** A slot of this very word, or -1 where the index does not point to the position. There are two of them where, in a compaction, a key has moved to
+    * where another one of its hash is yet to move from: then either will do for either.
     */
   private def slotAt(index: Index, hash: Int, position: Int): Int = {
     val word = Index.entry(hash, position)
     var slot = index.probe(hash)
-    while (index.word(slot) != word) slot = index.next(slot)
+    while (slot >= 0 && index.word(slot) != word) slot = if (index.word(slot) == Index.Never) -1 else index.next(slot)
     slot
   }
 
