@@ -34,6 +34,7 @@ _START = datetime(2024, 1, 1, tzinfo=UTC)
 _SECONDS_PER_BATCH = 10
 _SCHEMA = "k long, v long, t timestamp"
 _EXECUTORS = "local-cluster[2,1,1024]"
+DATA_ONLY = {"spark__sql__streaming__noDataMicroBatches__enabled": "false"}  # each batch has a file
 
 Shape = Callable[[DataFrame], DataFrame]
 Rows = list[tuple[Any, ...]]
@@ -233,6 +234,11 @@ class Stream:
             )
         check_rows(self.given_out(keys), self.answer(answer))
 
+    def check_given_in_each_move(self, is_due: Callable[[Any], bool] = lambda row: True) -> None:
+        """What is due in the very batch of a move is given out in it."""
+        for batch in self.moved_in:
+            assert any(is_due(row) for row in self.given[batch]), f"nothing was due in batch {batch}"
+
     def _seen(self, rows: DataFrame, batch: int) -> None:
         if self.each is None:
             self.given[batch] = _plain(rows.collect())
@@ -279,6 +285,7 @@ def _plain(rows: list[Any]) -> Rows:
 MakeStream = Callable[..., Stream]
 
 __all__ = [
+    "DATA_ONLY",
     "FIRST_WORKERS",
     "FLUSH",
     "KEYS",

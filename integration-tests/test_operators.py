@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from spark_megaphone.errors import NotMovable
-from streams import KEYS, UP, MakeStream, Stream, check_rows, fresh, local_session
+from streams import DATA_ONLY, KEYS, UP, MakeStream, check_rows, fresh, local_session
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +27,6 @@ slow = pytest.mark.slow
 # Checkpoint formats: in both of them each operator moves in both modes; in the short run in one.
 LATE_1 = [pytest.param(1, marks=slow), 2]
 LATE_2 = [1, pytest.param(2, marks=slow)]
-DATA_ONLY = {"spark__sql__streaming__noDataMicroBatches__enabled": "false"}
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +78,7 @@ def test_an_aggregation_in_append_mode_moves_and_gives_out_each_window_once(
     make_stream: MakeStream, format: int
 ) -> None:
     stream = make_stream(windows, mode="append", format=format, **DATA_ONLY).up_and_down()
-    check_given_in_each_move(stream)
+    stream.check_given_in_each_move()
     stream.flush().check()
 
 
@@ -122,7 +121,7 @@ def test_duplicates_within_the_watermark_are_dropped_across_moves(
         return rows.withWatermark("t", "5 seconds").dropDuplicatesWithinWatermark(["k"]).select("k")
 
     stream = make_stream(within, mode="append", format=format, **DATA_ONLY).up_and_down()
-    check_given_in_each_move(stream)
+    stream.check_given_in_each_move()
     stream.flush().run(2)
     given = stream.given_out()
     assert len(given) > 2 * KEYS, "few keys expired"
@@ -161,7 +160,7 @@ def test_apply_in_pandas_with_state_moves_with_its_timeouts(make_stream: MakeStr
         )
 
     stream = make_stream(counted, format=format, **DATA_ONLY).up_and_down()
-    check_given_in_each_move(stream, lambda row: row[-1])
+    stream.check_given_in_each_move(lambda row: row[-1])
     stream.flush()
     ended: Counter[int] = Counter()
     for k, n, is_last in (row for rows in stream.given.values() for row in rows):
@@ -179,7 +178,7 @@ def test_sessions_move_while_they_are_open_and_are_given_out_once(
     make_stream: MakeStream, format: int
 ) -> None:
     stream = make_stream(sessions, mode="append", format=format, **DATA_ONLY).up_and_down()
-    check_given_in_each_move(stream)
+    stream.check_given_in_each_move()
     stream.flush().check()
 
 
@@ -227,7 +226,7 @@ def test_a_join_of_two_streams_moves_and_gives_out_each_row_once(
     """Rows without a partner are given out as the watermark passes them: in each batch with a move."""
     stream = make_stream(joined(how), mode="append", format=format, **DATA_ONLY).up_and_down()
     if how.endswith("outer"):
-        check_given_in_each_move(stream, lambda row: None in row)
+        stream.check_given_in_each_move(lambda row: None in row)
     stream.flush().check()
 
 
@@ -266,12 +265,6 @@ def test_a_limit_runs_and_stays(make_stream: MakeStream) -> None:
     given = stream.given_out()
     assert len(given) == 150
     assert {k for (k,) in given} <= set(range(KEYS))
-
-
-def check_given_in_each_move(stream: Stream, is_due: Callable[[Any], bool] = lambda row: True) -> None:
-    """What is due in the very batch of a move is given out in it."""
-    for batch in stream.moved_in:
-        assert any(is_due(row) for row in stream.given[batch]), f"nothing was due in batch {batch}"
 
 
 # ---- what is refused ----

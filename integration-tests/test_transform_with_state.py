@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from streams import MakeStream, check_rows, fresh, local_session
+from streams import DATA_ONLY, MakeStream, check_rows, fresh, local_session
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,11 +106,9 @@ def counts(rows: DataFrame) -> DataFrame:
     ],
 )
 def test_values_lists_maps_and_timers_move(make_stream: MakeStream, with_pandas: bool, format: int) -> None:
-    no_data = {"spark__sql__streaming__noDataMicroBatches__enabled": "false"}
     shape = visited(with_pandas=with_pandas, unseen_ms=5_000)
-    stream = make_stream(shape, mode="append", format=format, **no_data).up_and_down()
-    for batch in stream.moved_in:
-        assert any(is_last for *_, is_last in stream.given[batch]), f"no timer was due in batch {batch}"
+    stream = make_stream(shape, mode="append", format=format, **DATA_ONLY).up_and_down()
+    stream.check_given_in_each_move(lambda row: row[-1])
     stream.flush()
     ended: dict[int, tuple[int, ...]] = {}
     for k, *counted, is_last in (row for rows in stream.given.values() for row in rows):
