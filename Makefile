@@ -34,10 +34,10 @@ say = @echo "==> $(1)"
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup jars fmt lint test-jvm test-python test-cluster test test-all neutrality-stock demo simulate bench wheel clean
+.PHONY: help setup jars fmt lint test-jvm test-python test-cluster test test-all test-all-4.2 test-all-4.3 neutrality-stock demo simulate bench wheel clean
 
 help: ## lists the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV_DONE) $(JARS_DONE) ## makes .venv with all dependencies, and builds the jars
 
@@ -72,13 +72,20 @@ test-cluster: $(VENV_DONE) $(JARS_DONE) ## runs all tests on real executor proce
 
 test: lint test-jvm test-python ## runs lint, the JVM tests and the Python tests: what a change must pass
 
-test-all: lint $(VENV_4_2_DONE) $(JARS_DONE) ## runs every test on both Spark versions
-	$(call say,Running the JVM tests: core and Spark 4.2 and Spark 4.3)
-	@MEGAPHONE_TESTS=all ./sbt core/test spark42/test spark43/test
+test-all: lint test-all-4.2 test-all-4.3 ## runs every test on both Spark versions
+
+# The Python tests first: what they find is known within the first half hour.
+test-all-4.2: $(VENV_DONE) $(VENV_4_2_DONE) $(JARS_DONE) ## runs every test of the core, and every test on Spark 4.2
 	$(call say,Running the Python tests on Spark 4.2)
 	@$(VENV_4_2)/bin/python -m pytest -m '' $(PYTEST_ARGS)
+	$(call say,Running the JVM tests: core and Spark 4.2)
+	@MEGAPHONE_TESTS=all ./sbt core/test spark42/test
+
+test-all-4.3: $(VENV_DONE) $(JARS_DONE) ## runs every test on Spark 4.3
 	$(call say,Running the Python tests on Spark 4.3)
 	@$(VENV)/bin/python -m pytest -m '' $(PYTEST_ARGS)
+	$(call say,Running the JVM tests on Spark 4.3)
+	@MEGAPHONE_TESTS=all ./sbt spark43/test
 
 neutrality-stock: $(VENV_DONE) ## runs Spark's own suites without the plugin's rule: what the neutrality tests are measured by
 	$(call say,Running Spark's own suites as they are)
