@@ -15,10 +15,12 @@ PATIENCE_BATCHES = 4
 class Query:
     """A query in `folder`: its input, its checkpoint and the rows that it has given out."""
 
-    def __init__(self, folder: Path, *, kind: str = "totals", format: int = 2, **settings: str) -> None:
+    def __init__(
+        self, folder: Path, *, kind: str = "totals", format: int = 2, rows: int = 2000, **settings: str
+    ) -> None:
         self.name = folder.name
         self.kind = kind
-        self.input = Input(folder / "input")
+        self.input = Input(folder / "input", rows=rows)
         self.checkpoint = folder / "checkpoint"
         self.sink = folder / "sink"
         self.settings = {

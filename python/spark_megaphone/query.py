@@ -151,7 +151,10 @@ class Megaphone:
         return self._table("workers", _tables.WORKERS)
 
     def plans(self) -> pa.Table:
-        """All plans of the checkpoint, in the order of submission; at `batches`, steps took effect."""
+        """All plans of the checkpoint, in the order of submission; at `batches`, steps took effect.
+
+        Of one that has failed, the `reason`.
+        """
         return self._table("plans", _tables.PLANS)
 
     def migrations(self) -> pa.Table:

@@ -46,7 +46,7 @@ def test_the_columns_are_these() -> None:
         "workers": ["operator", "worker", "executor", "bins", "keys", "last_batch"],
         "plans": [
             *("id", "status", "strategy", "mode", "operators"),
-            *("steps", "steps_done", "moves", "moves_done", "batches"),
+            *("steps", "steps_done", "moves", "moves_done", "batches", "reason"),
         ],
         "migrations": [
             *(
@@ -82,6 +82,7 @@ def test_the_tables_tell_of_a_move(counting: Counting) -> None:
         "moves": 2,
         "moves_done": 2,
         "batches": batches,
+        "reason": None,
     }
     came = megaphone.migrations().to_pylist()
     assert [(row["batch"], row["worker"], row["executor"], row["bins_in"]) for row in came] == [

@@ -51,6 +51,9 @@ final class Space(val budgetBytes: Long, overflow: Overflow, private[log] val pa
     if (held <= targetBytes) 0 else math.min(bytes, math.ceil((held - targetBytes).toDouble * bytes / held).toLong)
   }
 
+  /** What copies that are made ahead should give up: a tenth of the budget is for the batches that run meanwhile, which cannot wait for room as a copy can. */
+  def excessOfCopies: Long = math.max(0L, heldBytes - targetBytes)
+
   /** What is missing for so many bytes more. */
   private[log] def owed(bytes: Int): Long = math.max(0L, heldBytes + bytes - budgetBytes)
 

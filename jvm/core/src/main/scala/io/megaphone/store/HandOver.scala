@@ -35,8 +35,8 @@ final class HandOver(compressions: Compressions, space: Space = Space.Unlimited)
     out.toByteArray
   }
 
-  /** The copy that an image block makes. Throws DamagedFileException. */
-  def copyOf(block: String, bytes: Array[Byte], binsCount: Int): Holding = space.loading { loading =>
+  /** The copy that an image block makes; `made` is called with each of its bins as soon as that is there. Throws DamagedFileException. */
+  def copyOf(block: String, bytes: Array[Byte], binsCount: Int, made: BinLog => Unit = _ => ()): Holding = space.loading { loading =>
     val reader = new DeltaFile.Reader(new BytesSource(block, bytes))
     val footer = reader.footer
     val copy = new Holding(footer.file.worker, binsCount)
@@ -47,6 +47,7 @@ final class HandOver(compressions: Compressions, space: Space = Space.Unlimited)
       applyFrame(block, reader, frame, log)
       CatchUp.check(block, footer, Map(frame.bin -> log))
       log.settle()
+      made(log)
       copy.put(frame.bin, log, footer.chains(frame.bin))
     }
     copy

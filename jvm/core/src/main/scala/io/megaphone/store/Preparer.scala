@@ -20,6 +20,8 @@ final case class Duty(key: CopyKey, bins: Vector[Int], binsCount: Int, image: St
   *      beyond it, the files are read instead.
   *   1. A copy behind the settled name: the tail block if one tail is missing, else the files.
   *   1. A copy that cannot be brought up, or is damaged, is dropped; the next call starts again.
+  *   1. A tenth of the memory budget stays free for batches: what a copy has beyond that goes to disk, bin by bin. Where the disk is full the copy is
+  *      dropped, and an OverflowException tells so.
   *
   * A death of the source: the files. Of this executor: the duty goes to another. A cancelled plan: the duty is no longer named, and the copy is
   * dropped. One call at a time for a duty.
@@ -45,7 +47,7 @@ final class Preparer(registry: Registry, recovery: Recovery, handOver: HandOver,
 
   private def fromBlock(duty: Duty): Option[Holding] =
     pull(duty, duty.image, isImage = true).flatMap { case (block, bytes) =>
-      try Some(handOver.copyOf(block.toString, bytes, duty.binsCount))
+      try Some(handOver.copyOf(block.toString, bytes, duty.binsCount, log => { log.shed(registry.space.excessOfCopies); () }))
       catch { case _: DamagedFileException => None }
     }
 
@@ -54,6 +56,7 @@ final class Preparer(registry: Registry, recovery: Recovery, handOver: HandOver,
     val copy = new Holding(duty.key.source, duty.binsCount)
     loaded.bins.foreach { case (bin, (log, chain)) => copy.put(bin, log, chain) }
     copy.restart(duty.settled, Vector.empty)
+    copy.shed(registry.space.excessOfCopies)
     copy
   }
 
@@ -61,9 +64,11 @@ final class Preparer(registry: Registry, recovery: Recovery, handOver: HandOver,
   private def bring(copy: Holding, duty: Duty): Boolean = {
     val tail = if (copy.base.version + 1 == duty.settled.version) pull(duty, duty.settled, isImage = false) else None
     copy.synchronized {
-      copy.base.version >= duty.settled.version ||
-      tail.exists { case (block, bytes) => handOver.applyTail(block.toString, bytes, copy) } ||
-      catchUp(copy, duty.settled).isDefined
+      val isThere = copy.base.version >= duty.settled.version ||
+        tail.exists { case (block, bytes) => handOver.applyTail(block.toString, bytes, copy) } ||
+        catchUp(copy, duty.settled).isDefined
+      if (isThere) copy.shed(registry.space.excessOfCopies)
+      isThere
     }
   }
 

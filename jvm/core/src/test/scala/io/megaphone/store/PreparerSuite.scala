@@ -13,20 +13,10 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
 
   test("a copy for which there is no room is told as such, leaves nothing, and is made as soon as there is room") {
     val store = new Store
-    val source = new Registry
-    val lease = store.lease(source, 0, 1)
-    for (v <- 0L to 3L) {
-      store.open(source, lease, store.turn(v, before, before))
-      for (i <- 0 until 100) {
-        val name = s"$v/$i".getBytes
-        lease.holding.touch(0)
-        lease.holding.log(0).put(0, name, 0, name.length, new Array[Byte](4096), 0, 4096)
-      }
-      store.commit(lease, store.turn(v, before, before))
-    }
+    filled(store, 0)
     val settled = StateName(4, "")
-    val duty = Duty(CopyKey(StoreKey("run", 0, "default"), 0, 1, "step"), Vector(0), 4, StateName(1, ""), settled, None)
-    val space = new Space(1 << 20, new Overflow(Seq(Paths.get("/nowhere"))))
+    val duty = Duty(copyKey, Vector(0), 4, StateName(1, ""), settled, None)
+    val space = spaceOf(1 << 20)
     val target = new Registry(space = space)
     val recovery = new Recovery(store.files, Compressions(Compression.None), space = space)
     val preparer = new Preparer(target, recovery, new HandOver(Compressions(Compression.None), space), (_, _, _) => None, 0)
@@ -34,8 +24,44 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     target.measure()
     assert(target.copiesCount == 0 && space.heldBytes == 0)
 
-    val roomy = new Space(1 << 24, new Overflow(Seq(Paths.get("/nowhere"))))
+    val roomy = spaceOf(1 << 24)
     val again = new Preparer(target, new Recovery(store.files, Compressions(Compression.None), space = roomy), store.handOver, (_, _, _) => None, 0)
     assert(again(duty).contains(4L) && target.copiesCount == 1)
+  }
+  test("a copy leaves a tenth of the memory to the batches, or is none") {
+    val store = new Store
+    val source = filled(store, 0, 2)
+    source.settle()
+    val image = store.handOver.image(HandOver.snapshot(source, Seq(0, 2)))
+    val heapBytes = store.handOver.copyOf("block", image, 4).heapBytes
+    val duty = Duty(copyKey, Vector(0, 2), 4, source.base, source.base, Some("executor"))
+    def prepared(budgetBytes: Long): Option[Long] = {
+      val space = spaceOf(budgetBytes)
+      val preparer = new Preparer(new Registry(space = space), store.recovery, new HandOver(Compressions(Compression.None), space), (_, _, _) => Some(image), 0)
+      preparer(duty)
+    }
+    assertThrows[OverflowException](prepared(heapBytes * 100 / 95))
+    assert(prepared(heapBytes * 100 / 85).contains(source.base.version))
+  }
+
+  private val copyKey = CopyKey(StoreKey("run", 0, "default"), 0, 1, "step")
+
+  /** Memory with no disk. */
+  private def spaceOf(budgetBytes: Long) = new Space(budgetBytes, new Overflow(Seq(Paths.get("/nowhere"))))
+
+  /** Worker 0, after four commits with 400 KiB for each bin. */
+  private def filled(store: Store, bins: Int*): Holding = {
+    val source = new Registry
+    val lease = store.lease(source, 0, 1)
+    for (v <- 0L to 3L) {
+      store.open(source, lease, store.turn(v, before, before))
+      for (bin <- bins; i <- 0 until 100) {
+        val name = s"$v/$i".getBytes
+        lease.holding.touch(bin)
+        lease.holding.log(bin).put(0, name, 0, name.length, new Array[Byte](4096), 0, 4096)
+      }
+      store.commit(lease, store.turn(v, before, before))
+    }
+    lease.holding
   }
 }

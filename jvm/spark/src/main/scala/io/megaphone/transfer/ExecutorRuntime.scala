@@ -16,6 +16,7 @@ import org.apache.spark.sql.megaphone.{BlockPeers, SparkPrivate}
 
 import io.megaphone.conf.MegaphoneConf
 import io.megaphone.control.{Held, Message, Orders, Report}
+import io.megaphone.format.StateName
 import io.megaphone.log.{Overflow, OverflowException, Space}
 import io.megaphone.store._
 
@@ -57,7 +58,7 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
   }
   private val files = new ConcurrentHashMap[StoreKey, StateFiles]()
   private val ready = new ConcurrentHashMap[CopyKey, java.lang.Long]()
-  private val refused = new ConcurrentHashMap[CopyKey, String]()
+  private val refused = new ConcurrentHashMap[CopyKey, Refusal]()
   private val newestCounter = new AtomicLong()
   private val monitor = new Object
   private lazy val hadoopConf = {
@@ -127,7 +128,7 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
   private def report(): Unit = {
     val acks = ready.asScala.iterator.map { case (copy, version) => copy -> version.longValue }.toVector
     val held = Held(registry.holdingsCount, registry.copiesCount, peers.publishedCount)
-    context.ask(Report(executorId, peers.address, acks, refused.asScala.toVector, held).toBytes) match {
+    context.ask(Report(executorId, peers.address, acks, refused.asScala.map { case (copy, r) => copy -> r.reason }.toVector, held).toBytes) match {
       case bytes: Array[Byte] =>
         Message.fromBytes(bytes) match {
           case orders: Orders if orders.counter >= newestCounter.get => obey(orders)
@@ -150,8 +151,11 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
   }
 
   private def prepareAll(orders: Orders): Unit =
-    try orders.duties.foreach { duty => copyingStep = Some(duty.key.step); prepare(duty, orders.runs(duty.key.store.run).checkpointRoot) }
+    try orders.duties.filterNot(isHopeless).foreach { duty => copyingStep = Some(duty.key.step); prepare(duty, orders.runs(duty.key.store.run).checkpointRoot) }
     finally copyingStep = None
+
+  /** A copy for which there was no room is tried again when its source has committed: not ten times a second. */
+  private def isHopeless(duty: Duty): Boolean = Option(refused.get(duty.key)).exists(_.settled == duty.settled)
 
   private def prepare(duty: Duty, checkpointRoot: String): Unit =
     try {
@@ -163,12 +167,18 @@ final class ExecutorRuntime(context: PluginContext, env: SparkEnv) extends Loggi
       refused.remove(duty.key)
     } catch {
       case NonFatal(e) =>
-        if (e.isInstanceOf[OverflowException]) refused.put(duty.key, e.getMessage)
+        if (e.isInstanceOf[OverflowException]) {
+          refused.put(duty.key, Refusal(duty.settled, e.getMessage))
+          registry.measure() // what the copy had is free for batches, at once
+        }
         logInfo(s"A copy for step ${duty.key.step} could not be prepared yet: ${e.getMessage}")
     }
 }
 
 object ExecutorRuntime {
+
+  /** Why there was no room for a copy, when its source stood at a name. */
+  private final case class Refusal(settled: StateName, reason: String)
   private val PullThreads = 8
   private val CoresCount = Runtime.getRuntime.availableProcessors
   private val BusyIntervalMs = 100L

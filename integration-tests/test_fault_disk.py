@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Local disks that are full while state is beyond its memory: a sentence, and nothing is lost.
+
+The full disk is the operating system's own limit on the size of files, set on executors while they run:
+pages of state cannot be written any more, while shuffles and state files, which are small here, still can.
+"""
+
+import resource
+import sys
+
+import pytest
+
+from drivers import DriverProcess, MakeDriver, Refused
+from queries import PATIENCE_BATCHES, MakeQuery, Query
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of other processes are Linux's own")
+BINS = 32
+SMALL = 3  # bins that need no disk
+FILE_BYTES_MAX = 512 << 10  # above all other files here, far below the size of a file of pages
+NEEDS_DISK = "Give the executor more local disk, or its state more memory."
+
+
+@pytest.fixture
+def driver(make_driver: MakeDriver) -> DriverProcess:
+    """One whose executors have memory for half of the state."""
+    return make_driver(**{"spark.megaphone.memory.budget": "800k", "spark.megaphone.bins": str(BINS)})
+
+
+def limit(driver: DriverProcess, executors: list[str], bytes_max: int = FILE_BYTES_MAX) -> None:
+    processes = driver.executors()
+    for executor in executors:
+        resource.prlimit(processes[executor], resource.RLIMIT_FSIZE, (bytes_max, resource.RLIM_INFINITY))
+
+
+def uneven(query: Query) -> Query:
+    """Runs it until the second worker has three bins and the first all others, most of them on disk."""
+    bins = query.spread().bins_of(1)[SMALL:]
+    query.finish(query.submit("move", {str(b): 0 for b in bins}, strategy="all-at-once", mode="direct"))
+    query.feed(12)
+    return query
+
+
+def test_a_target_with_a_full_disk_takes_no_bins_until_it_has_room(
+    driver: DriverProcess, make_query: MakeQuery
+) -> None:
+    query = uneven(make_query(driver, kind="wide", rows=500))
+    target, bins = query.executor_of(1), query.bins_of(1)
+    limit(driver, [target])
+    plan = query.submit("move", {str(b): 1 for b in query.bins_of(0)}, strategy="all-at-once")
+    for _ in range(PATIENCE_BATCHES + 6):
+        query.feed()
+        if query.plan(plan)["status"] != "preparing":
+            break
+    row = query.plan(plan)
+    assert row["status"] == "failed", row
+    assert f"Executor {target} has no room" in row["reason"]
+    assert NEEDS_DISK in row["reason"]
+    assert query.bins_of(1) == bins
+    driver.check_nothing_is_held()
+
+    query.finish(query.submit("move", {str(bins[0]): 0}, strategy="all-at-once"))
+    limit(driver, [target], resource.RLIM_INFINITY)
+    query.finish(query.move_half(0, 1))
+    query.check()
+
+
+def test_a_query_whose_disks_are_full_stops_with_a_sentence_and_goes_on_with_room(
+    driver: DriverProcess, make_query: MakeQuery
+) -> None:
+    query = uneven(make_query(driver, kind="wide", rows=500))
+    executors = list(driver.executors())
+    limit(driver, executors)
+    with pytest.raises(Refused, match=NEEDS_DISK):
+        query.feed(30)
+    assert list(driver.executors()) == executors, "an executor has died"
+    limit(driver, executors, resource.RLIM_INFINITY)
+    query.start(driver).feed(2)
+    query.check()
