@@ -74,9 +74,10 @@ def make_driver(work: Path) -> Iterator[MakeDriver]:
 
 
 @pytest.fixture(scope="module")
-def spark(work: Path) -> Iterator[SparkSession]:
-    """A session in the test's own process."""
-    with local_session(fresh(work)) as session:
+def spark(work: Path, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """A session in the test's own process; where a module says `HAS_EXECUTORS`, with executors in theirs."""
+    has_executors = getattr(request.module, "HAS_EXECUTORS", False)
+    with local_session(fresh(work), has_executors=has_executors) as session:
         yield session
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from spark_megaphone.errors import NotMovable
-from streams import DATA_ONLY, KEYS, UP, MakeStream, check_rows, fresh, local_session
+from streams import DATA_ONLY, KEYS, UP, MakeStream, check_rows, fresh
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,16 +23,11 @@ if TYPE_CHECKING:
     from streams import Shape
 
 
+HAS_EXECUTORS = True
 slow = pytest.mark.slow
 # Checkpoint formats: in both of them each operator moves in both modes; in the short run in one.
 LATE_1 = [pytest.param(1, marks=slow), 2]
 LATE_2 = [1, pytest.param(2, marks=slow)]
-
-
-@pytest.fixture(scope="module")
-def spark(work: Path) -> Iterator[SparkSession]:
-    with local_session(fresh(work), has_executors=True) as session:
-        yield session
 
 
 def totals(rows: DataFrame) -> DataFrame:

@@ -4,27 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from streams import DATA_ONLY, MakeStream, check_rows, fresh, local_session
+from streams import DATA_ONLY, MakeStream, check_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
+HAS_EXECUTORS = True
 OUTPUT = "k long, n long, listed long, mapped long, is_last boolean"
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture(scope="module")
-def spark(work: Path) -> Iterator[SparkSession]:
-    with local_session(fresh(work), has_executors=True) as session:
-        yield session
 
 
 def visits(*, with_pandas: bool, unseen_ms: int) -> StatefulProcessor:

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""State that expires, that is given at the start, that changes its schema or has another operator behind it:
+what `transformWithState` does from Python beyond values, lists, maps and timers, across moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from streams import DATA_ONLY, FLUSH, KEYS, MakeStream, Stream, check_rows
+
+HAS_EXECUTORS = True
+slow = pytest.mark.slow
+DAY_MS = 24 * 3_600_000
+INITIAL = 1000  # what each key begins with
+
+
+def expiring() -> StatefulProcessor:
+    """Counts a key's rows in state that expires in a day, and tells what it finds of state that has expired.
+
+    Defined in a function, as the others here, so that it travels to Python's workers by value.
+    """
+
+    class Expiring(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.kept = handle.getValueState("kept", "n long", DAY_MS)
+            self.kept_values = handle.getListState("kept_values", "v long", DAY_MS)
+            self.kept_by_value = handle.getMapState("kept_by_value", "v long", "n long", DAY_MS)
+            self.gone = handle.getValueState("gone", "n long", 1)
+            self.gone_values = handle.getListState("gone_values", "v long", 1)
+            self.gone_by_value = handle.getMapState("gone_by_value", "v long", "n long", 1)
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+            found = sum((self.gone.exists(), self.gone_values.exists(), self.gone_by_value.exists()))
+            values = [row.v for row in rows]
+            n = (self.kept.get()[0] if self.kept.exists() else 0) + len(values)
+            for value, listed, mapped in (
+                (self.kept, self.kept_values, self.kept_by_value),
+                (self.gone, self.gone_values, self.gone_by_value),
+            ):
+                value.update((n,))
+                listed.appendList([(v,) for v in values])
+                mapped.updateValue((n,), (len(values),))
+            listed = sum(1 for _ in self.kept_values.get())
+            mapped = sum(m for (m,) in self.kept_by_value.values())
+            yield Row(k=key[0], n=n, listed=listed, mapped=mapped, found=found)
+
+        def close(self) -> None: ...
+
+    return Expiring()
+
+
+@slow
+@pytest.mark.parametrize("format", [1, 2])
+def test_state_that_expires_is_gone_and_all_other_stays(make_stream: MakeStream, format: int) -> None:
+    """What lives for a millisecond is gone in the next batch; what lives for a day is not."""
+
+    def shape(rows: DataFrame) -> DataFrame:
+        output = "k long, n long, listed long, mapped long, found long"
+        return rows.groupBy("k").transformWithState(expiring(), output, "update", "ProcessingTime")
+
+    def counts(rows: DataFrame) -> DataFrame:
+        n = f.count("*")
+        found = f.lit(0).cast("long")
+        return rows.groupBy("k").agg(n, n.alias("listed"), n.alias("mapped"), found.alias("found"))
+
+    stream = make_stream(shape, format=format, **DATA_ONLY).up_and_down()
+    stream.check(answer=counts)
+    last = {row[0] for row in stream.given[max(stream.given)]}
+    stream.stop()
+    for variable in ("gone", "gone_values", "gone_by_value"):
+        assert keys_of(stream, variable) <= last, f"expired keys of {variable} were not removed"
+        assert len(keys_of(stream, f"kept{variable[4:]}")) == KEYS
+
+
+def keys_of(stream: Stream, variable: str) -> set[int]:
+    reader = stream.spark.read.format("statestore").option("stateVarName", variable)
+    return {row[0] for row in reader.load(str(stream.checkpoint)).select("key.k").collect()}
+
+
+def counting(schema: str = "n long") -> StatefulProcessor:
+    """Counts a key's rows, from the number on that the initial state gives; gives out the counts.
+
+    A second field of the schema holds the number of the row that came last.
+    """
+
+    class Counting(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.count = handle.getValueState("count", schema)
+
+        def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
+            self.count.update((initialState.n,))
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+            known: tuple[Any, ...] = self.count.get() if self.count.exists() else (0,)
+            n, time = known[0], None
+            for row in rows:
+                n, time = n + 1, row.t
+            is_wide = "," in schema
+            had = known[1] if is_wide and len(known) > 1 else None
+            self.count.update((n, n) if is_wide else (n,))
+            yield Row(k=key[0], n=n, t=time, had=had)
+
+        def close(self) -> None: ...
+
+    return Counting()
+
+
+COUNTED = "k long, n long, t timestamp, had long"
+
+
+def counts_of(stream: Stream) -> dict[int, int]:
+    """The newest count of each key."""
+    rows = (row for batch in sorted(stream.given) for row in stream.given[batch])
+    return {k: n for k, n, *_ in rows if k != FLUSH}
+
+
+@pytest.mark.parametrize("format", [pytest.param(1, marks=slow), 2])
+def test_initial_state_moves(make_stream: MakeStream, format: int) -> None:
+    def shape(rows: DataFrame) -> DataFrame:
+        initial = rows.sparkSession.range(KEYS).select(f.col("id").alias("k"), f.lit(INITIAL).alias("n"))
+        return rows.groupBy("k").transformWithState(
+            counting(), COUNTED, "update", "None", initialState=initial.groupBy("k")
+        )
+
+    stream = make_stream(shape, format=format).up_and_down()
+    expected = stream.answer(lambda rows: rows.groupBy("k").agg(f.count("*") + INITIAL))
+    assert counts_of(stream) == dict(expected)
+
+
+@slow
+@pytest.mark.parametrize("format", [1, 2])
+def test_a_schema_evolves_between_two_moves(make_stream: MakeStream, format: int) -> None:
+    """With a field more after a restart, rows of both schemas stand beside each other, and move."""
+
+    def shape_with(schema: str) -> Any:
+        return lambda rows: rows.groupBy("k").transformWithState(counting(schema), COUNTED, "update", "None")
+
+    avro = {"spark__sql__streaming__stateStore__encodingFormat": "avro"}
+    stream = make_stream(shape_with("n long"), format=format, **avro).up_and_down()
+    stream.stop()
+    stream.shape = shape_with("n long, last long")
+    before = max(stream.given)
+    stream.up_and_down()
+    assert counts_of(stream) == dict(stream.answer(lambda rows: rows.groupBy("k").count()))
+    had: dict[int, list[int | None]] = {}
+    for batch in range(before + 1, max(stream.given) + 1):
+        for k, n, _, last in stream.given[batch]:
+            had.setdefault(k, []).append(last)
+            assert last is None or last < n
+    firsts = {values[0] for values in had.values()}
+    assert firsts == {None}, "the first row of a key after the restart has what the old schema had not"
+    assert all(None not in values[1:] for values in had.values())
+
+
+@slow
+@pytest.mark.parametrize("format", [1, 2])
+def test_one_behind_the_other_moves(make_stream: MakeStream, format: int) -> None:
+    """What the first gives out, with its event time, goes on to the second, behind an exchange."""
+
+    def totals() -> StatefulProcessor:
+        class Totals(StatefulProcessor):
+            def init(self, handle: Any) -> None:
+                self.total = handle.getValueState("total", "n long")
+
+            def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+                known = self.total.get()[0] if self.total.exists() else 0
+                total = known + sum(1 for _ in rows)
+                self.total.update((total,))
+                yield Row(g=key[0], n=total)
+
+            def close(self) -> None: ...
+
+        return Totals()
+
+    def shape(rows: DataFrame) -> DataFrame:
+        first = (
+            rows.withWatermark("t", "0 seconds")
+            .groupBy("k")
+            .transformWithState(counting(), COUNTED, "append", "EventTime", eventTimeColumnName="t")
+        )
+        by_group = first.withColumn("g", f.expr("k % 10")).groupBy("g")
+        return by_group.transformWithState(totals(), "g long, n long", "append", "EventTime")
+
+    stream = make_stream(shape, mode="append", format=format).up_and_down()
+    assert len(stream.workers()) == 2
+    # The first gives out a row for each key of a batch: the second counts these.
+    batches = range(len(stream.files()))
+    keys = [set(stream.answer(lambda rows: rows.select("k"), slice(b, b + 1))) for b in batches]
+    expected: dict[int, int] = {}
+    for (k,) in (key for batch in keys for key in batch):
+        expected[k % 10] = expected.get(k % 10, 0) + 1
+    found = {g: n for batch in sorted(stream.given) for g, n in stream.given[batch]}
+    check_rows(list(found.items()), list(expected.items()))
