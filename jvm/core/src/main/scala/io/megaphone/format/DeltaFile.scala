@@ -132,7 +132,8 @@ object DeltaFile {
       val chunk = frame.chunk
       if (frame.at < 0 || frame.rawBytes < 0 || frame.at > chunk.rawBytes - frame.rawBytes)
         fail(Some(frame.bin), s"${frame.rawBytes} bytes of records at ${frame.at}", s"a chunk of ${chunk.rawBytes} bytes")
-      if (frame.rawBytes == chunk.rawBytes) unpack(chunk, frame.bin, compressions)
+      if (frame.rawBytes == 0) Array.emptyByteArray
+      else if (frame.rawBytes == chunk.rawBytes) unpack(chunk, frame.bin, compressions)
       else {
         if (chunk != unpacked) { unpackedBytes = unpack(chunk, frame.bin, compressions); unpacked = chunk }
         util.Arrays.copyOfRange(unpackedBytes, frame.at, frame.at + frame.rawBytes)
