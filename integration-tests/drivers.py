@@ -208,6 +208,7 @@ def _settings(folder: Path, settings: dict[str, str]) -> dict[str, str]:
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.locality.wait": "20s",
+        "spark.shuffle.io.retryWait": "500ms",  # executors die all the time: who asks one is soon told so
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
     } | settings
