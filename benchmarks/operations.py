@@ -29,6 +29,7 @@ OPERATIONS = {
     "remove": PEERS,
     "scan": PEERS,
     "putAndCommit": PEERS,
+    "putCommitAndMaintain": PEERS,
     "evictAll": PEERS,
     "evictNone": PEERS,
     "prefixScan": PEERS,

@@ -121,7 +121,7 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
     }
 
   /** Calls `f(position, page, offset)` for each record, in order: memory is read from its beginning to its end, and what lies on disk page by page. */
-  def foreachRecord(f: (Int, Array[Byte], Int) => Unit): Unit =
+  def foreachRecord(f: RecordVisitor): Unit =
     foreachPage(0, endPosition) { (slot, start, stop) =>
       val page = if (pages(slot) ne OnDisk) pages(slot) else pieces(slot).read(0, stop)
       var at = start
@@ -251,6 +251,12 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
 }
 
 object Pages {
+
+  /** Is shown a record: its position, and the page and the byte where it lies. A function of Scala's would box two numbers for each. */
+  trait RecordVisitor {
+    def apply(position: Int, page: Array[Byte], at: Int): Unit
+  }
+
   private val EmptyPages = new Array[Array[Byte]](0)
   private val EmptyPieces = new Array[Overflow.Piece](0)
   private val OnDisk = new Array[Byte](0)

@@ -25,7 +25,7 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
   def apply(holding: Holding, turn: Turn, name: StateName, writer: WriterId, isWhole: Boolean = false): Committer.Committed = {
     val file = FileName(holding.worker, name)
     val touched =
-      if (isWhole) holding.bins.filterNot(holding.leaving).toVector else holding.touched.toVector.filter(bin => holding.log(bin).isTouched)
+      if (isWhole) holding.bins.filterNot(holding.isLeaving).toVector else holding.touched.toVector.filter(bin => holding.log(bin).isTouched)
     val imaged = if (isWhole) touched.toSet else chooseImages(holding, touched)
     val out = files.create(file)
     try {
@@ -53,14 +53,14 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
       frames: Vector[Frame],
       newChains: Vector[(Int, Chain)]
   ): Footer = {
-    val listed = holding.bins.filter(bin => !holding.leaving(bin) && isListed(holding, bin, file.name.version)).toSet
+    val listed = holding.bins.filter(bin => !holding.isLeaving(bin) && isListed(holding, bin, file.name.version)).toSet
     val chains = listed.iterator.map(bin => bin -> holding.chain(bin)).toMap ++ newChains.iterator.filter(c => listed(c._1))
     val keyCounts = Footer.counted(frames, chains).iterator.map(bin => bin -> holding.log(bin).keyCount.toLong).toMap
     Footer(file, writer, holding.base, turn.after.number, turn.after.contentHash, frames, chains, keyCounts, holding.leaving.toVector, holding.lineage)
   }
 
   private def isListed(holding: Holding, bin: Int, version: Long): Boolean =
-    holding.lineage.isEmpty || holding.adopted(bin) || Footer.sliceOf(bin, holding.binsCount) == version % Footer.Slices
+    holding.lineage.isEmpty || holding.isAdopted(bin) || Footer.sliceOf(bin, holding.binsCount) == version % Footer.Slices
 
   private def chooseImages(holding: Holding, touched: Vector[Int]): Set[Int] = {
     val due = touched.filter(bin => isDue(holding.chain(bin), holding.log(bin))).sortBy(bin => -holding.chain(bin).frameCount)

@@ -46,9 +46,11 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def touched: collection.SortedSet[Int] = touchedBins
   def adopted: collection.Set[Int] = adoptedBins
   def leaving: collection.Set[Int] = leavingBins
+  def isAdopted(bin: Int): Boolean = adoptedBins.contains(bin)
+  def isLeaving(bin: Int): Boolean = leavingBins.contains(bin)
 
   /** Says that the caller is about to write to a bin. */
-  def touch(bin: Int): Unit = if (!logs(bin).isTouched) touchedBins += bin
+  def touch(bin: Int): Unit = if (!logs(bin).isTouched) { touchedBins.addOne(bin); () } // `+=` would box the bin, and this is for every row
 
   /** Puts a settled bin in, as loaded from files, a block or another holding. */
   def put(bin: Int, log: BinLog, chain: Chain): Unit = synchronized { logs(bin) = log; chains(bin) = chain }
@@ -140,7 +142,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def keyCount: Long = {
     var sum = 0L
     var bin = 0
-    while (bin < logs.length) { if (logs(bin) != null && !leavingBins(bin)) sum += logs(bin).keyCount; bin += 1 }
+    while (bin < logs.length) { if (logs(bin) != null && !isLeaving(bin)) sum += logs(bin).keyCount; bin += 1 }
     sum
   }
 
@@ -158,7 +160,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
     * anew what lies in files that have little else in them. For the holder of the lease. Throws OverflowException.
     */
   def shed(bytes: Long): Unit = synchronized {
-    val mine = bins.filterNot(leavingBins).toVector
+    val mine = bins.filterNot(isLeaving).toVector
     var left = bytes
     if (left > 0) mine.sortBy(chain(_).lastFile.fold(0L)(_.name.version)).iterator.takeWhile(_ => left > 0).foreach(left -= logs(_).shed(left))
     mine.foreach(logs(_).gather())

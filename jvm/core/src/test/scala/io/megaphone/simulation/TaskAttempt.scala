@@ -92,7 +92,7 @@ final class TaskAttempt(world: World, val stage: Stage, val worker: Int, val exe
     if (!isZombie) {
       val owned = turn.after.binsOf(worker)
       owned.foreach(bin => world.oracle.check(turn.version, store, bin, holding.log(bin)))
-      val extra = holding.bins.filterNot(bin => turn.after.workerOf(bin) == worker || holding.leaving(bin)).toVector
+      val extra = holding.bins.filterNot(bin => turn.after.workerOf(bin) == worker || holding.isLeaving(bin)).toVector
       if (extra.nonEmpty) throw new Violation(s"worker $worker holds bins $extra, which are not its own")
       world.checkPromise(stage, opened)
     }

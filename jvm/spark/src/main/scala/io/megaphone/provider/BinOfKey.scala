@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.provider
 
+import scala.collection.mutable
+
 import org.apache.spark.sql.catalyst.expressions.{BoundReference, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
 import org.apache.spark.sql.megaphone.RoutedPartitioning
+import org.apache.spark.sql.types.StructType
 
 /** The bin of a state key: the hash that Spark's exchange takes of the partition key that the state key leads to. One thread. */
-private[provider] final class BinOfKey(partitionKey: PartitionKey, binsCount: Int) {
+private[provider] final class BinOfKey(partitionKey: PartitionKey, binsCount: Int, hashes: KeyHashes) {
   private val extractor = partitionKey.extractor.orNull // asked for every row
-  private val hash = {
-    val columns = partitionKey.schema.fields.toSeq.zipWithIndex.map { case (f, i) => BoundReference(i, f.dataType, f.nullable) }
-    UnsafeProjection.create(Seq(RoutedPartitioning.hashOf(HashPartitioning(columns, 1).partitionIdExpression)))
-  }
+  private val hash = hashes.of(partitionKey.schema)
 
   def apply(key: UnsafeRow): Int = ofPartitionKey(if (extractor == null) key else extractor.partitionKey(key))
 
@@ -26,4 +26,17 @@ private[provider] final class BinOfKey(partitionKey: PartitionKey, binsCount: In
   def isByPrefix: Boolean = partitionKey.prefix != PartitionKey.PrefixTellsNothing
 
   private def ofPartitionKey(row: UnsafeRow): Int = hash(row).getInt(0) & (binsCount - 1)
+}
+
+/** Hashes of partition keys, as Spark generates code for them: made once for a thread, not for every batch's task. Any thread. */
+private[provider] final class KeyHashes {
+  private val ofThread = ThreadLocal.withInitial[mutable.HashMap[StructType, UnsafeProjection]](() => mutable.HashMap.empty)
+
+  /** From a key of this schema to its hash, in the only column. For the calling thread. */
+  def of(key: StructType): UnsafeProjection = ofThread.get.getOrElseUpdate(
+    key, {
+      val columns = key.fields.toSeq.zipWithIndex.map { case (f, i) => BoundReference(i, f.dataType, f.nullable) }
+      UnsafeProjection.create(Seq(RoutedPartitioning.hashOf(HashPartitioning(columns, 1).partitionIdExpression)))
+    }
+  )
 }

@@ -92,7 +92,7 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, val fa
   def heapBytes: Long = holding.heapBytes
   def binsOwned: Int = bins.size
 
-  private def bins: Iterator[Int] = holding.bins.filterNot(holding.leaving)
+  private def bins: Iterator[Int] = holding.bins.filterNot(holding.isLeaving)
   private def logs: Iterator[BinLog] = bins.map(holding.log)
 
   /** Puts the cursor on a key's record; false where there is none. */

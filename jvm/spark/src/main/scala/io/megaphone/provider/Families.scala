@@ -24,6 +24,9 @@ private[provider] final case class FamilyKind(keys: KeyStateEncoderSpec, values:
 private[provider] final class CreatedFamilies(val default: FamilyKind, areUsed: Boolean) {
   private val byName = new ConcurrentHashMap[String, FamilyKind]()
 
+  /** What all handles take the bins of keys by. */
+  val hashes = new KeyHashes
+
   def all: Map[String, FamilyKind] = byName.asScala.toMap
   def names: Set[String] = byName.keySet.asScala.toSet + CreatedFamilies.Default
 
@@ -103,7 +106,7 @@ private[provider] final class Families(
     }
 
   private def make(name: String, spec: FamilyKind): Family = {
-    val binOf = new BinOfKey(PartitionKey.of(operator.name, store, name, spec.keys, created.all.get(_).map(_.keys)), binsCount)
+    val binOf = new BinOfKey(PartitionKey.of(operator.name, store, name, spec.keys, created.all.get(_).map(_.keys)), binsCount, created.hashes)
     Family.of(name, placeOf(name), spec, schemas, checksums, binOf)
   }
 }

@@ -85,7 +85,9 @@ private[provider] final class LiveState(
 
   /** Blocks for steps to come: tails of what was prepared before, images for `direct`. */
   private def publish(): Unit =
-    for (step <- facts.outgoing; ((source, target), bins) <- step.bins if source == holding.worker && bins.forall(b => holding.has(b) && !holding.leaving(b))) {
+    for (
+      step <- facts.outgoing; ((source, target), bins) <- step.bins if source == holding.worker && bins.forall(b => holding.has(b) && !holding.isLeaving(b))
+    ) {
       def block(isImage: Boolean) = BlockName(turn.key, source, target, holding.head.get, isImage, step.step)
       if (step.mode == TransferMode.Direct) runtime.peers.publish(block(isImage = true), runtime.handOver.image(HandOver.headSnapshot(holding, bins)))
       else runtime.peers.publish(block(isImage = false), runtime.handOver.tail(holding, bins))
@@ -166,7 +168,7 @@ private[provider] object LiveState {
       step <- facts.outgoing
       if step.withImage && step.mode == TransferMode.Prepared
       ((source, target), bins) <- step.bins
-      if source == holding.worker && bins.forall(b => holding.has(b) && !holding.adopted(b))
+      if source == holding.worker && bins.forall(b => holding.has(b) && !holding.isAdopted(b))
     } runtime.publish(BlockName(turn.key, source, target, holding.base, isImage = true, step.step), HandOver.snapshot(holding, bins))
 }
 

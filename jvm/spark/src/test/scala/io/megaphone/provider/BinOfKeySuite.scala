@@ -88,7 +88,7 @@ class BinOfKeySuite extends AnyFunSuite {
       family: String = "default",
       spec: StructType => KeyStateEncoderSpec = NoPrefixKeyStateEncoderSpec(_),
       specOf: String => Option[KeyStateEncoderSpec] = _ => None
-  ): BinOfKey = new BinOfKey(PartitionKey.of(operator, store, family, spec(keys), specOf), bins)
+  ): BinOfKey = new BinOfKey(PartitionKey.of(operator, store, family, spec(keys), specOf), bins, new KeyHashes)
 
   private def check(operator: String, keySchema: StructType, rows: Seq[InternalRow]): Set[Int] = {
     // The exchange sees the key's columns somewhere in a wider row.

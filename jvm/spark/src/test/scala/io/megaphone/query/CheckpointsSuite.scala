@@ -6,13 +6,14 @@ import java.nio.file.{Files, Path}
 import scala.jdk.CollectionConverters._
 
 import org.apache.logging.log4j.Level
+import org.apache.spark.SPARK_VERSION
 import org.apache.spark.sql.{DataFrame, Encoder, Encoders}
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.megaphone.GroupExec
 import org.apache.spark.sql.streaming.StreamingQueryException
 
-import io.megaphone.control.{Controller, MegaphoneApi, PlanRefusedException}
+import io.megaphone.control.{Controller, MegaphoneApi, PlanLog, PlanRefusedException}
 import io.megaphone.query.OperatorSession.{OnMaps, OnRocks}
 
 /** A checkpoint says which provider, bins, operators and format it has; what does not fit is refused by name, and nothing is lost. */
@@ -45,6 +46,9 @@ class CheckpointsSuite extends PluginSession {
     def refused(make: DataFrame => DataFrame = counts, mode: String = "complete"): String = messagesOf(intercept[StreamingQueryException](run(make, mode)()))
 
     def answer: Seq[String] = sorted(counts(spark.createDataset(fed).toDF()).collect())
+
+    /** The checkpoint format of the last run. */
+    def format: Int = new PlanLog(checkpoint.toString, spark.sparkContext.hadoopConfiguration).read().starts.last.checkpointFormat
 
     def offsets: Seq[Path] = {
       val files = Files.list(checkpoint.resolve("offsets"))
@@ -105,16 +109,26 @@ class CheckpointsSuite extends PluginSession {
     assert(counted.run()() == counted.answer)
   }
 
-  test("Checkpoint format 2 is not read as 1, but format 1 is gone on with as 2.") {
-    val counted = new Counted
-    withConf(formatVersion -> "1")(counted.run()())
-    withConf(formatVersion -> "2") { counted.run()(); assert(counted.run()() == counted.answer) }
-    withConf(formatVersion -> "1") {
-      val message = counted.refused()
-      assert(message.contains("set spark.sql.streaming.stateStore.checkpointFormatVersion to 2"), message)
+  if (SPARK_VERSION < "4.3")
+    test("Checkpoint format 2 is not read as 1, but format 1 is gone on with as 2.") {
+      val counted = new Counted
+      withConf(formatVersion -> "1")(counted.run()())
+      withConf(formatVersion -> "2") { counted.run()(); assert(counted.run()() == counted.answer) }
+      withConf(formatVersion -> "1") {
+        val message = counted.refused()
+        assert(message.contains("set spark.sql.streaming.stateStore.checkpointFormatVersion to 2"), message)
+      }
+      withConf(formatVersion -> "2")(assert(counted.run()() == counted.answer))
+      assert(counted.format == 2)
     }
-    withConf(formatVersion -> "2")(assert(counted.run()() == counted.answer))
-  }
+  else
+    for ((begun, later) <- Seq(1 -> 2, 2 -> 1))
+      test(s"Spark itself keeps a checkpoint of format $begun in it, where a session says $later.") {
+        val counted = new Counted
+        withConf(formatVersion -> begun.toString)(counted.run()())
+        withConf(formatVersion -> later.toString) { counted.run()(); assert(counted.run()() == counted.answer) }
+        assert(counted.format == begun)
+      }
 
   test("Another operator on a checkpoint is refused, and the first one runs on.") {
     val counted = new Counted

@@ -98,6 +98,9 @@ abstract class StoreOfProvider {
     store = opened.getStore(of)
   }
 
+  /** What Spark's maintenance thread does for a store: snapshots, and files that are not needed any more. */
+  protected def maintain(): Unit = opened.doMaintenance()
+
   private def endTask(): Unit = { task.markTaskCompleted(None); TaskContext.unset() }
 }
 
