@@ -64,6 +64,7 @@ def test_a_target_with_a_full_disk_takes_no_bins_until_it_has_room(
     query.check()
 
 
+@pytest.mark.slow
 def test_a_query_whose_disks_are_full_stops_with_a_sentence_and_goes_on_with_room(
     driver: DriverProcess, make_query: MakeQuery
 ) -> None:

@@ -73,7 +73,8 @@ def test_of_two_operators_one_moves_and_the_other_stays(shared: DriverProcess, m
     assert seen == query.input.shown * query.input.rows
 
 
-@pytest.mark.parametrize("point", [pytest.param("step-opened", marks=pytest.mark.slow), "step-committed"])
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["step-opened", "step-committed"])
 def test_the_stores_of_a_join_move_together_though_an_executor_dies_between_two_commits(
     point: str, shared: DriverProcess, faults: Faults, make_query: MakeQuery
 ) -> None:

@@ -43,12 +43,13 @@ def test_an_executor_dies_at_each_point_of_a_direct_move(
     _check(query, shared)
 
 
+@slow
 @pytest.mark.parametrize(
     ("moments", "mode", "format"),
     [
         (("driver-sealing",), "prepared", 2),
-        pytest.param(("driver-sealing", "driver-sealed", "driver-settled"), "prepared", 1, marks=slow),
-        pytest.param(("driver-sealing", "driver-sealed", "driver-settled"), "direct", 2, marks=slow),
+        (("driver-sealing", "driver-sealed", "driver-settled"), "prepared", 1),
+        (("driver-sealing", "driver-sealed", "driver-settled"), "direct", 2),
     ],
 )
 def test_source_and_target_die_before_at_and_after_the_switch(

@@ -327,6 +327,7 @@ tried(lambda: configure(builder).getOrCreate().conf.get("spark.plugins"))
     ]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_ours_without_the_jar_or_the_plugin_is_refused_and_runs_on_with_them(
     tmp_path: Path,
 ) -> None:
