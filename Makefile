@@ -13,7 +13,7 @@ SEED ?= 1
 # make test-python, make test-all: options for pytest, for example PYTEST_ARGS='-k rescale'.
 PYTEST_ARGS ?=
 # make bench: which of the benchmarks, and options for them, for example BENCH=steady BENCH_ARGS='--rounds 9'.
-BENCH ?= steady step operations durability memory
+BENCH ?= steady step operations durability memory flame
 BENCH_ARGS ?=
 
 SPARK_4_2 := 4.2.0

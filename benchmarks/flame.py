@@ -15,7 +15,6 @@ import argparse
 import json
 import re
 import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -29,13 +28,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 SAMPLE_MS = 10
 TASK = "Executor$TaskRunner.run"
-HANDLES = re.compile(r"(Binned|HDFSBacked|RocksDB)(Reads|ReadStore|(Read)?(State)?Store)\$?\.(\w+)")
+HANDLES = re.compile(r"(?:Binned|HDFSBacked|RocksDB)\w*(?:Reads|Store)\$?\.(\w+)")
 OPENING = re.compile(r"StateStore\$?\.(get|getReadOnly)$")
-SCANS = re.compile(
-    r"^(megaphone\.BinnedRows|\w*StateStoreMap|RocksDB)\b"
-)  # an iterator's steps, long after `iterator`
+# An iterator's steps, long after `iterator`.
+SCANS = re.compile(r"^(megaphone\.BinnedRows|\w*StateStoreMap|RocksDB)\b")
 # Frames that only lead from one to the next: lambdas, reflection, and traits' forwarding methods.
-NOISE = re.compile(r"^\d+\.|\$anonfun\$|\.apply(\$mc\w+\$sp)?$|\$adapted$|\$\.?\w*\$$")
+NOISE = re.compile(r"^\d+\.|\$anonfun\$|\.apply(\$mc\w+\$sp)?$|\$adapted$|\$$")
 OWN = "Spark's own"
 OURS = "megaphone."  # before the names of this plugin's methods
 Stack = tuple[str, ...]
@@ -55,8 +53,8 @@ def recorded(
     """The stacks of tasks, outermost frame first, that were sampled in one run over the files of `source`."""
     jvm = spark._jvm
     assert jvm is not None
-    with tempfile.TemporaryDirectory(prefix="megaphone-flame-") as folder:
-        file = Path(folder) / "samples.jfr"
+    with harness.folder() as folder:
+        file = folder / "samples.jfr"
         recording = jvm.jdk.jfr.Recording()
         recording.enable("jdk.ExecutionSample").withPeriod(jvm.java.time.Duration.ofMillis(SAMPLE_MS))
         recording.start()
@@ -90,16 +88,15 @@ def part_of(stack: Stack) -> str:
         if OPENING.search(frame):
             return "open"
         if found := HANDLES.search(frame):
-            return found.group(5)
+            return found.group(1)
         if SCANS.search(frame):
             return "scan"
     return OWN
 
 
-def shares(stacks: list[Stack]) -> str:
+def shares(parts: Counter[str]) -> str:
     """The table: percent of all samples by part."""
-    parts = Counter(part_of(stack) for stack in stacks)
-    rows = [f"| {part} | {100 * count / len(stacks):.1f} |" for part, count in parts.most_common()]
+    rows = [f"| {part} | {100 * count / parts.total():.1f} |" for part, count in parts.most_common()]
     return "\n".join(["| part | % of the tasks' time |", "|---|---|", *rows]) + "\n"
 
 
@@ -117,7 +114,7 @@ def drawn(stacks: list[Stack], title: str) -> Figure:
     figure = Figure(figsize=(18, 1 + 0.2 * depth), layout="constrained")
     axes = figure.subplots()
     for name, left, level, width in boxes:
-        colour = "#e07b39" if name.startswith(OURS) else "#9fb8c8"
+        colour = harness.OURS_COLOUR if name.startswith(OURS) else "#9fb8c8"
         axes.barh(level, width, height=0.95, left=left, color=colour, edgecolor="white", linewidth=0.4)
         letters = int(width * 2.6)  # that fit: the plot is a hundred units wide
         if letters > 3:
@@ -156,18 +153,16 @@ def main() -> None:
     arguments = parser.parse_args()
     work = steady.WORKS[arguments.work]
     conf = {"spark__driver__extraJavaOptions": "-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints"}
-    if arguments.work == "transform":
-        conf["spark__jars"] = harness.benchmarks_jar()
-    spark = harness.session(work.master, 4, **conf)
+    spark = harness.session(work.master, steady.PARTITIONS, **conf, **steady.settings(arguments.work))
     with harness.folder() as source:
-        harness.write_batches(spark, source, work.keys, 100_000, 1 + arguments.batches)
+        harness.write_batches(spark, source, work.keys, steady.ROWS, 1 + arguments.batches)
         harness.batch_ms(spark, arguments.provider, source, work.query, work.mode)
         stacks = recorded(spark, arguments.provider, source, work.query, work.mode)
     spark.stop()
     name = f"flame-{arguments.work}-{arguments.provider}"
     title = f"{arguments.work} on {arguments.provider}: {len(stacks)} samples of {arguments.batches} batches"
-    result = {"arguments": vars(arguments), "parts": Counter(part_of(s) for s in stacks)}
-    harness.save(name, result, shares(stacks), drawn(stacks, title))
+    parts = Counter(part_of(stack) for stack in stacks)
+    harness.save(name, {"arguments": vars(arguments), "parts": parts}, shares(parts), drawn(stacks, title))
 
 
 if __name__ == "__main__":

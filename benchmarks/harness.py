@@ -33,7 +33,7 @@ PROVIDERS = {
 PEERS = ["hdfs", "rocksdb"]
 RESULTS = Path(__file__).parent / "results"
 T = TypeVar("T")
-_OURS, _PEERS = "#e07b39", "#1b4965"
+OURS_COLOUR, PEERS_COLOUR = "#e07b39", "#1b4965"
 
 
 def session(master: str, partitions: int, **conf: str) -> SparkSession:
@@ -189,7 +189,7 @@ def dots(panels: Mapping[str, Mapping[str, Sequence[float]]], unit: str) -> Figu
     grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=ratios)
     for axes, (title, rows) in zip(grid[:, 0], panels.items(), strict=True):
         for row, (subject, values) in enumerate(reversed(list(rows.items()))):
-            colour = _OURS if subject.startswith("megaphone") else _PEERS
+            colour = OURS_COLOUR if subject.startswith("megaphone") else PEERS_COLOUR
             axes.plot(values, [row] * len(values), "o", color=colour, alpha=0.5, markeredgewidth=0)
             middle = statistics.median(values)
             axes.plot([middle, middle], [row - 0.35, row + 0.35], color=colour)

@@ -118,7 +118,7 @@ def plot(per_key: dict[str, float], samples: list[dict[str, float]]) -> Figure:
     for row, (key, label) in zip(
         axes, (("heap_mib", "heap, MiB"), ("rss_mib", "process, MiB"), ("files", "files")), strict=True
     ):
-        row.plot([s["batch"] for s in samples], [s[key] for s in samples], "o-", color="#e07b39")
+        row.plot([s["batch"] for s in samples], [s[key] for s in samples], "o-", color=harness.OURS_COLOUR)
         row.set_ylabel(label)
         row.set_ylim(bottom=0)
         row.spines[["top", "right"]].set_visible(False)

@@ -19,6 +19,8 @@ from pyspark.sql import functions as sf
 
 WARM_UP_BATCHES = 12
 MEASURED_BATCHES = 24
+ROWS = 100_000
+PARTITIONS = 4
 EXECUTOR_MEMORY = "5g"
 
 
@@ -79,20 +81,24 @@ WORKS = {
 }
 
 
+def settings(name: str) -> dict[str, str]:
+    """What a session needs to run a work."""
+    return {"spark__jars": harness.benchmarks_jar()} if name == "transform" else {}
+
+
 def main() -> None:
     """Measures, prints and saves."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS))
     parser.add_argument("--keys", type=int, help="other than the work's own number")
-    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--partitions", type=int, default=PARTITIONS)
     arguments = parser.parse_args()
-    conf = {"spark__jars": harness.benchmarks_jar()} if "transform" in arguments.works else {}
     for name in arguments.works:
         work = WORKS[name]
         spark = harness.session(
-            work.master, arguments.partitions, spark__executor__memory=EXECUTOR_MEMORY, **conf
+            work.master, arguments.partitions, spark__executor__memory=EXECUTOR_MEMORY, **settings(name)
         )
         measure(spark, name, work, arguments)
         spark.stop()

@@ -40,6 +40,7 @@ def uneven(query: Query) -> Query:
     return query
 
 
+@pytest.mark.slow
 def test_a_target_with_a_full_disk_takes_no_bins_until_it_has_room(
     driver: DriverProcess, make_query: MakeQuery
 ) -> None:

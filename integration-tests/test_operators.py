@@ -58,7 +58,7 @@ def seen_then_counted(rows: DataFrame) -> DataFrame:
     return rows.dropDuplicates(["k"]).groupBy("k").count()
 
 
-@pytest.mark.parametrize("format", [1, 2])
+@pytest.mark.parametrize("format", LATE_1)
 def test_an_aggregation_in_update_mode_moves(make_stream: MakeStream, format: int) -> None:
     make_stream(totals, format=format).up_and_down().check()
 

@@ -268,6 +268,7 @@ def shape_of(line: str) -> str:
     return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|/\S+|\d+", "·", line)
 
 
+@pytest.mark.slow
 def test_a_healthy_run_logs_nothing_that_stock_spark_does_not(
     make_driver: MakeDriver, make_query: MakeQuery
 ) -> None:

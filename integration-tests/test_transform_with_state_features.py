@@ -121,7 +121,8 @@ def counts_of(stream: Stream) -> dict[int, int]:
     return {k: n for k, n, *_ in rows if k != FLUSH}
 
 
-@pytest.mark.parametrize("format", [pytest.param(1, marks=slow), 2])
+@slow
+@pytest.mark.parametrize("format", [1, 2])
 def test_initial_state_moves(make_stream: MakeStream, format: int) -> None:
     def shape(rows: DataFrame) -> DataFrame:
         initial = rows.sparkSession.range(KEYS).select(f.col("id").alias("k"), f.lit(INITIAL).alias("n"))

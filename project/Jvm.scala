@@ -28,10 +28,9 @@ object Jvm {
     "--enable-native-access=ALL-UNNAMED"
   )
 
-  /** For what runs each line a few times: the compiler that makes the fastest code would take half of the time for itself, and the default collector would
-    * start a cycle for each of the blocks of megabytes that Spark allocates in every batch.
-    */
-  val ShortLived: Seq[String] = Seq("-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC")
+  /** For what runs each line a few times: the compiler that makes the fastest code would take half of the time for itself. */
+  val ShortLived: Seq[String] = Seq("-XX:TieredStopAtLevel=1")
 
-  val TestMemory: Seq[String] = Seq("-Xmx2g", "-Xss4m", "-XX:ReservedCodeCacheSize=256m")
+  /** The default collector would start a cycle for each of the blocks of megabytes that Spark allocates in every batch. */
+  val TestMemory: Seq[String] = Seq("-Xmx2g", "-Xss4m", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseParallelGC")
 }

@@ -44,7 +44,6 @@ final class Holding(val worker: Int, val binsCount: Int) {
 
   /** Bins with records since the base, ascending; some may have none. */
   def touched: collection.SortedSet[Int] = touchedBins
-  def adopted: collection.Set[Int] = adoptedBins
   def leaving: collection.Set[Int] = leavingBins
   def isAdopted(bin: Int): Boolean = adoptedBins.contains(bin)
   def isLeaving(bin: Int): Boolean = leavingBins.contains(bin)

@@ -128,8 +128,8 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
 
     def tables: Set[String] = plan.collect { case p => p.outputPartitioning }.collect { case r: RoutedPartitioning => r.table.toString }.toSet
 
-    /** Submits a plan, and feeds batches until it is done. */
-    def rescale(workers: Int, feed: () => Unit, mode: String = "direct", operator: Long = -1, strategy: String = null): Unit =
+    /** Submits a plan, and feeds batches until it is done: of a few steps, unless another strategy is named. */
+    def rescale(workers: Int, feed: () => Unit, mode: String = "direct", operator: Long = -1, strategy: String = "batched(200)"): Unit =
       rescaleBy(workers, mode, operator, strategy) { feed(); query.processAllAvailable() }
 
     /** Submits a plan, and makes batches until it is done. */

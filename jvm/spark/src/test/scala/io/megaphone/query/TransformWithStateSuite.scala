@@ -90,7 +90,7 @@ class TransformWithStateSuite extends OperatorSession {
     }
 
   for (format <- 1 to 2)
-    test(s"One of them, and an aggregate by the event time that it hands on, in checkpoint format $format.", format == 2) {
+    test(s"One of them, and an aggregate by the event time that it hands on, in checkpoint format $format.", isInShortRun = false) {
       val s = spark
       import s.implicits._
       withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString) {
