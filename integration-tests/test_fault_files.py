@@ -22,14 +22,16 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 }
 
 
+@pytest.mark.parametrize("age", ["newest", pytest.param("oldest", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("format", [1, 2])
 def test_a_damaged_state_file_is_named_and_a_restored_one_read(
-    format: int, shared: DriverProcess, make_query: MakeQuery
+    format: int, age: str, shared: DriverProcess, make_query: MakeQuery
 ) -> None:
     query = make_query(shared, format=format).spread()
     query.feed(2)
     query.call("stop")
-    file = _newest(query, worker=0)
+    files = _by_age(query, worker=0)
+    file = files[-1] if age == "newest" else files[0]
     sound = file.read_bytes()
     for what, (damage, sentence) in DAMAGE.items():
         file.write_bytes(damage(sound))
@@ -52,7 +54,7 @@ def test_a_file_that_is_damaged_while_the_query_runs_does_not_stop_it(
     """The executors have its content in memory: nobody reads it, also not for a move between them."""
     query = make_query(shared).spread()
     query.feed(2)
-    file = _newest(query, worker=0)
+    file = _by_age(query, worker=0)[-1]
     sound = file.read_bytes()
     file.write_bytes(_flip(sound, 12))
     query.finish(query.move_half(0, 1))
@@ -87,10 +89,10 @@ def test_a_damaged_plan_log_is_named(shared: DriverProcess, make_query: MakeQuer
     query.check()
 
 
-def _newest(query: Query, worker: int) -> Path:
-    """The newest state file of a worker."""
+def _by_age(query: Query, worker: int) -> list[Path]:
+    """The state files of a worker, the oldest first."""
     files = (query.checkpoint / "state" / "0" / str(worker)).glob("*.delta")
-    return max(files, key=lambda f: int(f.stem.split("_")[0]))
+    return sorted(files, key=lambda f: int(f.stem.split("_")[0]))
 
 
 def _failure(query: Query, driver: DriverProcess) -> str:

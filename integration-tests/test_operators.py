@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from spark_megaphone.errors import NotMovable
-from streams import DATA_ONLY, KEYS, UP, MakeStream, check_rows, fresh
+from streams import DATA_ONLY, KEYS, UP, MakeStream, Stream, check_rows, fresh
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,6 +105,20 @@ def test_duplicates_are_dropped_and_counted_across_moves(
     stream = make_stream(shape, mode=mode, format=format).up_and_down()
     assert len(stream.workers()) == operators
     stream.check()
+
+
+@slow
+@pytest.mark.parametrize("format", [1, 2])
+def test_duplicates_are_forgotten_behind_the_watermark_across_moves(
+    make_stream: MakeStream, format: int
+) -> None:
+    def by_time(rows: DataFrame) -> DataFrame:
+        return rows.withWatermark("t", "10 seconds").select("k", "t").dropDuplicates(["k", "t"])
+
+    stream = make_stream(by_time, mode="append", format=format).up_and_down()
+    stream.flush().check()
+    assert stream.running.lastProgress is not None
+    assert stream.running.lastProgress.stateOperators[0].numRowsTotal <= 2
 
 
 @pytest.mark.parametrize("format", LATE_2)
@@ -220,8 +235,33 @@ def test_a_join_of_two_streams_moves_and_gives_out_each_row_once(
 ) -> None:
     """Rows without a partner are given out as the watermark passes them: in each batch with a move."""
     stream = make_stream(joined(how), mode="append", format=format, **DATA_ONLY).up_and_down()
+    assert state_format_of(stream) == 2
     if how.endswith("outer"):
         stream.check_given_in_each_move(lambda row: None in row)
+    stream.flush().check()
+
+
+def state_format_of(stream: Stream) -> int:
+    """The format that its joins keep their state in, as its first batch has written down."""
+    _, batch, *_ = (stream.checkpoint / "offsets" / "0").read_text().splitlines()
+    return int(json.loads(batch)["conf"]["spark.sql.streaming.join.stateFormatVersion"])
+
+
+@slow
+@pytest.mark.parametrize("format", [1, 2])
+@pytest.mark.parametrize(
+    ("how", "state_format"),
+    [("inner", 1)]
+    + [(how, n) for n in (3, 4) for how in ("inner", "left_outer", "right_outer", "full_outer", "left_semi")],
+)
+def test_a_join_moves_in_whichever_format_spark_keeps_its_state(
+    make_stream: MakeStream, how: str, state_format: int, format: int
+) -> None:
+    """From 4.3 on Spark takes format 2 instead of a later one, but for its own RocksDB provider."""
+    asked = {"spark__sql__streaming__join__stateFormatVersion": str(state_format)}
+    stream = make_stream(joined(how), mode="append", format=format, **asked, **DATA_ONLY).up_and_down()
+    is_kept = state_format == 1 or not stream.spark.version.startswith("4.3")
+    assert state_format_of(stream) == (state_format if is_kept else 2)
     stream.flush().check()
 
 

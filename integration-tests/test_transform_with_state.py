@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from processors import runner, seen_and_told
 from streams import DATA_ONLY, MakeStream, check_rows
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 HAS_EXECUTORS = True
 OUTPUT = "k long, n long, listed long, mapped long, is_last boolean"
@@ -29,6 +27,8 @@ def visits(*, with_pandas: bool, unseen_ms: int) -> StatefulProcessor:
     Defined in a function, so that it travels to Python's workers by value.
     """
 
+    seen, told = seen_and_told(with_pandas=with_pandas)
+
     class Visits(StatefulProcessor):
         def init(self, handle: Any) -> None:
             self.handle = handle
@@ -37,17 +37,17 @@ def visits(*, with_pandas: bool, unseen_ms: int) -> StatefulProcessor:
             self.by_value = handle.getMapState("by_value", "v long", "n long")
 
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
-            seen = [row for frame in rows for row in frame.itertuples()] if with_pandas else list(rows)
+            new = seen(rows)
             known = self.count.get()[0] if self.count.exists() else 0
-            self.count.update((known + len(seen),))
-            self.values.appendList([(int(row.v),) for row in seen])
-            for row in seen:
+            self.count.update((known + len(new),))
+            self.values.appendList([(int(row.v),) for row in new])
+            for row in new:
                 value = (int(row.v),)
                 before = self.by_value.getValue(value)[0] if self.by_value.containsKey(value) else 0
                 self.by_value.updateValue(value, (before + 1,))
             for due in list(self.handle.listTimers()):
                 self.handle.deleteTimer(due)
-            self.handle.registerTimer(int(max(row.t for row in seen).timestamp() * 1000) + unseen_ms)
+            self.handle.registerTimer(int(max(row.t for row in new).timestamp() * 1000) + unseen_ms)
             yield self.told(key, is_last=False)
 
         def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
@@ -56,20 +56,10 @@ def visits(*, with_pandas: bool, unseen_ms: int) -> StatefulProcessor:
             self.values.clear()
             self.by_value.clear()
 
-        def told(self, key: Any, *, is_last: bool) -> pd.DataFrame | Row:
+        def told(self, key: Any, *, is_last: bool) -> Any:
+            listed = sum(1 for _ in self.values.get())
             mapped = sum(n for (n,) in self.by_value.values())
-            row = {
-                "k": key[0],
-                "n": self.count.get()[0],
-                "listed": sum(1 for _ in self.values.get()),
-                "mapped": mapped,
-                "is_last": is_last,
-            }
-            if not with_pandas:
-                return Row(**row)
-            import pandas
-
-            return pandas.DataFrame({name: [value] for name, value in row.items()})
+            return told(k=key[0], n=self.count.get()[0], listed=listed, mapped=mapped, is_last=is_last)
 
         def close(self) -> None: ...
 
@@ -79,7 +69,7 @@ def visits(*, with_pandas: bool, unseen_ms: int) -> StatefulProcessor:
 def visited(*, with_pandas: bool, unseen_ms: int) -> Any:
     def shape(rows: DataFrame) -> DataFrame:
         groups = rows.withWatermark("t", "0 seconds").groupBy("k")
-        run = groups.transformWithStateInPandas if with_pandas else groups.transformWithState
+        run = runner(groups, with_pandas=with_pandas)
         processor = visits(with_pandas=with_pandas, unseen_ms=unseen_ms)
         return run(processor, OUTPUT, "append", "EventTime")
 

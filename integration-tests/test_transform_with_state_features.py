@@ -9,23 +9,29 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from processors import runner, seen_and_told
 from streams import DATA_ONLY, FLUSH, KEYS, MakeStream, Stream, check_rows
 
 HAS_EXECUTORS = True
 slow = pytest.mark.slow
+with_and_without_pandas = pytest.mark.parametrize(
+    "with_pandas", [pytest.param(True, id="frames"), pytest.param(False, id="rows")]
+)
 DAY_MS = 24 * 3_600_000
 INITIAL = 1000  # what each key begins with
 
 
-def expiring() -> StatefulProcessor:
+def expiring(*, with_pandas: bool) -> StatefulProcessor:
     """Counts a key's rows in state that expires in a day, and tells what it finds of state that has expired.
 
     Defined in a function, as the others here, so that it travels to Python's workers by value.
     """
+
+    seen, told = seen_and_told(with_pandas=with_pandas)
 
     class Expiring(StatefulProcessor):
         def init(self, handle: Any) -> None:
@@ -36,9 +42,9 @@ def expiring() -> StatefulProcessor:
             self.gone_values = handle.getListState("gone_values", "v long", 1)
             self.gone_by_value = handle.getMapState("gone_by_value", "v long", "n long", 1)
 
-        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
             found = sum((self.gone.exists(), self.gone_values.exists(), self.gone_by_value.exists()))
-            values = [row.v for row in rows]
+            values = [int(row.v) for row in seen(rows)]
             n = (self.kept.get()[0] if self.kept.exists() else 0) + len(values)
             for value, listed, mapped in (
                 (self.kept, self.kept_values, self.kept_by_value),
@@ -49,7 +55,7 @@ def expiring() -> StatefulProcessor:
                 mapped.updateValue((n,), (len(values),))
             listed = sum(1 for _ in self.kept_values.get())
             mapped = sum(m for (m,) in self.kept_by_value.values())
-            yield Row(k=key[0], n=n, listed=listed, mapped=mapped, found=found)
+            yield told(k=key[0], n=n, listed=listed, mapped=mapped, found=found)
 
         def close(self) -> None: ...
 
@@ -57,13 +63,17 @@ def expiring() -> StatefulProcessor:
 
 
 @slow
+@with_and_without_pandas
 @pytest.mark.parametrize("format", [1, 2])
-def test_state_that_expires_is_gone_and_all_other_stays(make_stream: MakeStream, format: int) -> None:
+def test_state_that_expires_is_gone_and_all_other_stays(
+    make_stream: MakeStream, with_pandas: bool, format: int
+) -> None:
     """What lives for a millisecond is gone in the next batch; what lives for a day is not."""
 
     def shape(rows: DataFrame) -> DataFrame:
         output = "k long, n long, listed long, mapped long, found long"
-        return rows.groupBy("k").transformWithState(expiring(), output, "update", "ProcessingTime")
+        run = runner(rows.groupBy("k"), with_pandas=with_pandas)
+        return run(expiring(with_pandas=with_pandas), output, "update", "ProcessingTime")
 
     def counts(rows: DataFrame) -> DataFrame:
         n = f.count("*")
@@ -84,28 +94,30 @@ def keys_of(stream: Stream, variable: str) -> set[int]:
     return {row[0] for row in reader.load(str(stream.checkpoint)).select("key.k").collect()}
 
 
-def counting(schema: str = "n long") -> StatefulProcessor:
+def counting(schema: str = "n long", *, with_pandas: bool) -> StatefulProcessor:
     """Counts a key's rows, from the number on that the initial state gives; gives out the counts.
 
     A second field of the schema holds the number of the row that came last.
     """
+
+    seen, told = seen_and_told(with_pandas=with_pandas)
 
     class Counting(StatefulProcessor):
         def init(self, handle: Any) -> None:
             self.count = handle.getValueState("count", schema)
 
         def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
-            self.count.update((initialState.n,))
+            self.count.update((int(initialState.n.iloc[0] if with_pandas else initialState.n),))
 
-        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
             known: tuple[Any, ...] = self.count.get() if self.count.exists() else (0,)
             n, time = known[0], None
-            for row in rows:
+            for row in seen(rows):
                 n, time = n + 1, row.t
             is_wide = "," in schema
             had = known[1] if is_wide and len(known) > 1 else None
             self.count.update((n, n) if is_wide else (n,))
-            yield Row(k=key[0], n=n, t=time, had=had)
+            yield told(k=key[0], n=n, t=time, had=had)
 
         def close(self) -> None: ...
 
@@ -122,13 +134,14 @@ def counts_of(stream: Stream) -> dict[int, int]:
 
 
 @slow
+@with_and_without_pandas
 @pytest.mark.parametrize("format", [1, 2])
-def test_initial_state_moves(make_stream: MakeStream, format: int) -> None:
+def test_initial_state_moves(make_stream: MakeStream, with_pandas: bool, format: int) -> None:
     def shape(rows: DataFrame) -> DataFrame:
         initial = rows.sparkSession.range(KEYS).select(f.col("id").alias("k"), f.lit(INITIAL).alias("n"))
-        return rows.groupBy("k").transformWithState(
-            counting(), COUNTED, "update", "None", initialState=initial.groupBy("k")
-        )
+        run = runner(rows.groupBy("k"), with_pandas=with_pandas)
+        processor = counting(with_pandas=with_pandas)
+        return run(processor, COUNTED, "update", "None", initialState=initial.groupBy("k"))
 
     stream = make_stream(shape, format=format).up_and_down()
     expected = stream.answer(lambda rows: rows.groupBy("k").agg(f.count("*") + INITIAL))
@@ -136,12 +149,16 @@ def test_initial_state_moves(make_stream: MakeStream, format: int) -> None:
 
 
 @slow
+@with_and_without_pandas
 @pytest.mark.parametrize("format", [1, 2])
-def test_a_schema_evolves_between_two_moves(make_stream: MakeStream, format: int) -> None:
+def test_a_schema_evolves_between_two_moves(make_stream: MakeStream, with_pandas: bool, format: int) -> None:
     """With a field more after a restart, rows of both schemas stand beside each other, and move."""
 
     def shape_with(schema: str) -> Any:
-        return lambda rows: rows.groupBy("k").transformWithState(counting(schema), COUNTED, "update", "None")
+        processor = counting(schema, with_pandas=with_pandas)
+        return lambda rows: runner(rows.groupBy("k"), with_pandas=with_pandas)(
+            processor, COUNTED, "update", "None"
+        )
 
     avro = {"spark__sql__streaming__stateStore__encodingFormat": "avro"}
     stream = make_stream(shape_with("n long"), format=format, **avro).up_and_down()
@@ -161,33 +178,34 @@ def test_a_schema_evolves_between_two_moves(make_stream: MakeStream, format: int
 
 
 @slow
+@with_and_without_pandas
 @pytest.mark.parametrize("format", [1, 2])
-def test_one_behind_the_other_moves(make_stream: MakeStream, format: int) -> None:
+def test_one_behind_the_other_moves(make_stream: MakeStream, with_pandas: bool, format: int) -> None:
     """What the first gives out, with its event time, goes on to the second, behind an exchange."""
 
     def totals() -> StatefulProcessor:
+        seen, told = seen_and_told(with_pandas=with_pandas)
+
         class Totals(StatefulProcessor):
             def init(self, handle: Any) -> None:
                 self.total = handle.getValueState("total", "n long")
 
-            def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+            def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
                 known = self.total.get()[0] if self.total.exists() else 0
-                total = known + sum(1 for _ in rows)
+                total = known + len(seen(rows))
                 self.total.update((total,))
-                yield Row(g=key[0], n=total)
+                yield told(g=key[0], n=total)
 
             def close(self) -> None: ...
 
         return Totals()
 
     def shape(rows: DataFrame) -> DataFrame:
-        first = (
-            rows.withWatermark("t", "0 seconds")
-            .groupBy("k")
-            .transformWithState(counting(), COUNTED, "append", "EventTime", eventTimeColumnName="t")
-        )
+        run = runner(rows.withWatermark("t", "0 seconds").groupBy("k"), with_pandas=with_pandas)
+        processor = counting(with_pandas=with_pandas)
+        first = run(processor, COUNTED, "append", "EventTime", eventTimeColumnName="t")
         by_group = first.withColumn("g", f.expr("k % 10")).groupBy("g")
-        return by_group.transformWithState(totals(), "g long, n long", "append", "EventTime")
+        return runner(by_group, with_pandas=with_pandas)(totals(), "g long, n long", "append", "EventTime")
 
     stream = make_stream(shape, mode="append", format=format).up_and_down()
     assert len(stream.workers()) == 2

@@ -6,6 +6,7 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.megaphone.{ChangeRows, SparkPrivate}
 import org.apache.spark.sql.types.StructType
 
+import io.megaphone.control.UnsupportedQueryException
 import io.megaphone.provider.ProviderSession
 
 /** Spark's door to the binned state: `spark.sql.streaming.stateStore.providerClass=io.megaphone.BinnedStateStoreProvider`.
@@ -47,8 +48,10 @@ class BinnedStateStoreProvider extends StateStoreProvider with SupportsFineGrain
   override def stateStoreId: StateStoreId = session.id
   override def close(): Unit = ()
 
+  /** Throws UnsupportedQueryException where `loadEmpty` asks for a store without the state before it: only Spark's offline rewrite of state does. */
   override def getStore(version: Long, uniqueId: Option[String], forceSnapshotOnCommit: Boolean, loadEmpty: Boolean): StateStore = {
     if (version < 0) throw SparkPrivate.unexpectedVersion(version)
+    if (loadEmpty) throw UnsupportedQueryException.rewrite(stateStoreId.toString)
     session.write(version, uniqueId, forceSnapshotOnCommit)
   }
 

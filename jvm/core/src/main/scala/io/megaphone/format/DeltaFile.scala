@@ -104,9 +104,13 @@ object DeltaFile {
       val magic = in.int()
       if (magic != HeaderMagic) fail(None, "the magic number MPHD", f"0x$magic%08x")
       val version = in.byte()
+      if (version > FormatVersion && version == versionAtEnd) throw new NewerFormatException(file, FormatVersion, version)
       if (version != FormatVersion) fail(None, s"format version $FormatVersion", version.toString)
       in.byte()
     }
+
+    /** A file of a later version says so at both of its ends; one that does at one of them is damaged. */
+    private def versionAtEnd: Int = new Decoder(file, source.read(source.length - 8, 4)).int()
 
     lazy val footer: Footer = {
       val trailer = new Decoder(file, source.read(source.length - TrailerBytes, TrailerBytes))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.protocol
 
-import io.megaphone.format.{Checksum, DamagedFileException, Decoder, Encoder}
+import io.megaphone.format.{Checksum, DamagedFileException, Decoder, Encoder, NewerFormatException}
 import io.megaphone.plan.{Move, Step, TransferMode}
 import io.megaphone.routing.{InvalidPlanException, RoutingTable}
 
@@ -45,6 +45,7 @@ object LogRecordFormat {
     val magic = in.int()
     if (magic != Magic) in.fail("the magic number MPLG", f"0x$magic%08x")
     val version = in.byte()
+    if (version > FormatVersion) throw new NewerFormatException(file, FormatVersion, version)
     if (version != FormatVersion) in.fail(s"format version $FormatVersion", version.toString)
     try
       in.byte() match {

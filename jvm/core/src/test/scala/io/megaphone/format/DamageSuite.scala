@@ -104,6 +104,15 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       assert(damaged(withWord(bytes, bytes.length - 8, version)).getMessage.endsWith(s"expected format version ${DeltaFile.FormatVersion}, found $version."))
   }
 
+  test("a file that says at both ends that it is of a later version is refused with a sentence of its own, as no damage") {
+    val bytes = small(Compression.None)
+    val refused = intercept[NewerFormatException](contents(Name, withWord(changed(bytes, 4, 2), bytes.length - 8, 2)))
+    assert(
+      refused.getMessage == s"The file $Name has format version 2, where this release reads version ${DeltaFile.FormatVersion}: " +
+        "use the release of spark-megaphone that wrote it, or a later one."
+    )
+  }
+
   test("a compression that the reader does not know is refused, with those it knows; the footer is read without it") {
     val bytes = small(Deflate)
     assert(reader(Name, bytes).footer.frames.length == 2)

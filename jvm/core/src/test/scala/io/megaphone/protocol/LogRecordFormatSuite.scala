@@ -3,7 +3,7 @@ package io.megaphone.protocol
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.format.DamagedFileException
+import io.megaphone.format.{Checksum, DamagedFileException, Encoder, NewerFormatException}
 
 class LogRecordFormatSuite extends AnyFunSuite {
   import SamplePlanLog.records
@@ -21,6 +21,14 @@ class LogRecordFormatSuite extends AnyFunSuite {
       finally in.close()
     assert(LogRecordFormat.decode(path, bytes) == record)
     assert(LogRecordFormat.encode(record).sameElements(bytes), "the format has changed, so its version must")
+  }
+
+  test("a record of a later version is no damage: the sentence says to use the release that wrote it") {
+    val bytes = LogRecordFormat.encode(records.head)
+    bytes(4) = (LogRecordFormat.FormatVersion + 1).toByte
+    val later = bytes.dropRight(4) ++ new Encoder(4).int(Checksum.of(bytes, 0, bytes.length - 4)).toBytes
+    val refused = intercept[NewerFormatException](LogRecordFormat.decode("log/5", later))
+    assert(refused.getMessage.startsWith("The file log/5 has format version 2, where this release reads version 1: use the release"))
   }
 
   test("every changed bit and every cut is damage, and names the file") {

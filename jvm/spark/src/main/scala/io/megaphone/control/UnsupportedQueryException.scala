@@ -32,6 +32,10 @@ object UnsupportedQueryException {
     "PLUGIN_MISSING",
     s"The binned state store needs its plugin; start the session with spark.plugins=io.megaphone.MegaphonePlugin, or $Instead."
   )
+  def rewrite(store: String): UnsupportedQueryException = new UnsupportedQueryException(
+    "UNSUPPORTED_REWRITE",
+    s"The state $store cannot be written anew from nothing, as rewriting a stopped query's state does; rescale the query while it runs."
+  )
   def changedOperators(checkpoint: String, now: String): UnsupportedQueryException = new UnsupportedQueryException(
     "OPERATORS_CHANGED",
     s"The checkpoint was written by the stateful operators $checkpoint, but the query now has $now; restore the query, or start from a new checkpoint."

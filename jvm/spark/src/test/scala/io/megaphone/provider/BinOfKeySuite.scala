@@ -68,7 +68,25 @@ class BinOfKeySuite extends AnyFunSuite {
       new StructType().add("start", TimestampType).add("end", TimestampType),
       times { val s = random.nextInt().toLong * 1000; InternalRow(s, s + 600000000L) }
     ),
+    ("day-time interval", DayTimeIntervalType(), Seq(0L, -1L, 86400000000L) ++ times(random.nextLong())),
+    ("year-month interval", YearMonthIntervalType(), Seq(0, -1, 14)),
+    (
+      "struct in a struct",
+      new StructType().add("inner", inner).add("z", DoubleType),
+      Seq(InternalRow(null, -0.0), InternalRow(InternalRow(null, null), 0.0)) ++ times(InternalRow(InternalRow(random.nextInt(), text("a")), Double.NaN))
+    ),
     ("array", ArrayType(IntegerType), Seq(ArrayData.toArrayData(Array(1, 2)), ArrayData.toArrayData(Array.empty[Int]))),
+    (
+      "array of strings",
+      ArrayType(StringType),
+      Seq(ArrayData.toArrayData(Array(null, text(""))), ArrayData.toArrayData(Array.empty[Any])) ++
+        times(ArrayData.toArrayData(Array(text(random.nextString(3)), null)))
+    ),
+    (
+      "array of structs",
+      ArrayType(inner),
+      Seq(ArrayData.toArrayData(Array(null, InternalRow(null, null)))) ++ times(ArrayData.toArrayData(Array(InternalRow(random.nextInt(), text("b")))))
+    ),
     ("nothing", NullType, Seq(null))
   )
 

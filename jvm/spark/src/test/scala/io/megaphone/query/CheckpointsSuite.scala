@@ -77,25 +77,25 @@ class CheckpointsSuite extends PluginSession {
       assert(!Files.exists(counted.checkpoint.resolve("megaphone")))
     }
 
-  test("Our provider forced onto a checkpoint of another one is refused, with what to do; then the checkpoint runs on as before.") {
-    val counted = new Counted
-    withConf(provider -> OnMaps)(counted.run()())
-    val written = counted.offsets.map(file => file -> Files.readString(file))
-    written.foreach { case (file, text) =>
-      assert(text.contains(OnMaps)); Files.writeString(file, text.replace(OnMaps, "io.megaphone.BinnedStateStoreProvider"))
+  for ((of, format) <- Seq(OnMaps -> 1, OnRocks -> 2))
+    test(s"Our provider forced onto a checkpoint of ${of.split('.').last} in format $format is refused, with what to do; then it runs on as before.") {
+      val ours = "io.megaphone.BinnedStateStoreProvider"
+      val counted = new Counted
+      withConf(formatVersion -> format.toString) {
+        withConf(provider -> of)(counted.run()())
+        val written = counted.offsets.map(file => file -> Files.readString(file))
+        written.foreach { case (file, text) => assert(text.contains(of)); Files.writeString(file, text.replace(of, ours)) }
+        val message = counted.refused()
+        assert(
+          message.contains("where one of Spark's own state store providers wrote it, set spark.sql.streaming.stateStore.providerClass to that provider"),
+          message
+        )
+        assert(!Files.exists(counted.checkpoint.resolve("megaphone/log/0")))
+        written.foreach { case (file, text) => Files.writeString(file, text) }
+        (counted.offsets.toSet -- written.map(_._1)).foreach(file => Files.writeString(file, Files.readString(file).replace(ours, of)))
+        assert(counted.run()() == counted.answer)
+      }
     }
-    val message = counted.refused()
-    assert(
-      message.contains("where one of Spark's own state store providers wrote it, set spark.sql.streaming.stateStore.providerClass to that provider"),
-      message
-    )
-    assert(!Files.exists(counted.checkpoint.resolve("megaphone/log/0")))
-    written.foreach { case (file, text) => Files.writeString(file, text) }
-    (counted.offsets.toSet -- written.map(_._1)).foreach(file =>
-      Files.writeString(file, Files.readString(file).replace("io.megaphone.BinnedStateStoreProvider", OnMaps))
-    )
-    assert(counted.run()() == counted.answer)
-  }
 
   test("A checkpoint whose plan log is gone is refused, and runs on when it is back.") {
     val counted = new Counted

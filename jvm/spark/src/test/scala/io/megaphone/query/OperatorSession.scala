@@ -72,8 +72,29 @@ abstract class OperatorSession extends PluginSession {
   private def onSparks[A](provider: String)(body: => A): A =
     withConf("spark.sql.streaming.stateStore.providerClass" -> provider, "spark.sql.streaming.stateStore.checkpointFormatVersion" -> "1")(body)
 
-  /** Ten batches on bins, with a move up, prepared, and one down, direct, among them, give what they give on Spark's own provider. */
-  protected def checkMoved(mode: OutputMode, sparks: String = OnMaps, looks: Running => Unit = _ => ())(make: Dataset[Key] => DataFrame): Seq[String] = {
+  /** How many batches are compared where some move: more than the moves take. */
+  protected def comparedBatches: Int = 10
+
+  /** Looks at a query after each of its moves. */
+  protected def lookAtMove(running: Running): Unit = ()
+
+  /** Whether a batch gave out, among others, a row that says so. */
+  protected def says(text: String)(running: Running, batch: Long): Boolean = running.byBatch.toMap.apply(batch).exists(_.toString.contains(text))
+
+  /** Whether rows went from the state in a batch. */
+  protected def removes(running: Running, batch: Long): Boolean = running.progressOf(batch).exists(_.numRowsRemoved > 0)
+
+  /** Some batches on bins, with a move up, prepared, and one down, direct, among them, give what they give on Spark's own provider.
+    *
+    * @param isDue
+    *   what has to be so in the very batches of the moves: each batch has rows then
+    */
+  protected def checkMoved(
+      mode: OutputMode,
+      sparks: String = OnMaps,
+      looks: Running => Unit = _ => (),
+      isDue: Option[(Running, Long) => Boolean] = None
+  )(make: Dataset[Key] => DataFrame): Seq[String] = withConf("spark.sql.streaming.noDataMicroBatches.enabled" -> isDue.isEmpty.toString) {
     def run(moves: (Running, () => Unit) => Unit): Seq[String] = {
       val memory = MemoryStream[Key](spark)
       val running = start(make(memory.toDS()), mode.toString.toLowerCase(java.util.Locale.ROOT))
@@ -83,14 +104,17 @@ abstract class OperatorSession extends PluginSession {
       round()
       round()
       moves(running, () => feed())
-      assert(batch < 10, "the moves took more batches than are compared")
-      while (batch < 10) round()
+      assert(batch < comparedBatches, "the moves took more batches than are compared")
+      while (batch < comparedBatches) round()
       running.stop()
       sorted(running.all.map(r => Row.fromSeq(r.toSeq.map(printed))))
     }
     val onBins = run { (running, feed) =>
-      running.rescale(11, feed, "prepared", strategy = "all-at-once")
-      running.rescale(3, feed, "direct", strategy = "all-at-once")
+      for ((workers, transfer) <- Seq(11 -> "prepared", 3 -> "direct")) {
+        running.rescale(workers, feed, transfer, strategy = "all-at-once")
+        lookAtMove(running)
+        for (due <- isDue; moved <- running.movedIn) assert(due(running, moved), s"nothing is due in batch $moved, in which bins moved")
+      }
       assert(running.workers.toSet == Set(3L))
       looks(running)
     }

@@ -16,7 +16,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
 import org.apache.spark.sql.megaphone.RoutedPartitioning
-import org.apache.spark.sql.streaming.{DataStreamWriter, StreamingQuery, StreamingQueryException, Trigger}
+import org.apache.spark.sql.streaming.{DataStreamWriter, StateOperatorProgress, StreamingQuery, StreamingQueryException, Trigger}
 import org.scalatest.{BeforeAndAfterAll, BeforeAndAfterEach}
 import org.scalatest.funsuite.AnyFunSuite
 
@@ -59,9 +59,11 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
     super.afterEach()
   }
 
+  /** Whether all tests are asked for, those too that take long. */
+  protected def isLongRun: Boolean = sys.env.get("MEGAPHONE_TESTS").contains("all")
+
   /** A test that runs always, or, being one of many alike, in the long run only. */
-  protected def test(name: String, isInShortRun: Boolean)(body: => Any): Unit =
-    if (isInShortRun || sys.env.get("MEGAPHONE_TESTS").contains("all")) test(name)(body)
+  protected def test(name: String, isInShortRun: Boolean)(body: => Any): Unit = if (isInShortRun || isLongRun) test(name)(body)
 
   /** A new folder, removed at the end. */
   protected def folder(name: String): Path = { val made = Files.createTempDirectory(s"megaphone-$name"); folders += made; made }
@@ -144,6 +146,12 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
     }
 
     def plans: Seq[JsonNode] = { val all = json.readTree(MegaphoneApi.plans(runId)); (0 until all.size).map(all.get) }
+
+    /** The batches in which the newest plan's steps took effect. */
+    def movedIn: Seq[Long] = { val all = plans.last.get("batches"); (0 until all.size).map(all.get(_).asLong) }
+
+    /** What an operator told of a batch, one operator after the other. */
+    def progressOf(batch: Long): Seq[StateOperatorProgress] = query.recentProgress.toSeq.filter(_.batchId == batch).flatMap(_.stateOperators)
 
     /** Keys by worker of the newest table. */
     def keys: Map[Int, Long] = {

@@ -31,13 +31,14 @@ class TransformWithStateSuite extends OperatorSession {
   for (format <- 1 to 2)
     test(s"Timers that are due in the batch of a move fire once, whichever way the bins come, in checkpoint format $format.", format == 2) {
       withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString) {
-        assert(checkMoved(OutputMode.Append(), OnRocks)(visits).exists(_.contains("is due")))
+        checkMoved(OutputMode.Append(), OnRocks, isDue = Some(says("is due")))(visits)
+        ()
       }
     }
 
   for (format <- 1 to 2)
     test(s"Timers by the clock, and state whose time to live ends, in the batch of a move: once, in checkpoint format $format.", format == 2) {
-      val batches = 12
+      val batches = comparedBatches + 2
       def run(moves: (Running, () => Unit) => Unit): Map[Long, Seq[String]] = {
         val s = spark
         import s.implicits._
@@ -56,11 +57,13 @@ class TransformWithStateSuite extends OperatorSession {
       }
       withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString) {
         val onBins = run { (running, round) =>
-          running.rescaleBy(11, "prepared", strategy = "all-at-once")(round())
-          running.rescaleBy(3, "direct", strategy = "all-at-once")(round())
+          for ((workers, transfer) <- Seq(11 -> "prepared", 3 -> "direct")) {
+            running.rescaleBy(workers, transfer, strategy = "all-at-once")(round())
+            lookAtMove(running)
+            for (moved <- running.movedIn) assert(says("is due")(running, moved) && says("nothing")(running, moved), s"in batch $moved, in which bins moved")
+          }
         }
         val onSparks = withConf("spark.sql.streaming.stateStore.providerClass" -> OnRocks)(run((_, _) => ()))
-        assert(onBins.values.flatten.exists(_.contains("is due")) && onBins.values.flatten.exists(_.contains("nothing")))
         for (batch <- 0L until batches.toLong) assert(onBins(batch) == onSparks(batch), s"in batch $batch")
       }
     }
@@ -90,7 +93,7 @@ class TransformWithStateSuite extends OperatorSession {
     }
 
   for (format <- 1 to 2)
-    test(s"One of them, and an aggregate by the event time that it hands on, in checkpoint format $format.", isInShortRun = false) {
+    test(s"One of them, and an aggregate by the event time that it hands on, move, in checkpoint format $format.", isInShortRun = false) {
       val s = spark
       import s.implicits._
       withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString) {

@@ -113,13 +113,17 @@ class StoreContractSuite extends PluginSession {
   }
 
   for (seed <- 1 to 8; hasChecksums = seed > 6)
-    test(s"Two thousand operations in twenty batches, one in four given up, as by the dice's seed $seed${if (hasChecksums) ", with checksums" else ""}.") {
+    test(
+      s"Two thousand operations in twenty batches of three runs, one batch in four given up, as by the dice's seed $seed${if (hasChecksums) ", with checksums"
+        else ""}."
+    ) {
       withConf("spark.sql.streaming.stateStore.rowChecksum.enabled" -> hasChecksums.toString)(withStores { stores =>
         val logs = stores.map { stores =>
           val random = new Random(seed)
           var version = 0L
           Vector
             .tabulate(20) { batch =>
+              if (batch == 8 || batch == 15) stores.restart()
               val store = stores.open(version)
               create(store)
               val results = Vector.tabulate(100)(i => (batch, i, operate(store, random)))

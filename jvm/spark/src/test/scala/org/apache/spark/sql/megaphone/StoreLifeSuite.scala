@@ -12,6 +12,7 @@ import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state.StateStore
 import org.apache.spark.sql.types._
 
+import io.megaphone.control.UnsupportedQueryException
 import io.megaphone.format.{FileName, Frame, StateName}
 import io.megaphone.query.PluginSession
 import io.megaphone.store.Recovery
@@ -40,6 +41,13 @@ class StoreLifeSuite extends PluginSession {
     new Recovery(new HadoopStateFiles(new Path(s"file:${stores.folder}/state/0"), "default", new Configuration), Lz4.All)
       .footer(FileName(0, StateName(version, StateName.FixedId)))
       .frames
+
+  /** The most frames that lie behind the newest image of any bin, after any of some versions that all changed each bin. */
+  private def longestChain(stores: TaskStores, versions: Range): Int =
+    (0 until 8).map { bin =>
+      val areImages = versions.map(version => frames(stores, version.toLong).exists(frame => frame.bin == bin && frame.isImage))
+      areImages.scanLeft(0)((length, isImage) => if (isImage) 1 else length + 1).max
+    }.max
 
   private def files(folder: NioPath): Map[NioPath, Long] = {
     val all = Files.walk(folder)
@@ -81,6 +89,32 @@ class StoreLifeSuite extends PluginSession {
       assert(commit(2, isForced = false)("forceSnapshotCount") == 0)
       assert(frames(stores, 3).size == 1 && frames(stores, 3).forall(!_.isImage))
       assert(keys(stores.open(3)) == (0L until 200L).toSet)
+    }
+  }
+
+  for ((setting, longest) <- Seq(Some("4") -> 8, None -> 30))
+    test(s"Bins are written whole as often as the configuration asks for, which is ${setting.getOrElse("rarely, by itself")}.") {
+      withConf(setting.map("spark.megaphone.recovery.framesMax" -> _).toSeq: _*) {
+        withStores { stores =>
+          for (version <- 0 until 30) {
+            val store = stores.open(version.toLong)
+            put(store, 0 until (if (version == 0) 800 else 40)) // few of many, so that no bin is written whole for its bytes
+            store.commit()
+          }
+          val found = longestChain(stores, 1 to 30)
+          assert(if (setting.isEmpty) found == longest else found > 1 && found <= longest)
+        }
+      }
+    }
+
+  test("A store without the state before it, as an offline rewrite asks for, is refused with a sentence.") {
+    withStores { stores =>
+      val first = stores.open(0)
+      put(first, 0 until 20)
+      first.commit()
+      val refused = intercept[UnsupportedQueryException](stores.open(1, isEmpty = true))
+      assert(refused.condition == "UNSUPPORTED_REWRITE" && refused.getMessage.endsWith("rescale the query while it runs."))
+      assert(keys(stores.open(1)) == (0L until 20L).toSet)
     }
   }
 

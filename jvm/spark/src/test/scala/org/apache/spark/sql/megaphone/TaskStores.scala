@@ -18,32 +18,41 @@ import io.megaphone.routing.RoutingTable
   */
 final class TaskStores(session: SparkSession, provider: Class[_], keys: StructType, values: StructType, families: Seq[String]) {
   session.sessionState.streamingQueryManager // brings the coordinator that stores report to
-  private val run = UUID.randomUUID()
   val folder: java.nio.file.Path = java.nio.file.Files.createTempDirectory("megaphone-stores")
-  private val hadoopConf = { val h = session.sessionState.newHadoopConf(); h.set(StreamExecution.RUN_ID_KEY, run.toString); h }
-  private val id = StateStoreProviderId(StateStoreId(s"file:$folder/state", 0, 0), run)
-  private val stores = {
-    val conf = session.sessionState.conf.clone()
-    conf.setConfString("spark.sql.streaming.stateStore.providerClass", provider.getName)
-    val spec = NoPrefixKeyStateEncoderSpec(keys)
-    StateStoreProvider.createAndInit(id, keys, values, spec, useColumnFamilies = true, new StateStoreConf(conf), hadoopConf, false, None)
+  private var run = new Run
+
+  /** One run of the query: nothing but files goes from one to the next. */
+  private final class Run {
+    private val runId = UUID.randomUUID()
+    val id: StateStoreProviderId = StateStoreProviderId(StateStoreId(s"file:$folder/state", 0, 0), runId)
+    val stores: StateStoreProvider = {
+      val conf = session.sessionState.conf.clone()
+      conf.setConfString("spark.sql.streaming.stateStore.providerClass", provider.getName)
+      val hadoopConf = session.sessionState.newHadoopConf()
+      hadoopConf.set(StreamExecution.RUN_ID_KEY, runId.toString)
+      val spec = NoPrefixKeyStateEncoderSpec(keys)
+      StateStoreProvider.createAndInit(id, keys, values, spec, useColumnFamilies = true, new StateStoreConf(conf), hadoopConf, false, None)
+    }
+    val task = new StoreTask(runId.toString, 0, RoutingTable.roundRobin(8, 1), families)
   }
-  private val task = new StoreTask(run.toString, 0, RoutingTable.roundRobin(8, 1), families)
 
   /** Opens a version in a task of its own; the one before has ended. */
-  def open(version: Long, isForced: Boolean = false): StateStore = {
-    task.begin(version); stores.getStore(version, None, forceSnapshotOnCommit = isForced, loadEmpty = false)
+  def open(version: Long, isForced: Boolean = false, isEmpty: Boolean = false): StateStore = {
+    run.task.begin(version); run.stores.getStore(version, None, forceSnapshotOnCommit = isForced, loadEmpty = isEmpty)
   }
 
   /** What Spark does from time to time, outside any task. */
-  def maintain(): Unit = { task.end(); stores.doMaintenance() }
+  def maintain(): Unit = { run.task.end(); run.stores.doMaintenance() }
 
   /** The newest snapshot that Spark's coordinator was told of. */
   def reported: Option[Any] = {
     val coordinator = StateStoreCoordinatorRef.forExecutor(SparkEnv.get)
-    val method = coordinator.getClass.getMethod("getLatestSnapshotVersionForTesting", id.getClass) // Spark's own package may call it
-    method.invoke(coordinator, id).asInstanceOf[Option[Any]]
+    val method = coordinator.getClass.getMethod("getLatestSnapshotVersionForTesting", run.id.getClass) // Spark's own package may call it
+    method.invoke(coordinator, run.id).asInstanceOf[Option[Any]]
   }
 
-  def close(): Unit = { task.end(); stores.close() }
+  /** Goes on in a new run, from files. */
+  def restart(): Unit = { close(); run = new Run }
+
+  def close(): Unit = { run.task.end(); run.stores.close() }
 }

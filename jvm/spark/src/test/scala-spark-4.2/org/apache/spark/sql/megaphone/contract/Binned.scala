@@ -24,25 +24,35 @@ trait Binned extends StreamTest with Upstream {
   override def beforeAll(): Unit = {
     super.beforeAll()
     spark.conf.set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, RoutingRule.Provider) // suites may have set another
-    spark.streams.addListener(new Binned.Batches)
+    spark.streams.addListener(new Batches)
+  }
+
+  /** Batches of this suite that ran on bins. */
+  private[contract] val batchesCount = new AtomicLong()
+
+  private final class Batches extends StreamingQueryListener {
+    override def onQueryStarted(event: QueryStartedEvent): Unit = ()
+    override def onQueryProgress(event: QueryProgressEvent): Unit =
+      if (event.progress.stateOperators.exists(o => Option(o.customMetrics.get("megaphoneBinsOwned")).exists(_ > 0))) {
+        batchesCount.incrementAndGet()
+        Binned.batchesCount.incrementAndGet()
+        ()
+      }
+    override def onQueryTerminated(event: QueryTerminatedEvent): Unit = ()
   }
 }
 
 object Binned {
 
   /** Batches of all suites that ran on bins. */
-  val batchesCount = new AtomicLong()
-
-  private final class Batches extends StreamingQueryListener {
-    override def onQueryStarted(event: QueryStartedEvent): Unit = ()
-    override def onQueryProgress(event: QueryProgressEvent): Unit =
-      if (event.progress.stateOperators.exists(o => Option(o.customMetrics.get("megaphoneBinsOwned")).exists(_ > 0))) { batchesCount.incrementAndGet(); () }
-    override def onQueryTerminated(event: QueryTerminatedEvent): Unit = ()
-  }
+  private[contract] val batchesCount = new AtomicLong()
 }
 
 /** Suites of queries, which run on bins as on Spark's own providers. */
-abstract class BinnedSuites(suites: Binned*) extends UpstreamSuites(Binned.batchesCount, suites: _*) {
+abstract class BinnedSuites(override val suites: Binned*) extends UpstreamSuites(Binned.batchesCount, UpstreamSuites.OnBins, suites: _*) {
   override protected def remark: String = s" on bins, in $counted batches with state"
-  override protected def verify(): Unit = checkCounted("No batch ran on bins")
+  override protected def verify(): Unit = {
+    val idle = suites.filter(suite => suite.passedCount > 0 && suite.batchesCount.get == 0).map(_.suiteName)
+    if (idle.nonEmpty) throw new AssertionError(s"No batch of ${idle.mkString(", ")} ran on bins, so this run shows nothing of them.")
+  }
 }

@@ -37,7 +37,8 @@ final class MoreStateSourcesContractSuite
     )
 
 /** Suites of which nothing can run on another provider. */
-final class NotRunContractSuite extends UpstreamSuites(new AtomicLong, new NotRunAllFamiliesReader, new NotRunRowChecksums, new NotRunCoordinatorOfQueries) {
+final class NotRunContractSuite
+    extends UpstreamSuites(new AtomicLong, UpstreamSuites.OnBins, new NotRunAllFamiliesReader, new NotRunRowChecksums, new NotRunCoordinatorOfQueries) {
   override protected def verify(): Unit = ()
 }
 

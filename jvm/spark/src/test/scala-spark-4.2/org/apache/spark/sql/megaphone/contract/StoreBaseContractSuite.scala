@@ -25,7 +25,7 @@ import io.megaphone.routing.RoutingTable
 final class StoreBaseContractSuite extends StandAloneSuites(new BinnedStores)
 
 /** Suites whose stores are opened with no query around them. */
-abstract class StandAloneSuites(suites: Upstream*) extends UpstreamSuites(StandAloneProvider.count, suites: _*) {
+abstract class StandAloneSuites(suites: Upstream*) extends UpstreamSuites(StandAloneProvider.count, UpstreamSuites.OnBins, suites: _*) {
   override protected def remark: String = s" on $counted stores"
   override protected def verify(): Unit = {
     checkCounted("No store was ours")

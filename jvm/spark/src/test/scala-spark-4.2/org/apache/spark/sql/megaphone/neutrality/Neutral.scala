@@ -24,7 +24,7 @@ trait Neutral extends StreamTest with Upstream {
 }
 
 /** Suites that must not notice the rule. */
-abstract class NeutralSuites(suites: Neutral*) extends UpstreamSuites(ScrambledRouting.reroutedCount, suites: _*) {
+abstract class NeutralSuites(suites: Neutral*) extends UpstreamSuites(ScrambledRouting.reroutedCount, "with the rule on", suites: _*) {
   override protected def remark: String = if (Neutral.isStock) " without the rule" else s" with the rule, as without it: $counted groups were re-routed"
 
   override protected def verify(): Unit = {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.megaphone.upstream
 
+import java.nio.file.{Files, Path}
 import java.util.concurrent.atomic.AtomicLong
 
 import scala.collection.mutable
@@ -27,7 +28,7 @@ trait Upstream extends SparkFunSuite {
         status
     }
 
-  private[upstream] def passedCount: Int = passed.size
+  def passedCount: Int = passed.size
   private[upstream] def count: Int = passed.size + failed.size + notRun.size
   private[upstream] def reasons: Seq[String] =
     notRun.values.groupMapReduce(identity)(_ => 1)(_ + _).toSeq.sorted.map { case ((part, reason), tests) =>
@@ -45,12 +46,15 @@ trait NotRun extends Upstream {
   override def afterAll(): Unit = ()
 }
 
-/** Runs suites one after the other, and says how many of their tests pass, and why others were not run.
+/** Runs suites one after the other, and says how many of their tests pass, and why others were not run. The numbers are left in a file, to be summed up
+  * at the end of the whole run.
   *
   * @param counter
   *   of what the suites are to show
+  * @param kind
+  *   what passing shows: the folder of that file
   */
-abstract class UpstreamSuites(counter: AtomicLong, val suites: Upstream*) extends Suites(suites: _*) {
+abstract class UpstreamSuites(counter: AtomicLong, kind: String, val suites: Upstream*) extends Suites(suites: _*) {
   private val before = counter.get
 
   /** What these suites have added to the counter. */
@@ -65,7 +69,7 @@ abstract class UpstreamSuites(counter: AtomicLong, val suites: Upstream*) extend
     if (suites.nonEmpty) {
       val (passed, all) = (suites.map(_.passedCount).sum, suites.map(_.count).sum)
       println(s"$suiteName: $passed of $all upstream tests pass$remark")
-      println(s"  with those before: ${UpstreamSuites.passed.addAndGet(passed)} of ${UpstreamSuites.all.addAndGet(all)} upstream tests pass")
+      Files.writeString(Files.createDirectories(Path.of("upstream-counts", kind)).resolve(suiteName), s"$passed $all")
       suites.flatMap(_.reasons).foreach(r => println(s"  not run: $r"))
       verify()
     }
@@ -79,8 +83,6 @@ abstract class UpstreamSuites(counter: AtomicLong, val suites: Upstream*) extend
   protected def verify(): Unit
 }
 
-private object UpstreamSuites {
-
-  /** Of this run, over all suites that have ended. */
-  val passed, all = new AtomicLong
+object UpstreamSuites {
+  val OnBins = "on bins"
 }
