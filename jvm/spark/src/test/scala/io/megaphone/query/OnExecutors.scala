@@ -16,6 +16,7 @@ trait OnExecutors extends OperatorSession {
   override protected def comparedBatches: Int = 24
 
   override protected def lookAtMove(running: Running): Unit = {
+    super.lookAtMove(running)
     val metrics = running.movedIn.flatMap(running.progressOf).flatMap(_.customMetrics.asScala)
     assert(metrics.collect { case ("megaphoneBinsFromPeer", bins) => bins.longValue }.sum > 0, "no bin came from the other executor's memory")
   }

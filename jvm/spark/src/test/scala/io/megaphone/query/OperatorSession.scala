@@ -76,7 +76,8 @@ abstract class OperatorSession extends PluginSession {
   protected def comparedBatches: Int = 10
 
   /** Looks at a query after each of its moves. */
-  protected def lookAtMove(running: Running): Unit = ()
+  protected def lookAtMove(running: Running): Unit =
+    assert(running.plans.last.get("moves_done").asInt > bins / 2, "few bins have moved")
 
   /** Whether a batch gave out, among others, a row that says so. */
   protected def says(text: String)(running: Running, batch: Long): Boolean = running.byBatch.toMap.apply(batch).exists(_.toString.contains(text))
@@ -84,7 +85,7 @@ abstract class OperatorSession extends PluginSession {
   /** Whether rows went from the state in a batch. */
   protected def removes(running: Running, batch: Long): Boolean = running.progressOf(batch).exists(_.numRowsRemoved > 0)
 
-  /** Some batches on bins, with a move up, prepared, and one down, direct, among them, give what they give on Spark's own provider.
+  /** Some batches on bins, with a move down, prepared, and one up, direct, among them, give what they give on Spark's own provider.
     *
     * @param isDue
     *   what has to be so in the very batches of the moves: each batch has rows then
@@ -110,12 +111,12 @@ abstract class OperatorSession extends PluginSession {
       sorted(running.all.map(r => Row.fromSeq(r.toSeq.map(printed))))
     }
     val onBins = run { (running, feed) =>
-      for ((workers, transfer) <- Seq(11 -> "prepared", 3 -> "direct")) {
+      for ((workers, transfer) <- Moves) {
         running.rescale(workers, feed, transfer, strategy = "all-at-once")
         lookAtMove(running)
         for (due <- isDue; moved <- running.movedIn) assert(due(running, moved), s"nothing is due in batch $moved, in which bins moved")
       }
-      assert(running.workers.toSet == Set(3L))
+      assert(running.workers.toSet == Set(Moves.last._1.toLong))
       looks(running)
     }
     assert(onBins.nonEmpty)
@@ -130,6 +131,9 @@ abstract class OperatorSession extends PluginSession {
 }
 
 object OperatorSession {
+
+  /** Workers, with at first a bin each, and how their bins come. */
+  val Moves: Seq[(Int, String)] = Seq(3 -> "prepared", 11 -> "direct")
 
   /** Spark's providers: the one that keeps maps, and the one that knows column families. */
   val OnMaps = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"

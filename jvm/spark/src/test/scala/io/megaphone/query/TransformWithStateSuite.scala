@@ -57,7 +57,7 @@ class TransformWithStateSuite extends OperatorSession {
       }
       withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString) {
         val onBins = run { (running, round) =>
-          for ((workers, transfer) <- Seq(11 -> "prepared", 3 -> "direct")) {
+          for ((workers, transfer) <- Moves) {
             running.rescaleBy(workers, transfer, strategy = "all-at-once")(round())
             lookAtMove(running)
             for (moved <- running.movedIn) assert(says("is due")(running, moved) && says("nothing")(running, moved), s"in batch $moved, in which bins moved")
@@ -145,7 +145,7 @@ class TransformWithStateSuite extends OperatorSession {
           resumed(checkpoint, memory, new Tally(Seq("a", "m", "z")), 10 until 14, workers(2))
       }
       withConf("spark.sql.streaming.stateStore.encodingFormat" -> encoding) {
-        val onBins = run(Some(11), Some(3), Some(5))
+        val onBins = run(Some(3), Some(11), Some(5))
         assert(onBins == withConf("spark.sql.streaming.stateStore.providerClass" -> OnRocks)(run(None, None, None)))
       }
     }

@@ -14,11 +14,13 @@ import org.scalatest.time.SpanSugar._
 /** A query with a batch a second, on a clock that a test advances. */
 final class ClockedQuery(spark: SparkSession, df: DataFrame, mode: OutputMode, checkpoint: String) {
   private val clock = new ClockedQuery.WatchedClock
-  private val rows = mutable.LinkedHashMap.empty[Long, Seq[Row]]
+
+  /** What each batch gave. To be looked at under its own monitor while the query runs. */
+  val byBatch: mutable.Map[Long, Seq[Row]] = mutable.LinkedHashMap.empty[Long, Seq[Row]]
   private var batchesCount = 0L
 
   val query: StreamingQuery = {
-    val sink = new ForeachBatchSink[Row]((batch, id) => { val all = batch.collect().toSeq; rows.synchronized(rows(id) = all) }, encoder)
+    val sink = new ForeachBatchSink[Row]((batch, id) => { val all = batch.collect().toSeq; byBatch.synchronized(byBatch(id) = all) }, encoder)
     val trigger = Trigger.ProcessingTime(1000)
     spark.streams.startQuery(None, None, Some(checkpoint), df.asInstanceOf[Dataset[Row]], Map.empty, sink, mode, trigger = trigger, triggerClock = clock)
   }
@@ -30,13 +32,10 @@ final class ClockedQuery(spark: SparkSession, df: DataFrame, mode: OutputMode, c
     clock.advance(1000)
     batchesCount += 1
     // Progress would not do: a query tells of some, of the batch to come, before it has anything to do.
-    until(rows.synchronized(rows.contains(batchesCount - 1)) && clock.isWaiting)
+    until(byBatch.synchronized(byBatch.contains(batchesCount - 1)) && clock.isWaiting)
   }
 
   private def until(isSo: => Boolean): Unit = eventually(timeout(120.seconds)) { query.exception.foreach(throw _); assert(isSo, query.status) }
-
-  /** What each batch gave. */
-  def byBatch: mutable.Map[Long, Seq[Row]] = rows.synchronized(rows.clone())
 
   private def encoder = df.asInstanceOf[Dataset[Row]].exprEnc
 }
