@@ -11,19 +11,33 @@ from queries import PATIENCE_BATCHES, MakeQuery
 
 STOP_SECONDS = 5
 slow = pytest.mark.slow
+# Source, target, and what becomes of the block between them.
+NO_USE = (
+    (0, 1, "block-published=damaged"),
+    (1, 0, "block-published=lost"),
+    (0, 1, "block-published=cut"),
+    (1, 0, "block-pulled=late"),
+)
 
 
-@pytest.mark.parametrize(("mode", "format"), [("prepared", 2), pytest.param("direct", 1, marks=slow)])
+@pytest.mark.parametrize(
+    ("blocks", "mode", "format"),
+    [
+        (NO_USE[:1], "prepared", 2),
+        pytest.param(NO_USE, "prepared", 2, marks=slow),
+        pytest.param(NO_USE, "direct", 1, marks=slow),
+    ],
+)
 def test_a_block_that_is_no_use_is_replaced_by_files(
-    mode: str, format: int, shared: DriverProcess, faults: Faults, make_query: MakeQuery
+    blocks: tuple[tuple[int, int, str], ...],
+    mode: str,
+    format: int,
+    shared: DriverProcess,
+    faults: Faults,
+    make_query: MakeQuery,
 ) -> None:
     query = make_query(shared, format=format, **{"spark.megaphone.transfer.imageDeadlineMs": "1000"}).spread()
-    for source, target, entry in (
-        (0, 1, "block-published=lost"),
-        (1, 0, "block-published=damaged"),
-        (0, 1, "block-published=cut"),
-        (1, 0, "block-pulled=late"),
-    ):
+    for source, target, entry in blocks:
         query.feed(3)  # bins rest between two moves; a step that waits for that publishes more than one block
         faults.arm(entry)
         plan = query.move_half(source, target, mode=mode)

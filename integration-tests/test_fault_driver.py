@@ -38,7 +38,8 @@ def test_a_plan_goes_on_after_its_driver_has_died_at_each_point(
     """Before the seal, the batch replays without the step; after it, with it; what is done stays done."""
     driver = make_driver(**own_faults.settings)
     query = make_query(driver, format=format).spread()
-    plan = query.submit("rescale", 4, strategy="batched(40)", mode=mode)  # steps enough for all three deaths
+    # Steps enough for all of the deaths.
+    plan = query.submit("rescale", 4, strategy=f"batched({120 // len(points)})", mode=mode)
     for point in points:
         own_faults.arm(point)
         query.input.show(3)

@@ -23,7 +23,7 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 
 @pytest.mark.parametrize("age", ["newest", pytest.param("oldest", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("format", [1, 2])
+@pytest.mark.parametrize("format", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_damaged_state_file_is_named_and_a_restored_one_read(
     format: int, age: str, shared: DriverProcess, make_query: MakeQuery
 ) -> None:

@@ -26,7 +26,8 @@ from streams import FIRST_WORKERS, STOCK, MakeStream, Rows, Stream, check_rows, 
 
 Each = Callable[[Stream, DataFrame, int], None]
 UP, DOWN = 3, 1
-BOTH_FORMATS = pytest.mark.parametrize("format", [1, 2], ids=["v1", "v2"])
+slow = pytest.mark.slow
+BOTH_FORMATS = pytest.mark.parametrize("format", [pytest.param(1, marks=slow), 2], ids=["v1", "v2"])
 
 
 def totals(rows: DataFrame) -> DataFrame:
@@ -196,6 +197,7 @@ def test_a_plan_spans_runs_that_take_what_is_available_now(make_stream: MakeStre
 # ---- clusters ----
 
 
+@slow
 def test_a_query_goes_on_over_another_cluster(
     make_driver: MakeDriver, shared: DriverProcess, make_query: MakeQuery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,7 +216,7 @@ def test_a_query_goes_on_over_another_cluster(
     query.check()
 
 
-@pytest.mark.slow
+@slow
 def test_speculative_attempts_of_a_task_write_the_state_once(work: Path) -> None:
     """On two hosts, for Spark does not speculate on the one that the task runs on."""
     settings = {
@@ -268,7 +270,7 @@ def shape_of(line: str) -> str:
     return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|/\S+|\d+", "·", line)
 
 
-@pytest.mark.slow
+@slow
 def test_a_healthy_run_logs_nothing_that_stock_spark_does_not(
     make_driver: MakeDriver, make_query: MakeQuery
 ) -> None:

@@ -127,7 +127,10 @@ class RowChecksumSuite extends PluginSession {
   private def counted(rows: DataFrame): DataFrame = rows.toDF("k").groupBy("k").count()
 
   for (isOn <- Seq(true, false))
-    test(s"A query that has begun ${if (isOn) "with" else "without"} checksums goes on so, through moves and starts, whatever is set then; so do readers.") {
+    test(
+      s"A query that has begun ${if (isOn) "with" else "without"} checksums goes on so, through moves and starts, whatever is set then; so do readers.",
+      isInShortRun = !isOn
+    ) {
       val memory = MemoryStream[Long](spark)
       val checkpoint = folder("checkpoint")
       var fed = Vector.empty[Long]

@@ -9,9 +9,9 @@ import io.megaphone.transfer.ExecutorRuntime
 
 /** A query whose state is ten times what may be kept in memory: it runs, moves and is recovered. */
 final class MemorySuite extends PluginSession {
-  private val budgetBytes = 2 << 20
+  private val budgetBytes = 1 << 20
 
-  override protected def settings: Map[String, String] = Map("spark.megaphone.memory.budget" -> "2m", "spark.megaphone.bins" -> "32")
+  override protected def settings: Map[String, String] = Map("spark.megaphone.memory.budget" -> "1m", "spark.megaphone.bins" -> "32")
 
   private implicit val encoder: Encoder[(Long, Long)] = Encoders.product[(Long, Long)]
 
@@ -28,23 +28,23 @@ final class MemorySuite extends PluginSession {
     def progress(running: Running) = running.query.lastProgress.stateOperators.head
 
     val first = start(answer(memory.toDF()), "update", checkpoint)
-    for (part <- 0 until 6) { feed(part * 25000 until (part + 1) * 25000); first.query.processAllAvailable() }
+    for (part <- 0 until 6) { feed(part * 12500 until (part + 1) * 12500); first.query.processAllAvailable() }
     val (inMemory, onDisk) = (progress(first).memoryUsedBytes, progress(first).customMetrics.get("megaphoneBytesOnDisk").longValue)
     assert(inMemory + onDisk > 10L * budgetBytes, s"$inMemory bytes in memory, $onDisk on disk")
     // The indexes stay in memory, and the small and the open pages of the bins.
     assert(inMemory < 4L * budgetBytes, s"$inMemory bytes in memory, $onDisk on disk")
-    first.rescale(5, () => feed(1000 until 9000), "prepared", strategy = "all-at-once")
-    first.rescale(2, () => feed(140000 until 150000), "direct", strategy = "all-at-once")
+    first.rescale(5, () => feed(1000 until 5000), "prepared", strategy = "all-at-once")
+    first.rescale(2, () => feed(70000 until 75000), "direct", strategy = "all-at-once")
     assert(sorted(newestByKey(first.byBatch.map(_._2))) == sorted(answer(spark.createDataset(fed).toDF()).collect()))
     first.stop()
 
     val second = start(answer(memory.toDF()), "update", checkpoint)
-    feed(0 until 150000 by 11)
+    feed(0 until 75000 by 11)
     second.query.processAllAvailable()
     assert(progress(second).memoryUsedBytes < 4L * budgetBytes)
     assert(sorted(newestByKey((first.byBatch ++ second.byBatch).map(_._2))) == sorted(answer(spark.createDataset(fed).toDF()).collect()))
     val read = spark.read.format("statestore").load(checkpoint).selectExpr("key.k", "value.*")
-    assert(read.count() == 150000)
+    assert(read.count() == 75000)
     assert(ExecutorRuntime.active.exists(_.space.bytesOnDisk > 0))
   }
 }

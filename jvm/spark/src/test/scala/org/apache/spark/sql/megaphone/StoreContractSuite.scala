@@ -115,7 +115,8 @@ class StoreContractSuite extends PluginSession {
   for (seed <- 1 to 8; hasChecksums = seed > 6)
     test(
       s"Two thousand operations in twenty batches of three runs, one batch in four given up, as by the dice's seed $seed${if (hasChecksums) ", with checksums"
-        else ""}."
+        else ""}.",
+      isInShortRun = seed > 4
     ) {
       withConf("spark.sql.streaming.stateStore.rowChecksum.enabled" -> hasChecksums.toString)(withStores { stores =>
         val logs = stores.map { stores =>
