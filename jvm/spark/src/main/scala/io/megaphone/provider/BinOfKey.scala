@@ -28,12 +28,12 @@ private[provider] final class BinOfKey(partitionKey: PartitionKey, binsCount: In
   private def ofPartitionKey(row: UnsafeRow): Int = hash(row).getInt(0) & (binsCount - 1)
 }
 
-/** Hashes of partition keys, as Spark generates code for them: made once for a thread, not for every batch's task. Any thread. */
+/** Hashes of partition keys, as Spark generates code for them. One thread. */
 private[provider] final class KeyHashes {
-  private val ofThread = ThreadLocal.withInitial[mutable.HashMap[StructType, UnsafeProjection]](() => mutable.HashMap.empty)
+  private val byKey = mutable.HashMap.empty[StructType, UnsafeProjection]
 
-  /** From a key of this schema to its hash, in the only column. For the calling thread. */
-  def of(key: StructType): UnsafeProjection = ofThread.get.getOrElseUpdate(
+  /** From a key of this schema to its hash, in the only column. */
+  def of(key: StructType): UnsafeProjection = byKey.getOrElseUpdate(
     key, {
       val columns = key.fields.toSeq.zipWithIndex.map { case (f, i) => BoundReference(i, f.dataType, f.nullable) }
       UnsafeProjection.create(Seq(RoutedPartitioning.hashOf(HashPartitioning(columns, 1).partitionIdExpression)))

@@ -2,6 +2,7 @@
 package io.megaphone.provider
 
 import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicReference
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
@@ -23,9 +24,16 @@ private[provider] final case class FamilyKind(keys: KeyStateEncoderSpec, values:
   */
 private[provider] final class CreatedFamilies(val default: FamilyKind, areUsed: Boolean) {
   private val byName = new ConcurrentHashMap[String, FamilyKind]()
+  private val spare = new AtomicReference[Families]
 
-  /** What all handles take the bins of keys by. */
-  val hashes = new KeyHashes
+  /** What a task works with: what one before has given back, or else new. Encoders are code that Spark generates, which takes longer than the rows of a small
+    * batch.
+    */
+  def take(operator: Operator, make: => Families): Families =
+    Option(spare.getAndSet(null)).filter(f => f.operator == operator && f.areAll(byName)).getOrElse(make)
+
+  /** Keeps them for a task to come: whoever gives them back uses them no more. */
+  def giveBack(families: Families): Unit = spare.set(families)
 
   def all: Map[String, FamilyKind] = byName.asScala.toMap
   def names: Set[String] = byName.keySet.asScala.toSet + CreatedFamilies.Default
@@ -62,7 +70,7 @@ private object CreatedFamilies {
   private val NotUsed = "multiple column families is disabled in " + BinnedReads.Name
 }
 
-/** The column families of one handle. One thread.
+/** The column families of one task's handles, or of one reader's. One thread.
   *
   * A family's place is the plan log's: the same for all workers, and over all runs.
   *
@@ -73,12 +81,13 @@ private object CreatedFamilies {
   */
 private[provider] final class Families(
     val created: CreatedFamilies,
-    operator: Operator,
+    val operator: Operator,
     store: String,
     binsCount: Int,
     schemas: Option[StateSchemaProvider],
     checksums: Option[RowChecksums]
 ) {
+  private val hashes = new KeyHashes
   private val byName = mutable.HashMap.empty[String, Family]
   val default: Family = make(CreatedFamilies.Default, created.default)
 
@@ -86,6 +95,9 @@ private[provider] final class Families(
   def apply(operation: String, name: String): Family =
     if (name == CreatedFamilies.Default) default
     else byName.getOrElse(name, { val f = make(name, created.get(operation, name)); byName(name) = f; f })
+
+  /** Whether those that were made are still kept as they were created. */
+  def areAll(kinds: java.util.Map[String, FamilyKind]): Boolean = byName.forall { case (name, family) => kinds.get(name) eq family.kind }
 
   /** Numbers in the logs of the families that Spark keeps for itself. */
   def internalNumbers: Vector[Int] = created.all.collect { case (name, spec) if spec.isInternal => Family.numberOf(placeOf(name), spec.keys) }.toVector
@@ -106,7 +118,7 @@ private[provider] final class Families(
     }
 
   private def make(name: String, spec: FamilyKind): Family = {
-    val binOf = new BinOfKey(PartitionKey.of(operator.name, store, name, spec.keys, created.all.get(_).map(_.keys)), binsCount, created.hashes)
+    val binOf = new BinOfKey(PartitionKey.of(operator.name, store, name, spec.keys, created.all.get(_).map(_.keys)), binsCount, hashes)
     Family.of(name, placeOf(name), spec, schemas, checksums, binOf)
   }
 }

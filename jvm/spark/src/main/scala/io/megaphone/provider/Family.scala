@@ -19,16 +19,15 @@ private[provider] final class Family(
     val keys: RowBytes,
     val values: RowBytes,
     val binOf: BinOfKey,
-    spec: KeyStateEncoderSpec,
-    isMultiValued: Boolean,
+    val kind: FamilyKind,
     checksums: Option[RowChecksums]
 ) {
   private val encoder = keys match { case e: EncodedKeys => e.encoder; case _ => null }
-  private val several = values match { case many: ManyRows if isMultiValued => many; case _ => null }
+  private val several = values match { case many: ManyRows if kind.isMultiValued => many; case _ => null }
   private val verifier = checksums.orNull // asked for every row that is read
 
   /** Whether a scan of all its keys is in order, over all bins: a family that is asked for what is due, by time. */
-  val isSorted: Boolean = spec match {
+  val isSorted: Boolean = kind.keys match {
     case _: RangeKeyScanStateEncoderSpec | _: TimestampAsPrefixKeyStateEncoderSpec => true
     case _ => false
   }
@@ -42,7 +41,7 @@ private[provider] final class Family(
   def bytesOfKey(key: UnsafeRow): Array[Byte] = encoder.encodeKey(key)
 
   /** Whether two keys differ in no more than the time behind them, so that what lies between them is in one bin. */
-  def isOneKey(one: Array[Byte], other: Array[Byte]): Boolean = spec match {
+  def isOneKey(one: Array[Byte], other: Array[Byte]): Boolean = kind.keys match {
     case _: TimestampAsPostfixKeyStateEncoderSpec if binOf.isByPrefix =>
       val length = one.length - Family.TimeBytes
       length == other.length - Family.TimeBytes && java.util.Arrays.equals(one, 0, length, other, 0, length)
@@ -95,6 +94,6 @@ private[provider] object Family {
       if (checksums.isDefined) new ChecksummedValues(keys, single)
       else if (spec.isMultiValued) new EncodedValues(new MultiValuedStateEncoder(encoder, spec.values, delimiterSize = 0))
       else single
-    new Family(name, numberOf(place, spec.keys), keys, values, binOf, spec.keys, spec.isMultiValued, checksums)
+    new Family(name, numberOf(place, spec.keys), keys, values, binOf, spec, checksums)
   }
 }

@@ -25,6 +25,9 @@ private[provider] final class LiveState(
     files: StateFiles,
     context: StoreContext
 ) extends WriteSession {
+
+  /** Of all handles of the task. */
+  val families: Families = context.takeFamilies(lease.holding.binsCount)
   private var newId = StateName.FixedId
   private var bytesWritten = 0L
 
@@ -60,6 +63,9 @@ private[provider] final class LiveState(
   }
 
   override def abort(): Unit = holding.abort()
+
+  /** For the next task. Of one that has not committed, a thread that feeds Python may still be at work. */
+  private def giveBackFamilies(): Unit = if (isCommitted) context.giveBack(families)
 
   override def commitFailure(cause: Throwable): Throwable =
     SparkPrivate.commitFailed(s"BinnedStateStore[${turn.key}, worker ${holding.worker}, version ${turn.version + 1}]", cause)
@@ -141,7 +147,8 @@ private[provider] object LiveState {
     known.filterNot(_.isCommitted).getOrElse {
       val attempt = new Attempt(task.taskAttemptId(), () => !task.isInterrupted() && !task.isCompleted())
       val lease = runtime.registry.lease(key, worker, tables.after.bins, attempt, context.conf(MegaphoneConf.LeaseTimeoutMs))
-      if (known.isEmpty) task.addTaskCompletionListener[Unit] { _ => byTask.remove(id); lease.end() } // the lease is the task's, however often it opens
+      // The lease is the task's, however often it opens.
+      if (known.isEmpty) task.addTaskCompletionListener[Unit] { _ => Option(byTask.remove(id)).foreach(_.giveBackFamilies()); lease.end() }
       val turn = Turn(key, version, tables.before, tables.after, idsOf(facts, key, worker, context))
       val sources = facts.incoming
         .fold(Sources.None)(i => Sources(i.step, i.addresses, context.conf(MegaphoneConf.TailDeadlineMs), context.conf(MegaphoneConf.ImageDeadlineMs)))
@@ -176,6 +183,8 @@ private[provider] object LiveState {
 private[provider] trait StoreContext {
   def hasCheckpointIds: Boolean
   def baseId: Option[String]
+  def takeFamilies(binsCount: Int): Families
+  def giveBack(families: Families): Unit
   def reportCommit(newVersion: Long): Unit
 
   /** Throws Spark's error where records that were read from a file are not what was written. Any thread. */

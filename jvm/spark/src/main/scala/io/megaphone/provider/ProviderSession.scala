@@ -47,7 +47,7 @@ private[megaphone] final class ProviderSession(
 
   def read(version: Long, baseId: Option[String]): ReadStateStore = loading {
     live(version, baseId) match {
-      case Some((state, operator)) => new BinnedReadStore(id, version, rowsOf(state, operator))
+      case Some(state) => new BinnedReadStore(id, version, rowsOf(state))
       case None => new BinnedReadStore(id, version, readerRows(version, baseId))
     }
   }
@@ -55,9 +55,9 @@ private[megaphone] final class ProviderSession(
   /** Outside a batch, Spark's reader of a join's state takes handles to write by, and only reads. */
   def write(version: Long, baseId: Option[String], withImages: Boolean): StateStore = loading {
     live(version, baseId) match {
-      case Some((state, operator)) =>
+      case Some(state) =>
         state.withImages = withImages
-        new BinnedStore(id, version, rowsOf(state, operator), state)
+        new BinnedStore(id, version, rowsOf(state), state)
       case None => new BinnedStore(id, version, readerRows(version, baseId), new ReadOnlySession(id))
     }
   }
@@ -75,8 +75,7 @@ private[megaphone] final class ProviderSession(
     */
   def changes(from: Long, until: Long, untilId: Option[String], family: Option[String]): Iterator[(RecordType.Value, UnsafeRow, UnsafeRow, Long)] = {
     val source = reader()
-    val known = new Families(families, source.operator, id.storeName, source.binsCount, evolving, checksums)
-    val f = known("changeFeed", family.getOrElse(StateStore.DEFAULT_COL_FAMILY_NAME))
+    val f = familiesOf(source.operator, source.binsCount)("changeFeed", family.getOrElse(StateStore.DEFAULT_COL_FAMILY_NAME))
     for {
       version <- (from to until).iterator
       c <- source.changes(version, untilId.isDefined).filter(_.family == f.number)
@@ -97,7 +96,7 @@ private[megaphone] final class ProviderSession(
       ProviderSession.Loaded(version, baseId, source.load(version, baseId.isDefined), source.operator)
     }
     loaded = Some(state)
-    checked(rowsOf(StoreKey(run, id.operatorId, id.storeName), state.holding, state.operator))
+    checked(new BinnedRows(StoreKey(run, id.operatorId, id.storeName), state.holding, familiesOf(state.operator, state.holding.binsCount)))
   }
 
   private def reader(): ReaderState = {
@@ -108,18 +107,20 @@ private[megaphone] final class ProviderSession(
     new ReaderState(id, history, hadoopConf, checkLoaded)
   }
 
-  private def live(version: Long, baseId: Option[String]): Option[(LiveState, Operator)] =
+  private def live(version: Long, baseId: Option[String]): Option[LiveState] =
     for {
       (facts, tables) <- BatchFactsHolder.get(run, id.operatorId)
       operator <- facts.operators.find(_.id == id.operatorId)
-    } yield (open(facts, tables, version, baseId), operator)
+    } yield open(facts, tables, operator, version, baseId)
 
-  private def open(facts: BatchFacts, tables: Tables, version: Long, base: Option[String]): LiveState = {
+  private def open(facts: BatchFacts, tables: Tables, operator: Operator, version: Long, base: Option[String]): LiveState = {
     val runtime = ExecutorRuntime.active.getOrElse(throw UnsupportedQueryException.noPlugin)
     val key = StoreKey(run, id.operatorId, id.storeName)
     val context = new StoreContext {
       override def hasCheckpointIds: Boolean = storeConf.enableStateStoreCheckpointIds
       override def baseId: Option[String] = base
+      override def takeFamilies(binsCount: Int): Families = families.take(operator, familiesOf(operator, binsCount))
+      override def giveBack(used: Families): Unit = families.giveBack(used)
       override def reportCommit(newVersion: Long): Unit = {
         if (storeConf.commitValidationEnabled) StateStore.reportCommitToCoordinator(newVersion, id, hadoopConf)
         reportSnapshot(newVersion)
@@ -142,14 +143,12 @@ private[megaphone] final class ProviderSession(
   /** Schemas that rows are to be read by when they have changed. */
   private def evolving = if (useFamilies && storeConf.stateStoreEncodingFormat == StateStoreEncoding.Avro.toString) schemas else None
 
-  private def rowsOf(state: LiveState, operator: Operator): BinnedRows = {
-    val rows = rowsOf(state.turn.key, state.holding, operator)
+  private def rowsOf(state: LiveState): BinnedRows = {
+    val rows = new BinnedRows(state.turn.key, state.holding, state.families)
     if (state.isRecovered) checked(rows) else rows
   }
 
-  private def rowsOf(key: StoreKey, holding: Holding, operator: Operator): BinnedRows = {
-    new BinnedRows(key, holding, new Families(families, operator, key.store, holding.binsCount, evolving, checksums))
-  }
+  private def familiesOf(operator: Operator, binsCount: Int) = new Families(families, operator, id.storeName, binsCount, evolving, checksums)
 
   /** Looks at one row of state that was read from files, once a provider, as Spark's own do: of another schema, it would be read as what it is not. */
   private def checked(rows: BinnedRows): BinnedRows = {

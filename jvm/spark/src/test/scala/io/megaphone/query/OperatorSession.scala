@@ -18,7 +18,12 @@ abstract class OperatorSession extends PluginSession {
 
   private val bins = 8
 
-  override protected def settings: Map[String, String] = Map("spark.megaphone.bins" -> bins.toString, "spark.sql.shuffle.partitions" -> bins.toString)
+  override protected def settings: Map[String, String] = Map(
+    "spark.megaphone.bins" -> bins.toString,
+    "spark.sql.shuffle.partitions" -> bins.toString,
+    // Without it RocksDB, which is compared with, uploads itself whole in each batch.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled" -> "true"
+  )
 
   protected implicit val keys: Encoder[Key] = Encoders.product[Key]
 
