@@ -51,10 +51,7 @@ fmt: $(VENV_DONE) ## formats the Scala and Python sources
 	@$(VENV)/bin/ruff check --fix $(PYTHON_SOURCES)
 
 lint: $(VENV_DONE) ## checks format, style and Python types; changes nothing
-	$(call say,Checking the Python sources: format and style and types)
-	@$(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
-	@$(VENV)/bin/ruff check $(PYTHON_SOURCES)
-	@$(VENV)/bin/mypy $(PYTHON_SOURCES)
+	$(lint_python)
 	$(call say,Checking the format of the Scala sources)
 	@./sbt lint
 
@@ -70,7 +67,14 @@ test-cluster: $(VENV_DONE) $(JARS_DONE) ## runs all tests on real executor proce
 	$(call say,Running the cluster tests on Spark 4.3)
 	@$(VENV)/bin/python -m pytest -m '' integration-tests $(PYTEST_ARGS)
 
-test: lint test-jvm test-python ## runs lint, the JVM tests and the Python tests: what a change must pass
+# What `lint`, `test-jvm` and `test-python` do, but sbt starts once.
+test: $(VENV_DONE) ## runs lint, the JVM tests and the Python tests: what a change must pass
+	$(lint_python)
+	$(call say,Checking the format of the Scala sources; JVM tests: core and Spark 4.2; building the jars)
+	@./sbt lint core/test spark42/test $(ASSEMBLIES)
+	$(take_jars)
+	$(call say,Running the Python tests on Spark 4.3)
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 
 test-all: lint test-all-4.2 test-all-4.3 ## runs every test on both Spark versions
 
@@ -126,6 +130,21 @@ define make_venv
 	@touch $(1)/.done
 endef
 
+define lint_python
+	$(call say,Checking the Python sources: format and style and types)
+	@$(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
+	@$(VENV)/bin/ruff check $(PYTHON_SOURCES)
+	@$(VENV)/bin/mypy $(PYTHON_SOURCES)
+endef
+
+ASSEMBLIES := spark42/assembly spark43/assembly
+
+define take_jars
+	@rm -rf $(JARS) && mkdir -p $(JARS)
+	@cp jvm/spark/target/spark-4.2/spark-megaphone_*.jar jvm/spark/target/spark-4.3/spark-megaphone_*.jar $(JARS)
+	@touch $(JARS_DONE)
+endef
+
 $(VENV_DONE): pyproject.toml
 	$(call say,Installing the Python dependencies and Spark 4.3 into $(VENV))
 	$(call make_venv,$(VENV),--editable '.[dev]')
@@ -136,7 +155,5 @@ $(VENV_4_2_DONE): pyproject.toml
 
 $(JARS_DONE): $(JAR_SOURCES) | $(VENV_DONE)
 	$(call say,Building the jars for Spark 4.2 and 4.3)
-	@./sbt spark42/assembly spark43/assembly
-	@rm -rf $(JARS) && mkdir -p $(JARS)
-	@cp jvm/spark/target/spark-4.2/spark-megaphone_*.jar jvm/spark/target/spark-4.3/spark-megaphone_*.jar $(JARS)
-	@touch $@
+	@./sbt $(ASSEMBLIES)
+	$(take_jars)

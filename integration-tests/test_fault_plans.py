@@ -26,6 +26,7 @@ def test_of_two_plans_submitted_together_the_second_is_refused(
     query.check()
 
 
+@pytest.mark.slow
 def test_steps_take_effect_at_batches_without_data_and_windows_close_once(
     shared: DriverProcess, make_query: MakeQuery
 ) -> None:

@@ -14,7 +14,7 @@ slow = pytest.mark.slow
 @pytest.mark.parametrize(
     ("points", "format"),
     [
-        (("target-pulling", "step-committed"), 2),
+        (("step-committed",), 2),
         pytest.param(EXECUTOR_POINTS, 2, marks=slow),
         pytest.param(EXECUTOR_POINTS, 1, marks=slow),
     ],
@@ -80,6 +80,7 @@ def test_source_and_target_die_before_at_and_after_the_switch(
     _check(query, shared)
 
 
+@slow
 def test_an_executor_leaves_before_its_steps(shared: DriverProcess, make_query: MakeQuery) -> None:
     query = make_query(shared).spread()
     plan = query.submit("rescale", 3, strategy="batched(120)", mode="prepared")

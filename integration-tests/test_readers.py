@@ -35,6 +35,9 @@ FEW_BINS = 8
 BATCHES_UNTIL_SWEPT = 16 + 2 * SWEEP_BATCHES + BATCHES_RETAINED + 2
 
 
+FORMATS = [pytest.param(1, id="v1", marks=pytest.mark.slow), pytest.param(2, id="v2")]
+
+
 @pytest.fixture(scope="module")
 def spark(work: Path) -> Iterator[SparkSession]:
     with local_session(fresh(work)) as session:
@@ -71,7 +74,7 @@ class Moved:
     with_fewer: list[int]
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
+@pytest.fixture(scope="module", params=FORMATS)
 def moved(spark: SparkSession, work: Path, request: pytest.FixtureRequest) -> Moved:
     """More workers than at first, in several steps, then fewer."""
     stream = Stream(spark, fresh(work), totals, format=request.param).start().run(2)
@@ -214,7 +217,7 @@ def run_for_long(stream: Stream, batches: int, *, rescale: bool) -> Retained:
     return Retained(stream, files, workers)
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
+@pytest.fixture(scope="module", params=FORMATS)
 def long_run(spark: SparkSession, work: Path, request: pytest.FixtureRequest) -> Retained:
     settings: dict[str, Any] = {
         "spark__sql__streaming__minBatchesToRetain": BATCHES_RETAINED,
@@ -243,7 +246,8 @@ def test_every_retained_version_is_still_readable(long_run: Retained) -> None:
         check_rows(state_rows(long_run.stream, batch), expected)
 
 
-@pytest.mark.parametrize(("format", "retained"), [(1, 2), pytest.param(2, 1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("format", "retained"), [(1, 2), (2, 1)])
 def test_old_files_go_though_no_run_has_more_than_one_batch(
     spark: SparkSession, work: Path, format: int, retained: int
 ) -> None:

@@ -81,13 +81,9 @@ def counts(rows: DataFrame) -> DataFrame:
     return rows.groupBy("k").agg(n.alias("n"), n.alias("listed"), n.alias("mapped"))
 
 
-@pytest.mark.parametrize(
-    ("with_pandas", "format"),
-    [
-        (False, 2),
-        *(pytest.param(p, v, marks=pytest.mark.slow) for p, v in [(False, 1), (True, 1), (True, 2)]),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("with_pandas", [False, True])
+@pytest.mark.parametrize("format", [1, 2])
 def test_values_lists_maps_and_timers_move(make_stream: MakeStream, with_pandas: bool, format: int) -> None:
     shape = visited(with_pandas=with_pandas, unseen_ms=5_000)
     stream = make_stream(shape, mode="append", format=format, **DATA_ONLY).up_and_down()

@@ -312,6 +312,7 @@ tried(lambda: configure(SparkSession.builder))
     ]
 
 
+@pytest.mark.slow
 def test_a_session_with_the_jar_but_without_the_plugin(tmp_path: Path) -> None:
     script = f"""
 spark = builder.config("spark.jars", {JAR!r}).getOrCreate()
@@ -362,6 +363,7 @@ tried(lambda: run(configure(builder).getOrCreate()))
     ]
 
 
+@pytest.mark.slow
 def test_spark_submit_needs_the_jar_on_its_command_line(tmp_path: Path) -> None:
     submit = str(Path(sys.executable).parent / "spark-submit")
     script = "tried(lambda: sorted(configure(builder)._options)[-1])"

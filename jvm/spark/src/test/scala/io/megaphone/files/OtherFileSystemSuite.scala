@@ -92,7 +92,7 @@ final class OtherFileSystemSuite extends PluginSession {
     asked.filter(a => a.path.contains("/state/0/") && !a.path.contains("_metadata")).groupMapReduce(_.operation)(_ => 1)(_ + _)
 
   for (format <- Seq(1, 2)) {
-    test(s"A slow one is asked for one file a worker and batch, never for a list, in checkpoint format v$format.") {
+    test(s"A slow one is asked for one file a worker and batch, never for a list, in checkpoint format v$format.", isInShortRun = format == 2) {
       val counting = new Counting(format, sweepBatches = 1000)
       ProbeFileSystem.delayMs = 5
       val running = counting.started()

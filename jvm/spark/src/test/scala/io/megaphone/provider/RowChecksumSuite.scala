@@ -129,7 +129,7 @@ class RowChecksumSuite extends PluginSession {
   for (isOn <- Seq(true, false))
     test(
       s"A query that has begun ${if (isOn) "with" else "without"} checksums goes on so, through moves and starts, whatever is set then; so do readers.",
-      isInShortRun = !isOn
+      isInShortRun = false
     ) {
       val memory = MemoryStream[Long](spark)
       val checkpoint = folder("checkpoint")

@@ -20,7 +20,7 @@ final class MemorySuite extends PluginSession {
   private def newestByKey(batches: Seq[Seq[Row]]): Seq[Row] =
     batches.foldLeft(Map.empty[Long, Row])((rows, batch) => rows ++ batch.map(r => r.getLong(0) -> r)).values.toSeq
 
-  test("Ten times the budget.") {
+  test("Ten times the budget.", isInShortRun = false) {
     val memory = MemoryStream[(Long, Long)](spark)
     var fed = Vector.empty[(Long, Long)]
     def feed(keys: Range): Unit = { val rows = keys.map(k => (k.toLong * 7919, fed.size.toLong + 100000L + k)); fed ++= rows; memory.addData(rows); () }

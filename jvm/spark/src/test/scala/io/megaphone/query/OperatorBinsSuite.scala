@@ -143,6 +143,21 @@ class OperatorBinsSuite extends OperatorSession {
     }
 
   for (format <- 1 to 2)
+    test(s"`flatMapGroupsWithState` whose time-outs go by the clock, and are due in the batch of a move, in format $format.", isInShortRun = false) {
+      val s = spark
+      import s.implicits._
+      withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString) {
+        checkMovedByClock(OutputMode.Update(), OnMaps, says("is due")) {
+          _.groupByKey(k => s"${k.name} ${k.id}")
+            .flatMapGroupsWithState[Long, (String, Long)](OutputMode.Update(), GroupStateTimeout.ProcessingTimeTimeout)(
+              countedUntilDue(_, _, _, isByClock = true)
+            )
+            .toDF()
+        }
+      }
+    }
+
+  for (format <- 1 to 2)
     test(s"Deduplicated rows that are forgotten behind the watermark, in the batch of a move, in format $format.", format == 1) {
       withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString) {
         checkMoved(OutputMode.Append(), isDue = Some(removes)) {
@@ -167,13 +182,14 @@ class OperatorBinsSuite extends OperatorSession {
 object OperatorBinsSuite {
 
   /** Counts a key's rows until a second and a half after the last of them, and tells then. */
-  private def countedUntilDue(key: String, values: Iterator[Key], state: GroupState[Long]): Iterator[(String, Long)] =
+  private def countedUntilDue(key: String, values: Iterator[Key], state: GroupState[Long], isByClock: Boolean = false): Iterator[(String, Long)] =
     if (state.hasTimedOut) { val sum = state.get; state.remove(); Iterator((s"$key is due", sum)) }
     else {
       val rows = values.toVector
       val sum = state.getOption.getOrElse(0L) + rows.size
       state.update(sum)
-      if (rows.nonEmpty) state.setTimeoutTimestamp(rows.map(_.at.getTime).max + 1500)
+      if (isByClock) state.setTimeoutDuration(1500)
+      else if (rows.nonEmpty) state.setTimeoutTimestamp(rows.map(_.at.getTime).max + 1500)
       Iterator((key, sum))
     }
 

@@ -7,7 +7,7 @@ import scala.util.Random
 
 import org.apache.spark.sql.{DataFrame, Dataset, Encoder, Encoders, Row}
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
-import org.apache.spark.sql.megaphone.GroupExec
+import org.apache.spark.sql.megaphone.{ClockedQuery, GroupExec}
 import org.apache.spark.sql.streaming.OutputMode
 
 /** Runs a query on bins, and on one of Spark's own providers. With one bin a worker, a key that the provider looks for in any bin but the exchange's is an
@@ -127,6 +127,36 @@ abstract class OperatorSession extends PluginSession {
     assert(onBins.nonEmpty)
     assert(onBins == onSparks(sparks)(run((_, _) => ())))
     onBins
+  }
+
+  /** The same for a query that goes by the clock, with a batch a second: batch by batch, with the same moves.
+    *
+    * @param isDue
+    *   what has to be so in the very batches of the moves
+    */
+  protected def checkMovedByClock(mode: OutputMode, sparks: String, isDue: (Running, Long) => Boolean)(make: Dataset[Key] => DataFrame): Unit = {
+    val batches = comparedBatches + 4
+    def run(moves: (Running, () => Unit) => Unit): Map[Long, Seq[String]] = {
+      val memory = MemoryStream[Key](spark)
+      val clocked = new ClockedQuery(spark, make(memory.toDS()), mode, folder("checkpoint").toString)
+      var batch = 0
+      def round(): Unit = { memory.addData(rows(batch).takeRight(12 + batch % 3 * 30)); batch += 1; clocked.tick() }
+      for (_ <- 1 to 4) round() // until what was kept first has come to its end
+      moves(new Running(clocked.query, clocked.byBatch), () => round())
+      assert(batch <= batches, "the moves took more batches than are compared")
+      while (batch < batches) round()
+      clocked.query.stop()
+      clocked.byBatch.map { case (id, given) => id -> sorted(given) }.toMap
+    }
+    val onBins = run { (running, round) =>
+      for ((workers, transfer) <- Moves) {
+        running.rescaleBy(workers, transfer, strategy = "all-at-once")(round())
+        lookAtMove(running)
+        for (moved <- running.movedIn) assert(isDue(running, moved), s"nothing is due in batch $moved, in which bins moved")
+      }
+    }
+    val onSpark = onSparks(sparks)(run((_, _) => ()))
+    for (batch <- 0L until batches.toLong) assert(onBins(batch) == onSpark(batch), s"in batch $batch")
   }
 
   private def printed(value: Any): Any = value match {

@@ -7,7 +7,7 @@ import org.apache.spark.sql.{DataFrame, Dataset, Encoders}
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.functions.window
-import org.apache.spark.sql.megaphone.{ClockedQuery, StateStoreNames}
+import org.apache.spark.sql.megaphone.StateStoreNames
 import org.apache.spark.sql.streaming._
 
 import io.megaphone.query.OperatorSession._
@@ -38,32 +38,12 @@ class TransformWithStateSuite extends OperatorSession {
 
   for (format <- 1 to 2)
     test(s"Timers by the clock, and state whose time to live ends, in the batch of a move: once, in checkpoint format $format.", format == 2) {
-      val batches = comparedBatches + 4
-      def run(moves: (Running, () => Unit) => Unit): Map[Long, Seq[String]] = {
-        val s = spark
-        import s.implicits._
-        val memory = MemoryStream[Key](spark)
-        val fading = memory.toDS().groupByKey(k => String.valueOf(k.name)).transformWithState(new Fading, TimeMode.ProcessingTime(), OutputMode.Update()).toDF()
-        val clocked = new ClockedQuery(spark, fading, OutputMode.Update(), folder("checkpoint").toString)
-        var batch = 0
-        def round(): Unit = { memory.addData(rows(batch).take(12 + batch % 3 * 30)); batch += 1; clocked.tick() }
-        for (_ <- 1 to 4) round() // until what was kept first has come to its end
-        moves(new Running(clocked.query, clocked.byBatch), () => round())
-        assert(batch <= batches, "the moves took more batches than are compared")
-        while (batch < batches) round()
-        clocked.query.stop()
-        clocked.byBatch.map { case (id, given) => id -> sorted(given) }.toMap
-      }
+      val s = spark
+      import s.implicits._
       withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString) {
-        val onBins = run { (running, round) =>
-          for ((workers, transfer) <- Moves) {
-            running.rescaleBy(workers, transfer, strategy = "all-at-once")(round())
-            lookAtMove(running)
-            for (moved <- running.movedIn) assert(says("is due")(running, moved) && says("nothing")(running, moved), s"in batch $moved, in which bins moved")
-          }
+        checkMovedByClock(OutputMode.Update(), OnRocks, (running, batch) => says("is due")(running, batch) && says("nothing")(running, batch)) {
+          _.groupByKey(k => String.valueOf(k.name)).transformWithState(new Fading, TimeMode.ProcessingTime(), OutputMode.Update()).toDF()
         }
-        val onSparks = withConf("spark.sql.streaming.stateStore.providerClass" -> OnRocks)(run((_, _) => ()))
-        for (batch <- 0L until batches.toLong) assert(onBins(batch) == onSparks(batch), s"in batch $batch")
       }
     }
 
