@@ -14,13 +14,14 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cluster import Cluster, wait_until
+from cluster import Cluster
 from demo.report import Outcome, Shares
 from demo.sink import Answers, wrong_firsts, wrong_keys
 from demo.watch import Watch
 from demo.workload import BATCHES, Workload
 from spark_megaphone import Megaphone, Plan
 from spark_megaphone.errors import QueryNotStarted
+from waiting import until
 
 STRATEGY = "batched(128)"
 MODE = "prepared"
@@ -31,7 +32,7 @@ def run(
     spark: SparkSession, cluster: Cluster, load: Workload, checkpoints: Path, every_s: float, deadline: float
 ) -> Outcome:
     """Runs both queries to the end of their input, acts on the first, compares both with batch queries."""
-    wait_until(lambda: len(_executors(spark)) > 1, "no executor registered")
+    until(lambda: len(_executors(spark)) > 1, "an executor registers", 120)
     totals, firsts = Answers(), Answers()
     stream = spark.readStream.schema(load.schema).option("maxFilesPerTrigger", 1).parquet(str(load.folder))
     with (

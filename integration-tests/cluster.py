@@ -14,12 +14,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from waiting import until
 
 HOST = "127.0.0.1"
 
@@ -126,7 +127,7 @@ class Cluster:
             RuntimeError: A process of the cluster has ended; the message has the end of its log.
             TimeoutError: They did not come.
         """
-        wait_until(lambda: self._alive_workers() >= count, f"{count} workers did not register at {self.url}")
+        until(lambda: self._alive_workers() >= count, f"{count} workers register at {self.url}", _START_S)
 
     def _alive_workers(self) -> int:
         for name, daemon in self._daemons.items():
@@ -214,15 +215,6 @@ def standalone_cluster(
         yield cluster
     finally:
         cluster._stop()
-
-
-def wait_until(condition: Callable[[], bool], otherwise: str, timeout_s: float = _START_S) -> None:
-    """Waits for a condition, looking often. Raises `TimeoutError` with the sentence `otherwise`."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{otherwise} within {timeout_s:.0f} s.")
-        time.sleep(0.1)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -10,17 +10,16 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jvms
 import spark_megaphone
+from waiting import until
 
 _HERE = Path(__file__).parent
 _EXECUTOR_ID = re.compile(r"--executor-id (\S+)")
-_POLL_S = 0.2  # what is asked for takes a process of its own, or the driver's time
 START_SECONDS = 240
 CALL_SECONDS = 240
 
@@ -182,15 +181,6 @@ class DriverProcess:
 
 
 MakeDriver = Callable[..., DriverProcess]
-
-
-def until(is_so: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    """Waits for an event, which must come in time."""
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(_POLL_S)
 
 
 def _kill(pid: int) -> None:

@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from drivers import until
+from waiting import until
 
 EXECUTOR_POINTS = (
     "source-publishing",

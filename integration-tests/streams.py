@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import jvms
-from drivers import until
 from spark_megaphone import Megaphone, Plan, configure
+from waiting import until
 
 STOCK = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 FLUSH = -1  # the key of rows that are there for their time alone

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from drivers import DriverProcess, until
+from drivers import DriverProcess
 from faults import Faults
 from queries import PATIENCE_BATCHES, MakeQuery
+from waiting import until
 
 STOP_SECONDS = 5
 slow = pytest.mark.slow

@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from drivers import until
 from streams import FIRST_WORKERS, KEYS, STOCK, Stream, check_rows, fresh, local_session, state_of
+from waiting import until
 
 if TYPE_CHECKING:
     from streams import Rows

@@ -41,6 +41,9 @@ final class TaskStores(session: SparkSession, provider: Class[_], keys: StructTy
     run.task.begin(version); run.stores.getStore(version, None, forceSnapshotOnCommit = isForced, loadEmpty = isEmpty)
   }
 
+  /** Opens a version for a handle that reads only, in a task of its own; the one before has ended. */
+  def openToRead(version: Long): ReadStateStore = { run.task.begin(version); run.stores.getReadStore(version, None) }
+
   /** What Spark does from time to time, outside any task. */
   def maintain(): Unit = { run.task.end(); run.stores.doMaintenance() }
 
