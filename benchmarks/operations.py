@@ -30,6 +30,7 @@ OPERATIONS = {
     "scan": PEERS,
     "putAndCommit": PEERS,
     "putCommitAndMaintain": PEERS,
+    "openPutAndCommit": PEERS,
     "evictAll": PEERS,
     "evictNone": PEERS,
     "prefixScan": PEERS,

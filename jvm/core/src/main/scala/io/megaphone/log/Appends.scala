@@ -55,6 +55,14 @@ private[log] final class Appends {
   private def placeOf(position: Int): Int = util.Arrays.binarySearch(positions, 0, count, position)
 }
 
-private object Appends {
+private[log] object Appends {
   private val CapacityMin = 4
+
+  /** Bytes of the value of a live key whose record this is, and has this header. */
+  def valueBytes(appends: Appends, position: Int, header: Long): Int =
+    if (Record.kind(header) == Record.Append) appends.valueBytes(position) else Record.valueBytes(header)
+
+  /** Bytes of the record of a live key; where its value is in several, those of the one that would hold all of it. */
+  def sizeBytes(appends: Appends, position: Int, header: Long): Int =
+    Record.size(Record.keyBytes(header), valueBytes(appends, position, header))
 }

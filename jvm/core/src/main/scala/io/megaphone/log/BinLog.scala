@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
-import java.util
-
 /** The storage of one bin: an append-only log of records with a hash index over it.
   *
   *   1. `put` and `remove` append a record and repoint the index; nothing is overwritten in place, so bytes handed out stay valid for the batch.
@@ -20,19 +18,17 @@ import java.util
   */
 final class BinLog(space: Space = Space.Unlimited) {
   private var pages = new Pages(space)
-  private var indexes: Array[Index] = BinLog.NoIndexes // by place of the column family
-  private var orders: Array[OrderedIndex] = BinLog.NoOrders // by ordered column family
+  private val families = new FamilyIndexes
   private var lastFamily = -1 // the family asked for last, and its index: spares a look into memory that has gone cold
   private var lastIndex: Index = _
-  private var undoEntries: Array[Long] = BinLog.NoUndo // (previous position + 1) << 32 | position of the new record
-  private var undoCount = 0
+  private val replaced = new Undo
   private var appends: Appends = _ // once there is any
-  private var ranges: util.Set[RangeScan] = _ // that were begun and not ended; one that its caller has forgotten goes by itself
+  private var ranges: OpenRanges = _ // while there are any
   private var tailStart = 0
   private var tailWords = 0L
   private var liveWords = 0
 
-  def isTouched: Boolean = undoCount > 0 || tailStart != pages.end
+  def isTouched: Boolean = !replaced.isEmpty || tailStart != pages.end
 
   /** Bytes of the records of the tail: the same wherever the log has come from, as the pages that they lie in are not. */
   def tailBytes: Long = tailWords << 3
@@ -41,9 +37,7 @@ final class BinLog(space: Space = Space.Unlimited) {
   def liveBytes: Long = liveWords.toLong << 3
   def logBytes: Long = pages.end.toLong << 3
   def heapBytes: Long = {
-    var sum = pages.heapBytes + undoEntries.length * 8L + BinLog.OwnBytes
-    indexes.foreach(i => if (i != null) sum += i.heapBytes)
-    orders.foreach(o => if (o != null) sum += o.heapBytes)
+    var sum = pages.heapBytes + families.heapBytes + replaced.heapBytes + BinLog.OwnBytes
     val lengthened = appends // another thread may ask
     if (lengthened != null) sum += lengthened.heapBytes
     sum
@@ -53,7 +47,7 @@ final class BinLog(space: Space = Space.Unlimited) {
 
   /** Live keys of a family, and of all. */
   def keyCount(family: Int): Int = { val index = existing(family); if (index == null) 0 else index.size }
-  def keyCount: Int = { var sum = 0; indexes.foreach(i => if (i != null) sum += i.size); sum }
+  def keyCount: Int = families.keyCount
 
   /** Looks a key up; on true the cursor stands on its record. */
   def find(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int, cursor: BinLog.Cursor): Boolean = {
@@ -83,11 +77,11 @@ final class BinLog(space: Space = Space.Unlimited) {
       liveWords -= sizeWords(previous)
       index.remove(slot)
       if (Record.isOrdered(family)) {
-        val order = orderOf(family)
-        if (ranges != null) ranges.forEach(_.removed(order, previous))
+        val order = families.orderOf(family)
+        if (ranges != null) ranges.removed(order, previous)
         reorder(family, previous, BinLog.NoPosition)
       }
-      remember(position, previous)
+      replaced.add(position, previous)
       true
     }
   }
@@ -103,10 +97,10 @@ final class BinLog(space: Space = Space.Unlimited) {
     */
   def range(family: Int, from: Array[Byte], until: Array[Byte]): BinLog.Scan = {
     require(Record.isOrdered(family), s"column family $family keeps no order: only those from ${Record.OrderedFamilyMin} on do")
-    val order = orderOf(family)
+    val order = families.orderOf(family)
     val scan = new RangeScan(this, order, if (from == null) BinLog.NoBytes else from, until)
     if (order != null) {
-      if (ranges == null) ranges = util.Collections.newSetFromMap(new util.WeakHashMap(4))
+      if (ranges == null) ranges = new OpenRanges
       ranges.add(scan)
     }
     scan
@@ -117,31 +111,8 @@ final class BinLog(space: Space = Space.Unlimited) {
 
   /** Takes the tail back: the log and the index are as `settle` left them. */
   def undo(): Unit = {
-    var i = undoCount - 1
-    while (i >= 0) {
-      val position = undoEntries(i).toInt
-      val previous = (undoEntries(i) >>> 32).toInt - 1
-      val page = pages.page(position)
-      val at = pages.offset(position)
-      val header = Words.get(page, at)
-      val family = Record.family(header)
-      val index = existing(family)
-      val hash = Words.hash(page, at + Record.HeaderBytes, Record.keyBytes(header))
-      val isRemove = Record.kind(header) == Record.Remove
-      if (Record.isOrdered(family)) reorder(family, if (isRemove) BinLog.NoPosition else position, previous)
-      if (isRemove) index.add(hash, previous)
-      else {
-        val slot = slotAt(index, hash, position)
-        if (previous == BinLog.NoPosition) index.remove(slot) else index.repoint(slot, previous)
-        liveWords -= sizeWords(position)
-        if (Record.kind(header) == Record.Append) appends.dropLast()
-      }
-      if (previous != BinLog.NoPosition) liveWords += sizeWords(previous)
-      i -= 1
-    }
-    undoCount = 0
-    tailWords = 0
-    endRanges()
+    replaced.foreachBackwards(takeBack(_, _))
+    endTail(tailStart)
     pages.truncate(tailStart)
   }
 
@@ -149,10 +120,32 @@ final class BinLog(space: Space = Space.Unlimited) {
   def settle(): Unit = {
     pages.forget()
     tailStart = pages.end
+    endTail(tailStart)
+  }
+
+  private def takeBack(position: Int, previous: Int): Unit = {
+    val page = pages.page(position)
+    val at = pages.offset(position)
+    val header = Words.get(page, at)
+    val family = Record.family(header)
+    val index = existing(family)
+    val hash = Words.hash(page, at + Record.HeaderBytes, Record.keyBytes(header))
+    val isRemove = Record.kind(header) == Record.Remove
+    if (Record.isOrdered(family)) reorder(family, if (isRemove) BinLog.NoPosition else position, previous)
+    if (isRemove) index.add(hash, previous)
+    else {
+      val slot = index.slotAt(hash, position)
+      if (previous == BinLog.NoPosition) index.remove(slot) else index.repoint(slot, previous)
+      liveWords -= sizeWords(position)
+      if (Record.kind(header) == Record.Append) appends.dropLast()
+    }
+    if (previous != BinLog.NoPosition) liveWords += sizeWords(previous)
+  }
+
+  private def endTail(logWords: Int): Unit = {
+    replaced.clear(logWords)
     tailWords = 0
-    undoCount = 0
-    endRanges()
-    if (undoEntries.length > pages.end / BinLog.UndoShare) undoEntries = BinLog.NoUndo
+    if (ranges != null) { ranges.end(); ranges = null }
   }
 
   /** The records appended since `settle`, in order. */
@@ -184,22 +177,8 @@ final class BinLog(space: Space = Space.Unlimited) {
 
   /** Copies the image to `out` from `offset` on, which must have room for `imageBytes`: what has an order in it, the rest as it was written. */
   def copyImage(out: Array[Byte], offset: Int): Unit = {
-    var at = offset
-    def copy(position: Int, page: Array[Byte], from: Int): Unit = {
-      val header = Words.get(page, from)
-      val size = sizeWords(position, header) << 3
-      if (Record.kind(header) == Record.Append) appends.merge(pages, position, out, at) else System.arraycopy(page, from, out, at, size)
-      at += size
-    }
-    if (indexes.indices.exists(place => !BinLog.isOrderedPlace(place) && indexes(place) != null))
-      pages.foreachRecord { (position, page, from) =>
-        val header = Words.get(page, from)
-        val family = Record.family(header)
-        if (!Record.isOrdered(family) && slotAt(existing(family), Words.hash(page, from + Record.HeaderBytes, Record.keyBytes(header)), position) >= 0)
-          copy(position, page, from)
-      }
-    orders.foreach(order => if (order != null) order.foreach { position => copy(position, pages.page(position), pages.offset(position)); position })
-    require(at - offset == imageBytes, s"an image of $imageBytes bytes has ${at - offset}")
+    val bytes = new LiveRecords(pages, families, appends).copyTo(out, offset)
+    require(bytes == imageBytes, s"an image of $imageBytes bytes has $bytes")
   }
 
   /** Rewrites the live records into new pages, in order where there is one, a value in one record. Only on a settled log. Throws OverflowException; the
@@ -208,31 +187,7 @@ final class BinLog(space: Space = Space.Unlimited) {
   def compact(): Unit = {
     require(!isTouched, "only a settled log is compacted")
     val fresh = new Pages(space, expectedWords = liveWords)
-    val targets = new Array[Int](keyCount)
-    var count = 0
-    def move(position: Int): Int = {
-      targets(count) =
-        if (!isAppend(position)) PagedRecord.copy(pages, position, fresh)
-        else {
-          val target = fresh.reserve(sizeWords(position) << 3)
-          appends.merge(pages, position, fresh.page(target), fresh.offset(target))
-          target
-        }
-      count += 1
-      position
-    }
-    foreachFamily((index, order) => if (order == null) index.foreach(move) else order.foreach(move))
-    count = 0
-    def next(): Int = { count += 1; targets(count - 1) }
-    foreachFamily { (index, order) =>
-      if (order == null) index.foreach(_ => next())
-      else
-        order.foreach { position =>
-          val target = next()
-          index.repoint(slotAt(index, PagedRecord.hash(pages, position), position), target)
-          target
-        }
-    }
+    new LiveRecords(pages, families, appends).moveTo(fresh)
     pages = fresh
     appends = null
     tailStart = fresh.end
@@ -256,8 +211,7 @@ final class BinLog(space: Space = Space.Unlimited) {
     seek(order, place, isAfter = true, page, at + Record.HeaderBytes, Record.keyBytes(Words.get(page, at)))
   }
 
-  private def endRanges(): Unit = if (ranges != null) { ranges.forEach(_.end()); ranges = null }
-  private[log] def ended(scan: RangeScan): Unit = if (ranges != null) { ranges.remove(scan); if (ranges.isEmpty) ranges = null }
+  private[log] def ended(scan: RangeScan): Unit = if (ranges != null) { ranges.ended(scan); if (ranges.isEmpty) ranges = null }
 
   private[log] def compareKey(position: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Int =
     PagedRecord.compareKey(pages, position, key, keyOffset, keyBytes)
@@ -267,22 +221,7 @@ final class BinLog(space: Space = Space.Unlimited) {
   private[log] def end: Int = pages.end
 
   /** Where the key of a live record had its record when the log ended at `end`, a position of the tail or its start; NoPosition where it had none. */
-  private[log] def asOf(end: Int, position: Int): Int = {
-    var at = position
-    while (at >= end) at = previous(at)
-    at
-  }
-
-  /** The record that one of the tail replaced, or NoPosition. Undo entries are in the order of their records. */
-  private def previous(position: Int): Int = {
-    var low = 0
-    var high = undoCount - 1
-    while (low < high) {
-      val middle = (low + high) >>> 1
-      if (undoEntries(middle).toInt < position) low = middle + 1 else high = middle
-    }
-    (undoEntries(low) >>> 32).toInt - 1
-  }
+  private[log] def asOf(end: Int, position: Int): Int = replaced.asOf(end, position)
 
   private[log] def moveTo(c: BinLog.Cursor, position: Int): Unit =
     if (!isAppend(position)) PagedRecord.moveTo(pages, position, c)
@@ -310,28 +249,13 @@ final class BinLog(space: Space = Space.Unlimited) {
     -1
   }
 
-  /** A slot of this very word, or -1 where the index does not point to the position. There are two of them where, in a compaction, a key has moved to
-    * where another one of its hash is yet to move from: then either will do for either.
-    */
-  private def slotAt(index: Index, hash: Int, position: Int): Int = {
-    val word = Index.entry(hash, position)
-    var slot = index.probe(hash)
-    while (slot >= 0 && index.word(slot) != word) slot = if (index.word(slot) == Index.Never) -1 else index.next(slot)
-    slot
-  }
-
   private def header(position: Int): Long = PagedRecord.header(pages, position)
 
   /** Whether the record lengthens the value of another one. */
   private def isAppend(position: Int): Boolean = appends != null && Record.kind(header(position)) == Record.Append
 
-  /** Bytes of the value of a live key whose record this is, and has this header. */
-  private def valueBytes(position: Int, header: Long): Int =
-    if (Record.kind(header) == Record.Append) appends.valueBytes(position) else Record.valueBytes(header)
-
   /** Words of a live key's record; where its value is in several, those of the one that would hold all of it. */
-  private def sizeWords(position: Int): Int = sizeWords(position, header(position))
-  private def sizeWords(position: Int, header: Long): Int = Record.size(Record.keyBytes(header), valueBytes(position, header)) >>> 3
+  private def sizeWords(position: Int): Int = Appends.sizeBytes(appends, position, header(position)) >>> 3
 
   private def write(
       family: Int,
@@ -350,7 +274,7 @@ final class BinLog(space: Space = Space.Unlimited) {
     val slot = slotOf(index, hash, key, keyOffset, keyBytes)
     val previous = if (slot < 0) BinLog.NoPosition else Index.positionOf(index.word(slot))
     val isAppend = kind == Record.Append
-    val wholeBytes = if (isAppend && slot >= 0) valueBytes.toLong + this.valueBytes(previous, header(previous)) else valueBytes.toLong
+    val wholeBytes = if (isAppend && slot >= 0) valueBytes.toLong + Appends.valueBytes(appends, previous, header(previous)) else valueBytes.toLong
     require(wholeBytes <= Record.ValueBytesMax, s"a value of $wholeBytes bytes is too long: at most ${Record.ValueBytesMax} are allowed")
     val position = writeRecord(Record.header(family, kind, keyBytes, valueBytes), key, keyOffset, value, valueOffset)
     liveWords += Record.size(keyBytes, wholeBytes.toInt) >>> 3
@@ -364,7 +288,7 @@ final class BinLog(space: Space = Space.Unlimited) {
       appends.add(position, previous, wholeBytes.toInt)
     }
     if (Record.isOrdered(family)) reorder(family, previous, position)
-    remember(position, previous)
+    replaced.add(position, previous)
   }
 
   private def writeRecord(header: Long, key: Array[Byte], keyOffset: Int, value: Array[Byte], valueOffset: Int): Int = {
@@ -373,15 +297,9 @@ final class BinLog(space: Space = Space.Unlimited) {
     position
   }
 
-  private def remember(position: Int, previous: Int): Unit = {
-    if (undoCount == undoEntries.length) undoEntries = util.Arrays.copyOf(undoEntries, math.max(BinLog.UndoMin, undoCount * 2))
-    undoEntries(undoCount) = ((previous + 1).toLong << 32) | position
-    undoCount += 1
-  }
-
   /** Tells a family's order that a key's record was at `from` and is at `to`; NoPosition where there was none, or is none any more. */
   private def reorder(family: Int, from: Int, to: Int): Unit = {
-    val order = orders(family - Record.OrderedFamilyMin)
+    val order = families.orderOf(family)
     if (from == BinLog.NoPosition) order.add(pages, to)
     else if (to == BinLog.NoPosition) order.remove(pages, from)
     else order.repoint(pages, from, to)
@@ -390,48 +308,21 @@ final class BinLog(space: Space = Space.Unlimited) {
   private def existing(family: Int): Index =
     if (family == lastFamily) lastIndex
     else {
-      val place = BinLog.placeOf(family)
-      val index = if (place < indexes.length) indexes(place) else null
+      val index = families.of(family)
       if (index != null) { lastFamily = family; lastIndex = index }
       index
     }
 
-  private def orderOf(family: Int): OrderedIndex = if (existing(family) == null) null else orders(family - Record.OrderedFamilyMin)
-
   private def indexFor(family: Int): Index = {
     val index = existing(family)
-    if (index != null) index else { addFamily(family); existing(family) }
+    if (index != null) index else { families.add(family); existing(family) }
   }
-
-  private def addFamily(family: Int): Unit = {
-    val place = BinLog.placeOf(family)
-    require(family <= Record.FamilyMax, s"column family $family is out of range: at most ${Record.FamilyMax + 1} families are allowed")
-    if (place >= indexes.length) indexes = util.Arrays.copyOf(indexes, place + 1)
-    if (Record.isOrdered(family)) {
-      val i = family - Record.OrderedFamilyMin
-      if (i >= orders.length) orders = util.Arrays.copyOf(orders, i + 1)
-      orders(i) = new OrderedIndex
-    }
-    indexes(place) = new Index
-  }
-
-  private def foreachFamily(f: (Index, OrderedIndex) => Unit): Unit =
-    for (place <- indexes.indices) if (indexes(place) != null) f(indexes(place), if (BinLog.isOrderedPlace(place)) orders(place >>> 1) else null)
 }
 
 object BinLog {
-  private val NoIndexes = new Array[Index](0)
-  private val NoOrders = new Array[OrderedIndex](0)
-  private val NoUndo = new Array[Long](0)
   private val NoBytes = new Array[Byte](0)
   private[log] val NoPosition = -1
-  private val OwnBytes = 184 // of objects that each log has: itself, its list of indexes, the pages' and the heads of their lists
-  private val UndoMin = 4 // entries: of many bins, a batch changes a key or two each
-  private val UndoShare = 32 // of the log; a larger list is given back when its batch is settled
-
-  /** Where the index of a family lies. Those of the two kinds take turns, so that the array is short whichever are used. */
-  private def placeOf(family: Int): Int = if (Record.isOrdered(family)) ((family - Record.OrderedFamilyMin) << 1) | 1 else family << 1
-  private def isOrderedPlace(place: Int): Boolean = (place & 1) == 1
+  private val OwnBytes = 152 // of objects that each log has: itself, the pages, and the heads of their lists
 
   /** Where a record's key and value lie. The bytes stay as they are for the batch; the cursor moves. */
   final class Cursor {

@@ -30,6 +30,16 @@ final class Index {
   def next(slot: Int): Int = (slot + 1) & (slots.length - 1)
   def word(slot: Int): Long = slots(slot)
 
+  /** A slot that points to this very position, or -1. There are two of them where, in a compaction, a key has moved to where another one of its hash is
+    * yet to move from: then either will do for either.
+    */
+  def slotAt(hash: Int, position: Int): Int = {
+    val word = entry(hash, position)
+    var slot = probe(hash)
+    while (slot >= 0 && slots(slot) != word) slot = if (slots(slot) == Never) -1 else next(slot)
+    slot
+  }
+
   /** Points a live slot at another position. */
   def repoint(slot: Int, position: Int): Unit = slots(slot) = entry(hashOf(slots(slot)), position)
 

@@ -9,8 +9,6 @@ import java.util.concurrent.{Callable, CyclicBarrier, Executors, TimeUnit}
 
 import scala.jdk.CollectionConverters._
 
-import _root_.jdk.jfr.Recording
-import _root_.jdk.jfr.consumer.RecordingFile
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
 import org.apache.hadoop.util.NativeCodeLoader
@@ -54,22 +52,6 @@ final class LocalFilesSuite extends AnyFunSuite {
     val all = Files.list(folder)
     try all.iterator.asScala.map(_.getFileName.toString).toVector.sorted
     finally all.close()
-  }
-
-  /** How many processes this thread starts while it runs `body`. */
-  private def processesOf(body: => Unit): Int = {
-    val recording = new Recording
-    val events = Files.createTempFile("megaphone-processes", ".jfr")
-    try {
-      recording.enable("jdk.ProcessStart").withoutStackTrace().withoutThreshold()
-      recording.start()
-      body
-      recording.stop()
-      recording.dump(events)
-      RecordingFile.readAllEvents(events).asScala.count { event =>
-        event.getEventType.getName == "jdk.ProcessStart" && event.getThread.getJavaThreadId == Thread.currentThread.getId
-      }
-    } finally { recording.close(); Files.delete(events) }
   }
 
   for ((whose, made) <- Seq[(String, NioPath => CheckpointFileManager)](("Spark's", sparks), ("the plugin's", ours)))
@@ -194,8 +176,8 @@ final class LocalFilesSuite extends AnyFunSuite {
       }
       val (byHadoop, byFiles) = (sparks(folder), ours(folder))
       // Where Hadoop's native library is missing, Spark's manager shows that processes are seen.
-      assert(processesOf(writeAll(byHadoop, "sparks")) >= 20 || NativeCodeLoader.isNativeCodeLoaded)
-      assert(processesOf(writeAll(byFiles, "ours")) == 0)
+      assert(StartedProcesses.byThisThread(writeAll(byHadoop, "sparks")).size >= 20 || NativeCodeLoader.isNativeCodeLoaded)
+      assert(StartedProcesses.byThisThread(writeAll(byFiles, "ours")).isEmpty)
     }
   }
 }

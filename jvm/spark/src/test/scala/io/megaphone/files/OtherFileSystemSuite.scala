@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.files
 
-import java.nio.file.{Files, Path}
+import java.nio.file.{Files, Path => NioPath}
 
 import scala.jdk.CollectionConverters._
 import scala.util.Random
 
+import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.{DataFrame, Encoder, Encoders}
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
+import org.apache.spark.sql.megaphone.LocalCheckpointFileManager
 import org.apache.spark.sql.streaming.StreamingQueryException
 import org.scalatest.concurrent.Eventually.{eventually, timeout}
 import org.scalatest.time.SpanSugar._
@@ -16,6 +19,7 @@ import org.scalatest.time.SpanSugar._
 import io.megaphone.files.ProbeFileSystem.{Asked, Fault}
 import io.megaphone.format.{BytesSource, DeltaFile, FileName, Footer}
 import io.megaphone.query.PluginSession
+import io.megaphone.transfer.ExecutorRuntime
 
 /** A checkpoint on a file system that is not Hadoop's local one: what it is asked for, and what becomes of a query when it fails. */
 final class OtherFileSystemSuite extends PluginSession {
@@ -39,7 +43,7 @@ final class OtherFileSystemSuite extends PluginSession {
     private val keysCount = 200
     private val memory = MemoryStream[Long](spark)
     private var fed = Vector.empty[Long]
-    val folder: Path = OtherFileSystemSuite.this.folder("checkpoint")
+    val folder: NioPath = OtherFileSystemSuite.this.folder("checkpoint")
     val checkpoint = s"probe:$folder"
 
     def feed(): Unit = { val rows = (0L until keysCount).map(i => i * i % 1009 + fed.size / keysCount % 3); fed ++= rows; memory.addData(rows); () }
@@ -90,6 +94,31 @@ final class OtherFileSystemSuite extends PluginSession {
 
   private def ofState(asked: Seq[Asked]): Map[String, Int] =
     asked.filter(a => a.path.contains("/state/0/") && !a.path.contains("_metadata")).groupMapReduce(_.operation)(_ => 1)(_ + _)
+
+  test("The plugin's manager leaves it to the one that Spark takes where none is set, operation by operation.") {
+    def askedBy(key: Option[String]): Seq[(String, String)] = {
+      val conf = spark.sessionState.newHadoopConf()
+      conf.unset(ExecutorRuntime.FileManagerKey)
+      key.foreach(conf.set(ExecutorRuntime.FileManagerKey, _))
+      val in = folder("files")
+      val (inner, file) = (new Path(s"probe:$in/inner"), new Path(s"probe:$in/inner/1"))
+      val manager = CheckpointFileManager.create(new Path(s"probe:$in"), conf)
+      ProbeFileSystem.takeAsked()
+      manager.mkdirs(inner)
+      manager.createAtomic(file, overwriteIfPossible = false).close()
+      assertThrows[FileAlreadyExistsException](manager.createAtomic(file, overwriteIfPossible = false).close())
+      manager.createAtomic(new Path(inner, "2"), overwriteIfPossible = true).cancel()
+      manager.open(file).close()
+      assert(manager.exists(file) && manager.list(inner, _.getName == file.getName).length == 1)
+      manager.delete(file)
+      // A temporary name has an identifier at its end.
+      ProbeFileSystem.takeAsked().map(a => a.operation -> a.path.stripPrefix(in.toString).replaceAll("[0-9a-f]{8}(-[0-9a-f]+)+", "id"))
+    }
+    ProbeFileSystem.isReplacing = true
+    val asked = askedBy(Some(classOf[LocalCheckpointFileManager].getName))
+    assert(asked == askedBy(None))
+    assert(asked.map(_._1).toSet == Set("create", "rename", "open", "list", "delete"))
+  }
 
   for (format <- Seq(1, 2)) {
     test(s"A slow one is asked for one file a worker and batch, never for a list, in checkpoint format v$format.", isInShortRun = format == 2) {

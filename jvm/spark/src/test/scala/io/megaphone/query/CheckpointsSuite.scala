@@ -5,16 +5,20 @@ import java.nio.file.{Files, Path}
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.hadoop.util.NativeCodeLoader
 import org.apache.logging.log4j.Level
 import org.apache.spark.SPARK_VERSION
 import org.apache.spark.sql.{DataFrame, Encoder, Encoders}
+import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.functions._
-import org.apache.spark.sql.megaphone.GroupExec
+import org.apache.spark.sql.megaphone.{GroupExec, LocalCheckpointFileManager}
 import org.apache.spark.sql.streaming.StreamingQueryException
 
 import io.megaphone.control.{Controller, MegaphoneApi, PlanLog, PlanRefusedException}
+import io.megaphone.files.StartedProcesses
 import io.megaphone.query.OperatorSession.{OnMaps, OnRocks}
+import io.megaphone.transfer.ExecutorRuntime
 
 /** A checkpoint says which provider, bins, operators and format it has; what does not fit is refused by name, and nothing is lost. */
 class CheckpointsSuite extends PluginSession {
@@ -129,6 +133,21 @@ class CheckpointsSuite extends PluginSession {
         withConf(formatVersion -> later.toString) { counted.run()(); assert(counted.run()() == counted.answer) }
         assert(counted.format == begun)
       }
+
+  test("No process is started for any file of a query; by Spark's own manager some are.") {
+    def started(manager: Class[_]): Seq[String] = {
+      val counted = new Counted
+      withConf(ExecutorRuntime.FileManagerKey -> manager.getName) {
+        counted.run()()
+        val processes = StartedProcesses.during(_ => true) { counted.run()(); () }
+        assert(counted.run()() == counted.answer)
+        processes.filter(_.contains(counted.checkpoint.toString)) // not what Spark does with a session that is gone
+      }
+    }
+    // Where Hadoop's native library is missing, Spark's manager shows that processes are seen.
+    assert(started(classOf[FileContextBasedCheckpointFileManager]).nonEmpty || NativeCodeLoader.isNativeCodeLoaded)
+    assert(started(classOf[LocalCheckpointFileManager]) == Nil)
+  }
 
   test("Another operator on a checkpoint is refused, and the first one runs on.") {
     val counted = new Counted

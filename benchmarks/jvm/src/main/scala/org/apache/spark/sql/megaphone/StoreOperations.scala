@@ -72,4 +72,8 @@ class StoreCommit extends KeyOperations {
   /** With what the commit leaves to be done: Spark's own stores write their snapshots later, by a thread of its own; this plugin's are in the commits. */
   @Benchmark @OperationsPerInvocation(Rows)
   def putCommitAndMaintain(): Unit = { putAndCommit(); maintain() }
+
+  /** A task's whole way with its store: the hash map of Spark's own is copied as it is opened. */
+  @Benchmark @OperationsPerInvocation(Rows)
+  def openPutAndCommit(): Unit = { close(); open(); putAndCommit() }
 }

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.log
+
+/** The live records of a log, to be written anew: families that have an order in it, the others as they come; each value in one record. */
+private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appends: Appends) {
+
+  /** Copies them to `out` from `offset` on, and gives how many bytes they have. */
+  def copyTo(out: Array[Byte], offset: Int): Int = {
+    var at = offset
+    def copy(position: Int, page: Array[Byte], from: Int): Unit = {
+      val header = Words.get(page, from)
+      val bytes = Appends.sizeBytes(appends, position, header)
+      if (Record.kind(header) == Record.Append) appends.merge(pages, position, out, at) else System.arraycopy(page, from, out, at, bytes)
+      at += bytes
+    }
+    var isAnyUnordered = false
+    families.foreach((_, order) => if (order == null) isAnyUnordered = true)
+    if (isAnyUnordered)
+      pages.foreachRecord { (position, page, from) =>
+        val header = Words.get(page, from)
+        val family = Record.family(header)
+        if (!Record.isOrdered(family)) {
+          val hash = Words.hash(page, from + Record.HeaderBytes, Record.keyBytes(header))
+          if (families.of(family).slotAt(hash, position) >= 0) copy(position, page, from)
+        }
+      }
+    families.foreach { (_, order) =>
+      if (order != null) order.foreach { position => copy(position, pages.page(position), pages.offset(position)); position }
+    }
+    at - offset
+  }
+
+  /** Copies them to other pages, and then points the indexes there: not before all are written. */
+  def moveTo(fresh: Pages): Unit = {
+    val targets = new Array[Int](families.keyCount)
+    var count = 0
+    def move(position: Int): Int = {
+      targets(count) = copied(position, fresh)
+      count += 1
+      position
+    }
+    families.foreach((index, order) => if (order == null) index.foreach(move) else order.foreach(move))
+    count = 0
+    def next(): Int = { count += 1; targets(count - 1) }
+    families.foreach { (index, order) =>
+      if (order == null) index.foreach(_ => next())
+      else
+        order.foreach { position =>
+          val target = next()
+          index.repoint(index.slotAt(PagedRecord.hash(pages, position), position), target)
+          target
+        }
+    }
+  }
+
+  private def copied(position: Int, fresh: Pages): Int = {
+    val header = PagedRecord.header(pages, position)
+    if (Record.kind(header) != Record.Append) PagedRecord.copy(pages, position, fresh)
+    else {
+      val target = fresh.reserve(Appends.sizeBytes(appends, position, header))
+      appends.merge(pages, position, fresh.page(target), fresh.offset(target))
+      target
+    }
+  }
+}
