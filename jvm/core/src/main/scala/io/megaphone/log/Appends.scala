@@ -58,6 +58,10 @@ private[log] final class Appends {
 private[log] object Appends {
   private val CapacityMin = 4
 
+  /** Whether the record at a position lengthens the value of another one; `appends` is null where none does. */
+  def isOne(appends: Appends, pages: Pages, position: Int): Boolean =
+    appends != null && Record.kind(PagedRecord.header(pages, position)) == Record.Append
+
   /** Bytes of the value of a live key whose record this is, and has this header. */
   def valueBytes(appends: Appends, position: Int, header: Long): Int =
     if (Record.kind(header) == Record.Append) appends.valueBytes(position) else Record.valueBytes(header)

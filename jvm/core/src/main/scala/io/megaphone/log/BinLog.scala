@@ -21,14 +21,14 @@ final class BinLog(space: Space = Space.Unlimited) {
   private val families = new FamilyIndexes
   private var lastFamily = -1 // the family asked for last, and its index: spares a look into memory that has gone cold
   private var lastIndex: Index = _
-  private val replaced = new Undo
+  private var replaced: Undo = _ // once anything has been put or removed
   private var appends: Appends = _ // once there is any
   private var ranges: OpenRanges = _ // while there are any
   private var tailStart = 0
   private var tailWords = 0L
   private var liveWords = 0
 
-  def isTouched: Boolean = !replaced.isEmpty || tailStart != pages.end
+  def isTouched: Boolean = tailStart != pages.end
 
   /** Bytes of the records of the tail: the same wherever the log has come from, as the pages that they lie in are not. */
   def tailBytes: Long = tailWords << 3
@@ -37,9 +37,10 @@ final class BinLog(space: Space = Space.Unlimited) {
   def liveBytes: Long = liveWords.toLong << 3
   def logBytes: Long = pages.end.toLong << 3
   def heapBytes: Long = {
-    var sum = pages.heapBytes + families.heapBytes + replaced.heapBytes + BinLog.OwnBytes
-    val lengthened = appends // another thread may ask
+    val (lengthened, undone) = (appends, replaced) // another thread may ask
+    var sum = pages.heapBytes + families.heapBytes + BinLog.OwnBytes
     if (lengthened != null) sum += lengthened.heapBytes
+    if (undone != null) sum += undone.heapBytes
     sum
   }
 
@@ -81,7 +82,7 @@ final class BinLog(space: Space = Space.Unlimited) {
         if (ranges != null) ranges.removed(order, previous)
         reorder(family, previous, BinLog.NoPosition)
       }
-      replaced.add(position, previous)
+      remember(position, previous)
       true
     }
   }
@@ -111,8 +112,8 @@ final class BinLog(space: Space = Space.Unlimited) {
 
   /** Takes the tail back: the log and the index are as `settle` left them. */
   def undo(): Unit = {
-    replaced.foreachBackwards(takeBack(_, _))
-    endTail(tailStart)
+    if (replaced != null) replaced.foreachBackwards(takeBack(_, _))
+    endTail()
     pages.truncate(tailStart)
   }
 
@@ -120,7 +121,7 @@ final class BinLog(space: Space = Space.Unlimited) {
   def settle(): Unit = {
     pages.forget()
     tailStart = pages.end
-    endTail(tailStart)
+    endTail()
   }
 
   private def takeBack(position: Int, previous: Int): Unit = {
@@ -142,8 +143,8 @@ final class BinLog(space: Space = Space.Unlimited) {
     if (previous != BinLog.NoPosition) liveWords += sizeWords(previous)
   }
 
-  private def endTail(logWords: Int): Unit = {
-    replaced.clear(logWords)
+  private def endTail(): Unit = {
+    if (replaced != null) { if (replaced.isLargeBeside(tailStart)) replaced = null else replaced.clear() }
     tailWords = 0
     if (ranges != null) { ranges.end(); ranges = null }
   }
@@ -221,10 +222,10 @@ final class BinLog(space: Space = Space.Unlimited) {
   private[log] def end: Int = pages.end
 
   /** Where the key of a live record had its record when the log ended at `end`, a position of the tail or its start; NoPosition where it had none. */
-  private[log] def asOf(end: Int, position: Int): Int = replaced.asOf(end, position)
+  private[log] def asOf(end: Int, position: Int): Int = if (replaced == null) position else replaced.asOf(end, position)
 
   private[log] def moveTo(c: BinLog.Cursor, position: Int): Unit =
-    if (!isAppend(position)) PagedRecord.moveTo(pages, position, c)
+    if (!Appends.isOne(appends, pages, position)) PagedRecord.moveTo(pages, position, c)
     else {
       val bytes = new Array[Byte](sizeWords(position) << 3)
       appends.merge(pages, position, bytes, 0)
@@ -250,9 +251,6 @@ final class BinLog(space: Space = Space.Unlimited) {
   }
 
   private def header(position: Int): Long = PagedRecord.header(pages, position)
-
-  /** Whether the record lengthens the value of another one. */
-  private def isAppend(position: Int): Boolean = appends != null && Record.kind(header(position)) == Record.Append
 
   /** Words of a live key's record; where its value is in several, those of the one that would hold all of it. */
   private def sizeWords(position: Int): Int = Appends.sizeBytes(appends, position, header(position)) >>> 3
@@ -288,13 +286,18 @@ final class BinLog(space: Space = Space.Unlimited) {
       appends.add(position, previous, wholeBytes.toInt)
     }
     if (Record.isOrdered(family)) reorder(family, previous, position)
-    replaced.add(position, previous)
+    remember(position, previous)
   }
 
   private def writeRecord(header: Long, key: Array[Byte], keyOffset: Int, value: Array[Byte], valueOffset: Int): Int = {
     val position = PagedRecord.append(pages, header, key, keyOffset, value, valueOffset)
     tailWords += Record.size(header) >>> 3
     position
+  }
+
+  private def remember(position: Int, previous: Int): Unit = {
+    if (replaced == null) replaced = new Undo
+    replaced.add(position, previous)
   }
 
   /** Tells a family's order that a key's record was at `from` and is at `to`; NoPosition where there was none, or is none any more. */
@@ -322,7 +325,7 @@ final class BinLog(space: Space = Space.Unlimited) {
 object BinLog {
   private val NoBytes = new Array[Byte](0)
   private[log] val NoPosition = -1
-  private val OwnBytes = 152 // of objects that each log has: itself, the pages, and the heads of their lists
+  private val OwnBytes = 136 // of objects that each log has: itself, the pages, and the head of their list
 
   /** Where a record's key and value lie. The bytes stay as they are for the batch; the cursor moves. */
   final class Cursor {

@@ -18,6 +18,7 @@ private[log] final class FamilyIndexes {
   /** The order of an ordered family, or null. */
   def orderOf(family: Int): OrderedIndex = { val i = family - Record.OrderedFamilyMin; if (i < orders.length) orders(i) else null }
 
+  /** Begins a family. Throws IllegalArgumentException where its number is too large. */
   def add(family: Int): Unit = {
     require(family <= Record.FamilyMax, s"column family $family is out of range: at most ${Record.FamilyMax + 1} families are allowed")
     val place = placeOf(family)
@@ -38,7 +39,7 @@ private[log] final class FamilyIndexes {
   def keyCount: Int = { var sum = 0; indexes.foreach(i => if (i != null) sum += i.size); sum }
 
   def heapBytes: Long = {
-    var sum = OwnBytes + (if (indexes.length == 0) 0 else ListHeadBytes + indexes.length * 4L)
+    var sum = OwnBytes + listBytes(indexes.length) + listBytes(orders.length)
     indexes.foreach(i => if (i != null) sum += i.heapBytes)
     orders.foreach(o => if (o != null) sum += o.heapBytes)
     sum
@@ -49,7 +50,9 @@ private object FamilyIndexes {
   private val NoIndexes = new Array[Index](0)
   private val NoOrders = new Array[OrderedIndex](0)
   private val OwnBytes = 24L
-  private val ListHeadBytes = 20L // padding included, where there is one family
+
+  /** Of a list of references, head and padding included; all logs share the empty one. */
+  private def listBytes(length: Int): Int = if (length == 0) 0 else (16 + 4 * length + 7) & ~7
 
   /** Where the index of a family lies. Those of the two kinds take turns, so that the array is short whichever are used. */
   private def placeOf(family: Int): Int = if (Record.isOrdered(family)) ((family - Record.OrderedFamilyMin) << 1) | 1 else family << 1

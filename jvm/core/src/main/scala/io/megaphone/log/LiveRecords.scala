@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
-/** The live records of a log, to be written anew: families that have an order in it, the others as they come; each value in one record. */
+/** The live records of a log, to be written anew: families that have an order in it, the others as they come; each value in one record.
+  *
+  * @param appends
+  *   null where no value is in several records
+  */
 private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appends: Appends) {
 
   /** Copies them to `out` from `offset` on, and gives how many bytes they have. */
@@ -30,7 +34,7 @@ private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appe
     at - offset
   }
 
-  /** Copies them to other pages, and then points the indexes there: not before all are written. */
+  /** Copies them to other pages, and then points the indexes there: not before all are written. Throws OverflowException. */
   def moveTo(fresh: Pages): Unit = {
     val targets = new Array[Int](families.keyCount)
     var count = 0
@@ -53,13 +57,11 @@ private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appe
     }
   }
 
-  private def copied(position: Int, fresh: Pages): Int = {
-    val header = PagedRecord.header(pages, position)
-    if (Record.kind(header) != Record.Append) PagedRecord.copy(pages, position, fresh)
+  private def copied(position: Int, fresh: Pages): Int =
+    if (!Appends.isOne(appends, pages, position)) PagedRecord.copy(pages, position, fresh)
     else {
-      val target = fresh.reserve(Appends.sizeBytes(appends, position, header))
+      val target = fresh.reserve(Appends.sizeBytes(appends, position, PagedRecord.header(pages, position)))
       appends.merge(pages, position, fresh.page(target), fresh.offset(target))
       target
     }
-  }
 }

@@ -16,7 +16,7 @@ private[log] final class OpenRanges {
   def removed(order: OrderedIndex, position: Int): Unit = scans.forEach(_.removed(order, position))
 
   /** The batch has ended, and all scans with it. */
-  def end(): Unit = { scans.forEach(_.end()); scans.clear() }
+  def end(): Unit = scans.forEach(_.end())
 
   def isEmpty: Boolean = scans.isEmpty
 }

@@ -55,6 +55,9 @@ final class ProbeFileSystem extends RawLocalFileSystem {
   override def listStatus(path: Path): Array[FileStatus] = { asked("list", path); super.listStatus(path) }
   override def delete(path: Path, recursive: Boolean): Boolean = { asked("delete", path); super.delete(path, recursive) }
 
+  override def mkdirs(path: Path): Boolean = { asked("mkdirs", path); super.mkdirs(path) }
+  override def getFileStatus(path: Path): FileStatus = { asked("status", path); super.getFileStatus(path) }
+
   private def filling(path: Path, out: FSDataOutputStream): FSDataOutputStream =
     if (!faults.exists(f => f.kind == Fault.DiskIsFull && f.concerns(path) && f.strikes())) out
     else

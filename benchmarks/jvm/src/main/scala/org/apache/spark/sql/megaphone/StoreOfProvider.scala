@@ -47,7 +47,7 @@ abstract class StoreOfProvider {
 
   protected def spec: KeyStateEncoderSpec = NoPrefixKeyStateEncoderSpec(KeySchema)
 
-  /** Whether a key may have several values. */
+  /** Whether a key may have several values; the store has column families then. */
   protected def isMultiValued: Boolean = false
 
   /** Spark's name of the operator whose store it is: some have keys that are scanned by their first columns. */
@@ -68,7 +68,7 @@ abstract class StoreOfProvider {
     val hadoopConf = session.sessionState.newHadoopConf()
     hadoopConf.set(StreamExecution.RUN_ID_KEY, run.toString)
     val id = StateStoreProviderId(StateStoreId(s"file:$folder/state", 0, 0), run)
-    opened = StateStoreProvider.createAndInit(id, KeySchema, ValueSchema, spec, false, new StateStoreConf(conf), hadoopConf, isMultiValued, None)
+    opened = StateStoreProvider.createAndInit(id, KeySchema, ValueSchema, spec, isMultiValued, new StateStoreConf(conf), hadoopConf, isMultiValued, None)
     open(0)
     load()
     store.commit()

@@ -35,7 +35,14 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration) ex
   override def exists(path: Path): Boolean = if (isFile) Files.exists(nio(path)) else spark.exists(path)
   override def delete(path: Path): Unit = spark.delete(path)
   override def isLocal: Boolean = spark.isLocal
-  override def createCheckpointDirectory(): Path = spark.createCheckpointDirectory()
+
+  override def createCheckpointDirectory(): Path =
+    if (!isFile) spark.createCheckpointDirectory()
+    else {
+      val qualified = path.getFileSystem(hadoopConf).makeQualified(path)
+      mkdirs(qualified)
+      qualified
+    }
 
   private def nio(path: Path): NioPath = Paths.get(path.toUri.getPath)
 
