@@ -30,7 +30,7 @@ OPERATIONS = {
     "scan": PEERS,
     "putAndCommit": PEERS,
     "putCommitAndMaintain": PEERS,
-    "openPutAndCommit": PEERS,
+    "putCommitAndOpen": PEERS,
     "evictAll": PEERS,
     "evictNone": PEERS,
     "prefixScan": PEERS,

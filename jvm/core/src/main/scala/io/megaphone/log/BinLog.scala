@@ -218,6 +218,9 @@ final class BinLog(space: Space = Space.Unlimited) {
     PagedRecord.compareKey(pages, position, key, keyOffset, keyBytes)
   private[log] def compareKeys(one: Int, other: Int): Int = PagedRecord.compareKeys(pages, one, other)
 
+  /** Has the processor fetch a record that lies in memory; what it gives means nothing. */
+  private[log] def touch(position: Int): Long = pages.touch(position)
+
   /** The position behind the last record. */
   private[log] def end: Int = pages.end
 

@@ -73,6 +73,13 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
     if (pages(slot) ne OnDisk) offsetIn(slot, position) else 0
   }
 
+  /** Has the processor fetch the record at `position` if it lies in memory; what it gives means nothing. */
+  private[log] def touch(position: Int): Long = {
+    val slot = baseSlot(position)
+    val page = pages(slot)
+    if (page ne OnDisk) Words.get(page, offsetIn(slot, position)) else 0
+  }
+
   /** Drops everything from `position` on. What was read above it must not be used any more. */
   def truncate(position: Int): Unit = {
     endPosition = position

@@ -3,16 +3,22 @@ package io.megaphone.log
 
 import java.util.PriorityQueue
 
-/** A scan of all keys of a family, in no order. */
+/** A scan of all keys of a family, in no order.
+  *
+  * Records lie all over the memory. Those that come next are touched together, so that it is waited for once for all of them.
+  */
 private[log] final class HashScan(log: BinLog, index: Index) extends BinLog.Scan {
   val cursor = new BinLog.Cursor
   private val slots = if (index == null) HashScan.NoSlots else index.snapshot
   private var slot = 0
+  private val ahead = new Array[Int](HashScan.AheadMax) // slots that come next
+  private var aheadCount, aheadAt = 0
+  private var touched = 0L // what is read must be of use, or the compiler leaves it out
 
   def next(): Boolean = {
-    while (slot < slots.length) {
-      val word = slots(slot)
-      slot += 1
+    while (aheadAt < aheadCount || lookAhead()) {
+      val word = slots(ahead(aheadAt))
+      aheadAt += 1
       if (Index.isLive(word)) {
         log.moveTo(cursor, Index.positionOf(word))
         // After the index has grown this array no longer hears of removals and updates: ask the index itself.
@@ -23,9 +29,25 @@ private[log] final class HashScan(log: BinLog, index: Index) extends BinLog.Scan
     }
     false
   }
+
+  private def lookAhead(): Boolean = {
+    aheadAt = 0
+    aheadCount = 0
+    while (aheadCount < ahead.length && slot < slots.length) {
+      val word = slots(slot)
+      if (Index.isLive(word)) {
+        touched += log.touch(Index.positionOf(word))
+        ahead(aheadCount) = slot
+        aheadCount += 1
+      }
+      slot += 1
+    }
+    aheadCount > 0
+  }
 }
 
 private object HashScan {
+  private val AheadMax = 8
   private val NoSlots = new Array[Long](0)
 }
 

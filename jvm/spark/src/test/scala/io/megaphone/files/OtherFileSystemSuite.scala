@@ -209,20 +209,24 @@ final class OtherFileSystemSuite extends PluginSession {
       assert(listed.exists(f => f.file == inTime.file && f.chunk.writer == inTime.writer), "later files name what was there in time")
     }
 
-    test(s"On a disk that stays full the query fails with that sentence, and goes on when there is room, in checkpoint format v$format.") {
-      val counting = new Counting(format)
-      val running = counting.started()
-      counting.round(running)
-      ProbeFileSystem.faults = Seq(Fault(Fault.DiskIsFull, "/state/0/1/", times = Int.MaxValue))
-      val failed = intercept[StreamingQueryException](counting.round(running))
-      assert(messagesOf(failed).contains("No space left on device"))
-      assert(messagesOf(failed).contains("CANNOT_WRITE_STATE_STORE"))
-      ProbeFileSystem.faults = Nil
-      val again = counting.started()
-      counting.round(again)
-      counting.check(again)
-      counting.runUntilSwept(again)
-    }
+    for (kind <- Seq(Fault.RenameSaysNo, Fault.RenameThrows, Fault.DiskIsFull))
+      test(
+        s"After ${kind.words}, each time, the query fails with a sentence, and goes on when that has an end, in checkpoint format v$format.",
+        isInShortRun = kind == Fault.DiskIsFull
+      ) {
+        val counting = new Counting(format)
+        val running = counting.started()
+        counting.round(running)
+        ProbeFileSystem.faults = Seq(Fault(kind, "/state/0/1/", times = Int.MaxValue))
+        val failed = intercept[StreamingQueryException](counting.round(running))
+        assert(messagesOf(failed).contains("CANNOT_WRITE_STATE_STORE"))
+        if (kind == Fault.DiskIsFull) assert(messagesOf(failed).contains("No space left on device"))
+        ProbeFileSystem.faults = Nil
+        val again = counting.started()
+        counting.round(again)
+        counting.check(again)
+        counting.runUntilSwept(again)
+      }
   }
 }
 
