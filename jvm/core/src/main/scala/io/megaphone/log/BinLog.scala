@@ -25,13 +25,13 @@ final class BinLog(space: Space = Space.Unlimited) {
   private var appends: Appends = _ // once there is any
   private var ranges: OpenRanges = _ // while there are any
   private var tailStart = 0
-  private var tailWords = 0L
+  private var tailWords = 0
   private var liveWords = 0
 
   def isTouched: Boolean = tailStart != pages.end
 
   /** Bytes of the records of the tail: the same wherever the log has come from, as the pages that they lie in are not. */
-  def tailBytes: Long = tailWords << 3
+  def tailBytes: Long = tailWords.toLong << 3
 
   /** Bytes of the live records, and of all records with the gaps between them. */
   def liveBytes: Long = liveWords.toLong << 3
@@ -328,7 +328,7 @@ final class BinLog(space: Space = Space.Unlimited) {
 object BinLog {
   private val NoBytes = new Array[Byte](0)
   private[log] val NoPosition = -1
-  private val OwnBytes = 136 // of objects that each log has: itself, the pages, and the head of their list
+  private val OwnBytes = 120 // of objects that each log has: itself, the pages, and the head of their list
 
   /** Where a record's key and value lie. The bytes stay as they are for the batch; the cursor moves. */
   final class Cursor {

@@ -26,7 +26,7 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
   private var pages = EmptyPages // OnDisk where a piece has the bytes
   private var pieces = EmptyPieces // as long as `pages` as soon as one has left the heap
   private var oldestOnHeap = 0 // no slot below has a page that may leave
-  private var arrayBytes = 0L
+  private var arrayWords = 0 // that the pages on the heap take
   private var expectedEnd = expectedWords // position behind the records that are known to come; 0 where none are
   private var copiedPosition = -1 // the record on disk that was read last, and its copy
   private var copied: Array[Byte] = _
@@ -162,7 +162,7 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
   }
 
   /** Heap bytes held, headers of arrays aside. */
-  def heapBytes: Long = arrayBytes + pages.length * 4L + pieces.length * 8L
+  def heapBytes: Long = (arrayWords.toLong << 3) + pages.length * 4L + pieces.length * 8L
 
   /** Bytes of pages that lie on disk. */
   def bytesOnDisk: Long = { var sum = 0L; pieces.foreach(p => if (p != null) sum += p.length); sum }
@@ -200,7 +200,7 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
   private def resize(slot: Int, bytes: Int): Unit = {
     val more = bytes - pages(slot).length
     pages(slot) = util.Arrays.copyOf(pages(slot), bytes)
-    arrayBytes += more
+    arrayWords += more >> 3
     space.grew(more)
   }
 
@@ -252,7 +252,7 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
 
   /** A page is on the heap, or, below zero, is not any more; of one that lies on disk there is nothing to say. */
   private def held(bytes: Int): Unit = if (bytes != 0) {
-    arrayBytes += bytes + (if (bytes > 0) ArrayHeaderBytes else -ArrayHeaderBytes)
+    arrayWords += (bytes >> 3) + (if (bytes > 0) ArrayHeaderWords else -ArrayHeaderWords)
     space.grew(bytes)
   }
 }
@@ -267,7 +267,7 @@ object Pages {
   private val EmptyPages = new Array[Array[Byte]](0)
   private val EmptyPieces = new Array[Overflow.Piece](0)
   private val OnDisk = new Array[Byte](0)
-  private val ArrayHeaderBytes = 16L
+  private val ArrayHeaderWords = 2
   private val StepBytesMin = 64
   private val SlotBytesMin = 1024
   private val SteppedSlots = 4

@@ -54,7 +54,7 @@ private[log] final class Undo {
 }
 
 private object Undo {
-  private val CapacityMin = 4 // entries: of many bins, a batch changes a key or two each
+  private val CapacityMin = 2 // entries: of many bins, a batch changes a key or two each
   private val LogShare = 64 // the share of a log's words: of very many bins, each a small log, none keeps a list
   private val OwnBytes = 40 // itself and the head of its array
 }

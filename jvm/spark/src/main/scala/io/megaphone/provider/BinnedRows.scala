@@ -132,18 +132,18 @@ private[provider] final class BinnedRows(key: StoreKey, holding: Holding, val fa
   private def scansOfPrefix(f: Family, prefix: UnsafeRow): Iterator[BinLog.Scan] = {
     val bytes = f.bytesOfPrefix(prefix)
     val bin = f.binOf.ofPrefix(prefix)
-    if (bin >= 0) Iterator(logOf(bin).prefix(f.number, bytes)) else merged(_.prefix(f.number, bytes))
+    if (bin >= 0) Iterator.single(logOf(bin).prefix(f.number, bytes)) else merged(_.prefix(f.number, bytes))
   }
 
   private def scansOfRange(f: Family, from: Option[UnsafeRow], until: Option[UnsafeRow]): Iterator[BinLog.Scan] = {
     val first = from.map(f.bytesOfKey).orNull
     val last = until.map(f.bytesOfKey).orNull
-    if (first != null && last != null && f.isOneKey(first, last)) Iterator(logOf(f.binOf(from.get)).range(f.number, first, last))
+    if (first != null && last != null && f.isOneKey(first, last)) Iterator.single(logOf(f.binOf(from.get)).range(f.number, first, last))
     else merged(_.range(f.number, first, last))
   }
 
   /** One scan of all logs, in order. */
-  private def merged(scan: BinLog => BinLog.Scan): Iterator[BinLog.Scan] = Iterator(new MergedScan(logs.map(scan)))
+  private def merged(scan: BinLog => BinLog.Scan): Iterator[BinLog.Scan] = Iterator.single(new MergedScan(logs.map(scan)))
 
   private def rowsOf(f: Family, scans: Iterator[BinLog.Scan]): Iterator[UnsafeRowPair] = {
     val pair = new UnsafeRowPair
