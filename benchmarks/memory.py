@@ -74,8 +74,14 @@ def one(kind: str, keys: int) -> dict[str, float]:
 
 def long_run(batches: int) -> list[dict[str, float]]:
     """Samples of memory and files over so many batches of keys that come and are evicted; in this process."""
-    retained = {"spark__sql__streaming__minBatchesToRetain": "10", "spark__megaphone__bins": "64"}
-    spark = harness.session("local[2]", 2, **retained)
+    conf = {
+        "spark__sql__streaming__minBatchesToRetain": "10",
+        "spark__megaphone__bins": "64",
+        "spark__driver__memory": "1g",
+        # The whole heap from the start: what the process grows by is not the collector's choice, then.
+        "spark__driver__extraJavaOptions": "-Xms1g -XX:+AlwaysPreTouch",
+    }
+    spark = harness.session("local[2]", 2, **conf)
     harness.use(spark, "megaphone")
     samples: list[dict[str, float]] = []
     stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5000)
