@@ -219,7 +219,7 @@ final class BinLog(space: Space = Space.Unlimited) {
   private[log] def compareKeys(one: Int, other: Int): Int = PagedRecord.compareKeys(pages, one, other)
 
   /** Has the processor fetch a record that lies in memory; what it gives means nothing. */
-  private[log] def touch(position: Int): Long = pages.touch(position)
+  private[log] def prefetch(position: Int): Long = pages.prefetch(position)
 
   /** The position behind the last record. */
   private[log] def end: Int = pages.end

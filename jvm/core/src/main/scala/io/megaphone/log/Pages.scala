@@ -74,7 +74,7 @@ final class Pages(space: Space = Space.Unlimited, expectedWords: Int = 0) {
   }
 
   /** Has the processor fetch the record at `position` if it lies in memory; what it gives means nothing. */
-  private[log] def touch(position: Int): Long = {
+  private[log] def prefetch(position: Int): Long = {
     val slot = baseSlot(position)
     val page = pages(slot)
     if (page ne OnDisk) Words.get(page, offsetIn(slot, position)) else 0

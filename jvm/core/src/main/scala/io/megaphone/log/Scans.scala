@@ -5,7 +5,7 @@ import java.util.PriorityQueue
 
 /** A scan of all keys of a family, in no order.
   *
-  * Records lie all over the memory. Those that come next are touched together, so that it is waited for once for all of them.
+  * Records lie all over the memory. Those that come next are fetched together, so that it is waited for once for all of them.
   */
 private[log] final class HashScan(log: BinLog, index: Index) extends BinLog.Scan {
   val cursor = new BinLog.Cursor
@@ -13,7 +13,7 @@ private[log] final class HashScan(log: BinLog, index: Index) extends BinLog.Scan
   private var slot = 0
   private val ahead = new Array[Int](HashScan.AheadMax) // slots that come next
   private var aheadCount, aheadAt = 0
-  private var touched = 0L // what is read must be of use, or the compiler leaves it out
+  private var fetched = 0L // what is read must be of use, or the compiler leaves it out
 
   def next(): Boolean = {
     while (aheadAt < aheadCount || lookAhead()) {
@@ -36,7 +36,7 @@ private[log] final class HashScan(log: BinLog, index: Index) extends BinLog.Scan
     while (aheadCount < ahead.length && slot < slots.length) {
       val word = slots(slot)
       if (Index.isLive(word)) {
-        touched += log.touch(Index.positionOf(word))
+        fetched += log.prefetch(Index.positionOf(word))
         ahead(aheadCount) = slot
         aheadCount += 1
       }
