@@ -41,13 +41,14 @@ def uneven(query: Query) -> Query:
 
 
 @pytest.mark.slow
-def test_a_target_with_a_full_disk_takes_no_bins_until_it_has_room(
+def test_a_target_with_a_full_disk_takes_no_bins_until_it_has_room_and_the_other_moves_go_on(
     driver: DriverProcess, make_query: MakeQuery
 ) -> None:
     query = uneven(make_query(driver, kind="wide", rows=500))
     target, bins = query.executor_of(1), query.bins_of(1)
     limit(driver, [target])
-    plan = query.submit("move", {str(b): 1 for b in query.bins_of(0)}, strategy="all-at-once")
+    away, asked = bins[-1], query.bins_of(0)
+    plan = query.submit("move", {str(b): 1 for b in asked} | {str(away): 0}, strategy="all-at-once")
     for _ in range(PATIENCE_BATCHES + 6):
         query.feed()
         if query.plan(plan)["status"] != "preparing":
@@ -56,10 +57,12 @@ def test_a_target_with_a_full_disk_takes_no_bins_until_it_has_room(
     assert row["status"] == "failed", row
     assert f"Executor {target} has no room" in row["reason"]
     assert NEEDS_DISK in row["reason"]
-    assert query.bins_of(1) == bins
+    assert row["moves_done"] == 1
+    assert query.call("stayed", id=plan) == asked
+    assert query.bins_of(1) == bins[:-1]
+    query.feed()
     driver.check_nothing_is_held()
 
-    query.finish(query.submit("move", {str(bins[0]): 0}, strategy="all-at-once"))
     limit(driver, [target], resource.RLIM_INFINITY)
     query.finish(query.move_half(0, 1))
     query.check()

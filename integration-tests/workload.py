@@ -67,6 +67,10 @@ class Workload:
         rows = Megaphone(self._queries[name]).plans().to_pylist()
         return next(row for row in rows if row["id"] == id)
 
+    def stayed(self, name: str, id: str) -> list[int]:
+        """Bins of a plan that there was no room for, ascending."""
+        return sorted(b for step in Megaphone(self._queries[name]).plan(id).steps for b in step.stayed)
+
     def cancel(self, name: str, id: str) -> None:
         Megaphone(self._queries[name]).cancel(id)
 

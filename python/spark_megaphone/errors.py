@@ -204,7 +204,7 @@ class PlanCancelled(PlanError):
 
 
 class PlanFailed(PlanError):
-    """The plan could not go on; the steps that had taken effect by then stay."""
+    """The plan is over, and some of its moves were not made; those that were made stay."""
 
     condition = "PLAN_FAILED"
 

@@ -71,6 +71,7 @@ class PlanStep:
         moves: Bin to target worker.
         workers: How many workers there are once it has taken effect.
         batch: The batch at which it took effect; None before that.
+        stayed: Bins of it that there was no room for where they were to go: they stay where they were.
     """
 
     operator: int
@@ -78,6 +79,7 @@ class PlanStep:
     moves: dict[int, int]
     workers: int
     batch: int | None
+    stayed: tuple[int, ...] = ()
 
 
 class Plan:
@@ -128,6 +130,7 @@ class Plan:
                 moves=dict(zip(row["bins"], row["targets"], strict=True)),
                 workers=row["workers"],
                 batch=row["batch"],
+                stayed=tuple(row["stayed"]),
             )
             for row in self._door.ask("steps", self.id)
         )
@@ -156,7 +159,7 @@ class Plan:
         Raises:
             PlanTimeout: The time is up. The plan goes on.
             PlanCancelled: It was cancelled, here or elsewhere.
-            PlanFailed: It could not go on.
+            PlanFailed: There was no room for some of its moves, or it could not go on.
             QueryStopped: The query has ended before the plan was seen done.
             WrongType: `timeout` is not a number.
         """

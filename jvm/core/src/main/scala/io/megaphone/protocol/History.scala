@@ -48,8 +48,10 @@ final case class History private (
   def sealAt(batch: Long): Option[Sealed] = seals.find(_.batch == batch)
 
   /** The batch of each step of a plan that has one. */
-  def sealedSteps(planId: String): Map[StepId, Long] =
-    seals.iterator.flatMap(s => s.steps.iterator.filter(_.step.planId == planId).map(_.step -> s.batch)).toMap
+  def sealedSteps(planId: String): Map[StepId, Long] = taken(planId).map { case (batch, s) => s.step -> batch }.toMap
+
+  /** The steps of a plan as they were taken, each with its batch. */
+  def taken(planId: String): Vector[(Long, SealedStep)] = seals.flatMap(s => s.steps.filter(_.step.planId == planId).map(s.batch -> _))
 
   /** Plans with steps still to be sealed, in the order they were submitted. */
   def open: Vector[Intention] = plans.filter(p => !cancelled.contains(p.id) && sealedSteps(p.id).size < p.stepsCount)

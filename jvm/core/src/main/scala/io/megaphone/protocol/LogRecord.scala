@@ -70,8 +70,14 @@ object LogRecord {
   final case class Sealed(run: String, batch: Long, steps: Vector[SealedStep], tables: Map[Long, RoutingTable]) extends LogRecord
 }
 
-/** A step that has its batch. */
-final case class SealedStep(step: StepId, moves: Vector[Move])
+/** A step that has its batch.
+  *
+  * @param moves
+  *   what takes effect: all moves of the step, but for those that there was no room for where they lead to
+  * @param noRoom
+  *   why bins stay where they are, if some do
+  */
+final case class SealedStep(step: StepId, moves: Vector[Move], noRoom: Option[String] = None)
 
 /** Names a step: the plan, and its index in the plan's steps for the group. */
 final case class StepId(planId: String, group: Long, index: Int) {

@@ -27,7 +27,7 @@ object LogRecordFormat {
       case r: LogRecord.Cancelled => out.byte(3).string(r.planId).string(r.reason.getOrElse(""))
       case r: LogRecord.Sealed =>
         out.byte(4).string(r.run).varint(r.batch)
-        out.seq(r.steps)(s => moves(out.string(s.step.planId).varint(s.step.group).varint(s.step.index), s.moves))
+        out.seq(r.steps) { s => moves(out.string(s.step.planId).varint(s.step.group).varint(s.step.index), s.moves); out.string(s.noRoom.getOrElse("")) }
         tables(out, r.tables)
     }
     val body = out.toBytes
@@ -55,8 +55,9 @@ object LogRecordFormat {
           val strategy = in.string()
           val mode = TransferMode.parse(in.string())
           LogRecord.Submitted(Intention(id, in.seq(in.varint() -> in.seq(step(in))).toMap, strategy, mode))
-        case 3 => LogRecord.Cancelled(in.string(), Some(in.string()).filter(_.nonEmpty))
-        case 4 => LogRecord.Sealed(in.string(), in.varint(), in.seq(SealedStep(StepId(in.string(), in.varint(), in.count()), moves(in))), tables(in))
+        case 3 => LogRecord.Cancelled(in.string(), reason(in))
+        case 4 =>
+          LogRecord.Sealed(in.string(), in.varint(), in.seq(SealedStep(StepId(in.string(), in.varint(), in.count()), moves(in), reason(in))), tables(in))
         case other => in.fail("a record of kind 1 to 4", other.toString)
       }
     catch { case e: InvalidPlanException => in.fail("valid tables and modes", e.getMessage) }
@@ -68,6 +69,7 @@ object LogRecordFormat {
     Group(in.seq(Operator(in.varint(), in.string(), in.seq(in.string()), in.seq(in.string()))), firstWorkers, isMovable)
   }
 
+  private def reason(in: Decoder): Option[String] = Some(in.string()).filter(_.nonEmpty)
   private def step(in: Decoder): Step = { val workers = in.count(); Step(moves(in), workers) }
   private def moves(out: Encoder, moves: Vector[Move]): Unit = { out.seq(moves)(m => out.varint(m.bin).varint(m.target)); () }
   private def moves(in: Decoder): Vector[Move] = in.seq(Move(in.count(), in.count()))

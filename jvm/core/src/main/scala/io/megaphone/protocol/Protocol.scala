@@ -23,8 +23,9 @@ import io.megaphone.store.{CopyKey, Duty, StoreKey}
   *   1. The batch gets its tables. Asked again for the same batch, it gets the same: once handed out, never another.
   *   1. The next batch is planned: the step is done, its copies and blocks are named no more.
   *
-  * A plan that is cancelled keeps what was sealed and loses the rest; so does one that cannot go on, which is cancelled with the reason. An executor that
-  * is lost takes its copies with it: its duties go where the placement now says.
+  * A move that its target has no room for is left out of its step, with the reason; the others go on. A plan that is cancelled keeps what was sealed and
+  * loses the rest; so does one that cannot go on, which is cancelled with the reason. An executor that is lost takes its copies with it: its duties go
+  * where the placement now says.
   */
 object Protocol {
 
@@ -71,6 +72,17 @@ object Protocol {
 
     /** Without what an executor told that is lost. */
     def without(executor: String): Announced = copy(ready = ready.filterNot(_._2._2 == executor), refused = refused.filterNot(_._2._2 == executor))
+
+    /** Without the moves that there is no room for. */
+    def withRoom(table: RoutingTable): Announced = {
+      val full = refused.keySet.map(c => c.source -> c.target)
+      copy(step = step.copy(moves = step.moves.filterNot(m => full(table.workerOf(m.bin) -> m.target))))
+    }
+
+    /** Why moves are left out, if some are. */
+    def noRoom: Option[String] = refused.headOption.map { case (copy, (reason, executor)) =>
+      s"Executor $executor has no room for what is to move to worker ${copy.target}: $reason"
+    }
   }
 
   /** What a batch must agree on.
@@ -137,6 +149,7 @@ object Protocol {
   final case class Fail(reason: String) extends Command
 
   private[protocol] val Misfit = "Its next step does not fit where the bins are since the query was started again further back."
+  private val Full = "Workers that were to go have bins left that there was no room for elsewhere."
 
   def start(run: String, groups: Vector[Group], settings: Settings): State = State(run, settings, groups, None, History.Empty, Vector.empty, None, None)
 
@@ -206,12 +219,10 @@ object Protocol {
     val before = state.groups.map(g => g.id -> state.history.tableAt(g.id, n - 1)).toMap
     val existing = state.history.sealAt(n)
     val current = existing.fold(before)(_.tables)
-    val failed = failing(state, batch)
-    val open = fitting(state, current, state.history.open.filterNot(p => failed.contains(p.id)))
-    val misfits = state.history.open.filterNot(p => open.contains(p) || failed.contains(p.id))
+    val open = fitting(state, batch, current, state.history.open)
     val stillOpen = state.announced.filter(a => open.exists(_.id == a.id.planId) && !state.history.sealedSteps(a.id.planId).contains(a.id))
     val due =
-      if (existing.isDefined || !mayStep(state, batch)) Vector.empty else state.groups.flatMap(g => dueStep(state, batch, g, before(g.id), stillOpen, open))
+      if (existing.isDefined || !mayStep(state, batch)) Vector.empty else state.groups.flatMap(g => dueStep(state, batch, g, before(g.id), open))
     val after = due.foldLeft(current) { (tables, a) =>
       tables.updated(a.id.group, tables(a.id.group).moved(a.step.moves, state.history.nextNumber, a.step.workers))
     }
@@ -224,10 +235,10 @@ object Protocol {
       .find(_.id == id)
       .getOrElse(Announced(id, step, p.mode, n, imagesOf(state, batch, group.id, before(group.id), after(group.id), step)))
     val decision = Decision(batch, before, after, due, upcoming)
-    val cancels = (failed ++ misfits.map(_.id -> Misfit)).map { case (id, reason) => Append(LogRecord.Cancelled(id, Some(reason))) }.toVector
+    val cancels = state.history.open.filterNot(open.contains).map(p => Append(LogRecord.Cancelled(p.id, Some(whyNot(state, p)))))
     if (due.isEmpty) (state.copy(decision = Some(decision), announced = upcoming), cancels :+ HandOut(decision))
     else {
-      val seal = LogRecord.Sealed(state.run, n, due.map(a => SealedStep(a.id, a.step.moves)), after)
+      val seal = LogRecord.Sealed(state.run, n, due.map(a => SealedStep(a.id, a.step.moves, a.noRoom)), after)
       (state.copy(pending = Some(seal -> decision)), cancels :+ Append(seal))
     }
   }
@@ -251,51 +262,60 @@ object Protocol {
       }
       .find(_._2.nonEmpty)
 
-  /** Plans whose next step has lost its patience while there is no room for one of its copies, with the reason: what the files would give needs the same
-    * room, and would fail the batch.
-    */
-  private def failing(state: State, batch: Batch): Map[String, String] =
-    (for {
-      group <- state.groups
-      (plan, (id, _) +: _) <- inTurn(state, state.history.open, group.id, Nil)
-      a <- state.announced.find(_.id == id) if batch.number - a.since >= state.settings.patienceBatches
-      (copy, (reason, executor)) <- a.refused.headOption
-    } yield plan.id -> s"Executor $executor has no room for what is to move to worker ${copy.target}: $reason").toMap
-
-  /** Plans without those whose next step does not fit the table any more, as after a restart further back than the plan's submission. Such a plan is
-    * cancelled: it can never go on.
+  /** Plans without those whose next step does not fit the table: after a restart further back than the plan's submission, or where workers that were to go
+    * keep bins that there was no room for. Such a plan is cancelled: it can never go on.
     */
   @tailrec
-  private def fitting(state: State, tables: Map[Long, RoutingTable], open: Vector[Intention]): Vector[Intention] = {
-    val misfit = state.groups.iterator.flatMap(g => inTurn(state, open, g.id, Nil).map { case (p, left) => (p, left.head._2, tables(g.id)) }).find {
-      case (_, step, table) =>
-        try { table.moved(step.moves, table.number, step.workers); false }
-        catch { case _: InvalidPlanException => true }
-    }
-    misfit match {
+  private def fitting(state: State, batch: Batch, tables: Map[Long, RoutingTable], open: Vector[Intention]): Vector[Intention] = {
+    val next = for {
+      group <- state.groups.iterator
+      (plan, left) <- inTurn(state, open, group.id, Nil)
+      (id, step) = left.head
+    } yield (plan, tables(group.id), taken(state, batch, group, tables(group.id), id).fold(step)(_.step))
+    next.collectFirst { case (plan, table, step) if !fits(table, step) => plan } match {
       case None => open
-      case Some((plan, _, _)) => fitting(state, tables, open.filterNot(_.id == plan.id))
+      case Some(misfit) => fitting(state, batch, tables, open.filterNot(_.id == misfit.id))
     }
+  }
+
+  private def fits(table: RoutingTable, step: Step): Boolean =
+    try { table.moved(step.moves, table.number, step.workers); true }
+    catch { case _: InvalidPlanException => false }
+
+  private def whyNot(state: State, plan: Intention): String = {
+    val noRoom = state.announced.filter(_.id.planId == plan.id).flatMap(_.noRoom) ++ state.history.taken(plan.id).flatMap(_._2.noRoom)
+    noRoom.headOption.fold(Misfit)(reason => s"$Full $reason")
   }
 
   /** Rule 7: the step of a group that this batch takes, if any. */
-  private def dueStep(state: State, batch: Batch, group: Group, table: RoutingTable, announced: Vector[Announced], open: Vector[Intention]): Option[Announced] =
-    inTurn(state, open, group.id, Nil).collect {
-      case (p, (id, step) +: _) if isDue(state, batch, group, table, step, announced.find(_.id == id)) =>
-        announced.find(_.id == id).getOrElse(Announced(id, step, p.mode, batch.number, Map.empty))
+  private def dueStep(state: State, batch: Batch, group: Group, table: RoutingTable, open: Vector[Intention]): Option[Announced] =
+    inTurn(state, open, group.id, Nil).flatMap { case (p, left) =>
+      val (id, step) = left.head
+      val isRested = step.moves.forall(m => state.history.lastMoved(group.id, m.bin).forall(_ + state.settings.gapBatches <= batch.number))
+      if (!isRested) None
+      else if (state.announced.exists(_.id == id)) taken(state, batch, group, table, id)
+      else if (state.firstBatch.contains(batch.number)) Some(Announced(id, step, p.mode, batch.number, Map.empty)) // in memory is nothing yet: now is cheapest
+      else None
     }
 
-  private def isDue(state: State, batch: Batch, group: Group, table: RoutingTable, step: Step, announced: Option[Announced]): Boolean = {
-    val isRested = step.moves.forall(m => state.history.lastMoved(group.id, m.bin).forall(_ + state.settings.gapBatches <= batch.number))
-    isRested && (announced match {
-      case None => state.firstBatch.contains(batch.number) // nothing is in memory yet: a step is cheapest now
-      case Some(a) if a.mode == TransferMode.Direct => true
-      case Some(a) => isReady(state, a, batch, group, table) || batch.number - a.since >= state.settings.patienceBatches
-    })
-  }
+  /** An announced step as it can be taken now: all of it where its copies are ready; else, its patience over, without what there is no room for, which the
+    * files would need as well. A target that had no room for a move of the same plan is not waited for again.
+    */
+  private def taken(state: State, batch: Batch, group: Group, table: RoutingTable, id: StepId): Option[Announced] =
+    state.announced.find(_.id == id).flatMap { a =>
+      lazy val full = fullTargets(state, a.id)
+      val isOver = a.mode == TransferMode.Direct || batch.number - a.since >= state.settings.patienceBatches
+      val isTaken = isOver || copies(state.run, a, batch, group, table).forall { case (copy, _, _) =>
+        if (a.refused.contains(copy)) full(copy.target) else a.ready.get(copy).exists(_._1 >= batch.number - 2)
+      }
+      if (isTaken) Some(a.withRoom(table)) else None
+    }
 
-  private def isReady(state: State, a: Announced, batch: Batch, group: Group, table: RoutingTable): Boolean =
-    copies(state.run, a, batch, group, table).forall { case (copy, _, _) => a.ready.get(copy).exists(_._1 >= batch.number - 2) }
+  private def fullTargets(state: State, id: StepId): Set[Int] =
+    (for {
+      (_, s) <- state.history.taken(id.planId) if s.step.group == id.group && s.noRoom.isDefined
+      move <- state.history.plans.find(_.id == id.planId).toVector.flatMap(_.steps(s.step.group)(s.step.index).moves) if !s.moves.contains(move)
+    } yield move.target).toSet
 
   /** The copies that a step needs: one for each store, source and target that are not on the same executor. */
   private def copies(run: String, a: Announced, batch: Batch, group: Group, table: RoutingTable): Seq[(CopyKey, Vector[Int], (Long, String))] = {

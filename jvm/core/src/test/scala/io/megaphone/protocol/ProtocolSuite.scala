@@ -52,6 +52,7 @@ class ProtocolSuite extends AnyFunSuite {
     def ready(step: String, source: Int, target: Int, version: Long): this.type = feed(
       CopyReady(CopyKey(StoreKey(run, 0, "default"), source, target, step), version, "x")
     )
+    def refused(step: String, source: Int, target: Int): this.type = feed(CopyRefused(CopyKey(StoreKey(run, 0, "default"), source, target, step), "full", "b"))
   }
 
   private def newRun: Run = { val r = new Run("r", new Log).start(0); r.plan(0); r }
@@ -103,14 +104,46 @@ class ProtocolSuite extends AnyFunSuite {
     assert((1L to 6L).map(n => sealedIn(run.plan(n)).size) == Vector(0, 0, 0, 0, 1, 0))
   }
 
-  test("no room: a step whose patience is over while a copy was refused ends its plan with the reason") {
-    val run = newRun.submit("p", TransferMode.Prepared, moveOne, moveTwo)
-    val copy = { run.plan(1); Protocol.duties(run.state).head._2.key }
-    run.feed(CopyRefused(copy, "full", "b"))
-    assert((2L to 4L).forall(n => sealedIn(run.plan(n)).isEmpty) && run.state.history.cancelled.isEmpty)
-    val last = run.plan(5)
-    assert(sealedIn(last).isEmpty && announcedIn(last).isEmpty)
-    assert(run.state.history.cancelled == Map("p" -> Some("Executor b has no room for what is to move to worker 1: full")))
+  private val noRoomAtOne = "Executor b has no room for what is to move to worker 1: full"
+
+  test("no room: a step whose patience is over is taken without the moves that were refused, and tells why") {
+    val run = newRun.submit("p", TransferMode.Prepared, Step(Vector(Move(0, 1), Move(1, 0)), 2))
+    run.plan(1)
+    run.refused("p.0.0", 0, 1).ready("p.0.0", 1, 0, version = 4)
+    assert((2L to 4L).forall(n => sealedIn(run.plan(n)).isEmpty))
+    val step = run.plan(5)
+    assert(Vector(0, 1).map(step.after(0).workerOf) == Vector(0, 0) && run.state.history.open.isEmpty)
+    assert(run.state.history.taken("p") == Vector(5L -> SealedStep(StepId("p", 0, 0), Vector(Move(1, 0)), Some(noRoomAtOne))))
+  }
+
+  test("no room: a plan waits once for a target, and a later step that finds room there is taken whole") {
+    val moveThree = Step(Vector(Move(4, 1)), 2)
+    val run = newRun.submit("p", TransferMode.Prepared, moveOne, moveTwo, moveThree)
+    run.plan(1)
+    run.refused("p.0.0", 0, 1)
+    assert((2L to 5L).map(n => sealedIn(run.plan(n)).size) == Vector(0, 0, 0, 1))
+    run.refused("p.0.1", 0, 1).refused("p.0.2", 0, 1)
+    assert(sealedIn(run.plan(6)) == Vector("p.0.1"), "its patience is not over, and need not be")
+    run.ready("p.0.2", 0, 1, version = 6)
+    val last = run.plan(7)
+    assert(sealedIn(last) == Vector("p.0.2") && Vector(0, 2, 4).map(last.after(0).workerOf) == Vector(0, 0, 1) && run.state.history.open.isEmpty)
+  }
+
+  test("no room: workers that were to go and keep bins end the plan with the reason, at once or at its last step") {
+    for (
+      steps <- Seq(
+        Vector(Step(Vector(Move(1, 0), Move(3, 0), Move(5, 0), Move(7, 0)), 1)),
+        Vector(1, 3, 5, 7).map(b => Step(Vector(Move(b, 0)), if (b < 7) 2 else 1))
+      )
+    ) {
+      val run = newRun.submit("p", TransferMode.Prepared, steps: _*)
+      run.plan(1)
+      run.refused("p.0.0", 1, 0)
+      val taken = (2L to 20L).flatMap(n => sealedIn(run.plan(n)))
+      assert(taken == steps.indices.init.map(i => s"p.0.$i") && run.state.history.tableAt(0, 20).workers == 2)
+      val reason = run.state.history.cancelled("p").get
+      assert(reason.startsWith("Workers that were to go have bins left") && reason.endsWith("to worker 0: full") && run.state.history.open.isEmpty)
+    }
   }
 
   test("no room: what has come to be, on this executor or another, is forgotten") {

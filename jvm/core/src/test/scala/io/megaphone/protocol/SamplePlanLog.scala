@@ -30,7 +30,12 @@ object SamplePlanLog {
     LogRecord.Submitted(Intention("p2", Map.empty, "fluid", TransferMode.Direct)),
     LogRecord.Cancelled("p1"),
     LogRecord.Cancelled("p2", Some("no room")),
-    LogRecord.Sealed("run", 1L << 40, Vector(SealedStep(StepId("p1", 0, 7), Vector(Move(3, 1)))), Map(0L -> table.moved(Vector(Move(3, 1)), 9, 3))),
+    LogRecord.Sealed(
+      "run",
+      1L << 40,
+      Vector(SealedStep(StepId("p1", 0, 7), Vector(Move(3, 1))), SealedStep(StepId("p2", 2, 0), Vector.empty, Some("no room"))),
+      Map(0L -> table.moved(Vector(Move(3, 1)), 9, 3))
+    ),
     LogRecord.Sealed("", 0, Vector.empty, Map.empty)
   )
 

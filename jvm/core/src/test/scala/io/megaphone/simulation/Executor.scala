@@ -4,7 +4,7 @@ package io.megaphone.simulation
 import scala.collection.mutable
 
 import io.megaphone.format.{Compression, Compressions}
-import io.megaphone.protocol.StepId
+import io.megaphone.protocol.{Protocol, StepId}
 import io.megaphone.store._
 
 /** One executor: the real registry, openers, committers and preparers, and the blocks that others may pull.
@@ -59,18 +59,23 @@ final class Executor(val name: String, world: World) extends Peers {
       duties = message.duties.collect { case (executor, duty) if executor == name => duty }
     }
 
-  /** One piece of work of the background threads; gives what the driver should hear of it. */
-  def work(): Option[(CopyKey, Long)] =
+  /** One piece of work of the background threads; gives what the driver of a run should hear of it. */
+  def work(): Option[(String, Protocol.Event)] =
     if (imagesToWrite.nonEmpty && world.dice.chance(0.6)) {
       val (block, snapshot) = imagesToWrite.remove(world.dice.below(imagesToWrite.size))
       publishImageNow(block, snapshot)
       None
     } else if (duties.nonEmpty) {
       val duty = world.dice.pick(duties)
-      world.planted.beforeDuty(this, duty)
-      val version = preparers(StoreId(duty.key.store.operator, duty.key.store.store))(duty)
-      world.trace(s"$name prepares ${duty.key} to ${duty.settled}: $version")
-      version.map(duty.key -> _)
+      if (world.faults.strikes(Fault.CopyHasNoRoom)) {
+        registry.dropCopy(duty.key)
+        Some(duty.key.store.run -> Protocol.CopyRefused(duty.key, "no room", name))
+      } else {
+        world.planted.beforeDuty(this, duty)
+        val version = preparers(StoreId(duty.key.store.operator, duty.key.store.store))(duty)
+        world.trace(s"$name prepares ${duty.key} to ${duty.settled}: $version")
+        version.map(v => duty.key.store.run -> Protocol.CopyReady(duty.key, v, name))
+      }
     } else None
 }
 

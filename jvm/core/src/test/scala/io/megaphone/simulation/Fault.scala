@@ -15,6 +15,9 @@ object Fault {
   case object ExecutorCutOff extends Fault(0.005)
   case object ExecutorJoins extends Fault(0.006)
 
+  /** There is no room for a copy. */
+  case object CopyHasNoRoom extends Fault(0.1)
+
   /** An attempt fails; or is given up by the driver and goes on (a zombie); or hears of it too late to be seen as killed. */
   case object TaskFails extends Fault(0.015)
   case object TaskGivenUp extends Fault(0.02)
@@ -49,6 +52,7 @@ object Fault {
     ExecutorDies,
     ExecutorCutOff,
     ExecutorJoins,
+    CopyHasNoRoom,
     TaskFails,
     TaskGivenUp,
     KillUnheard,

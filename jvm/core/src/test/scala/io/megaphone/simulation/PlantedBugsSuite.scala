@@ -14,5 +14,5 @@ class PlantedBugsSuite extends AnyFunSuite {
 }
 
 object PlantedBugsSuite {
-  private val SchedulesMax = 4000L
+  private val SchedulesMax = 8000L
 }

@@ -140,10 +140,10 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   }
 
   /** A background thread of some executor does something, and the driver may hear of it. */
-  def work(): Unit = dice.pick(executors).work().foreach { case (copy, version) =>
-    if (!faults.strikes(Fault.MessageLost)) drivers.find(d => d.run == copy.store.run && d.isReady).foreach { d =>
-      val where = executors.find(_.registry.copy(copy).isDefined).map(_.name)
-      where.foreach(name => d.perform(Protocol.CopyReady(copy, version, name)))
+  def work(): Unit = {
+    val executor = dice.pick(executors)
+    executor.work().foreach { case (run, news) =>
+      if (!faults.strikes(Fault.MessageLost)) drivers.find(d => d.run == run && d.isReady).foreach(_.perform(news))
     }
   }
 

@@ -77,22 +77,26 @@ object MegaphoneApi {
     array(state.history.plans.map(planRow(control, state, _)))
   }
 
-  /** One row a step of a plan: `operator`, `step`, `bins` and their `targets`, `workers` after it, and the `batch` it took effect at, null before that. */
+  /** One row a step of a plan: `operator`, `step`, `bins` and their `targets`, `workers` after it, the `batch` it took effect at, null before that, and
+    * the bins that have `stayed` then, for want of room.
+    */
   def steps(runId: String, planId: String): String = {
     val state = stateOf(controlOf(runId))
     val plan = planOf(state, planId)
-    val sealedSteps = state.history.sealedSteps(planId)
+    val taken = state.history.taken(planId).map { case (batch, s) => s.step -> (batch -> s.moves) }.toMap
     array(
       for {
         (group, steps) <- plan.steps.toVector.sortBy(_._1)
         (step, index) <- steps.zipWithIndex
+        fact = taken.get(StepId(planId, group, index))
       } yield row(
         "operator" -> group,
         "step" -> index,
         "bins" -> step.moves.map(_.bin).asJava,
         "targets" -> step.moves.map(_.target).asJava,
         "workers" -> step.workers,
-        "batch" -> sealedSteps.get(StepId(planId, group, index)).map(long).orNull
+        "batch" -> fact.map(f => long(f._1)).orNull,
+        "stayed" -> fact.fold(Vector.empty[Move])(f => step.moves.diff(f._2)).map(_.bin).asJava
       )
     )
   }
@@ -221,7 +225,7 @@ object MegaphoneApi {
     state.history.plans.find(_.id == planId).getOrElse(throw PlanRefusedException.unknownPlan(planId))
 
   private def planRow(control: QueryControl, state: Protocol.State, plan: Intention): AnyRef = {
-    val sealedSteps = state.history.sealedSteps(plan.id)
+    val taken = state.history.taken(plan.id)
     row(
       "id" -> plan.id,
       "status" -> PlanStatus.of(state, plan, control.query.latestCommittedBatch).name,
@@ -229,11 +233,11 @@ object MegaphoneApi {
       "mode" -> plan.mode.toString,
       "operators" -> plan.steps.keys.toVector.sorted.map(long).asJava,
       "steps" -> plan.stepsCount,
-      "steps_done" -> sealedSteps.size,
+      "steps_done" -> taken.size,
       "moves" -> plan.movesCount,
-      "moves_done" -> sealedSteps.keys.toVector.map(s => plan.steps(s.group)(s.index).moves.size).sum,
-      "batches" -> sealedSteps.values.toVector.distinct.sorted.map(long).asJava,
-      "reason" -> state.history.cancelled.get(plan.id).flatten.orNull,
+      "moves_done" -> taken.map(_._2.moves.size).sum,
+      "batches" -> taken.map(_._1).distinct.sorted.map(long).asJava,
+      "reason" -> state.history.cancelled.get(plan.id).flatten.orElse(taken.flatMap(_._2.noRoom).lastOption).orNull,
       "planned_batch" -> state.decision.map(d => long(d.batch.number)).orNull
     )
   }

@@ -19,7 +19,7 @@ object PlanStatus {
   case object Done extends PlanStatus("done")
   case object Cancelled extends PlanStatus("cancelled")
 
-  /** Cancelled because it could not go on. */
+  /** It is over, and some of its moves were not made: there was no room for them, or it could not go on. */
   case object Failed extends PlanStatus("failed")
 
   /** The status.
@@ -32,7 +32,9 @@ object PlanStatus {
     val planned = state.decision.fold(-1L)(_.batch.number)
     if (sealedSteps.size == plan.stepsCount) {
       val last = sealedSteps.values.max
-      if (last < planned || committed.exists(_ >= last)) Done else Running
+      if (last >= planned && !committed.exists(_ >= last)) Running
+      else if (state.history.taken(plan.id).exists(_._2.noRoom.isDefined)) Failed
+      else Done
     } else if (state.history.cancelled.contains(plan.id)) state.history.cancelled(plan.id).fold[PlanStatus](Cancelled)(_ => Failed)
     else if (sealedSteps.nonEmpty) Running
     else if (state.announced.exists(_.id.planId == plan.id)) Preparing

@@ -256,6 +256,8 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
       case Protocol.Append(record) =>
         record match {
           case LogRecord.Cancelled(plan, Some(reason)) => logWarning(s"Plan $plan of query $runId has failed. $reason")
+          case LogRecord.Sealed(_, _, steps, _) =>
+            for (s <- steps; reason <- s.noRoom) logWarning(s"Step ${s.step} of query $runId goes on without some of its moves. $reason")
           case _ => ()
         }
         feed(append(record))
