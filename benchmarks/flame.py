@@ -153,7 +153,7 @@ def main() -> None:
     arguments = parser.parse_args()
     work = steady.WORKS[arguments.work]
     conf = {"spark__driver__extraJavaOptions": "-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints"}
-    spark = harness.session(work.master, steady.PARTITIONS, **conf, **steady.settings(arguments.work))
+    spark = harness.session(work.master, steady.PARTITIONS, **conf, **steady.settings([arguments.work]))
     with harness.folder() as source:
         harness.write_batches(spark, source, work.keys, steady.ROWS, 1 + arguments.batches)
         harness.batch_ms(spark, arguments.provider, source, work.query, work.mode)

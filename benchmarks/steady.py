@@ -81,9 +81,9 @@ WORKS = {
 }
 
 
-def settings(name: str) -> dict[str, str]:
-    """What a session needs to run a work."""
-    return {"spark__jars": harness.benchmarks_jar()} if name == "transform" else {}
+def settings(names: list[str]) -> dict[str, str]:
+    """What every session of a process needs that runs these works: its JVM takes jars only as it starts."""
+    return {"spark__jars": harness.benchmarks_jar()} if "transform" in names else {}
 
 
 def main() -> None:
@@ -95,11 +95,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--partitions", type=int, default=PARTITIONS)
     arguments = parser.parse_args()
+    conf = {"spark__executor__memory": EXECUTOR_MEMORY, **settings(arguments.works)}
     for name in arguments.works:
         work = WORKS[name]
-        spark = harness.session(
-            work.master, arguments.partitions, spark__executor__memory=EXECUTOR_MEMORY, **settings(name)
-        )
+        spark = harness.session(work.master, arguments.partitions, **conf)
         measure(spark, name, work, arguments)
         spark.stop()
 
