@@ -1,46 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.query
 
-import java.nio.file.Files
-
 import scala.jdk.CollectionConverters._
-import scala.util.Random
 
-import org.apache.spark.sql.{DataFrame, Encoder, Encoders, Row}
+import org.apache.spark.sql.{DataFrame, Encoders, Row}
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.exchange.{BroadcastExchangeExec, ShuffleExchangeExec}
 import org.apache.spark.sql.execution.joins.{BroadcastHashJoinExec, SortMergeJoinExec}
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec
-import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.execution.streaming.sources.LowLatencyMemoryStream
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.megaphone.{GroupExec, RoutedPartitioning}
 import org.apache.spark.sql.streaming._
 
-import io.megaphone.control.{MegaphoneApi, PlanRefusedException, QueryControl}
+import io.megaphone.control.{MegaphoneApi, PlanRefusedException}
 
 /** A query of any shape gives, rescaled up and down in the middle, what a batch query gives over the same input. */
-class PlansSuite extends PluginSession {
-
-  /** A stream of (k, v), v ascending; k repeats, and is null now and then. */
-  private final class Source(seed: Int = 3) {
-    private val random = new Random(seed)
-    private var fed = Vector.empty[(java.lang.Long, Long)]
-    private implicit val encoder: Encoder[(java.lang.Long, Long)] = Encoders.product[(java.lang.Long, Long)]
-    private val memory = MemoryStream[(java.lang.Long, Long)](spark)
-
-    def stream: DataFrame = memory.toDF().toDF("k", "v")
-    def batch: DataFrame = spark.createDataset(fed).toDF("k", "v")
-
-    def feed(): Unit = {
-      val rows = Seq.fill(60)((if (random.nextInt(50) == 0) null else java.lang.Long.valueOf(random.nextInt(150).toLong), 0L)).zipWithIndex.map {
-        case ((k, _), i) => (k, fed.size.toLong + i)
-      }
-      fed ++= rows
-      memory.addData(rows)
-      ()
-    }
-  }
+class PlansSuite extends KeyedSession {
 
   /** Runs a query over three batches, then up to 5 workers, then down to 2, and compares all that it gave with the batch query. */
   private def check(mode: String, transfer: String = "direct", result: Running => Iterable[Row] = _.last)(
@@ -296,113 +272,5 @@ class PlansSuite extends PluginSession {
           assert(refused.getMessage.contains("spark.sql.streaming.stateStore.providerClass must"), refused.getMessage)
       }
     }
-  }
-
-  test("`explain` of a stream and of a running query leaves the query alone, and routes nothing itself.") {
-    val source = new Source
-    val counts = source.stream.groupBy("k").count()
-    def explained(body: => Unit) = { val out = new java.io.ByteArrayOutputStream; Console.withOut(out)(body); out.toString }
-    val before = explained(counts.explain())
-    assert(before.contains("StateStoreSave") && !before.contains("megaphone("))
-    val running = start(counts, "complete")
-    source.feed()
-    running.query.processAllAvailable()
-    val during = explained(counts.explain(true))
-    assert(during.contains("StateStoreSave") && !during.contains("megaphone("))
-    val own = explained(running.query.explain())
-    assert(own.contains("MegaphoneGroup") && own.contains("megaphone(") && own.length < 5000, own)
-    source.feed()
-    running.query.processAllAvailable()
-    assert(running.plans.isEmpty)
-    assert(sorted(running.last) == sorted(source.batch.groupBy("k").count().collect()))
-  }
-
-  test("A batch query is planned as ever, with the plugin on, also while a stream runs.") {
-    val source = new Source
-    val running = start(source.stream.groupBy("k").count(), "complete")
-    source.feed()
-    running.query.processAllAvailable()
-    val batch = source.batch.groupBy("k").count()
-    batch.collect()
-    assert(batch.queryExecution.executedPlan.collect { case g: GroupExec => g }.isEmpty)
-    assert(!batch.queryExecution.toString.contains("megaphone("))
-  }
-
-  test("A checkpoint keeps its bins, tables and workers, whatever the session's configuration says by then.") {
-    val checkpoint = folder("checkpoint")
-    val source = new Source
-    val counts = source.stream.groupBy("k").count()
-    withConf("spark.megaphone.bins" -> "16") {
-      val first = start(counts, "complete", checkpoint.toString)
-      source.feed()
-      first.query.processAllAvailable()
-      first.rescale(5, () => source.feed())
-      first.stop()
-    }
-    withConf("spark.megaphone.bins" -> "64", "spark.sql.shuffle.partitions" -> "7") {
-      var second: Running = null
-      val warnings = logged(classOf[QueryControl]) {
-        second = start(counts, "complete", checkpoint.toString)
-        source.feed()
-        second.query.processAllAvailable()
-      }
-      assert(
-        warnings == Seq(
-          s"The checkpoint of query ${second.query.runId} has 16 bins and keeps them; the configuration spark.megaphone.bins=64 is for new queries."
-        )
-      )
-      assert(second.workers == Seq(5))
-      assert(second.plan.collect { case g: GroupExec => g.tables.value.after.bins } == Seq(16))
-      second.rescale(2, () => source.feed())
-      assert(sorted(second.last) == sorted(source.batch.groupBy("k").count().collect()))
-    }
-  }
-
-  test("Batches without data, which only the watermark makes, are routed too.") {
-    val source = new Source
-    def make(rows: DataFrame) =
-      rows.withColumn("t", timestamp_seconds(col("v") * 10)).withWatermark("t", "100 seconds").groupBy(window(col("t"), "200 seconds"), col("k")).count()
-    val running = start(make(source.stream), "append")
-    source.feed()
-    running.query.processAllAvailable()
-    assert(running.batches.size == 2, "a batch of data, and one for the watermark")
-    running.rescale(5, () => source.feed())
-    running.rescale(2, () => source.feed())
-    assert(running.workers == Seq(2))
-    // All windows that the last watermark closed, each once.
-    val closed = running.query.lastProgress.eventTime.get("watermark")
-    val expected = make(source.batch).where(col("window.end") <= lit(closed).cast("timestamp"))
-    assert(running.all.nonEmpty)
-    assert(sorted(running.all) == sorted(expected.collect()))
-  }
-
-  test("`AvailableNow`, run again and again, with a plan that one run begins and a later one ends.") {
-    val input = folder("input")
-    val checkpoint = folder("checkpoint")
-    val rows = spark.readStream.schema("k LONG, v LONG").option("maxFilesPerTrigger", "1").csv(input.toString)
-    var files = 0
-    def write(): Unit = {
-      val text = (0 until 50).map(i => s"${(files * 31 + i * 7) % 90},$i").mkString("\n")
-      Files.writeString(input.resolve(f"$files%03d.csv"), text)
-      files += 1
-    }
-    def run(inBatch: () => Unit = () => ()): Running = {
-      write()
-      write()
-      val running = start(rows.groupBy("k").count(), "complete", checkpoint.toString, Trigger.AvailableNow(), inBatch)
-      running.query.awaitTermination()
-      running
-    }
-    run()
-    // A plan needs a running query: it is submitted within a batch, and has more steps than that run has batches.
-    var plan = Option.empty[String]
-    run { () =>
-      if (plan.isEmpty) plan = Some(MegaphoneApi.rescale(spark.streams.active.head.runId.toString, 5, "batched(200)", "direct", -1))
-    }
-    assert(plan.exists(_.contains("\"steps\":")), plan)
-    val seen = Seq.fill(8)(run()).map(_.workers)
-    assert(seen.last == Seq(5), seen)
-    val last = run().last
-    assert(sorted(last) == sorted(spark.read.schema("k LONG, v LONG").csv(input.toString).groupBy("k").count().collect()))
   }
 }
