@@ -8,7 +8,7 @@ import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext,
 
 import org.apache.spark.sql.megaphone.SparkPrivate
 
-import io.megaphone.control.{Controller, QueryControl, StartListener}
+import io.megaphone.control.{Controller, EndListener, QueryControl}
 import io.megaphone.transfer.ExecutorRuntime
 
 /** The plugin: `spark.plugins=io.megaphone.MegaphonePlugin`.
@@ -58,7 +58,7 @@ object MegaphonePlugin {
   /** Sets what the plugin needs; what the user has set stays, lists are added to. */
   private[megaphone] def configure(conf: SparkConf): Unit = {
     append(conf, Extensions, classOf[MegaphoneExtensions].getName)
-    append(conf, Listeners, classOf[StartListener].getName)
+    append(conf, Listeners, classOf[EndListener].getName)
     conf.setIfMissing(Provider, classOf[BinnedStateStoreProvider].getName)
     conf.setIfMissing(ExecutorRuntime.FileManagerKey, classOf[org.apache.spark.sql.megaphone.LocalCheckpointFileManager].getName)
     ()

@@ -51,6 +51,9 @@ object Bug {
   /** H16: a worker's blocks and bins go with its last store, as the last batch that has it ends. */
   case object CloseDropsOutgoing extends Bug("H16")
 
+  /** H17: a run takes a batch for its own because the offset log did not have it when the query started; another run has written it since. */
+  case object OffsetLogSeenEarly extends Bug("H17")
+
   /** H20: a message that a newer one has overtaken is obeyed. */
   case object OldMessageObeyed extends Bug("H20")
 
@@ -70,6 +73,7 @@ object Bug {
     MissingIsEmpty,
     ZombieShares,
     CloseDropsOutgoing,
+    OffsetLogSeenEarly,
     OldMessageObeyed
   )
 }

@@ -8,9 +8,11 @@ import io.megaphone.store.Sources
 
 /** One run of the query, write by write, as Spark's driver does them:
   *
-  *   1. The plan log is read, and then the offset and commit logs; or after them, and then the commit log again. In either order, whatever a newer run
-  *      has done since, this one's start record finds its number taken.
-  *   1. Offset log N is written, unless the batch is a replay.
+  *   1. The query starts: what is in the offset log now may not be all that is in it when Spark reads it.
+  *   1. Spark reads the offset and commit logs, and by that decides which batch is next, and whether it is a replay.
+  *   1. Offset log N is written, unless the batch is a replay: only then is the batch this run's own.
+  *   1. The plan log is read before the offset log, or after it, and then the commit log again. In either order, whatever a newer run has done since, this
+  *      one's start record finds its number taken.
   *   1. In the first batch: the start record. Then the batch is planned; a step that is due is sealed.
   *   1. The tasks of each group run; a failed one is sent again. `foreachBatch` may run them twice.
   *   1. The first accepted id of each worker goes to commit log N. If another driver was faster, this one dies.
@@ -22,7 +24,8 @@ final class Driver(val run: String, world: World) {
 
   private val setup = world.setup
   private val checkpoint = world.checkpoint
-  private var phase: Phase = ReadingLog
+  private var phase: Phase = Starting
+  private var newestOffsetAtStart = -1L
   private val isLogFirst = !world.planted.is(Bug.LogReadLate) && world.dice.chance(0.5)
   private var batch = -1L
   private var isOwn = false
@@ -50,16 +53,20 @@ final class Driver(val run: String, world: World) {
   def openPlans: Vector[String] = if (isStarted) state.history.open.map(_.id) else Vector.empty
 
   def step(): Unit =
-    if (world.isTooLate(batch) && phase != ReadingLog) die("another driver is far ahead")
+    if (world.isTooLate(batch) && phase != Starting && phase != ReadingLog) die("another driver is far ahead")
     else next()
 
   private def next(): Unit = phase match {
+    case Starting =>
+      newestOffsetAtStart = checkpoint.offsets.lastOption.fold(-1L)(_._1)
+      phase = ReadingLog
     case ReadingLog =>
       if (isLogFirst) history = world.planted.history(checkpoint.planLog)
       phase = ReadingOffsets
     case ReadingOffsets =>
       val committed = checkpoint.commits.lastOption.fold(-1L)(_._1)
       batch = committed + 1
+      isOwn = world.planted.isOwnReplay(newestOffsetAtStart, batch)
       phase = if (checkpoint.offsets.contains(batch)) ReadingLogLate else WritingOffset
     case WritingOffset =>
       writing(s"offset log $batch") {
@@ -273,6 +280,7 @@ object Driver {
   val NoId = ""
 
   sealed private trait Phase
+  private case object Starting extends Phase
   private case object ReadingLog extends Phase
   private case object ReadingOffsets extends Phase
   private case object WritingOffset extends Phase

@@ -20,6 +20,9 @@ final class Planted(world: World, bug: Option[Bug]) {
     if (isStale) turn.copy(after = turn.before) else turn
   }
 
+  /** Whether a batch that Spark replays is taken for this run's own. */
+  def isOwnReplay(newestOffsetAtStart: Long, batch: Long): Boolean = is(Bug.OffsetLogSeenEarly) && newestOffsetAtStart < batch
+
   def attemptId(task: TaskAttempt): Long = if (is(Bug.ZombieShares)) -1000L * (task.stage.batch + 1) - task.worker - 1 else task.number
   def writer(own: WriterId): WriterId = if (is(Bug.WritersAlike)) WriterId(0, 0) else own
 

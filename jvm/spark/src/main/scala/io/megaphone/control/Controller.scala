@@ -15,7 +15,6 @@ import org.apache.spark.sql.megaphone.{ActiveQueries, Cluster, RunningQuery}
 /** The driver's side of the plugin: one per application. Knows the running queries, and answers the executors. Any thread. */
 final class Controller(val context: SparkContext) extends Logging {
   private val queries = new ConcurrentHashMap[String, QueryControl]()
-  private val latestOffsets = new ConcurrentHashMap[String, java.lang.Long]()
   private val elsewhere = new ConcurrentHashMap[String, String]() // run → the provider of a query that is not on ours
   private val held = new ConcurrentHashMap[String, Held]()
   private val counter = new AtomicLong()
@@ -62,14 +61,6 @@ final class Controller(val context: SparkContext) extends Logging {
   /** A query has planned its first batch. */
   private[control] def firstPlanned(): Unit = news.synchronized(news.notifyAll())
 
-  /** Notes the newest offset log of a query as it starts, before its first batch. */
-  def started(runId: String, latestOffsetBatch: Option[Long]): Unit = {
-    latestOffsets.put(runId, latestOffsetBatch.fold(java.lang.Long.valueOf(-1L))(java.lang.Long.valueOf)); ()
-  }
-
-  /** The newest offset log when the run started: -1 for none, None where nobody looked. */
-  def latestOffsetAtStart(runId: String): Option[Long] = Option(latestOffsets.get(runId)).map(_.longValue)
-
   /** Notes that a run has its state on another provider, and logs it once. */
   def runsOn(runId: String, provider: String): Unit =
     if (elsewhere.put(runId, provider) == null)
@@ -78,7 +69,7 @@ final class Controller(val context: SparkContext) extends Logging {
   /** The other provider that a run has its state on. */
   def otherProviderOf(runId: String): Option[String] = Option(elsewhere.get(runId))
 
-  def ended(runId: String): Unit = { queries.remove(runId); latestOffsets.remove(runId); elsewhere.remove(runId); () }
+  def ended(runId: String): Unit = { queries.remove(runId); elsewhere.remove(runId); () }
 
   /** What each executor that lives reported last that it keeps. */
   def heldByExecutor: Vector[(String, Held)] = {

@@ -49,8 +49,7 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
     if (state.isEmpty) { start(batch, asked, batchSession); controller.firstPlanned() }
     val groups = asked.map(g => state.get.group(g.id)) // as the plan log has them: families in their places
     seeExecutors()
-    val isOwn = batch > state.get.firstBatch.get || controller.latestOffsetAtStart(runId).exists(_ < batch)
-    val decision = feed(Protocol.BatchPlanning(Protocol.Batch(batch, isOwn, names(groups, query.checkpointIds), placement(groups)))).collectFirst {
+    val decision = feed(Protocol.BatchPlanning(Protocol.Batch(batch, query.hasLoggedOffsets(batch), names(groups, query.checkpointIds), placement(groups)))).collectFirst {
       case Protocol.HandOut(d) => d
       case Protocol.Fail(reason) => throw new StepNotSealedException(reason)
     }.get

@@ -6,7 +6,7 @@ import java.util.UUID
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.streaming.runtime.{MicroBatchExecution, StreamExecution}
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 
 /** Running queries over all sessions of the application. */
 object ActiveQueries {
@@ -21,10 +21,6 @@ object ActiveQueries {
 
   /** Whether a query of this run is running, has not run a batch, and is about to: it does not wait for data or for its trigger. */
   def isNearFirstBatch(runId: UUID): Boolean = isStarting(runId) && find(runId).exists(q => !q.status.message.startsWith("Waiting for"))
-
-  /** The newest batch in the offset log of a running micro-batch query: Some(None) where it has none yet, None where there is no such query. */
-  def latestOffsetBatch(runId: UUID): Option[Option[Long]] =
-    find(runId).collect { case m: MicroBatchExecution => new RunningQuery(m).latestOffsetBatch }
 
   /** Spark lists a query for a moment after it has ended: that one is not running. */
   private def find(runId: UUID): Option[StreamExecution] =

@@ -7,7 +7,7 @@ import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.streaming.runtime.{MicroBatchExecution, StreamExecution}
+import org.apache.spark.sql.execution.streaming.runtime.{MicroBatchExecution, MicroBatchExecutionContext, StreamExecution}
 
 /** What the plugin must know of a running query and Spark does not show: one place for it. */
 final class RunningQuery(execution: MicroBatchExecution) {
@@ -21,8 +21,13 @@ final class RunningQuery(execution: MicroBatchExecution) {
 
   def isActive: Boolean = execution.isActive
 
-  /** The newest batch that the offset log has, if any. */
-  def latestOffsetBatch: Option[Long] = execution.offsetLog.getLatestBatchId()
+  /** Whether this run itself wrote the offset log of the batch that it is at, rather than found it there. Spark measures the writing if, and only if, this
+    * run constructed the batch; a look at the log from outside comes earlier than Spark's own, and another run may write in between.
+    */
+  def hasLoggedOffsets(batch: Long): Boolean = execution.getLatestExecutionContext() match {
+    case context: MicroBatchExecutionContext => context.batchId == batch && context.getDuration(RunningQuery.OffsetLogWriting).isDefined
+    case _ => false
+  }
 
   /** The newest batch that the commit log has, if any. */
   def latestCommittedBatch: Option[Long] = execution.commitLog.getLatestBatchId()
@@ -51,6 +56,10 @@ final class RunningQuery(execution: MicroBatchExecution) {
 }
 
 object RunningQuery {
+
+  /** The name under which `MicroBatchExecution.constructNextBatch` reports how long it wrote the offset log. */
+  private val OffsetLogWriting = "walCommit"
+
   private val IdsField = {
     // A private val of MicroBatchExecution since Spark 4.0; the compiler may qualify its name.
     val field = classOf[MicroBatchExecution].getDeclaredFields
