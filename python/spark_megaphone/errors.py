@@ -105,6 +105,12 @@ class NoBinnedState(QueryError):
     condition = "NO_BINNED_STATE"
 
 
+class PlanLogMismatch(QueryError):
+    """The plan log and the state of the checkpoint are from different times, so the state is not read."""
+
+    condition = "PLAN_LOG_MISMATCH"
+
+
 class InvalidPlan(MegaphoneError, ValueError):
     """What was asked to be moved cannot be moved so."""
 

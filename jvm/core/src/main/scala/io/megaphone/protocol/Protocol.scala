@@ -353,7 +353,8 @@ object Protocol {
       executor <- executors.lift(copy.target).toVector
       image <- a.images.get((operator, store, copy.source)).toVector
     } yield {
-      executor -> Duty(copy, bins, decision.after(group.id).bins, image, nameOf(decision.batch, operator, store, copy.source), executors.lift(copy.source))
+      val settled = nameOf(decision.batch, operator, store, copy.source)
+      executor -> Duty(copy, bins, decision.after(group.id).bins, image, settled, decision.before(group.id).contentHash, executors.lift(copy.source))
     }
 
   /** Steps whose blocks and copies may still be used: those announced, and those sealed for the batch last planned. */

@@ -16,12 +16,14 @@ import io.megaphone.log.BinLog
   */
 final class CatchUp(recovery: Recovery) {
 
-  /** Brings `holding` to `name`, by files; the bytes read, or None where the way is broken. A head on the way is settled, one beside it undone. */
-  def apply(holding: Holding, name: StateName): Option[Long] = {
+  /** Brings `holding` to `name`, by files; the bytes read, or None where the way is broken. A head on the way is settled, one beside it undone. Throws
+    * PlanLogMismatchException if the newest file was not written under the table of this content hash.
+    */
+  def apply(holding: Holding, name: StateName, tableHash: Long): Option[Long] = {
     if (holding.base == name) Some(0L)
     else if (holding.base.version >= name.version) None
     else {
-      val newest = recovery.footer(FileName(holding.worker, name))
+      val newest = recovery.footer(FileName(holding.worker, name), tableHash)
       val names = newest.file +: newest.previous
       if (holding.head.exists(head => names.exists(_.name == head))) holding.settle() else holding.undoHead()
       val known = names.indexWhere(_.name == holding.base)

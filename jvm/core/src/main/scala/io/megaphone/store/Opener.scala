@@ -47,7 +47,7 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: HandOver, p
         if (holding.redo(name)) holding.settle()
       }
       if (holding.base != name || isFresh(holding)) {
-        val caughtUp = if (isFresh(holding) || binsBefore(turn, holding.worker).isEmpty) None else catchUp(holding, name)
+        val caughtUp = if (isFresh(holding) || binsBefore(turn, holding.worker).isEmpty) None else catchUp(holding, name, turn.before.contentHash)
         caughtUp.foreach(bytes => opened.bytesFromCheckpoint += bytes)
         if (caughtUp.isEmpty) recover(lease, turn, name, opened)
       }
@@ -81,7 +81,7 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: HandOver, p
       turn.after.binsOf(worker).foreach(bin => holding.put(bin, new BinLog(registry.space), Chain.Empty))
     } else if (staying.isEmpty) holding.restart(name, Vector.empty)
     else {
-      val loaded = recovery.load(FileName(worker, name), staying)
+      val loaded = recovery.load(FileName(worker, name), staying, turn.before.contentHash)
       loaded.bins.foreach { case (bin, (log, chain)) => holding.put(bin, log, chain) }
       holding.restart(name, loaded.lineage)
       opened.bytesFromCheckpoint += loaded.bytes
@@ -135,7 +135,7 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: HandOver, p
       }
       .map { t => opened.binsFromPeer += t.size; t }
     def loaded = {
-      val l = opened.waiting(recovery.load(FileName(source, name), bins))
+      val l = opened.waiting(recovery.load(FileName(source, name), bins, turn.before.contentHash))
       opened.bytesFromCheckpoint += l.bytes
       opened.binsFromCheckpoint += bins.size
       bins.map { bin =>
@@ -157,7 +157,7 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: HandOver, p
           handOver.applyTail(block.toString, bytes, copy)
         }
       }
-      byBlock || opened.waiting(catchUp(copy, name)).exists { bytes => opened.bytesFromCheckpoint += bytes; true }
+      byBlock || opened.waiting(catchUp(copy, name, turn.before.contentHash)).exists { bytes => opened.bytesFromCheckpoint += bytes; true }
     }
 }
 

@@ -9,10 +9,12 @@ import io.megaphone.format._
   *   the name at which the source published an image
   * @param settled
   *   the newest settled name of the source
+  * @param tableHash
+  *   content hash of the routing table that the source wrote that name under
   * @param address
   *   the source's executor, where it is known
   */
-final case class Duty(key: CopyKey, bins: Vector[Int], binsCount: Int, image: StateName, settled: StateName, address: Option[String])
+final case class Duty(key: CopyKey, bins: Vector[Int], binsCount: Int, image: StateName, settled: StateName, tableHash: Long, address: Option[String])
 
 /** Prepares copies ahead of their step, in the background: rule 23.
   *
@@ -52,7 +54,7 @@ final class Preparer(registry: Registry, recovery: Recovery, handOver: HandOver,
     }
 
   private def fromFiles(duty: Duty): Holding = {
-    val loaded = recovery.load(FileName(duty.key.source, duty.settled), duty.bins)
+    val loaded = recovery.load(FileName(duty.key.source, duty.settled), duty.bins, duty.tableHash)
     val copy = new Holding(duty.key.source, duty.binsCount)
     loaded.bins.foreach { case (bin, (log, chain)) => copy.put(bin, log, chain) }
     copy.restart(duty.settled, Vector.empty)
@@ -66,7 +68,7 @@ final class Preparer(registry: Registry, recovery: Recovery, handOver: HandOver,
     copy.synchronized {
       val isThere = copy.base.version >= duty.settled.version ||
         tail.exists { case (block, bytes) => handOver.applyTail(block.toString, bytes, copy) } ||
-        catchUp(copy, duty.settled).isDefined
+        catchUp(copy, duty.settled, duty.tableHash).isDefined
       if (isThere) copy.shed(registry.space.excessOfCopies)
       isThere
     }

@@ -9,8 +9,9 @@ import io.megaphone.log.{BinLog, DamagedRecordsException, Space}
 /** Rebuilds bins from the files of a checkpoint.
   *
   *   1. `footers` reads a worker's footer at a name and those of its 15 predecessors, as far as there are so many.
+  *   1. The newest footer says under which routing table the file was written. It must be the table that the plan log has for that version.
   *   1. `chains` finds each bin's chain among them: the newest full one, and the bin's frames in newer footers. A bin that none of them lists is an
-  *      error: missing is never read as empty.
+  *      error: missing is never read as empty. So is a bin that has left the worker since its newest full chain.
   *   1. `load` reads exactly those frames, file by file from the oldest, and applies them, bins of many bytes side by side; the live keys must be as many
   *      as the footer counted.
   *
@@ -19,7 +20,7 @@ import io.megaphone.log.{BinLog, DamagedRecordsException, Space}
   * @param check
   *   is shown the records of each frame that is read, and may throw: of what they mean, a log knows nothing. Several threads at once
   */
-final class Recovery(
+class Recovery(
     files: StateFiles,
     compressions: Compressions,
     together: Together = Together.OneByOne,
@@ -44,18 +45,36 @@ final class Recovery(
     } finally source.close()
   }
 
-  /** A worker's footers that tell its chains, newest first. */
-  def footers(file: FileName): Vector[Footer] = {
-    val newest = footer(file)
-    newest +: together(newest.previous.map(f => () => footer(f))).toVector
+  /** The footer of a file that was written under the routing table of this content hash. Throws PlanLogMismatchException if it was not. */
+  def footer(file: FileName, tableHash: Long): Footer = {
+    val found = footer(file)
+    checkTable(found, tableHash)
+    found
   }
 
-  /** The chains, and counts of live keys, of `bins` as the newest of `footers` left them. Throws DamagedFileException for a bin that none of them tells
-    * of.
+  /** A worker's footers that tell its chains, newest first. */
+  def footers(file: FileName): Vector[Footer] = withPrevious(footer(file))
+
+  private def withPrevious(newest: Footer): Vector[Footer] = newest +: together(newest.previous.map(f => () => footer(f))).toVector
+
+  /** The same, of a file that was written under the routing table of this content hash. Throws PlanLogMismatchException if it was not. */
+  def footers(file: FileName, tableHash: Long): Vector[Footer] = withPrevious(footer(file, tableHash))
+
+  /** Compares the table that a file was written under with the one that the plan log has for its version. */
+  protected def checkTable(footer: Footer, tableHash: Long): Unit =
+    if (footer.tableHash != tableHash) throw PlanLogMismatchException.otherTable(footer)
+
+  /** Refuses a bin that has left its worker: what the worker's files have of it is of before. */
+  protected def checkHasNotLeft(footers: Vector[Footer], bin: Int): Unit =
+    footers.find(_.left.contains(bin)).foreach(footer => throw PlanLogMismatchException.left(footer, bin))
+
+  /** The chains, and counts of live keys, of `bins` as the newest of `footers` left them. Throws DamagedFileException for a bin that none of them lists,
+    * PlanLogMismatchException for one that has left the worker.
     */
   def chains(footers: Vector[Footer], bins: Iterable[Int]): Map[Int, Located] =
     bins.iterator.map { bin =>
       val full = footers.indexWhere(_.chains.contains(bin))
+      checkHasNotLeft(if (full < 0) footers else footers.take(full), bin)
       if (full < 0) throw new DamagedFileException(footers.head.file.toString, Some(bin), "the bin's chain in this footer or its predecessors", "none")
       val newer = footers.take(full).reverse
       val chain = newer.foldLeft(footers(full).chains(bin))((chain, f) => f.frameOf.get(bin).fold(chain)(chain + _))
@@ -63,17 +82,18 @@ final class Recovery(
       bin -> Located(chain, count.getOrElse(throw new DamagedFileException(footers.head.file.toString, Some(bin), "a count of its keys", "none")))
     }.toMap
 
-  /** The bins of a worker at a name. */
-  def load(file: FileName, bins: Iterable[Int]): Loaded = {
-    val all = footers(file)
-    load(chains(all, bins)).copy(lineage = all.map(_.file).take(Footer.PreviousMax))
-  }
+  /** The bins of a worker at a name, which the routing table of this content hash gives it. */
+  def load(file: FileName, bins: Iterable[Int], tableHash: Long): Loaded = load(footers(file, tableHash), bins)
 
-  /** The frames that one file has of some bins, with their records. */
-  def frames(file: FileName, bins: Set[Int]): Vector[(Frame, Array[Byte])] = {
+  private def load(all: Vector[Footer], bins: Iterable[Int]): Loaded =
+    load(chains(all, bins)).copy(lineage = all.map(_.file).take(Footer.PreviousMax))
+
+  /** The frames that one file has of some bins, with their records. Throws PlanLogMismatchException as `footer` does. */
+  def frames(file: FileName, bins: Set[Int], tableHash: Long): Vector[(Frame, Array[Byte])] = {
     val source = files.open(file)
     try {
       val reader = new DeltaFile.Reader(source)
+      checkTable(reader.footer, tableHash)
       reader.footer.frames.filter(f => bins(f.bin)).map { f =>
         val records = reader.records(f, compressions)
         check(records)
@@ -159,7 +179,8 @@ final class Recovery(
       case Some(frame) => applyFrame(reader, frame, logs, newLog)
       case None =>
         // Alone: this may be one of the threads that load together, and they cannot wait for each other.
-        try logs(bin) = new Recovery(files, compressions, Together.OneByOne, space, check).load(wanted.file, Seq(bin)).bins(bin)._1
+        val alone = new Recovery(files, compressions, Together.OneByOne, space, check)
+        try logs(bin) = alone.load(alone.footers(wanted.file), Seq(bin)).bins(bin)._1
         catch { case e: Exception => damage.addSuppressed(e); throw damage }
     }
   }

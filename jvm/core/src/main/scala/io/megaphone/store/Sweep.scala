@@ -18,12 +18,12 @@ import io.megaphone.format._
   */
 final class Sweep(recovery: Recovery) {
 
-  /** The files that the bins of some workers need, all at one version. */
-  def referenced(heads: Iterable[(FileName, Iterable[Int])]): Set[FileName] = {
+  /** The files that the bins of some workers need. Throws PlanLogMismatchException where a head was not written under the table that the plan log has. */
+  def referenced(heads: Iterable[Sweep.Head]): Set[FileName] = {
     val files = mutable.HashSet.empty[FileName]
     val seen = mutable.HashSet.empty[(FileName, Int, Boolean)]
     val footers = mutable.HashMap.empty[FileName, Footer] // v1 only
-    val rest = mutable.Queue.from(heads.iterator.flatMap { case (head, bins) => frames(recovery.footers(head), bins) })
+    val rest = mutable.Queue.from(heads.iterator.flatMap(head => frames(recovery.footers(head.file, head.tableHash), head.bins)))
     while (rest.nonEmpty) {
       val frame = rest.dequeue()
       files += frame.file
@@ -43,6 +43,9 @@ final class Sweep(recovery: Recovery) {
 }
 
 object Sweep {
+
+  /** A worker's newest file at a version, the bins that the plan log gives the worker there, and the content hash of the table that says so. */
+  final case class Head(file: FileName, bins: Vector[Int], tableHash: Long)
 
   /** Of the files listed, those that no version from `oldest` on needs. */
   def unneeded(listed: Iterable[FileName], referenced: Set[FileName], oldest: Long): Set[FileName] =

@@ -42,6 +42,9 @@ object Bug {
   /** H11: each worker deletes the files of its own folder that it no longer needs. */
   case object OwnerDeletes extends Bug("H11")
 
+  /** H12: the plan log is believed, whatever the state's files say of the tables that they were written under. */
+  case object PlanLogTrusted extends Bug("H12")
+
   /** H13: a block that is missing is read as one of empty bins. */
   case object MissingIsEmpty extends Bug("H13")
 
@@ -70,6 +73,7 @@ object Bug {
     WritersAlike,
     UnsettledImage,
     OwnerDeletes,
+    PlanLogTrusted,
     MissingIsEmpty,
     ZombieShares,
     CloseDropsOutgoing,

@@ -17,7 +17,7 @@ final class Checkpoint(setup: Setup, faults: Faults) {
 
   /** By batch N: ids of the state at version N + 1, of each store and worker; none under checkpoint format v1. */
   val commits: mutable.TreeMap[Long, Map[StoreId, Vector[String]]] = mutable.TreeMap.empty
-  val planLog = new MemoryPlanLog
+  val planLog = new MemoryPlanLog(faults)
   val files: Map[StoreId, MemoryFiles] = setup.stores.map(s => s -> new MemoryFiles(s.toString, faults)).toMap
 
   /** The ids of a version: those of the commit log of the batch before. */
@@ -30,9 +30,15 @@ final class Checkpoint(setup: Setup, faults: Faults) {
   }
 }
 
-/** The plan log: numbered records, none ever overwritten. */
-final class MemoryPlanLog {
+/** The plan log: numbered records, none ever overwritten, unless a fault does. */
+final class MemoryPlanLog(faults: Faults) {
   private val records = mutable.ArrayBuffer.empty[Array[Byte]]
+
+  /** Whether records that were appended are lost. */
+  var isDamaged = false
+
+  /** Loses all records but the first ones. */
+  def truncate(left: Int): Unit = if (left < records.size) { records.takeInPlace(left); isDamaged = true }
 
   def size: Long = records.size.toLong
   def read(number: Long): LogRecord = LogRecordFormat.decode(s"log/$number", records(number.toInt))
@@ -40,7 +46,11 @@ final class MemoryPlanLog {
 
   /** Appends a record at a number, or gives what stands there. */
   def append(number: Long, record: LogRecord): Option[LogRecord] =
-    if (number < size) Some(read(number))
+    if (number < size && faults.strikes(Fault.RecordReplaced)) {
+      records(number.toInt) = LogRecordFormat.encode(record)
+      isDamaged = true
+      None
+    } else if (number < size) Some(read(number))
     else {
       if (number > size) throw new Violation(s"record $number would leave a gap in a plan log of $size records")
       records += LogRecordFormat.encode(record)
@@ -53,7 +63,11 @@ final class MemoryFiles(folder: String, faults: Faults) extends StateFiles {
   private val files = mutable.HashMap.empty[FileName, Array[Byte]]
 
   def list: Vector[FileName] = files.keysIterator.toVector
-  def delete(file: FileName): Unit = { files.remove(file); () }
+  private val swept = mutable.HashSet.empty[String]
+
+  /** Whether a sweep has deleted the file of this whole name. */
+  def wasSwept(name: String): Boolean = swept(name)
+  def delete(file: FileName): Unit = { files.remove(file); swept += s"$folder/$file"; () }
 
   def create(file: FileName): AtomicOutput = new AtomicOutput {
     private val out = new ByteArrayOutputStream(512)

@@ -100,7 +100,7 @@ final class Driver(val run: String, world: World) {
     if (!isDead) {
       val decision = state.decision.get
       if (decision.batch.number != batch) throw new Violation(s"batch $batch got the tables of batch ${decision.batch.number}")
-      world.oracle.checkTables(batch, decision.before)
+      if (!checkpoint.planLog.isDamaged) world.oracle.checkTables(batch, decision.before) // else the tasks must find out
       if (world.dice.chance(0.1)) { // the rule may run twice for a batch
         perform(Protocol.BatchPlanning(Protocol.Batch(batch, isOwn, names, world.placement)))
         if (state.decision.get != decision) throw new Violation(s"batch $batch was planned twice, and got other tables")
@@ -234,7 +234,10 @@ final class Driver(val run: String, world: World) {
     if (oldest > 0 && batch % setup.sweepEvery == 0) {
       val tables = setup.groups.map(g => g.id -> state.history.tableAt(g.id, oldest - 1)).toMap
       try world.sweeping(Settled(oldest, tables, checkpoint.idsAt(oldest)), Settled(batch, decision.before, ids))
-      catch { case e: Exception if batch < world.oracle.settled || oldest < world.oracle.oldest => world.trace(s"$run does not sweep: $e") }
+      catch {
+        case e: Violation => throw e
+        case e: Exception if batch < world.oracle.settled || oldest < world.oracle.oldest || world.isRefusal(e) => world.trace(s"$run does not sweep: $e")
+      }
     }
   }
 

@@ -42,9 +42,17 @@ object Fault {
   /** The query is stopped, its last batches are deleted from the checkpoint, and it starts again from there. */
   case object GoesBack extends Fault(0.003)
 
+  /** The query is stopped, and its plan log comes back without its last records, as of another time; or a store that cannot refuse to replace a file loses
+    * the record of one of two drivers that append the same number. From then on the query may end with a named error, and never give a wrong answer.
+    */
+  case object PlanLogFromEarlier extends Fault(0.02)
+  case object RecordReplaced extends Fault(0.5)
+
   /** Messages between driver and executors are lost or late. */
   case object MessageLost extends Fault(0.2)
   case object MessageLate extends Fault(0.3)
+
+  val DamagesLog: Set[Fault] = Set(PlanLogFromEarlier, RecordReplaced)
 
   val All: Vector[Fault] = Vector(
     BlockMissing,
@@ -65,6 +73,8 @@ object Fault {
     DriverPauses,
     AppendUnsure,
     GoesBack,
+    PlanLogFromEarlier,
+    RecordReplaced,
     MessageLost,
     MessageLate
   )
@@ -83,6 +93,9 @@ final class Faults(dice: Dice, enabled: Map[Fault, Double], trace: Trace) {
 
 /** Thrown where a fault makes an operation fail. Never a sign of a bug. */
 final class InjectedFault(what: String) extends RuntimeException(what)
+
+/** The query ended with an error that names the damage done to its checkpoint: the right end of such a schedule. */
+final class Refused(cause: Throwable) extends RuntimeException(cause)
 
 /** What no schedule may ever show. */
 final class Violation(message: String, cause: Throwable = null) extends RuntimeException(message, cause)

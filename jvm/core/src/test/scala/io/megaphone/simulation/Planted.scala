@@ -3,7 +3,7 @@ package io.megaphone.simulation
 
 import scala.collection.mutable
 
-import io.megaphone.format.{Chain, StateName, WriterId}
+import io.megaphone.format.{Chain, Compression, Compressions, Footer, StateName, WriterId}
 import io.megaphone.plan.TransferMode
 import io.megaphone.protocol.{History, LogRecord, Protocol}
 import io.megaphone.store._
@@ -22,6 +22,11 @@ final class Planted(world: World, bug: Option[Bug]) {
 
   /** Whether a batch that Spark replays is taken for this run's own. */
   def isOwnReplay(newestOffsetAtStart: Long, batch: Long): Boolean = is(Bug.OffsetLogSeenEarly) && newestOffsetAtStart < batch
+
+  def recovery(files: StateFiles): Recovery = new Recovery(files, Compressions(Compression.None)) {
+    override protected def checkTable(footer: Footer, tableHash: Long): Unit = if (!is(Bug.PlanLogTrusted)) super.checkTable(footer, tableHash)
+    override protected def checkHasNotLeft(footers: Vector[Footer], bin: Int): Unit = if (!is(Bug.PlanLogTrusted)) super.checkHasNotLeft(footers, bin)
+  }
 
   def attemptId(task: TaskAttempt): Long = if (is(Bug.ZombieShares)) -1000L * (task.stage.batch + 1) - task.worker - 1 else task.number
   def writer(own: WriterId): WriterId = if (is(Bug.WritersAlike)) WriterId(0, 0) else own
@@ -61,7 +66,7 @@ final class Planted(world: World, bug: Option[Bug]) {
       move <- step.step.moves if move.target == block.target && decision.before(step.id.group).workerOf(move.bin) == block.source
     } yield move.bin
     val empty = bins.distinct.map(bin => HandOver.BinSnapshot(bin, Chain.Empty, 0, () => Array.emptyByteArray))
-    Some(new HandOver(io.megaphone.format.Compressions(io.megaphone.format.Compression.None)).image(HandOver.Snapshot(block.source, block.name, empty)))
+    Some(new HandOver(Compressions(Compression.None)).image(HandOver.Snapshot(block.source, block.name, empty)))
   }
 
   def beforeCommit(executor: Executor, stage: Stage, store: StoreId, holding: Holding, worker: Int): Unit = if (is(Bug.UnsettledImage)) {

@@ -18,10 +18,13 @@ object Reader {
       for (partition <- 0 until group.firstWorkers) {
         val bins = Vector.range(partition, world.setup.bins, group.firstWorkers)
         bins.groupBy(table.workerOf).foreach { case (worker, owned) =>
-          val name = StateName(version, ids.get(store).fold(StateName.FixedId)(_(worker)))
+          val name = StateName(version, ids.get(store).flatMap(_.lift(worker)).getOrElse(StateName.FixedId))
           val loaded =
-            try world.recovery(store).load(FileName(worker, name), owned)
-            catch { case e: Exception => throw new Violation(s"worker $worker of $store cannot be read at version $version: $e", e) }
+            try world.recovery(store).load(FileName(worker, name), owned, table.contentHash)
+            catch {
+              case e: Exception if world.isRefusal(e) => throw new Refused(e)
+              case e: Exception => throw new Violation(s"worker $worker of $store cannot be read at version $version: $e", e)
+            }
           owned.foreach(bin => world.oracle.check(version, store, bin, loaded.bins(bin)._1))
         }
       }

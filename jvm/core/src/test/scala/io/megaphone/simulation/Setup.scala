@@ -48,7 +48,11 @@ object Setup {
     val isLong = dice.chance(0.05)
     val isFree = dice.chance(0.1)
     val workersMax = dice.between(2, 6)
-    val faults = Fault.All.filter(_ => !isFree && dice.chance(0.5)).map(f => f -> f.chance * (if (dice.chance(0.3)) 2.5 else 1.0)).toMap
+    val isLogDamaged = dice.chance(0.15)
+    val faults = Fault.All
+      .filter(f => !isFree && dice.chance(0.5) && (isLogDamaged || !Fault.DamagesLog(f)))
+      .map(f => f -> f.chance * (if (dice.chance(0.3)) 2.5 else 1.0))
+      .toMap
     Setup(
       bins = bins,
       keys = dice.between(2, 3 * bins),

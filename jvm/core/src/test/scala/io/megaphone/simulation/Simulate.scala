@@ -24,14 +24,14 @@ object Simulate {
   }
 
   /** How far a run of schedules came; `failure` is that of the lowest seed that was seen to fail. */
-  final case class Progress(schedules: Long, batches: Long, steps: Long, faults: Long, deleted: Long, failure: Option[Simulation.Outcome]) {
-    def summary: String = s"$schedules schedules, $batches batches, $steps steps, $faults faults"
+  final case class Progress(schedules: Long, batches: Long, steps: Long, faults: Long, deleted: Long, refused: Long, failure: Option[Simulation.Outcome]) {
+    def summary: String = s"$schedules schedules, $batches batches, $steps steps, $faults faults, $refused queries refused after damage to their plan logs"
   }
 
   /** Runs schedules from `first` on until one fails, on some threads: they have nothing in common. */
   def run(first: Long, schedules: Long, threads: Int, bug: Option[Bug] = None, isLoud: Boolean = false): Progress = {
     val next = new AtomicLong(first)
-    val done, batches, steps, faults, deleted = new AtomicLong
+    val done, batches, steps, faults, deleted, refused = new AtomicLong
     val failure = new java.util.concurrent.atomic.AtomicReference[Option[Simulation.Outcome]](None)
     val workers = Vector.tabulate(threads) { i =>
       new Thread(
@@ -43,6 +43,7 @@ object Simulate {
             steps.addAndGet(outcome.steps)
             faults.addAndGet(outcome.faults)
             deleted.addAndGet(outcome.deleted)
+            if (outcome.isRefused) refused.incrementAndGet()
             if (outcome.failure.isDefined) failure.updateAndGet(f => if (f.exists(_.seed < seed)) f else Some(outcome))
             val count = done.incrementAndGet()
             if (isLoud && count % 2000 == 0) println(s"$count schedules")
@@ -54,7 +55,7 @@ object Simulate {
     }
     workers.foreach(_.start())
     workers.foreach(_.join())
-    Progress(done.get, batches.get, steps.get, faults.get, deleted.get, failure.get.map(f => new Simulation(f.seed, bug, isTraced = true).run()))
+    Progress(done.get, batches.get, steps.get, faults.get, deleted.get, refused.get, failure.get.map(f => new Simulation(f.seed, bug, isTraced = true).run()))
   }
 
   /** What a failed schedule has to say; it must have been traced. */

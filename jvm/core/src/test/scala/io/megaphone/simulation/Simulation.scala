@@ -17,15 +17,19 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
   private val setup = Setup.of(dice)
   private val world = new World(setup, dice, trace, bug)
   private val user = new User(world)
+  private var isRefused = false
 
   /** Runs the schedule; what was wrong, if anything was. */
   def run(): Simulation.Outcome = {
     trace(s"seed $seed: $setup")
     val failure =
       try { go(); None }
-      catch { case NonFatal(e) => Some(e) }
+      catch {
+        case refused: Refused => trace(s"the query is refused: ${refused.getCause}"); isRefused = true; None
+        case NonFatal(e) => Some(e)
+      }
     failure.foreach(e => trace(s"VIOLATION ${e.getMessage}"))
-    Simulation.Outcome(seed, failure, trace, world.batches, world.steps, world.faults.count, world.deleted)
+    Simulation.Outcome(seed, failure, trace, world.batches, world.steps, world.faults.count, world.deleted, isRefused)
   }
 
   private def go(): Unit = {
@@ -70,6 +74,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     if (world.faults.strikes(Fault.ExecutorCutOff)) world.lose(dice.pick(world.executors), isCutOff = true)
     if (world.executors.size < 6 && world.faults.strikes(Fault.ExecutorJoins)) world.join()
     if (world.faults.strikes(Fault.GoesBack)) world.goBack()
+    if (world.faults.strikes(Fault.PlanLogFromEarlier)) world.restoreEarlierPlanLog()
     world.drivers.filter(_.isPaused).foreach { d => if (dice.chance(0.2)) { trace(s"${d.run} wakes up"); d.isPaused = false } }
   }
 
@@ -110,5 +115,5 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
 object Simulation {
   private val TicksMax = 200000
 
-  final case class Outcome(seed: Long, failure: Option[Throwable], trace: Trace, batches: Long, steps: Long, faults: Long, deleted: Long)
+  final case class Outcome(seed: Long, failure: Option[Throwable], trace: Trace, batches: Long, steps: Long, faults: Long, deleted: Long, isRefused: Boolean)
 }

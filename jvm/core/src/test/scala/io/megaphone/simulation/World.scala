@@ -3,7 +3,7 @@ package io.megaphone.simulation
 
 import scala.collection.mutable
 
-import io.megaphone.format.{Compression, Compressions}
+import io.megaphone.format.{DamagedFileException, MissingFileException}
 import io.megaphone.protocol.Protocol
 import io.megaphone.routing.RoutingTable
 import io.megaphone.store._
@@ -15,7 +15,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   val oracle = new Oracle(setup)
   val planted = new Planted(this, bug)
   val sweeping = new Sweeping(this)
-  private val recoveries = setup.stores.map(s => s -> new Recovery(checkpoint.files(s), Compressions(Compression.None))).toMap
+  private val recoveries = setup.stores.map(s => s -> planted.recovery(checkpoint.files(s))).toMap
 
   val executors: mutable.ArrayBuffer[Executor] = mutable.ArrayBuffer.empty
   val drivers: mutable.ArrayBuffer[Driver] = mutable.ArrayBuffer.empty
@@ -110,13 +110,21 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
         task.fail()
         Some(e)
       case e: Violation => throw e
+      case e: Throwable if isRefusal(e) => throw new Refused(e)
       case e: Throwable => throw new Violation(s"$task failed without a cause: $e", e)
     }
+
+  /** Whether the error is one that damage of the plan log may lead to: it names what does not fit, or what is missing. */
+  def isRefusal(e: Throwable): Boolean = checkpoint.planLog.isDamaged && (e match {
+    case missing: MissingFileException => !checkpoint.files.valuesIterator.exists(_.wasSwept(missing.file)) // one that the state needs is never swept
+    case _: PlanLogMismatchException | _: DamagedFileException => true
+    case _ => false
+  })
 
   /** Rule 6: what was handed out for a batch is all that is ever handed out for it. */
   def handedOut(batch: Long, tables: Map[Long, RoutingTable]): Unit = {
     val first = handed.getOrElseUpdate(batch, tables)
-    if (first != tables) throw new Violation(s"batch $batch got $tables, and $first before")
+    if (first != tables && !checkpoint.planLog.isDamaged) throw new Violation(s"batch $batch got $tables, and $first before")
   }
 
   /** The promise that a schedule without faults must keep: after a run's first batch nothing is read from files, but for steps that were sealed because
@@ -158,6 +166,14 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     checkpoint.goBack(version)
     oracle.goBack(version)
     handed.filterInPlace((batch, _) => batch < version)
+  }
+
+  /** The query is stopped, and its plan log is restored from a copy that was made earlier than that of the rest. */
+  def restoreEarlierPlanLog(): Unit = if (checkpoint.planLog.size > 1) {
+    val left = if (dice.chance(0.7)) checkpoint.planLog.size - 1 else 1L + dice.below(checkpoint.planLog.size.toInt - 1)
+    trace(s"of the plan log only $left records are left")
+    drivers.foreach(_.die("stopped by the user"))
+    checkpoint.planLog.truncate(left.toInt)
   }
 
   /** Once nothing is left to do: no copy, block, or memory of a dead run may remain (P5). */

@@ -62,7 +62,7 @@ class HoldingSuite extends AnyFunSuite with SmallStore {
     put(lease.holding, 2, 3)
     val last = store.commit(lease, turns(2))
     assert(lease.holding.chain(0).frameCount == 1 && lease.holding.chain(2).frameCount == 2)
-    val recovered = store.recovery.load(last.file, Seq(0, 2)).bins
+    val recovered = store.recovery.load(last.file, Seq(0, 2), before.contentHash).bins
     assert(get(recovered(0)._1) == Some(2.toByte) && get(recovered(2)._1) == Some(3.toByte))
   }
 

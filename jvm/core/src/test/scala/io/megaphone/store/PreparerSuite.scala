@@ -15,7 +15,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     val store = new Store
     filled(store, 0)
     val settled = StateName(4, "")
-    val duty = Duty(copyKey, Vector(0), 4, StateName(1, ""), settled, None)
+    val duty = Duty(copyKey, Vector(0), 4, StateName(1, ""), settled, before.contentHash, None)
     val space = spaceOf(1 << 20)
     val target = new Registry(space = space)
     val recovery = new Recovery(store.files, Compressions(Compression.None), space = space)
@@ -34,7 +34,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     source.settle()
     val image = store.handOver.image(HandOver.snapshot(source, Seq(0, 2)))
     val heapBytes = store.handOver.copyOf("block", image, 4).heapBytes
-    val duty = Duty(copyKey, Vector(0, 2), 4, source.base, source.base, Some("executor"))
+    val duty = Duty(copyKey, Vector(0, 2), 4, source.base, source.base, before.contentHash, Some("executor"))
     def prepared(budgetBytes: Long): Option[Long] = {
       val space = spaceOf(budgetBytes)
       val preparer = new Preparer(new Registry(space = space), store.recovery, new HandOver(Compressions(Compression.None), space), (_, _, _) => Some(image), 0)

@@ -43,6 +43,7 @@ class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
       table = next
     }
 
+    def tableHash: Long = table.contentHash
     def bins: Set[Int] = table.binsOf(0).toSet
     def holding: Holding = leases(0).holding
 
@@ -74,7 +75,7 @@ class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
   /** Loads bins of worker 0 at its last version, and sees what is read. */
   private def check(bins: Set[Int]): Unit = {
     val files = new Watched(past.store.files)
-    val loaded = new Recovery(files, Compressions(Compression.None)).load(FileName(0, StateName(Commits.toLong, "")), bins)
+    val loaded = new Recovery(files, Compressions(Compression.None)).load(FileName(0, StateName(Commits.toLong, "")), bins, past.tableHash)
     val chunks = bins.flatMap(past.needed(_)).map(_.chunk)
 
     val footers = files.openings.filter(_.readsFooter).map(_.file)

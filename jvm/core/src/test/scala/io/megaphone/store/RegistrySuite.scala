@@ -36,7 +36,7 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
     registry.putCopy(key, copy)
     val task = Executors.newSingleThreadExecutor()
     val peers: Peers = (_, _, _) => { task.submit((() => copy.synchronized(())): Runnable).get(60, TimeUnit.SECONDS); None }
-    val duty = Duty(key, Vector.empty, 4, StateName(1, ""), StateName(2, ""), Some("peer"))
+    val duty = Duty(key, Vector.empty, 4, StateName(1, ""), StateName(2, ""), before.contentHash, Some("peer"))
     try assert(new Preparer(registry, store.recovery, store.handOver, peers, 0)(duty).isEmpty)
     finally task.shutdownNow()
     assert(registry.copy(key).isEmpty, "it could not be brought up, and is of no use")

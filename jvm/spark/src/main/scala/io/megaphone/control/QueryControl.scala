@@ -49,10 +49,11 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
     if (state.isEmpty) { start(batch, asked, batchSession); controller.firstPlanned() }
     val groups = asked.map(g => state.get.group(g.id)) // as the plan log has them: families in their places
     seeExecutors()
-    val decision = feed(Protocol.BatchPlanning(Protocol.Batch(batch, query.hasLoggedOffsets(batch), names(groups, query.checkpointIds), placement(groups)))).collectFirst {
-      case Protocol.HandOut(d) => d
-      case Protocol.Fail(reason) => throw new StepNotSealedException(reason)
-    }.get
+    val decision =
+      feed(Protocol.BatchPlanning(Protocol.Batch(batch, query.hasLoggedOffsets(batch), names(groups, query.checkpointIds), placement(groups)))).collectFirst {
+        case Protocol.HandOut(d) => d
+        case Protocol.Fail(reason) => throw new StepNotSealedException(reason)
+      }.get
     groups.foreach(g => pin(g, decision.after(g.id).workers))
     if (state.get.history.sealAt(batch - 1).isDefined) FaultPoints.at(FaultPoints.DriverSettled)
     controllerHint()

@@ -60,12 +60,13 @@ private[control] final class Sweeper(checkpointRoot: String, hadoopConf: Configu
 private[control] final case class Settled(version: Long, tables: Map[Long, RoutingTable], names: Map[(Long, String), Vector[String]]) {
 
   /** The file of each worker of a store, and the bins that it has. */
-  def heads(group: Long, operator: Long, store: String): Vector[(FileName, Vector[Int])] = {
+  def heads(group: Long, operator: Long, store: String): Vector[Sweep.Head] = {
     val ids = names.getOrElse((operator, store), Vector.empty)
+    val table = tables(group)
     Vector
-      .tabulate(tables(group).workers) { worker =>
-        FileName(worker, StateName(version, ids.lift(worker).getOrElse(StateName.FixedId))) -> tables(group).binsOf(worker).toVector
+      .tabulate(table.workers) { worker =>
+        Sweep.Head(FileName(worker, StateName(version, ids.lift(worker).getOrElse(StateName.FixedId))), table.binsOf(worker).toVector, table.contentHash)
       }
-      .filter(_._2.nonEmpty)
+      .filter(_.bins.nonEmpty)
   }
 }

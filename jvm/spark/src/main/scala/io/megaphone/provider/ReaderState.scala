@@ -12,6 +12,7 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreId
 import io.megaphone.format.{Chain, FileName, StateName}
 import io.megaphone.log.{BinLog, Space}
 import io.megaphone.protocol.{Group, History, Operator}
+import io.megaphone.routing.RoutingTable
 import io.megaphone.store.{Change, Changes, Holding, Recovery}
 import io.megaphone.transfer.{ExecutorRuntime, HadoopStateFiles, Lz4}
 
@@ -39,13 +40,14 @@ private[provider] final class ReaderState(id: StateStoreId, history: History, ha
   /** What the batch that made `version` changed in the bins of this partition. */
   def changes(version: Long, hasCheckpointIds: Boolean): Iterator[Change] =
     filesAt(version, hasCheckpointIds, mine).iterator.flatMap { case (file, bins) =>
-      recovery.frames(file, bins.toSet).iterator.flatMap { case (frame, records) =>
+      recovery.frames(file, bins.toSet, tableAt(version).contentHash).iterator.flatMap { case (frame, records) =>
         Changes.of(frame, records, load(version - 1, hasCheckpointIds, Seq(frame.bin)).log(frame.bin))
       }
     }
 
   /** Throws where the state at `version` is not there any more, or not yet. */
-  def check(version: Long, hasCheckpointIds: Boolean): Unit = filesAt(version, hasCheckpointIds, mine).keys.foreach(recovery.footer)
+  def check(version: Long, hasCheckpointIds: Boolean): Unit =
+    filesAt(version, hasCheckpointIds, mine).keys.foreach(recovery.footer(_, tableAt(version).contentHash))
 
   private val mine = (0 until binsCount).filter(_ % group.firstWorkers == id.partitionId && id.partitionId < group.firstWorkers)
   private lazy val recovery =
@@ -61,17 +63,20 @@ private[provider] final class ReaderState(id: StateStoreId, history: History, ha
     if (version == 0) wanted.foreach(bin => holding.put(bin, new BinLog, Chain.Empty))
     else
       filesAt(version, hasCheckpointIds, wanted).foreach { case (file, bins) =>
-        recovery.load(file, bins).bins.foreach { case (bin, (log, chain)) => holding.put(bin, log, chain) }
+        recovery.load(file, bins, tableAt(version).contentHash).bins.foreach { case (bin, (log, chain)) => holding.put(bin, log, chain) }
       }
     holding
   }
 
+  /** The table of the batch that made `version`. */
+  private def tableAt(version: Long): RoutingTable = history.tableAt(group.id, version - 1)
+
   /** The files that workers wrote at the end of the batch that made `version`, by which they had these bins. */
   private def filesAt(version: Long, hasCheckpointIds: Boolean, wanted: Seq[Int]): Map[FileName, Seq[Int]] = {
-    val table = history.tableAt(group.id, version - 1)
+    val table = tableAt(version)
     val ids = if (hasCheckpointIds) checkpointIds(version - 1) else Vector.empty
     wanted.groupBy(table.workerOf).map { case (worker, bins) =>
-      FileName(worker, StateName(version, if (ids.isEmpty) StateName.FixedId else ids(worker))) -> bins
+      FileName(worker, StateName(version, ids.lift(worker).getOrElse(StateName.FixedId))) -> bins
     }
   }
 
