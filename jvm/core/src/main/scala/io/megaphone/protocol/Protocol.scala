@@ -4,7 +4,7 @@ package io.megaphone.protocol
 import scala.annotation.tailrec
 
 import io.megaphone.format.StateName
-import io.megaphone.plan.{InvalidPlanException, Move, Step, TransferMode}
+import io.megaphone.plan.{InvalidPlanException, Step, TransferMode}
 import io.megaphone.routing.RoutingTable
 import io.megaphone.store.{CopyKey, Duty, StoreKey}
 
@@ -48,6 +48,9 @@ object Protocol {
     *   by group: executor of each worker, as wanted, for as many workers as the group has or an announced step will give it
     */
   final case class Batch(number: Long, isOwn: Boolean, names: Map[(Long, String), Vector[String]], placement: Map[Long, Vector[String]])
+
+  /** Bins that travel from one worker to another. */
+  final case class Route(source: Int, target: Int, bins: Vector[Int])
 
   /** An announced step: its bytes are on their way.
     *
@@ -318,17 +321,27 @@ object Protocol {
     } yield move.target).toSet
 
   /** The copies that a step needs: one for each store, source and target that are not on the same executor. */
-  private def copies(run: String, a: Announced, batch: Batch, group: Group, table: RoutingTable): Seq[(CopyKey, Vector[Int], (Long, String))] = {
-    val executors = batch.placement.getOrElse(group.id, Vector.empty)
+  private def copies(run: String, a: Announced, batch: Batch, group: Group, table: RoutingTable): Seq[(CopyKey, Vector[Int], (Long, String))] =
     for {
-      ((source, target), moves) <- pairs(a.step.moves, table).toSeq.sortBy(_._1)
-      if source != target && (executors.lift(source).isEmpty || executors.lift(source) != executors.lift(target))
+      route <- routes(a.step, table, batch.placement.getOrElse(group.id, Vector.empty))
       operator <- group.operators
       store <- operator.stores
-    } yield (CopyKey(StoreKey(run, operator.id, store), source, target, a.id.toString), moves.map(_.bin), (operator.id, store))
-  }
+    } yield (CopyKey(StoreKey(run, operator.id, store), route.source, route.target, a.id.toString), route.bins, (operator.id, store))
 
-  private def pairs(moves: Vector[Move], table: RoutingTable): Map[(Int, Int), Vector[Move]] = moves.groupBy(m => (table.workerOf(m.bin), m.target))
+  /** What of a step travels between executors, by source and target worker. A move between two workers of one executor takes no bytes: the target takes the
+    * bins over where they lie.
+    *
+    * @param table
+    *   that the step begins with
+    * @param executors
+    *   executor of each worker, as far as it is known
+    */
+  def routes(step: Step, table: RoutingTable, executors: Vector[String]): Vector[Route] = {
+    def isOnOne(source: Int, target: Int) = executors.lift(source).isDefined && executors.lift(source) == executors.lift(target)
+    step.moves.groupBy(m => (table.workerOf(m.bin), m.target)).toVector.sortBy(_._1).collect {
+      case ((source, target), moves) if source != target && !isOnOne(source, target) => Route(source, target, moves.map(_.bin))
+    }
+  }
 
   private def imagesOf(state: State, batch: Batch, groupId: Long, before: RoutingTable, after: RoutingTable, step: Step): Map[(Long, String, Int), StateName] =
     (for {

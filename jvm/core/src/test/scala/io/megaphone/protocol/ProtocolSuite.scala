@@ -163,6 +163,15 @@ class ProtocolSuite extends AnyFunSuite {
     assert(Protocol.duties(run.state).isEmpty && sealedIn(run.plan(2, placement = here)) == Vector("p.0.0"))
   }
 
+  test("what travels of a step: nothing within one executor, and all of it where executors are not known") {
+    val table = RoutingTable.roundRobin(8, 4)
+    val step = Step(Vector(Move(0, 1), Move(4, 1), Move(1, 2), Move(2, 2), Move(3, 0)), 4)
+    val all = Vector(Route(0, 1, Vector(0, 4)), Route(1, 2, Vector(1)), Route(3, 0, Vector(3)))
+    assert(Protocol.routes(step, table, Vector("a", "a", "b", "b")) == all.drop(1))
+    assert(Protocol.routes(step, table, Vector("a", "a", "a", "a")).isEmpty)
+    assert(Protocol.routes(step, table, Vector.empty) == all)
+  }
+
   test("the window bounds what is announced at once") {
     val steps = Vector(0, 2, 4, 6).map(bin => Step(Vector(Move(bin, 1)), 2))
     val run = newRun.submit("p", TransferMode.Prepared, steps: _*)

@@ -57,6 +57,9 @@ object Bug {
   /** H17: a run takes a batch for its own because the offset log did not have it when the query started; another run has written it since. */
   case object OffsetLogSeenEarly extends Bug("H17")
 
+  /** H29: blocks are made for moves between two workers of one executor, which nobody pulls. */
+  case object PublishesToItself extends Bug("H29")
+
   /** H20: a message that a newer one has overtaken is obeyed. */
   case object OldMessageObeyed extends Bug("H20")
 
@@ -78,6 +81,7 @@ object Bug {
     ZombieShares,
     CloseDropsOutgoing,
     OffsetLogSeenEarly,
+    PublishesToItself,
     OldMessageObeyed
   )
 }

@@ -28,6 +28,9 @@ final class Planted(world: World, bug: Option[Bug]) {
     override protected def checkHasNotLeft(footers: Vector[Footer], bin: Int): Unit = if (!is(Bug.PlanLogTrusted)) super.checkHasNotLeft(footers, bin)
   }
 
+  /** What is known of the workers' executors where blocks are published. */
+  def executorsOf(placement: Vector[String]): Vector[String] = if (is(Bug.PublishesToItself)) Vector.empty else placement
+
   def attemptId(task: TaskAttempt): Long = if (is(Bug.ZombieShares)) -1000L * (task.stage.batch + 1) - task.worker - 1 else task.number
   def writer(own: WriterId): WriterId = if (is(Bug.WritersAlike)) WriterId(0, 0) else own
 

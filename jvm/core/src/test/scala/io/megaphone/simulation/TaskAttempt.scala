@@ -144,9 +144,9 @@ final class TaskAttempt(world: World, val stage: Stage, val worker: Int, val exe
 
   /** The bins that an announced step will move from this worker, by target, where the target is wanted on another executor. */
   private[simulation] def outgoing(announced: Protocol.Announced): Seq[(Int, Vector[Int])] = {
-    val table = stage.decision.after(stage.group)
     val placement = stage.decision.batch.placement(stage.group)
-    val moves = announced.step.moves.filter(m => table.workerOf(m.bin) == worker && m.target != worker && placement(m.target) != placement(worker))
-    moves.groupBy(_.target).toSeq.sortBy(_._1).map { case (target, ms) => target -> ms.map(_.bin) }
+    val routes = Protocol.routes(announced.step, stage.decision.after(stage.group), world.planted.executorsOf(placement)).filter(_.source == worker)
+    routes.foreach(r => if (placement(r.target) == placement(worker)) throw new Violation(s"bins are published for worker ${r.target} of the same executor"))
+    routes.map(r => r.target -> r.bins)
   }
 }

@@ -6,7 +6,7 @@ import java.util.concurrent.ConcurrentHashMap
 import org.apache.spark.TaskContext
 
 import io.megaphone.plan.TransferMode
-import io.megaphone.protocol.Operator
+import io.megaphone.protocol.{Operator, Protocol}
 import io.megaphone.routing.RoutingTable
 
 /** The routing tables of a batch for one group: of the batch before, and of this one. Broadcast, and made anew only when they change. */
@@ -41,12 +41,12 @@ final case class BatchFacts(
 /** A step that takes effect with this batch. */
 final case class Incoming(step: String, addresses: Map[Int, String])
 
-/** A step to come: bins by source and target worker.
+/** A step to come: what of it travels between executors.
   *
   * @param withImage
   *   whether this batch is the one to publish images
   */
-final case class Outgoing(step: String, mode: TransferMode, withImage: Boolean, bins: Map[(Int, Int), Vector[Int]])
+final case class Outgoing(step: String, mode: TransferMode, withImage: Boolean, routes: Vector[Protocol.Route])
 
 /** The facts of the running tasks of this JVM, by task attempt: put by the node above the group, read when a store is opened. */
 object BatchFactsHolder {

@@ -228,8 +228,8 @@ final class QueryControl(controller: Controller, val query: RunningQuery) extend
       Incoming(step.id.toString, sources.flatMap(s => ranOn.get((group.id, s)).flatMap(addresses.get).map(s -> _)).toMap)
     }
     val outgoing = decision.announced.filter(_.id.group == group.id).map { a =>
-      val bins = a.step.moves.groupBy(m => (tables.after.workerOf(m.bin), m.target)).map { case (pair, moves) => pair -> moves.map(_.bin) }
-      Outgoing(a.id.toString, a.mode, a.since == decision.batch.number, bins.filter { case ((source, target), _) => source != target })
+      val routes = Protocol.routes(a.step, tables.after, decision.batch.placement.getOrElse(group.id, Vector.empty))
+      Outgoing(a.id.toString, a.mode, a.since == decision.batch.number, routes)
     }
     val ids = decision.batch.names.filter { case ((operator, _), _) => group.operators.exists(_.id == operator) }
     BatchFacts(runId, group.id, group.operators, decision.batch.number, ids, incoming, outgoing, tables.after.toString)

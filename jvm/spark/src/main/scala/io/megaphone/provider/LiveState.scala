@@ -12,6 +12,7 @@ import io.megaphone.conf.MegaphoneConf
 import io.megaphone.control.{BatchFacts, Committed, Tables}
 import io.megaphone.format.{StateName, WriterId}
 import io.megaphone.plan.TransferMode
+import io.megaphone.protocol.Protocol
 import io.megaphone.store._
 import io.megaphone.transfer.{ExecutorRuntime, FaultPoints, Lz4}
 
@@ -92,7 +93,8 @@ private[provider] final class LiveState(
   /** Blocks for steps to come: tails of what was prepared before, images for `direct`. */
   private def publish(): Unit =
     for (
-      step <- facts.outgoing; ((source, target), bins) <- step.bins if source == holding.worker && bins.forall(b => holding.has(b) && !holding.isLeaving(b))
+      step <- facts.outgoing;
+      Protocol.Route(source, target, bins) <- step.routes if source == holding.worker && bins.forall(b => holding.has(b) && !holding.isLeaving(b))
     ) {
       def block(isImage: Boolean) = BlockName(turn.key, source, target, holding.head.get, isImage, step.step)
       if (step.mode == TransferMode.Direct) runtime.peers.publish(block(isImage = true), runtime.handOver.image(HandOver.headSnapshot(holding, bins)))
@@ -174,7 +176,7 @@ private[provider] object LiveState {
     for {
       step <- facts.outgoing
       if step.withImage && step.mode == TransferMode.Prepared
-      ((source, target), bins) <- step.bins
+      Protocol.Route(source, target, bins) <- step.routes
       if source == holding.worker && bins.forall(b => holding.has(b) && !holding.isAdopted(b))
     } runtime.publish(BlockName(turn.key, source, target, holding.base, isImage = true, step.step), HandOver.snapshot(holding, bins))
 }
