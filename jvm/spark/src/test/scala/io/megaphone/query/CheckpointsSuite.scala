@@ -7,7 +7,7 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.util.NativeCodeLoader
 import org.apache.logging.log4j.Level
-import org.apache.spark.SPARK_VERSION
+import org.apache.spark.{SparkException, SPARK_VERSION}
 import org.apache.spark.sql.{DataFrame, Encoder, Encoders}
 import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
@@ -112,6 +112,29 @@ class CheckpointsSuite extends PluginSession {
     Files.move(away, there)
     assert(counted.run()() == counted.answer)
   }
+
+  for (format <- Seq("1", "2"))
+    test(s"A checkpoint in format $format whose plan log lacks its last record is refused, by a batch and by a reader, and runs on when the record is back.") {
+      withConf(formatVersion -> format) {
+        val counted = new Counted
+        counted.run() { running =>
+          MegaphoneApi.rescale(running.query.runId.toString, 5, "all-at-once", "direct", -1)
+          ()
+        }
+        counted.run()() // takes the step in its first batch, and commits it
+        val log = counted.checkpoint.resolve("megaphone/log")
+        val seal = log.resolve((Files.list(log).count() - 1).toString)
+        val away = folder("away").resolve("seal")
+        Files.move(seal, away)
+        val started = Files.list(log).count()
+        def read() = spark.read.format("statestore").load(counted.checkpoint.toString).collect()
+        assert(messagesOf(intercept[SparkException](read())).contains("The plan log does not fit the state"))
+        assert(counted.refused().contains("The plan log does not fit the state"))
+        (started to Files.list(log).count()).foreach(number => Files.deleteIfExists(log.resolve(number.toString)))
+        Files.move(away, seal)
+        assert(counted.run()() == counted.answer)
+      }
+    }
 
   if (SPARK_VERSION < "4.3")
     test("Checkpoint format 2 is not read as 1, but format 1 is gone on with as 2.") {

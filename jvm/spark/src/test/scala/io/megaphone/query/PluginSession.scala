@@ -16,7 +16,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
 import org.apache.spark.sql.megaphone.RoutedPartitioning
-import org.apache.spark.sql.streaming.{DataStreamWriter, StateOperatorProgress, StreamingQuery, StreamingQueryException, Trigger}
+import org.apache.spark.sql.streaming.{DataStreamWriter, StateOperatorProgress, StreamingQuery, Trigger}
 import org.scalatest.{BeforeAndAfterAll, BeforeAndAfterEach}
 import org.scalatest.funsuite.AnyFunSuite
 
@@ -108,7 +108,7 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
   protected def sorted(rows: Iterable[Row]): Seq[String] = rows.map(_.toString).toSeq.sorted
 
   /** The message of the error that ends a query, and those of its causes. */
-  protected def messagesOf(error: StreamingQueryException): String =
+  protected def messagesOf(error: Throwable): String =
     Iterator.iterate[Throwable](error)(_.getCause).takeWhile(_ != null).map(_.getMessage).mkString("\n")
 
   /** A running query, and what it gave. */

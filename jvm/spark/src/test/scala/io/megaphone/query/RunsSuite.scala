@@ -9,6 +9,7 @@ import org.apache.spark.sql.megaphone.GroupExec
 import org.apache.spark.sql.streaming._
 
 import io.megaphone.control.{MegaphoneApi, QueryControl}
+import io.megaphone.transfer.ExecutorRuntime
 
 /** What surrounds a routed query stays as Spark has it: its runs, its triggers, its explanations, and batch queries beside it. */
 class RunsSuite extends KeyedSession {
@@ -31,6 +32,18 @@ class RunsSuite extends KeyedSession {
     assert(running.plans.isEmpty)
     assert(sorted(running.last) == sorted(source.batch.groupBy("k").count().collect()))
   }
+
+  for (mode <- Seq("direct", "prepared"))
+    test(s"Nothing is published for moves within one executor, in mode $mode.") {
+      val source = new Source
+      var published = Seq.empty[Int]
+      val running = start(source.stream.groupBy("k").count(), "complete", inBatch = () => published :+= ExecutorRuntime.active.get.peers.publishedCount)
+      source.feed()
+      running.query.processAllAvailable()
+      running.rescale(5, () => source.feed(), mode)
+      assert(published.size > 2 && published.forall(_ == 0), published)
+      assert(sorted(running.last) == sorted(source.batch.groupBy("k").count().collect()))
+    }
 
   test("A batch query is planned as ever, with the plugin on, also while a stream runs.") {
     val source = new Source
