@@ -106,7 +106,7 @@ class Workload:
     def held(self) -> list[dict[str, Any]]:
         """What each executor reported last that it keeps: states of workers, prepared copies, blocks."""
         jvm: Any = self._spark._jvm
-        rows: list[dict[str, Any]] = json.loads(jvm.io.megaphone.control.MegaphoneApi.executors())
+        rows: list[dict[str, Any]] = json.loads(jvm.io.megaphone.spark.faces.api.MegaphoneApi.executors())
         return rows
 
     def threads(self) -> list[str]:

@@ -61,7 +61,7 @@ class Door:
         """Calls a verb of the plugin.
 
         Args:
-            verb: A method of `io.megaphone.control.MegaphoneApi`.
+            verb: A method of `io.megaphone.spark.faces.api.MegaphoneApi`.
             *arguments: What comes after the run id: str, int or None.
 
         Returns:
@@ -117,7 +117,7 @@ def _plugin() -> tuple[Any, Any]:
             "The session was started without the plugin; start it with spark_megaphone.configure, "
             f"or with spark.plugins={PLUGIN}."
         )
-    api = SparkContext._jvm.io.megaphone.control.MegaphoneApi
+    api = SparkContext._jvm.io.megaphone.spark.faces.api.MegaphoneApi
     _check_version(_called(api, "version"))
     return context, api
 
@@ -148,7 +148,7 @@ def _is_known(jvm: Any) -> bool:
     """A class that the JVM cannot load comes as a JavaPackage, which fails only when it is called."""
     from py4j.java_gateway import JavaClass
 
-    return isinstance(jvm.io.megaphone.control.MegaphoneApi, JavaClass)
+    return isinstance(jvm.io.megaphone.spark.faces.api.MegaphoneApi, JavaClass)
 
 
 def _check_version(jar: str) -> None:

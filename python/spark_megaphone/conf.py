@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration keys and what may stand in them; made by io.megaphone.conf.ConfDoc, not by hand."""
+"""The configuration keys and what may stand in them; made by io.megaphone.spark.conf.Reference, not by hand."""
 
 from typing import Final
 

@@ -67,8 +67,8 @@ def test_a_mode_is_refused_as_the_jvm_does_or_before_it(spark: SparkSession, tex
 @WITH_JVM
 @given(bins=st.one_of(st.integers(-5, 70000), st.integers(0, 18).map(lambda bits: 1 << bits)))
 def test_a_number_of_bins_is_refused_as_the_jvm_does(spark: SparkSession, bins: int) -> None:
-    bin_of = spark._jvm.io.megaphone.routing.BinOf  # type: ignore[union-attr]
-    assert python_says(_checks.bins_count, bins) == jvm_says(bin_of, bins)
+    check = spark._jvm.io.megaphone.plan.Bins.check  # type: ignore[union-attr]
+    assert python_says(_checks.bins_count, bins) == jvm_says(check, bins)
 
 
 NOT_WHOLE = st.one_of(

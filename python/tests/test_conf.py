@@ -8,16 +8,16 @@ from pyspark.sql import SparkSession
 from spark_megaphone import conf
 
 ROOT = Path(__file__).resolve().parents[2]
-AGAIN = 'run ./sbt "spark43/runMain io.megaphone.conf.ConfDoc"'
+AGAIN = 'run ./sbt "spark43/runMain io.megaphone.spark.conf.Reference"'
 
 
 def test_the_module_of_constants_is_what_the_entries_say(spark: SparkSession) -> None:
-    made = spark._jvm.io.megaphone.conf.ConfDoc.python()  # type: ignore[union-attr]
+    made = spark._jvm.io.megaphone.spark.conf.Reference.python()  # type: ignore[union-attr]
     assert (ROOT / "python" / "spark_megaphone" / "conf.py").read_text("utf-8") == made, AGAIN
 
 
 def test_the_page_is_what_the_entries_say(spark: SparkSession) -> None:
-    made = spark._jvm.io.megaphone.conf.ConfDoc.markdown()  # type: ignore[union-attr]
+    made = spark._jvm.io.megaphone.spark.conf.Reference.markdown()  # type: ignore[union-attr]
     assert (ROOT / "docs" / "configuration.md").read_text("utf-8") == made, AGAIN
 
 

@@ -207,10 +207,10 @@ def test_a_condition_without_a_class_is_still_carried() -> None:
 def test_every_condition_of_the_jvm_has_a_class() -> None:
     main = ROOT / "jvm"
     sources = [
-        main / "core/src/main/scala/io/megaphone/routing/InvalidPlanException.scala",
-        main / "spark/src/main/scala/io/megaphone/control/PlanRefusedException.scala",
-        main / "spark/src/main/scala/io/megaphone/control/QueryControl.scala",
-        main / "spark/src/main/scala/io/megaphone/conf/MegaphoneConf.scala",
+        main / "core/src/main/scala/io/megaphone/errors/InvalidPlanException.scala",
+        main / "spark/src/main/scala/io/megaphone/spark/errors/PlanRefusedException.scala",
+        main / "spark/src/main/scala/io/megaphone/spark/errors/StepNotSealedException.scala",
+        main / "spark/src/main/scala/io/megaphone/spark/errors/InvalidConfException.scala",
     ]
     conditions = {
         c for file in sources for c in re.findall(r'"([A-Z]+(?:_[A-Z]+)+)"', file.read_text("utf-8"))

@@ -3,11 +3,12 @@ package io.megaphone
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.megaphone.{ChangeRows, SparkPrivate}
 import org.apache.spark.sql.types.StructType
 
-import io.megaphone.control.UnsupportedQueryException
-import io.megaphone.provider.ProviderSession
+import io.megaphone.spark.errors.UnsupportedQueryException
+import io.megaphone.spark.metrics.OperatorMetrics
+import io.megaphone.spark.provider.ProviderSession
+import org.apache.spark.sql.megaphone.{ChangeRows, SparkPrivate}
 
 /** Spark's door to the binned state: `spark.sql.streaming.stateStore.providerClass=io.megaphone.BinnedStateStoreProvider`.
   *
@@ -90,7 +91,7 @@ class BinnedStateStoreProvider extends StateStoreProvider with SupportsFineGrain
       endVersionStateStoreCkptId: Option[String]
   ): ChangeRows = new ChangeRows(session.changes(startVersion, endVersion, endVersionStateStoreCkptId, colFamilyNameOpt))
 
-  override def supportedCustomMetrics: Seq[StateStoreCustomMetric] = provider.Metrics.all
-  override def supportedInstanceMetrics: Seq[StateStoreInstanceMetric] = Seq(provider.Metrics.SnapshotLastUploaded)
+  override def supportedCustomMetrics: Seq[StateStoreCustomMetric] = OperatorMetrics.all
+  override def supportedInstanceMetrics: Seq[StateStoreInstanceMetric] = Seq(OperatorMetrics.SnapshotLastUploaded)
   override def toString: String = s"BinnedStateStoreProvider[$stateStoreId]"
 }

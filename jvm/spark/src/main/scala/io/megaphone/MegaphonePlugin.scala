@@ -3,13 +3,12 @@ package io.megaphone
 
 import java.util.{Collections, Map => JMap}
 
-import org.apache.spark.{SparkConf, SparkContext, SparkEnv, TaskContext}
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
+import org.apache.spark.{SparkConf, SparkContext, SparkEnv, TaskContext}
 
+import io.megaphone.spark.driver.{ApplicationDriver, EndListener, QueryDriver}
+import io.megaphone.spark.executor.ExecutorHost
 import org.apache.spark.sql.megaphone.SparkPrivate
-
-import io.megaphone.control.{Controller, EndListener, QueryControl}
-import io.megaphone.transfer.ExecutorRuntime
 
 /** The plugin: `spark.plugins=io.megaphone.MegaphonePlugin`.
   *
@@ -23,12 +22,12 @@ final class MegaphonePlugin extends SparkPlugin {
 }
 
 private final class MegaphoneDriver extends DriverPlugin {
-  private var controller: Option[Controller] = None
+  private var controller: Option[ApplicationDriver] = None
 
   override def init(sc: SparkContext, context: PluginContext): JMap[String, String] = {
     MegaphonePlugin.configure(SparkPrivate.conf(sc))
-    controller = Some(new Controller(sc))
-    controller.foreach(Controller.activate)
+    controller = Some(new ApplicationDriver(sc))
+    controller.foreach(ApplicationDriver.activate)
     Collections.emptyMap()
   }
 
@@ -36,18 +35,18 @@ private final class MegaphoneDriver extends DriverPlugin {
     case (bytes: Array[Byte], Some(c)) => c.receive(bytes)
     case _ => null
   }
-  override def shutdown(): Unit = Controller.deactivate()
+  override def shutdown(): Unit = ApplicationDriver.deactivate()
 }
 
 private final class MegaphoneExecutor extends ExecutorPlugin {
-  override def init(context: PluginContext, extra: JMap[String, String]): Unit = ExecutorRuntime.activate(new ExecutorRuntime(context, SparkEnv.get))
+  override def init(context: PluginContext, extra: JMap[String, String]): Unit = ExecutorHost.activate(new ExecutorHost(context, SparkEnv.get))
 
   override def onTaskStart(): Unit = {
-    val counter = TaskContext.get().getLocalProperty(QueryControl.HintProperty)
-    if (counter != null) ExecutorRuntime.active.foreach(_.notice(counter.toLong))
+    val counter = TaskContext.get().getLocalProperty(QueryDriver.HintProperty)
+    if (counter != null) ExecutorHost.active.foreach(_.notice(counter.toLong))
   }
 
-  override def shutdown(): Unit = ExecutorRuntime.deactivate()
+  override def shutdown(): Unit = ExecutorHost.deactivate()
 }
 
 object MegaphonePlugin {
@@ -60,7 +59,7 @@ object MegaphonePlugin {
     append(conf, Extensions, classOf[MegaphoneExtensions].getName)
     append(conf, Listeners, classOf[EndListener].getName)
     conf.setIfMissing(Provider, classOf[BinnedStateStoreProvider].getName)
-    conf.setIfMissing(ExecutorRuntime.FileManagerKey, classOf[org.apache.spark.sql.megaphone.LocalCheckpointFileManager].getName)
+    conf.setIfMissing(ExecutorHost.FileManagerKey, classOf[org.apache.spark.sql.megaphone.LocalCheckpointFileManager].getName)
     ()
   }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.format
 
+import io.megaphone.errors.DamagedFileException
+
 /** Compresses the chunks of a file; its `id` is written in the file, so that any reader finds the right one. Implementations are stateless and used by
   * several threads.
   */

@@ -6,7 +6,9 @@ import java.util
 
 import scala.collection.mutable
 
-import io.megaphone.log.{BinLog, Records}
+import io.megaphone.errors.{DamagedFileException, NewerFormatException}
+import io.megaphone.log.BinLog
+import io.megaphone.log.memory.Records
 
 /** The one format that state is kept and shipped in: chunks of frames, then a footer, then a trailer that finds it.
   *
@@ -160,26 +162,4 @@ object DeltaFile {
 
     private def fail(bin: Option[Int], expected: String, found: String): Nothing = throw new DamagedFileException(file, bin, expected, found)
   }
-}
-
-/** Bytes that can be read from anywhere in them: a file, or a block in memory. */
-trait FileSource extends AutoCloseable {
-
-  /** For messages. */
-  def name: String
-  def length: Long
-
-  /** Exactly `length` bytes from `position`. Throws an IOException where they cannot be had. */
-  def read(position: Long, length: Int): Array[Byte]
-}
-
-/** A block in memory. */
-final class BytesSource(val name: String, bytes: Array[Byte]) extends FileSource {
-  def length: Long = bytes.length
-  def read(position: Long, count: Int): Array[Byte] = {
-    if (position < 0 || count < 0 || position + count > bytes.length)
-      throw new DamagedFileException(name, None, s"$count bytes at $position", s"${bytes.length} bytes in all")
-    util.Arrays.copyOfRange(bytes, position.toInt, position.toInt + count)
-  }
-  def close(): Unit = ()
 }

@@ -3,9 +3,9 @@ package io.megaphone.format
 
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util
-import java.util.zip.CRC32C
 
-import io.megaphone.log.Words
+import io.megaphone.errors.DamagedFileException
+import io.megaphone.log.record.Words
 
 /** Writes the primitives that all of the formats are made of: fixed little-endian words, variable-length unsigned integers, strings and byte arrays with
   * their length before them. Grows as needed.
@@ -79,27 +79,3 @@ final class Decoder(file: String, bytes: Array[Byte], private var at: Int, end: 
 
   private def need(count: Int): Unit = if (count < 0 || count > end - at) fail(s"$count more bytes", s"${end - at}")
 }
-
-object Checksum {
-
-  /** CRC-32C of a byte range. */
-  def of(bytes: Array[Byte], offset: Int, length: Int): Int = { val crc = new CRC32C; crc.update(bytes, offset, length); crc.getValue.toInt }
-  def of(bytes: Array[Byte]): Int = of(bytes, 0, bytes.length)
-}
-
-/** A file of ours that is damaged, truncated or not ours.
-  *
-  * @param bin
-  *   the bin whose data is concerned, where it is one
-  */
-sealed class DamagedFileException(val file: String, val bin: Option[Int], val expected: String, val found: String)
-    extends RuntimeException(s"The file $file is damaged${bin.fold("")(b => s" at bin $b")}: expected $expected, found $found.")
-
-/** A file that this release is too old to read. */
-final class NewerFormatException(file: String, known: Int, version: Int) extends DamagedFileException(file, None, s"format version $known", version.toString) {
-  override def getMessage: String =
-    s"The file $file has format version $version, where this release reads version $known: use the release of spark-megaphone that wrote it, or a later one."
-}
-
-/** A file that should be there and is not. */
-final class MissingFileException(val file: String) extends RuntimeException(s"The file $file is missing: it holds state that a version still to be read needs.")

@@ -37,3 +37,11 @@ object FileName {
 
 /** Identifies one writing of a file: under checkpoint format v1 a late attempt may write a file anew under its old name. */
 final case class WriterId(high: Long, low: Long)
+
+/** The copy of some bins of worker `source` that is prepared for worker `target`, for one step. */
+final case class ReplicaKey(store: StoreKey, source: Int, target: Int, step: String)
+
+/** One store of one operator in one run of a query: what all names of its state begin with. */
+final case class StoreKey(run: String, operator: Long, store: String) {
+  override def toString: String = s"operator $operator, store $store, run $run"
+}

@@ -3,6 +3,9 @@ package io.megaphone.log
 
 import java.util
 
+import io.megaphone.log.memory.{PagedRecord, Pages}
+import io.megaphone.log.record.{Record, Words}
+
 /** Values that are in several records: which one each appending record goes on from, and how long the value is with it. Records come in the order of
   * their positions; those that are dead stay until the log is compacted. One thread only.
   */

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
+import io.megaphone.log.index.{FamilyIndexes, HashIndex, OrderedIndex}
+import io.megaphone.log.memory.{HeapBudget, PagedRecord, Pages, Records}
+import io.megaphone.log.record.{Record, Words}
+import io.megaphone.log.record.Cursor
+
 /** The storage of one bin: an append-only log of records with a hash index over it.
   *
   *   1. `put` and `remove` append a record and repoint the index; nothing is overwritten in place, so bytes handed out stay valid for the batch.
@@ -10,17 +15,17 @@ package io.megaphone.log
   *   1. `compact` rewrites the live records into new pages; a prefix handed out before keeps the old ones.
   *   1. `append` lengthens a value by a record of what is new: long lists are not written again for each element. Who reads the value is given all of it,
   *      put together; images and compacted logs have it in one record.
-  *   1. Where [[Space]] is short, pages that are full lie on disk; the indexes stay in memory.
+  *   1. Where [[HeapBudget]] is short, pages that are full lie on disk; the indexes stay in memory.
   *   1. A family whose number says so (see [[Record]]) has an order over its keys, too, kept as records come: `range` and `prefix` scan it.
   *
   * One thread at a time uses it (the holder of the lease on the worker's holding); hand-over between threads must publish safely. Keys and values are
   * byte ranges; the log never looks inside.
   */
-final class BinLog(space: Space = Space.Unlimited) {
-  private var pages = new Pages(space)
+final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget.User {
+  private var pages = new Pages(budget)
   private val families = new FamilyIndexes
   private var lastFamily = -1 // the family asked for last, and its index: spares a look into memory that has gone cold
-  private var lastIndex: Index = _
+  private var lastIndex: HashIndex = _
   private var replaced: Undo = _ // once anything has been put or removed
   private var appends: Appends = _ // once there is any
   private var ranges: OpenRanges = _ // while there are any
@@ -51,10 +56,10 @@ final class BinLog(space: Space = Space.Unlimited) {
   def keyCount: Int = families.keyCount
 
   /** Looks a key up; on true the cursor stands on its record. */
-  def find(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int, cursor: BinLog.Cursor): Boolean = {
+  def find(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int, cursor: Cursor): Boolean = {
     val index = existing(family)
     val slot = slotOf(index, key, keyOffset, keyBytes)
-    slot >= 0 && { moveTo(cursor, Index.positionOf(index.word(slot))); true }
+    slot >= 0 && { moveTo(cursor, HashIndex.positionOf(index.word(slot))); true }
   }
 
   /** Whether a key is there. */
@@ -73,7 +78,7 @@ final class BinLog(space: Space = Space.Unlimited) {
     val index = existing(family)
     val slot = slotOf(index, key, keyOffset, keyBytes)
     slot >= 0 && {
-      val previous = Index.positionOf(index.word(slot))
+      val previous = HashIndex.positionOf(index.word(slot))
       val position = writeRecord(Record.header(family, Record.Remove, keyBytes, 0), key, keyOffset, key, keyOffset)
       liveWords -= sizeWords(previous)
       index.remove(slot)
@@ -90,13 +95,13 @@ final class BinLog(space: Space = Space.Unlimited) {
   /** A scan of a family's live keys: each `true` of `next` puts the scan's own cursor on a record. The owner may put and remove meanwhile: a key there
     * throughout is seen once, a removed one not after its removal.
     */
-  def scan(family: Int): BinLog.Scan = new HashScan(this, existing(family))
+  def scan(family: Int): Scan = new HashScan(this, existing(family))
 
   /** A scan of the keys of an ordered family from `from` on (null or empty: from the first) until and without `until` (null: to the last), ascending by
     * their bytes without sign. The owner may put and remove meanwhile: keys and values are seen as they were when `range` was called. The scan ends with
     * the batch. The two arrays must stay as they are while the scan goes on. Throws IllegalArgumentException where the family keeps no order.
     */
-  def range(family: Int, from: Array[Byte], until: Array[Byte]): BinLog.Scan = {
+  def range(family: Int, from: Array[Byte], until: Array[Byte]): Scan = {
     require(Record.isOrdered(family), s"column family $family keeps no order: only those from ${Record.OrderedFamilyMin} on do")
     val order = families.orderOf(family)
     val scan = new RangeScan(this, order, if (from == null) BinLog.NoBytes else from, until)
@@ -108,7 +113,7 @@ final class BinLog(space: Space = Space.Unlimited) {
   }
 
   /** A scan of the keys of an ordered family that begin with `prefix` (null or empty: of all), as `range` does it. */
-  def prefix(family: Int, prefix: Array[Byte]): BinLog.Scan = range(family, prefix, if (prefix == null) null else Words.successor(prefix))
+  def prefix(family: Int, prefix: Array[Byte]): Scan = range(family, prefix, if (prefix == null) null else Words.successor(prefix))
 
   /** Takes the tail back: the log and the index are as `settle` left them. */
   def undo(): Unit = {
@@ -182,12 +187,12 @@ final class BinLog(space: Space = Space.Unlimited) {
     require(bytes == imageBytes, s"an image of $imageBytes bytes has $bytes")
   }
 
-  /** Rewrites the live records into new pages, in order where there is one, a value in one record. Only on a settled log. Throws OverflowException; the
+  /** Rewrites the live records into new pages, in order where there is one, a value in one record. Only on a settled log. Throws SpillException; the
     * log is then as it was, for nothing points to the new pages before all are written.
     */
   def compact(): Unit = {
     require(!isTouched, "only a settled log is compacted")
-    val fresh = new Pages(space, expectedWords = liveWords)
+    val fresh = new Pages(budget, expectedWords = liveWords)
     new LiveRecords(pages, families, appends).moveTo(fresh)
     pages = fresh
     appends = null
@@ -195,12 +200,12 @@ final class BinLog(space: Space = Space.Unlimited) {
   }
 
   /** Puts pages on disk, oldest first, until so many bytes of heap are free or no more can be; gives how many are. What was handed out stays as it is.
-    * Throws OverflowException.
+    * Throws SpillException.
     */
-  def shed(bytes: Long): Long = pages.shed(bytes)
+  def spill(bytes: Long): Long = pages.spill(bytes)
 
-  /** Writes anew what lies in files that have little else in them. Throws OverflowException. */
-  def gather(): Unit = pages.gather()
+  /** Writes anew what lies in files that have little else in them. Throws SpillException. */
+  def repack(): Unit = pages.repack()
 
   private[log] def seek(order: OrderedIndex, place: OrderedIndex.Place, isAfter: Boolean, key: Array[Byte], keyOffset: Int, keyBytes: Int): Unit =
     order.seek(place, isAfter, pages, key, keyOffset, keyBytes)
@@ -227,7 +232,7 @@ final class BinLog(space: Space = Space.Unlimited) {
   /** Where the key of a live record had its record when the log ended at `end`, a position of the tail or its start; NoPosition where it had none. */
   private[log] def asOf(end: Int, position: Int): Int = if (replaced == null) position else replaced.asOf(end, position)
 
-  private[log] def moveTo(c: BinLog.Cursor, position: Int): Unit =
+  private[log] def moveTo(c: Cursor, position: Int): Unit =
     if (!Appends.isOne(appends, pages, position)) PagedRecord.moveTo(pages, position, c)
     else {
       val bytes = new Array[Byte](sizeWords(position) << 3)
@@ -236,16 +241,17 @@ final class BinLog(space: Space = Space.Unlimited) {
     }
 
   /** Slot of a live key, or -1; the index may be null. */
-  private def slotOf(index: Index, key: Array[Byte], keyOffset: Int, keyBytes: Int): Int =
+  private def slotOf(index: HashIndex, key: Array[Byte], keyOffset: Int, keyBytes: Int): Int =
     if (index == null) -1 else slotOf(index, Words.hash(key, keyOffset, keyBytes), key, keyOffset, keyBytes)
 
   /** Slot of a live key of this hash, or -1. */
-  private[log] def slotOf(index: Index, hash: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Int = {
+  private[log] def slotOf(index: HashIndex, hash: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Int = {
     var slot = index.probe(hash)
     if (slot >= 0) {
       var word = index.word(slot)
-      while (word != Index.Never) {
-        if (Index.hashOf(word) == hash && Index.isLive(word) && PagedRecord.hasKey(pages, Index.positionOf(word), key, keyOffset, keyBytes)) return slot
+      while (word != HashIndex.Never) {
+        if (HashIndex.hashOf(word) == hash && HashIndex.isLive(word) && PagedRecord.hasKey(pages, HashIndex.positionOf(word), key, keyOffset, keyBytes))
+          return slot
         slot = index.next(slot)
         word = index.word(slot)
       }
@@ -273,7 +279,7 @@ final class BinLog(space: Space = Space.Unlimited) {
     val index = indexFor(family)
     // The lookup waits for memory twice, for the slot and for the record; begun first, it leaves the processor the copying to do meanwhile.
     val slot = slotOf(index, hash, key, keyOffset, keyBytes)
-    val previous = if (slot < 0) BinLog.NoPosition else Index.positionOf(index.word(slot))
+    val previous = if (slot < 0) BinLog.NoPosition else HashIndex.positionOf(index.word(slot))
     val isAppend = kind == Record.Append
     val wholeBytes = if (isAppend && slot >= 0) valueBytes.toLong + Appends.valueBytes(appends, previous, header(previous)) else valueBytes.toLong
     require(wholeBytes <= Record.ValueBytesMax, s"a value of $wholeBytes bytes is too long: at most ${Record.ValueBytesMax} are allowed")
@@ -311,7 +317,7 @@ final class BinLog(space: Space = Space.Unlimited) {
     else order.repoint(pages, from, to)
   }
 
-  private def existing(family: Int): Index =
+  private def existing(family: Int): HashIndex =
     if (family == lastFamily) lastIndex
     else {
       val index = families.of(family)
@@ -319,7 +325,7 @@ final class BinLog(space: Space = Space.Unlimited) {
       index
     }
 
-  private def indexFor(family: Int): Index = {
+  private def indexFor(family: Int): HashIndex = {
     val index = existing(family)
     if (index != null) index else { families.add(family); existing(family) }
   }
@@ -329,29 +335,4 @@ object BinLog {
   private val NoBytes = new Array[Byte](0)
   private[log] val NoPosition = -1
   private val OwnBytes = 120 // of objects that each log has: itself, the pages, and the head of their list
-
-  /** Where a record's key and value lie. The bytes stay as they are for the batch; the cursor moves. */
-  final class Cursor {
-    var bytes: Array[Byte] = _
-    var keyOffset, keyBytes, valueOffset, valueBytes = 0
-
-    private[log] def set(record: Array[Byte], offset: Int): Unit = {
-      val header = Words.get(record, offset)
-      bytes = record
-      keyOffset = offset + Record.HeaderBytes
-      keyBytes = Record.keyBytes(header)
-      valueOffset = keyOffset + Record.padded(keyBytes)
-      valueBytes = Record.valueBytes(header)
-    }
-  }
-
-  /** A scan under way, see [[BinLog.scan]], [[BinLog.range]] and [[MergedScan]]. */
-  abstract class Scan private[log] {
-
-    /** The record that the last `next` that was true stands on. */
-    def cursor: Cursor
-
-    /** Goes to the next record; false where there is none. */
-    def next(): Boolean
-  }
 }

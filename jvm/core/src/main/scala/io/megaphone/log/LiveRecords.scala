@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
+import io.megaphone.log.index.FamilyIndexes
+import io.megaphone.log.memory.{PagedRecord, Pages}
+import io.megaphone.log.record.{Record, Words}
+
 /** The live records of a log, to be written anew: families that have an order in it, the others as they come; each value in one record.
   *
   * @param appends
@@ -34,7 +38,7 @@ private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appe
     at - offset
   }
 
-  /** Copies them to other pages, and then points the indexes there: not before all are written. Throws OverflowException. */
+  /** Copies them to other pages, and then points the indexes there: not before all are written. Throws SpillException. */
   def moveTo(fresh: Pages): Unit = {
     val targets = new Array[Int](families.keyCount)
     var count = 0

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
+import io.megaphone.log.record.Words
+import io.megaphone.log.record.Cursor
+
 /** Scans of several logs as one, in the order of their keys, none of which is in two of them: a tree of losers (Knuth, The Art of Computer Programming,
   * volume 3, section 5.4.1).
   *
@@ -8,14 +11,14 @@ package io.megaphone.log
   *      the way up: one comparison a level, where a heap takes two.
   *   1. Most comparisons are of the first 16 bytes of the keys, which lie side by side here: the records themselves lie all over the memory.
   */
-final class MergedScan(scans: Iterator[BinLog.Scan]) extends BinLog.Scan {
+final class MergedScan(scans: Iterator[Scan]) extends Scan {
   import MergedScan._
 
-  private var all: Array[BinLog.Scan] = _ // null for one that has ended
+  private var all: Array[Scan] = _ // null for one that has ended
   private var heads: Array[Long] = _ // two to a scan
   private var losers: Array[Int] = _ // at 0 the winner; leaf i is at all.length + i
 
-  def cursor: BinLog.Cursor = all(losers(0)).cursor
+  def cursor: Cursor = all(losers(0)).cursor
 
   def next(): Boolean = {
     if (all == null) start()
@@ -65,13 +68,13 @@ private object MergedScan {
   private val LastHead = -1L // that of a scan that has ended: no key's is greater
 
   /** Eight bytes of a scan's key, in their order as an unsigned number; a record fills a shorter one up with zeros. */
-  private def head(scan: BinLog.Scan, from: Int): Long =
+  private def head(scan: Scan, from: Int): Long =
     if (scan == null) LastHead
     else {
       val c = scan.cursor
       if (c.keyBytes <= from) 0 else java.lang.Long.reverseBytes(Words.get(c.bytes, c.keyOffset + from))
     }
 
-  private def compare(one: BinLog.Cursor, other: BinLog.Cursor): Int =
+  private def compare(one: Cursor, other: Cursor): Int =
     Words.compare(one.bytes, one.keyOffset, one.keyBytes, other.bytes, other.keyOffset, other.keyBytes)
 }

@@ -3,7 +3,7 @@ package io.megaphone.plan
 
 import scala.collection.mutable
 
-import io.megaphone.routing.RoutingTable
+import io.megaphone.errors.InvalidPlanException
 
 /**
  * Finds the moves that lead where the user wants to go, as one step; [[Strategies]] cuts it into smaller ones.

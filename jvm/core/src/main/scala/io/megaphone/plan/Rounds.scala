@@ -3,8 +3,6 @@ package io.megaphone.plan
 
 import scala.collection.mutable
 
-import io.megaphone.routing.RoutingTable
-
 /**
  * Cuts moves into rounds in which no worker sends twice or receives twice: in each, a maximum matching between senders
  * and receivers, and one bin for each matched pair.

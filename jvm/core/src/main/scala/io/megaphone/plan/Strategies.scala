@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.plan
 
-import io.megaphone.routing.RoutingTable
-
 /**
  * Cuts what is to change into steps (Megaphone, section 3.3, PVLDB 12(9)).
  *

@@ -3,7 +3,7 @@ package io.megaphone.plan
 
 import java.util.Locale
 
-import io.megaphone.routing.BinOf
+import io.megaphone.errors.InvalidPlanException
 
 /**
  * How moves are grouped into steps (Megaphone, section 3.3, PVLDB 12(9)); [[Strategies]] does it. Prints as what
@@ -33,7 +33,7 @@ object Strategy {
    *   INVALID_BATCH_SIZE
    */
   final case class Batched(binsPerStep: Option[Int] = None) extends Strategy("batched") {
-    binsPerStep.foreach(bins => if (bins < 1 || bins > BinOf.BinsMax) invalidBatchSize(bins.toString))
+    binsPerStep.foreach(bins => if (bins < 1 || bins > Bins.Max) invalidBatchSize(bins.toString))
 
     /** How many bins a step moves when there are this many moves. */
     def binsPerStep(moves: Int): Int = binsPerStep.getOrElse(math.max(1, (moves + 15) / 16))
@@ -67,5 +67,5 @@ object Strategy {
     case _ => throw new InvalidPlanException.UnknownStrategy(text, Allowed)
   }
 
-  private def invalidBatchSize(bins: String): Nothing = throw new InvalidPlanException.InvalidBatchSize(bins)
+  private def invalidBatchSize(bins: String): Nothing = throw new InvalidPlanException.InvalidBatchSize(bins, Bins.Max)
 }

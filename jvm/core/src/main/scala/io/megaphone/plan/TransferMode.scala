@@ -3,6 +3,8 @@ package io.megaphone.plan
 
 import java.util.Locale
 
+import io.megaphone.errors.InvalidPlanException
+
 /** When the bytes of a moving bin travel. Prints as the name that [[TransferMode.parse]] reads. */
 sealed abstract class TransferMode(val name: String) extends Serializable {
   override def toString: String = name

@@ -3,10 +3,12 @@ package io.megaphone.protocol
 
 import scala.annotation.tailrec
 
-import io.megaphone.format.StateName
-import io.megaphone.plan.{InvalidPlanException, Step, TransferMode}
-import io.megaphone.routing.RoutingTable
-import io.megaphone.store.{CopyKey, Duty, StoreKey}
+import io.megaphone.checkpoint.planlog.{History, LogRecord}
+import io.megaphone.errors.InvalidPlanException
+import io.megaphone.format.{ReplicaKey, StateName, StoreKey}
+import io.megaphone.plan.{Group, Plan, RoutingTable, SealedStep, Step, StepId, TransferMode}
+import io.megaphone.transfer.ReplicaDuty
+import io.megaphone.format.ExecutorAddress
 
 /** The driver's half of the protocol, for one run of one query, as a pure state machine: events in, commands out. No Spark, no thread, no clock.
   *
@@ -69,8 +71,8 @@ object Protocol {
       mode: TransferMode,
       since: Long,
       images: Map[(Long, String, Int), StateName],
-      ready: Map[CopyKey, (Long, String)] = Map.empty,
-      refused: Map[CopyKey, (String, String)] = Map.empty
+      ready: Map[ReplicaKey, (Long, String)] = Map.empty,
+      refused: Map[ReplicaKey, (String, String)] = Map.empty
   ) {
 
     /** Without what an executor told that is lost. */
@@ -113,7 +115,7 @@ object Protocol {
       decision: Option[Decision],
       pending: Option[(LogRecord, Decision)]
   ) {
-    private[Protocol] def change(step: String)(f: Announced => Announced): State =
+    private[megaphone] def change(step: String)(f: Announced => Announced): State =
       copy(announced = announced.map(a => if (a.id.toString == step) f(a) else a))
 
     def group(id: Long): Group = groups.find(_.id == id).getOrElse(throw new NoSuchElementException(s"no group $id"))
@@ -126,7 +128,7 @@ object Protocol {
     */
   final case class RunStarting(firstBatch: Long, checkpointFormat: Int, bins: Int, history: History) extends Event
   final case class BatchPlanning(batch: Batch) extends Event
-  final case class PlanSubmitted(plan: Intention) extends Event
+  final case class PlanSubmitted(plan: Plan) extends Event
   final case class PlanCancelled(planId: String) extends Event
 
   /** The record that the last `Append` asked for is in the log. */
@@ -134,10 +136,10 @@ object Protocol {
 
   /** It is not, or that is not known. `found` is what stands at its number, if known. */
   final case class NotAppended(record: LogRecord, found: Option[LogRecord]) extends Event
-  final case class CopyReady(copy: CopyKey, version: Long, executor: String) extends Event
+  final case class ReplicaReady(copy: ReplicaKey, version: Long, executor: String) extends Event
 
   /** There is no room for a copy, for now. */
-  final case class CopyRefused(copy: CopyKey, reason: String, executor: String) extends Event
+  final case class ReplicaRefused(copy: ReplicaKey, reason: String, executor: String) extends Event
   final case class ExecutorLost(executor: String) extends Event
 
   sealed trait Command
@@ -151,7 +153,7 @@ object Protocol {
   /** Fail the batch. */
   final case class Fail(reason: String) extends Command
 
-  private[protocol] val Misfit = "Its next step does not fit where the bins are since the query was started again further back."
+  private[megaphone] val Misfit = "Its next step does not fit where the bins are since the query was started again further back."
   private val Full = "Workers that were to go have bins left that there was no room for elsewhere."
 
   def start(run: String, groups: Vector[Group], settings: Settings): State = State(run, settings, groups, None, History.Empty, Vector.empty, None, None)
@@ -195,12 +197,12 @@ object Protocol {
     case NotAppended(record: LogRecord.Started, Some(found)) => readOn(state, record, found)
     case NotAppended(_, _) => (state, Vector(Fail("A record could not be written to the plan log.")))
 
-    case CopyReady(copy, version, executor) =>
+    case ReplicaReady(copy, version, executor) =>
       (
         state.change(copy.step)(a => a.copy(ready = a.ready + (copy -> (version -> executor)), refused = a.refused - copy)),
         Vector.empty
       )
-    case CopyRefused(copy, reason, executor) =>
+    case ReplicaRefused(copy, reason, executor) =>
       (state.change(copy.step)(a => a.copy(refused = a.refused + (copy -> (reason -> executor)))), Vector.empty)
 
     case ExecutorLost(executor) => (state.copy(announced = state.announced.map(_.without(executor))), Vector.empty)
@@ -255,7 +257,7 @@ object Protocol {
   /** The plan whose turn it is in a group, the one submitted first, and its steps still to be sealed. There are several only where a restart further back
     * has opened a plan again.
     */
-  private def inTurn(state: State, open: Vector[Intention], group: Long, due: Seq[StepId]): Option[(Intention, Vector[(StepId, Step)])] =
+  private def inTurn(state: State, open: Vector[Plan], group: Long, due: Seq[StepId]): Option[(Plan, Vector[(StepId, Step)])] =
     open.iterator
       .map { p =>
         val sealedIds = state.history.sealedSteps(p.id)
@@ -269,7 +271,7 @@ object Protocol {
     * keep bins that there was no room for. Such a plan is cancelled: it can never go on.
     */
   @tailrec
-  private def fitting(state: State, batch: Batch, tables: Map[Long, RoutingTable], open: Vector[Intention]): Vector[Intention] = {
+  private def fitting(state: State, batch: Batch, tables: Map[Long, RoutingTable], open: Vector[Plan]): Vector[Plan] = {
     val next = for {
       group <- state.groups.iterator
       (plan, left) <- inTurn(state, open, group.id, Nil)
@@ -285,13 +287,13 @@ object Protocol {
     try { table.moved(step.moves, table.number, step.workers); true }
     catch { case _: InvalidPlanException => false }
 
-  private def whyNot(state: State, plan: Intention): String = {
+  private def whyNot(state: State, plan: Plan): String = {
     val noRoom = state.announced.filter(_.id.planId == plan.id).flatMap(_.noRoom) ++ state.history.taken(plan.id).flatMap(_._2.noRoom)
     noRoom.headOption.fold(Misfit)(reason => s"$Full $reason")
   }
 
   /** Rule 7: the step of a group that this batch takes, if any. */
-  private def dueStep(state: State, batch: Batch, group: Group, table: RoutingTable, open: Vector[Intention]): Option[Announced] =
+  private def dueStep(state: State, batch: Batch, group: Group, table: RoutingTable, open: Vector[Plan]): Option[Announced] =
     inTurn(state, open, group.id, Nil).flatMap { case (p, left) =>
       val (id, step) = left.head
       val isRested = step.moves.forall(m => state.history.lastMoved(group.id, m.bin).forall(_ + state.settings.gapBatches <= batch.number))
@@ -321,12 +323,12 @@ object Protocol {
     } yield move.target).toSet
 
   /** The copies that a step needs: one for each store, source and target that are not on the same executor. */
-  private def copies(run: String, a: Announced, batch: Batch, group: Group, table: RoutingTable): Seq[(CopyKey, Vector[Int], (Long, String))] =
+  private def copies(run: String, a: Announced, batch: Batch, group: Group, table: RoutingTable): Seq[(ReplicaKey, Vector[Int], (Long, String))] =
     for {
       route <- routes(a.step, table, batch.placement.getOrElse(group.id, Vector.empty))
       operator <- group.operators
       store <- operator.stores
-    } yield (CopyKey(StoreKey(run, operator.id, store), route.source, route.target, a.id.toString), route.bins, (operator.id, store))
+    } yield (ReplicaKey(StoreKey(run, operator.id, store), route.source, route.target, a.id.toString), route.bins, (operator.id, store))
 
   /** What of a step travels between executors, by source and target worker. A move between two workers of one executor takes no bytes: the target takes the
     * bins over where they lie.
@@ -354,8 +356,12 @@ object Protocol {
   private def nameOf(batch: Batch, operator: Long, store: String, worker: Int): StateName =
     StateName(batch.number, batch.names.get((operator, store)).flatMap(_.lift(worker)).getOrElse(StateName.FixedId))
 
-  /** What each executor is to have ready: rule 21, the complete list. A copy that no duty names is dropped. */
-  def duties(state: State): Vector[(String, Duty)] =
+  /** What each executor is to have ready: rule 21, the complete list. A copy that no duty names is dropped.
+    *
+    * @param addressOf
+    *   where an executor's blocks are to be had, if it is known
+    */
+  def duties(state: State, addressOf: String => Option[ExecutorAddress]): Vector[(String, ReplicaDuty)] =
     for {
       decision <- state.decision.toVector
       a <- decision.announced.map(d => state.announced.find(_.id == d.id).getOrElse(d))
@@ -367,7 +373,15 @@ object Protocol {
       image <- a.images.get((operator, store, copy.source)).toVector
     } yield {
       val settled = nameOf(decision.batch, operator, store, copy.source)
-      executor -> Duty(copy, bins, decision.after(group.id).bins, image, settled, decision.before(group.id).contentHash, executors.lift(copy.source))
+      executor -> ReplicaDuty(
+        copy,
+        bins,
+        decision.after(group.id).bins,
+        image,
+        settled,
+        decision.before(group.id).contentHash,
+        executors.lift(copy.source).flatMap(addressOf)
+      )
     }
 
   /** Steps whose blocks and copies may still be used: those announced, and those sealed for the batch last planned. */

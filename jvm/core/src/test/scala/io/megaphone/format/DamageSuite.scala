@@ -5,6 +5,7 @@ import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
+import io.megaphone.errors.{DamagedFileException, NewerFormatException}
 import io.megaphone.log.Bytes
 
 /** A file that is not exactly as it was written, or not ours, is never read as something else: the reader says which file, and what it expected. */

@@ -5,6 +5,8 @@ import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
+import io.megaphone.errors.DamagedFileException
+
 /** The primitives of all formats come back as they were written, byte for byte as specified, and a decoder never reads past its end. */
 class EncodingSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 

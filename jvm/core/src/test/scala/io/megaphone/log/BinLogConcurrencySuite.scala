@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
-import java.util.concurrent.{Callable, CountDownLatch, ExecutorService, Executors, TimeUnit}
 import java.util.concurrent.atomic.AtomicReference
+import java.util.concurrent.{Callable, CountDownLatch, ExecutorService, Executors, TimeUnit}
 
 import scala.util.Random
 
 import org.scalatest.funsuite.AnyFunSuite
+
+import io.megaphone.log.memory.Records
 
 /** A settled prefix is read by other threads while its log goes on, with no lock and no copy, and its bytes never change. */
 class BinLogConcurrencySuite extends AnyFunSuite {

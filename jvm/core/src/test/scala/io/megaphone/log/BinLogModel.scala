@@ -7,16 +7,19 @@ import scala.collection.mutable
 import org.scalacheck.Gen
 import org.scalatest.Assertions
 
+import io.megaphone.log.memory.{HeapBudget, Records}
+import io.megaphone.log.record.{Record, Words}
 import io.megaphone.log.Bytes.Bytes
+import io.megaphone.log.record.Cursor
 
 /** A BinLog next to a plain map that says what must be in it. Each command runs on both, and `check` compares all that can be seen. */
-final class BinLogModel(space: Space = Space.Unlimited) extends Assertions {
+final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Assertions {
   import BinLogModel._
 
   private type Live = Map[(Int, Bytes), Bytes]
 
-  private var log = new BinLog(space)
-  private val cursor = new BinLog.Cursor
+  private var log = new BinLog(budget)
+  private val cursor = new Cursor
   private var live: Live = Map.empty
   private var settled: Live = Map.empty
   private var tail = Vector.empty[Bytes]
@@ -55,8 +58,8 @@ final class BinLogModel(space: Space = Space.Unlimited) extends Assertions {
       tail = Vector.empty
     case Settle =>
       log.settle()
-      log.gather()
-      if (space != Space.Unlimited) space.measure(log.heapBytes)
+      log.repack()
+      if (budget != HeapBudget.Unlimited) budget.measure(log.heapBytes)
       kept ++= keptTails
       keptTails.clear()
       prefix = Bytes.concat(Bytes.of(prefix) +: tail)
@@ -74,14 +77,14 @@ final class BinLogModel(space: Space = Space.Unlimited) extends Assertions {
     case GoOnFromImage =>
       val image = log.image()
       assert(image.length == log.liveBytes && Bytes.replay(image) == live, "in the image")
-      log = new BinLog(space)
+      log = new BinLog(budget)
       log.apply(image, 0, image.length)
       log.settle()
       prefix = image
       settled = live
       tail = Vector.empty
     case GoOnFromTail =>
-      val copy = new BinLog(space)
+      val copy = new BinLog(budget)
       val (base, bytes) = (log.prefix().toBytes, log.tail().toBytes)
       copy.apply(Array.fill[Byte](5)(-1) ++ base, 5, base.length)
       copy.settle()
@@ -100,11 +103,11 @@ final class BinLogModel(space: Space = Space.Unlimited) extends Assertions {
     val tailBytes = Bytes.concat(tail)
     assert(log.tail().length == tailBytes.length && java.util.Arrays.equals(log.tail().toBytes, tailBytes), "the tail")
     assert(
-      log.tailBytes == tailBytes.length && log.logBytes >= log.liveBytes && (space != Space.Unlimited || log.heapBytes >= log.prefix().length + log
+      log.tailBytes == tailBytes.length && log.logBytes >= log.liveBytes && (budget != HeapBudget.Unlimited || log.heapBytes >= log.prefix().length + log
         .tail()
         .length)
     )
-    for (family <- Families ++ AbsentFamilies) {
+    for (family <- ColumnFamilies ++ AbsentFamilies) {
       val expected = live.collect { case ((`family`, key), value) => key -> value }
       assert(log.keyCount(family) == expected.size)
       for (key <- expected.keysIterator ++ KeyPool.iterator) assert(get(family, key) == expected.get(key), "by find")
@@ -217,19 +220,19 @@ object BinLogModel {
   /** What part of an ordered family a scan is of. */
   sealed trait KeyRange {
     def contains(key: Bytes): Boolean
-    def scan(log: BinLog, family: Int): BinLog.Scan
+    def scan(log: BinLog, family: Int): Scan
   }
   final case class Range(from: Option[Bytes], until: Option[Bytes]) extends KeyRange {
     def contains(key: Bytes): Boolean = from.forall(Bytes.Unsigned.lteq(_, key)) && until.forall(Bytes.Unsigned.lt(key, _))
-    def scan(log: BinLog, family: Int): BinLog.Scan = log.range(family, from.map(Bytes.array).orNull, until.map(Bytes.array).orNull)
+    def scan(log: BinLog, family: Int): Scan = log.range(family, from.map(Bytes.array).orNull, until.map(Bytes.array).orNull)
   }
   final case class Prefix(prefix: Bytes) extends KeyRange {
     def contains(key: Bytes): Boolean = key.startsWith(prefix)
-    def scan(log: BinLog, family: Int): BinLog.Scan = log.prefix(family, prefix.toArray)
+    def scan(log: BinLog, family: Int): Scan = log.prefix(family, prefix.toArray)
   }
 
   /** Some of the lower ones, whose keys are in no order, and of the upper ones, whose keys are. */
-  val Families: Vector[Int] = Vector(0, 1, 6, 512, 517)
+  val ColumnFamilies: Vector[Int] = Vector(0, 1, 6, 512, 517)
   val AbsentFamilies: Vector[Int] = Vector(9, 513)
 
   /** Keys of equal hash, some of which begin as others do: of the hash of a key of the pool, and of those that an index could take for none. */
@@ -255,12 +258,12 @@ object BinLogModel {
   def keyOf(i: Int): Bytes = KeyPool(i)
   def newKeyOf(i: Int): Bytes = Bytes.of(s"a new key, number $i")
 
-  def keyAt(c: BinLog.Cursor): Bytes = Bytes.slice(c.bytes, c.keyOffset, c.keyBytes)
-  def valueAt(c: BinLog.Cursor): Bytes = Bytes.slice(c.bytes, c.valueOffset, c.valueBytes)
+  def keyAt(c: Cursor): Bytes = Bytes.slice(c.bytes, c.keyOffset, c.keyBytes)
+  def valueAt(c: Cursor): Bytes = Bytes.slice(c.bytes, c.valueOffset, c.valueBytes)
 
   /** A cursor on a key's record. */
-  def found(log: BinLog, family: Int, key: Array[Byte]): Option[BinLog.Cursor] = {
-    val cursor = new BinLog.Cursor
+  def found(log: BinLog, family: Int, key: Array[Byte]): Option[Cursor] = {
+    val cursor = new Cursor
     Option.when(log.find(family, key, 0, key.length, cursor))(cursor)
   }
   def valueOf(log: BinLog, family: Int, key: Array[Byte]): Option[Bytes] = found(log, family, key).map(valueAt)

@@ -4,6 +4,8 @@ package io.megaphone.log
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
+import io.megaphone.log.memory.{DamagedRecordsException, HeapBudget, HeapBudgetSuite, SpillFiles}
+import io.megaphone.log.record.{Record, Words}
 import io.megaphone.log.BinLogModel._
 import io.megaphone.log.Bytes.Bytes
 
@@ -24,24 +26,24 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test("after any sequence of commands a log holds what a map would hold, and prefixes and tails read as they were when they were taken") {
-    forAll(commands, minSuccessful(200))(agrees(_, Space.Unlimited))
+    forAll(commands, minSuccessful(200))(agrees(_, HeapBudget.Unlimited))
   }
 
   for (budget <- Seq(0L, 20000L, 60000L))
     test(s"it does so where $budget bytes may be kept in memory, and the other pages lie on disk") {
-      SpaceSuite.withFolder { folder =>
-        val overflow = new Overflow(Seq(folder), fileBytes = 1 << 14)
+      HeapBudgetSuite.withFolder { folder =>
+        val overflow = new SpillFiles(Seq(folder), fileBytes = 1 << 14)
         var mostOnDisk = 0L
         forAll(commands, minSuccessful(100)) { commands =>
-          agrees(commands, new Space(budget, overflow, pageBytesMin = 256))
+          agrees(commands, new HeapBudget(budget, overflow, pageBytesMin = 256))
           mostOnDisk = math.max(mostOnDisk, overflow.liveBytes)
         }
         assert(mostOnDisk > 0, "nothing has been on disk")
       }
     }
 
-  private def agrees(commands: List[Command], space: Space): Unit = {
-    val model = new BinLogModel(space)
+  private def agrees(commands: List[Command], budget: HeapBudget): Unit = {
+    val model = new BinLogModel(budget)
     for (command <- commands) {
       model.run(command)
       model.check()

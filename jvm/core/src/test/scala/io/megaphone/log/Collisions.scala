@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
+import io.megaphone.log.record.Words
+
 /** Keys made to have a given hash: the log must tell them apart by their bytes alone. */
 object Collisions {
   private val Multiplier = 0x9e3779b97f4a7c15L

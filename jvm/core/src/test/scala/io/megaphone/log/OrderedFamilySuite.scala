@@ -5,22 +5,24 @@ import scala.util.Random
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import io.megaphone.log.memory.Records
+import io.megaphone.log.record.Record
 import io.megaphone.log.BinLogModel.{found, keyAt, valueAt, valueOf}
 import io.megaphone.log.Bytes.Bytes
 
 /** An ordered family is scanned by ranges and prefixes of its keys, from whichever records its log was made. */
 class OrderedFamilySuite extends AnyFunSuite {
-  private val Family = Record.OrderedFamilyMin
+  private val ColumnFamily = Record.OrderedFamilyMin
 
-  private def put(log: BinLog, key: Bytes, value: String, family: Int = Family): Unit = {
+  private def put(log: BinLog, key: Bytes, value: String, family: Int = ColumnFamily): Unit = {
     val bytes = value.getBytes
     log.put(family, Bytes.array(key), 0, key.length, bytes, 0, bytes.length)
   }
   private def put(log: BinLog, key: String, value: String): Unit = put(log, Bytes.of(key), value)
-  private def remove(log: BinLog, key: String): Boolean = log.remove(Family, key.getBytes, 0, key.length)
-  private def keys(scan: BinLog.Scan): Vector[Bytes] = Iterator.continually(scan).takeWhile(_.next()).map(s => keyAt(s.cursor)).toVector
-  private def texts(scan: BinLog.Scan): Vector[String] = keys(scan).map(key => new String(key.toArray))
-  private def all(log: BinLog): Vector[String] = texts(log.range(Family, null, null))
+  private def remove(log: BinLog, key: String): Boolean = log.remove(ColumnFamily, key.getBytes, 0, key.length)
+  private def keys(scan: Scan): Vector[Bytes] = Iterator.continually(scan).takeWhile(_.next()).map(s => keyAt(s.cursor)).toVector
+  private def texts(scan: Scan): Vector[String] = keys(scan).map(key => new String(key.toArray))
+  private def all(log: BinLog): Vector[String] = texts(log.range(ColumnFamily, null, null))
   private def bytes(values: Int*): Array[Byte] = values.map(_.toByte).toArray
   private def numbered(i: Int): String = f"k$i%05d"
 
@@ -33,13 +35,13 @@ class OrderedFamilySuite extends AnyFunSuite {
   test("a range is from its first key until, and without, its end; no bound is no limit") {
     val log = ordered("d", "b", "a", "c", "bb")
     assert(all(log) == Vector("a", "b", "bb", "c", "d"))
-    assert(texts(log.range(Family, "b".getBytes, "d".getBytes)) == Vector("b", "bb", "c"))
-    assert(texts(log.range(Family, "ba".getBytes, null)) == Vector("bb", "c", "d"))
-    assert(texts(log.range(Family, null, "b".getBytes)) == Vector("a"))
-    assert(texts(log.range(Family, Array.emptyByteArray, "b".getBytes)) == Vector("a"))
+    assert(texts(log.range(ColumnFamily, "b".getBytes, "d".getBytes)) == Vector("b", "bb", "c"))
+    assert(texts(log.range(ColumnFamily, "ba".getBytes, null)) == Vector("bb", "c", "d"))
+    assert(texts(log.range(ColumnFamily, null, "b".getBytes)) == Vector("a"))
+    assert(texts(log.range(ColumnFamily, Array.emptyByteArray, "b".getBytes)) == Vector("a"))
     for ((from, until) <- Seq("b" -> "b", "d" -> "a", "e" -> "z", "0" -> "1", "" -> "", "bc" -> "bd"))
-      assert(texts(log.range(Family, from.getBytes, until.getBytes)).isEmpty, s"from $from until $until")
-    val scan = log.range(Family, null, "b".getBytes)
+      assert(texts(log.range(ColumnFamily, from.getBytes, until.getBytes)).isEmpty, s"from $from until $until")
+    val scan = log.range(ColumnFamily, null, "b".getBytes)
     assert(texts(scan) == Vector("a") && !scan.next())
     put(log, "aa", "v")
     assert(!scan.next(), "a scan that has ended has ended")
@@ -62,8 +64,8 @@ class OrderedFamilySuite extends AnyFunSuite {
     )
     for (key <- Random.shuffle(all)) put(log, Bytes.of(key), "v")
     for (prefix <- all ++ Seq(bytes(3), bytes(1, 254), bytes(255, 255), bytes(255, 255, 255)))
-      assert(keys(log.prefix(Family, prefix)) == all.filter(_.startsWith(prefix)).map(Bytes.of(_)))
-    assert(keys(log.prefix(Family, null)) == all.map(Bytes.of(_)))
+      assert(keys(log.prefix(ColumnFamily, prefix)) == all.filter(_.startsWith(prefix)).map(Bytes.of(_)))
+    assert(keys(log.prefix(ColumnFamily, null)) == all.map(Bytes.of(_)))
   }
 
   test("families below 512 keep no order and say so, those from there on do, up to the last one") {
@@ -86,7 +88,7 @@ class OrderedFamilySuite extends AnyFunSuite {
     val log = ordered("a", "c", "e", "g")
     log.settle()
     put(log, "c", "of this batch")
-    val scan = log.range(Family, null, "x".getBytes)
+    val scan = log.range(ColumnFamily, null, "x".getBytes)
     val seen = Iterator
       .continually(scan)
       .takeWhile(_.next())
@@ -112,9 +114,9 @@ class OrderedFamilySuite extends AnyFunSuite {
       val keys = random.shuffle((0 until 1000).toVector).take(100 * logs).map(numbered)
       val filled = Vector.fill(logs)(new BinLog)
       keys.zipWithIndex.foreach { case (key, i) => put(filled(i % logs), key, "v") }
-      assert(texts(new MergedScan(filled.iterator.map(_.range(Family, null, null)))) == keys.sorted)
+      assert(texts(new MergedScan(filled.iterator.map(_.range(ColumnFamily, null, null)))) == keys.sorted)
       val (from, until) = (numbered(200), numbered(700))
-      val scan = new MergedScan(filled.iterator.map(_.range(Family, from.getBytes, until.getBytes)))
+      val scan = new MergedScan(filled.iterator.map(_.range(ColumnFamily, from.getBytes, until.getBytes)))
       assert(texts(scan) == keys.sorted.filter(k => k >= from && k < until) && !scan.next())
     }
   }
@@ -127,8 +129,8 @@ class OrderedFamilySuite extends AnyFunSuite {
           Set.fill(200)(Vector.fill(8 + random.nextInt(8))(3.toByte) ++ Vector.fill(random.nextInt(9))(Seq[Byte](0, 1, -1)(random.nextInt(3)))) ++
           Seq(7, 8, 9, 15, 16, 17, 24).map(Vector.fill(_)(-1.toByte))
       val filled = Vector.fill(logs)(new BinLog)
-      keys.foreach(key => filled(random.nextInt(logs)).put(Family, key.toArray, 0, key.length, Array.emptyByteArray, 0, 0))
-      val scan = new MergedScan(filled.iterator.map(_.range(Family, null, null)))
+      keys.foreach(key => filled(random.nextInt(logs)).put(ColumnFamily, key.toArray, 0, key.length, Array.emptyByteArray, 0, 0))
+      val scan = new MergedScan(filled.iterator.map(_.range(ColumnFamily, null, null)))
       val seen = Iterator.continually(scan).takeWhile(_.next()).map(s => s.cursor.bytes.slice(s.cursor.keyOffset, s.cursor.keyOffset + s.cursor.keyBytes))
       assert(seen.toVector.map(_.toVector) == keys.toVector.sortWith((a, b) => java.util.Arrays.compareUnsigned(a.toArray, b.toArray) < 0))
       assert(!scan.next())
@@ -142,7 +144,7 @@ class OrderedFamilySuite extends AnyFunSuite {
       if (random.nextBoolean()) put(log, "b", "settled")
       log.settle()
       def contents = {
-        val scan = log.range(Family, null, null); Iterator.continually(scan).takeWhile(_.next()).map(s => (keyAt(s.cursor), valueAt(s.cursor))).toVector
+        val scan = log.range(ColumnFamily, null, null); Iterator.continually(scan).takeWhile(_.next()).map(s => (keyAt(s.cursor), valueAt(s.cursor))).toVector
       }
       val before = contents
       for (i <- 0 until random.nextInt(300)) {
@@ -169,7 +171,7 @@ class OrderedFamilySuite extends AnyFunSuite {
     assert(all(copy) == expected)
     log.settle()
     log.compact()
-    assert(all(log) == expected && expected.forall(k => log.has(Family, k.getBytes, 0, k.length)))
+    assert(all(log) == expected && expected.forall(k => log.has(ColumnFamily, k.getBytes, 0, k.length)))
     val ofImage = new BinLog
     ofImage.apply(log.image(), 0, log.image().length)
     assert(all(ofImage) == expected)
@@ -182,7 +184,7 @@ class OrderedFamilySuite extends AnyFunSuite {
   }
 
   test("compaction points index and order at the same record, where records move to where others of one hash, or of one probe, were") {
-    val firstSlot = BigInt(-1640531527).modInverse(BigInt(1) << 32).toInt // multiples of this begin at the first slot, as Index has it
+    val firstSlot = BigInt(-1640531527).modInverse(BigInt(1) << 32).toInt // multiples of this begin at the first slot, as HashIndex has it
     for (hash <- Seq[Int => Int](_ => 77, _ * firstSlot)) {
       val log = new BinLog
       val keys = (1 to 60).map(i => Bytes.of(Collisions.key(hash(i), Array.emptyByteArray, i)))
@@ -192,8 +194,8 @@ class OrderedFamilySuite extends AnyFunSuite {
         log.compact()
         log.compact()
         for ((key, i) <- keys.zipWithIndex) {
-          assert(valueOf(log, Family, Bytes.array(key)).contains(Bytes.of(s"$round-$i")))
-          val scan = log.prefix(Family, Bytes.array(key))
+          assert(valueOf(log, ColumnFamily, Bytes.array(key)).contains(Bytes.of(s"$round-$i")))
+          val scan = log.prefix(ColumnFamily, Bytes.array(key))
           assert(scan.next() && valueAt(scan.cursor) == Bytes.of(s"$round-$i"))
         }
         assert(log.logBytes <= 60 * 24 + 256)
@@ -204,7 +206,7 @@ class OrderedFamilySuite extends AnyFunSuite {
   test("a range scan goes on where its caller removes every key that it shows, and those around it, and puts others") {
     for (step <- Seq(1, 2, 3)) {
       val log = ordered((0 until 2000).map(numbered): _*)
-      val scan = log.range(Family, numbered(100).getBytes, numbered(1900).getBytes)
+      val scan = log.range(ColumnFamily, numbered(100).getBytes, numbered(1900).getBytes)
       var seen = Vector.empty[String]
       while (scan.next()) {
         val key = new String(keyAt(scan.cursor).toArray)
@@ -221,7 +223,7 @@ class OrderedFamilySuite extends AnyFunSuite {
 
   test("a key put again under a scan is seen once, with the value that it had when the scan began") {
     val log = ordered((0 until 200).map(numbered): _*)
-    val scan = log.range(Family, null, null)
+    val scan = log.range(ColumnFamily, null, null)
     var seen = 0
     while (scan.next()) {
       val key = new String(keyAt(scan.cursor).toArray)
@@ -238,7 +240,7 @@ class OrderedFamilySuite extends AnyFunSuite {
     for (end <- Seq[BinLog => Unit](_.settle(), _.undo())) {
       val log = ordered("a", "b", "c")
       log.settle()
-      val scan = log.range(Family, null, null)
+      val scan = log.range(ColumnFamily, null, null)
       assert(scan.next())
       put(log, "b", "new")
       end(log)
@@ -248,8 +250,8 @@ class OrderedFamilySuite extends AnyFunSuite {
 
   test("two scans of one family do not disturb each other, nor does a look-up between them") {
     val log = ordered("a", "b", "c")
-    val (one, other) = (log.range(Family, null, null), log.range(Family, "b".getBytes, null))
-    assert(one.next() && other.next() && one.next() && found(log, Family, "a".getBytes).map(keyAt).contains(Bytes.of("a")))
+    val (one, other) = (log.range(ColumnFamily, null, null), log.range(ColumnFamily, "b".getBytes, null))
+    assert(one.next() && other.next() && one.next() && found(log, ColumnFamily, "a".getBytes).map(keyAt).contains(Bytes.of("a")))
     assert(keyAt(one.cursor) == Bytes.of("b") && keyAt(other.cursor) == Bytes.of("b"))
     assert(texts(one) == Vector("c") && texts(other) == Vector("c"))
   }

@@ -3,32 +3,20 @@ package io.megaphone.plan
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.routing.RoutingTable
+import io.megaphone.errors.InvalidPlanException
 
 class PlanSuite extends AnyFunSuite {
 
   private def condition(body: => Any): String = intercept[InvalidPlanException](body).condition
 
-  private val table = RoutingTable.roundRobin(8, 2, number = 5)
-
-  private def plan(steps: Step*) = Plan("p1", Some(0L), steps.toVector, Strategy.Fluid, TransferMode.Prepared)
-
-  test("the tables of a plan follow one another, numbered on") {
-    val tables = plan(Step(Vector(Move(0, 2)), 3), Step(Vector(Move(0, 1), Move(2, 1)), 2)).tablesFrom(table)
-    assert(tables.map(_.toString) == Vector("table 6, 3 workers", "table 7, 2 workers"))
-    assert(tables.map(_.workerOf(0)) == Vector(2, 1) && tables.map(_.workerOf(2)) == Vector(0, 1))
-    assert(plan().tablesFrom(table).isEmpty)
-  }
-
-  test("a plan made by hand is refused for the first step that cannot be") {
-    val stranding = plan(Step(Vector(Move(0, 2)), 3), Step(Vector(Move(2, 1)), 2))
-    assert(condition(stranding.tablesFrom(table)) == "WORKER_NOT_EMPTY")
-    assert(condition(plan(Step(Vector(Move(8, 1)), 2)).tablesFrom(table)) == "UNKNOWN_BIN")
-  }
-
-  test("a plan prints what it does in a line") {
-    val text = plan(Step(Vector(Move(0, 1), Move(2, 1)), 2), Step(Vector(Move(4, 1)), 2)).toString
-    assert(text == "plan p1: 3 moves in 2 steps, fluid, prepared")
+  test("a plan counts its steps and moves over all groups") {
+    val plan = Plan(
+      "p",
+      Map(0L -> Vector(Step(Vector(Move(0, 1), Move(2, 1)), 2), Step(Vector(Move(4, 1)), 2)), 3L -> Vector(Step(Vector.empty, 3))),
+      "fluid",
+      TransferMode.Prepared
+    )
+    assert(plan.stepsCount == 3 && plan.movesCount == 3)
     assert(Move(3, 1).toString == "bin 3 to worker 1")
   }
 
@@ -79,9 +67,9 @@ class PlanSuite extends AnyFunSuite {
   test("every error is one sentence: what was wrong, what is allowed; what to do") {
     import InvalidPlanException._
     val errors = Seq(
-      new BinsNotPowerOfTwo(3),
+      new BinsNotPowerOfTwo(3, 65536),
       new BinsDiffer(8, 16),
-      new InvalidWorkers(0),
+      new InvalidWorkers(0, 65536),
       new UnknownBin(9, 8),
       new UnknownWorker(2, 2),
       new DuplicateBin(1),
@@ -89,7 +77,7 @@ class PlanSuite extends AnyFunSuite {
       new NoWorkersLeft(2),
       new EmptyPlan,
       new UnknownStrategy("x", Seq("y")),
-      new InvalidBatchSize("0"),
+      new InvalidBatchSize("0", 65536),
       new UnknownMode("x", Seq("y")),
       new DamagedTable("it has 3 bytes where 12 are the least")
     )

@@ -5,8 +5,8 @@ import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
-import io.megaphone.routing.RoutingTable
-import io.megaphone.routing.Tables._
+import io.megaphone.errors.InvalidPlanException
+import io.megaphone.plan.Tables._
 
 class PlannerSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 

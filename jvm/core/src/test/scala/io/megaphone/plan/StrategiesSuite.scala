@@ -5,8 +5,8 @@ import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
-import io.megaphone.routing.RoutingTable
-import io.megaphone.routing.Tables._
+import io.megaphone.errors.InvalidPlanException
+import io.megaphone.plan.Tables._
 
 class StrategiesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   import Strategy._
@@ -24,7 +24,7 @@ class StrategiesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   } yield (table, change)
 
   private def tablesOf(table: RoutingTable, steps: Vector[Step]): Vector[RoutingTable] =
-    Plan("p", None, steps, Fluid, TransferMode.Prepared).tablesFrom(table)
+    steps.scanLeft(table)((before, step) => before.moved(step.moves, before.number + 1, step.workers)).tail
 
   private def pairsOf(table: RoutingTable, moves: Seq[Move]): Seq[(Int, Int)] =
     moves.map(move => (table.workerOf(move.bin), move.target))

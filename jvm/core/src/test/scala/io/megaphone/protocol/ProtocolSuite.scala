@@ -3,11 +3,11 @@ package io.megaphone.protocol
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.format.StateName
-import io.megaphone.plan.{Move, Step, TransferMode}
-import io.megaphone.protocol.LogRecord._
-import io.megaphone.routing.RoutingTable
-import io.megaphone.store.{CopyKey, StoreKey}
+import io.megaphone.checkpoint.planlog.{History, LogRecord}
+import io.megaphone.format.{ReplicaKey, StateName, StoreKey}
+import io.megaphone.plan.{Group, Move, Operator, Plan, RoutingTable, SealedStep, Step, StepId, TransferMode}
+import io.megaphone.checkpoint.planlog.LogRecord._
+import io.megaphone.format.ExecutorAddress
 
 /** The driver's state machine, event by event. A [[Run]] is the driver around it: it appends to a log that several runs may share. */
 class ProtocolSuite extends AnyFunSuite {
@@ -48,16 +48,19 @@ class ProtocolSuite extends AnyFunSuite {
       state.decision.get
     }
 
-    def submit(id: String, mode: TransferMode, steps: Step*): this.type = feed(PlanSubmitted(Intention(id, Map(0L -> steps.toVector), "fluid", mode)))
+    def submit(id: String, mode: TransferMode, steps: Step*): this.type = feed(PlanSubmitted(Plan(id, Map(0L -> steps.toVector), "fluid", mode)))
     def ready(step: String, source: Int, target: Int, version: Long): this.type = feed(
-      CopyReady(CopyKey(StoreKey(run, 0, "default"), source, target, step), version, "x")
+      ReplicaReady(ReplicaKey(StoreKey(run, 0, "default"), source, target, step), version, "x")
     )
-    def refused(step: String, source: Int, target: Int): this.type = feed(CopyRefused(CopyKey(StoreKey(run, 0, "default"), source, target, step), "full", "b"))
+    def refused(step: String, source: Int, target: Int): this.type = feed(
+      ReplicaRefused(ReplicaKey(StoreKey(run, 0, "default"), source, target, step), "full", "b")
+    )
   }
 
   private def newRun: Run = { val r = new Run("r", new Log).start(0); r.plan(0); r }
   private def sealedIn(d: Decision): Vector[String] = d.sealedSteps.map(_.id.toString)
   private def announcedIn(d: Decision): Vector[String] = d.announced.map(_.id.toString)
+  private def dutiesOf(run: Run) = Protocol.duties(run.state, id => Some(ExecutorAddress(id, "host", 1)))
   private val moveOne = Step(Vector(Move(0, 1)), 2)
   private val moveTwo = Step(Vector(Move(2, 1)), 2)
 
@@ -77,10 +80,10 @@ class ProtocolSuite extends AnyFunSuite {
   test("a prepared step waits for its copies, which must be of one of the last versions") {
     val run = newRun.submit("p", TransferMode.Prepared, moveOne)
     run.plan(1)
-    val (executor, duty) = Protocol.duties(run.state).head
-    assert(executor == "b" && duty.bins == Vector(0) && duty.image == StateName(1, StateName.FixedId) && duty.address.contains("a"))
+    val (executor, duty) = dutiesOf(run).head
+    assert(executor == "b" && duty.bins == Vector(0) && duty.image == StateName(1, StateName.FixedId) && duty.address.contains(ExecutorAddress("a", "host", 1)))
     assert(sealedIn(run.plan(2)).isEmpty)
-    assert(Protocol.duties(run.state).map(_._2.settled.version) == Vector(2L))
+    assert(dutiesOf(run).map(_._2.settled.version) == Vector(2L))
     run.ready("p.0.0", 0, 1, version = 1)
     assert(sealedIn(run.plan(3)) == Vector("p.0.0"))
 
@@ -147,11 +150,11 @@ class ProtocolSuite extends AnyFunSuite {
   }
 
   test("no room: what has come to be, on this executor or another, is forgotten") {
-    val copy = CopyKey(StoreKey("r", 0, "default"), 0, 1, "p.0.0")
-    for ((relief, batch) <- Seq(ExecutorLost("b") -> 5L, CopyReady(copy, 0, "b") -> 2L)) {
+    val copy = ReplicaKey(StoreKey("r", 0, "default"), 0, 1, "p.0.0")
+    for ((relief, batch) <- Seq(ExecutorLost("b") -> 5L, ReplicaReady(copy, 0, "b") -> 2L)) {
       val run = newRun.submit("p", TransferMode.Prepared, moveOne)
       run.plan(1)
-      run.feed(CopyRefused(copy, "full", "b")).feed(relief)
+      run.feed(ReplicaRefused(copy, "full", "b")).feed(relief)
       assert((2L to 5L).filter(n => sealedIn(run.plan(n)).nonEmpty) == Seq(batch))
     }
   }
@@ -160,7 +163,7 @@ class ProtocolSuite extends AnyFunSuite {
     val run = newRun.submit("p", TransferMode.Prepared, moveOne)
     val here = Vector("a", "a")
     run.plan(1, placement = here)
-    assert(Protocol.duties(run.state).isEmpty && sealedIn(run.plan(2, placement = here)) == Vector("p.0.0"))
+    assert(dutiesOf(run).isEmpty && sealedIn(run.plan(2, placement = here)) == Vector("p.0.0"))
   }
 
   test("what travels of a step: nothing within one executor, and all of it where executors are not known") {

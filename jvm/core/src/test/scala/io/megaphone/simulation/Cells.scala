@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
-import io.megaphone.log.{BinLog, Words}
-import io.megaphone.store.Holding
+import io.megaphone.log.BinLog
+import io.megaphone.log.record.Words
+import io.megaphone.state.Holding
+import io.megaphone.log.record.Cursor
 
 /** Keys and values as bytes. A key is a small number; a value is a ''stamp'', which also gives its length, so that two values are equal if their stamps are
   * and the bytes are whole.
@@ -58,7 +60,7 @@ object Cells {
 
   private def stampOf(log: BinLog, key: Int): Long = {
     val k = Keys(key)
-    val c = new BinLog.Cursor
+    val c = new Cursor
     if (!log.find(familyOf(key), k, 0, k.length, c)) 0L
     else {
       val stamp = Words.get(c.bytes, c.valueOffset)

@@ -5,9 +5,10 @@ import java.io.ByteArrayOutputStream
 
 import scala.collection.mutable
 
-import io.megaphone.format.{BytesSource, FileName, FileSource, MissingFileException}
-import io.megaphone.protocol.{History, LogRecord, LogRecordFormat}
-import io.megaphone.store.{AtomicOutput, StateFiles}
+import io.megaphone.checkpoint.{AtomicOutput, StateFiles}
+import io.megaphone.checkpoint.planlog.{History, LogRecord, LogRecordFormat}
+import io.megaphone.errors.MissingFileException
+import io.megaphone.format.{BytesSource, FileName, FileSource}
 
 /** The checkpoint of a query, in memory: what outlives every process. */
 final class Checkpoint(setup: Setup, faults: Faults) {

@@ -3,8 +3,11 @@ package io.megaphone.simulation
 
 import scala.collection.mutable
 
-import io.megaphone.protocol.{History, Protocol}
-import io.megaphone.store.Sources
+import io.megaphone.checkpoint.planlog.History
+import io.megaphone.protocol.Protocol
+import io.megaphone.transfer.Sources
+import io.megaphone.checkpoint.planlog.LogRecord
+import io.megaphone.plan.Plan
 
 /** One run of the query, write by write, as Spark's driver does them:
   *
@@ -131,7 +134,7 @@ final class Driver(val run: String, world: World) {
   private def stageOf(decision: Protocol.Decision, ids: Map[StoreId, Vector[String]], group: Long, action: Int, offset: Long): Stage = {
     val sources = decision.sealedSteps.find(_.id.group == group).fold(Sources.None) { a =>
       val placed = decision.batch.placement(group)
-      val addresses = placed.indices.map(w => w -> lastRan.getOrElse((group, w), placed(w))).toMap
+      val addresses = placed.indices.flatMap(w => world.executor(lastRan.getOrElse((group, w), placed(w))).map(w -> _.address)).toMap
       Sources(a.id.toString, addresses, 0, 0)
     }
     val padded = ids.map { case (store, i) => store -> i.padTo(decision.after(group).workers, NoId) } // rule 5
@@ -241,7 +244,7 @@ final class Driver(val run: String, world: World) {
     }
   }
 
-  def submit(intention: io.megaphone.protocol.Intention): Unit = perform(Protocol.PlanSubmitted(intention))
+  def submit(plan: Plan): Unit = perform(Protocol.PlanSubmitted(plan))
   def cancel(planId: String): Unit = perform(Protocol.PlanCancelled(planId))
 
   /** Gives the protocol an event and does what it commands. */
@@ -255,7 +258,7 @@ final class Driver(val run: String, world: World) {
     }
   }
 
-  private def append(record: io.megaphone.protocol.LogRecord): Unit = writing("the plan log") {
+  private def append(record: LogRecord): Unit = writing("the plan log") {
     val number = state.history.nextNumber
     val found = world.planted.append(checkpoint.planLog, number, record)
     world.trace(s"$run appends record $number, ${found.fold("done")(f => s"found $f")}: $record")

@@ -4,7 +4,7 @@ package io.megaphone.simulation
 import scala.collection.mutable
 
 import io.megaphone.log.BinLog
-import io.megaphone.routing.RoutingTable
+import io.megaphone.plan.RoutingTable
 
 /** What is true: the state at every version as plain maps, and the table that wrote it. No code under test has a part in it, but the values that accepted
   * attempts say they wrote.

@@ -3,10 +3,13 @@ package io.megaphone.simulation
 
 import scala.collection.mutable
 
-import io.megaphone.format.{Chain, Compression, Compressions, Footer, StateName, WriterId}
+import io.megaphone.checkpoint.{Recovery, StateFiles}
+import io.megaphone.checkpoint.planlog.{History, LogRecord}
+import io.megaphone.format.{Chain, Compression, Compressions, Footer, ReplicaKey, StateName, StoreKey, WriterId}
 import io.megaphone.plan.TransferMode
-import io.megaphone.protocol.{History, LogRecord, Protocol}
-import io.megaphone.store._
+import io.megaphone.protocol.Protocol
+import io.megaphone.state.{Holding, Lease, StoreBatch}
+import io.megaphone.transfer.{BlockName, ReplicaDuty, Sources, TransferBlocks}
 
 /** The places where the simulated query does wrong when a bug is planted; with none they do nothing. */
 final class Planted(world: World, bug: Option[Bug]) {
@@ -14,7 +17,7 @@ final class Planted(world: World, bug: Option[Bug]) {
 
   def is(b: Bug): Boolean = bug.contains(b)
 
-  def turn(stage: Stage, store: StoreId): Turn = {
+  def turn(stage: Stage, store: StoreId): StoreBatch = {
     val turn = stage.turn(store)
     val isStale = is(Bug.StaleTables) || is(Bug.GroupSplit) && store.operator != stage.group
     if (isStale) turn.copy(after = turn.before) else turn
@@ -34,20 +37,20 @@ final class Planted(world: World, bug: Option[Bug]) {
   def attemptId(task: TaskAttempt): Long = if (is(Bug.ZombieShares)) -1000L * (task.stage.batch + 1) - task.worker - 1 else task.number
   def writer(own: WriterId): WriterId = if (is(Bug.WritersAlike)) WriterId(0, 0) else own
 
-  def beforeOpen(executor: Executor, lease: Lease, turn: Turn, sources: Sources): Unit = bug match {
+  def beforeOpen(executor: Executor, lease: Lease, turn: StoreBatch, sources: Sources): Unit = bug match {
     case Some(Bug.RelabelByVersion) =>
       for (source <- sourcesOf(turn, lease.holding.worker); there <- executor.registry.holding(turn.key, source))
         if (there.bins.nonEmpty && there.head.isEmpty) there.restart(turn.nameOf(source), there.lineage)
     case Some(Bug.TailOfOtherAttempt) =>
       for (source <- sourcesOf(turn, lease.holding.worker))
-        rename(executor.registry.copy(CopyKey(turn.key, source, lease.holding.worker, sources.step)), turn.nameOf(source))
+        rename(executor.registry.copy(ReplicaKey(turn.key, source, lease.holding.worker, sources.step)), turn.nameOf(source))
     case Some(Bug.LastHeadForAccepted) =>
       val (holding, name) = (lease.holding, turn.nameOf(lease.holding.worker))
       if (holding.head.exists(head => head.version == name.version && head != name)) { holding.settle(); holding.restart(name, holding.lineage) }
     case _ => ()
   }
 
-  def beforeDuty(executor: Executor, duty: Duty): Unit = if (is(Bug.TailOfOtherAttempt)) {
+  def beforeDuty(executor: Executor, duty: ReplicaDuty): Unit = if (is(Bug.TailOfOtherAttempt)) {
     val copy = executor.registry.copy(duty.key)
     copy.foreach { c =>
       val id =
@@ -68,8 +71,8 @@ final class Planted(world: World, bug: Option[Bug]) {
       step <- decision.announced ++ decision.sealedSteps if step.id.toString == block.step
       move <- step.step.moves if move.target == block.target && decision.before(step.id.group).workerOf(move.bin) == block.source
     } yield move.bin
-    val empty = bins.distinct.map(bin => HandOver.BinSnapshot(bin, Chain.Empty, 0, () => Array.emptyByteArray))
-    Some(new HandOver(Compressions(Compression.None)).image(HandOver.Snapshot(block.source, block.name, empty)))
+    val empty = bins.distinct.map(bin => TransferBlocks.BinSnapshot(bin, Chain.Empty, 0, () => Array.emptyByteArray))
+    Some(new TransferBlocks(Compressions(Compression.None)).image(TransferBlocks.Snapshot(block.source, block.name, empty)))
   }
 
   def beforeCommit(executor: Executor, stage: Stage, store: StoreId, holding: Holding, worker: Int): Unit = if (is(Bug.UnsettledImage)) {
@@ -82,11 +85,11 @@ final class Planted(world: World, bug: Option[Bug]) {
       val snapshots = bins.map { bin =>
         val log = holding.log(bin)
         val image = log.image()
-        HandOver.BinSnapshot(bin, holding.chain(bin), log.keyCount.toLong, () => image)
+        TransferBlocks.BinSnapshot(bin, holding.chain(bin), log.keyCount.toLong, () => image)
       }
       executor.publishImageNow(
         BlockName(turn.key, worker, target, turn.nameOf(worker), isImage = true, announced.id.toString),
-        HandOver.Snapshot(worker, turn.nameOf(worker), snapshots)
+        TransferBlocks.Snapshot(worker, turn.nameOf(worker), snapshots)
       )
     }
   }
@@ -116,7 +119,7 @@ final class Planted(world: World, bug: Option[Bug]) {
     else history.copy(seals = mutable.LinkedHashMap.from(history.records.collect { case s: LogRecord.Sealed => s.batch -> s }).values.toVector.sortBy(_.batch))
   }
 
-  private def sourcesOf(turn: Turn, worker: Int): Set[Int] = turn.after.binsOf(worker).map(turn.before.workerOf).toSet - worker
+  private def sourcesOf(turn: StoreBatch, worker: Int): Set[Int] = turn.after.binsOf(worker).map(turn.before.workerOf).toSet - worker
 
   private def rename(copy: Option[Holding], name: StateName): Unit =
     copy.foreach(c => if (c.base.version == name.version && c.base != name) c.restart(name, Vector.empty))

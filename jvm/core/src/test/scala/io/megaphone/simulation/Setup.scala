@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
-import io.megaphone.protocol.{Group, Operator, Protocol}
-import io.megaphone.store.Committer
+import io.megaphone.checkpoint.Committer
+import io.megaphone.plan.{Group, Operator}
+import io.megaphone.protocol.Protocol
 
 /** One store of one operator of the simulated query. */
 final case class StoreId(operator: Long, store: String)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
+import io.megaphone.checkpoint.Sweep
 import io.megaphone.format.{FileName, StateName}
-import io.megaphone.routing.RoutingTable
-import io.megaphone.store.Sweep
+import io.megaphone.plan.RoutingTable
 
 /** The driver's sweep of files that no version needs any more (rules 27 and 28). */
 final class Sweeping(world: World) {

@@ -3,10 +3,11 @@ package io.megaphone.simulation
 
 import scala.collection.mutable
 
-import io.megaphone.format.{StateName, WriterId}
+import io.megaphone.format.{StateName, StoreKey, WriterId}
 import io.megaphone.plan.TransferMode
 import io.megaphone.protocol.Protocol
-import io.megaphone.store._
+import io.megaphone.state.{Attempt, Holding, Lease, StoreBatch}
+import io.megaphone.transfer.{BlockName, Sources, TransferBlocks}
 
 /** What the tasks of one stage have in common. It comes with the batch's plan (P3). */
 final case class Stage(
@@ -20,8 +21,8 @@ final case class Stage(
 ) {
   def batch: Long = decision.batch.number
 
-  def turn(store: StoreId): Turn =
-    Turn(StoreKey(driver.run, store.operator, store.store), batch, decision.before(group), decision.after(group), ids.getOrElse(store, Vector.empty))
+  def turn(store: StoreId): StoreBatch =
+    StoreBatch(StoreKey(driver.run, store.operator, store.store), batch, decision.before(group), decision.after(group), ids.getOrElse(store, Vector.empty))
 }
 
 /** One attempt of the stateful task of one worker, phase by phase, as Spark runs it:
@@ -99,14 +100,14 @@ final class TaskAttempt(world: World, val stage: Stage, val worker: Int, val exe
     if (stage.action == 0) publishImages(turn, holding)
   }
 
-  private def publishImages(turn: Turn, holding: Holding): Unit =
+  private def publishImages(turn: StoreBatch, holding: Holding): Unit =
     for {
       announced <- stage.decision.announced if announced.id.group == stage.group && announced.mode == TransferMode.Prepared && announced.since == stage.batch
       (target, bins) <- outgoing(announced)
     } {
       val name = turn.nameOf(worker)
       val block = BlockName(turn.key, worker, target, name, isImage = true, announced.id.toString)
-      executor.publishImage(block, HandOver.snapshot(holding, bins))
+      executor.publishImage(block, TransferBlocks.snapshot(holding, bins))
     }
 
   private def write(store: StoreId, row: Row): Unit = {
@@ -137,7 +138,7 @@ final class TaskAttempt(world: World, val stage: Stage, val worker: Int, val exe
       (target, bins) <- outgoing(announced)
     } {
       val block = BlockName(turn.key, worker, target, name, isImage = announced.mode == TransferMode.Direct, announced.id.toString)
-      if (block.isImage) executor.publishImageNow(block, HandOver.headSnapshot(lease.holding, bins)) else executor.publishTail(block, lease.holding, bins)
+      if (block.isImage) executor.publishImageNow(block, TransferBlocks.headSnapshot(lease.holding, bins)) else executor.publishTail(block, lease.holding, bins)
     }
     world.planted.afterCommit(lease.holding)
   }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
-import io.megaphone.plan._
-import io.megaphone.protocol.Intention
+import io.megaphone.plan.{Move, Plan, Planner, Step, Strategies, Strategy, TransferMode}
 
 /** Submits and cancels plans, as a user would: any strategy, any mode; never two open plans for one group. */
 final class User(world: World) {
@@ -26,7 +25,7 @@ final class User(world: World) {
     val steps = chosen.map(g => g -> stepsFor(driver, g, strategy)).filter(_._2.nonEmpty).toMap
     if (steps.nonEmpty) {
       val mode = if (dice.chance(0.35)) TransferMode.Direct else TransferMode.Prepared
-      val plan = Intention(s"p${world.nextNumber()}", steps, strategy.toString, mode)
+      val plan = Plan(s"p${world.nextNumber()}", steps, strategy.toString, mode)
       world.trace(s"the user submits $plan")
       driver.submit(plan)
     }

@@ -3,10 +3,13 @@ package io.megaphone.simulation
 
 import scala.collection.mutable
 
-import io.megaphone.format.{DamagedFileException, MissingFileException}
+import io.megaphone.checkpoint.Recovery
+import io.megaphone.errors.{DamagedFileException, MissingFileException, PlanLogMismatchException}
+import io.megaphone.format.ReplicaKey
+import io.megaphone.plan.RoutingTable
 import io.megaphone.protocol.Protocol
-import io.megaphone.routing.RoutingTable
-import io.megaphone.store._
+import io.megaphone.runtime.Arrivals
+import io.megaphone.state.{DetachedLeaseException, LeaseTimeoutException}
 
 /** All that exists in one schedule: the checkpoint, the executors, the drivers, zombies, messages on their way, and the oracle that knows what is true. */
 final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Option[Bug]) {
@@ -44,7 +47,12 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   def message: Message = messageNow.getOrElse {
     val live = drivers.filterNot(_.isDead).toVector
     val steps = live.flatMap(d => Protocol.liveSteps(d.state).map(id => d.run -> id.toString)).toSet
-    val m = Message(nextNumber(), live.map(d => d.run -> d.state.decision.fold(0L)(_.batch.number)).toMap, steps, live.flatMap(d => Protocol.duties(d.state)))
+    val m = Message(
+      nextNumber(),
+      live.map(d => d.run -> d.state.decision.fold(0L)(_.batch.number)).toMap,
+      steps,
+      live.flatMap(d => Protocol.duties(d.state, executor(_).map(_.address)))
+    )
     messageNow = Some(m)
     m
   }
@@ -130,7 +138,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   /** The promise that a schedule without faults must keep: after a run's first batch nothing is read from files, but for steps that were sealed because
     * patience was over.
     */
-  def checkPromise(stage: Stage, opened: Opened): Unit = if (faults.isFree && !stage.driver.isFirst(stage.batch)) {
+  def checkPromise(stage: Stage, opened: Arrivals): Unit = if (faults.isFree && !stage.driver.isFirst(stage.batch)) {
     if (opened.isRecovered) throw new Violation(s"batch ${stage.batch} recovered a worker from files, and no fault was there")
     val isPatient = stage.decision.sealedSteps.forall(a => a.id.group != stage.group || stage.batch - a.since < setup.settings.patienceBatches)
     if (isPatient && opened.binsFromCheckpoint > 0)
@@ -184,7 +192,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     executors.foreach(_.hear(message))
     while (lateMessages.nonEmpty) deliverLate()
     executors.foreach { e =>
-      var copies = Vector.empty[CopyKey]
+      var copies = Vector.empty[ReplicaKey]
       e.registry.keepCopies { k => copies :+= k; true }
       if (copies.nonEmpty) throw new Violation(s"executor ${e.name} keeps copies that no duty names: $copies")
       if (e.hasBlocks) throw new Violation(s"executor ${e.name} keeps blocks of steps that are over")

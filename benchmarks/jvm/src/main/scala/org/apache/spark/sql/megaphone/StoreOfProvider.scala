@@ -2,20 +2,20 @@
 package org.apache.spark.sql.megaphone
 
 import java.nio.file.{Files, Path}
-import java.util.{Comparator, UUID}
 import java.util.concurrent.TimeUnit
+import java.util.{Comparator, UUID}
 
-import org.apache.spark.{TaskContext, TaskContextImpl}
-import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.types.{IntegerType, LongType, StructType}
+import org.apache.spark.{TaskContext, TaskContextImpl}
 import org.openjdk.jmh.annotations._
 
-import io.megaphone.control.{BatchFacts, BatchFactsHolder, Tables}
-import io.megaphone.protocol.Operator
-import io.megaphone.routing.RoutingTable
+import io.megaphone.plan.{Operator, RoutingTable}
+import io.megaphone.runtime.{Assignment, Tables}
+import io.megaphone.spark.executor.TaskAssignments
 
 /** A store of one provider, for the operations that are measured on it: loaded once and committed, then opened for each invocation as a task of the next
   * batch would open it, and aborted, so that every invocation starts from the same state. All providers write through the same file manager.
@@ -94,7 +94,7 @@ abstract class StoreOfProvider {
     task = TaskContext.empty()
     TaskContext.setTaskContext(task)
     val operators = Vector(Operator(0, operator, Vector("default")))
-    BatchFactsHolder.put(task, BatchFacts(run.toString, 0, operators, of, Map.empty, None, Vector.empty, ""), Tables(table, table))
+    TaskAssignments.put(task, Assignment(run.toString, 0, operators, of, Map.empty, None, Vector.empty, ""), Tables(table, table))
     store = opened.getStore(of)
   }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.megaphone
 
-import org.apache.spark.sql.{DataFrame, Dataset, Encoder, Encoders, Row}
 import org.apache.spark.sql.streaming._
+import org.apache.spark.sql.{DataFrame, Dataset, Encoder, Encoders, Row}
 
 /** Count and sum per key by `transformWithState`, for the steady batch. */
 object TransformWork {

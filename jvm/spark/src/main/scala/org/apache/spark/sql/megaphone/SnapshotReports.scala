@@ -3,8 +3,8 @@ package org.apache.spark.sql.megaphone
 
 import scala.util.control.NonFatal
 
-import org.apache.spark.SparkEnv
 import org.apache.spark.internal.Logging
+import org.apache.spark.SparkEnv
 import org.apache.spark.sql.execution.streaming.state.{StateStoreCoordinatorRef, StateStoreProviderId}
 
 /** Tells Spark's coordinator how far a store can be recovered quickly; it warns of stores that it does not hear of for long. */

@@ -5,10 +5,10 @@ import java.nio.file.Path
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{Path => HadoopPath}
-import org.apache.spark.{SparkConf, SparkContext, SparkEnv}
 import org.apache.spark.deploy.SparkHadoopUtil
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.errors.QueryExecutionErrors
+import org.apache.spark.{SparkConf, SparkContext, SparkEnv}
 
 /** Small things of Spark's that are private to it, since 4.2. */
 object SparkPrivate {

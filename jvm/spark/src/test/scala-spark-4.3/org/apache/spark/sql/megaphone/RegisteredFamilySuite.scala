@@ -2,13 +2,13 @@
 package org.apache.spark.sql.megaphone
 
 import org.apache.spark.SparkThrowable
-import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.streaming.state.{NoPrefixKeyStateEncoderSpec, ReadStateStore, RocksDBStateStoreProvider}
 import org.apache.spark.sql.types._
 
 import io.megaphone.BinnedStateStoreProvider
-import io.megaphone.query.PluginSession
+import io.megaphone.spark.query.PluginSession
 
 /** Spark 4.3 names column families that are there already to a handle that only reads, which 4.2 cannot: as on Spark's RocksDB provider, the only other one
   * that has families.

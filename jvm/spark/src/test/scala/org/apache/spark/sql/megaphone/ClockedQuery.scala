@@ -3,10 +3,10 @@ package org.apache.spark.sql.megaphone
 
 import scala.collection.mutable
 
-import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.execution.streaming.sources.ForeachBatchSink
 import org.apache.spark.sql.streaming.{OutputMode, StreamingQuery, Trigger}
+import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.util.ManualClock
 import org.scalatest.concurrent.Eventually.{eventually, timeout}
 import org.scalatest.time.SpanSugar._

@@ -3,14 +3,14 @@ package org.apache.spark.sql.megaphone
 
 import scala.util.{Random, Try}
 
-import org.apache.spark.sql.Row
 import org.apache.spark.sql.catalyst.CatalystTypeConverters
-import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.Row
 import org.apache.spark.sql.types._
 
-import io.megaphone.query.PluginSession
+import io.megaphone.spark.query.PluginSession
 
 /** Any sequence of a store's operations gives on bins what it gives on Spark's RocksDB provider, the only one with the whole contract: the same rows, in the
   * same order where keys have one, and an error where it has one.

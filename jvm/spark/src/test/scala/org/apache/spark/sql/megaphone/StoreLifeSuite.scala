@@ -7,16 +7,16 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
-import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.streaming.state.StateStore
 import org.apache.spark.sql.types._
 
-import io.megaphone.control.UnsupportedQueryException
+import io.megaphone.checkpoint.Recovery
 import io.megaphone.format.{FileName, Frame, StateName}
-import io.megaphone.query.PluginSession
-import io.megaphone.store.Recovery
-import io.megaphone.transfer.{HadoopStateFiles, Lz4}
+import io.megaphone.spark.checkpoint.{HadoopStateFiles, Lz4}
+import io.megaphone.spark.errors.UnsupportedQueryException
+import io.megaphone.spark.query.PluginSession
 
 /** What Spark asks of a store beside its rows: to be released, to be written whole, to be maintained, to tell how far it can be recovered quickly. */
 class StoreLifeSuite extends PluginSession {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.megaphone
 
-import java.util.Properties
 import java.util.concurrent.atomic.AtomicLong
+import java.util.Properties
 
-import org.apache.spark.{TaskContext, TaskContextImpl}
 import org.apache.spark.executor.TaskMetrics
 import org.apache.spark.sql.execution.streaming.state.StateStoreId
+import org.apache.spark.{TaskContext, TaskContextImpl}
 
-import io.megaphone.control.{BatchFacts, BatchFactsHolder, Tables}
-import io.megaphone.protocol.Operator
-import io.megaphone.routing.RoutingTable
+import io.megaphone.plan.{Operator, RoutingTable}
+import io.megaphone.runtime.{Assignment, Tables}
+import io.megaphone.spark.executor.TaskAssignments
 
 /** The tasks of a query's batches as a state store sees them, one after the other, on one thread.
   *
@@ -27,7 +27,7 @@ final class StoreTask(run: String, operator: Long, table: RoutingTable, families
     task = new TaskContextImpl(0, 0, 0, attempt, 0, 1, null, new Properties, null, TaskMetrics.empty, 1)
     TaskContext.setTaskContext(task)
     val known = Operator(operator, "stateStoreSave", Vector(StateStoreId.DEFAULT_STORE_NAME), families.toVector)
-    BatchFactsHolder.put(task, BatchFacts(run, 0, Vector(known), version, Map.empty, None, Vector.empty, ""), Tables(table, table))
+    TaskAssignments.put(task, Assignment(run, 0, Vector(known), version, Map.empty, None, Vector.empty, ""), Tables(table, table))
   }
 
   def end(): Unit = if (task != null) { task.markTaskCompleted(None); TaskContext.unset(); task = null }

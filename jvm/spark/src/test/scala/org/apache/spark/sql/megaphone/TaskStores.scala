@@ -9,7 +9,7 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 
-import io.megaphone.routing.RoutingTable
+import io.megaphone.plan.RoutingTable
 
 /** One state store of a provider, opened as the tasks of a query's batches would open it, one after the other. One thread.
   *

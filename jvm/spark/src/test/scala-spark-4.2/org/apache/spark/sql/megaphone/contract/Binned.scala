@@ -5,25 +5,26 @@ import java.util.concurrent.atomic.AtomicLong
 
 import org.apache.spark.SparkConf
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.megaphone.RoutingRule
-import org.apache.spark.sql.megaphone.upstream.{Upstream, UpstreamSuites}
-import org.apache.spark.sql.streaming.{StreamTest, StreamingQueryListener}
 import org.apache.spark.sql.streaming.StreamingQueryListener._
+import org.apache.spark.sql.streaming.{StreamTest, StreamingQueryListener}
 
 import io.megaphone.MegaphonePlugin
+import org.apache.spark.sql.megaphone.upstream.{Upstream, UpstreamSuites}
+
+import io.megaphone.spark.conf.MegaphoneConf
 
 /** One of Spark's own suites, run with the plugin on, and on our provider wherever it asks for one of Spark's. */
 trait Binned extends StreamTest with Upstream {
 
   override protected def sparkConf: SparkConf =
-    super.sparkConf.set("spark.plugins", classOf[MegaphonePlugin].getName).set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, RoutingRule.Provider)
+    super.sparkConf.set("spark.plugins", classOf[MegaphonePlugin].getName).set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, MegaphoneConf.ProviderClass)
 
   override protected def withSQLConf[T](pairs: (String, String)*)(f: => T): T =
-    super.withSQLConf(pairs.map { case (key, value) => key -> (if (key == SQLConf.STATE_STORE_PROVIDER_CLASS.key) RoutingRule.Provider else value) }: _*)(f)
+    super.withSQLConf(pairs.map { case (key, value) => key -> (if (key == SQLConf.STATE_STORE_PROVIDER_CLASS.key) MegaphoneConf.ProviderClass else value) }: _*)(f)
 
   override def beforeAll(): Unit = {
     super.beforeAll()
-    spark.conf.set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, RoutingRule.Provider) // suites may have set another
+    spark.conf.set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, MegaphoneConf.ProviderClass) // suites may have set another
     spark.streams.addListener(new Batches)
   }
 

@@ -4,18 +4,20 @@ package org.apache.spark.sql.megaphone.contract
 import java.util.concurrent.atomic.AtomicLong
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.sql.execution.datasources.v2.state._
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.megaphone.RoutingRule
 import org.apache.spark.sql.megaphone.neutrality.Neutral.isAll
-import org.apache.spark.sql.megaphone.upstream.{NotRun, UpstreamSuites}
 import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.{DataFrame, Row}
 import org.scalatest.{Args, DoNotDiscover, Status}
 
-import io.megaphone.control.PlanLog
-import io.megaphone.protocol.{Group, LogRecord, Operator}
+import io.megaphone.checkpoint.planlog.LogRecord
+import io.megaphone.plan.{Group, Operator}
+import io.megaphone.spark.checkpoint.HadoopPlanLog
+import org.apache.spark.sql.megaphone.upstream.{NotRun, UpstreamSuites}
+
+import io.megaphone.spark.conf.MegaphoneConf
 
 /** Spark's own suites of the state data source pass on bins: state, change feed, and what is refused. */
 final class StateSourceContractSuite extends BinnedSuites(new BinnedChangeFeed, new BinnedStateSource, new BinnedNegativeStateSource)
@@ -63,14 +65,14 @@ trait BinnedSource extends BinnedOnce {
   */
 trait BinnedReads extends BinnedSource {
   override protected def withSQLConf[T](pairs: (String, String)*)(f: => T): T =
-    super.withSQLConf(pairs :+ (SQLConf.STATE_STORE_PROVIDER_CLASS.key -> RoutingRule.Provider): _*)(f)
+    super.withSQLConf(pairs :+ (SQLConf.STATE_STORE_PROVIDER_CLASS.key -> MegaphoneConf.ProviderClass): _*)(f)
 
   override protected def runTest(testName: String, args: Args): Status =
     if (!testName.matches("stream-stream join, state ver [34]")) super.runTest(testName, args)
     else {
       spark.conf.set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, classOf[RocksDBStateStoreProvider].getName)
       try super.runTest(testName, args)
-      finally spark.conf.set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, RoutingRule.Provider)
+      finally spark.conf.set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, MegaphoneConf.ProviderClass)
     }
 
   override def leftOut: Seq[(String, String)] = super.leftOut :+
@@ -95,7 +97,7 @@ final class PlannedProvider extends StandAloneProvider {
     val table = StandAloneProvider.tableOf(id)
     val group = Group(Vector(Operator(id.operatorId, "stateStoreSave", Vector(id.storeName))), table.workers)
     val started = LogRecord.Started("run", 0, checkpointFormat = 1, table.bins, Vector(group), Map(group.id -> table))
-    assert(new PlanLog(id.checkpointRootLocation, hadoopConf).append(0, started))
+    assert(new HadoopPlanLog(id.checkpointRootLocation, hadoopConf).append(0, started))
     val beside = id.copy(checkpointRootLocation = s"${id.checkpointRootLocation}/state")
     super.init(beside, keySchema, valueSchema, spec, useColumnFamilies, conf, hadoopConf, useMultipleValuesPerKey, schemas)
   }

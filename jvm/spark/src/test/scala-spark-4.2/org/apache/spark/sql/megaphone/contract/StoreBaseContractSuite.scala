@@ -2,8 +2,8 @@
 package org.apache.spark.sql.megaphone.contract
 
 import java.io.File
-import java.util.UUID
 import java.util.concurrent.atomic.AtomicLong
+import java.util.UUID
 
 import scala.util.Random
 
@@ -12,14 +12,14 @@ import org.apache.spark.SparkConf
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.megaphone.{ChangeRows, StoreTask}
-import org.apache.spark.sql.megaphone.upstream.{Upstream, UpstreamSuites}
 import org.apache.spark.sql.test.SharedSparkSession
 import org.apache.spark.sql.types.StructType
 import org.scalatest.DoNotDiscover
 
 import io.megaphone.{BinnedStateStoreProvider, MegaphonePlugin}
-import io.megaphone.routing.RoutingTable
+import io.megaphone.plan.RoutingTable
+import org.apache.spark.sql.megaphone.{ChangeRows, StoreTask}
+import org.apache.spark.sql.megaphone.upstream.{Upstream, UpstreamSuites}
 
 /** What Spark asks of any provider, with no query around it. */
 final class StoreBaseContractSuite extends StandAloneSuites(new BinnedStores)

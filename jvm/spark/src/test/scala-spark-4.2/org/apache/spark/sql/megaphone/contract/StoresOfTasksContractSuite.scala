@@ -3,11 +3,12 @@ package org.apache.spark.sql.megaphone.contract
 
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.megaphone.RoutingRule
-import org.apache.spark.sql.megaphone.upstream.Upstream
 import org.scalatest.DoNotDiscover
 
 import io.megaphone.MegaphonePlugin
+import org.apache.spark.sql.megaphone.upstream.Upstream
+
+import io.megaphone.spark.conf.MegaphoneConf
 
 /** What opens stores in tasks, and what knows where they are, runs with ours. */
 final class StoresOfTasksContractSuite extends StandAloneSuites(StoresOfTasksContractSuite.onOurs(new BinnedRdds), new BinnedCoordinator)
@@ -36,7 +37,7 @@ private object StoresOfTasksContractSuite {
 @DoNotDiscover class BinnedCoordinator extends StateStoreCoordinatorSuite with Upstream {
   import StoresOfTasksContractSuite.Lagging
 
-  conf.set("spark.plugins", classOf[MegaphonePlugin].getName).set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, RoutingRule.Provider)
+  conf.set("spark.plugins", classOf[MegaphonePlugin].getName).set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, MegaphoneConf.ProviderClass)
 
   override def leftOut: Seq[(String, String)] = super.leftOut ++ Seq(
     "SPARK-54063: reportActiveInstance" -> "leaves behind what the tests after it stumble over",

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.megaphone.neutrality
 
-import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
+import java.util.concurrent.ConcurrentHashMap
 
-import org.apache.spark.sql.{SparkSessionExtensions, SparkSessionExtensionsProvider}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
 import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
-import org.apache.spark.sql.megaphone._
+import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
+import org.apache.spark.sql.{SparkSessionExtensions, SparkSessionExtensionsProvider}
 
-import io.megaphone.control.{BatchFacts, Tables}
-import io.megaphone.routing.RoutingTable
+import io.megaphone.plan.RoutingTable
+import io.megaphone.runtime.{Assignment, Tables}
+import io.megaphone.spark.rule.{GroupExec, Groups, PlanGroup, RoutingRule}
+import org.apache.spark.sql.megaphone.RunningQuery
 
 /** Routes every micro-batch with state by a table that is nothing like Spark's own partitioning, whatever state store provider the query is on: for
   * suites that must not notice.
@@ -65,7 +66,7 @@ private final class ScrambledRule(session: SparkSession) extends Rule[SparkPlan]
 
   private def above(node: SparkPlan, group: PlanGroup, table: RoutingTable): SparkPlan = {
     val info = group.operators.head.stateInfo.get
-    val facts = BatchFacts(info.queryRunId.toString, group.id, Vector.empty, info.storeVersion, Map.empty, None, Vector.empty, table.toString)
+    val facts = Assignment(info.queryRunId.toString, group.id, Vector.empty, info.storeVersion, Map.empty, None, Vector.empty, table.toString)
     GroupExec(node, facts, session.sparkContext.broadcast(Tables(table, table)))
   }
 }

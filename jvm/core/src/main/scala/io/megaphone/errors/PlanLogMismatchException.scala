@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.errors
+
+/** The plan log and the state contradict each other: one of them is from another time, or records of the plan log are missing. The state is not read, for
+  * nobody knows which worker has which bin.
+  */
+final class PlanLogMismatchException private (reason: String)
+    extends RuntimeException(
+      s"The plan log does not fit the state: $reason; restore the checkpoint's folder megaphone/log and its state from one copy, or go back to a version " +
+        "before the records that are missing."
+    ) {
+
+  /** The stable name of the error, by which other languages map it. */
+  val condition: String = "PLAN_LOG_MISMATCH"
+}
+
+object PlanLogMismatchException {
+
+  /** A file was written under another routing table than the one that the plan log has for its version. */
+  def otherTable(file: String, tableNumber: Long, version: Long): PlanLogMismatchException = new PlanLogMismatchException(
+    s"the file $file was written under routing table $tableNumber, which is not the table that the plan log has for version $version"
+  )
+
+  /** The plan log gives a worker a bin that has left it. */
+  def left(file: String, worker: Int, bin: Int): PlanLogMismatchException =
+    new PlanLogMismatchException(s"by the plan log worker $worker has bin $bin, which left it with the file $file")
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.format
+
+import java.util
+
+import io.megaphone.errors.DamagedFileException
+
+/** Bytes that can be read from anywhere in them: a file, or a block in memory. */
+trait FileSource extends AutoCloseable {
+
+  /** For messages. */
+  def name: String
+  def length: Long
+
+  /** Exactly `length` bytes from `position`. Throws an IOException where they cannot be had. */
+  def read(position: Long, length: Int): Array[Byte]
+}
+
+/** A block in memory. */
+final class BytesSource(val name: String, bytes: Array[Byte]) extends FileSource {
+  def length: Long = bytes.length
+  def read(position: Long, count: Int): Array[Byte] = {
+    if (position < 0 || count < 0 || position + count > bytes.length)
+      throw new DamagedFileException(name, None, s"$count bytes at $position", s"${bytes.length} bytes in all")
+    util.Arrays.copyOfRange(bytes, position.toInt, position.toInt + count)
+  }
+  def close(): Unit = ()
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.log.memory
+
+import java.util
+
+import io.megaphone.log.record.{Record, Words}
+import io.megaphone.log.record.Cursor
+
+/** The record at a position of some pages. */
+private[log] object PagedRecord {
+
+  def header(pages: Pages, position: Int): Long = Words.get(pages.page(position), pages.offset(position))
+
+  /** Hash of its key. */
+  def hash(pages: Pages, position: Int): Int = {
+    val page = pages.page(position)
+    val at = pages.offset(position)
+    Words.hash(page, at + Record.HeaderBytes, Record.keyBytes(Words.get(page, at)))
+  }
+
+  /** Whether its key is the one given. */
+  def hasKey(pages: Pages, position: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Boolean = {
+    val page = pages.page(position)
+    val at = pages.offset(position)
+    Record.keyBytes(Words.get(page, at)) == keyBytes && {
+      val from = at + Record.HeaderBytes
+      util.Arrays.equals(page, from, from + keyBytes, key, keyOffset, keyOffset + keyBytes)
+    }
+  }
+
+  /** Below zero where its key comes before the one given, above zero where it comes after it, by bytes without sign. */
+  def compareKey(pages: Pages, position: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Int = {
+    val page = pages.page(position)
+    val at = pages.offset(position)
+    Words.compare(page, at + Record.HeaderBytes, Record.keyBytes(Words.get(page, at)), key, keyOffset, keyBytes)
+  }
+
+  /** So of the keys of two records. */
+  def compareKeys(pages: Pages, one: Int, other: Int): Int = {
+    val page = pages.page(other)
+    val at = pages.offset(other)
+    compareKey(pages, one, page, at + Record.HeaderBytes, Record.keyBytes(Words.get(page, at)))
+  }
+
+  /** Puts a cursor on it. */
+  def moveTo(pages: Pages, position: Int, cursor: Cursor): Unit = cursor.set(pages.page(position), pages.offset(position))
+
+  /** Appends a record and returns its position. */
+  def append(pages: Pages, header: Long, key: Array[Byte], keyOffset: Int, value: Array[Byte], valueOffset: Int): Int = {
+    val position = pages.reserve(Record.size(header))
+    val page = pages.page(position)
+    val at = pages.offset(position)
+    val keyBytes = Record.keyBytes(header)
+    val valueBytes = Record.valueBytes(header)
+    Words.set(page, at, header)
+    copyPadded(key, keyOffset, keyBytes, page, at + Record.HeaderBytes)
+    copyPadded(value, valueOffset, valueBytes, page, at + Record.HeaderBytes + Record.padded(keyBytes))
+    position
+  }
+
+  /** Appends a copy of it to other pages and returns its position there. */
+  def copy(pages: Pages, position: Int, to: Pages): Int = {
+    val bytes = Record.size(header(pages, position))
+    val target = to.reserve(bytes)
+    System.arraycopy(pages.page(position), pages.offset(position), to.page(target), to.offset(target), bytes)
+    target
+  }
+
+  private def copyPadded(from: Array[Byte], fromOffset: Int, length: Int, to: Array[Byte], toOffset: Int): Unit = {
+    if ((length & 7) != 0) Words.set(to, toOffset + (length & ~7), 0L) // a page may hold stale bytes of an undone tail
+    System.arraycopy(from, fromOffset, to, toOffset, length)
+  }
+}

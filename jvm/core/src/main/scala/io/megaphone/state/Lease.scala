@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.state
+
+import io.megaphone.format.StoreKey
+
+/** A task attempt, and whether it still has a right to go on.
+  *
+  * @param id
+  *   unique in the application; a later attempt has a greater one
+  * @param isAlive
+  *   false once the attempt was killed or has ended
+  */
+final class Attempt(val id: Long, val isAlive: () => Boolean)
+
+/** The right of one task attempt to write one worker's holding (invariant I6). */
+final class Lease private[megaphone] (slot: Slot, val attempt: Attempt, private[megaphone] var current: Holding) {
+  @volatile private[megaphone] var isDetached = false
+
+  def holding: Holding = current
+
+  /** Throws where a newer attempt has taken the lease: what this attempt wrote went into memory that nobody will read. */
+  def check(): Unit = if (isDetached) throw new DetachedLeaseException(attempt.id)
+
+  /** Replaces the holding by an empty one, to be filled from files. */
+  def renew(): Holding = slot.renew(this)
+
+  /** Ends the attempt: what it did not commit is taken back, and the lease given back. */
+  def end(): Unit = slot.end(this)
+
+  /** Gives the lease back; the holding keeps what was committed. Nothing happens when it is called again, or after it was detached. */
+  def release(): Unit = slot.release(this)
+}
+
+final class DetachedLeaseException(attempt: Long)
+    extends RuntimeException(s"Task attempt $attempt has lost its lease on the state to a newer attempt and must not commit; nothing of it was kept.")
+
+final class LeaseTimeoutException(key: StoreKey, worker: Int, waitMs: Long, owner: Long)
+    extends RuntimeException(s"The state of worker $worker ($key) is in use by task attempt $owner since over $waitMs ms; the task will be tried again.")
+
+/** The place of one worker's holding on one executor, and its lease. */
+final private[megaphone] class Slot(key: StoreKey, worker: Int, binsCount: Int) {
+  private var holding = new Holding(worker, binsCount)
+  private var owner: Option[Lease] = None
+
+  /** The holding as it stands, whoever has the lease. */
+  def peek: Holding = synchronized(holding)
+  def isLeased: Boolean = synchronized(owner.isDefined)
+
+  /** Takes the lease: waits for another living attempt, as two actions of one `foreachBatch` may run the same version at once; detaches one that was
+    * killed, whose holding is then void.
+    */
+  def acquire(attempt: Attempt, waitMs: Long): Lease = synchronized {
+    val deadline = System.nanoTime + waitMs * 1000000L
+    while (owner.exists(o => o.attempt.id != attempt.id && o.attempt.isAlive())) {
+      val leftMs = (deadline - System.nanoTime) / 1000000L
+      if (leftMs <= 0) throw new LeaseTimeoutException(key, worker, waitMs, owner.get.attempt.id)
+      wait(math.min(leftMs, Slot.PollMs)) // a kill makes no noise: look again now and then
+    }
+    owner match {
+      case Some(o) if o.attempt.id == attempt.id => o
+      case previous =>
+        previous.foreach { o => o.isDetached = true; holding = new Holding(worker, binsCount) }
+        val lease = new Lease(this, attempt, holding)
+        owner = Some(lease)
+        lease
+    }
+  }
+
+  def renew(lease: Lease): Holding = synchronized {
+    lease.check()
+    holding = new Holding(worker, binsCount)
+    lease.current = holding
+    holding
+  }
+
+  /** Only the owner takes anything back: after it, the holding is another attempt's. */
+  def end(lease: Lease): Unit = synchronized { if (owner.contains(lease)) { lease.current.abort(); release(lease) } }
+
+  def release(lease: Lease): Unit = synchronized { if (owner.contains(lease)) { owner = None; notifyAll() } }
+}
+
+private object Slot {
+  val PollMs = 50L
+}

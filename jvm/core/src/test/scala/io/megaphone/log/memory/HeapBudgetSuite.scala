@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.log.memory
+
+import java.nio.file.{Files, Path}
+
+import org.scalatest.concurrent.Eventually.{eventually, timeout}
+import org.scalatest.funsuite.AnyFunSuite
+import org.scalatest.time.SpanSugar._
+
+import io.megaphone.log.{BinLog, BinLogModel, Bytes}
+import io.megaphone.log.record.{Record, Words}
+
+/** State that is larger than the budget stays within it, and is read as it was written. */
+class HeapBudgetSuite extends AnyFunSuite {
+  import HeapBudgetSuite._
+
+  private val MiB = 1L << 20
+
+  private def key(i: Int): Array[Byte] = f"key $i%09d".getBytes
+  private def value(i: Int, round: Int): Array[Byte] = Bytes.random(80, i.toLong * 31 + round)
+  private def put(log: BinLog, i: Int, round: Int): Unit = log.put(0, key(i), 0, 13, value(i, round), 0, 80)
+  private def isThere(log: BinLog, i: Int, round: Int): Boolean = BinLogModel.valueOf(log, 0, key(i)).contains(Bytes.of(value(i, round)))
+
+  test("ten times the budget is put, read, overwritten, removed and compacted, and the pages in memory stay within the budget") {
+    withFolder { folder =>
+      val budget = new HeapBudget(4 * MiB, new SpillFiles(Seq(folder)))
+      val logs = Vector.fill(8)(new BinLog(budget))
+      val keys = 450000
+      def logOf(i: Int) = logs(i % 8)
+      for (i <- 0 until keys) put(logOf(i), i, 0)
+      logs.foreach(_.settle())
+      val live = logs.map(_.liveBytes).sum
+      assert(live > 10 * budget.budgetBytes)
+      def onHeap = logs.map(l => l.heapBytes).sum
+      val indexes = 16L * keys * 2 // a word a slot, at most half as many keys as slots, and the undo list
+      assert(onHeap - indexes < 2 * budget.budgetBytes, s"$onHeap bytes, of which up to $indexes are indexes")
+      assert(budget.bytesOnDisk > live - 2 * budget.budgetBytes)
+      for (i <- 0 until keys by 7) assert(isThere(logOf(i), i, 0))
+      for (i <- 0 until keys by 3) put(logOf(i), i, 1)
+      for (i <- 1 until keys by 3) assert(logOf(i).remove(0, key(i), 0, 13))
+      logs.foreach(_.undo())
+      for (i <- 0 until keys by 11) assert(isThere(logOf(i), i, 0))
+      for (i <- 0 until keys by 3) put(logOf(i), i, 1)
+      logs.foreach { log => log.settle(); log.compact() }
+      for (i <- 0 until keys by 5) assert(isThere(logOf(i), i, if (i % 3 == 0) 1 else 0))
+      assert(onHeap - indexes < 2 * budget.budgetBytes)
+    }
+  }
+
+  test("a page comes back when it is read from and there is room for it again") {
+    withFolder { folder =>
+      val budget = new HeapBudget(MiB, new SpillFiles(Seq(folder)))
+      val (rests, other) = (new BinLog(budget), new BinLog(budget))
+      for (i <- 0 until 5000) put(rests, i, 0)
+      rests.settle()
+      rests.spill(Long.MaxValue)
+      val small = rests.heapBytes
+      budget.measure(MiB)
+      assert(isThere(rests, 100, 0) && rests.heapBytes == small, "no room: the record alone is read")
+      budget.measure(rests.heapBytes + other.heapBytes)
+      for (i <- 0 until 5000) assert(isThere(rests, i, 0))
+      assert(rests.heapBytes > rests.liveBytes, "all pages are back")
+    }
+  }
+
+  test("what is told of pages is what they are, whatever they went through") {
+    withFolder { folder =>
+      val budget = new HeapBudget(Long.MaxValue, new SpillFiles(Seq(folder)), pageBytesMin = 256)
+      val pages = new Pages(budget)
+      val random = new scala.util.Random(2)
+      var ends = List((0, 0)) // where the last record begins, and ends
+      def append(records: Int) = for (_ <- 0 until records) {
+        val bytes = 16 + 8 * random.nextInt(if (random.nextInt(20) == 0) 2000 else 40)
+        val position = pages.reserve(bytes)
+        Words.set(pages.page(position), pages.offset(position), Record.header(0, Record.Put, 8, bytes - 16))
+        ends ::= ((position, pages.end))
+      }
+      def arrays = if (pages.end == 0) 0
+      else {
+        val (position, end) = ends.find(_._2 == pages.end).get
+        val unused = pages.page(position).length - pages.offset(position) - (end - position) * 8
+        pages.bytesOf(0, pages.end) + unused - pages.bytesOnDisk
+      }
+      append(300)
+      for (round <- 0 until 200) {
+        val settled = pages.end
+        append(random.nextInt(100))
+        if (random.nextBoolean()) pages.spill(random.nextInt(50000).toLong)
+        if (random.nextBoolean()) pages.truncate(if (random.nextInt(9) == 0) 0 else settled)
+        if (random.nextInt(5) == 0 && pages.end > 0) pages.page(0)
+        if (random.nextInt(9) == 0) budget.measure(arrays)
+        assert(budget.heldBytes == arrays, s"after round $round")
+      }
+    }
+  }
+
+  test("what is too much in all is given up by each in proportion, and a load under way counts") {
+    val budget = new HeapBudget(1000, new SpillFiles(Seq.empty))
+    budget.measure(900)
+    assert(budget.share(500) == 0)
+    budget.measure(1800)
+    assert(budget.share(600) == 300 && budget.share(1800) == 900)
+    budget.loading { load =>
+      val log = load.add(new BinLog(budget))
+      budget.measure(900)
+      assert(budget.heldBytes == 900 + log.heapBytes)
+    }
+    budget.measure(900)
+    assert(budget.heldBytes == 900)
+  }
+
+  test("where one folder takes nothing the next does; where none does, the sentence says so, and the log is as it was") {
+    withFolder { folder =>
+      val missing = folder.resolve("missing")
+      val log = new BinLog(new HeapBudget(0, new SpillFiles(Seq(missing, folder))))
+      for (i <- 0 until 5000) put(log, i, 0)
+      assert(isThere(log, 0, 0) && log.heapBytes < log.liveBytes)
+
+      val budget = new HeapBudget(0, new SpillFiles(Seq(missing)))
+      val full = new BinLog(budget)
+      put(full, 0, 0)
+      full.settle()
+      val held = budget.heldBytes
+      val error = intercept[SpillException](for (i <- 0 until 5000) put(full, i, 1))
+      for (_ <- 0 until 3) intercept[SpillException](for (i <- 0 until 5000) put(full, i, 1))
+      assert(error.getMessage.contains("could not be written to") && error.getMessage.contains("more local disk") && error.getMessage.contains("missing"))
+      full.undo()
+      assert(full.keyCount == 1 && isThere(full, 0, 0) && budget.heldBytes >= held && budget.heldBytes <= Pages.slotBytes(0))
+    }
+  }
+
+  test("a compaction that finds no room leaves the log as it was") {
+    val budget = new HeapBudget(4 * MiB, new SpillFiles(Seq(java.nio.file.Paths.get("/nowhere"))))
+    val log = new BinLog(budget)
+    for (i <- 0 until 5000) put(log, i, 0)
+    for (i <- 0 until 5000 by 2) put(log, i, 1)
+    log.settle()
+    budget.measure(5 * MiB)
+    assertThrows[SpillException](log.compact())
+    for (i <- 0 until 5000) assert(isThere(log, i, if (i % 2 == 0) 1 else 0))
+    budget.measure(log.heapBytes)
+    log.compact()
+    for (i <- 0 until 5000) assert(isThere(log, i, if (i % 2 == 0) 1 else 0))
+    assert(log.prefix().length == log.liveBytes)
+  }
+
+  test("a thread that is interrupted writes for itself alone, and the disk is not taken for full") {
+    withFolder { folder =>
+      val overflow = new SpillFiles(Seq(folder))
+      val page = Bytes.random(1000, 1)
+      val first = overflow.write(page)
+      Thread.currentThread.interrupt()
+      val second =
+        try overflow.write(page)
+        finally Thread.interrupted()
+      assert(Seq(first, second, overflow.write(page)).forall(_.read(0, 1000).sameElements(page)))
+    }
+  }
+
+  test("files have no name, and a piece says when it is one of few that are left of its file") {
+    withFolder { folder =>
+      val overflow = new SpillFiles(Seq(folder), fileBytes = 1 << 14)
+      val page = Bytes.random(1000, 1)
+      var pieces = Vector.fill(40)(overflow.write(page))
+      assert(Files.list(folder).count() == 0)
+      assert(overflow.liveBytes == 40 * 1000 && !pieces.exists(_.isThin))
+      pieces = Vector(pieces(0), pieces(39)) // one of a file that is full, one of the file that is written to
+      eventually(timeout(60.seconds)) { System.gc(); assert(overflow.liveBytes == 2000) }
+      assert(pieces.map(_.isThin) == Vector(true, false))
+      assert(pieces.forall(p => p.read(0, 1000).sameElements(page)))
+    }
+  }
+
+  test("a log's pieces of thin files are written anew") {
+    withFolder { folder =>
+      val overflow = new SpillFiles(Seq(folder), fileBytes = 1 << 16)
+      val pages = new Pages(new HeapBudget(0, overflow, pageBytesMin = 256))
+      val filled = Vector.fill(30) {
+        val position = pages.reserve(200)
+        Words.set(pages.page(position), pages.offset(position), Record.header(0, Record.Put, 96, 96))
+        Words.set(pages.page(position), pages.offset(position) + 8, position.toLong)
+        position
+      }
+      pages.spill(Long.MaxValue)
+      val mine = overflow.liveBytes
+      var others = Vector.fill(100)(overflow.write(new Array[Byte](1000)))
+      val all = overflow.liveBytes
+      pages.repack()
+      assert(overflow.liveBytes == all, "nothing is thin yet")
+      others = Vector.empty
+      eventually(timeout(60.seconds)) { System.gc(); assert(overflow.liveBytes == mine) }
+      pages.repack()
+      assert(overflow.liveBytes > mine, "the pieces are there twice until the old ones are collected")
+      assert(filled.forall(p => Words.get(pages.page(p), pages.offset(p) + 8) == p))
+      assert(others.isEmpty)
+    }
+  }
+}
+
+object HeapBudgetSuite {
+  def withFolder[A](body: Path => A): A = {
+    val folder = Files.createTempDirectory("megaphone-space")
+    try body(folder)
+    finally { val left = Files.list(folder); left.forEach(f => Files.delete(f)); left.close(); Files.delete(folder) }
+  }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.megaphone.checkpoint.Committer
+import io.megaphone.format.StoreKey
+import io.megaphone.state.Registry
+
+/** Schedules of a few steps that once broke a holding; the simulation found them. */
+class HoldingSuite extends AnyFunSuite with SmallStore {
+  test("a bin that a target took from this executor still leaves for older copies of its worker elsewhere") {
+    val store = new Store
+    val (a, b) = (new Registry, new Registry)
+    // Worker 0 commits version 1 on both executors, then goes on on a alone.
+    for ((registry, attempt) <- Seq(b -> 1L, a -> 2L)) {
+      val lease = store.lease(registry, 0, attempt)
+      store.open(registry, lease, store.turn(0, before, before))
+      put(lease.holding, 0, 1)
+      store.commit(lease, store.turn(0, before, before))
+      lease.release()
+    }
+    val one = store.lease(a, 1, 3)
+    store.open(a, one, store.turn(0, before, before))
+    store.commit(one, store.turn(0, before, before))
+    // Batch 1 moves bin 0. Worker 0 opens first, worker 1 takes the bin, worker 0 commits.
+    val step = store.turn(1, before, after)
+    val zero = store.lease(a, 0, 4)
+    store.open(a, zero, step)
+    store.open(a, one, step)
+    assert(one.holding.has(0) && !zero.holding.has(0))
+    assert(store.commit(zero, step).left == Vector(0))
+    put(one.holding, 0, 2)
+    store.commit(one, step)
+    // Batch 2 runs worker 0 on b: what it has of bin 0 there is void.
+    val again = store.lease(b, 0, 5)
+    store.open(b, again, store.turn(2, after, after))
+    assert(again.holding.bins.toVector == Vector(2))
+  }
+
+  test("a bin is touched once, though its first touch may leave no record") {
+    val store = new Store
+    val lease = store.lease(new Registry, 0, 1)
+    store.open(new Registry, lease, store.turn(0, before, before))
+    lease.holding.touch(0)
+    lease.holding.log(0).remove(0, key, 0, key.length)
+    put(lease.holding, 0, 1)
+    assert(lease.holding.touched == Set(0))
+    assert(store.commit(lease, store.turn(0, before, before)).frames.map(_.bin) == Vector(0))
+  }
+
+  test("a commit that is asked to be whole has an image of each bin, touched or not, and a chain begins there") {
+    val store = new Store
+    val registry = new Registry
+    val lease = store.lease(registry, 0, 1)
+    val turns = (0 to 2).map(v => store.turn(v.toLong, before, before))
+    store.open(registry, lease, turns(0))
+    put(lease.holding, 0, 1)
+    put(lease.holding, 2, 1)
+    store.commit(lease, turns(0))
+    store.open(registry, lease, turns(1))
+    put(lease.holding, 0, 2)
+    val whole = store.commit(lease, turns(1), isWhole = true)
+    assert(whole.frames.map(f => (f.bin, f.isImage)) == Vector(0 -> true, 2 -> true))
+    store.open(registry, lease, turns(2))
+    put(lease.holding, 2, 3)
+    val last = store.commit(lease, turns(2))
+    assert(lease.holding.chain(0).frameCount == 1 && lease.holding.chain(2).frameCount == 2)
+    val recovered = store.recovery.load(last.file, Seq(0, 2), before.contentHash).bins
+    assert(get(recovered(0)._1) == Some(2.toByte) && get(recovered(2)._1) == Some(3.toByte))
+  }
+
+  test("a commit that is taken back leaves the chains as they were, and put back it leaves those it made, be they of tails or of images") {
+    val due = Committer.Limits().framesMax // from so many frames on, an image follows
+    for ((isWhole, commits, frames) <- Seq((false, 1, Seq(2, 1)), (true, 1, Seq(1, 1)), (false, due, Seq(1, 1)))) {
+      val store = new Store
+      val registry = new Registry
+      val lease = store.lease(registry, 0, 1)
+      def turn(commit: Int) = store.turn(commit.toLong, before, before)
+      def chains = Seq(0, 2).map(lease.holding.chain)
+      for (i <- 0 until commits) {
+        store.open(registry, lease, turn(i))
+        put(lease.holding, 0, 1)
+        store.commit(lease, turn(i))
+      }
+      store.open(registry, lease, turn(commits))
+      val old = chains
+      put(lease.holding, 0, 2)
+      put(lease.holding, 2, 2)
+      val name = store.commit(lease, turn(commits), isWhole).file.name
+      val made = chains
+      assert(made.map(_.frameCount) == frames && made.map(_.isImage) == Seq(isWhole || commits == due, isWhole))
+      lease.holding.undoHead()
+      assert(chains == old && chains.map(_.tailBytes) == old.map(_.tailBytes))
+      assert(lease.holding.redo(name) && chains == made)
+      lease.holding.undoHead()
+      assert(chains == old)
+    }
+  }
+
+  test("an attempt that has ended takes nothing back of the one that came after it") {
+    val store = new Store
+    val registry = new Registry
+    val first = store.lease(registry, 0, 1)
+    store.open(registry, first, store.turn(0, before, before))
+    first.end()
+    val second = store.lease(registry, 0, 2)
+    store.open(registry, second, store.turn(0, before, before))
+    put(second.holding, 0, 1)
+    first.end()
+    assert(get(second.holding.log(0)) == Some(1.toByte))
+    assert(second.holding eq registry.holding(StoreKey("run", 0, "default"), 0).get)
+  }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import io.megaphone.checkpoint.{AtomicOutput, Committer, StateFiles}
+import io.megaphone.errors.MissingFileException
+import io.megaphone.format.{Chain, Compression, FileName, FileSource, StateName, StoreKey, WriterId}
+import io.megaphone.log.BinLog
+import io.megaphone.log.memory.HeapBudget
+import io.megaphone.plan.RoutingTable
+import io.megaphone.state.{Holding, StoreBatch}
+
+/** A worker that has all bins, and whose files nobody reads. */
+final class LoneWorker(binsCount: Int, framesMax: Int, budget: HeapBudget = HeapBudget.Unlimited) {
+  import LoneWorker._
+
+  private val table = RoutingTable.roundRobin(binsCount, 1)
+  private val committer = new Committer(Nowhere, Compression.None, Committer.Limits(framesMax))
+  val holding = new Holding(0, binsCount)
+  val bins: Vector[Int] = (0 until binsCount).toVector
+  holding.restart(StateName(0, StateName.FixedId), Vector.empty)
+  bins.foreach(bin => holding.put(bin, new BinLog(budget), Chain.Empty))
+
+  /** A commit that makes each bin large beside what a batch of small rows adds to all. */
+  def fill(): Unit = { bins.foreach(put(_, key = -1, valueBytes = 8192)); commit(); () }
+
+  def put(bin: Int, key: Int, valueBytes: Int): Unit = {
+    val name = s"key $key".getBytes
+    holding.touch(bin)
+    holding.log(bin).put(0, name, 0, name.length, new Array[Byte](valueBytes), 0, valueBytes)
+  }
+
+  def remove(bin: Int, key: Int): Unit = {
+    val name = s"key $key".getBytes
+    holding.touch(bin)
+    holding.log(bin).remove(0, name, 0, name.length)
+    ()
+  }
+
+  /** Commits what has changed, and settles it. */
+  def commit(): Committer.Committed = {
+    val version = holding.base.version
+    val turn = StoreBatch(StoreKey("run", 0, "default"), version, table, table, Vector.empty)
+    val committed = committer(holding, turn, StateName(version + 1, StateName.FixedId), WriterId(0, 0))
+    holding.settle()
+    committed
+  }
+
+  /** Frames of the longest chain. */
+  def longest: Int = bins.iterator.map(holding.chain(_).frameCount).max
+}
+
+private object LoneWorker {
+  object Nowhere extends StateFiles {
+    def create(file: FileName): AtomicOutput = new AtomicOutput {
+      def write(b: Int): Unit = ()
+      override def write(bytes: Array[Byte], offset: Int, length: Int): Unit = ()
+      def cancel(): Unit = ()
+    }
+    def open(file: FileName): FileSource = throw new MissingFileException(file.toString)
+  }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import java.io.IOException
+
+import scala.collection.mutable
+
+import org.scalatest.Assertions
+
+import io.megaphone.checkpoint.{AtomicOutput, Committer, Recovery, StateFiles}
+import io.megaphone.errors.MissingFileException
+import io.megaphone.format.{BytesSource, Compression, Compressions, FileName, FileSource, Footer, StateName, StoreKey, WriterId}
+import io.megaphone.log.BinLog
+import io.megaphone.plan.{Move, RoutingTable}
+import io.megaphone.state.{Attempt, Holding, Lease, Registry, StoreBatch}
+import io.megaphone.transfer.{Sources, TransferBlocks}
+import io.megaphone.log.BinLogModel.found
+
+/** One store of four bins, or of as many as are asked for, and two workers, in memory, and the code around it: for schedules of a few steps told by hand. */
+trait SmallStore extends Assertions {
+  protected val before = RoutingTable.roundRobin(4, 2)
+  protected val after = before.moved(Seq(Move(0, 1)), 1, 2)
+  protected val key = "key".getBytes
+
+  /** One store's files and the code around them. */
+  final protected class Store(binsCount: Int = 4) {
+    private val bytes = mutable.Map.empty[FileName, Array[Byte]]
+
+    /** Reads of files until one fails; none does below zero. */
+    var readsLeft = -1
+    val files: StateFiles = new StateFiles {
+      def create(file: FileName): AtomicOutput = new AtomicOutput {
+        private val out = new java.io.ByteArrayOutputStream
+        def write(b: Int): Unit = out.write(b)
+        override def close(): Unit = bytes(file) = out.toByteArray
+        def cancel(): Unit = ()
+      }
+      def open(file: FileName): FileSource = {
+        val source = new BytesSource(file.toString, bytes.getOrElse(file, throw new MissingFileException(file.toString)))
+        new FileSource {
+          def name: String = source.name
+          def length: Long = source.length
+          def read(position: Long, count: Int): Array[Byte] = {
+            readsLeft -= 1
+            if (readsLeft == 0) throw new IOException("the connection was lost")
+            source.read(position, count)
+          }
+          def close(): Unit = source.close()
+        }
+      }
+    }
+    val recovery = new Recovery(files, Compressions(Compression.None))
+    val handOver = new TransferBlocks(Compressions(Compression.None))
+    private val committer = new Committer(files, Compression.None, Committer.Limits())
+
+    def turn(version: Long, from: RoutingTable, to: RoutingTable): StoreBatch = StoreBatch(StoreKey("run", 0, "default"), version, from, to, Vector.empty)
+    def lease(registry: Registry, worker: Int, attempt: Long): Lease =
+      registry.lease(StoreKey("run", 0, "default"), worker, binsCount, new Attempt(attempt, () => true), 0)
+    def open(registry: Registry, lease: Lease, turn: StoreBatch): Unit = {
+      new Opener(registry, recovery, handOver, (_, _, _) => None).open(lease, turn, Sources.None); ()
+    }
+    def commit(lease: Lease, turn: StoreBatch, isWhole: Boolean = false): Footer =
+      committer(lease.holding, turn, StateName(turn.version + 1, ""), WriterId(0, lease.attempt.id), isWhole).footer
+  }
+
+  protected def put(holding: Holding, bin: Int, value: Byte): Unit = { holding.touch(bin); holding.log(bin).put(0, key, 0, key.length, Array(value), 0, 1) }
+  protected def append(holding: Holding, bin: Int, value: Byte): Unit = {
+    holding.touch(bin)
+    holding.log(bin).append(0, key, 0, key.length, Array(value), 0, 1)
+  }
+  protected def list(log: BinLog): Seq[Byte] = {
+    val at = found(log, 0, key).get
+    at.bytes.slice(at.valueOffset, at.valueOffset + at.valueBytes).toSeq
+  }
+  protected def get(log: BinLog): Option[Byte] = found(log, 0, key).map(at => at.bytes(at.valueOffset))
+}

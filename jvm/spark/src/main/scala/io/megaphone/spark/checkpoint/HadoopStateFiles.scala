@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.checkpoint
+
+import java.io.{BufferedOutputStream, FileNotFoundException}
+import java.util.concurrent.ConcurrentHashMap
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{FSDataInputStream, Path}
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+
+import io.megaphone.checkpoint.{AtomicOutput, StateFiles}
+import io.megaphone.errors.MissingFileException
+import io.megaphone.format.{FileName, FileSource}
+
+/** The files of one store of one operator in a checkpoint, through Spark's checkpoint file manager:
+  * `<state>/<operator>/<worker>[/<store>]/<version>[_<id>].delta`.
+  */
+final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Configuration) extends StateFiles {
+  private lazy val files = CheckpointFileManager.create(operatorFolder, hadoopConf)
+  private lazy val fileSystem = operatorFolder.getFileSystem(hadoopConf)
+  private val made = ConcurrentHashMap.newKeySet[Int]()
+
+  def path(file: FileName): Path = {
+    val folder = folderOf(file.worker)
+    new Path(folder, file.toString.substring(file.toString.indexOf('/') + 1))
+  }
+
+  /** The folder of a worker. */
+  def folderOf(worker: Int): Path = {
+    val folder = new Path(operatorFolder, worker.toString)
+    if (store == "default") folder else new Path(folder, store)
+  }
+
+  override def create(file: FileName): AtomicOutput = {
+    if (made.add(file.worker)) files.mkdirs(folderOf(file.worker))
+    val stream = files.createAtomic(path(file), overwriteIfPossible = true)
+    val buffered = new BufferedOutputStream(stream, 1 << 16)
+    new AtomicOutput {
+      override def write(b: Int): Unit = buffered.write(b)
+      override def write(b: Array[Byte], offset: Int, length: Int): Unit = buffered.write(b, offset, length)
+      override def close(): Unit = { buffered.flush(); stream.close() }
+      override def cancel(): Unit = stream.cancel()
+    }
+  }
+
+  override def open(file: FileName): FileSource = {
+    val at = path(file)
+    try new HadoopSource(at.toString, files.open(at), fileSystem.getFileStatus(at).getLen)
+    catch { case _: FileNotFoundException => throw new MissingFileException(at.toString) }
+  }
+
+  /** The files of a worker; those that are not ours are not listed. */
+  def list(worker: Int): HadoopStateFiles.Listed = {
+    val paths =
+      try files.list(folderOf(worker)).toVector.filterNot(_.isDirectory).map(_.getPath)
+      catch { case _: FileNotFoundException => Vector.empty }
+    HadoopStateFiles.Listed(
+      paths.flatMap(p => FileName.parse(worker, p.getName)),
+      paths.flatMap(p => HadoopStateFiles.finalName(p.getName).flatMap(FileName.parse(worker, _)).map(_ -> p))
+    )
+  }
+
+  def delete(file: FileName): Unit = delete(path(file))
+  def delete(path: Path): Unit = files.delete(path)
+
+  private final class HadoopSource(val name: String, stream: FSDataInputStream, val length: Long) extends FileSource {
+    override def read(position: Long, count: Int): Array[Byte] = {
+      val bytes = new Array[Byte](count)
+      stream.readFully(position, bytes)
+      bytes
+    }
+    override def close(): Unit = stream.close()
+  }
+}
+
+object HadoopStateFiles {
+
+  /** @param unfinished
+    *   temporary files that an attempt has not renamed (yet), by the name that they were to have
+    */
+  final case class Listed(files: Vector[FileName], unfinished: Vector[(FileName, Path)])
+
+  private val Temporary = """\.(.+\.delta)\..+\.tmp""".r
+
+  /** The name that a temporary file, of Spark's checkpoint file managers or ours, is renamed to. */
+  private def finalName(temporary: String): Option[String] = temporary match {
+    case Temporary(name) => Some(name)
+    case _ => None
+  }
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.checkpoint
+
+import net.jpountz.lz4.LZ4Factory
+
+import io.megaphone.format.{Compression, Compressions}
+
+/** LZ4 blocks, by the library that Spark brings for its own LZ4 codec. */
+object Lz4 extends Compression {
+  private val factory = LZ4Factory.fastestInstance()
+
+  val id = 1
+  override def compress(bytes: Array[Byte], length: Int): Array[Byte] = factory.fastCompressor().compress(bytes, 0, length)
+  override def decompress(bytes: Array[Byte], rawBytes: Int): Array[Byte] = {
+    val out = new Array[Byte](rawBytes)
+    val read = factory.safeDecompressor().decompress(bytes, 0, bytes.length, out, 0)
+    if (read == rawBytes) out else throw new IllegalArgumentException(s"$read bytes instead of $rawBytes")
+  }
+
+  /** What this release writes and reads. */
+  val All: Compressions = Compressions(this)
+}

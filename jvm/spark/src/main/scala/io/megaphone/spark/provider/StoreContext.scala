@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.provider
+
+import io.megaphone.spark.provider.families.ColumnFamilies
+import io.megaphone.spark.conf.ConfEntry
+
+/** What a provider knows beside the state: for the sessions it opens. */
+private[provider] trait StoreContext {
+  def hasCheckpointIds: Boolean
+  def baseId: Option[String]
+  def takeFamilies(binsCount: Int): ColumnFamilies
+  def giveBack(families: ColumnFamilies): Unit
+  def reportCommit(newVersion: Long): Unit
+
+  /** Throws Spark's error where records that were read from a file are not what was written. Any thread. */
+  def checkLoaded(records: Array[Byte]): Unit
+  def conf[A](entry: ConfEntry[A]): A
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.checkpoint
+
+import java.io.FileNotFoundException
+import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.{Files, Path => NioPath}
+import java.util.Comparator
+import java.util.concurrent.{Callable, CyclicBarrier, Executors, TimeUnit}
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
+import org.apache.hadoop.util.NativeCodeLoader
+import org.apache.spark.sql.execution.streaming.checkpointing.{CheckpointFileManager, FileContextBasedCheckpointFileManager}
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.megaphone.format.{FileName, StateName}
+import io.megaphone.spark.executor.ExecutorHost
+import org.apache.spark.sql.megaphone.LocalCheckpointFileManager
+
+/** Files on a local disk: the plugin's manager writes them as Spark's own does, but starts no process for it. */
+final class LocalFilesSuite extends AnyFunSuite {
+
+  private def withFolder[A](body: NioPath => A): A = {
+    val folder = Files.createTempDirectory("megaphone-files")
+    try body(folder)
+    finally {
+      val all = Files.walk(folder)
+      try all.sorted(Comparator.reverseOrder[NioPath]()).forEach(file => Files.delete(file))
+      finally all.close()
+    }
+  }
+
+  private def sparks(folder: NioPath): CheckpointFileManager = new FileContextBasedCheckpointFileManager(new Path(s"file:$folder"), new Configuration)
+  private def ours(folder: NioPath): CheckpointFileManager = new LocalCheckpointFileManager(new Path(s"file:$folder"), new Configuration)
+
+  private def write(manager: CheckpointFileManager, path: Path, text: String, overwrite: Boolean): Unit = {
+    val out = manager.createAtomic(path, overwriteIfPossible = overwrite)
+    out.write(text.getBytes(UTF_8))
+    out.close()
+  }
+
+  private def read(manager: CheckpointFileManager, path: Path): String = {
+    val in = manager.open(path)
+    try new String(in.readAllBytes(), UTF_8)
+    finally in.close()
+  }
+
+  /** The names of all that lies in a folder. */
+  private def names(folder: NioPath): Seq[String] = {
+    val all = Files.list(folder)
+    try all.iterator.asScala.map(_.getFileName.toString).toVector.sorted
+    finally all.close()
+  }
+
+  for ((whose, made) <- Seq[(String, NioPath => CheckpointFileManager)](("Spark's", sparks), ("the plugin's", ours)))
+    test(s"By $whose manager a file is replaced where it may be; where it may not, that is an error, and what was there stays.") {
+      withFolder { folder =>
+        val manager = made(folder)
+        val path = new Path(s"file:$folder/1.delta")
+        write(manager, path, "one", overwrite = false)
+        assert(read(manager, path) == "one")
+        write(manager, path, "another", overwrite = true)
+        assert(read(manager, path) == "another")
+        assertThrows[FileAlreadyExistsException](write(manager, path, "a third", overwrite = false))
+        assert(read(manager, path) == "another")
+      }
+    }
+
+  for (overwrite <- Seq(true, false); (scheme, written) <- Seq("file:" -> "file:/x", "file://" -> "file:///x", "" -> "/x"))
+    test(s"A file at $written appears when it is closed, and not before, be it ${if (overwrite) "to replace one" else "new"}.") {
+      withFolder { folder =>
+        val manager = new LocalCheckpointFileManager(new Path(s"$scheme$folder"), new Configuration)
+        val path = new Path(s"$scheme$folder/1.delta")
+        if (overwrite) write(manager, path, "before", overwrite)
+        val out = manager.createAtomic(path, overwriteIfPossible = overwrite)
+        out.write("after".getBytes(UTF_8))
+        out.flush()
+        assert(manager.exists(path) == overwrite)
+        if (overwrite) assert(read(manager, path) == "before")
+        val others = names(folder).filterNot(_ == "1.delta")
+        assert(others.size == 1 && others.head.startsWith("."), "its temporary name is one that Spark does not list as data")
+        out.close()
+        out.close()
+        assert(read(manager, path) == "after" && names(folder) == Seq("1.delta"))
+      }
+    }
+
+  test("A file that Spark's manager wrote is replaced with its checksum: what is there then can be read by either.") {
+    withFolder { folder =>
+      val path = new Path(s"file:$folder/1.delta")
+      write(sparks(folder), path, "one", overwrite = false)
+      assert(names(folder) == Seq(".1.delta.crc", "1.delta"))
+      write(ours(folder), path, "another", overwrite = true)
+      assert(Seq(sparks(folder), ours(folder)).map(read(_, path)) == Seq("another", "another"))
+      write(sparks(folder), path, "a third", overwrite = true)
+      assert(Seq(sparks(folder), ours(folder)).map(read(_, path)) == Seq("a third", "a third"))
+    }
+  }
+
+  test("A file that is given up leaves nothing, and what was there as it was.") {
+    for (overwrite <- Seq(true, false); isThere <- Seq(true, false)) withFolder { folder =>
+      val manager = ours(folder)
+      val path = new Path(s"file:$folder/1.delta")
+      if (isThere) write(manager, path, "before", overwrite = false)
+      val out = manager.createAtomic(path, overwriteIfPossible = overwrite)
+      out.write("after".getBytes(UTF_8))
+      out.cancel()
+      out.close()
+      assert(names(folder) == (if (isThere) Seq("1.delta") else Nil))
+      assert(!isThere || read(manager, path) == "before")
+    }
+  }
+
+  test("A file that must not be replaced is refused with nothing left of the other one; without a folder there is no file.") {
+    withFolder { folder =>
+      val manager = ours(folder)
+      val path = new Path(s"file:$folder/1.delta")
+      write(manager, path, "one", overwrite = false)
+      assertThrows[FileAlreadyExistsException](write(manager, path, "two", overwrite = false))
+      assert(names(folder) == Seq("1.delta"))
+      assertThrows[FileNotFoundException](manager.createAtomic(new Path(s"file:$folder/missing/1.delta"), overwriteIfPossible = true))
+      assert(names(folder) == Seq("1.delta"))
+    }
+  }
+
+  test("A state file that is not finished is told as such by the name that it is to have.") {
+    withFolder { folder =>
+      val conf = new Configuration
+      conf.set(ExecutorHost.FileManagerKey, classOf[LocalCheckpointFileManager].getName)
+      val files = new HadoopStateFiles(new Path(s"file:$folder"), "default", conf)
+      val file = FileName(0, StateName(1, "id"))
+      val out = files.create(file)
+      out.write("state".getBytes(UTF_8))
+      val before = files.list(0)
+      assert(before.files.isEmpty && before.unfinished.map(_._1) == Vector(file))
+      out.close()
+      val after = files.list(0)
+      assert(after.files == Vector(file) && after.unfinished.isEmpty)
+    }
+  }
+
+  test("Of writers at once of a file that must not be replaced one wins; the others are told, and leave nothing.") {
+    withFolder { folder =>
+      val (writers, rounds) = (4, 50)
+      val manager = ours(folder)
+      val pool = Executors.newFixedThreadPool(writers)
+      try
+        for (round <- 0 until rounds) {
+          val path = new Path(s"file:$folder/$round")
+          val barrier = new CyclicBarrier(writers)
+          def attempt(writer: Int): Callable[Boolean] = () => {
+            val out = manager.createAtomic(path, overwriteIfPossible = false)
+            out.write(s"by $writer".getBytes(UTF_8))
+            barrier.await(60, TimeUnit.SECONDS)
+            try { out.close(); true }
+            catch { case _: FileAlreadyExistsException => false }
+          }
+          val have = pool.invokeAll((0 until writers).map(attempt).asJava).asScala.map(_.get).toSeq
+          assert(have.count(identity) == 1)
+          assert(read(manager, path) == s"by ${have.indexOf(true)}")
+        }
+      finally { pool.shutdownNow(); () }
+      assert(names(folder) == (0 until rounds).map(_.toString).sorted)
+    }
+  }
+
+  test("No process is started to write a file or to make a folder.") {
+    withFolder { folder =>
+      def writeAll(manager: CheckpointFileManager, name: String): Unit = for (i <- 0 until 20) {
+        val in = new Path(s"file:$folder/$name-$i")
+        manager.mkdirs(in)
+        write(manager, new Path(in, "1.delta"), "state", overwrite = i % 2 == 0)
+        assert(manager.exists(new Path(in, "1.delta")))
+      }
+      val (byHadoop, byFiles) = (sparks(folder), ours(folder))
+      // Where Hadoop's native library is missing, Spark's manager shows that processes are seen.
+      assert(StartedProcesses.byThisThread(writeAll(byHadoop, "sparks")).size >= 20 || NativeCodeLoader.isNativeCodeLoaded)
+      assert(StartedProcesses.byThisThread(writeAll(byFiles, "ours")).isEmpty)
+    }
+  }
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.checkpoint
+
+import java.nio.file.{Files, Path => NioPath}
+
+import scala.jdk.CollectionConverters._
+import scala.util.Random
+
+import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
+import org.apache.spark.sql.streaming.StreamingQueryException
+import org.apache.spark.sql.{DataFrame, Encoder, Encoders}
+import org.apache.spark.TaskContext
+import org.scalatest.concurrent.Eventually.{eventually, timeout}
+import org.scalatest.time.SpanSugar._
+
+import io.megaphone.format.{BytesSource, DeltaFile, FileName, Footer}
+import io.megaphone.spark.executor.ExecutorHost
+import io.megaphone.spark.query.PluginSession
+import org.apache.spark.sql.megaphone.LocalCheckpointFileManager
+import io.megaphone.spark.checkpoint.ProbeFileSystem.{Asked, Fault}
+
+/** A checkpoint on a file system that is not Hadoop's local one: what it is asked for, and what becomes of a query when it fails. */
+final class OtherFileSystemSuite extends PluginSession {
+
+  override protected def settings: Map[String, String] = Map(
+    "spark.master" -> "local[2,4]",
+    "spark.hadoop.fs.probe.impl" -> classOf[ProbeFileSystem].getName,
+    "spark.megaphone.bins" -> "64"
+  )
+
+  override protected def afterEach(): Unit = {
+    ProbeFileSystem.faults = Nil
+    ProbeFileSystem.delayMs = 0
+    ProbeFileSystem.isReplacing = false
+    super.afterEach()
+  }
+
+  /** A stream of keys that all come again in each batch, in another order in each attempt. */
+  private final class Counting(format: Int, sweepBatches: Int = 2) {
+    private implicit val encoder: Encoder[Long] = Encoders.scalaLong
+    private val keysCount = 200
+    private val memory = MemoryStream[Long](spark)
+    private var fed = Vector.empty[Long]
+    val folder: NioPath = OtherFileSystemSuite.this.folder("checkpoint")
+    val checkpoint = s"probe:$folder"
+
+    def feed(): Unit = { val rows = (0L until keysCount).map(i => i * i % 1009 + fed.size / keysCount % 3); fed ++= rows; memory.addData(rows); () }
+    def answer: DataFrame = spark.createDataset(fed).toDF("k").groupBy("k").count()
+
+    def started(): Running =
+      withConf(
+        "spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString,
+        "spark.megaphone.sweep.intervalBatches" -> sweepBatches.toString,
+        "spark.sql.streaming.minBatchesToRetain" -> "2"
+      )(start(memory.toDS().mapPartitions(OtherFileSystemSuite.inAnyOrder).toDF("k").groupBy("k").count(), "complete", checkpoint))
+
+    def round(running: Running): Unit = { feed(); running.query.processAllAvailable() }
+
+    /** Temporary files that Spark's manager leaves behind a failure are swept with the files of their version. */
+    def runUntilSwept(running: Running): Unit = {
+      val last = 2 + running.batches.last
+      round(running)
+      eventually(timeout(60.seconds)) { round(running); assert(!unfinished.exists(_ <= last)) }
+      check(running)
+    }
+    def check(running: Running): Unit = assert(sorted(running.last) == sorted(answer.collect()))
+
+    /** The footers of the files that a worker has of a version, by the files' names. */
+    def footers(worker: Int, version: Long): Map[String, Footer] = {
+      val all = Files.list(folder.resolve("state").resolve("0").resolve(worker.toString))
+      try
+        all.iterator.asScala
+          .filter(f => FileName.parse(worker, f.getFileName.toString).exists(_.name.version == version))
+          .map(f => f.getFileName.toString -> new DeltaFile.Reader(new BytesSource(f.toString, Files.readAllBytes(f))).footer)
+          .toMap
+      finally all.close()
+    }
+
+    /** The versions of what lies in the workers' folders and is no state file. */
+    def unfinished: Seq[Long] = {
+      val all = Files.walk(folder.resolve("state").resolve("0"))
+      try
+        all.iterator.asScala
+          .filter(f => Files.isRegularFile(f) && f.getParent.getFileName.toString.forall(_.isDigit))
+          .map(_.getFileName.toString)
+          .filterNot(_.endsWith(".delta"))
+          .map(_.split("[._]")(1).toLong)
+          .toVector
+      finally all.close()
+    }
+  }
+
+  private def ofState(asked: Seq[Asked]): Map[String, Int] =
+    asked
+      .filter(a => a.path.contains("/state/0/") && !a.path.contains("_metadata") && !Set("mkdirs", "status").contains(a.operation))
+      .groupMapReduce(_.operation)(_ => 1)(_ + _)
+
+  test("The plugin's manager leaves it to the one that Spark takes where none is set, operation by operation.") {
+    def askedBy(key: Option[String]): Seq[(String, String)] = {
+      val conf = spark.sessionState.newHadoopConf()
+      conf.unset(ExecutorHost.FileManagerKey)
+      key.foreach(conf.set(ExecutorHost.FileManagerKey, _))
+      val in = folder("files")
+      val (inner, file) = (new Path(s"probe:$in/inner"), new Path(s"probe:$in/inner/1"))
+      val manager = CheckpointFileManager.create(new Path(s"probe:$in/new"), conf)
+      ProbeFileSystem.takeAsked()
+      assert(manager.createCheckpointDirectory() == new Path(s"probe:$in/new"))
+      manager.mkdirs(inner)
+      manager.createAtomic(file, overwriteIfPossible = false).close()
+      assertThrows[FileAlreadyExistsException](manager.createAtomic(file, overwriteIfPossible = false).close())
+      manager.createAtomic(file, overwriteIfPossible = true).close()
+      manager.createAtomic(new Path(inner, "2"), overwriteIfPossible = true).cancel()
+      manager.open(file).close()
+      assert(manager.exists(file) && manager.list(inner, _.getName == file.getName).length == 1)
+      manager.delete(file)
+      // A temporary name has an identifier at its end.
+      ProbeFileSystem.takeAsked().map(a => a.operation -> a.path.stripPrefix(in.toString).replaceAll("[0-9a-f]{8}(-[0-9a-f]+)+", "id"))
+    }
+    ProbeFileSystem.isReplacing = true
+    val asked = askedBy(Some(classOf[LocalCheckpointFileManager].getName))
+    assert(asked == askedBy(None))
+    assert(asked.map(_._1).toSet == Set("mkdirs", "status", "create", "rename", "open", "list", "delete"))
+  }
+
+  for (format <- Seq(1, 2)) {
+    test(s"A slow one is asked for one file a worker and batch, never for a list, in checkpoint format v$format.", isInShortRun = format == 2) {
+      val counting = new Counting(format, sweepBatches = 1000)
+      ProbeFileSystem.delayMs = 5
+      val running = counting.started()
+      counting.round(running)
+      counting.round(running)
+      ProbeFileSystem.takeAsked()
+      counting.round(running)
+      assert(ofState(ProbeFileSystem.takeAsked()) == Map("create" -> 3, "rename" -> 3))
+      running.rescale(5, () => counting.feed(), "prepared", strategy = "all-at-once")
+      running.rescale(2, () => counting.feed(), "direct", strategy = "all-at-once")
+      assert(ofState(ProbeFileSystem.takeAsked()).keySet == Set("create", "rename"), "bins that move within an executor are read from no file")
+      counting.check(running)
+      running.stop()
+
+      ProbeFileSystem.takeAsked()
+      val again = counting.started()
+      counting.round(again)
+      val asked = ofState(ProbeFileSystem.takeAsked())
+      assert(asked.keySet == Set("create", "rename", "open"), "a recovery reads what it needs, and lists nothing")
+      counting.check(again)
+      assert(counting.unfinished.isEmpty)
+    }
+
+    for (kind <- Seq(Fault.RenameSaysNo, Fault.RenameThrows, Fault.AnswerIsLost, Fault.DiskIsFull))
+      test(
+        s"After ${kind.words} the task is tried again, and nothing is lost, in checkpoint format v$format.",
+        isInShortRun = (format == 2) == (kind != Fault.AnswerIsLost)
+      ) {
+        val counting = new Counting(format)
+        var running = counting.started()
+        counting.round(running)
+        for (worker <- 0 to 2) {
+          ProbeFileSystem.faults = Seq(Fault(kind, s"/state/0/$worker/", times = 2))
+          counting.round(running)
+          assert(ProbeFileSystem.faults.map(_.struck) == Seq(2), "the fault has struck")
+          counting.check(running)
+        }
+        running.stop()
+        running = counting.started()
+        counting.round(running)
+        counting.check(running)
+        counting.runUntilSwept(running)
+      }
+
+    test(
+      "A file that a task of a run before puts in its place late, after the batch was run again, " +
+        s"${if (format == 1) "takes the place of that batch's, and does for it" else "is not read"}, in checkpoint format v$format."
+    ) {
+      ProbeFileSystem.isReplacing = true
+      val counting = new Counting(format, sweepBatches = 1000)
+      val running = counting.started()
+      counting.round(running)
+      ProbeFileSystem.faults = Seq(Fault(Fault.RenameHangs, "/state/0/1/", times = 1))
+      counting.feed()
+      eventually(timeout(60.seconds))(assert(ProbeFileSystem.faults.map(_.struck) == Seq(1)))
+      running.stop()
+      val again = counting.started()
+      counting.round(again)
+      counting.check(again)
+      val before = counting.footers(worker = 1, version = 2)
+      val renamed = ProbeFileSystem.lateRenames.get
+      ProbeFileSystem.released.release()
+      eventually(timeout(60.seconds))(assert(ProbeFileSystem.lateRenames.get == renamed + 1))
+      val added = counting.footers(worker = 1, version = 2).filterNot { case (name, footer) => before.get(name).contains(footer) }
+
+      assert(before.size == 1 && added.size == 1 && before.contains(added.keys.head) == (format == 1), "under v1 the two have one name")
+      val (inTime, late) = (before.values.head, added.values.head)
+      assert(late.frames.map(f => (f.bin, f.isImage)) == inTime.frames.map(f => (f.bin, f.isImage)))
+      assert(late.frames.map(_.chunk.checksum) != inTime.frames.map(_.chunk.checksum), "each has its rows in an order of its own")
+      counting.round(again)
+      counting.check(again)
+      again.stop()
+
+      ProbeFileSystem.takeAsked()
+      val last = counting.started() // from files alone
+      counting.round(last)
+      counting.check(last)
+      val opened = ProbeFileSystem.takeAsked().filter(_.operation == "open").map(_.path)
+      assert(opened.exists(_.endsWith(s"/state/0/1/${added.keys.head}")) == (format == 1))
+      val listed = Seq(3L, 4L).flatMap(counting.footers(1, _).values).flatMap(_.chains.values).flatMap(_.frames)
+      assert(listed.exists(f => f.file == inTime.file && f.chunk.writer == inTime.writer), "later files name what was there in time")
+    }
+
+    for (kind <- Seq(Fault.RenameSaysNo, Fault.RenameThrows, Fault.DiskIsFull))
+      test(
+        s"After ${kind.words}, each time, the query fails with a sentence, and goes on when that has an end, in checkpoint format v$format.",
+        isInShortRun = kind == Fault.DiskIsFull
+      ) {
+        val counting = new Counting(format)
+        val running = counting.started()
+        counting.round(running)
+        ProbeFileSystem.faults = Seq(Fault(kind, "/state/0/1/", times = Int.MaxValue))
+        val failed = intercept[StreamingQueryException](counting.round(running))
+        assert(messagesOf(failed).contains("CANNOT_WRITE_STATE_STORE"))
+        if (kind == Fault.DiskIsFull) assert(messagesOf(failed).contains("No space left on device"))
+        ProbeFileSystem.faults = Nil
+        val again = counting.started()
+        counting.round(again)
+        counting.check(again)
+        counting.runUntilSwept(again)
+      }
+  }
+}
+
+private object OtherFileSystemSuite {
+
+  /** No two attempts of a task are given their rows in the same order. */
+  private val inAnyOrder: Iterator[Long] => Iterator[Long] = rows => new Random(TaskContext.get().taskAttemptId()).shuffle(rows.toVector).iterator
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.checkpoint
+
+import java.io.{IOException, OutputStream}
+import java.net.URI
+import java.util.concurrent.atomic.AtomicInteger
+import java.util.concurrent.{ConcurrentLinkedQueue, Semaphore}
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.hadoop.fs.permission.FsPermission
+import org.apache.hadoop.fs.{FSDataInputStream, FSDataOutputStream, FileStatus, Path, RawLocalFileSystem}
+import org.apache.hadoop.util.Progressable
+
+/** A file system that is not Hadoop's local one: `probe:` paths over local folders. As many stores of objects it has no `AbstractFileSystem`, and does
+  * not rename over a file that is there, unless it is told to. It counts what it is asked for, takes its time, and fails as it is told to.
+  */
+final class ProbeFileSystem extends RawLocalFileSystem {
+  import ProbeFileSystem._
+
+  override def getUri: URI = URI.create("probe:///")
+  override def getScheme: String = "probe"
+
+  override def create(path: Path, overwrite: Boolean, bufferBytes: Int, replication: Short, blockBytes: Long, progress: Progressable): FSDataOutputStream = {
+    asked("create", path)
+    filling(path, super.create(path, overwrite, bufferBytes, replication, blockBytes, progress))
+  }
+
+  override def create(
+      path: Path,
+      permission: FsPermission,
+      overwrite: Boolean,
+      bufferBytes: Int,
+      replication: Short,
+      blockBytes: Long,
+      progress: Progressable
+  ): FSDataOutputStream = create(path, overwrite, bufferBytes, replication, blockBytes, progress)
+
+  override def rename(from: Path, to: Path): Boolean = {
+    asked("rename", to)
+    def renamed = (isReplacing || !pathToFile(to).isFile) && super.rename(from, to)
+    faults.find(f => f.concerns(to) && f.strikes()).map(_.kind) match {
+      case Some(Fault.RenameSaysNo) => false
+      case Some(Fault.RenameThrows) => throw new IOException(s"The connection was lost before $to was renamed.")
+      case Some(Fault.AnswerIsLost) => renamed; throw new IOException(s"The connection was lost after $to was renamed.")
+      case Some(Fault.RenameHangs) =>
+        released.acquireUninterruptibly()
+        try renamed
+        finally lateRenames.incrementAndGet()
+      case _ => renamed
+    }
+  }
+
+  override def open(path: Path, bufferBytes: Int): FSDataInputStream = { asked("open", path); super.open(path, bufferBytes) }
+  override def listStatus(path: Path): Array[FileStatus] = { asked("list", path); super.listStatus(path) }
+  override def delete(path: Path, recursive: Boolean): Boolean = { asked("delete", path); super.delete(path, recursive) }
+
+  override def mkdirs(path: Path): Boolean = { asked("mkdirs", path); super.mkdirs(path) }
+  override def getFileStatus(path: Path): FileStatus = { asked("status", path); super.getFileStatus(path) }
+
+  private def filling(path: Path, out: FSDataOutputStream): FSDataOutputStream =
+    if (!faults.exists(f => f.kind == Fault.DiskIsFull && f.concerns(path) && f.strikes())) out
+    else
+      new FSDataOutputStream(
+        new OutputStream {
+          override def write(b: Int): Unit = full()
+          override def write(b: Array[Byte], offset: Int, length: Int): Unit = { out.write(b, offset, length / 2); full() }
+          override def close(): Unit = out.close()
+          private def full() = throw new IOException("No space left on device")
+        },
+        null
+      )
+}
+
+object ProbeFileSystem {
+
+  /** An operation that was asked for. */
+  final case class Asked(operation: String, path: String)
+
+  /** What goes wrong, with files whose path has a part in it, so many times. */
+  final case class Fault(kind: Fault.Kind, part: String, times: Int) {
+    private val left = new AtomicInteger(times)
+    def concerns(path: Path): Boolean = path.toString.contains(part)
+    def strikes(): Boolean = left.getAndDecrement() > 0
+
+    /** How often it has struck. */
+    def struck: Int = times - math.max(0, left.get)
+  }
+
+  object Fault {
+    sealed abstract class Kind(val words: String)
+    case object RenameSaysNo extends Kind("a rename that says no")
+    case object RenameThrows extends Kind("a rename that fails")
+    case object AnswerIsLost extends Kind("a rename whose answer is lost")
+    case object RenameHangs extends Kind("a rename that hangs")
+    case object DiskIsFull extends Kind("a disk that is full")
+  }
+
+  @volatile var faults: Seq[Fault] = Nil
+  @volatile var delayMs = 0L
+
+  /** Whether it renames over a file that is there, as local disks do, and HDFS where Spark's manager asks it to. */
+  @volatile var isReplacing = false
+
+  /** Lets renames that hang go on, one for each permit, and counts those that have. */
+  val released = new Semaphore(0)
+  val lateRenames = new AtomicInteger
+  private val operations = new ConcurrentLinkedQueue[Asked]
+
+  /** What was asked for since the last call, in order. */
+  def takeAsked(): Seq[Asked] = { val all = operations.asScala.toVector; all.foreach(_ => operations.poll()); all }
+
+  private def asked(operation: String, path: Path): Unit = {
+    operations.add(Asked(operation, path.toUri.getPath))
+    if (delayMs > 0) Thread.sleep(delayMs)
+  }
+}
