@@ -5,17 +5,41 @@ ThisBuild / scalaVersion := Versions.Scala
 ThisBuild / licenses := Seq(License.Apache2)
 
 // One forked test JVM at a time, over all projects: Spark's suites are heavy, and many of them use fixed folders.
-Global / concurrentRestrictions ++= Seq(Tags.limit(Tags.ForkedTestGroup, 1), Tags.exclusiveGroup(Tags.ForkedTestGroup))
+Global / concurrentRestrictions ++= Seq(
+  Tags.limit(Tags.ForkedTestGroup, 1),
+  Tags.exclusiveGroup(Tags.ForkedTestGroup)
+)
 Global / onChangedBuildSource := ReloadOnSourceChanges
 
 // The Spark projects share their sources, so one formats after the other.
 val formatted = Seq("core", "spark42", "spark43", "benchmarks")
 addCommandAlias("fmt", (formatted.map(_ + "/scalafmtAll") :+ "scalafmtSbt").mkString("; "))
-addCommandAlias("lint", (formatted.map(_ + "/scalafmtCheckAll") :+ "scalafmtSbtCheck").mkString("; "))
+addCommandAlias(
+  "lint",
+  (formatted.map(_ + "/scalafmtCheckAll") :+ "scalafmtSbtCheck").mkString("; ")
+)
 
 lazy val common = Seq(
-  scalacOptions ++= Seq("-deprecation", "-feature", "-unchecked", "-Xlint", "-Wunused", "-Werror", "-release", "17", "-encoding", "UTF-8"),
-  Compile / compile / javacOptions ++= Seq("--release", "17", "-Xlint:all,-processing,-serial", "-Werror", "-encoding", "UTF-8"),
+  scalacOptions ++= Seq(
+    "-deprecation",
+    "-feature",
+    "-unchecked",
+    "-Xlint",
+    "-Wunused",
+    "-Werror",
+    "-release",
+    "17",
+    "-encoding",
+    "UTF-8"
+  ),
+  Compile / compile / javacOptions ++= Seq(
+    "--release",
+    "17",
+    "-Xlint:all,-processing,-serial",
+    "-Werror",
+    "-encoding",
+    "UTF-8"
+  ),
   Compile / console / scalacOptions --= Seq("-Xlint", "-Wunused", "-Werror"),
   libraryDependencies ++= Seq(
     "org.scalatest" %% "scalatest" % Versions.ScalaTest % Test,
@@ -23,7 +47,12 @@ lazy val common = Seq(
   ),
   Test / fork := true,
   Test / testForkedParallel := false,
-  Test / javaOptions ++= Jvm.TestMemory ++ Seq("-ea", "-Duser.timezone=UTC", "-Duser.language=en", "-Duser.country=US"),
+  Test / javaOptions ++= Jvm.TestMemory ++ Seq(
+    "-ea",
+    "-Duser.timezone=UTC",
+    "-Duser.language=en",
+    "-Duser.country=US"
+  ),
   // Durations, full stack traces of what failed, and a reminder at the end.
   Test / testOptions += Tests.Argument(TestFrameworks.ScalaTest, "-oDFG"),
   publish / skip := true
@@ -32,14 +61,16 @@ lazy val common = Seq(
 /** The plugin for one Spark minor: the shared sources, and those that only this minor sees. */
 def sparkSettings(minor: String) = common ++ Seq(
   name := s"spark-megaphone_$minor",
-  // The project's folder is its target folder: two projects share one source tree, and whatever a test leaves in its working folder is cleaned with the rest.
+  /* The project's folder is its target folder: two projects share one source tree, and whatever a
+   * test leaves in its working folder is cleaned with the rest. */
   target := baseDirectory.value,
   sourcesInBase := false,
   Compile / unmanagedSourceDirectories := sparkSources("main", minor).value,
   Test / unmanagedSourceDirectories := sparkSources("test", minor).value,
   Compile / unmanagedResourceDirectories := sparkResources("main", minor).value,
   Test / unmanagedResourceDirectories := sparkResources("test", minor).value,
-  // `spark.testing` turns Spark's stricter checks on and hands a local cluster's executors this JVM's class path, so no Spark installation is needed.
+  /* `spark.testing` turns Spark's stricter checks on and hands a local cluster's executors this
+   * JVM's class path, so no Spark installation is needed. */
   Test / javaOptions ++= Jvm.SparkOptions ++ Jvm.ShortLived ++ Seq(
     "-Dspark.testing=true",
     s"-Dspark.test.home=${baseDirectory.value}",
@@ -48,7 +79,11 @@ def sparkSettings(minor: String) = common ++ Seq(
     "-Dspark.ui.showConsoleProgress=false",
     "-Dspark.driver.bindAddress=127.0.0.1"
   ),
-  Test / envVars ++= Map("SPARK_TESTING" -> "1", "SPARK_SCALA_VERSION" -> "2.13", "SPARK_LOCAL_IP" -> "127.0.0.1"),
+  Test / envVars ++= Map(
+    "SPARK_TESTING" -> "1",
+    "SPARK_SCALA_VERSION" -> "2.13",
+    "SPARK_LOCAL_IP" -> "127.0.0.1"
+  ),
   Compile / resourceGenerators += Def.task {
     Seq("LICENSE", "NOTICE").map { name =>
       val copy = (Compile / resourceManaged).value / "META-INF" / name
@@ -80,7 +115,9 @@ lazy val root = project
   .settings(name := "spark-megaphone", publish / skip := true, sourcesInBase := false)
   .aggregate(core, spark42, spark43)
 
-/** Bins, routing tables, plans, logs, formats, and the simulation that runs them: no Spark on the class path, so none can be imported. */
+/** Bins, routing tables, plans, logs, formats, and the simulation that runs them: no Spark on the
+  * class path, so none can be imported.
+  */
 lazy val core = project.in(file("jvm/core")).settings(common).settings(name := "megaphone-core")
 
 lazy val spark42 = project
@@ -90,16 +127,21 @@ lazy val spark42 = project
   .settings(
     libraryDependencies ++= Seq("org.apache.spark" %% "spark-sql" % Versions.Spark42 % Provided),
     // What Spark's own suites are made of.
-    libraryDependencies ++= Seq("core", "catalyst", "sql", "sql-api", "common-utils", "tags").map { part =>
-      ("org.apache.spark" %% s"spark-$part" % Versions.Spark42 % Test).classifier("tests")
+    libraryDependencies ++= Seq("core", "catalyst", "sql", "sql-api", "common-utils", "tags").map {
+      part =>
+        ("org.apache.spark" %% s"spark-$part" % Versions.Spark42 % Test).classifier("tests")
     },
     libraryDependencies += "org.scalatestplus" %% "mockito-5-12" % Versions.ScalaTestPlus % Test,
     Test / testOptions ++= UpstreamCounts.options(baseDirectory.value / "upstream-counts"),
-    // Old checkpoints that Spark's suites open as files, which a jar cannot serve: unpacked, and before the jar on the class path.
+    /* Old checkpoints that Spark's suites open as files, which a jar cannot serve: unpacked, and
+     * before the jar on the class path. */
     Test / unmanagedClasspath += {
       val folder = target.value / "spark-test-resources"
-      val jar = update.value.matching(moduleFilter(name = "spark-sql_2.13") && artifactFilter(classifier = "tests")).head
-      if (!folder.exists) IO.unzip(jar, folder, (name: String) => name.startsWith("structured-streaming/"))
+      val jar = update.value
+        .matching(moduleFilter(name = "spark-sql_2.13") && artifactFilter(classifier = "tests"))
+        .head
+      if (!folder.exists)
+        IO.unzip(jar, folder, (name: String) => name.startsWith("structured-streaming/"))
       Attributed.blank(folder)
     }
   )
@@ -109,7 +151,8 @@ lazy val spark43 = project
   .dependsOn(core % "compile->compile;test->test")
   .settings(sparkSettings("4.3"))
   .settings(
-    Compile / unmanagedJars := Attributed.blankSeq(PySpark.jars((ThisBuild / baseDirectory).value, Versions.Spark43)),
+    Compile / unmanagedJars := Attributed
+      .blankSeq(PySpark.jars((ThisBuild / baseDirectory).value, Versions.Spark43)),
     // Spark brings a newer one than ScalaTest asks for.
     excludeDependencies += ExclusionRule("org.scala-lang.modules", "scala-xml_2.13")
   )

@@ -2,7 +2,9 @@
 /** How the JVMs that run Spark are started. */
 object Jvm {
 
-  /** What `org.apache.spark.launcher.JavaModuleOptions` of Spark 4.3 gives every driver and executor; unknown ones are ignored by older JVMs. */
+  /** What `org.apache.spark.launcher.JavaModuleOptions` of Spark 4.3 gives every driver and
+    * executor; unknown ones are ignored by older JVMs.
+    */
   val SparkOptions: Seq[String] = Seq(
     "-XX:+IgnoreUnrecognizedVMOptions",
     "--add-modules=jdk.incubator.vector",
@@ -28,9 +30,14 @@ object Jvm {
     "--enable-native-access=ALL-UNNAMED"
   )
 
-  /** For what runs each line a few times: the compiler that makes the fastest code would take half of the time for itself. */
+  /** For what runs each line a few times: the compiler that makes the fastest code would take half
+    * of the time for itself.
+    */
   val ShortLived: Seq[String] = Seq("-XX:TieredStopAtLevel=1")
 
-  /** The default collector would start a cycle for each of the blocks of megabytes that Spark allocates in every batch. */
-  val TestMemory: Seq[String] = Seq("-Xmx2g", "-Xss4m", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseParallelGC")
+  /** The default collector would start a cycle for each of the blocks of megabytes that Spark
+    * allocates in every batch.
+    */
+  val TestMemory: Seq[String] =
+    Seq("-Xmx2g", "-Xss4m", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseParallelGC")
 }

@@ -9,16 +9,25 @@ object PySpark {
 
   /** The jars of Spark `version`, without the Scala library (the build brings it itself).
     *
-    * They are looked for in the folder that `MEGAPHONE_SPARK_4_3_JARS` names, else in `.venv` of the repository. A missing or a wrong one stops the
-    * build with a
-    * sentence that says what to run.
+    * They are looked for in the folder that `MEGAPHONE_SPARK_4_3_JARS` names, else in `.venv` of
+    * the repository. A missing or a wrong one stops the build with a sentence that says what to
+    * run.
     */
   def jars(root: File, version: String): Seq[File] = {
-    val folder = sys.env.get(Variable).filter(_.nonEmpty).map(file).orElse(inVirtualEnvironment(root)).getOrElse {
-      stop(s"Spark $version is not there: run `make setup` (it installs pyspark $version into .venv), or name a folder of its jars in $Variable.")
-    }
+    val folder = sys.env
+      .get(Variable)
+      .filter(_.nonEmpty)
+      .map(file)
+      .orElse(inVirtualEnvironment(root))
+      .getOrElse {
+        stop(
+          s"Spark $version is not there: run `make setup` (it installs pyspark $version into .venv), or name a folder of its jars in $Variable."
+        )
+      }
     if (!(folder / s"spark-sql_2.13-$version.jar").isFile)
-      stop(s"$folder does not hold the jars of Spark $version: run `make setup`, or name another folder in $Variable.")
+      stop(
+        s"$folder does not hold the jars of Spark $version: run `make setup`, or name another folder in $Variable."
+      )
     (folder * "*.jar").get.filterNot(_.name.startsWith("scala-library-")).sortBy(_.name)
   }
 

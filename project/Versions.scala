@@ -10,12 +10,18 @@ object Versions {
   /** From Maven Central, with its `tests` jars: Spark's own contract suites run on this one. */
   val Spark42 = "4.2.0"
 
-  /** From the `pyspark` package in the virtual environment: what users install, and what the Python tests run on. */
+  /** From the `pyspark` package in the virtual environment: what users install, and what the Python
+    * tests run on.
+    */
   val Spark43 = "4.3.0"
 
-  /** The `version` line of pyproject.toml, the only place where the project's version is written down. */
+  /** The `version` line of pyproject.toml, the only place where the project's version is written
+    * down.
+    */
   def ofProject(root: File): String = {
     val Line = """version\s*=\s*"([^"]+)".*""".r
-    IO.readLines(root / "pyproject.toml").collectFirst { case Line(version) => version }.getOrElse(sys.error("pyproject.toml has no line: version = \"…\""))
+    IO.readLines(root / "pyproject.toml")
+      .collectFirst { case Line(version) => version }
+      .getOrElse(sys.error("pyproject.toml has no line: version = \"…\""))
   }
 }

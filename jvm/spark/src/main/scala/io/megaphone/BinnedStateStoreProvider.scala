@@ -3,21 +3,22 @@ package io.megaphone
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.megaphone.{ChangeRows, SparkPrivate}
 import org.apache.spark.sql.types.StructType
 
 import io.megaphone.spark.errors.UnsupportedQueryException
 import io.megaphone.spark.metrics.OperatorMetrics
 import io.megaphone.spark.provider.ProviderSession
-import org.apache.spark.sql.megaphone.{ChangeRows, SparkPrivate}
 
-/** Spark's door to the binned state: `spark.sql.streaming.stateStore.providerClass=io.megaphone.BinnedStateStoreProvider`.
+/** Spark's door to the binned state:
+  * `spark.sql.streaming.stateStore.providerClass=io.megaphone.BinnedStateStoreProvider`.
   *
-  * It keeps no state of its own. In a task of a running batch it opens the worker's holding in the executor's registry, by the facts that the batch's
-  * plan carries. Anywhere else it reads files. Closing
-  * it drops nothing: a bin's life hangs on the driver's word.
+  * It keeps no state of its own. In a task of a running batch it opens the worker's holding in the
+  * executor's registry, by the facts that the batch's plan carries. Anywhere else it reads files.
+  * Closing it drops nothing: a bin's life hangs on the driver's word.
   *
-  * Making an instance is free: Spark makes them on the driver, without `init`, to ask for metrics. Handles are for one thread each; instances may be
-  * used by several.
+  * Making an instance is free: Spark makes them on the driver, without `init`, to ask for metrics.
+  * Handles are for one thread each; instances may be used by several.
   */
 class BinnedStateStoreProvider extends StateStoreProvider with SupportsFineGrainedReplay {
   private var session: ProviderSession = _
@@ -33,7 +34,8 @@ class BinnedStateStoreProvider extends StateStoreProvider with SupportsFineGrain
       useMultipleValuesPerKey: Boolean,
       stateSchemaProvider: Option[StateSchemaProvider]
   ): Unit = {
-    if (useMultipleValuesPerKey) require(useColumnFamilies, "Several values to a key need column families.")
+    if (useMultipleValuesPerKey)
+      require(useColumnFamilies, "Several values to a key need column families.")
     session = new ProviderSession(
       stateStoreId,
       keyStateEncoderSpec,
@@ -49,8 +51,15 @@ class BinnedStateStoreProvider extends StateStoreProvider with SupportsFineGrain
   override def stateStoreId: StateStoreId = session.id
   override def close(): Unit = ()
 
-  /** Throws UnsupportedQueryException where `loadEmpty` asks for a store without the state before it: only Spark's offline rewrite of state does. */
-  override def getStore(version: Long, uniqueId: Option[String], forceSnapshotOnCommit: Boolean, loadEmpty: Boolean): StateStore = {
+  /** Throws UnsupportedQueryException where `loadEmpty` asks for a store without the state before
+    * it: only Spark's offline rewrite of state does.
+    */
+  override def getStore(
+      version: Long,
+      uniqueId: Option[String],
+      forceSnapshotOnCommit: Boolean,
+      loadEmpty: Boolean
+  ): StateStore = {
     if (version < 0) throw SparkPrivate.unexpectedVersion(version)
     if (loadEmpty) throw UnsupportedQueryException.rewrite(stateStoreId.toString)
     session.write(version, uniqueId, forceSnapshotOnCommit)
@@ -61,8 +70,14 @@ class BinnedStateStoreProvider extends StateStoreProvider with SupportsFineGrain
     session.read(version, uniqueId)
   }
 
-  override def upgradeReadStoreToWriteStore(readStore: ReadStateStore, version: Long, uniqueId: Option[String], forceSnapshotOnCommit: Boolean): StateStore = {
-    // The last read handle of the task's thread: under a union, another operator's of the same batch. What is opened is the task's in any case.
+  override def upgradeReadStoreToWriteStore(
+      readStore: ReadStateStore,
+      version: Long,
+      uniqueId: Option[String],
+      forceSnapshotOnCommit: Boolean
+  ): StateStore = {
+    /* The last read handle of the task's thread: under a union, another operator's of the same
+     * batch. What is opened is the task's in any case. */
     require(
       version == readStore.version,
       s"A handle on ${readStore.id} at version ${readStore.version} cannot become one on $stateStoreId at version $version."
@@ -80,7 +95,12 @@ class BinnedStateStoreProvider extends StateStoreProvider with SupportsFineGrain
   ): StateStore = {
     if (snapshotVersion < 1) throw SparkPrivate.unexpectedVersion(snapshotVersion)
     if (endVersion < snapshotVersion) throw SparkPrivate.unexpectedVersion(endVersion)
-    session.replayed(snapshotVersion, snapshotVersionStateStoreCkptId, endVersion, endVersionStateStoreCkptId)
+    session.replayed(
+      snapshotVersion,
+      snapshotVersionStateStoreCkptId,
+      endVersion,
+      endVersionStateStoreCkptId
+    )
   }
 
   /** What the batches that made the versions from `startVersion` to `endVersion` changed. */
@@ -89,9 +109,13 @@ class BinnedStateStoreProvider extends StateStoreProvider with SupportsFineGrain
       endVersion: Long,
       colFamilyNameOpt: Option[String],
       endVersionStateStoreCkptId: Option[String]
-  ): ChangeRows = new ChangeRows(session.changes(startVersion, endVersion, endVersionStateStoreCkptId, colFamilyNameOpt))
+  ): ChangeRows = new ChangeRows(
+    session.changes(startVersion, endVersion, endVersionStateStoreCkptId, colFamilyNameOpt)
+  )
 
   override def supportedCustomMetrics: Seq[StateStoreCustomMetric] = OperatorMetrics.all
-  override def supportedInstanceMetrics: Seq[StateStoreInstanceMetric] = Seq(OperatorMetrics.SnapshotLastUploaded)
+  override def supportedInstanceMetrics: Seq[StateStoreInstanceMetric] = Seq(
+    OperatorMetrics.SnapshotLastUploaded
+  )
   override def toString: String = s"BinnedStateStoreProvider[$stateStoreId]"
 }

@@ -3,18 +3,18 @@ package io.megaphone
 
 import java.util.{Collections, Map => JMap}
 
-import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 import org.apache.spark.{SparkConf, SparkContext, SparkEnv, TaskContext}
+import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
+import org.apache.spark.sql.megaphone.SparkPrivate
 
 import io.megaphone.spark.driver.{ApplicationDriver, EndListener, QueryDriver}
 import io.megaphone.spark.executor.ExecutorHost
-import org.apache.spark.sql.megaphone.SparkPrivate
 
 /** The plugin: `spark.plugins=io.megaphone.MegaphonePlugin`.
   *
-  * On the driver it adds the session extensions and a query listener to what is configured, and names the state store provider and, for `file:`
-  * checkpoints, the file manager where the user named
-  * none; all before any session exists. On each executor it keeps the state and moves it.
+  * On the driver it adds the session extensions and a query listener to what is configured, and
+  * names the state store provider and, for `file:` checkpoints, the file manager where the user
+  * named none; all before any session exists. On each executor it keeps the state and moves it.
   */
 final class MegaphonePlugin extends SparkPlugin {
   override def driverPlugin(): DriverPlugin = new MegaphoneDriver
@@ -39,7 +39,8 @@ private final class MegaphoneDriver extends DriverPlugin {
 }
 
 private final class MegaphoneExecutor extends ExecutorPlugin {
-  override def init(context: PluginContext, extra: JMap[String, String]): Unit = ExecutorHost.activate(new ExecutorHost(context, SparkEnv.get))
+  override def init(context: PluginContext, extra: JMap[String, String]): Unit =
+    ExecutorHost.activate(new ExecutorHost(context, SparkEnv.get))
 
   override def onTaskStart(): Unit = {
     val counter = TaskContext.get().getLocalProperty(QueryDriver.HintProperty)
@@ -59,7 +60,10 @@ object MegaphonePlugin {
     append(conf, Extensions, classOf[MegaphoneExtensions].getName)
     append(conf, Listeners, classOf[EndListener].getName)
     conf.setIfMissing(Provider, classOf[BinnedStateStoreProvider].getName)
-    conf.setIfMissing(ExecutorHost.FileManagerKey, classOf[org.apache.spark.sql.megaphone.LocalCheckpointFileManager].getName)
+    conf.setIfMissing(
+      ExecutorHost.FileManagerKey,
+      classOf[org.apache.spark.sql.megaphone.LocalCheckpointFileManager].getName
+    )
     ()
   }
 

@@ -4,22 +4,32 @@ package io.megaphone.checkpoint
 import io.megaphone.format.Frame
 import io.megaphone.log.BinLog
 import io.megaphone.log.memory.Records
-import io.megaphone.log.record.Record
 import io.megaphone.log.record.Cursor
+import io.megaphone.log.record.Record
 import io.megaphone.log.record.Words
 
-/** What a commit did to a bin: a key set to a value, removed, or its value lengthened. Key and value are stretches of `bytes`; a removal has no value.
+/** What a commit did to a bin: a key set to a value, removed, or its value lengthened. Key and
+  * value are stretches of `bytes`; a removal has no value.
   *
   * @param kind
   *   one of those of [[Record]]
   */
-final case class Change(family: Int, kind: Int, bytes: Array[Byte], keyOffset: Int, keyBytes: Int, valueOffset: Int, valueBytes: Int)
+final case class Change(
+    family: Int,
+    kind: Int,
+    bytes: Array[Byte],
+    keyOffset: Int,
+    keyBytes: Int,
+    valueOffset: Int,
+    valueBytes: Int
+)
 
 /** Reads changes from the frame that a commit wrote of a bin.
   *
   *   1. A tail is the changes, as they stand.
-  *   1. An image took the place of a tail: what it has otherwise than the bin before, or lacks, is what the batch changed. A value that was set to what
-  *      it was is not told of; one that begins with what it was has been lengthened.
+  *   1. An image took the place of a tail: what it has otherwise than the bin before, or lacks, is
+  *      what the batch changed. A value that was set to what it was is not told of; one that begins
+  *      with what it was has been lengthened.
   */
 object Changes {
 
@@ -33,8 +43,12 @@ object Changes {
       val now = new BinLog
       now.apply(records, 0, records.length)
       val was = new Cursor
-      val set = changes(records).flatMap(c => if (old.find(c.family, c.bytes, c.keyOffset, c.keyBytes, was)) since(was, c) else Some(c))
-      val gone = changes(old.image()).filterNot(c => now.has(c.family, c.bytes, c.keyOffset, c.keyBytes)).map(_.copy(kind = Record.Remove, valueBytes = 0))
+      val set = changes(records).flatMap(c =>
+        if (old.find(c.family, c.bytes, c.keyOffset, c.keyBytes, was)) since(was, c) else Some(c)
+      )
+      val gone = changes(old.image())
+        .filterNot(c => now.has(c.family, c.bytes, c.keyOffset, c.keyBytes))
+        .map(_.copy(kind = Record.Remove, valueBytes = 0))
       gone ++ set
     }
 
@@ -43,7 +57,15 @@ object Changes {
     Records.foreach(records, 0, records.length) { (at, header) =>
       val keyAt = at + Record.HeaderBytes
       val keyBytes = Record.keyBytes(header)
-      all += Change(Record.family(header), Record.kind(header), records, keyAt, keyBytes, keyAt + Record.padded(keyBytes), Record.valueBytes(header))
+      all += Change(
+        Record.family(header),
+        Record.kind(header),
+        records,
+        keyAt,
+        keyBytes,
+        keyAt + Record.padded(keyBytes),
+        Record.valueBytes(header)
+      )
     }
     all.result()
   }
@@ -51,8 +73,22 @@ object Changes {
   /** What a value is, told from what it was; None where it is the same. */
   private def since(old: Cursor, c: Change): Option[Change] = {
     val added = c.valueBytes - old.valueBytes
-    val isLonger = added >= 0 && Words.compare(old.bytes, old.valueOffset, old.valueBytes, c.bytes, c.valueOffset, old.valueBytes) == 0
+    val isLonger = added >= 0 && Words.compare(
+      old.bytes,
+      old.valueOffset,
+      old.valueBytes,
+      c.bytes,
+      c.valueOffset,
+      old.valueBytes
+    ) == 0
     if (!isLonger) Some(c)
-    else Option.when(added > 0)(c.copy(kind = Record.Append, valueOffset = c.valueOffset + old.valueBytes, valueBytes = added))
+    else
+      Option.when(added > 0)(
+        c.copy(
+          kind = Record.Append,
+          valueOffset = c.valueOffset + old.valueBytes,
+          valueBytes = added
+        )
+      )
   }
 }

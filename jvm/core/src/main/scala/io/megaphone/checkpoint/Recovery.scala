@@ -4,23 +4,29 @@ package io.megaphone.checkpoint
 import scala.collection.mutable
 
 import io.megaphone.errors.{DamagedFileException, PlanLogMismatchException}
-import io.megaphone.format.{Chain, Chunk, Compressions, DeltaFile, FileName, Footer, Frame, StateName}
+import io.megaphone.format.{
+  Chain, Chunk, Compressions, DeltaFile, FileName, Footer, Frame, StateName
+}
 import io.megaphone.log.BinLog
 import io.megaphone.log.memory.{DamagedRecordsException, HeapBudget}
 
 /** Rebuilds bins from the files of a checkpoint.
   *
-  *   1. `footers` reads a worker's footer at a name and those of its 15 predecessors, as far as there are so many.
-  *   1. The newest footer says under which routing table the file was written. It must be the table that the plan log has for that version.
-  *   1. `chains` finds each bin's chain among them: the newest full one, and the bin's frames in newer footers. A bin that none of them lists is an
-  *      error: missing is never read as empty. So is a bin that has left the worker since its newest full chain.
-  *   1. `load` reads exactly those frames, file by file from the oldest, and applies them, bins of many bytes side by side; the live keys must be as many
-  *      as the footer counted.
+  *   1. `footers` reads a worker's footer at a name and those of its 15 predecessors, as far as
+  *      there are so many.
+  *   1. The newest footer says under which routing table the file was written. It must be the table
+  *      that the plan log has for that version.
+  *   1. `chains` finds each bin's chain among them: the newest full one, and the bin's frames in
+  *      newer footers. A bin that none of them lists is an error: missing is never read as empty.
+  *      So is a bin that has left the worker since its newest full chain.
+  *   1. `load` reads exactly those frames, file by file from the oldest, and applies them, bins of
+  *      many bytes side by side; the live keys must be as many as the footer counted.
   *
   * Nothing is written, so a death at any step costs nothing but the time. Any thread.
   *
   * @param check
-  *   is shown the records of each frame that is read, and may throw: of what they mean, a log knows nothing. Several threads at once
+  *   is shown the records of each frame that is read, and may throw: of what they mean, a log knows
+  *   nothing. Several threads at once
   */
 class Recovery(
     files: StateFiles,
@@ -47,7 +53,9 @@ class Recovery(
     } finally source.close()
   }
 
-  /** The footer of a file that was written under the routing table of this content hash. Throws PlanLogMismatchException if it was not. */
+  /** The footer of a file that was written under the routing table of this content hash. Throws
+    * PlanLogMismatchException if it was not.
+    */
   def footer(file: FileName, tableHash: Long): Footer = {
     val found = footer(file)
     checkTable(found, tableHash)
@@ -57,40 +65,78 @@ class Recovery(
   /** A worker's footers that tell its chains, newest first. */
   def footers(file: FileName): Vector[Footer] = withPrevious(footer(file))
 
-  private def withPrevious(newest: Footer): Vector[Footer] = newest +: together(newest.previous.map(f => () => footer(f))).toVector
+  private def withPrevious(newest: Footer): Vector[Footer] =
+    newest +: together(newest.previous.map(f => () => footer(f))).toVector
 
-  /** The same, of a file that was written under the routing table of this content hash. Throws PlanLogMismatchException if it was not. */
-  def footers(file: FileName, tableHash: Long): Vector[Footer] = withPrevious(footer(file, tableHash))
+  /** The same, of a file that was written under the routing table of this content hash. Throws
+    * PlanLogMismatchException if it was not.
+    */
+  def footers(file: FileName, tableHash: Long): Vector[Footer] = withPrevious(
+    footer(file, tableHash)
+  )
 
-  /** Compares the table that a file was written under with the one that the plan log has for its version. */
+  /** Compares the table that a file was written under with the one that the plan log has for its
+    * version.
+    */
   protected def checkTable(footer: Footer, tableHash: Long): Unit =
-    if (footer.tableHash != tableHash) throw PlanLogMismatchException.otherTable(footer.file.toString, footer.tableNumber, footer.file.name.version)
+    if (footer.tableHash != tableHash)
+      throw PlanLogMismatchException.otherTable(
+        footer.file.toString,
+        footer.tableNumber,
+        footer.file.name.version
+      )
 
   /** Refuses a bin that has left its worker: what the worker's files have of it is of before. */
   protected def checkHasNotLeft(footers: Vector[Footer], bin: Int): Unit =
-    footers.find(_.left.contains(bin)).foreach(footer => throw PlanLogMismatchException.left(footer.file.toString, footer.file.worker, bin))
+    footers
+      .find(_.left.contains(bin))
+      .foreach(footer =>
+        throw PlanLogMismatchException.left(footer.file.toString, footer.file.worker, bin)
+      )
 
-  /** The chains, and counts of live keys, of `bins` as the newest of `footers` left them. Throws DamagedFileException for a bin that none of them lists,
-    * PlanLogMismatchException for one that has left the worker.
+  /** The chains, and counts of live keys, of `bins` as the newest of `footers` left them. Throws
+    * DamagedFileException for a bin that none of them lists, PlanLogMismatchException for one that
+    * has left the worker.
     */
   def chains(footers: Vector[Footer], bins: Iterable[Int]): Map[Int, Located] =
     bins.iterator.map { bin =>
       val full = footers.indexWhere(_.chains.contains(bin))
       checkHasNotLeft(if (full < 0) footers else footers.take(full), bin)
-      if (full < 0) throw new DamagedFileException(footers.head.file.toString, Some(bin), "the bin's chain in this footer or its predecessors", "none")
+      if (full < 0)
+        throw new DamagedFileException(
+          footers.head.file.toString,
+          Some(bin),
+          "the bin's chain in this footer or its predecessors",
+          "none"
+        )
       val newer = footers.take(full).reverse
-      val chain = newer.foldLeft(footers(full).chains(bin))((chain, f) => f.frameOf.get(bin).fold(chain)(chain + _))
+      val chain = newer.foldLeft(footers(full).chains(bin))((chain, f) =>
+        f.frameOf.get(bin).fold(chain)(chain + _)
+      )
       val count = footers.iterator.map(_.keyCounts.get(bin)).collectFirst { case Some(c) => c }
-      bin -> Located(chain, count.getOrElse(throw new DamagedFileException(footers.head.file.toString, Some(bin), "a count of its keys", "none")))
+      bin -> Located(
+        chain,
+        count.getOrElse(
+          throw new DamagedFileException(
+            footers.head.file.toString,
+            Some(bin),
+            "a count of its keys",
+            "none"
+          )
+        )
+      )
     }.toMap
 
   /** The bins of a worker at a name, which the routing table of this content hash gives it. */
-  def load(file: FileName, bins: Iterable[Int], tableHash: Long): Loaded = load(footers(file, tableHash), bins)
+  def load(file: FileName, bins: Iterable[Int], tableHash: Long): Loaded =
+    load(footers(file, tableHash), bins)
 
   private def load(all: Vector[Footer], bins: Iterable[Int]): Loaded =
     load(chains(all, bins)).copy(lineage = all.map(_.file).take(Footer.PreviousMax))
 
-  /** The frames that one file has of some bins, with their records. Throws PlanLogMismatchException as `footer` does. */
+  /** The frames that one file has of some bins, with their records. Throws PlanLogMismatchException
+    * as `footer` does.
+    */
   def frames(file: FileName, bins: Set[Int], tableHash: Long): Vector[(Frame, Array[Byte])] = {
     val source = files.open(file)
     try {
@@ -110,7 +156,9 @@ class Recovery(
     Loaded(parts.iterator.flatMap(_.bins).toMap, parts.map(_.bytes).sum, Vector.empty)
   }
 
-  /** Bins in as many shares as are loaded at once, of about the same bytes, side by side as they share chunks; one where there is little to load. */
+  /** Bins in as many shares as are loaded at once, of about the same bytes, side by side as they
+    * share chunks; one where there is little to load.
+    */
   private def shares(located: Map[Int, Located]): Seq[Map[Int, Located]] = {
     val bytes = located.valuesIterator.map(bytesOf).sum
     if (together.width == 1 || bytes < ShareBytesMin) Seq(located)
@@ -126,19 +174,41 @@ class Recovery(
   }
 
   private def loadShare(located: Map[Int, Located], loading: HeapBudget.Loading): Loaded = {
-    val logs = mutable.Map.from(located.map { case (bin, _) => bin -> loading.add(new BinLog(budget)) })
+    val logs = mutable.Map.from(located.map { case (bin, _) =>
+      bin -> loading.add(new BinLog(budget))
+    })
     val byFile = located.valuesIterator.flatMap(_.chain.frames).toVector.groupBy(_.file)
-    val bytes = byFile.toSeq.sortBy { case (file, _) => file.name.version }.map { case (file, frames) => apply(file, frames, logs, () => loading.add(new BinLog(budget))) }.sum
+    val bytes = byFile.toSeq
+      .sortBy { case (file, _) => file.name.version }
+      .map { case (file, frames) =>
+        apply(file, frames, logs, () => loading.add(new BinLog(budget)))
+      }
+      .sum
     logs.foreach { case (bin, log) =>
       log.settle()
       val expected = located(bin).keyCount
-      if (log.keyCount.toLong != expected) throw new DamagedFileException(located(bin).chain.toString, Some(bin), s"$expected keys", s"${log.keyCount}")
+      if (log.keyCount.toLong != expected)
+        throw new DamagedFileException(
+          located(bin).chain.toString,
+          Some(bin),
+          s"$expected keys",
+          s"${log.keyCount}"
+        )
     }
-    Loaded(logs.iterator.map { case (bin, log) => bin -> (log -> located(bin).chain) }.toMap, bytes, Vector.empty)
+    Loaded(
+      logs.iterator.map { case (bin, log) => bin -> (log -> located(bin).chain) }.toMap,
+      bytes,
+      Vector.empty
+    )
   }
 
   /** Applies frames of one file; gives the bytes read. */
-  def apply(file: FileName, frames: Vector[Frame], logs: mutable.Map[Int, BinLog], newLog: () => BinLog = () => new BinLog(budget)): Long = {
+  def apply(
+      file: FileName,
+      frames: Vector[Frame],
+      logs: mutable.Map[Int, BinLog],
+      newLog: () => BinLog = () => new BinLog(budget)
+  ): Long = {
     val source = files.open(file)
     try {
       val reader = new DeltaFile.Reader(source)
@@ -147,7 +217,8 @@ class Recovery(
         if (!rewritten.contains(frame.chunk))
           try applyFrame(reader, frame, logs, newLog)
           catch {
-            case damage: DamagedFileException if file.name.id == StateName.FixedId && reader.footer.writer != frame.chunk.writer =>
+            case damage: DamagedFileException
+                if file.name.id == StateName.FixedId && reader.footer.writer != frame.chunk.writer =>
               rewritten(frame.chunk) = damage
           }
         rewritten.get(frame.chunk).foreach(applyRewritten(reader, frame, logs, newLog, _))
@@ -157,17 +228,30 @@ class Recovery(
   }
 
   /** Applies a frame's records to a bin's log; an image takes the place of the log. */
-  private def applyFrame(reader: DeltaFile.Reader, frame: Frame, logs: mutable.Map[Int, BinLog], newLog: () => BinLog): Unit = {
+  private def applyFrame(
+      reader: DeltaFile.Reader,
+      frame: Frame,
+      logs: mutable.Map[Int, BinLog],
+      newLog: () => BinLog
+  ): Unit = {
     val records = reader.records(frame, compressions)
     try {
       if (frame.isImage) logs(frame.bin) = newLog()
       logs(frame.bin).apply(records, 0, records.length)
-    } catch { case e: DamagedRecordsException => throw new DamagedFileException(frame.file.toString, Some(frame.bin), "whole records", e.getMessage) }
+    } catch {
+      case e: DamagedRecordsException =>
+        throw new DamagedFileException(
+          frame.file.toString,
+          Some(frame.bin),
+          "whole records",
+          e.getMessage
+        )
+    }
     check(records)
   }
 
-  /** Under checkpoint format v1 a late attempt of the same batch may have written the file anew: the same state in other frames. Its own footers tell
-    * where the bin is now.
+  /** Under checkpoint format v1 a late attempt of the same batch may have written the file anew:
+    * the same state in other frames. Its own footers tell where the bin is now.
     */
   private def applyRewritten(
       reader: DeltaFile.Reader,
@@ -180,7 +264,8 @@ class Recovery(
     standIn(reader.footer, wanted) match {
       case Some(frame) => applyFrame(reader, frame, logs, newLog)
       case None =>
-        // Alone: this may be one of the threads that load together, and they cannot wait for each other.
+        /* Alone: this may be one of the threads that load together, and they cannot wait for each
+         * other. */
         val alone = new Recovery(files, compressions, Parallel.Sequential, budget, check)
         try logs(bin) = alone.load(alone.footers(wanted.file), Seq(bin)).bins(bin)._1
         catch { case e: Exception => damage.addSuppressed(e); throw damage }
@@ -202,7 +287,9 @@ object Recovery {
     */
   final case class Loaded(bins: Map[Int, (BinLog, Chain)], bytes: Long, lineage: Vector[FileName])
 
-  /** The frame of a rewritten file that does for one of the file that was there before: another tail for a tail, an image for either. */
+  /** The frame of a rewritten file that does for one of the file that was there before: another
+    * tail for a tail, an image for either.
+    */
   private[megaphone] def standIn(footer: Footer, wanted: Frame): Option[Frame] =
     footer.frameOf.get(wanted.bin).filter(frame => frame.isImage || !wanted.isImage)
 

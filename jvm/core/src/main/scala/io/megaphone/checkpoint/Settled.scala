@@ -11,7 +11,11 @@ import io.megaphone.plan.RoutingTable
   * @param names
   *   by operator and store: id of each worker; none under checkpoint format v1
   */
-final case class Settled(version: Long, tables: Map[Long, RoutingTable], names: Map[(Long, String), Vector[String]]) {
+final case class Settled(
+    version: Long,
+    tables: Map[Long, RoutingTable],
+    names: Map[(Long, String), Vector[String]]
+) {
 
   /** The file of each worker of a store, and the bins that it has. */
   def heads(group: Long, operator: Long, store: String): Vector[Sweep.Head] = {
@@ -19,7 +23,11 @@ final case class Settled(version: Long, tables: Map[Long, RoutingTable], names: 
     val table = tables(group)
     Vector
       .tabulate(table.workers) { worker =>
-        Sweep.Head(FileName(worker, StateName(version, ids.lift(worker).getOrElse(StateName.FixedId))), table.binsOf(worker).toVector, table.contentHash)
+        Sweep.Head(
+          FileName(worker, StateName(version, ids.lift(worker).getOrElse(StateName.FixedId))),
+          table.binsOf(worker).toVector,
+          table.contentHash
+        )
       }
       .filter(_.bins.nonEmpty)
   }

@@ -8,7 +8,9 @@ import io.megaphone.format.{FileName, FileSource}
 /** The files of one store of one operator, in the checkpoint. Used from several threads. */
 trait StateFiles {
 
-  /** Starts a file that appears, whole and durable, when the stream is closed, and not at all if it is cancelled; one that is there is replaced. */
+  /** Starts a file that appears, whole and durable, when the stream is closed, and not at all if it
+    * is cancelled; one that is there is replaced.
+    */
   def create(file: FileName): AtomicOutput
 
   /** Opens a file. Throws [[io.megaphone.format.MissingFileException]] where there is none. */

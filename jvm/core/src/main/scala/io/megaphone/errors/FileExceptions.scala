@@ -6,14 +6,24 @@ package io.megaphone.errors
   * @param bin
   *   the bin whose data is concerned, where it is one
   */
-sealed class DamagedFileException(val file: String, val bin: Option[Int], val expected: String, val found: String)
-    extends RuntimeException(s"The file $file is damaged${bin.fold("")(b => s" at bin $b")}: expected $expected, found $found.")
+sealed class DamagedFileException(
+    val file: String,
+    val bin: Option[Int],
+    val expected: String,
+    val found: String
+) extends RuntimeException(
+      s"The file $file is damaged${bin.fold("")(b => s" at bin $b")}: expected $expected, found $found."
+    )
 
 /** A file that this release is too old to read. */
-final class NewerFormatException(file: String, known: Int, version: Int) extends DamagedFileException(file, None, s"format version $known", version.toString) {
+final class NewerFormatException(file: String, known: Int, version: Int)
+    extends DamagedFileException(file, None, s"format version $known", version.toString) {
   override def getMessage: String =
     s"The file $file has format version $version, where this release reads version $known: use the release of spark-megaphone that wrote it, or a later one."
 }
 
 /** A file that should be there and is not. */
-final class MissingFileException(val file: String) extends RuntimeException(s"The file $file is missing: it holds state that a version still to be read needs.")
+final class MissingFileException(val file: String)
+    extends RuntimeException(
+      s"The file $file is missing: it holds state that a version still to be read needs."
+    )

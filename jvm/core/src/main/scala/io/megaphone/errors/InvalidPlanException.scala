@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.errors
 
-/**
- * What was asked of a table or a plan cannot be. Nothing has changed when it is thrown: all checks come first.
- *
- * The message is one sentence for the user: what was wrong, what is allowed, what to do.
- *
- * @param condition
- *   the stable name of the error, by which other languages map it
- */
-sealed abstract class InvalidPlanException(val condition: String, text: String) extends IllegalArgumentException(text)
+/** What was asked of a table or a plan cannot be. Nothing has changed when it is thrown: all checks
+  * come first.
+  *
+  * The message is one sentence for the user: what was wrong, what is allowed, what to do.
+  *
+  * @param condition
+  *   the stable name of the error, by which other languages map it
+  */
+sealed abstract class InvalidPlanException(val condition: String, text: String)
+    extends IllegalArgumentException(text)
 
 object InvalidPlanException {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.errors
 
-/** The plan log and the state contradict each other: one of them is from another time, or records of the plan log are missing. The state is not read, for
-  * nobody knows which worker has which bin.
+/** The plan log and the state contradict each other: one of them is from another time, or records
+  * of the plan log are missing. The state is not read, for nobody knows which worker has which bin.
   */
 final class PlanLogMismatchException private (reason: String)
     extends RuntimeException(
@@ -16,12 +16,17 @@ final class PlanLogMismatchException private (reason: String)
 
 object PlanLogMismatchException {
 
-  /** A file was written under another routing table than the one that the plan log has for its version. */
-  def otherTable(file: String, tableNumber: Long, version: Long): PlanLogMismatchException = new PlanLogMismatchException(
-    s"the file $file was written under routing table $tableNumber, which is not the table that the plan log has for version $version"
-  )
+  /** A file was written under another routing table than the one that the plan log has for its
+    * version.
+    */
+  def otherTable(file: String, tableNumber: Long, version: Long): PlanLogMismatchException =
+    new PlanLogMismatchException(
+      s"the file $file was written under routing table $tableNumber, which is not the table that the plan log has for version $version"
+    )
 
   /** The plan log gives a worker a bin that has left it. */
   def left(file: String, worker: Int, bin: Int): PlanLogMismatchException =
-    new PlanLogMismatchException(s"by the plan log worker $worker has bin $bin, which left it with the file $file")
+    new PlanLogMismatchException(
+      s"by the plan log worker $worker has bin $bin, which left it with the file $file"
+    )
 }

@@ -3,8 +3,8 @@ package io.megaphone.format
 
 import io.megaphone.errors.DamagedFileException
 
-/** Compresses the chunks of a file; its `id` is written in the file, so that any reader finds the right one. Implementations are stateless and used by
-  * several threads.
+/** Compresses the chunks of a file; its `id` is written in the file, so that any reader finds the
+  * right one. Implementations are stateless and used by several threads.
   */
 trait Compression {
 
@@ -21,7 +21,8 @@ trait Compression {
 object Compression {
   object None extends Compression {
     val id = 0
-    def compress(bytes: Array[Byte], length: Int): Array[Byte] = java.util.Arrays.copyOf(bytes, length)
+    def compress(bytes: Array[Byte], length: Int): Array[Byte] =
+      java.util.Arrays.copyOf(bytes, length)
     def decompress(bytes: Array[Byte], rawBytes: Int): Array[Byte] = bytes
   }
 }
@@ -30,5 +31,13 @@ object Compression {
 final case class Compressions(writer: Compression, others: Compression*) {
   private val all = (writer +: Compression.None +: others).map(c => c.id -> c).toMap
   def apply(file: String, id: Int): Compression =
-    all.getOrElse(id, throw new DamagedFileException(file, Option.empty, s"a compression among ${all.keys.toSeq.sorted.mkString(", ")}", id.toString))
+    all.getOrElse(
+      id,
+      throw new DamagedFileException(
+        file,
+        Option.empty,
+        s"a compression among ${all.keys.toSeq.sorted.mkString(", ")}",
+        id.toString
+      )
+    )
 }

@@ -10,7 +10,8 @@ import io.megaphone.errors.{DamagedFileException, NewerFormatException}
 import io.megaphone.log.BinLog
 import io.megaphone.log.memory.Records
 
-/** The one format that state is kept and shipped in: chunks of frames, then a footer, then a trailer that finds it.
+/** The one format that state is kept and shipped in: chunks of frames, then a footer, then a
+  * trailer that finds it.
   *
   * {{{
   * header   magic "MPHD" | format version (1 B) | compression (1 B) | 2 B zero
@@ -28,33 +29,56 @@ object DeltaFile {
   val HeaderBytes = 8
   val TrailerBytes = 24
 
-  /** Raw bytes up to which the frames of several bins share a chunk: as far as LZ4 looks back. A frame of more has a chunk of its own. */
+  /** Raw bytes up to which the frames of several bins share a chunk: as far as LZ4 looks back. A
+    * frame of more has a chunk of its own.
+    */
   val ChunkBytes: Int = 1 << 16
 
   /** Writes one file, frame by frame, to a plain stream, which it does not close. One thread. */
-  final class Writer(out: OutputStream, compression: Compression, file: FileName, writer: WriterId) {
+  final class Writer(
+      out: OutputStream,
+      compression: Compression,
+      file: FileName,
+      writer: WriterId
+  ) {
     private var offset = HeaderBytes.toLong
     private val written = Vector.newBuilder[Frame]
     private var raw = new Array[Byte](1 << 12) // of the chunk that is being filled
     private var rawBytes = 0
-    private val filling = mutable.ArrayBuffer.empty[Frame] // its frames, as long as there is no chunk for them to name
-    out.write(new Encoder(HeaderBytes).int(HeaderMagic).byte(FormatVersion).byte(compression.id).byte(0).byte(0).toBytes)
+    private val filling =
+      mutable.ArrayBuffer.empty[Frame] // its frames, as long as there is no chunk for them to name
+    out.write(
+      new Encoder(HeaderBytes)
+        .int(HeaderMagic)
+        .byte(FormatVersion)
+        .byte(compression.id)
+        .byte(0)
+        .byte(0)
+        .toBytes
+    )
 
     /** Bytes written so far, those of the chunk that is being filled left out. */
     def bytes: Long = offset
 
     /** Adds what the file has of `bin`: raw records. */
     def frame(bin: Int, isImage: Boolean, records: Array[Byte]): Unit =
-      if (records.length <= ChunkBytes) add(bin, isImage, records.length)(System.arraycopy(records, 0, _, _, records.length))
-      else { endChunk(); written += Frame(bin, isImage, chunk(records, records.length), 0, records.length) }
+      if (records.length <= ChunkBytes)
+        add(bin, isImage, records.length)(System.arraycopy(records, 0, _, _, records.length))
+      else {
+        endChunk();
+        written += Frame(bin, isImage, chunk(records, records.length), 0, records.length)
+      }
 
     /** Adds what a commit appended to `bin`. */
-    def tail(bin: Int, records: Records): Unit = add(bin, isImage = false, records.length)(records.copyTo)
+    def tail(bin: Int, records: Records): Unit =
+      add(bin, isImage = false, records.length)(records.copyTo)
 
     /** Adds all that `bin` has. */
     def image(bin: Int, log: BinLog): Unit = add(bin, isImage = true, log.imageBytes)(log.copyImage)
 
-    private def add(bin: Int, isImage: Boolean, length: Int)(copyTo: (Array[Byte], Int) => Unit): Unit = {
+    private def add(bin: Int, isImage: Boolean, length: Int)(
+        copyTo: (Array[Byte], Int) => Unit
+    ): Unit = {
       if (length > ChunkBytes - rawBytes) endChunk()
       if (length > raw.length - rawBytes) {
         val filled = if (rawBytes == 0) Array.emptyByteArray else raw
@@ -89,29 +113,41 @@ object DeltaFile {
       footer.encode(encoder)
       val bytes = encoder.toBytes
       out.write(bytes)
-      out.write(new Encoder(TrailerBytes).long(offset).int(bytes.length).int(Checksum.of(bytes)).int(FormatVersion).int(TrailerMagic).toBytes)
+      out.write(
+        new Encoder(TrailerBytes)
+          .long(offset)
+          .int(bytes.length)
+          .int(Checksum.of(bytes))
+          .int(FormatVersion)
+          .int(TrailerMagic)
+          .toBytes
+      )
       offset += bytes.length + TrailerBytes
       footer
     }
   }
 
-  /** Reads one file from `source`, which it does not close. Throws DamagedFileException, with the file and what was expected, for anything that is not a
-    * whole file of ours. One thread.
+  /** Reads one file from `source`, which it does not close. Throws DamagedFileException, with the
+    * file and what was expected, for anything that is not a whole file of ours. One thread.
     */
   final class Reader(source: FileSource) {
     private val file = source.name
     private val compressionId: Int = {
-      if (source.length < HeaderBytes + TrailerBytes) fail(None, s"at least ${HeaderBytes + TrailerBytes} bytes", s"${source.length}")
+      if (source.length < HeaderBytes + TrailerBytes)
+        fail(None, s"at least ${HeaderBytes + TrailerBytes} bytes", s"${source.length}")
       val in = new Decoder(file, source.read(0, HeaderBytes))
       val magic = in.int()
       if (magic != HeaderMagic) fail(None, "the magic number MPHD", f"0x$magic%08x")
       val version = in.byte()
-      if (version > FormatVersion && version == versionAtEnd) throw new NewerFormatException(file, FormatVersion, version)
+      if (version > FormatVersion && version == versionAtEnd)
+        throw new NewerFormatException(file, FormatVersion, version)
       if (version != FormatVersion) fail(None, s"format version $FormatVersion", version.toString)
       in.byte()
     }
 
-    /** A file of a later version says so at both of its ends; one that does at one of them is damaged. */
+    /** A file of a later version says so at both of its ends; one that does at one of them is
+      * damaged.
+      */
     private def versionAtEnd: Int = new Decoder(file, source.read(source.length - 8, 4)).int()
 
     lazy val footer: Footer = {
@@ -126,40 +162,64 @@ object DeltaFile {
       if (offset < HeaderBytes || length < 0 || offset + length + TrailerBytes != source.length)
         fail(None, "a footer that ends at the trailer", s"one at $offset of $length bytes")
       val bytes = source.read(offset, length)
-      if (Checksum.of(bytes) != checksum) fail(None, f"footer checksum 0x$checksum%08x", f"0x${Checksum.of(bytes)}%08x")
+      if (Checksum.of(bytes) != checksum)
+        fail(None, f"footer checksum 0x$checksum%08x", f"0x${Checksum.of(bytes)}%08x")
       Footer.decode(new Decoder(file, bytes))
     }
 
-    private var unpacked: Chunk = _ // the last one of several frames, and its bytes: frames are read in the order that they lie in
+    private var unpacked: Chunk =
+      _ // the last one of several frames, and its bytes: frames are read in the order that they lie in
     private var unpackedBytes: Array[Byte] = _
 
     /** The records of a frame. */
     def records(frame: Frame, compressions: Compressions): Array[Byte] = {
       val chunk = frame.chunk
       if (frame.at < 0 || frame.rawBytes < 0 || frame.at > chunk.rawBytes - frame.rawBytes)
-        fail(Some(frame.bin), s"${frame.rawBytes} bytes of records at ${frame.at}", s"a chunk of ${chunk.rawBytes} bytes")
+        fail(
+          Some(frame.bin),
+          s"${frame.rawBytes} bytes of records at ${frame.at}",
+          s"a chunk of ${chunk.rawBytes} bytes"
+        )
       if (frame.rawBytes == 0) Array.emptyByteArray
       else if (frame.rawBytes == chunk.rawBytes) unpack(chunk, frame.bin, compressions)
       else {
-        if (chunk != unpacked) { unpackedBytes = unpack(chunk, frame.bin, compressions); unpacked = chunk }
+        if (chunk != unpacked) {
+          unpackedBytes = unpack(chunk, frame.bin, compressions); unpacked = chunk
+        }
         util.Arrays.copyOfRange(unpackedBytes, frame.at, frame.at + frame.rawBytes)
       }
     }
 
     private def unpack(chunk: Chunk, bin: Int, compressions: Compressions): Array[Byte] = {
       val compression = compressions(file, compressionId)
-      if (chunk.offset < HeaderBytes || chunk.storedBytes < 0 || chunk.offset > source.length - TrailerBytes - chunk.storedBytes)
-        fail(Some(bin), s"a chunk of ${chunk.storedBytes} bytes at ${chunk.offset}", s"a file of ${source.length} bytes")
+      if (
+        chunk.offset < HeaderBytes || chunk.storedBytes < 0 || chunk.offset > source.length - TrailerBytes - chunk.storedBytes
+      )
+        fail(
+          Some(bin),
+          s"a chunk of ${chunk.storedBytes} bytes at ${chunk.offset}",
+          s"a file of ${source.length} bytes"
+        )
       val stored = source.read(chunk.offset, chunk.storedBytes)
       val checksum = Checksum.of(stored)
-      if (checksum != chunk.checksum) fail(Some(bin), f"chunk checksum 0x${chunk.checksum}%08x", f"0x$checksum%08x")
+      if (checksum != chunk.checksum)
+        fail(Some(bin), f"chunk checksum 0x${chunk.checksum}%08x", f"0x$checksum%08x")
       val raw =
         try compression.decompress(stored, chunk.rawBytes)
-        catch { case e: Exception => fail(Some(bin), s"${chunk.rawBytes} bytes of records", s"bytes that do not decompress ($e)") }
-      if (raw.length != chunk.rawBytes) fail(Some(bin), s"${chunk.rawBytes} bytes of records", s"${raw.length}")
+        catch {
+          case e: Exception =>
+            fail(
+              Some(bin),
+              s"${chunk.rawBytes} bytes of records",
+              s"bytes that do not decompress ($e)"
+            )
+        }
+      if (raw.length != chunk.rawBytes)
+        fail(Some(bin), s"${chunk.rawBytes} bytes of records", s"${raw.length}")
       raw
     }
 
-    private def fail(bin: Option[Int], expected: String, found: String): Nothing = throw new DamagedFileException(file, bin, expected, found)
+    private def fail(bin: Option[Int], expected: String, found: String): Nothing =
+      throw new DamagedFileException(file, bin, expected, found)
   }
 }

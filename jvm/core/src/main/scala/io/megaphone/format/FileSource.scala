@@ -21,7 +21,12 @@ final class BytesSource(val name: String, bytes: Array[Byte]) extends FileSource
   def length: Long = bytes.length
   def read(position: Long, count: Int): Array[Byte] = {
     if (position < 0 || count < 0 || position + count > bytes.length)
-      throw new DamagedFileException(name, None, s"$count bytes at $position", s"${bytes.length} bytes in all")
+      throw new DamagedFileException(
+        name,
+        None,
+        s"$count bytes at $position",
+        s"${bytes.length} bytes in all"
+      )
     util.Arrays.copyOfRange(bytes, position.toInt, position.toInt + count)
   }
   def close(): Unit = ()

@@ -3,15 +3,16 @@ package io.megaphone.format
 
 /** The end of a delta file: what is in it, and how to find everything else that a recovery needs.
   *
-  * Recovery of a worker at `name` reads this footer and those of `previous`. A bin's chain is the newest full one among them, plus the frames of the
-  * bin in newer footers. A writer therefore lists full
-  * chains of the bins it adopted, of all bins in a worker's first file, and else of a sixteenth of the bins in turn: a commit costs in proportion to
-  * what it touched.
+  * Recovery of a worker at `name` reads this footer and those of `previous`. A bin's chain is the
+  * newest full one among them, plus the frames of the bin in newer footers. A writer therefore
+  * lists full chains of the bins it adopted, of all bins in a worker's first file, and else of a
+  * sixteenth of the bins in turn: a commit costs in proportion to what it touched.
   *
   * @param base
   *   the name this file's tails apply on
   * @param tableNumber
-  *   number and hash of the routing table of the batch that wrote the file: a lost or foreign plan log is found by them
+  *   number and hash of the routing table of the batch that wrote the file: a lost or foreign plan
+  *   log is found by them
   * @param keyCounts
   *   live keys, after this commit, of each bin in `frames` or `chains`, and of no other
   * @param left
@@ -38,21 +39,35 @@ final case class Footer(
   def referenced: Set[FileName] = chains.valuesIterator.flatMap(_.frames).map(_.file).toSet
 
   def encode(out: Encoder): Unit = {
-    out.varint(file.worker).varint(file.name.version).string(file.name.id).long(writer.high).long(writer.low)
+    out
+      .varint(file.worker)
+      .varint(file.name.version)
+      .string(file.name.id)
+      .long(writer.high)
+      .long(writer.low)
     out.varint(base.version).string(base.id).varint(tableNumber).long(tableHash)
     out.seq(Footer.byChunk(frames)) { of =>
       Footer.encode(out, of.head.chunk)
       out.seq(of)(frame => Footer.encode(out.varint(frame.bin), frame))
     }
-    val sorted = chains.toSeq.sortBy(_._1) // equal footers are equal bytes, whatever the order of the map
+    val sorted =
+      chains.toSeq.sortBy(_._1) // equal footers are equal bytes, whatever the order of the map
     val chunks = sorted.iterator.flatMap(_._2.frames).map(_.chunk).distinct.toVector
     val files = chunks.map(b => (b.file, b.writer)).distinct
     val fileIndex = files.zipWithIndex.toMap
     val chunkIndex = chunks.zipWithIndex.toMap
-    out.seq(files) { case (f, w) => out.varint(f.worker).varint(f.name.version).string(f.name.id).long(w.high).long(w.low) }
-    out.seq(chunks)(chunk => Footer.encode(out.varint(fileIndex((chunk.file, chunk.writer))), chunk))
+    out.seq(files) { case (f, w) =>
+      out.varint(f.worker).varint(f.name.version).string(f.name.id).long(w.high).long(w.low)
+    }
+    out.seq(chunks)(chunk =>
+      Footer.encode(out.varint(fileIndex((chunk.file, chunk.writer))), chunk)
+    )
     out.seq(sorted) { case (bin, chain) =>
-      out.varint(bin).seq(chain.frames)(frame => Footer.encode(out.varint(chunkIndex(frame.chunk)).varint(frame.at), frame))
+      out
+        .varint(bin)
+        .seq(chain.frames)(frame =>
+          Footer.encode(out.varint(chunkIndex(frame.chunk)).varint(frame.at), frame)
+        )
     }
     out.seq(Footer.counted(frames, chains))(bin => out.varint(keyCounts(bin)))
     out.seq(left)(bin => out.varint(bin))
@@ -66,11 +81,15 @@ object Footer {
   val PreviousMax = 15
   val Slices: Int = PreviousMax + 1
 
-  /** The slice of the bins whose full chains are listed in the same commits: bins that lie side by side, for they share chunks. */
+  /** The slice of the bins whose full chains are listed in the same commits: bins that lie side by
+    * side, for they share chunks.
+    */
   def sliceOf(bin: Int, binsCount: Int): Int = (bin.toLong * Slices / binsCount).toInt
 
-  private def encode(out: Encoder, chunk: Chunk): Unit = out.varint(chunk.offset).varint(chunk.storedBytes).varint(chunk.rawBytes).int(chunk.checksum)
-  private def encode(out: Encoder, frame: Frame): Unit = out.varint(frame.rawBytes.toLong << 1 | (if (frame.isImage) 1 else 0))
+  private def encode(out: Encoder, chunk: Chunk): Unit =
+    out.varint(chunk.offset).varint(chunk.storedBytes).varint(chunk.rawBytes).int(chunk.checksum)
+  private def encode(out: Encoder, frame: Frame): Unit =
+    out.varint(frame.rawBytes.toLong << 1 | (if (frame.isImage) 1 else 0))
 
   /** Frames of the same chunk, which follow each other. */
   private def byChunk(frames: Vector[Frame]): Vector[Vector[Frame]] = Vector.unfold(0) { from =>
@@ -85,7 +104,8 @@ object Footer {
   def counted(frames: Vector[Frame], chains: Map[Int, Chain]): Vector[Int] =
     (frames.iterator.map(_.bin) ++ chains.keysIterator).toVector.distinct.sorted
 
-  private def decodeChunk(in: Decoder, file: FileName, writer: WriterId): Chunk = Chunk(file, writer, in.varint(), in.count(), in.count(), in.int())
+  private def decodeChunk(in: Decoder, file: FileName, writer: WriterId): Chunk =
+    Chunk(file, writer, in.varint(), in.count(), in.count(), in.int())
   private def decodeFrame(in: Decoder, bin: Int, chunk: Chunk, at: Int): Frame = {
     val word = in.varint()
     if (word < 0 || word >>> 1 > Int.MaxValue) in.fail("a frame's length", word.toString)
@@ -97,7 +117,8 @@ object Footer {
     var at = 0
     in.seq {
       val frame = decodeFrame(in, in.count(), chunk, at)
-      if (frame.rawBytes > chunk.rawBytes - at) in.fail(s"at most ${chunk.rawBytes - at} more bytes in a chunk", frame.rawBytes.toString)
+      if (frame.rawBytes > chunk.rawBytes - at)
+        in.fail(s"at most ${chunk.rawBytes - at} more bytes in a chunk", frame.rawBytes.toString)
       at += frame.rawBytes
       frame
     }
@@ -110,17 +131,33 @@ object Footer {
     val tableNumber = in.varint()
     val tableHash = in.long()
     val frames = in.seq(decodeOwn(in, decodeChunk(in, file, writer))).flatten
-    val files = in.seq((FileName(in.count(), StateName(in.varint(), in.string())), WriterId(in.long(), in.long())))
+    val files = in.seq(
+      (FileName(in.count(), StateName(in.varint(), in.string())), WriterId(in.long(), in.long()))
+    )
     val chunks = in.seq { val (f, w) = files(in.count(files.size - 1)); decodeChunk(in, f, w) }
     val chains = in.seq {
       val bin = in.count()
-      bin -> Chain(in.seq { val chunk = chunks(in.count(chunks.size - 1)); decodeFrame(in, bin, chunk, in.count()) })
+      bin -> Chain(in.seq {
+        val chunk = chunks(in.count(chunks.size - 1)); decodeFrame(in, bin, chunk, in.count())
+      })
     }.toMap
     val bins = counted(frames, chains)
     val counts = in.seq(in.varint())
-    if (counts.size != bins.size) in.fail(s"the keys of ${bins.size} bins", s"those of ${counts.size}")
+    if (counts.size != bins.size)
+      in.fail(s"the keys of ${bins.size} bins", s"those of ${counts.size}")
     val left = in.seq(in.count())
     val previous = in.seq(FileName(file.worker, StateName(in.varint(), in.string())))
-    Footer(file, writer, base, tableNumber, tableHash, frames, chains, bins.zip(counts).toMap, left, previous)
+    Footer(
+      file,
+      writer,
+      base,
+      tableNumber,
+      tableHash,
+      frames,
+      chains,
+      bins.zip(counts).toMap,
+      left,
+      previous
+    )
   }
 }

@@ -18,7 +18,9 @@ object StateName {
   val FixedId = ""
 }
 
-/** A file of one store of one operator, named relative to the operator's folder, so that a copied or renamed checkpoint stays whole. */
+/** A file of one store of one operator, named relative to the operator's folder, so that a copied
+  * or renamed checkpoint stays whole.
+  */
 final case class FileName(worker: Int, name: StateName) {
 
   /** `<worker>/<version>[_<id>].delta`. */
@@ -30,12 +32,15 @@ object FileName {
 
   /** The name of a file in a worker's folder, or None where it is not ours. */
   def parse(worker: Int, file: String): Option[FileName] = file match {
-    case Pattern(version, id) if version.length < 19 => Some(FileName(worker, StateName(version.toLong, Option(id).getOrElse(StateName.FixedId))))
+    case Pattern(version, id) if version.length < 19 =>
+      Some(FileName(worker, StateName(version.toLong, Option(id).getOrElse(StateName.FixedId))))
     case _ => None
   }
 }
 
-/** Identifies one writing of a file: under checkpoint format v1 a late attempt may write a file anew under its old name. */
+/** Identifies one writing of a file: under checkpoint format v1 a late attempt may write a file
+  * anew under its old name.
+  */
 final case class WriterId(high: Long, low: Long)
 
 /** The copy of some bins of worker `source` that is prepared for worker `target`, for one step. */

@@ -6,8 +6,9 @@ import java.util
 import io.megaphone.log.memory.{PagedRecord, Pages}
 import io.megaphone.log.record.{Record, Words}
 
-/** Values that are in several records: which one each appending record goes on from, and how long the value is with it. Records come in the order of
-  * their positions; those that are dead stay until the log is compacted. One thread only.
+/** Values that are in several records: which one each appending record goes on from, and how long
+  * the value is with it. Records come in the order of their positions; those that are dead stay
+  * until the log is compacted. One thread only.
   */
 private[log] final class Appends {
   private var positions, before, valueLengths = new Array[Int](Appends.CapacityMin)
@@ -40,17 +41,30 @@ private[log] final class Appends {
   def merge(pages: Pages, position: Int, out: Array[Byte], offset: Int): Unit = {
     val last = PagedRecord.header(pages, position)
     val keyBytes = Record.keyBytes(last)
-    val (keyAt, valueAt) = (Record.HeaderBytes, Record.HeaderBytes + Record.padded(keyBytes)) // in each of its records
+    val (keyAt, valueAt) =
+      (Record.HeaderBytes, Record.HeaderBytes + Record.padded(keyBytes)) // in each of its records
     val length = valueBytes(position)
     if ((length & 7) != 0) Words.set(out, offset + valueAt + (length & ~7), 0L)
     Words.set(out, offset, Record.header(Record.family(last), Record.Put, keyBytes, length))
-    System.arraycopy(pages.page(position), pages.offset(position) + keyAt, out, offset + keyAt, Record.padded(keyBytes))
+    System.arraycopy(
+      pages.page(position),
+      pages.offset(position) + keyAt,
+      out,
+      offset + keyAt,
+      Record.padded(keyBytes)
+    )
     var end = offset + valueAt + length // from the last part to the first
     var at = position
     while (at != BinLog.NoPosition) {
       val part = PagedRecord.header(pages, at)
       end -= Record.valueBytes(part)
-      System.arraycopy(pages.page(at), pages.offset(at) + valueAt, out, end, Record.valueBytes(part))
+      System.arraycopy(
+        pages.page(at),
+        pages.offset(at) + valueAt,
+        out,
+        end,
+        Record.valueBytes(part)
+      )
       at = if (Record.kind(part) == Record.Append) before(placeOf(at)) else BinLog.NoPosition
     }
   }
@@ -61,15 +75,20 @@ private[log] final class Appends {
 private[log] object Appends {
   private val CapacityMin = 4
 
-  /** Whether the record at a position lengthens the value of another one; `appends` is null where none does. */
+  /** Whether the record at a position lengthens the value of another one; `appends` is null where
+    * none does.
+    */
   def isOne(appends: Appends, pages: Pages, position: Int): Boolean =
     appends != null && Record.kind(PagedRecord.header(pages, position)) == Record.Append
 
   /** Bytes of the value of a live key whose record this is, and has this header. */
   def valueBytes(appends: Appends, position: Int, header: Long): Int =
-    if (Record.kind(header) == Record.Append) appends.valueBytes(position) else Record.valueBytes(header)
+    if (Record.kind(header) == Record.Append) appends.valueBytes(position)
+    else Record.valueBytes(header)
 
-  /** Bytes of the record of a live key; where its value is in several, those of the one that would hold all of it. */
+  /** Bytes of the record of a live key; where its value is in several, those of the one that would
+    * hold all of it.
+    */
   def sizeBytes(appends: Appends, position: Int, header: Long): Int =
     Record.size(Record.keyBytes(header), valueBytes(appends, position, header))
 }

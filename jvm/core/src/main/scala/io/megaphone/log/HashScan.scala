@@ -6,7 +6,8 @@ import io.megaphone.log.record.Cursor
 
 /** A scan of all keys of a family, in no order.
   *
-  * Records lie all over the memory. Those that come next are fetched together, so that it is waited for once for all of them.
+  * Records lie all over the memory. Those that come next are fetched together, so that it is waited
+  * for once for all of them.
   */
 private[log] final class HashScan(log: BinLog, index: HashIndex) extends Scan {
   val cursor = new Cursor
@@ -22,9 +23,11 @@ private[log] final class HashScan(log: BinLog, index: HashIndex) extends Scan {
       aheadAt += 1
       if (HashIndex.isLive(word)) {
         log.moveTo(cursor, HashIndex.positionOf(word))
-        // After the index has grown this array no longer hears of removals and updates: ask the index itself.
+        /* After the index has grown this array no longer hears of removals and updates: ask the
+         * index itself. */
         if (index.isCurrent(slots)) return true
-        val now = log.slotOf(index, HashIndex.hashOf(word), cursor.bytes, cursor.keyOffset, cursor.keyBytes)
+        val now =
+          log.slotOf(index, HashIndex.hashOf(word), cursor.bytes, cursor.keyOffset, cursor.keyBytes)
         if (now >= 0) { log.moveTo(cursor, HashIndex.positionOf(index.word(now))); return true }
       }
     }

@@ -5,7 +5,8 @@ import io.megaphone.log.index.FamilyIndexes
 import io.megaphone.log.memory.{PagedRecord, Pages}
 import io.megaphone.log.record.{Record, Words}
 
-/** The live records of a log, to be written anew: families that have an order in it, the others as they come; each value in one record.
+/** The live records of a log, to be written anew: families that have an order in it, the others as
+  * they come; each value in one record.
   *
   * @param appends
   *   null where no value is in several records
@@ -18,7 +19,8 @@ private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appe
     def copy(position: Int, page: Array[Byte], from: Int): Unit = {
       val header = Words.get(page, from)
       val bytes = Appends.sizeBytes(appends, position, header)
-      if (Record.kind(header) == Record.Append) appends.merge(pages, position, out, at) else System.arraycopy(page, from, out, at, bytes)
+      if (Record.kind(header) == Record.Append) appends.merge(pages, position, out, at)
+      else System.arraycopy(page, from, out, at, bytes)
       at += bytes
     }
     var isAnyUnordered = false
@@ -33,12 +35,16 @@ private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appe
         }
       }
     families.foreach { (_, order) =>
-      if (order != null) order.foreach { position => copy(position, pages.page(position), pages.offset(position)); position }
+      if (order != null) order.foreach { position =>
+        copy(position, pages.page(position), pages.offset(position)); position
+      }
     }
     at - offset
   }
 
-  /** Copies them to other pages, and then points the indexes there: not before all are written. Throws SpillException. */
+  /** Copies them to other pages, and then points the indexes there: not before all are written.
+    * Throws SpillException.
+    */
   def moveTo(fresh: Pages): Unit = {
     val targets = new Array[Int](families.keyCount)
     var count = 0
@@ -47,7 +53,9 @@ private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appe
       count += 1
       position
     }
-    families.foreach((index, order) => if (order == null) index.foreach(move) else order.foreach(move))
+    families.foreach((index, order) =>
+      if (order == null) index.foreach(move) else order.foreach(move)
+    )
     count = 0
     def next(): Int = { count += 1; targets(count - 1) }
     families.foreach { (index, order) =>
@@ -64,7 +72,8 @@ private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appe
   private def copied(position: Int, fresh: Pages): Int =
     if (!Appends.isOne(appends, pages, position)) PagedRecord.copy(pages, position, fresh)
     else {
-      val target = fresh.reserve(Appends.sizeBytes(appends, position, PagedRecord.header(pages, position)))
+      val target =
+        fresh.reserve(Appends.sizeBytes(appends, position, PagedRecord.header(pages, position)))
       appends.merge(pages, position, fresh.page(target), fresh.offset(target))
       target
     }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
-import io.megaphone.log.record.Words
 import io.megaphone.log.record.Cursor
+import io.megaphone.log.record.Words
 
-/** Scans of several logs as one, in the order of their keys, none of which is in two of them: a tree of losers (Knuth, The Art of Computer Programming,
-  * volume 3, section 5.4.1).
+/** Scans of several logs as one, in the order of their keys, none of which is in two of them: a
+  * tree of losers (Knuth, The Art of Computer Programming, volume 3, section 5.4.1).
   *
-  *   1. Each inner node of the tree remembers the scan that lost there; the winner of all stands on the next key. Once it has gone on, it plays again all
-  *      the way up: one comparison a level, where a heap takes two.
-  *   1. Most comparisons are of the first 16 bytes of the keys, which lie side by side here: the records themselves lie all over the memory.
+  *   1. Each inner node of the tree remembers the scan that lost there; the winner of all stands on
+  *      the next key. Once it has gone on, it plays again all the way up: one comparison a level,
+  *      where a heap takes two.
+  *   1. Most comparisons are of the first 16 bytes of the keys, which lie side by side here: the
+  *      records themselves lie all over the memory.
   */
 final class MergedScan(scans: Iterator[Scan]) extends Scan {
   import MergedScan._
@@ -44,7 +46,9 @@ final class MergedScan(scans: Iterator[Scan]) extends Scan {
     heads(2 * i + 1) = head(all(i), 8)
   }
 
-  /** Takes a scan up the tree until it waits for one that has not played yet, or there is a winner of all. */
+  /** Takes a scan up the tree until it waits for one that has not played yet, or there is a winner
+    * of all.
+    */
   private def play(i: Int): Unit = {
     var winner = i
     var node = (all.length + i) >>> 1
@@ -58,8 +62,10 @@ final class MergedScan(scans: Iterator[Scan]) extends Scan {
   }
 
   private def isBefore(one: Int, other: Int): Boolean =
-    if (heads(2 * one) != heads(2 * other)) java.lang.Long.compareUnsigned(heads(2 * one), heads(2 * other)) < 0
-    else if (heads(2 * one + 1) != heads(2 * other + 1)) java.lang.Long.compareUnsigned(heads(2 * one + 1), heads(2 * other + 1)) < 0
+    if (heads(2 * one) != heads(2 * other))
+      java.lang.Long.compareUnsigned(heads(2 * one), heads(2 * other)) < 0
+    else if (heads(2 * one + 1) != heads(2 * other + 1))
+      java.lang.Long.compareUnsigned(heads(2 * one + 1), heads(2 * other + 1)) < 0
     else all(one) != null && (all(other) == null || compare(all(one).cursor, all(other).cursor) < 0)
 }
 
@@ -67,14 +73,24 @@ private object MergedScan {
   private val NoOne = -1
   private val LastHead = -1L // that of a scan that has ended: no key's is greater
 
-  /** Eight bytes of a scan's key, in their order as an unsigned number; a record fills a shorter one up with zeros. */
+  /** Eight bytes of a scan's key, in their order as an unsigned number; a record fills a shorter
+    * one up with zeros.
+    */
   private def head(scan: Scan, from: Int): Long =
     if (scan == null) LastHead
     else {
       val c = scan.cursor
-      if (c.keyBytes <= from) 0 else java.lang.Long.reverseBytes(Words.get(c.bytes, c.keyOffset + from))
+      if (c.keyBytes <= from) 0
+      else java.lang.Long.reverseBytes(Words.get(c.bytes, c.keyOffset + from))
     }
 
   private def compare(one: Cursor, other: Cursor): Int =
-    Words.compare(one.bytes, one.keyOffset, one.keyBytes, other.bytes, other.keyOffset, other.keyBytes)
+    Words.compare(
+      one.bytes,
+      one.keyOffset,
+      one.keyBytes,
+      other.bytes,
+      other.keyOffset,
+      other.keyBytes
+    )
 }

@@ -5,9 +5,12 @@ import java.util
 
 import io.megaphone.log.index.OrderedIndex
 
-/** The ordered scans of a log that were begun and not ended: they are told of keys that go. One that its caller has forgotten goes by itself. */
+/** The ordered scans of a log that were begun and not ended: they are told of keys that go. One
+  * that its caller has forgotten goes by itself.
+  */
 private[log] final class OpenRanges {
-  private val scans = util.Collections.newSetFromMap(new util.WeakHashMap[RangeScan, java.lang.Boolean](4))
+  private val scans =
+    util.Collections.newSetFromMap(new util.WeakHashMap[RangeScan, java.lang.Boolean](4))
 
   def add(scan: RangeScan): Unit = { scans.add(scan); () }
 

@@ -3,11 +3,13 @@ package io.megaphone.log
 
 import java.util
 
-/** What each record of a log's tail has replaced: by it the tail is taken back, and a scan finds what was there when it began. Records come in the order
-  * of their positions. One thread only, but for `heapBytes`.
+/** What each record of a log's tail has replaced: by it the tail is taken back, and a scan finds
+  * what was there when it began. Records come in the order of their positions. One thread only, but
+  * for `heapBytes`.
   */
 private[log] final class Undo {
-  private var entries = new Array[Long](Undo.CapacityMin) // (replaced position + 1) << 32 | position of the new record
+  private var entries =
+    new Array[Long](Undo.CapacityMin) // (replaced position + 1) << 32 | position of the new record
   private var count = 0
 
   def heapBytes: Long = entries.length * 8L + Undo.OwnBytes
@@ -55,6 +57,7 @@ private[log] final class Undo {
 
 private object Undo {
   private val CapacityMin = 2 // entries: of many bins, a batch changes a key or two each
-  private val LogShare = 64 // the share of a log's words: of very many bins, each a small log, none keeps a list
+  private val LogShare =
+    64 // the share of a log's words: of very many bins, each a small log, none keeps a list
   private val OwnBytes = 40 // itself and the head of its array
 }

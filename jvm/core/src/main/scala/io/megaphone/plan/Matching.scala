@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.plan
 
-/**
- * Maximum matching in a bipartite graph (Hopcroft and Karp, SIAM J. Comput. 2(4), 1973).
- *
- *   1. Start from any matching; an augmenting path leads from an unmatched left vertex over an unmatched edge, back
- *      over a matched one, and so on, to an unmatched right vertex. Flipping its edges makes the matching one larger.
- *   1. In each phase, a breadth-first search gives every left vertex its distance from the unmatched ones; then
- *      depth-first searches along growing distances flip disjoint augmenting paths.
- *   1. When no path is left the matching is maximum. That takes O(sqrt(vertices)) phases, each linear in the edges.
- *
- * A vertex, once matched, stays matched; so the first matching says which vertices matter most.
- *
- * @param edges
- *   the right vertices next to each left vertex
- * @param first
- *   the matching to start from: the right vertex of each left one, or [[Matching.Unmatched]]
- */
+/** Maximum matching in a bipartite graph (Hopcroft and Karp, SIAM J. Comput. 2(4), 1973).
+  *
+  *   1. Start from any matching; an augmenting path leads from an unmatched left vertex over an
+  *      unmatched edge, back over a matched one, and so on, to an unmatched right vertex. Flipping
+  *      its edges makes the matching one larger.
+  *   1. In each phase, a breadth-first search gives every left vertex its distance from the
+  *      unmatched ones; then depth-first searches along growing distances flip disjoint augmenting
+  *      paths.
+  *   1. When no path is left the matching is maximum. That takes O(sqrt(vertices)) phases, each
+  *      linear in the edges.
+  *
+  * A vertex, once matched, stays matched; so the first matching says which vertices matter most.
+  *
+  * @param edges
+  *   the right vertices next to each left vertex
+  * @param first
+  *   the matching to start from: the right vertex of each left one, or [[Matching.Unmatched]]
+  */
 private[plan] final class Matching(edges: Array[Array[Int]], rights: Int, first: Array[Int]) {
   import Matching.Unmatched
 

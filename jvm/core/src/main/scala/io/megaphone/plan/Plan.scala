@@ -6,7 +6,12 @@ package io.megaphone.plan
   * @param strategy
   *   how the moves were grouped, as text
   */
-final case class Plan(id: String, steps: Map[Long, Vector[Step]], strategy: String, mode: TransferMode) {
+final case class Plan(
+    id: String,
+    steps: Map[Long, Vector[Step]],
+    strategy: String,
+    mode: TransferMode
+) {
   def stepsCount: Int = steps.valuesIterator.map(_.size).sum
   def movesCount: Int = steps.valuesIterator.flatten.map(_.moves.size).sum
 }

@@ -3,16 +3,16 @@ package io.megaphone.plan
 
 import scala.collection.mutable
 
-/**
- * Cuts moves into rounds in which no worker sends twice or receives twice: in each, a maximum matching between senders
- * and receivers, and one bin for each matched pair.
- *
- * Most maximum matchings are not unique. The worker with the most left to send or to receive goes first, because it
- * decides how many rounds there must be; among equals the one that has rested longer.
- *
- * @param moves
- *   each bin at most once, and none to its owner
- */
+/** Cuts moves into rounds in which no worker sends twice or receives twice: in each, a maximum
+  * matching between senders and receivers, and one bin for each matched pair.
+  *
+  * Most maximum matchings are not unique. The worker with the most left to send or to receive goes
+  * first, because it decides how many rounds there must be; among equals the one that has rested
+  * longer.
+  *
+  * @param moves
+  *   each bin at most once, and none to its owner
+  */
 private[plan] final class Rounds(table: RoutingTable, moves: Vector[Move]) {
   private type Sender = Int // index, not worker: senders and receivers are numbered from 0 each
   private type Receiver = Int
@@ -20,7 +20,8 @@ private[plan] final class Rounds(table: RoutingTable, moves: Vector[Move]) {
   private val senderOf: Map[Int, Sender] = indexed(moves.map(move => table.workerOf(move.bin)))
   private val receiverOf: Map[Int, Receiver] = indexed(moves.map(_.target))
 
-  private val waiting = Array.fill(senderOf.size)(mutable.LinkedHashMap.empty[Receiver, mutable.Queue[Move]])
+  private val waiting =
+    Array.fill(senderOf.size)(mutable.LinkedHashMap.empty[Receiver, mutable.Queue[Move]])
   private val toSend = new Array[Int](senderOf.size)
   private val toReceive = new Array[Int](receiverOf.size)
   for (move <- moves) {
@@ -31,9 +32,12 @@ private[plan] final class Rounds(table: RoutingTable, moves: Vector[Move]) {
     toReceive(receiver) += 1
   }
   private val receiversOf: Array[Array[Receiver]] = waiting.map(_.keys.toArray)
-  private var senders: Vector[Sender] = toSend.indices.toVector // those with moves left, the longest rested first
+  private var senders: Vector[Sender] =
+    toSend.indices.toVector // those with moves left, the longest rested first
 
-  /** All rounds. Neighbouring moves, over the border of two rounds too, share no worker where that can be had. */
+  /** All rounds. Neighbouring moves, over the border of two rounds too, share no worker where that
+    * can be had.
+    */
   def all(): Vector[Vector[Move]] = {
     val rounds = Vector.newBuilder[Vector[Move]]
     var last: Option[Move] = None
@@ -81,7 +85,8 @@ private[plan] final class Rounds(table: RoutingTable, moves: Vector[Move]) {
     move
   }
 
-  private def indexed(workers: Vector[Int]): Map[Int, Int] = workers.distinct.sorted.zipWithIndex.toMap
+  private def indexed(workers: Vector[Int]): Map[Int, Int] =
+    workers.distinct.sorted.zipWithIndex.toMap
 
   private def shareWorker(a: Move, b: Move): Boolean =
     a.target == b.target || table.workerOf(a.bin) == table.workerOf(b.bin)

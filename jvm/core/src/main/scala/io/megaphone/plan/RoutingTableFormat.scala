@@ -5,13 +5,14 @@ import java.nio.ByteBuffer
 
 import io.megaphone.errors.InvalidPlanException
 
-/**
- * A routing table as bytes, big endian: format version (1 byte), table number (8), log2 of the bins (1), workers - 1
- * (2), then one worker number a bin, each in as few bits as the largest needs, the last byte filled up with zeros.
- *
- * 1,024 bins take 396 bytes with 8 workers and 1 KB with 200; 65,536 bins take 74 KB with 512 workers, however they
- * lie. Each table has exactly one encoding. What damage leaves readable is left for the caller's checksum to detect.
- */
+/** A routing table as bytes, big endian: format version (1 byte), table number (8), log2 of the
+  * bins (1), workers - 1 (2), then one worker number a bin, each in as few bits as the largest
+  * needs, the last byte filled up with zeros.
+  *
+  * 1,024 bins take 396 bytes with 8 workers and 1 KB with 200; 65,536 bins take 74 KB with 512
+  * workers, however they lie. Each table has exactly one encoding. What damage leaves readable is
+  * left for the caller's checksum to detect.
+  */
 private[plan] object RoutingTableFormat {
   private val FormatVersion: Byte = 1
   private val HeaderBytes = 12
@@ -19,7 +20,9 @@ private[plan] object RoutingTableFormat {
   def encode(table: RoutingTable): Array[Byte] = {
     val buffer = ByteBuffer.allocate(encodedBytes(table.bins, table.workers))
     buffer.put(FormatVersion).putLong(table.number)
-    buffer.put(Integer.numberOfTrailingZeros(table.bins).toByte).putShort((table.workers - 1).toShort)
+    buffer
+      .put(Integer.numberOfTrailingZeros(table.bins).toByte)
+      .putShort((table.workers - 1).toShort)
 
     val width = bitsPerWorker(table.workers)
     var pending = 0L // its low `pendingBits` bits are not written yet
@@ -37,10 +40,12 @@ private[plan] object RoutingTableFormat {
   }
 
   def decode(bytes: Array[Byte]): RoutingTable = {
-    if (bytes.length < HeaderBytes) damaged(s"it has ${bytes.length} bytes where $HeaderBytes are the least")
+    if (bytes.length < HeaderBytes)
+      damaged(s"it has ${bytes.length} bytes where $HeaderBytes are the least")
     val buffer = ByteBuffer.wrap(bytes)
     val version = buffer.get()
-    if (version != FormatVersion) damaged(s"its format is version $version where $FormatVersion is known")
+    if (version != FormatVersion)
+      damaged(s"its format is version $version where $FormatVersion is known")
     val number = buffer.getLong()
     val log2Bins = buffer.get()
     if (log2Bins < 0 || log2Bins > 16) damaged(s"it has 2^$log2Bins bins where 2^16 are the most")
@@ -59,16 +64,19 @@ private[plan] object RoutingTableFormat {
       }
       pendingBits -= width
       val owner = (pending >>> pendingBits & ((1L << width) - 1)).toInt
-      if (owner >= workers) damaged(s"bin $bin belongs to worker $owner where ${workers - 1} is the last")
+      if (owner >= workers)
+        damaged(s"bin $bin belongs to worker $owner where ${workers - 1} is the last")
       owner.toChar
     }
-    if ((pending & ((1L << pendingBits) - 1)) != 0) damaged("its last byte is not filled up with zeros")
+    if ((pending & ((1L << pendingBits) - 1)) != 0)
+      damaged("its last byte is not filled up with zeros")
     new RoutingTable(number, workers, owners)
   }
 
   private def bitsPerWorker(workers: Int): Int = 32 - Integer.numberOfLeadingZeros(workers - 1)
 
-  private def encodedBytes(bins: Int, workers: Int): Int = HeaderBytes + (bins * bitsPerWorker(workers) + 7) / 8
+  private def encodedBytes(bins: Int, workers: Int): Int =
+    HeaderBytes + (bins * bitsPerWorker(workers) + 7) / 8
 
   private def damaged(reason: String): Nothing = throw new InvalidPlanException.DamagedTable(reason)
 }

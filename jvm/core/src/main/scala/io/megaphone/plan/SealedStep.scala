@@ -4,7 +4,8 @@ package io.megaphone.plan
 /** A step that has its batch.
   *
   * @param moves
-  *   what takes effect: all moves of the step, but for those that there was no room for where they lead to
+  *   what takes effect: all moves of the step, but for those that there was no room for where they
+  *   lead to
   * @param noRoom
   *   why bins stay where they are, if some do
   */

@@ -5,13 +5,12 @@ import java.util.Locale
 
 import io.megaphone.errors.InvalidPlanException
 
-/**
- * How moves are grouped into steps (Megaphone, section 3.3, PVLDB 12(9)); [[Strategies]] does it. Prints as what
- * [[Strategy.parse]] reads.
- *
- * @param name
- *   what it is called, whatever the size of its steps
- */
+/** How moves are grouped into steps (Megaphone, section 3.3, PVLDB 12(9)); [[Strategies]] does it.
+  * Prints as what [[Strategy.parse]] reads.
+  *
+  * @param name
+  *   what it is called, whatever the size of its steps
+  */
 sealed abstract class Strategy(val name: String) extends Serializable {
   override def toString: String = name
 }
@@ -24,14 +23,13 @@ object Strategy {
   /** One bin a step: the longest migration, the lowest peak. */
   case object Fluid extends Strategy("fluid")
 
-  /**
-   * The same number of bins in each step, but for the last.
-   *
-   * @param binsPerStep
-   *   1 or more; None takes a sixteenth of the moves, so that any plan has at most sixteen steps
-   * @throws InvalidPlanException
-   *   INVALID_BATCH_SIZE
-   */
+  /** The same number of bins in each step, but for the last.
+    *
+    * @param binsPerStep
+    *   1 or more; None takes a sixteenth of the moves, so that any plan has at most sixteen steps
+    * @throws InvalidPlanException
+    *   INVALID_BATCH_SIZE
+    */
   final case class Batched(binsPerStep: Option[Int] = None) extends Strategy("batched") {
     binsPerStep.foreach(bins => if (bins < 1 || bins > Bins.Max) invalidBatchSize(bins.toString))
 
@@ -49,15 +47,16 @@ object Strategy {
   case object Optimized extends Strategy("optimized")
 
   /** What [[parse]] reads. */
-  val Allowed: Vector[String] = Vector("all-at-once", "fluid", "batched", "batched(<bins per step>)", "optimized")
+  val Allowed: Vector[String] =
+    Vector("all-at-once", "fluid", "batched", "batched(<bins per step>)", "optimized")
   private val BatchedOf = """batched\(\s*(.*?)\s*\)""".r
 
-  /**
-   * The strategy of this name, in any case: `all-at-once`, `fluid`, `batched`, `batched(8)` or `optimized`.
-   *
-   * @throws InvalidPlanException
-   *   UNKNOWN_STRATEGY or INVALID_BATCH_SIZE
-   */
+  /** The strategy of this name, in any case: `all-at-once`, `fluid`, `batched`, `batched(8)` or
+    * `optimized`.
+    *
+    * @throws InvalidPlanException
+    *   UNKNOWN_STRATEGY or INVALID_BATCH_SIZE
+    */
   def parse(text: String): Strategy = text.trim.toLowerCase(Locale.ROOT) match {
     case AllAtOnce.name => AllAtOnce
     case Fluid.name => Fluid
@@ -67,5 +66,6 @@ object Strategy {
     case _ => throw new InvalidPlanException.UnknownStrategy(text, Allowed)
   }
 
-  private def invalidBatchSize(bins: String): Nothing = throw new InvalidPlanException.InvalidBatchSize(bins, Bins.Max)
+  private def invalidBatchSize(bins: String): Nothing =
+    throw new InvalidPlanException.InvalidBatchSize(bins, Bins.Max)
 }

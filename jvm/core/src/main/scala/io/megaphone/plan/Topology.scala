@@ -8,19 +8,29 @@ package io.megaphone.plan
   * @param stores
   *   names of its stores
   * @param families
-  *   names of the column families of its only store, beside the default one, where it has any: each keeps its place for the life of the checkpoint, which
-  *   is its number in the records of the logs, from 1
+  *   names of the column families of its only store, beside the default one, where it has any: each
+  *   keeps its place for the life of the checkpoint, which is its number in the records of the
+  *   logs, from 1
   */
-final case class Operator(id: Long, name: String, stores: Vector[String], families: Vector[String] = Vector.empty) {
+final case class Operator(
+    id: Long,
+    name: String,
+    stores: Vector[String],
+    families: Vector[String] = Vector.empty
+) {
 
-  /** Whether the two are the same operator of a query, whatever column families it has come to have. */
+  /** Whether the two are the same operator of a query, whatever column families it has come to
+    * have.
+    */
   def isSame(other: Operator): Boolean = copy(families = other.families) == other
 
   /** With families that it has not had yet, behind the others. */
-  def withFamilies(names: Vector[String]): Operator = copy(families = families ++ names.filterNot(families.contains))
+  def withFamilies(names: Vector[String]): Operator =
+    copy(families = families ++ names.filterNot(families.contains))
 }
 
-/** Operators joined by no exchange, which share one routing table. Named by its smallest operator id.
+/** Operators joined by no exchange, which share one routing table. Named by its smallest operator
+  * id.
   *
   * @param firstWorkers
   *   partitions of the first batch (n₀), which Spark's readers go by for ever
@@ -31,5 +41,6 @@ final case class Group(operators: Vector[Operator], firstWorkers: Int, isMovable
   val id: Long = operators.map(_.id).min
 
   /** With the families that the same operators have come to have. */
-  def withFamiliesOf(now: Group): Group = copy(operators = operators.zip(now.operators).map { case (o, n) => o.withFamilies(n.families) })
+  def withFamiliesOf(now: Group): Group =
+    copy(operators = operators.zip(now.operators).map { case (o, n) => o.withFamilies(n.families) })
 }

@@ -12,7 +12,9 @@ sealed abstract class TransferMode(val name: String) extends Serializable {
 
 object TransferMode {
 
-  /** At the boundary: the batch of the step waits for the whole bin (Megaphone, section 3.3, PVLDB 12(9)). */
+  /** At the boundary: the batch of the step waits for the whole bin (Megaphone, section 3.3, PVLDB
+    * 12(9)).
+    */
   case object Direct extends TransferMode("direct")
 
   /** Ahead, in the background: only the tail of the last batch is left for the boundary. */
@@ -20,14 +22,15 @@ object TransferMode {
 
   val values: Vector[TransferMode] = Vector(Direct, Prepared)
 
-  /**
-   * The mode of this name, in any case.
-   *
-   * @throws InvalidPlanException
-   *   UNKNOWN_MODE
-   */
+  /** The mode of this name, in any case.
+    *
+    * @throws InvalidPlanException
+    *   UNKNOWN_MODE
+    */
   def parse(text: String): TransferMode = {
     val name = text.trim.toLowerCase(Locale.ROOT)
-    values.find(_.name == name).getOrElse(throw new InvalidPlanException.UnknownMode(text, values.map(_.name)))
+    values
+      .find(_.name == name)
+      .getOrElse(throw new InvalidPlanException.UnknownMode(text, values.map(_.name)))
   }
 }

@@ -19,7 +19,9 @@ object PlanStatus {
   case object Done extends PlanStatus("done")
   case object Cancelled extends PlanStatus("cancelled")
 
-  /** It is over, and some of its moves were not made: there was no room for them, or it could not go on. */
+  /** It is over, and some of its moves were not made: there was no room for them, or it could not
+    * go on.
+    */
   case object Failed extends PlanStatus("failed")
 
   /** The status.
@@ -35,7 +37,8 @@ object PlanStatus {
       if (last >= planned && !committed.exists(_ >= last)) Running
       else if (state.history.taken(plan.id).exists(_._2.noRoom.isDefined)) Failed
       else Done
-    } else if (state.history.cancelled.contains(plan.id)) state.history.cancelled(plan.id).fold[PlanStatus](Cancelled)(_ => Failed)
+    } else if (state.history.cancelled.contains(plan.id))
+      state.history.cancelled(plan.id).fold[PlanStatus](Cancelled)(_ => Failed)
     else if (sealedSteps.nonEmpty) Running
     else if (state.announced.exists(_.id.planId == plan.id)) Preparing
     else Submitted

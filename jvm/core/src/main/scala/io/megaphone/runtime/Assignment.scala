@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import io.megaphone.format.ExecutorAddress
 import io.megaphone.plan.{Operator, RoutingTable, TransferMode}
 import io.megaphone.protocol.Protocol
-import io.megaphone.format.ExecutorAddress
 
-/** The routing tables of a batch for one group: of the batch before, and of this one. Broadcast, and made anew only when they change. */
+/** The routing tables of a batch for one group: of the batch before, and of this one. Broadcast,
+  * and made anew only when they change.
+  */
 final case class Tables(before: RoutingTable, after: RoutingTable)
 
 /** What the tasks of a batch must agree on, for one group, beside the tables.
@@ -15,7 +17,8 @@ final case class Tables(before: RoutingTable, after: RoutingTable)
   * @param batch
   *   the batch, which reads the state of the same version
   * @param ids
-  *   by operator and store: checkpoint id of each worker at that version; empty under checkpoint format v1
+  *   by operator and store: checkpoint id of each worker at that version; empty under checkpoint
+  *   format v1
   * @param incoming
   *   where a step's source workers run
   * @param outgoing
@@ -42,4 +45,9 @@ final case class Incoming(step: String, addresses: Map[Int, ExecutorAddress])
   * @param withImage
   *   whether this batch is the one to publish images
   */
-final case class Outgoing(step: String, mode: TransferMode, withImage: Boolean, routes: Vector[Protocol.Route])
+final case class Outgoing(
+    step: String,
+    mode: TransferMode,
+    withImage: Boolean,
+    routes: Vector[Protocol.Route]
+)

@@ -10,22 +10,26 @@ import io.megaphone.transfer.{BlockName, Peers, Sources, TransferBlocks}
 
 /** Opens a worker's state for a batch: rules 11 to 14.
   *
-  *   1. `bring`: the worker's own bins to the batch's name, by the cheapest way there is: they are there; a head is settled or undone; a head that
-  *      was set aside is put back; tails are read from files;
-  *      all is recovered from files.
-  *   1. `adopt`: each bin that the batch's table gives to this worker and the table before gave to another, by the cheapest way: the other worker's
-  *      holding on this executor at exactly the name wanted;
-  *      the copy prepared here, brought up to it; an image block of its executor; its files.
-  *   1. What the table takes away stays where it is until the next version is settled, for others to take.
+  *   1. `bring`: the worker's own bins to the batch's name, by the cheapest way there is: they are
+  *      there; a head is settled or undone; a head that was set aside is put back; tails are read
+  *      from files; all is recovered from files.
+  *   1. `adopt`: each bin that the batch's table gives to this worker and the table before gave to
+  *      another, by the cheapest way: the other worker's holding on this executor at exactly the
+  *      name wanted; the copy prepared here, brought up to it; an image block of its executor; its
+  *      files.
+  *   1. What the table takes away stays where it is until the next version is settled, for others
+  *      to take.
   *   1. A few bins with many dead records are compacted.
   *
-  * A task that dies at any of these leaves a holding at a valid name, or none; the next attempt starts over, here or anywhere. Whatever is missing
-  * costs time, never correctness.
+  * A task that dies at any of these leaves a holding at a valid name, or none; the next attempt
+  * starts over, here or anywhere. Whatever is missing costs time, never correctness.
   */
 final class Opener(registry: Registry, recovery: Recovery, handOver: TransferBlocks, peers: Peers) {
   private val catchUp = new CatchUp(recovery)
 
-  /** Makes the lease's holding what `turn` says. Throws DamagedFileException or MissingFileException where the checkpoint itself lacks it. */
+  /** Makes the lease's holding what `turn` says. Throws DamagedFileException or
+    * MissingFileException where the checkpoint itself lacks it.
+    */
   def open(lease: Lease, turn: StoreBatch, sources: Sources): Arrivals = {
     val opened = new Arrivals
     val worker = lease.holding.worker
@@ -34,7 +38,10 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: TransferBlo
     val holding = lease.holding
     if (turn.isStep || holding.checkedTable != turn.after.number) {
       adopt(holding, turn, sources, opened)
-      turn.after.binsOf(worker).find(bin => !holding.has(bin)).foreach(bin => throw new MissingBinException(turn.key.toString, worker, bin))
+      turn.after
+        .binsOf(worker)
+        .find(bin => !holding.has(bin))
+        .foreach(bin => throw new MissingBinException(turn.key.toString, worker, bin))
       holding.checkedTable = turn.after.number
     }
     opened
@@ -51,7 +58,9 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: TransferBlo
         if (holding.redo(name)) holding.settle()
       }
       if (holding.base != name || isFresh(holding)) {
-        val caughtUp = if (isFresh(holding) || binsBefore(turn, holding.worker).isEmpty) None else catchUp(holding, name, turn.before.contentHash)
+        val caughtUp =
+          if (isFresh(holding) || binsBefore(turn, holding.worker).isEmpty) None
+          else catchUp(holding, name, turn.before.contentHash)
         caughtUp.foreach(bytes => opened.bytesFromCheckpoint += bytes)
         if (caughtUp.isEmpty) recover(lease, turn, name, opened)
       }
@@ -59,19 +68,25 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: TransferBlo
     }
   }
 
-  private def isFresh(holding: Holding): Boolean = holding.checkedTable == Long.MinValue && holding.lineage.isEmpty && holding.bins.isEmpty
+  private def isFresh(holding: Holding): Boolean =
+    holding.checkedTable == Long.MinValue && holding.lineage.isEmpty && holding.bins.isEmpty
 
-  /** Rule 14: only below the settled version is anything rewritten, and only a few bins a batch. Never a bin that leaves: its target may be taking it
-    * right now.
+  /** Rule 14: only below the settled version is anything rewritten, and only a few bins a batch.
+    * Never a bin that leaves: its target may be taking it right now.
     */
   private def settle(holding: Holding, turn: StoreBatch): Unit = {
-    val touched = holding.touched.toVector.filter(bin => holding.has(bin) && turn.after.workerOf(bin) == holding.worker)
-    var budget = 2 * touched.iterator.map(bin => holding.log(bin).tailBytes).sum + Opener.CompactionBytesMin
+    val touched = holding.touched.toVector.filter(bin =>
+      holding.has(bin) && turn.after.workerOf(bin) == holding.worker
+    )
+    var budget =
+      2 * touched.iterator.map(bin => holding.log(bin).tailBytes).sum + Opener.CompactionBytesMin
     holding.settle()
     touched.foreach { bin =>
       if (budget > 0) {
         val log = holding.log(bin)
-        if (log.logBytes > 2 * log.liveBytes + Opener.CompactionSlackBytes) { budget -= log.liveBytes; log.compact() }
+        if (log.logBytes > 2 * log.liveBytes + Opener.CompactionSlackBytes) {
+          budget -= log.liveBytes; log.compact()
+        }
       }
     }
   }
@@ -82,7 +97,9 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: TransferBlo
     val staying = binsBefore(turn, worker).filter(bin => turn.after.workerOf(bin) == worker)
     if (name.version == 0) {
       holding.restart(name, Vector.empty)
-      turn.after.binsOf(worker).foreach(bin => holding.put(bin, new BinLog(registry.budget), Chain.Empty))
+      turn.after
+        .binsOf(worker)
+        .foreach(bin => holding.put(bin, new BinLog(registry.budget), Chain.Empty))
     } else if (staying.isEmpty) holding.restart(name, Vector.empty)
     else {
       val loaded = recovery.load(FileName(worker, name), staying, turn.before.contentHash)
@@ -93,9 +110,15 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: TransferBlo
     }
   }
 
-  private def adopt(holding: Holding, turn: StoreBatch, sources: Sources, opened: Arrivals): Unit = {
+  private def adopt(
+      holding: Holding,
+      turn: StoreBatch,
+      sources: Sources,
+      opened: Arrivals
+  ): Unit = {
     val worker = holding.worker
-    for (bin <- binsBefore(turn, worker) if turn.after.workerOf(bin) != worker) holding.markLeaving(bin)
+    for (bin <- binsBefore(turn, worker) if turn.after.workerOf(bin) != worker)
+      holding.markLeaving(bin)
     val gained = turn.after.binsOf(worker).filterNot(holding.has)
     gained.groupBy(turn.before.workerOf).toSeq.sortBy(_._1).foreach { case (source, bins) =>
       val taken = take(turn, source, worker, bins.toVector, sources, opened)
@@ -107,14 +130,26 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: TransferBlo
   }
 
   /** A worker that is new in this batch's table had no bins in the one before. */
-  private def binsBefore(turn: StoreBatch, worker: Int): Array[Int] = if (worker < turn.before.workers) turn.before.binsOf(worker) else Array.empty[Int]
+  private def binsBefore(turn: StoreBatch, worker: Int): Array[Int] =
+    if (worker < turn.before.workers) turn.before.binsOf(worker) else Array.empty[Int]
 
   private type Taken = Seq[(Int, BinLog, Chain)]
 
-  private def take(turn: StoreBatch, source: Int, target: Int, bins: Vector[Int], sources: Sources, opened: Arrivals): Taken = {
+  private def take(
+      turn: StoreBatch,
+      source: Int,
+      target: Int,
+      bins: Vector[Int],
+      sources: Sources,
+      opened: Arrivals
+  ): Taken = {
     val name = turn.nameOf(source)
     def relabelled =
-      if (source == target) None else registry.holding(turn.key, source).flatMap(_.give(name, bins)).map { t => opened.binsRelabelled += t.size; t }
+      if (source == target) None
+      else
+        registry.holding(turn.key, source).flatMap(_.give(name, bins)).map { t =>
+          opened.binsRelabelled += t.size; t
+        }
     val copyKey = ReplicaKey(turn.key, source, target, sources.step)
     def prepared = registry
       .copy(copyKey)
@@ -133,8 +168,10 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: TransferBlo
       .flatMap { address =>
         val block = BlockName(turn.key, source, target, name, isImage = true, sources.step)
         opened.waiting(peers.pull(block, address, sources.imageDeadlineMs)).flatMap { bytes =>
-          try { opened.bytesFromPeer += bytes.length; handOver.copyOf(block.toString, bytes, turn.after.bins).give(name, bins) }
-          catch { case _: DamagedFileException => None }
+          try {
+            opened.bytesFromPeer += bytes.length;
+            handOver.copyOf(block.toString, bytes, turn.after.bins).give(name, bins)
+          } catch { case _: DamagedFileException => None }
         }
       }
       .map { t => opened.binsFromPeer += t.size; t }
@@ -151,17 +188,29 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: TransferBlo
     taken
   }
 
-  /** Brings a prepared copy to the name wanted: by a tail block if one tail is missing, else by files. */
-  private def bringCopy(turn: StoreBatch, copy: Holding, name: StateName, target: Int, sources: Sources, opened: Arrivals): Boolean =
+  /** Brings a prepared copy to the name wanted: by a tail block if one tail is missing, else by
+    * files.
+    */
+  private def bringCopy(
+      turn: StoreBatch,
+      copy: Holding,
+      name: StateName,
+      target: Int,
+      sources: Sources,
+      opened: Arrivals
+  ): Boolean =
     copy.base == name || {
-      val byBlock = copy.base.version + 1 == name.version && sources.addressOf(copy.worker).exists { address =>
-        val block = BlockName(turn.key, copy.worker, target, name, isImage = false, sources.step)
-        opened.waiting(peers.pull(block, address, sources.tailDeadlineMs)).exists { bytes =>
-          opened.bytesFromPeer += bytes.length
-          handOver.applyTail(block.toString, bytes, copy)
+      val byBlock =
+        copy.base.version + 1 == name.version && sources.addressOf(copy.worker).exists { address =>
+          val block = BlockName(turn.key, copy.worker, target, name, isImage = false, sources.step)
+          opened.waiting(peers.pull(block, address, sources.tailDeadlineMs)).exists { bytes =>
+            opened.bytesFromPeer += bytes.length
+            handOver.applyTail(block.toString, bytes, copy)
+          }
         }
+      byBlock || opened.waiting(catchUp(copy, name, turn.before.contentHash)).exists { bytes =>
+        opened.bytesFromCheckpoint += bytes; true
       }
-      byBlock || opened.waiting(catchUp(copy, name, turn.before.contentHash)).exists { bytes => opened.bytesFromCheckpoint += bytes; true }
     }
 }
 

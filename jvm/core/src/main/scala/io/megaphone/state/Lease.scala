@@ -13,12 +13,18 @@ import io.megaphone.format.StoreKey
 final class Attempt(val id: Long, val isAlive: () => Boolean)
 
 /** The right of one task attempt to write one worker's holding (invariant I6). */
-final class Lease private[megaphone] (slot: Slot, val attempt: Attempt, private[megaphone] var current: Holding) {
+final class Lease private[megaphone] (
+    slot: Slot,
+    val attempt: Attempt,
+    private[megaphone] var current: Holding
+) {
   @volatile private[megaphone] var isDetached = false
 
   def holding: Holding = current
 
-  /** Throws where a newer attempt has taken the lease: what this attempt wrote went into memory that nobody will read. */
+  /** Throws where a newer attempt has taken the lease: what this attempt wrote went into memory
+    * that nobody will read.
+    */
   def check(): Unit = if (isDetached) throw new DetachedLeaseException(attempt.id)
 
   /** Replaces the holding by an empty one, to be filled from files. */
@@ -27,15 +33,21 @@ final class Lease private[megaphone] (slot: Slot, val attempt: Attempt, private[
   /** Ends the attempt: what it did not commit is taken back, and the lease given back. */
   def end(): Unit = slot.end(this)
 
-  /** Gives the lease back; the holding keeps what was committed. Nothing happens when it is called again, or after it was detached. */
+  /** Gives the lease back; the holding keeps what was committed. Nothing happens when it is called
+    * again, or after it was detached.
+    */
   def release(): Unit = slot.release(this)
 }
 
 final class DetachedLeaseException(attempt: Long)
-    extends RuntimeException(s"Task attempt $attempt has lost its lease on the state to a newer attempt and must not commit; nothing of it was kept.")
+    extends RuntimeException(
+      s"Task attempt $attempt has lost its lease on the state to a newer attempt and must not commit; nothing of it was kept."
+    )
 
 final class LeaseTimeoutException(key: StoreKey, worker: Int, waitMs: Long, owner: Long)
-    extends RuntimeException(s"The state of worker $worker ($key) is in use by task attempt $owner since over $waitMs ms; the task will be tried again.")
+    extends RuntimeException(
+      s"The state of worker $worker ($key) is in use by task attempt $owner since over $waitMs ms; the task will be tried again."
+    )
 
 /** The place of one worker's holding on one executor, and its lease. */
 final private[megaphone] class Slot(key: StoreKey, worker: Int, binsCount: Int) {
@@ -46,8 +58,8 @@ final private[megaphone] class Slot(key: StoreKey, worker: Int, binsCount: Int) 
   def peek: Holding = synchronized(holding)
   def isLeased: Boolean = synchronized(owner.isDefined)
 
-  /** Takes the lease: waits for another living attempt, as two actions of one `foreachBatch` may run the same version at once; detaches one that was
-    * killed, whose holding is then void.
+  /** Takes the lease: waits for another living attempt, as two actions of one `foreachBatch` may
+    * run the same version at once; detaches one that was killed, whose holding is then void.
     */
   def acquire(attempt: Attempt, waitMs: Long): Lease = synchronized {
     val deadline = System.nanoTime + waitMs * 1000000L
@@ -74,9 +86,13 @@ final private[megaphone] class Slot(key: StoreKey, worker: Int, binsCount: Int) 
   }
 
   /** Only the owner takes anything back: after it, the holding is another attempt's. */
-  def end(lease: Lease): Unit = synchronized { if (owner.contains(lease)) { lease.current.abort(); release(lease) } }
+  def end(lease: Lease): Unit = synchronized {
+    if (owner.contains(lease)) { lease.current.abort(); release(lease) }
+  }
 
-  def release(lease: Lease): Unit = synchronized { if (owner.contains(lease)) { owner = None; notifyAll() } }
+  def release(lease: Lease): Unit = synchronized {
+    if (owner.contains(lease)) { owner = None; notifyAll() }
+  }
 }
 
 private object Slot {

@@ -8,25 +8,36 @@ import scala.jdk.CollectionConverters._
 import io.megaphone.format.{Footer, ReplicaKey, StoreKey}
 import io.megaphone.log.memory.HeapBudget
 
-/** All holdings of one executor, by run, operator, store and worker, and the copies it prepares of other executors' workers.
+/** All holdings of one executor, by run, operator, store and worker, and the copies it prepares of
+  * other executors' workers.
   *
-  * Their life hangs on the driver's word alone: `keepRuns` and `keepCopies` drop what it no longer names. Opening or closing a store never does. Any thread.
+  * Their life hangs on the driver's word alone: `keepRuns` and `keepCopies` drop what it no longer
+  * names. Opening or closing a store never does. Any thread.
   *
   * @param space
   *   the heap that all of them may take
   * @param behindMax
-  *   how many versions a holding may be behind the settled one: beyond that, no chain of footers leads on from it, and it is recovered anew in any case
+  *   how many versions a holding may be behind the settled one: beyond that, no chain of footers
+  *   leads on from it, and it is recovered anew in any case
   */
-final class Registry(behindMax: Int = Footer.PreviousMax, val budget: HeapBudget = HeapBudget.Unlimited) {
+final class Registry(
+    behindMax: Int = Footer.PreviousMax,
+    val budget: HeapBudget = HeapBudget.Unlimited
+) {
   private val slots = new ConcurrentHashMap[(StoreKey, Int), Slot]()
   private val copies = new ConcurrentHashMap[ReplicaKey, Holding]()
 
-  /** Takes the lease on a worker's holding, an empty one where there is none yet. Throws LeaseTimeoutException. */
+  /** Takes the lease on a worker's holding, an empty one where there is none yet. Throws
+    * LeaseTimeoutException.
+    */
   def lease(key: StoreKey, worker: Int, binsCount: Int, attempt: Attempt, waitMs: Long): Lease =
-    slots.computeIfAbsent((key, worker), _ => new Slot(key, worker, binsCount)).acquire(attempt, waitMs)
+    slots
+      .computeIfAbsent((key, worker), _ => new Slot(key, worker, binsCount))
+      .acquire(attempt, waitMs)
 
   /** A worker's holding as it stands, whoever writes it. */
-  def holding(key: StoreKey, worker: Int): Option[Holding] = Option(slots.get((key, worker))).map(_.peek)
+  def holding(key: StoreKey, worker: Int): Option[Holding] =
+    Option(slots.get((key, worker))).map(_.peek)
 
   /** A prepared copy. Its user holds its monitor. */
   def copy(key: ReplicaKey): Option[Holding] = Option(copies.get(key))
@@ -34,16 +45,20 @@ final class Registry(behindMax: Int = Footer.PreviousMax, val budget: HeapBudget
   def dropCopy(key: ReplicaKey): Unit = { copies.remove(key); () }
 
   /** Drops the copies that no duty names any more. */
-  def keepCopies(isWanted: ReplicaKey => Boolean): Unit = { copies.keySet.removeIf(k => !isWanted(k)); () }
+  def keepCopies(isWanted: ReplicaKey => Boolean): Unit = {
+    copies.keySet.removeIf(k => !isWanted(k)); ()
+  }
 
-  /** Drops what is of no use any more: all memory of runs that the driver no longer lists, and, of those it does, the holdings of workers that run
-    * elsewhere now, or that a step has done away with. What a task has the lease of stays.
+  /** Drops what is of no use any more: all memory of runs that the driver no longer lists, and, of
+    * those it does, the holdings of workers that run elsewhere now, or that a step has done away
+    * with. What a task has the lease of stays.
     *
     * @param settledOf
     *   the newest settled version of a run; None for one that has ended
     */
   def keepRuns(settledOf: String => Option[Long]): Unit = {
-    def isWanted(key: StoreKey, slot: Slot) = slot.isLeased || settledOf(key.run).exists(_ <= slot.peek.base.version + behindMax)
+    def isWanted(key: StoreKey, slot: Slot) =
+      slot.isLeased || settledOf(key.run).exists(_ <= slot.peek.base.version + behindMax)
     slots.entrySet.removeIf(e => !isWanted(e.getKey._1, e.getValue))
     copies.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
     ()
@@ -57,8 +72,8 @@ final class Registry(behindMax: Int = Footer.PreviousMax, val budget: HeapBudget
     sum
   }
 
-  /** After a worker's commit, by the holder of its lease: brings what all holdings take of the heap nearer to the budget. Looks at no log where there is
-    * nothing to do. Throws SpillException.
+  /** After a worker's commit, by the holder of its lease: brings what all holdings take of the heap
+    * nearer to the budget. Looks at no log where there is nothing to do. Throws SpillException.
     */
   def keepWithin(holding: Holding): Unit = {
     if (budget.isTight) measure()

@@ -10,6 +10,15 @@ import io.megaphone.format.{StateName, StoreKey}
   * @param step
   *   the step it is for
   */
-final case class BlockName(key: StoreKey, source: Int, target: Int, name: StateName, isImage: Boolean, step: String) {
-  override def toString: String = s"megaphone-${key.run}-${key.operator}-${key.store}-$step-$source-$target-${if (isImage) "image" else "tail"}-$name"
+final case class BlockName(
+    key: StoreKey,
+    source: Int,
+    target: Int,
+    name: StateName,
+    isImage: Boolean,
+    step: String
+) {
+  override def toString: String =
+    s"megaphone-${key.run}-${key.operator}-${key.store}-$step-$source-$target-${if (isImage) "image"
+      else "tail"}-$name"
 }

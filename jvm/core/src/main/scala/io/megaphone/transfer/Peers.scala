@@ -6,8 +6,8 @@ import io.megaphone.format.ExecutorAddress
 /** The memory of the other executors. Any thread. */
 trait Peers {
 
-  /** A block of another executor, or of this one; None where it is not there within `deadlineMs` or cannot be had. Never throws: what a peer lacks, files
-    * have.
+  /** A block of another executor, or of this one; None where it is not there within `deadlineMs` or
+    * cannot be had. Never throws: what a peer lacks, files have.
     */
   def pull(block: BlockName, address: ExecutorAddress, deadlineMs: Long): Option[Array[Byte]]
 }
@@ -19,7 +19,12 @@ trait Peers {
   * @param addresses
   *   executor of each source worker
   */
-final case class Sources(step: String, addresses: Map[Int, ExecutorAddress], tailDeadlineMs: Long, imageDeadlineMs: Long) {
+final case class Sources(
+    step: String,
+    addresses: Map[Int, ExecutorAddress],
+    tailDeadlineMs: Long,
+    imageDeadlineMs: Long
+) {
   def addressOf(worker: Int): Option[ExecutorAddress] = addresses.get(worker)
 }
 

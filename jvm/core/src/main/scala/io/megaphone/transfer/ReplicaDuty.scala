@@ -4,7 +4,8 @@ package io.megaphone.transfer
 import io.megaphone.format.{ReplicaKey, StateName}
 import io.megaphone.format.ExecutorAddress
 
-/** What the driver asks a target's executor to have ready for a step: bins of one source worker for one target worker.
+/** What the driver asks a target's executor to have ready for a step: bins of one source worker for
+  * one target worker.
   *
   * @param image
   *   the name at which the source published an image

@@ -8,7 +8,9 @@ import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 import io.megaphone.errors.{DamagedFileException, NewerFormatException}
 import io.megaphone.log.Bytes
 
-/** A file that is not exactly as it was written, or not ours, is never read as something else: the reader says which file, and what it expected. */
+/** A file that is not exactly as it was written, or not ours, is never read as something else: the
+  * reader says which file, and what it expected.
+  */
 class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   import Files._
 
@@ -20,30 +22,71 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   private val one = FileName(3, StateName(6, "id6"))
   private val other = FileName(4, StateName(5, "id5"))
 
-  private def small(compression: Compression): Array[Byte] = file(compression, FileName(3, StateName(7, "id")), WriterId(1, 2)) { w =>
-    w.frame(1, isImage = false, Bytes.array(Bytes.putRecord(0, Bytes.of("key"), Bytes.of("some value, and some more of the same value"))))
-    w.frame(900, isImage = true, Bytes.array(Bytes.putRecord(1, Bytes.of("another key"), Bytes.of("v"))))
-    frames => {
-      val chunk = Chunk(other, WriterId(5, 6), 8, 120, 240, 99)
-      val frame = Frame(77, isImage = false, chunk, 0, 200)
-      val chains = Map(1 -> Chain(Vector(frames(0))), 77 -> Chain(Vector(frame, frame.copy(chunk = chunk.copy(file = one)))))
-      val keyCounts = Map(1 -> 1L, 77 -> 1000L, 900 -> 1L)
-      Footer(FileName(3, StateName(7, "id")), WriterId(1, 2), StateName(6, "id6"), 12, 34, frames, chains, keyCounts, Vector(8), Vector(one))
+  private def small(compression: Compression): Array[Byte] =
+    file(compression, FileName(3, StateName(7, "id")), WriterId(1, 2)) { w =>
+      w.frame(
+        1,
+        isImage = false,
+        Bytes.array(
+          Bytes.putRecord(
+            0,
+            Bytes.of("key"),
+            Bytes.of("some value, and some more of the same value")
+          )
+        )
+      )
+      w.frame(
+        900,
+        isImage = true,
+        Bytes.array(Bytes.putRecord(1, Bytes.of("another key"), Bytes.of("v")))
+      )
+      frames => {
+        val chunk = Chunk(other, WriterId(5, 6), 8, 120, 240, 99)
+        val frame = Frame(77, isImage = false, chunk, 0, 200)
+        val chains = Map(
+          1 -> Chain(Vector(frames(0))),
+          77 -> Chain(Vector(frame, frame.copy(chunk = chunk.copy(file = one))))
+        )
+        val keyCounts = Map(1 -> 1L, 77 -> 1000L, 900 -> 1L)
+        Footer(
+          FileName(3, StateName(7, "id")),
+          WriterId(1, 2),
+          StateName(6, "id6"),
+          12,
+          34,
+          frames,
+          chains,
+          keyCounts,
+          Vector(8),
+          Vector(one)
+        )
+      }
     }
-  }
 
-  private def damaged(bytes: Array[Byte], compressions: Compressions = All): DamagedFileException = {
+  private def damaged(
+      bytes: Array[Byte],
+      compressions: Compressions = All
+  ): DamagedFileException = {
     val e = intercept[DamagedFileException](contents(Name, bytes, compressions))
-    assert(e.file == Name && e.getMessage.startsWith(s"The file $Name is damaged") && e.expected.nonEmpty && e.found.nonEmpty)
+    assert(
+      e.file == Name && e.getMessage.startsWith(
+        s"The file $Name is damaged"
+      ) && e.expected.nonEmpty && e.found.nonEmpty
+    )
     e
   }
 
-  private def changed(bytes: Array[Byte], at: Int, to: Int): Array[Byte] = { val copy = bytes.clone(); copy(at) = to.toByte; copy }
+  private def changed(bytes: Array[Byte], at: Int, to: Int): Array[Byte] = {
+    val copy = bytes.clone(); copy(at) = to.toByte; copy
+  }
 
-  private def withWord(bytes: Array[Byte], at: Int, word: Int): Array[Byte] = bytes.patch(at, new Encoder().int(word).toBytes, 4)
+  private def withWord(bytes: Array[Byte], at: Int, word: Int): Array[Byte] =
+    bytes.patch(at, new Encoder().int(word).toBytes, 4)
 
   for ((how, compression) <- Seq("as they are" -> Compression.None, "compressed" -> Deflate)) {
-    test(s"every other value of every byte of a file is damage, but for the two header bytes that mean nothing (frames $how)") {
+    test(
+      s"every other value of every byte of a file is damage, but for the two header bytes that mean nothing (frames $how)"
+    ) {
       val bytes = small(compression)
       val whole = contents(Name, bytes)
       for (at <- bytes.indices; value <- 0 until 256; if bytes(at) != value.toByte) {
@@ -53,7 +96,9 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       }
     }
 
-    test(s"a file cut at any byte is damage, and so is one with something behind or before it (frames $how)") {
+    test(
+      s"a file cut at any byte is damage, and so is one with something behind or before it (frames $how)"
+    ) {
       val bytes = small(compression)
       for (length <- bytes.indices) damaged(bytes.take(length))
       for (length <- 1 to 64) {
@@ -68,58 +113,119 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   test("damage to a chunk names the bin that is read, and leaves other chunks readable") {
     val bytes = file(Compression.None, one, WriterId(1, 2)) { w =>
-      for (bin <- 1 to 3) w.frame(bin, isImage = true, Bytes.random(DeltaFile.ChunkBytes / 2, bin.toLong))
-      frames => EmptyFooter.copy(file = one, writer = WriterId(1, 2), frames = frames, keyCounts = Map(1 -> 1L, 2 -> 1L, 3 -> 1L))
+      for (bin <- 1 to 3)
+        w.frame(bin, isImage = true, Bytes.random(DeltaFile.ChunkBytes / 2, bin.toLong))
+      frames =>
+        EmptyFooter.copy(
+          file = one,
+          writer = WriterId(1, 2),
+          frames = frames,
+          keyCounts = Map(1 -> 1L, 2 -> 1L, 3 -> 1L)
+        )
     }
     val frames = reader(Name, bytes).footer.frames
-    assert(frames.map(f => (f.bin, f.chunk.offset, f.at)) == Vector((1, 8L, 0), (2, 8L, 32768), (3, 65544L, 0)))
-    for (hit <- Seq(frames.head.chunk, frames.last.chunk); at <- Seq(hit.offset, hit.offset + hit.storedBytes - 1).map(_.toInt)) {
+    assert(
+      frames.map(f => (f.bin, f.chunk.offset, f.at)) == Vector(
+        (1, 8L, 0),
+        (2, 8L, 32768),
+        (3, 65544L, 0)
+      )
+    )
+    for (
+      hit <- Seq(frames.head.chunk, frames.last.chunk);
+      at <- Seq(hit.offset, hit.offset + hit.storedBytes - 1).map(_.toInt)
+    ) {
       val r = reader(Name, changed(bytes, at, ~bytes(at)))
       for (frame <- frames)
         if (frame.chunk == hit) {
           val e = intercept[DamagedFileException](r.records(frame, All))
-          assert(e.bin.contains(frame.bin) && e.getMessage.contains(s"is damaged at bin ${frame.bin}: expected chunk checksum 0x"))
+          assert(
+            e.bin.contains(frame.bin) && e.getMessage
+              .contains(s"is damaged at bin ${frame.bin}: expected chunk checksum 0x")
+          )
         } else r.records(frame, All)
     }
   }
 
   test("a foreign file is refused, whatever it is and however short") {
-    val foreign = Seq("", "x", "PK\u0003\u0004" + "zip" * 30, "PAR1" + "parquet" * 30 + "PAR1", "{\"v\":1}\n" * 20, "\u0000" * 32, "\u0000" * 4096)
+    val foreign = Seq(
+      "",
+      "x",
+      "PK\u0003\u0004" + "zip" * 30,
+      "PAR1" + "parquet" * 30 + "PAR1",
+      "{\"v\":1}\n" * 20,
+      "\u0000" * 32,
+      "\u0000" * 4096
+    )
     foreign.foreach(text => damaged(text.getBytes))
-    assert(damaged(Array.emptyByteArray).getMessage.contains("expected at least 32 bytes, found 0."))
-    assert(damaged(small(Compression.None).take(31)).getMessage.contains("expected at least 32 bytes, found 31."))
-    assert(damaged("PK\u0003\u0004, a zip file of no great length".getBytes).getMessage.contains("expected the magic number MPHD, found 0x04034b50."))
+    assert(
+      damaged(Array.emptyByteArray).getMessage.contains("expected at least 32 bytes, found 0.")
+    )
+    assert(
+      damaged(small(Compression.None).take(31)).getMessage
+        .contains("expected at least 32 bytes, found 31.")
+    )
+    assert(
+      damaged("PK\u0003\u0004, a zip file of no great length".getBytes).getMessage
+        .contains("expected the magic number MPHD, found 0x04034b50.")
+    )
     forAll(Gen.choose(0, 400), Gen.long) { (length, seed) => damaged(Bytes.random(length, seed)) }
-    forAll(Gen.choose(0, 400), Gen.long)((length, seed) => damaged(small(Compression.None).take(8) ++ Bytes.random(length, seed)))
+    forAll(Gen.choose(0, 400), Gen.long)((length, seed) =>
+      damaged(small(Compression.None).take(8) ++ Bytes.random(length, seed))
+    )
   }
 
   test("a file that begins as one of ours and ends as another's is refused") {
-    assert(damaged(small(Compression.None) ++ "0123456789".getBytes).getMessage.contains("expected the magic number MPHF at the end, found 0x39383736."))
+    assert(
+      damaged(small(Compression.None) ++ "0123456789".getBytes).getMessage
+        .contains("expected the magic number MPHF at the end, found 0x39383736.")
+    )
   }
 
   test("another format version is refused by number, at the beginning and at the end") {
     val bytes = small(Compression.None)
     for (version <- Seq(0, 2, 255))
-      assert(damaged(changed(bytes, 4, version)).getMessage.endsWith(s"expected format version ${DeltaFile.FormatVersion}, found $version."))
+      assert(
+        damaged(changed(bytes, 4, version)).getMessage
+          .endsWith(s"expected format version ${DeltaFile.FormatVersion}, found $version.")
+      )
     for (version <- Seq(0, 2, -1))
-      assert(damaged(withWord(bytes, bytes.length - 8, version)).getMessage.endsWith(s"expected format version ${DeltaFile.FormatVersion}, found $version."))
+      assert(
+        damaged(withWord(bytes, bytes.length - 8, version)).getMessage
+          .endsWith(s"expected format version ${DeltaFile.FormatVersion}, found $version.")
+      )
   }
 
-  test("a file that says at both ends that it is of a later version is refused with a sentence of its own, as no damage") {
+  test(
+    "a file that says at both ends that it is of a later version is refused with a sentence of its own, as no damage"
+  ) {
     val bytes = small(Compression.None)
-    val refused = intercept[NewerFormatException](contents(Name, withWord(changed(bytes, 4, 2), bytes.length - 8, 2)))
+    val refused = intercept[NewerFormatException](
+      contents(Name, withWord(changed(bytes, 4, 2), bytes.length - 8, 2))
+    )
     assert(
       refused.getMessage == s"The file $Name has format version 2, where this release reads version ${DeltaFile.FormatVersion}: " +
         "use the release of spark-megaphone that wrote it, or a later one."
     )
   }
 
-  test("a compression that the reader does not know is refused, with those it knows; the footer is read without it") {
+  test(
+    "a compression that the reader does not know is refused, with those it knows; the footer is read without it"
+  ) {
     val bytes = small(Deflate)
     assert(reader(Name, bytes).footer.frames.length == 2)
-    assert(damaged(bytes, Compressions(Compression.None)).getMessage.endsWith("expected a compression among 0, found 77."))
-    assert(damaged(changed(bytes, 5, 3)).getMessage.endsWith("expected a compression among 0, 77, found 3."))
-    assert(contents(Name, bytes, Compressions(Compression.None, Deflate)) == contents(Name, bytes), "whatever the reader would write with")
+    assert(
+      damaged(bytes, Compressions(Compression.None)).getMessage
+        .endsWith("expected a compression among 0, found 77.")
+    )
+    assert(
+      damaged(changed(bytes, 5, 3)).getMessage
+        .endsWith("expected a compression among 0, 77, found 3.")
+    )
+    assert(
+      contents(Name, bytes, Compressions(Compression.None, Deflate)) == contents(Name, bytes),
+      "whatever the reader would write with"
+    )
   }
 
   test("a frame that decompresses to other than its length, or not at all, is damage of its bin") {
@@ -127,28 +233,41 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     val frame = reader(Name, bytes).footer.frames.head
     for (rawBytes <- Seq(frame.rawBytes, frame.chunk.rawBytes - 1, frame.chunk.rawBytes + 1)) {
       val other = frame.copy(chunk = frame.chunk.copy(rawBytes = rawBytes))
-      val e = intercept[DamagedFileException](reader(Name, bytes).records(other, Compressions(Strict)))
+      val e =
+        intercept[DamagedFileException](reader(Name, bytes).records(other, Compressions(Strict)))
       assert(e.bin.contains(1) && e.expected == s"$rawBytes bytes of records")
     }
     val noise = file(Noise, one, WriterId(1, 2)) { w =>
       w.frame(5, isImage = false, new Array[Byte](100))
-      frames => EmptyFooter.copy(file = one, writer = WriterId(1, 2), frames = frames, keyCounts = Map(5 -> 1L))
+      frames =>
+        EmptyFooter.copy(
+          file = one,
+          writer = WriterId(1, 2),
+          frames = frames,
+          keyCounts = Map(5 -> 1L)
+        )
     }
-    assert(damaged(noise).getMessage.contains("at bin 5: expected 100 bytes of records, found bytes that do not decompress (java.util.zip.DataFormatException"))
+    assert(
+      damaged(noise).getMessage.contains(
+        "at bin 5: expected 100 bytes of records, found bytes that do not decompress (java.util.zip.DataFormatException"
+      )
+    )
   }
 
   /** Writes what does not decompress. */
   private object Noise extends Compression {
     val id: Int = Deflate.id
     def compress(bytes: Array[Byte], length: Int): Array[Byte] = Bytes.random(50, 1)
-    def decompress(bytes: Array[Byte], rawBytes: Int): Array[Byte] = Deflate.decompress(bytes, rawBytes)
+    def decompress(bytes: Array[Byte], rawBytes: Int): Array[Byte] =
+      Deflate.decompress(bytes, rawBytes)
   }
 
   /** Says how many bytes there really are. */
   private object Strict extends Compression {
     val id: Int = Deflate.id
     def compress(bytes: Array[Byte], length: Int): Array[Byte] = Deflate.compress(bytes, length)
-    def decompress(bytes: Array[Byte], rawBytes: Int): Array[Byte] = Deflate.decompress(bytes, rawBytes + 10)
+    def decompress(bytes: Array[Byte], rawBytes: Int): Array[Byte] =
+      Deflate.decompress(bytes, rawBytes + 10)
   }
 
   test("a frame of another file is refused: by its place, or by its checksum") {
@@ -156,19 +275,54 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     val r = reader(Name, bytes)
     val frame = r.footer.frames.head
     val chunk = frame.chunk
-    val offsets = Seq(0L, 7L, -1L, Long.MaxValue, bytes.length.toLong, bytes.length - 24L - chunk.storedBytes + 1)
+    val offsets = Seq(
+      0L,
+      7L,
+      -1L,
+      Long.MaxValue,
+      bytes.length.toLong,
+      bytes.length - 24L - chunk.storedBytes + 1
+    )
     val lengths = Seq(-1, bytes.length, Int.MaxValue)
-    for (c <- offsets.map(o => chunk.copy(offset = o)) ++ lengths.map(n => chunk.copy(storedBytes = n))) {
+    for (
+      c <- offsets.map(o => chunk.copy(offset = o)) ++ lengths.map(n => chunk.copy(storedBytes = n))
+    ) {
       val e = intercept[DamagedFileException](r.records(frame.copy(chunk = c), All))
-      assert(e.file == Name && e.bin.contains(1) && e.found == s"a file of ${bytes.length} bytes", c)
+      assert(
+        e.file == Name && e.bin.contains(1) && e.found == s"a file of ${bytes.length} bytes",
+        c
+      )
     }
-    for (c <- Seq(chunk.copy(offset = chunk.offset + 1), chunk.copy(storedBytes = chunk.storedBytes - 1), chunk.copy(checksum = 0)))
-      assert(intercept[DamagedFileException](r.records(frame.copy(chunk = c), All)).expected.startsWith("chunk checksum"))
-    for ((at, rawBytes) <- Seq((-1, 1), (0, -1), (1, chunk.rawBytes), (Int.MaxValue, 1), (0, Int.MaxValue)))
-      assert(intercept[DamagedFileException](r.records(frame.copy(at = at, rawBytes = rawBytes), All)).found == s"a chunk of ${chunk.rawBytes} bytes")
+    for (
+      c <- Seq(
+        chunk.copy(offset = chunk.offset + 1),
+        chunk.copy(storedBytes = chunk.storedBytes - 1),
+        chunk.copy(checksum = 0)
+      )
+    )
+      assert(
+        intercept[DamagedFileException](r.records(frame.copy(chunk = c), All)).expected
+          .startsWith("chunk checksum")
+      )
+    for (
+      (at, rawBytes) <- Seq(
+        (-1, 1),
+        (0, -1),
+        (1, chunk.rawBytes),
+        (Int.MaxValue, 1),
+        (0, Int.MaxValue)
+      )
+    )
+      assert(
+        intercept[DamagedFileException](
+          r.records(frame.copy(at = at, rawBytes = rawBytes), All)
+        ).found == s"a chunk of ${chunk.rawBytes} bytes"
+      )
   }
 
-  test("the bytes of a footer that are not what was written are refused or make some other footer, and never cost more than they weigh") {
+  test(
+    "the bytes of a footer that are not what was written are refused or make some other footer, and never cost more than they weigh"
+  ) {
     val valid = footers.map { footer =>
       val encoder = new Encoder
       footer.encode(encoder)
@@ -177,10 +331,16 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     def decode(bytes: Array[Byte]): Unit =
       try { val _ = Footer.decode(new Decoder(Name, bytes)) }
       catch { case e: DamagedFileException => assert(e.file == Name) }
-    forAll(valid, Gen.listOf(Gen.zip(Gen.choose(0, 1 << 20), Gen.choose(0, 255))), minSuccessful(300)) { (bytes, flips) =>
+    forAll(
+      valid,
+      Gen.listOf(Gen.zip(Gen.choose(0, 1 << 20), Gen.choose(0, 255))),
+      minSuccessful(300)
+    ) { (bytes, flips) =>
       flips.foreach { case (at, value) => bytes(at % bytes.length) = value.toByte }
       decode(bytes)
     }
-    forAll(Gen.choose(0, 300), Gen.long, minSuccessful(500))((length, seed) => decode(Bytes.random(length, seed)))
+    forAll(Gen.choose(0, 300), Gen.long, minSuccessful(500))((length, seed) =>
+      decode(Bytes.random(length, seed))
+    )
   }
 }

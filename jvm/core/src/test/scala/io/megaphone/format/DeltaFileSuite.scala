@@ -11,7 +11,9 @@ import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
 import io.megaphone.log.{BinLog, Bytes}
 
-/** What is written to delta files is read back, frame by frame and, by the chains of a footer, across files. */
+/** What is written to delta files is read back, frame by frame and, by the chains of a footer,
+  * across files.
+  */
 class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   import Files._
 
@@ -24,7 +26,11 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     length <- Gen.frequency(1 -> Gen.const(0), 4 -> Gen.choose(0, 100), 2 -> Gen.choose(0, 5000))
     seed <- Gen.long
     isPlain <- Gen.oneOf(true, false)
-  } yield (bin, isImage, if (isPlain) Array.fill[Byte](length)(seed.toByte) else Bytes.random(length, seed))
+  } yield (
+    bin,
+    isImage,
+    if (isPlain) Array.fill[Byte](length)(seed.toByte) else Bytes.random(length, seed)
+  )
 
   test("any footer comes back as it was") {
     forAll(footers, minSuccessful(300)) { footer =>
@@ -39,64 +45,101 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     forAll(footers) { footer =>
       val (one, other) = (new Encoder, new Encoder)
       footer.encode(one)
-      val turned = footer.copy(chains = footer.chains.toSeq.reverse.toMap, keyCounts = footer.keyCounts.toSeq.reverse.toMap)
+      val turned = footer.copy(
+        chains = footer.chains.toSeq.reverse.toMap,
+        keyCounts = footer.keyCounts.toSeq.reverse.toMap
+      )
       turned.encode(other)
       assert(one.toBytes.sameElements(other.toBytes))
     }
   }
 
   test("any frames and any footer come back from a file as they were written") {
-    forAll(Gen.listOf(contents), footers, compressions, minSuccessful(200)) { (contents, footer, compression) =>
-      val bytes = file(compression, footer.file, footer.writer) { writer =>
-        contents.foreach { case (bin, isImage, records) => writer.frame(bin, isImage, records) }
-        frames => footer.copy(frames = frames, keyCounts = counted(frames, footer.chains, Seq(7, 0, Long.MaxValue)))
-      }
-      val r = reader("f", bytes)
-      assert(r.footer.copy(frames = footer.frames, keyCounts = footer.keyCounts) == footer)
-      assert(r.footer.frames.map(f => (f.bin, f.isImage)) == contents.map { case (bin, isImage, _) => (bin, isImage) })
-      for ((frame, (_, _, records)) <- r.footer.frames.zip(contents)) assert(r.records(frame, All).sameElements(records))
-      val found = r.footer.frames.map(_.chunk).distinct
-      assert(found.map(_.offset) == found.map(_.storedBytes).scanLeft(8L)(_ + _).dropRight(1), "chunks lie back to back behind the header")
+    forAll(Gen.listOf(contents), footers, compressions, minSuccessful(200)) {
+      (contents, footer, compression) =>
+        val bytes = file(compression, footer.file, footer.writer) { writer =>
+          contents.foreach { case (bin, isImage, records) => writer.frame(bin, isImage, records) }
+          frames =>
+            footer.copy(
+              frames = frames,
+              keyCounts = counted(frames, footer.chains, Seq(7, 0, Long.MaxValue))
+            )
+        }
+        val r = reader("f", bytes)
+        assert(r.footer.copy(frames = footer.frames, keyCounts = footer.keyCounts) == footer)
+        assert(r.footer.frames.map(f => (f.bin, f.isImage)) == contents.map {
+          case (bin, isImage, _) => (bin, isImage)
+        })
+        for ((frame, (_, _, records)) <- r.footer.frames.zip(contents))
+          assert(r.records(frame, All).sameElements(records))
+        val found = r.footer.frames.map(_.chunk).distinct
+        assert(
+          found.map(_.offset) == found.map(_.storedBytes).scanLeft(8L)(_ + _).dropRight(1),
+          "chunks lie back to back behind the header"
+        )
     }
   }
 
   test("small frames share a chunk, large ones have their own") {
     val sizes = Seq(10, 0, 30000, 35526, 1, 65535, 0, 65537, 200000, 5, 65531, 0)
     val bytes = file(Compression.None, EmptyFooter.file, EmptyFooter.writer) { writer =>
-      for ((size, bin) <- sizes.zipWithIndex) writer.frame(bin, isImage = false, Bytes.random(size, bin.toLong))
+      for ((size, bin) <- sizes.zipWithIndex)
+        writer.frame(bin, isImage = false, Bytes.random(size, bin.toLong))
       frames => EmptyFooter.copy(frames = frames, keyCounts = counted(frames, Map.empty, Seq(1)))
     }
     val r = reader("f", bytes)
-    val shared = r.footer.frames.map(_.chunk).distinct.map(chunk => r.footer.frames.filter(_.chunk == chunk).map(_.bin))
-    assert(shared == Vector(Vector(0, 1, 2, 3), Vector(4, 5, 6), Vector(7), Vector(8), Vector(9, 10, 11)))
-    for (frame <- r.footer.frames.reverse) assert(r.records(frame, All).sameElements(Bytes.random(sizes(frame.bin), frame.bin.toLong)))
+    val shared = r.footer.frames
+      .map(_.chunk)
+      .distinct
+      .map(chunk => r.footer.frames.filter(_.chunk == chunk).map(_.bin))
+    assert(
+      shared == Vector(Vector(0, 1, 2, 3), Vector(4, 5, 6), Vector(7), Vector(8), Vector(9, 10, 11))
+    )
+    for (frame <- r.footer.frames.reverse)
+      assert(r.records(frame, All).sameElements(Bytes.random(sizes(frame.bin), frame.bin.toLong)))
   }
 
   test("tails and images straight from logs are what their bytes are as frames") {
     def filled(keys: Int) = {
       val log = new BinLog
-      for (i <- 0 until keys) { val key = s"key $i".getBytes; log.put(0, key, 0, key.length, Bytes.random(90, i.toLong), 0, 90) }
+      for (i <- 0 until keys) {
+        val key = s"key $i".getBytes;
+        log.put(0, key, 0, key.length, Bytes.random(90, i.toLong), 0, 90)
+      }
       log
     }
     val logs = Seq(10, 0, 2000, 0, 3, 300, 900, 1, 500).map(filled)
-    for (compression <- Seq(Compression.None, Deflate); imaged <- Seq[Int => Boolean](_ % 2 == 0, _ % 2 == 1)) {
-      def bytes(write: DeltaFile.Writer => (BinLog, Int) => Unit) = file(compression, EmptyFooter.file, EmptyFooter.writer) { writer =>
-        for ((log, bin) <- logs.zipWithIndex) write(writer)(log, bin)
-        frames => EmptyFooter.copy(frames = frames, keyCounts = counted(frames, Map.empty, Seq(1)))
-      }
-      val straight = bytes(w => (log, bin) => if (imaged(bin)) w.image(bin, log) else w.tail(bin, log.tail()))
-      val byFrames = bytes(w => (log, bin) => w.frame(bin, imaged(bin), if (imaged(bin)) log.image() else log.tail().toBytes))
+    for (
+      compression <- Seq(Compression.None, Deflate);
+      imaged <- Seq[Int => Boolean](_ % 2 == 0, _ % 2 == 1)
+    ) {
+      def bytes(write: DeltaFile.Writer => (BinLog, Int) => Unit) =
+        file(compression, EmptyFooter.file, EmptyFooter.writer) { writer =>
+          for ((log, bin) <- logs.zipWithIndex) write(writer)(log, bin)
+          frames =>
+            EmptyFooter.copy(frames = frames, keyCounts = counted(frames, Map.empty, Seq(1)))
+        }
+      val straight =
+        bytes(w => (log, bin) => if (imaged(bin)) w.image(bin, log) else w.tail(bin, log.tail()))
+      val byFrames = bytes(w =>
+        (log, bin) =>
+          w.frame(bin, imaged(bin), if (imaged(bin)) log.image() else log.tail().toBytes)
+      )
       assert(straight.sameElements(byFrames))
     }
   }
 
   test("a file of no frames is a file") {
-    val bytes = file(Compression.None, EmptyFooter.file, EmptyFooter.writer)(_ => frames => { assert(frames.isEmpty); EmptyFooter })
+    val bytes = file(Compression.None, EmptyFooter.file, EmptyFooter.writer)(_ =>
+      frames => { assert(frames.isEmpty); EmptyFooter }
+    )
     assert(Files.contents("f", bytes) == Contents(EmptyFooter, Vector.empty))
     assert(EmptyFooter.referenced.isEmpty && EmptyFooter.frameOf.isEmpty)
   }
 
-  test("the last footer's chains rebuild every bin, whichever worker wrote its frames and in whichever file") {
+  test(
+    "the last footer's chains rebuild every bin, whichever worker wrote its frames and in whichever file"
+  ) {
     val batches = Gen.nonEmptyListOf(Gen.zip(Gen.choose(0, 2), Gen.long))
     forAll(batches, compressions) { (batches, compression) =>
       val files = mutable.Map.empty[FileName, Array[Byte]]
@@ -108,16 +151,30 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
         val name = FileName(worker, StateName(version.toLong + 1, s"id$version"))
         val writer = WriterId(random.nextLong(), random.nextLong())
         for (_ <- 0 until random.nextInt(40)) {
-          val (log, key, value) = (logs(random.nextInt(4)), Array[Byte](random.nextInt(20).toByte), Bytes.random(random.nextInt(90), random.nextLong()))
-          if (random.nextInt(3) == 0) log.remove(0, key, 0, 1) else log.put(0, key, 0, 1, value, 0, value.length)
+          val (log, key, value) = (
+            logs(random.nextInt(4)),
+            Array[Byte](random.nextInt(20).toByte),
+            Bytes.random(random.nextInt(90), random.nextLong())
+          )
+          if (random.nextInt(3) == 0) log.remove(0, key, 0, 1)
+          else log.put(0, key, 0, 1, value, 0, value.length)
         }
         files(name) = file(compression, name, writer) { w =>
           for ((log, bin) <- logs.zipWithIndex; if log.isTouched)
-            if (random.nextInt(3) == 0) w.frame(bin, isImage = true, log.image()) else w.frame(bin, isImage = false, log.tail().toBytes)
+            if (random.nextInt(3) == 0) w.frame(bin, isImage = true, log.image())
+            else w.frame(bin, isImage = false, log.tail().toBytes)
           frames => {
-            for (frame <- frames) chains += frame.bin -> (chains.getOrElse(frame.bin, Chain.Empty) + frame)
+            for (frame <- frames)
+              chains += frame.bin -> (chains.getOrElse(frame.bin, Chain.Empty) + frame)
             val keyCounts = chains.keys.map(bin => bin -> logs(bin).keyCount.toLong).toMap
-            footer = EmptyFooter.copy(file = name, writer = writer, base = footer.file.name, frames = frames, chains = chains, keyCounts = keyCounts)
+            footer = EmptyFooter.copy(
+              file = name,
+              writer = writer,
+              base = footer.file.name,
+              frames = frames,
+              chains = chains,
+              keyCounts = keyCounts
+            )
             footer
           }
         }
@@ -125,7 +182,11 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       }
       val last = reader("last", files(footer.file)).footer
       assert(last == footer)
-      assert(last.referenced.subsetOf(files.keySet) && last.frames.forall(f => last.frameOf(f.bin) == f && f.file == footer.file))
+      assert(
+        last.referenced.subsetOf(files.keySet) && last.frames.forall(f =>
+          last.frameOf(f.bin) == f && f.file == footer.file
+        )
+      )
       for ((bin, chain) <- last.chains) {
         val rebuilt = new BinLog
         assert(chain.frames.tail.forall(!_.isImage))
@@ -141,19 +202,30 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("a footer costs in proportion to its frames and chains: a tail of each of 1,024 bins, or a chain of two frames, takes under 8 and 20 bytes a bin") {
+  test(
+    "a footer costs in proportion to its frames and chains: a tail of each of 1,024 bins, or a chain of two frames, takes under 8 and 20 bytes a bin"
+  ) {
     val name = FileName(7, StateName(1000000, "0123456789abcdef0123456789abcdef0123"))
     def frames(of: FileName, writer: WriterId): Vector[Frame] = {
-      val chunks = Vector.tabulate(1024 / 64)(i => Chunk(of, writer, i * 30000L, 30000, 64 * 1000, i * 77777777))
-      Vector.tabulate(1024)(bin => Frame(bin, isImage = false, chunks(bin / 64), bin % 64 * 1000, 1000))
+      val chunks = Vector.tabulate(1024 / 64)(i =>
+        Chunk(of, writer, i * 30000L, 30000, 64 * 1000, i * 77777777)
+      )
+      Vector.tabulate(1024)(bin =>
+        Frame(bin, isImage = false, chunks(bin / 64), bin % 64 * 1000, 1000)
+      )
     }
     def size(footer: Footer): Int = { val e = new Encoder; footer.encode(e); e.size }
     val empty = size(EmptyFooter.copy(file = name))
     val own = frames(name, WriterId(1, 2))
     val counts = own.map(_.bin -> 1000000L).toMap
     assert(size(EmptyFooter.copy(file = name, frames = own, keyCounts = counts)) - empty < 1024 * 8)
-    val chains = own.zip(frames(name.copy(worker = 9), WriterId(3, 4))).map { case (one, other) => one.bin -> Chain(Vector(one, other)) }.toMap
-    assert(size(EmptyFooter.copy(file = name, chains = chains, keyCounts = counts)) - empty < 1024 * 20)
+    val chains = own
+      .zip(frames(name.copy(worker = 9), WriterId(3, 4)))
+      .map { case (one, other) => one.bin -> Chain(Vector(one, other)) }
+      .toMap
+    assert(
+      size(EmptyFooter.copy(file = name, chains = chains, keyCounts = counts)) - empty < 1024 * 20
+    )
   }
 
   test("a writer leaves its stream open, and counts what it wrote") {
@@ -161,9 +233,12 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     val out = new ByteArrayOutputStream { override def close(): Unit = isClosed = true }
     val writer = new DeltaFile.Writer(out, Compression.None, EmptyFooter.file, EmptyFooter.writer)
     assert(writer.bytes == 8)
-    for (bin <- 1 to 2) writer.frame(bin, isImage = false, new Array[Byte](DeltaFile.ChunkBytes - 1))
+    for (bin <- 1 to 2)
+      writer.frame(bin, isImage = false, new Array[Byte](DeltaFile.ChunkBytes - 1))
     assert(writer.bytes == 8 + DeltaFile.ChunkBytes - 1)
-    writer.finish(frames => EmptyFooter.copy(frames = frames, keyCounts = counted(frames, Map.empty, Seq(1))))
+    writer.finish(frames =>
+      EmptyFooter.copy(frames = frames, keyCounts = counted(frames, Map.empty, Seq(1)))
+    )
     assert(!isClosed && writer.bytes == out.size)
   }
 }

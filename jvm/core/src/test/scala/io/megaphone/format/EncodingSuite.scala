@@ -7,21 +7,32 @@ import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
 import io.megaphone.errors.DamagedFileException
 
-/** The primitives of all formats come back as they were written, byte for byte as specified, and a decoder never reads past its end. */
+/** The primitives of all formats come back as they were written, byte for byte as specified, and a
+  * decoder never reads past its end.
+  */
 class EncodingSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   private def decoder(bytes: Array[Byte]) = new Decoder("some.file", bytes)
   private def hex(encoder: Encoder): String = encoder.toBytes.map(b => f"$b%02x").mkString
   private def damaged(body: => Any): DamagedFileException = {
     val e = intercept[DamagedFileException](body)
-    assert(e.file == "some.file" && e.getMessage.contains("The file some.file is damaged: expected "))
+    assert(
+      e.file == "some.file" && e.getMessage.contains("The file some.file is damaged: expected ")
+    )
     e
   }
 
   /** A value and its way through an encoder and a decoder. */
-  private final class Item(val write: Encoder => Unit, val read: Decoder => Any, val value: Any) { override def toString: String = value.toString }
+  private final class Item(val write: Encoder => Unit, val read: Decoder => Any, val value: Any) {
+    override def toString: String = value.toString
+  }
 
-  private val longs = Gen.oneOf(Gen.long, Gen.choose(0, 63).map(1L << _), Gen.choose(0, 63).map(-1L >>> _), Gen.choose(-200L, 200L))
+  private val longs = Gen.oneOf(
+    Gen.long,
+    Gen.choose(0, 63).map(1L << _),
+    Gen.choose(0, 63).map(-1L >>> _),
+    Gen.choose(-200L, 200L)
+  )
   private val items: Gen[Item] = Gen.oneOf(
     Gen.choose(0, 255).map(v => new Item(_.byte(v), _.byte(), v)),
     longs.map(v => new Item(_.int(v.toInt), _.int(), v.toInt)),
@@ -29,10 +40,19 @@ class EncodingSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     longs.map(v => new Item(_.varint(v), _.varint(), v)),
     Gen.choose(0, Int.MaxValue).map(v => new Item(_.varint(v.toLong), _.count(), v)),
     Gen.oneOf(true, false).map(v => new Item(_.boolean(v), _.boolean(), v)),
-    Gen.oneOf(Gen.alphaNumStr, Gen.listOf(Gen.oneOf("ä", "語", "𝄞", "\u0000", "x" * 100)).map(_.mkString)).map(v => new Item(_.string(v), _.string(), v)),
-    Gen.listOf(Gen.choose(-128, 127).map(_.toByte)).map(v => new Item(_.blob(v.toArray), _.blob().toList, v)),
+    Gen
+      .oneOf(
+        Gen.alphaNumStr,
+        Gen.listOf(Gen.oneOf("ä", "語", "𝄞", "\u0000", "x" * 100)).map(_.mkString)
+      )
+      .map(v => new Item(_.string(v), _.string(), v)),
+    Gen
+      .listOf(Gen.choose(-128, 127).map(_.toByte))
+      .map(v => new Item(_.blob(v.toArray), _.blob().toList, v)),
     Gen.listOf(longs).map(v => new Item(e => e.seq(v)(e.long(_)), d => d.seq(d.long()).toList, v)),
-    Gen.option(longs).map(v => new Item(e => e.option(v)(e.varint(_)), d => d.option(d.varint()), v))
+    Gen
+      .option(longs)
+      .map(v => new Item(e => e.option(v)(e.varint(_)), d => d.option(d.varint()), v))
   )
 
   test("any sequence of values comes back as it was, and cut anywhere it is damaged") {
@@ -57,22 +77,38 @@ class EncodingSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     damaged(in.byte())
   }
 
-  test("words are little-endian, integers of variable length have seven bits a byte, lowest first") {
+  test(
+    "words are little-endian, integers of variable length have seven bits a byte, lowest first"
+  ) {
     assert(hex(new Encoder().int(0x01020304)) == "04030201")
     assert(hex(new Encoder().long(0x0102030405060708L)) == "0807060504030201")
     assert(hex(new Encoder().byte(255).boolean(true).boolean(false)) == "ff0100")
     assert(Seq(0L, 1L, 127L).map(v => hex(new Encoder().varint(v))) == Seq("00", "01", "7f"))
-    assert(Seq(128L, 300L, 16384L).map(v => hex(new Encoder().varint(v))) == Seq("8001", "ac02", "808001"))
+    assert(
+      Seq(128L, 300L, 16384L)
+        .map(v => hex(new Encoder().varint(v))) == Seq("8001", "ac02", "808001")
+    )
     assert(hex(new Encoder().varint(Long.MaxValue)) == "ff" * 8 + "7f")
     assert(hex(new Encoder().varint(-1)) == "ff" * 9 + "01")
     assert(hex(new Encoder().string("é")) == "02c3a9")
-    assert(hex(new Encoder().option(Option(5L))(_ => ())) == "01" && hex(new Encoder().option(Option.empty[Long])(_ => ())) == "00")
+    assert(
+      hex(new Encoder().option(Option(5L))(_ => ())) == "01" && hex(
+        new Encoder().option(Option.empty[Long])(_ => ())
+      ) == "00"
+    )
   }
 
-  test("an integer of more than ten bytes, a count out of range and a length beyond the end are damage") {
-    assert(damaged(decoder(Array.fill[Byte](20)(-1)).varint()).getMessage.contains("at most ten bytes"))
+  test(
+    "an integer of more than ten bytes, a count out of range and a length beyond the end are damage"
+  ) {
+    assert(
+      damaged(decoder(Array.fill[Byte](20)(-1)).varint()).getMessage.contains("at most ten bytes")
+    )
     damaged(decoder(Array.fill[Byte](10)(-128) :+ 1.toByte).varint())
-    assert(damaged(decoder(new Encoder().varint(-1).toBytes).count()).getMessage.contains("a count between 0 and 2147483647, found -1"))
+    assert(
+      damaged(decoder(new Encoder().varint(-1).toBytes).count()).getMessage
+        .contains("a count between 0 and 2147483647, found -1")
+    )
     assert(damaged(decoder(new Encoder().varint(1L << 31).toBytes).count()).found == "2147483648")
     assert(damaged(decoder(new Encoder().varint(8).toBytes).count(7)).found == "8")
     assert(decoder(new Encoder().varint(7).toBytes).count(7) == 7)
@@ -82,12 +118,18 @@ class EncodingSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   test("a damaged count of elements asks for no more memory than the bytes that are there") {
     val bytes = new Encoder().varint(Int.MaxValue.toLong).int(0).toBytes
-    assert(damaged { val in = decoder(bytes); in.seq(in.byte()) }.expected == s"a count between 0 and ${bytes.length}")
+    assert(damaged {
+      val in = decoder(bytes); in.seq(in.byte())
+    }.expected == s"a count between 0 and ${bytes.length}")
   }
 
   test("the checksum is CRC-32C, of a range or of the whole") {
     val bytes = "..123456789..".getBytes
     assert(Checksum.of(bytes, 2, 9) == 0xe3069283) // the check value of the CRC's definition
-    assert(Checksum.of(bytes, 0, bytes.length) == Checksum.of(bytes) && Checksum.of(new Array[Byte](0)) == 0)
+    assert(
+      Checksum.of(bytes, 0, bytes.length) == Checksum.of(bytes) && Checksum.of(
+        new Array[Byte](0)
+      ) == 0
+    )
   }
 }

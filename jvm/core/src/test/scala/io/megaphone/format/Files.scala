@@ -28,7 +28,8 @@ object Files {
         inflater.setInput(bytes)
         val out = new Array[Byte](rawBytes)
         var length = 0
-        while (length < rawBytes && !inflater.needsInput) length += inflater.inflate(out, length, rawBytes - length)
+        while (length < rawBytes && !inflater.needsInput)
+          length += inflater.inflate(out, length, rawBytes - length)
         java.util.Arrays.copyOf(out, length)
       } finally inflater.end()
     }
@@ -38,7 +39,9 @@ object Files {
   val All: Compressions = Compressions(Deflate)
 
   /** Writes a file by `write`, which is given the writer and gives the footer to end with. */
-  def file(compression: Compression, name: FileName, id: WriterId)(write: DeltaFile.Writer => Vector[Frame] => Footer): Array[Byte] = {
+  def file(compression: Compression, name: FileName, id: WriterId)(
+      write: DeltaFile.Writer => Vector[Frame] => Footer
+  ): Array[Byte] = {
     val out = new ByteArrayOutputStream
     val writer = new DeltaFile.Writer(out, compression, name, id)
     val footer = write(writer)
@@ -47,7 +50,8 @@ object Files {
     out.toByteArray
   }
 
-  def reader(name: String, bytes: Array[Byte]): DeltaFile.Reader = new DeltaFile.Reader(new BytesSource(name, bytes))
+  def reader(name: String, bytes: Array[Byte]): DeltaFile.Reader =
+    new DeltaFile.Reader(new BytesSource(name, bytes))
 
   /** All that a file holds: its footer, and the records of its own frames. */
   final case class Contents(footer: Footer, records: Vector[Seq[Byte]])
@@ -60,18 +64,44 @@ object Files {
 
   /** A footer that tells of nothing. */
   val EmptyFooter: Footer =
-    Footer(FileName(0, StateName(1, "")), WriterId(0, 0), StateName(0, ""), 0, 0, Vector.empty, Map.empty, Map.empty, Vector.empty, Vector.empty)
+    Footer(
+      FileName(0, StateName(1, "")),
+      WriterId(0, 0),
+      StateName(0, ""),
+      0,
+      0,
+      Vector.empty,
+      Map.empty,
+      Map.empty,
+      Vector.empty,
+      Vector.empty
+    )
 
-  private val counts = Gen.frequency(4 -> Gen.choose(0, 200), 1 -> Gen.choose(0, Int.MaxValue), 1 -> Gen.const(Int.MaxValue))
-  private val longs = Gen.frequency(4 -> Gen.choose(0L, 1000L), 1 -> Gen.choose(0L, Long.MaxValue), 1 -> Gen.const(Long.MaxValue))
-  private val anyLongs = Gen.frequency(4 -> Gen.long, 1 -> Gen.oneOf(0L, -1L, Long.MinValue, Long.MaxValue))
+  private val counts = Gen.frequency(
+    4 -> Gen.choose(0, 200),
+    1 -> Gen.choose(0, Int.MaxValue),
+    1 -> Gen.const(Int.MaxValue)
+  )
+  private val longs = Gen.frequency(
+    4 -> Gen.choose(0L, 1000L),
+    1 -> Gen.choose(0L, Long.MaxValue),
+    1 -> Gen.const(Long.MaxValue)
+  )
+  private val anyLongs =
+    Gen.frequency(4 -> Gen.long, 1 -> Gen.oneOf(0L, -1L, Long.MinValue, Long.MaxValue))
 
   val names: Gen[StateName] = for {
     version <- longs
-    id <- Gen.frequency(2 -> Gen.const(StateName.FixedId), 3 -> Gen.uuid.map(_.toString), 1 -> Gen.oneOf("ü", "名", "a b", "x" * 300))
+    id <- Gen.frequency(
+      2 -> Gen.const(StateName.FixedId),
+      3 -> Gen.uuid.map(_.toString),
+      1 -> Gen.oneOf("ü", "名", "a b", "x" * 300)
+    )
   } yield StateName(version, id)
-  val fileNames: Gen[FileName] = Gen.zip(counts, names).map { case (worker, name) => FileName(worker, name) }
-  val writers: Gen[WriterId] = Gen.zip(anyLongs, anyLongs).map { case (high, low) => WriterId(high, low) }
+  val fileNames: Gen[FileName] =
+    Gen.zip(counts, names).map { case (worker, name) => FileName(worker, name) }
+  val writers: Gen[WriterId] =
+    Gen.zip(anyLongs, anyLongs).map { case (high, low) => WriterId(high, low) }
 
   private def chunks(file: FileName, writer: WriterId): Gen[Chunk] = for {
     offset <- longs
@@ -82,23 +112,43 @@ object Files {
 
   /** Frames of a file's own chunks: back to back in each. */
   private def own(file: FileName, writer: WriterId): Gen[Vector[Frame]] =
-    Gen.listOf(Gen.zip(chunks(file, writer), Gen.nonEmptyListOf(Gen.zip(counts, Gen.oneOf(true, false), Gen.choose(0, 100))))).map { all =>
-      all.toVector.flatMap { case (chunk, frames) =>
-        val starts = frames.scanLeft(0)(_ + _._3)
-        val whole = chunk.copy(rawBytes = starts.last)
-        frames.zip(starts).map { case ((bin, isImage, rawBytes), at) => Frame(bin, isImage, whole, at, rawBytes) }
+    Gen
+      .listOf(
+        Gen.zip(
+          chunks(file, writer),
+          Gen.nonEmptyListOf(Gen.zip(counts, Gen.oneOf(true, false), Gen.choose(0, 100)))
+        )
+      )
+      .map { all =>
+        all.toVector.flatMap { case (chunk, frames) =>
+          val starts = frames.scanLeft(0)(_ + _._3)
+          val whole = chunk.copy(rawBytes = starts.last)
+          frames.zip(starts).map { case ((bin, isImage, rawBytes), at) =>
+            Frame(bin, isImage, whole, at, rawBytes)
+          }
+        }
       }
-    }
 
   /** Several chains point into the same few chunks of the same few files, as they do. */
   private val chains: Gen[Map[Int, Chain]] = for {
     files <- Gen.choose(1, 5).flatMap(Gen.listOfN(_, Gen.zip(fileNames, writers)))
-    chunks <- Gen.choose(1, 9).flatMap(Gen.listOfN(_, Gen.oneOf(files).flatMap { case (file, writer) => chunks(file, writer) }))
-    bins <- Gen.oneOf(Gen.choose(0, 4), Gen.choose(0, 50)).flatMap(Gen.listOfN(_, counts)) // maps of up to four keep the order they were made in
+    chunks <- Gen
+      .choose(1, 9)
+      .flatMap(
+        Gen.listOfN(_, Gen.oneOf(files).flatMap { case (file, writer) => chunks(file, writer) })
+      )
+    bins <- Gen
+      .oneOf(Gen.choose(0, 4), Gen.choose(0, 50))
+      .flatMap(Gen.listOfN(_, counts)) // maps of up to four keep the order they were made in
     chains <- Gen.sequence[Vector[(Int, Chain)], (Int, Chain)](bins.map { bin =>
-      Gen.choose(0, 6).flatMap(Gen.listOfN(_, Gen.zip(Gen.oneOf(chunks), Gen.oneOf(true, false), counts, counts))).map { frames =>
-        bin -> Chain(frames.map { case (chunk, isImage, at, rawBytes) => Frame(bin, isImage, chunk, at, rawBytes) })
-      }
+      Gen
+        .choose(0, 6)
+        .flatMap(Gen.listOfN(_, Gen.zip(Gen.oneOf(chunks), Gen.oneOf(true, false), counts, counts)))
+        .map { frames =>
+          bin -> Chain(frames.map { case (chunk, isImage, at, rawBytes) =>
+            Frame(bin, isImage, chunk, at, rawBytes)
+          })
+        }
     })
   } yield chains.toMap
 
@@ -115,7 +165,18 @@ object Files {
     previous <- Gen.choose(0, Footer.PreviousMax).flatMap(Gen.listOfN(_, names))
   } yield {
     val files = previous.map(FileName(file.worker, _)).toVector
-    Footer(file, writer, base, tableNumber, tableHash, own, chains, counted(own, chains, someCounts), left.toVector, files)
+    Footer(
+      file,
+      writer,
+      base,
+      tableNumber,
+      tableHash,
+      own,
+      chains,
+      counted(own, chains, someCounts),
+      left.toVector,
+      files
+    )
   }
 
   /** Counts for the bins that a footer must count, some of those given. */

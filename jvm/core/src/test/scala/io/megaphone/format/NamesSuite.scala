@@ -5,7 +5,9 @@ import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
-/** A file's name is its worker, its version and, under checkpoint format v2, its unique id; what looks otherwise is not ours. */
+/** A file's name is its worker, its version and, under checkpoint format v2, its unique id; what
+  * looks otherwise is not ours.
+  */
 class NamesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   test("names read as they are documented") {
@@ -14,7 +16,12 @@ class NamesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test("a name that was written is parsed back to itself") {
-    val ids = Gen.oneOf(Gen.const(StateName.FixedId), Gen.uuid.map(_.toString), Gen.identifier, Gen.const("a_b"))
+    val ids = Gen.oneOf(
+      Gen.const(StateName.FixedId),
+      Gen.uuid.map(_.toString),
+      Gen.identifier,
+      Gen.const("a_b")
+    )
     forAll(Gen.choose(0, 5000), Gen.choose(0L, 999999999999999999L), ids) { (worker, version, id) =>
       val name = FileName(worker, StateName(version, id))
       assert(FileName.parse(worker, name.toString.stripPrefix(s"$worker/")).contains(name))
@@ -22,18 +29,47 @@ class NamesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test("files of others are none of ours, nor are names that we would write otherwise") {
-    val others = Seq("", "delta", ".delta", "1", "1.zip", "1.snapshot", "1_a.changelog", ".1.delta.crc", "1.delta.tmp", "2/1.delta", "1.deltas")
-    val otherwise = Seq("x.delta", "-1.delta", " 1.delta", "1_.delta", "1_a.b.delta", "01.delta", "00_a.delta", "1234567890123456789.delta", "٣.delta")
+    val others = Seq(
+      "",
+      "delta",
+      ".delta",
+      "1",
+      "1.zip",
+      "1.snapshot",
+      "1_a.changelog",
+      ".1.delta.crc",
+      "1.delta.tmp",
+      "2/1.delta",
+      "1.deltas"
+    )
+    val otherwise = Seq(
+      "x.delta",
+      "-1.delta",
+      " 1.delta",
+      "1_.delta",
+      "1_a.b.delta",
+      "01.delta",
+      "00_a.delta",
+      "1234567890123456789.delta",
+      "٣.delta"
+    )
     for (name <- others ++ otherwise) assert(FileName.parse(0, name).isEmpty, name)
   }
 
   test("a chain begins anew at an image, and else grows by a tail") {
     val writer = WriterId(1, 2)
-    def frame(version: Long, isImage: Boolean, raw: Int) = Frame(5, isImage, Chunk(FileName(0, StateName(version, "")), writer, 8, 1, raw, 0), 0, raw)
+    def frame(version: Long, isImage: Boolean, raw: Int) =
+      Frame(5, isImage, Chunk(FileName(0, StateName(version, "")), writer, 8, 1, raw, 0), 0, raw)
     val tails = Chain.Empty + frame(1, isImage = false, 10) + frame(2, isImage = false, 20)
-    assert(tails.frameCount == 2 && tails.imageBytes == 0 && tails.tailBytes == 30 && tails.frames.map(_.file.name.version) == Vector(1L, 2L))
+    assert(
+      tails.frameCount == 2 && tails.imageBytes == 0 && tails.tailBytes == 30 && tails.frames.map(
+        _.file.name.version
+      ) == Vector(1L, 2L)
+    )
     val imaged = tails + frame(3, isImage = true, 7) + frame(4, isImage = false, 1)
-    assert(imaged.frameCount == 2 && imaged.imageBytes == 7 && imaged.tailBytes == 1 && imaged.frames.head.file.name.version == 3)
+    assert(
+      imaged.frameCount == 2 && imaged.imageBytes == 7 && imaged.tailBytes == 1 && imaged.frames.head.file.name.version == 3
+    )
     assert(Chain(tails.frames ++ imaged.frames) == imaged)
   }
 }

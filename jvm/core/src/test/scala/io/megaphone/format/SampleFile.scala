@@ -6,18 +6,20 @@ import java.nio.file.{Files => Disk, Path}
 
 import io.megaphone.log.BinLog
 
-/** Sample files of the format, kept in the test resources (`format/v<version>/`) so that what was once written stays readable.
+/** Sample files of the format, kept in the test resources (`format/v<version>/`) so that what was
+  * once written stays readable.
   *
-  * They tell a short story in three files: worker 0 commits version 1, with bins 5 and 6; bin 6 moves to worker 2, which commits version 2 and writes
-  * an image
-  * of bin 7 beside it; worker 0 commits version 2 under checkpoint format v1, where names have no id. The frames are not compressed, because a compressor's
-  * next release may pack the same bytes otherwise.
+  * They tell a short story in three files: worker 0 commits version 1, with bins 5 and 6; bin 6
+  * moves to worker 2, which commits version 2 and writes an image of bin 7 beside it; worker 0
+  * commits version 2 under checkpoint format v1, where names have no id. The frames are not
+  * compressed, because a compressor's next release may pack the same bytes otherwise.
   *
   * They were written once. A new format version gets new ones, by
   * {{{
   * ./sbt 'core/Test/runMain io.megaphone.format.SampleFile src/test/resources/format'
   * }}}
-  * (the folder is relative to `jvm/core`), and the old ones stay. A file that is there is never replaced: delete it first, if its version was never released.
+  * (the folder is relative to `jvm/core`), and the old ones stay. A file that is there is never
+  * replaced: delete it first, if its version was never released.
   */
 object SampleFile {
   val First: FileName = FileName(0, StateName(1, "1d3b9e52-7c1f-4a57-9d55-2f0c7a3e8b41"))
@@ -42,7 +44,18 @@ object SampleFile {
       writer.frame(6, isImage = false, log6.tail().toBytes)
       frames => {
         val chains = frames.map(f => f.bin -> Chain(Vector(f))).toMap
-        Footer(First, FirstWriter, StateName(0, StateName.FixedId), 0, 0x5eedL, frames, chains, Map(5 -> 3L, 6 -> 2L), Vector.empty, Vector.empty)
+        Footer(
+          First,
+          FirstWriter,
+          StateName(0, StateName.FixedId),
+          0,
+          0x5eedL,
+          frames,
+          chains,
+          Map(5 -> 3L, 6 -> 2L),
+          Vector.empty,
+          Vector.empty
+        )
       }
     }
     Seq(log5, log6).foreach(_.settle())
@@ -53,13 +66,28 @@ object SampleFile {
     put(log7, 0, "é", "ünïcödé")
     val (moved, movedBytes) = write(Moved, MovedWriter) { writer =>
       writer.frame(6, isImage = false, log6.tail().toBytes)
-      writer.frame(7, isImage = true, log7.tail().toBytes) // of puts alone, so it is an image as well, in an order that no hash decides
+      writer.frame(
+        7,
+        isImage = true,
+        log7.tail().toBytes
+      ) // of puts alone, so it is an image as well, in an order that no hash decides
       frames => {
         val chains = Map(
           6 -> Chain(Vector(first.frameOf(6), frames(0))),
           7 -> Chain(Vector(frames(1)))
         )
-        Footer(Moved, MovedWriter, First.name, 1, -2, frames, chains, Map(6 -> 2L, 7 -> 1L), Vector.empty, Vector(FileName(2, First.name)))
+        Footer(
+          Moved,
+          MovedWriter,
+          First.name,
+          1,
+          -2,
+          frames,
+          chains,
+          Map(6 -> 2L, 7 -> 1L),
+          Vector.empty,
+          Vector(FileName(2, First.name))
+        )
       }
     }
     assert(moved.referenced == Set(First, Moved))
@@ -67,14 +95,28 @@ object SampleFile {
     remove(log5, 0, "")
     val (_, withoutIdBytes) = write(WithoutId, WithoutIdWriter) { writer =>
       writer.frame(5, isImage = false, log5.tail().toBytes)
-      frames => Footer(WithoutId, WithoutIdWriter, First.name, 1, -2, frames, Map.empty, Map(5 -> 2L), Vector(6), Vector(First))
+      frames =>
+        Footer(
+          WithoutId,
+          WithoutIdWriter,
+          First.name,
+          1,
+          -2,
+          frames,
+          Map.empty,
+          Map(5 -> 2L),
+          Vector(6),
+          Vector(First)
+        )
     }
     Vector(First -> firstBytes, Moved -> movedBytes, WithoutId -> withoutIdBytes)
   }
 
   /** Writes the files of today's format version, below a folder. */
   def main(args: Array[String]): Unit = {
-    val folder = Path.of(args.headOption.getOrElse(sys.error("Give the folder format/ of the test resources."))).resolve(s"v${DeltaFile.FormatVersion}")
+    val folder = Path
+      .of(args.headOption.getOrElse(sys.error("Give the folder format/ of the test resources.")))
+      .resolve(s"v${DeltaFile.FormatVersion}")
     for ((name, bytes) <- files) {
       val file = folder.resolve(name.toString)
       if (Disk.exists(file)) println(s"$file is there: it stays as it is.")
@@ -86,7 +128,9 @@ object SampleFile {
     }
   }
 
-  private def write(name: FileName, id: WriterId)(content: DeltaFile.Writer => Vector[Frame] => Footer): (Footer, Array[Byte]) = {
+  private def write(name: FileName, id: WriterId)(
+      content: DeltaFile.Writer => Vector[Frame] => Footer
+  ): (Footer, Array[Byte]) = {
     val out = new ByteArrayOutputStream
     val writer = new DeltaFile.Writer(out, Compression.None, name, id)
     val footer = writer.finish(content(writer))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
+import java.util.concurrent.{Callable, CountDownLatch, Executors, ExecutorService, TimeUnit}
 import java.util.concurrent.atomic.AtomicReference
-import java.util.concurrent.{Callable, CountDownLatch, ExecutorService, Executors, TimeUnit}
 
 import scala.util.Random
 
@@ -10,7 +10,9 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.log.memory.Records
 
-/** A settled prefix is read by other threads while its log goes on, with no lock and no copy, and its bytes never change. */
+/** A settled prefix is read by other threads while its log goes on, with no lock and no copy, and
+  * its bytes never change.
+  */
 class BinLogConcurrencySuite extends AnyFunSuite {
   import BinLogConcurrencySuite._
 
@@ -31,7 +33,10 @@ class BinLogConcurrencySuite extends AnyFunSuite {
     val key = Bytes.random(8 + random.nextInt(9), random.nextInt(300).toLong)
     if (random.nextInt(4) == 0) log.remove(random.nextInt(2), key, 0, key.length)
     else {
-      val value = Bytes.random(if (random.nextInt(200) == 0) 20000 else random.nextInt(100), random.nextLong())
+      val value = Bytes.random(
+        if (random.nextInt(200) == 0) 20000 else random.nextInt(100),
+        random.nextLong()
+      )
       log.put(random.nextInt(2), key, 0, key.length, value, 0, value.length)
     }
   }
@@ -47,13 +52,16 @@ class BinLogConcurrencySuite extends AnyFunSuite {
     for (_ <- 0 until random.nextInt(60)) change(log, random)
   }
 
-  test("readers of prefixes see the bytes of the time they were taken while the writer appends, undoes, settles and compacts") {
+  test(
+    "readers of prefixes see the bytes of the time they were taken while the writer appends, undoes, settles and compacts"
+  ) {
     val published = new AtomicReference(Vector.empty[Taken])
     val done = new AtomicReference(false)
     val started = new CountDownLatch(ReadersCount)
     val readBeforeTheEnd = new CountDownLatch(ReadersCount)
 
-    def read(taken: Taken): Boolean = taken.records.length == taken.bytes.length && java.util.Arrays.equals(taken.records.toBytes, taken.bytes)
+    def read(taken: Taken): Boolean = taken.records.length == taken.bytes.length && java.util.Arrays
+      .equals(taken.records.toBytes, taken.bytes)
 
     def reader(seed: Long): Callable[Int] = () => {
       val random = new Random(seed)
@@ -62,12 +70,14 @@ class BinLogConcurrencySuite extends AnyFunSuite {
       while (!done.get) {
         val all = published.get
         if (all.nonEmpty) {
-          if (!read(all(random.nextInt(all.length)))) throw new AssertionError(s"a prefix changed under reader $seed")
+          if (!read(all(random.nextInt(all.length))))
+            throw new AssertionError(s"a prefix changed under reader $seed")
           reads += 1
           readBeforeTheEnd.countDown()
         }
       }
-      if (!published.get.forall(read)) throw new AssertionError(s"a prefix had changed in the end, for reader $seed")
+      if (!published.get.forall(read))
+        throw new AssertionError(s"a prefix had changed in the end, for reader $seed")
       reads
     }
 
@@ -90,7 +100,9 @@ class BinLogConcurrencySuite extends AnyFunSuite {
     }
   }
 
-  test("a prefix handed to another thread, and read only after the log has changed beyond recognition, is as it was") {
+  test(
+    "a prefix handed to another thread, and read only after the log has changed beyond recognition, is as it was"
+  ) {
     withThreads { threads =>
       val log = new BinLog
       val random = new Random(7)
@@ -100,7 +112,9 @@ class BinLogConcurrencySuite extends AnyFunSuite {
         val expected = log.prefix().toBytes
         val changed = new CountDownLatch(1)
         val prefix = log.prefix()
-        val late = threads.submit((() => { changed.await(); prefix.toBytes }): Callable[Array[Byte]])
+        val late = threads.submit((() => {
+          changed.await(); prefix.toBytes
+        }): Callable[Array[Byte]])
         for (_ <- 0 until 5) writeRound(log, random)
         log.undo()
         changed.countDown()

@@ -7,12 +7,14 @@ import scala.collection.mutable
 import org.scalacheck.Gen
 import org.scalatest.Assertions
 
+import io.megaphone.log.Bytes.Bytes
 import io.megaphone.log.memory.{HeapBudget, Records}
 import io.megaphone.log.record.{Record, Words}
-import io.megaphone.log.Bytes.Bytes
 import io.megaphone.log.record.Cursor
 
-/** A BinLog next to a plain map that says what must be in it. Each command runs on both, and `check` compares all that can be seen. */
+/** A BinLog next to a plain map that says what must be in it. Each command runs on both, and
+  * `check` compares all that can be seen.
+  */
 final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Assertions {
   import BinLogModel._
 
@@ -26,28 +28,47 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
   private var prefix = new Array[Byte](0)
   private val kept = mutable.ArrayBuffer.empty[(Records, Array[Byte])]
   private val random = new scala.util.Random(1) // for the ranges that are checked
-  private val keptTails = mutable.ArrayBuffer.empty[(Records, Array[Byte])] // good until they are undone
+  private val keptTails =
+    mutable.ArrayBuffer.empty[(Records, Array[Byte])] // good until they are undone
 
   def run(command: Command): Unit = command match {
-    case Put(family, key, valueBytes, seed) => put(family, keyOf(key), Bytes.of(Bytes.random(valueBytes, seed.toLong)))
-    case Append(family, key, valueBytes, seed) => append(family, keyOf(key), Bytes.of(Bytes.random(valueBytes, seed.toLong)))
+    case Put(family, key, valueBytes, seed) =>
+      put(family, keyOf(key), Bytes.of(Bytes.random(valueBytes, seed.toLong)))
+    case Append(family, key, valueBytes, seed) =>
+      append(family, keyOf(key), Bytes.of(Bytes.random(valueBytes, seed.toLong)))
     case Remove(family, key) => remove(family, keyOf(key))
     case RemoveInScan(family, seed) =>
       val random = new scala.util.Random(seed)
       val keys = live.keysIterator.collect { case (`family`, key) => key }.toVector ++ KeyPool
-      scanWhile(family, rangeOf(family, random))((removed, _) => if (random.nextInt(3) > 0) removed(keys(random.nextInt(keys.length))))
+      scanWhile(family, rangeOf(family, random))((removed, _) =>
+        if (random.nextInt(3) > 0) removed(keys(random.nextInt(keys.length)))
+      )
     case PutInScan(family, puts, seed) =>
       val random = new scala.util.Random(seed)
       var left = puts
       scanWhile(family, rangeOf(family, random)) { (removed, current) =>
-        val some = math.min(left, random.nextInt(puts / 2 + 1)) // many in one step: the index grows, and nodes split, during the scan
+        val some = math.min(
+          left,
+          random.nextInt(puts / 2 + 1)
+        ) // many in one step: the index grows, and nodes split, during the scan
         left -= some
-        for (i <- 0 until some) put(family, newKeyOf(left + i), Bytes.of(Bytes.random(random.nextInt(40), random.nextLong())))
+        for (i <- 0 until some)
+          put(
+            family,
+            newKeyOf(left + i),
+            Bytes.of(Bytes.random(random.nextInt(40), random.nextLong()))
+          )
         random.nextInt(5) match {
           case 0 => put(family, current, Bytes.of("overwritten under the scan"))
-          case 1 => put(family, keyOf(random.nextInt(KeyPool.length)), Bytes.of("overwritten, or new"))
+          case 1 =>
+            put(family, keyOf(random.nextInt(KeyPool.length)), Bytes.of("overwritten, or new"))
           case 2 => removed(keyOf(random.nextInt(KeyPool.length)))
-          case 3 => append(family, if (random.nextBoolean()) current else keyOf(random.nextInt(KeyPool.length)), Bytes.of("and more"))
+          case 3 =>
+            append(
+              family,
+              if (random.nextBoolean()) current else keyOf(random.nextInt(KeyPool.length)),
+              Bytes.of("and more")
+            )
           case _ =>
         }
       }
@@ -98,21 +119,34 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
   /** Compares contents, counts and the tail. */
   def check(): Unit = {
     assert(log.keyCount == live.size)
-    assert(log.liveBytes == live.iterator.map { case ((_, key), value) => Bytes.recordSize(key, value).toLong }.sum)
+    assert(log.liveBytes == live.iterator.map { case ((_, key), value) =>
+      Bytes.recordSize(key, value).toLong
+    }.sum)
     assert(log.isTouched == tail.nonEmpty)
     val tailBytes = Bytes.concat(tail)
-    assert(log.tail().length == tailBytes.length && java.util.Arrays.equals(log.tail().toBytes, tailBytes), "the tail")
     assert(
-      log.tailBytes == tailBytes.length && log.logBytes >= log.liveBytes && (budget != HeapBudget.Unlimited || log.heapBytes >= log.prefix().length + log
+      log.tail().length == tailBytes.length && java.util.Arrays
+        .equals(log.tail().toBytes, tailBytes),
+      "the tail"
+    )
+    assert(
+      log.tailBytes == tailBytes.length && log.logBytes >= log.liveBytes && (budget != HeapBudget.Unlimited || log.heapBytes >= log
+        .prefix()
+        .length + log
         .tail()
         .length)
     )
     for (family <- ColumnFamilies ++ AbsentFamilies) {
       val expected = live.collect { case ((`family`, key), value) => key -> value }
       assert(log.keyCount(family) == expected.size)
-      for (key <- expected.keysIterator ++ KeyPool.iterator) assert(get(family, key) == expected.get(key), "by find")
+      for (key <- expected.keysIterator ++ KeyPool.iterator)
+        assert(get(family, key) == expected.get(key), "by find")
       val scan = log.scan(family)
-      val seen = Iterator.continually(scan).takeWhile(_.next()).map(s => keyAt(s.cursor) -> valueAt(s.cursor)).toVector
+      val seen = Iterator
+        .continually(scan)
+        .takeWhile(_.next())
+        .map(s => keyAt(s.cursor) -> valueAt(s.cursor))
+        .toVector
       assert(seen.length == expected.size && seen.toMap == expected, "by scan")
       assert(!scan.next())
       if (Record.isOrdered(family)) checkOrder(family, TreeMap.from(expected)(Bytes.Unsigned))
@@ -121,27 +155,39 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
   }
 
   private def checkOrder(family: Int, expected: TreeMap[Bytes, Bytes]): Unit = {
-    for (range <- Vector(Range(None, None), rangeOf(family, random).get, rangeOf(family, random).get)) {
+    for (
+      range <- Vector(Range(None, None), rangeOf(family, random).get, rangeOf(family, random).get)
+    ) {
       val scan = range.scan(log, family)
-      val seen = Iterator.continually(scan).takeWhile(_.next()).map(s => keyAt(s.cursor) -> valueAt(s.cursor)).toVector
+      val seen = Iterator
+        .continually(scan)
+        .takeWhile(_.next())
+        .map(s => keyAt(s.cursor) -> valueAt(s.cursor))
+        .toVector
       assert(seen == expected.view.filterKeys(range.contains).toVector, s"in $range")
       assert(!scan.next())
     }
   }
 
-  /** A range in which to scan an ordered family, at times one of a prefix, or all; None for another family. */
-  private def rangeOf(family: Int, random: scala.util.Random): Option[KeyRange] = Option.when(Record.isOrdered(family)) {
-    def bound() = Option.when(random.nextInt(4) > 0)(KeyPool(random.nextInt(KeyPool.length)))
-    if (random.nextInt(3) > 0) Range(bound(), bound())
-    else bound().fold[KeyRange](Prefix(Bytes.Empty))(key => Prefix(key.take(random.nextInt(4))))
-  }
+  /** A range in which to scan an ordered family, at times one of a prefix, or all; None for another
+    * family.
+    */
+  private def rangeOf(family: Int, random: scala.util.Random): Option[KeyRange] =
+    Option.when(Record.isOrdered(family)) {
+      def bound() = Option.when(random.nextInt(4) > 0)(KeyPool(random.nextInt(KeyPool.length)))
+      if (random.nextInt(3) > 0) Range(bound(), bound())
+      else bound().fold[KeyRange](Prefix(Bytes.Empty))(key => Prefix(key.take(random.nextInt(4))))
+    }
 
   /** Compares the prefixes and tails that were kept with what they were. */
   def checkKept(): Unit = {
     run(Keep)
     for ((records, bytes) <- kept ++ keptTails) {
       assert(records.length == bytes.length)
-      assert(java.util.Arrays.equals(records.toBytes, bytes), "a prefix, or a tail, reads as it was when it was taken")
+      assert(
+        java.util.Arrays.equals(records.toBytes, bytes),
+        "a prefix, or a tail, reads as it was when it was taken"
+      )
     }
   }
 
@@ -174,25 +220,45 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
       Some(valueAt(cursor))
     } else { assert(!log.has(family, surrounded(key, 1), 1, key.length)); None }
 
-  /** Scans a family, or a range of it, calls `change` with a way to remove keys and with the key at hand, and holds the scan to its promise. */
-  private def scanWhile(family: Int, range: Option[KeyRange])(change: (Bytes => Unit, Bytes) => Unit): Unit = {
-    val throughout = mutable.Set.from(live.keysIterator.collect { case (`family`, key) if range.forall(_.contains(key)) => key })
+  /** Scans a family, or a range of it, calls `change` with a way to remove keys and with the key at
+    * hand, and holds the scan to its promise.
+    */
+  private def scanWhile(family: Int, range: Option[KeyRange])(
+      change: (Bytes => Unit, Bytes) => Unit
+  ): Unit = {
+    val throughout = mutable.Set.from(live.keysIterator.collect {
+      case (`family`, key) if range.forall(_.contains(key)) => key
+    })
     val seen = mutable.ArrayBuffer.empty[Bytes]
     val begun = live
     val scan = range.fold(log.scan(family))(_.scan(log, family))
     while (scan.next()) {
       val key = keyAt(scan.cursor)
       val shown = if (range.isEmpty) live else begun
-      assert(shown.get((family, key)).contains(valueAt(scan.cursor)), "a scan shows what is live as it is now, a range as it was when it began")
-      for (r <- range) assert(r.contains(key) && seen.lastOption.forall(Bytes.Unsigned.lt(_, key)), s"within $r and in order")
+      assert(
+        shown.get((family, key)).contains(valueAt(scan.cursor)),
+        "a scan shows what is live as it is now, a range as it was when it began"
+      )
+      for (r <- range)
+        assert(
+          r.contains(key) && seen.lastOption.forall(Bytes.Unsigned.lt(_, key)),
+          s"within $r and in order"
+        )
       seen += key
       change(removed => { remove(family, removed); throughout -= removed }, key)
     }
     val counts = seen.groupMapReduce(identity)(_ => 1)(_ + _)
-    for (key <- throughout) assert(counts.get(key).contains(1), "a key that is there throughout is seen once")
+    for (key <- throughout)
+      assert(counts.get(key).contains(1), "a key that is there throughout is seen once")
     for (r <- range) {
-      val expected = begun.keysIterator.collect { case (`family`, key) if r.contains(key) => key }.toVector.sorted(Bytes.Unsigned)
-      assert(seen.toVector == expected, "a range shows all keys that there were when it began, and no other")
+      val expected = begun.keysIterator
+        .collect { case (`family`, key) if r.contains(key) => key }
+        .toVector
+        .sorted(Bytes.Unsigned)
+      assert(
+        seen.toVector == expected,
+        "a range shows all keys that there were when it began, and no other"
+      )
     }
   }
 }
@@ -223,8 +289,10 @@ object BinLogModel {
     def scan(log: BinLog, family: Int): Scan
   }
   final case class Range(from: Option[Bytes], until: Option[Bytes]) extends KeyRange {
-    def contains(key: Bytes): Boolean = from.forall(Bytes.Unsigned.lteq(_, key)) && until.forall(Bytes.Unsigned.lt(key, _))
-    def scan(log: BinLog, family: Int): Scan = log.range(family, from.map(Bytes.array).orNull, until.map(Bytes.array).orNull)
+    def contains(key: Bytes): Boolean =
+      from.forall(Bytes.Unsigned.lteq(_, key)) && until.forall(Bytes.Unsigned.lt(key, _))
+    def scan(log: BinLog, family: Int): Scan =
+      log.range(family, from.map(Bytes.array).orNull, until.map(Bytes.array).orNull)
   }
   final case class Prefix(prefix: Bytes) extends KeyRange {
     def contains(key: Bytes): Boolean = key.startsWith(prefix)
@@ -235,24 +303,36 @@ object BinLogModel {
   val ColumnFamilies: Vector[Int] = Vector(0, 1, 6, 512, 517)
   val AbsentFamilies: Vector[Int] = Vector(9, 513)
 
-  /** Keys of equal hash, some of which begin as others do: of the hash of a key of the pool, and of those that an index could take for none. */
-  private val colliding: Vector[Array[Byte]] = Vector(Words.hash(new Array[Byte](8), 0, 8), 0, 1).flatMap { hash =>
-    val (one, other) = (Collisions.key(hash, Array.emptyByteArray, 1), Collisions.key(hash, Array.emptyByteArray, 2))
-    Vector(one, other, Collisions.key(hash, one, 3), Collisions.key(hash, one ++ other, 4))
-  }
+  /** Keys of equal hash, some of which begin as others do: of the hash of a key of the pool, and of
+    * those that an index could take for none.
+    */
+  private val colliding: Vector[Array[Byte]] =
+    Vector(Words.hash(new Array[Byte](8), 0, 8), 0, 1).flatMap { hash =>
+      val (one, other) = (
+        Collisions.key(hash, Array.emptyByteArray, 1),
+        Collisions.key(hash, Array.emptyByteArray, 2)
+      )
+      Vector(one, other, Collisions.key(hash, one, 3), Collisions.key(hash, one ++ other, 4))
+    }
 
-  /** Short keys of the bytes at the ends of what a byte can be, with a sign and without; many begin as others do. */
+  /** Short keys of the bytes at the ends of what a byte can be, with a sign and without; many begin
+    * as others do.
+    */
   private val extreme: Vector[Bytes] = {
     val bytes = Vector(0, 0x7f, 0x80, 0xff).map(_.toByte)
     val pairs = for (one <- bytes; other <- bytes) yield Array(one, other)
     (bytes.map(Array(_)) ++ pairs ++ pairs.map(_ :+ (-1).toByte)).map(Bytes.of(_))
   }
 
-  /** Keys of every length from 0 to 40; every other one is all zeros, so that some differ in nothing but their length. In front, those that collide; at
-    * the end, the extreme ones.
+  /** Keys of every length from 0 to 40; every other one is all zeros, so that some differ in
+    * nothing but their length. In front, those that collide; at the end, the extreme ones.
     */
   val KeyPool: Vector[Bytes] = colliding.map(Bytes.of(_)) ++
-    (0 to 40).map(length => Bytes.of(if (length % 2 == 0) new Array[Byte](length) else Bytes.random(length, length.toLong))) ++
+    (0 to 40).map(length =>
+      Bytes.of(
+        if (length % 2 == 0) new Array[Byte](length) else Bytes.random(length, length.toLong)
+      )
+    ) ++
     extreme
 
   def keyOf(i: Int): Bytes = KeyPool(i)
@@ -266,14 +346,16 @@ object BinLogModel {
     val cursor = new Cursor
     Option.when(log.find(family, key, 0, key.length, cursor))(cursor)
   }
-  def valueOf(log: BinLog, family: Int, key: Array[Byte]): Option[Bytes] = found(log, family, key).map(valueAt)
+  def valueOf(log: BinLog, family: Int, key: Array[Byte]): Option[Bytes] =
+    found(log, family, key).map(valueAt)
 
   private def surrounded(bytes: Bytes, offset: Int): Array[Byte] =
     Array.fill[Byte](offset)(-1) ++ Bytes.array(bytes) ++ Array.fill[Byte](9)(-1)
 
   private val families = Gen.frequency(6 -> 0, 3 -> 1, 1 -> 6, 6 -> 512, 2 -> 517)
   private val keys = Gen.frequency(2 -> Gen.choose(0, 20), 2 -> Gen.choose(0, KeyPool.length - 1))
-  private val valueSizes = Gen.frequency(6 -> Gen.choose(0, 64), 3 -> Gen.choose(0, 700), 1 -> Gen.choose(0, 5000))
+  private val valueSizes =
+    Gen.frequency(6 -> Gen.choose(0, 64), 3 -> Gen.choose(0, 700), 1 -> Gen.choose(0, 5000))
   private val seeds = Gen.choose(0, Int.MaxValue)
 
   val commands: Gen[List[Command]] = {

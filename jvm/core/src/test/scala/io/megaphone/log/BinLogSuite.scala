@@ -4,12 +4,14 @@ package io.megaphone.log
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
-import io.megaphone.log.memory.{DamagedRecordsException, HeapBudget, HeapBudgetSuite, SpillFiles}
-import io.megaphone.log.record.{Record, Words}
 import io.megaphone.log.BinLogModel._
 import io.megaphone.log.Bytes.Bytes
+import io.megaphone.log.memory.{DamagedRecordsException, HeapBudget, HeapBudgetSuite, SpillFiles}
+import io.megaphone.log.record.{Record, Words}
 
-/** A bin's log behaves as a map does whose changes since `settle` can be read, shipped and taken back. */
+/** A bin's log behaves as a map does whose changes since `settle` can be read, shipped and taken
+  * back.
+  */
 class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   private def put(log: BinLog, key: String, value: Bytes, family: Int = 0): Unit = {
@@ -18,14 +20,18 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
   private def put(log: BinLog, key: String, value: String): Unit = put(log, key, Bytes.of(value))
   private def remove(log: BinLog, key: String): Boolean = log.remove(0, key.getBytes, 0, key.length)
-  private def has(log: BinLog, key: String, family: Int = 0): Boolean = log.has(family, key.getBytes, 0, key.length)
-  private def get(log: BinLog, key: String, family: Int = 0): Option[Bytes] = valueOf(log, family, key.getBytes)
+  private def has(log: BinLog, key: String, family: Int = 0): Boolean =
+    log.has(family, key.getBytes, 0, key.length)
+  private def get(log: BinLog, key: String, family: Int = 0): Option[Bytes] =
+    valueOf(log, family, key.getBytes)
   private def keysOf(log: BinLog): Vector[Bytes] = {
     val scan = log.scan(0)
     Iterator.continually(scan).takeWhile(_.next()).map(s => keyAt(s.cursor)).toVector
   }
 
-  test("after any sequence of commands a log holds what a map would hold, and prefixes and tails read as they were when they were taken") {
+  test(
+    "after any sequence of commands a log holds what a map would hold, and prefixes and tails read as they were when they were taken"
+  ) {
     forAll(commands, minSuccessful(200))(agrees(_, HeapBudget.Unlimited))
   }
 
@@ -58,13 +64,17 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     log.compact()
     assert(log.image().isEmpty && log.tail().toBytes.isEmpty && log.prefix().toBytes.isEmpty)
     log.apply(new Array[Byte](0), 0, 0)
-    assert(!log.isTouched && log.keyCount == 0 && log.liveBytes == 0 && log.tailBytes == 0 && log.logBytes == 0)
+    assert(
+      !log.isTouched && log.keyCount == 0 && log.liveBytes == 0 && log.tailBytes == 0 && log.logBytes == 0
+    )
     assert(log.heapBytes <= 200)
     put(log, "a", "1")
     assert(log.heapBytes < 640)
   }
 
-  test("a value that is lengthened bit by bit costs what is new, is read as one, and is in one record of the image") {
+  test(
+    "a value that is lengthened bit by bit costs what is new, is read as one, and is in one record of the image"
+  ) {
     val log = new BinLog
     val parts = (0 until 5000).map(i => s"part $i, ".getBytes)
     for ((part, i) <- parts.zipWithIndex) {
@@ -74,7 +84,10 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     val whole = Bytes.of(parts.toArray.flatten)
     assert(log.logBytes < parts.length * 48, "each part is written once")
     assert(get(log, "list").contains(whole))
-    assert(log.liveBytes == Bytes.recordSize(Bytes.of("list"), whole) && log.image().length == log.liveBytes)
+    assert(
+      log.liveBytes == Bytes
+        .recordSize(Bytes.of("list"), whole) && log.image().length == log.liveBytes
+    )
     log.compact()
     assert(log.logBytes < log.liveBytes + 512 && get(log, "list").contains(whole))
   }
@@ -83,21 +96,31 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     val log = new BinLog
     val most = new Array[Byte](Record.ValueBytesMax)
     log.put(0, "a".getBytes, 0, 1, most, 0, most.length)
-    val refused = intercept[IllegalArgumentException](log.append(0, "a".getBytes, 0, 1, "2".getBytes, 0, 1))
-    assert(refused.getMessage.contains("a value of 268435456 bytes is too long: at most 268435455 are allowed"))
+    val refused =
+      intercept[IllegalArgumentException](log.append(0, "a".getBytes, 0, 1, "2".getBytes, 0, 1))
+    assert(
+      refused.getMessage.contains(
+        "a value of 268435456 bytes is too long: at most 268435455 are allowed"
+      )
+    )
   }
 
   test("keys of equal hash are told apart by their bytes, through removal, undo and compaction") {
     for (hash <- Seq(0, 1, -1, 12345)) {
       val log = new BinLog
-      val keys = (1 to 40).map(Collisions.key(hash, Array.emptyByteArray, _)).flatMap(k => Seq(k, Collisions.key(hash, k, 7))).toVector
+      val keys = (1 to 40)
+        .map(Collisions.key(hash, Array.emptyByteArray, _))
+        .flatMap(k => Seq(k, Collisions.key(hash, k, 7)))
+        .toVector
       def values = keys.map(k => valueOf(log, 0, k).fold(-1)(_.head.toInt))
-      def put(i: Int, value: Int): Unit = log.put(0, keys(i), 0, keys(i).length, Array(value.toByte), 0, 1)
+      def put(i: Int, value: Int): Unit =
+        log.put(0, keys(i), 0, keys(i).length, Array(value.toByte), 0, 1)
       assert(keys.forall(k => !log.has(0, k, 0, k.length)))
       for (i <- keys.indices) put(i, i)
       log.settle()
       assert(values == keys.indices)
-      for (i <- keys.indices) if (i % 3 == 0) log.remove(0, keys(i), 0, keys(i).length) else if (i % 3 == 1) put(i, i + 1)
+      for (i <- keys.indices)
+        if (i % 3 == 0) log.remove(0, keys(i), 0, keys(i).length) else if (i % 3 == 1) put(i, i + 1)
       val changed = keys.indices.map(i => Seq(-1, i + 1, i)(i % 3))
       assert(values == changed)
       val tail = log.tail().toBytes
@@ -113,7 +136,8 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   test("column families share the log and nothing else, up to the last family a header can name") {
     val log = new BinLog
     for (family <- Seq(0, 3, Record.FamilyMax)) put(log, "k", Bytes.of(s"in $family"), family)
-    for (family <- Seq(0, 3, Record.FamilyMax)) assert(get(log, "k", family).contains(Bytes.of(s"in $family")) && log.keyCount(family) == 1)
+    for (family <- Seq(0, 3, Record.FamilyMax))
+      assert(get(log, "k", family).contains(Bytes.of(s"in $family")) && log.keyCount(family) == 1)
     assert(!has(log, "k", 1) && log.keyCount == 3)
     val copy = new BinLog
     copy.apply(log.image(), 0, log.image().length)
@@ -123,18 +147,28 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(log.keyCount == 3)
   }
 
-  test("a key or a value too long for a record is refused, by a sentence with both sizes, and leaves no trace") {
+  test(
+    "a key or a value too long for a record is refused, by a sentence with both sizes, and leaves no trace"
+  ) {
     val log = new BinLog
     val byte = new Array[Byte](1)
-    val tooLong = Seq((Record.KeyBytesMax + 1, 0), (0, Record.ValueBytesMax + 1), (Int.MaxValue, Int.MaxValue))
+    val tooLong =
+      Seq((Record.KeyBytesMax + 1, 0), (0, Record.ValueBytesMax + 1), (Int.MaxValue, Int.MaxValue))
     for ((keyBytes, valueBytes) <- tooLong) {
-      val e = intercept[IllegalArgumentException](log.put(0, byte, 0, keyBytes, byte, 0, valueBytes))
-      assert(e.getMessage.contains("is too long: at most") && (e.getMessage.contains(s"$keyBytes bytes") || e.getMessage.contains(s"$valueBytes bytes")))
+      val e =
+        intercept[IllegalArgumentException](log.put(0, byte, 0, keyBytes, byte, 0, valueBytes))
+      assert(
+        e.getMessage.contains("is too long: at most") && (e.getMessage.contains(
+          s"$keyBytes bytes"
+        ) || e.getMessage.contains(s"$valueBytes bytes"))
+      )
     }
     assert(!log.isTouched && log.keyCount == 0 && log.liveBytes == 0)
   }
 
-  test("records of more than a mebibyte live among small ones, through undo, compaction and copies") {
+  test(
+    "records of more than a mebibyte live among small ones, through undo, compaction and copies"
+  ) {
     val log = new BinLog
     def value(mebibytes: Int, seed: Long) = Bytes.of(Bytes.random((mebibytes << 20) + 5, seed))
     put(log, "small", "1")
@@ -151,11 +185,16 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     val tail = log.tail().toBytes
     assert(Bytes.replay(tail).keySet.map(_._2) == Set("large", "larger", "small").map(Bytes.of(_)))
     log.undo()
-    assert(get(log, "large") == large && !has(log, "larger") && get(log, "small").contains(Bytes.of("1")))
+    assert(
+      get(log, "large") == large && !has(log, "larger") && get(log, "small").contains(Bytes.of("1"))
+    )
     log.apply(tail, 0, tail.length)
     log.settle()
     log.compact()
-    assert(log.logBytes < (9L << 20) && get(log, "larger").contains(value(5, 3)) && get(log, "small too").contains(Bytes.of("2")))
+    assert(
+      log.logBytes < (9L << 20) && get(log, "larger").contains(value(5, 3)) && get(log, "small too")
+        .contains(Bytes.of("2"))
+    )
     val copy = new BinLog
     copy.apply(log.image(), 0, log.image().length)
     assert(Bytes.replay(copy.tail().toBytes) == Bytes.replay(log.prefix().toBytes))
@@ -166,10 +205,15 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     val log = new BinLog
     for (i <- 0 until 50) put(log, s"k$i", s"value $i")
     log.settle()
-    val handedOut = for (i <- 0 until 50) yield { val c = found(log, 0, s"k$i".getBytes).get; (i, c.bytes, c.valueOffset, c.valueBytes) }
-    for (i <- 0 until 50) if (i % 2 == 0) put(log, s"k$i", s"another value, longer than the one before it: $i") else remove(log, s"k$i")
+    val handedOut = for (i <- 0 until 50) yield {
+      val c = found(log, 0, s"k$i".getBytes).get; (i, c.bytes, c.valueOffset, c.valueBytes)
+    }
+    for (i <- 0 until 50)
+      if (i % 2 == 0) put(log, s"k$i", s"another value, longer than the one before it: $i")
+      else remove(log, s"k$i")
     for (i <- 0 until 500) put(log, s"new $i", "n")
-    for ((i, bytes, offset, length) <- handedOut) assert(Bytes.slice(bytes, offset, length) == Bytes.of(s"value $i"))
+    for ((i, bytes, offset, length) <- handedOut)
+      assert(Bytes.slice(bytes, offset, length) == Bytes.of(s"value $i"))
   }
 
   test("a scan goes on where its caller removes every key that it shows") {
@@ -193,9 +237,18 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     for (i <- 0 until 1000) put(log, s"new $i", "n")
     for (i <- 0 until 100 by 2) remove(log, s"k$i")
     for (i <- 1 until 100 by 2) put(log, s"k$i", "young")
-    val rest = Iterator.continually(scan).takeWhile(_.next()).map(s => keyAt(s.cursor) -> valueAt(s.cursor)).filter(_._2 != Bytes.of("n")).toVector
+    val rest = Iterator
+      .continually(scan)
+      .takeWhile(_.next())
+      .map(s => keyAt(s.cursor) -> valueAt(s.cursor))
+      .filter(_._2 != Bytes.of("n"))
+      .toVector
     val expected = (1 until 100 by 2).map(i => Bytes.of(s"k$i")).toSet - first
-    assert(rest.length == expected.size && rest.map(_._1).toSet == expected && rest.forall(_._2 == Bytes.of("young")))
+    assert(
+      rest.length == expected.size && rest.map(_._1).toSet == expected && rest.forall(
+        _._2 == Bytes.of("young")
+      )
+    )
   }
 
   test("keys that come and go for ever cost no more than those that are there") {
@@ -222,12 +275,16 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(get(log, "k").contains(Bytes.of("19999")))
   }
 
-  test("bytes cut anywhere but between two records are refused with the place, and undo takes back what came before") {
+  test(
+    "bytes cut anywhere but between two records are refused with the place, and undo takes back what came before"
+  ) {
     val source = new BinLog
     for (i <- 0 until 5) put(source, s"key $i", Bytes.of(Bytes.random(i * 9, i.toLong)))
     remove(source, "key 3")
     val bytes = source.tail().toBytes
-    val ends = (0 until 5).map(i => Bytes.recordSize(Bytes.of(s"key $i"), Bytes.of(new Array[Byte](i * 9)))).scanLeft(0)(_ + _) :+ bytes.length
+    val ends = (0 until 5)
+      .map(i => Bytes.recordSize(Bytes.of(s"key $i"), Bytes.of(new Array[Byte](i * 9))))
+      .scanLeft(0)(_ + _) :+ bytes.length
     for (length <- 0 to bytes.length) {
       val log = new BinLog
       put(log, "key 0", "the base")
@@ -238,13 +295,18 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
         assert(e.getMessage.contains(s"at byte ${ends.filter(_ < length).last}"))
       }
       log.undo()
-      assert(!log.isTouched && log.keyCount == 1 && get(log, "key 0").contains(Bytes.of("the base")))
+      assert(
+        !log.isTouched && log.keyCount == 1 && get(log, "key 0").contains(Bytes.of("the base"))
+      )
     }
   }
 
   test("bytes whose header names no kind are refused") {
     val bytes = new Array[Byte](24)
     Words.set(bytes, 0, Record.header(0, 0, 8, 8))
-    assert(intercept[DamagedRecordsException](new BinLog().apply(bytes, 0, 24)).getMessage.contains("found kind 0"))
+    assert(
+      intercept[DamagedRecordsException](new BinLog().apply(bytes, 0, 24)).getMessage
+        .contains("found kind 0")
+    )
   }
 }

@@ -6,7 +6,9 @@ import java.util.SplittableRandom
 
 import scala.collection.immutable.ArraySeq
 
-/** Byte strings with value equality, and records encoded by hand: what the tests hold the log against. */
+/** Byte strings with value equality, and records encoded by hand: what the tests hold the log
+  * against.
+  */
 object Bytes {
   type Bytes = ArraySeq[Byte]
 
@@ -15,9 +17,13 @@ object Bytes {
   def of(bytes: Array[Byte]): Bytes = ArraySeq.unsafeWrapArray(bytes)
   def of(text: String): Bytes = of(text.getBytes("UTF-8"))
   def array(bytes: Bytes): Array[Byte] = bytes.unsafeArray.asInstanceOf[Array[Byte]]
-  def slice(bytes: Array[Byte], offset: Int, length: Int): Bytes = of(java.util.Arrays.copyOfRange(bytes, offset, offset + length))
+  def slice(bytes: Array[Byte], offset: Int, length: Int): Bytes = of(
+    java.util.Arrays.copyOfRange(bytes, offset, offset + length)
+  )
 
-  /** The order of an ordered family's keys: by their bytes without sign, and a key before those that begin with it. */
+  /** The order of an ordered family's keys: by their bytes without sign, and a key before those
+    * that begin with it.
+    */
   val Unsigned: Ordering[Bytes] = (one, other) => {
     val both = math.min(one.length, other.length)
     var i = 0
@@ -35,20 +41,27 @@ object Bytes {
   def concat(parts: Iterable[Bytes]): Array[Byte] = {
     val out = new Array[Byte](parts.iterator.map(_.length).sum)
     var at = 0
-    parts.foreach { part => System.arraycopy(array(part), 0, out, at, part.length); at += part.length }
+    parts.foreach { part =>
+      System.arraycopy(array(part), 0, out, at, part.length); at += part.length
+    }
     out
   }
 
-  /** A record as the format says it: header word, key and value, each padded with zeros to whole words. */
+  /** A record as the format says it: header word, key and value, each padded with zeros to whole
+    * words.
+    */
   def putRecord(family: Int, key: Bytes, value: Bytes): Bytes = record(family, 1, key, value)
   def appendRecord(family: Int, key: Bytes, value: Bytes): Bytes = record(family, 3, key, value)
   def removeRecord(family: Int, key: Bytes): Bytes = record(family, 2, key, Empty)
 
-  def recordSize(key: Bytes, value: Bytes): Int = 8 + (key.length + 7) / 8 * 8 + (value.length + 7) / 8 * 8
+  def recordSize(key: Bytes, value: Bytes): Int =
+    8 + (key.length + 7) / 8 * 8 + (value.length + 7) / 8 * 8
 
   private def record(family: Int, kind: Int, key: Bytes, value: Bytes): Bytes = {
     val out = ByteBuffer.allocate(recordSize(key, value)).order(ByteOrder.LITTLE_ENDIAN)
-    out.putLong((family.toLong << 54) | (kind.toLong << 52) | (key.length.toLong << 28) | value.length.toLong)
+    out.putLong(
+      (family.toLong << 54) | (kind.toLong << 52) | (key.length.toLong << 28) | value.length.toLong
+    )
     out.put(array(key)).position(8 + (key.length + 7) / 8 * 8)
     out.put(array(value))
     of(out.array)

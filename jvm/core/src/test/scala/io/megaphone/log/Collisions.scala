@@ -15,10 +15,14 @@ object Collisions {
   private def mix(h: Long, word: Long): Long = { val x = (h ^ word) * Multiplier; x ^ (x >>> 29) }
   private def unmix(h: Long): Long = (h ^ (h >>> 29) ^ (h >>> 58)) * Inverse
 
-  /** `start`, whose length is a multiple of eight, and eight bytes more, chosen such that the hash of all is `hash`. Keys of other `salt` are others. */
+  /** `start`, whose length is a multiple of eight, and eight bytes more, chosen such that the hash
+    * of all is `hash`. Keys of other `salt` are others.
+    */
   def key(hash: Int, start: Array[Byte], salt: Int): Array[Byte] = {
     val bytes = start ++ new Array[Byte](8)
-    val before = (0 until start.length by 8).foldLeft(bytes.length * Multiplier)((h, i) => mix(h, Words.get(start, i)))
+    val before = (0 until start.length by 8).foldLeft(bytes.length * Multiplier)((h, i) =>
+      mix(h, Words.get(start, i))
+    )
     val after = ((hash.toLong << 32) | (salt & 0xffffffffL)) * Inverse
     Words.set(bytes, start.length, before ^ unmix(after))
     assert(Words.hash(bytes, 0, bytes.length) == hash, "this must follow Words.hash, word by word")

@@ -5,12 +5,14 @@ import scala.util.Random
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.log.memory.Records
-import io.megaphone.log.record.Record
 import io.megaphone.log.BinLogModel.{found, keyAt, valueAt, valueOf}
 import io.megaphone.log.Bytes.Bytes
+import io.megaphone.log.memory.Records
+import io.megaphone.log.record.Record
 
-/** An ordered family is scanned by ranges and prefixes of its keys, from whichever records its log was made. */
+/** An ordered family is scanned by ranges and prefixes of its keys, from whichever records its log
+  * was made.
+  */
 class OrderedFamilySuite extends AnyFunSuite {
   private val ColumnFamily = Record.OrderedFamilyMin
 
@@ -19,8 +21,10 @@ class OrderedFamilySuite extends AnyFunSuite {
     log.put(family, Bytes.array(key), 0, key.length, bytes, 0, bytes.length)
   }
   private def put(log: BinLog, key: String, value: String): Unit = put(log, Bytes.of(key), value)
-  private def remove(log: BinLog, key: String): Boolean = log.remove(ColumnFamily, key.getBytes, 0, key.length)
-  private def keys(scan: Scan): Vector[Bytes] = Iterator.continually(scan).takeWhile(_.next()).map(s => keyAt(s.cursor)).toVector
+  private def remove(log: BinLog, key: String): Boolean =
+    log.remove(ColumnFamily, key.getBytes, 0, key.length)
+  private def keys(scan: Scan): Vector[Bytes] =
+    Iterator.continually(scan).takeWhile(_.next()).map(s => keyAt(s.cursor)).toVector
   private def texts(scan: Scan): Vector[String] = keys(scan).map(key => new String(key.toArray))
   private def all(log: BinLog): Vector[String] = texts(log.range(ColumnFamily, null, null))
   private def bytes(values: Int*): Array[Byte] = values.map(_.toByte).toArray
@@ -39,15 +43,22 @@ class OrderedFamilySuite extends AnyFunSuite {
     assert(texts(log.range(ColumnFamily, "ba".getBytes, null)) == Vector("bb", "c", "d"))
     assert(texts(log.range(ColumnFamily, null, "b".getBytes)) == Vector("a"))
     assert(texts(log.range(ColumnFamily, Array.emptyByteArray, "b".getBytes)) == Vector("a"))
-    for ((from, until) <- Seq("b" -> "b", "d" -> "a", "e" -> "z", "0" -> "1", "" -> "", "bc" -> "bd"))
-      assert(texts(log.range(ColumnFamily, from.getBytes, until.getBytes)).isEmpty, s"from $from until $until")
+    for (
+      (from, until) <- Seq("b" -> "b", "d" -> "a", "e" -> "z", "0" -> "1", "" -> "", "bc" -> "bd")
+    )
+      assert(
+        texts(log.range(ColumnFamily, from.getBytes, until.getBytes)).isEmpty,
+        s"from $from until $until"
+      )
     val scan = log.range(ColumnFamily, null, "b".getBytes)
     assert(texts(scan) == Vector("a") && !scan.next())
     put(log, "aa", "v")
     assert(!scan.next(), "a scan that has ended has ended")
   }
 
-  test("a prefix is of all keys that begin with it, the key of its own bytes included, also where it ends in 0xFF") {
+  test(
+    "a prefix is of all keys that begin with it, the key of its own bytes included, also where it ends in 0xFF"
+  ) {
     val log = new BinLog
     val all = Seq(
       bytes(),
@@ -64,7 +75,9 @@ class OrderedFamilySuite extends AnyFunSuite {
     )
     for (key <- Random.shuffle(all)) put(log, Bytes.of(key), "v")
     for (prefix <- all ++ Seq(bytes(3), bytes(1, 254), bytes(255, 255), bytes(255, 255, 255)))
-      assert(keys(log.prefix(ColumnFamily, prefix)) == all.filter(_.startsWith(prefix)).map(Bytes.of(_)))
+      assert(
+        keys(log.prefix(ColumnFamily, prefix)) == all.filter(_.startsWith(prefix)).map(Bytes.of(_))
+      )
     assert(keys(log.prefix(ColumnFamily, null)) == all.map(Bytes.of(_)))
   }
 
@@ -73,13 +86,20 @@ class OrderedFamilySuite extends AnyFunSuite {
     for (family <- Seq(0, 1, 511)) {
       put(log, Bytes.of("a"), "v", family)
       for (scan <- Seq(() => log.range(family, null, null), () => log.prefix(family, "a".getBytes)))
-        assert(intercept[IllegalArgumentException](scan()).getMessage.contains(s"column family $family keeps no order: only those from 512 on do"))
+        assert(
+          intercept[IllegalArgumentException](scan()).getMessage
+            .contains(s"column family $family keeps no order: only those from 512 on do")
+        )
     }
     for (family <- Seq(512, 513, 1023)) {
       assert(!log.range(family, null, null).next())
       for (key <- Seq("b", "a")) put(log, Bytes.of(key + family), "v", family)
       assert(texts(log.range(family, null, null)) == Vector("a" + family, "b" + family))
-      assert(texts(log.scan(family)).sorted == Vector("a" + family, "b" + family) && log.keyCount(family) == 2)
+      assert(
+        texts(log.scan(family)).sorted == Vector("a" + family, "b" + family) && log.keyCount(
+          family
+        ) == 2
+      )
     }
     assert(log.keyCount == 9)
   }
@@ -93,7 +113,8 @@ class OrderedFamilySuite extends AnyFunSuite {
       .continually(scan)
       .takeWhile(_.next())
       .map { s =>
-        val (key, value) = (new String(keyAt(s.cursor).toArray), new String(valueAt(s.cursor).toArray))
+        val (key, value) =
+          (new String(keyAt(s.cursor).toArray), new String(valueAt(s.cursor).toArray))
         put(log, key + "+", "behind the key that the scan stands on")
         put(log, "g", "later")
         put(log, "g", "later still")
@@ -114,9 +135,12 @@ class OrderedFamilySuite extends AnyFunSuite {
       val keys = random.shuffle((0 until 1000).toVector).take(100 * logs).map(numbered)
       val filled = Vector.fill(logs)(new BinLog)
       keys.zipWithIndex.foreach { case (key, i) => put(filled(i % logs), key, "v") }
-      assert(texts(new MergedScan(filled.iterator.map(_.range(ColumnFamily, null, null)))) == keys.sorted)
+      assert(
+        texts(new MergedScan(filled.iterator.map(_.range(ColumnFamily, null, null)))) == keys.sorted
+      )
       val (from, until) = (numbered(200), numbered(700))
-      val scan = new MergedScan(filled.iterator.map(_.range(ColumnFamily, from.getBytes, until.getBytes)))
+      val scan =
+        new MergedScan(filled.iterator.map(_.range(ColumnFamily, from.getBytes, until.getBytes)))
       assert(texts(scan) == keys.sorted.filter(k => k >= from && k < until) && !scan.next())
     }
   }
@@ -125,14 +149,30 @@ class OrderedFamilySuite extends AnyFunSuite {
     val random = new Random(13)
     for (logs <- 1 to 9) {
       val keys =
-        Set.fill(400)(Vector.fill(random.nextInt(11))(Seq[Byte](0, 1, -1)(random.nextInt(3)))) + Vector.empty ++
-          Set.fill(200)(Vector.fill(8 + random.nextInt(8))(3.toByte) ++ Vector.fill(random.nextInt(9))(Seq[Byte](0, 1, -1)(random.nextInt(3)))) ++
+        Set.fill(400)(
+          Vector.fill(random.nextInt(11))(Seq[Byte](0, 1, -1)(random.nextInt(3)))
+        ) + Vector.empty ++
+          Set.fill(200)(
+            Vector.fill(8 + random.nextInt(8))(3.toByte) ++ Vector.fill(random.nextInt(9))(
+              Seq[Byte](0, 1, -1)(random.nextInt(3))
+            )
+          ) ++
           Seq(7, 8, 9, 15, 16, 17, 24).map(Vector.fill(_)(-1.toByte))
       val filled = Vector.fill(logs)(new BinLog)
-      keys.foreach(key => filled(random.nextInt(logs)).put(ColumnFamily, key.toArray, 0, key.length, Array.emptyByteArray, 0, 0))
+      keys.foreach(key =>
+        filled(random.nextInt(logs))
+          .put(ColumnFamily, key.toArray, 0, key.length, Array.emptyByteArray, 0, 0)
+      )
       val scan = new MergedScan(filled.iterator.map(_.range(ColumnFamily, null, null)))
-      val seen = Iterator.continually(scan).takeWhile(_.next()).map(s => s.cursor.bytes.slice(s.cursor.keyOffset, s.cursor.keyOffset + s.cursor.keyBytes))
-      assert(seen.toVector.map(_.toVector) == keys.toVector.sortWith((a, b) => java.util.Arrays.compareUnsigned(a.toArray, b.toArray) < 0))
+      val seen = Iterator
+        .continually(scan)
+        .takeWhile(_.next())
+        .map(s => s.cursor.bytes.slice(s.cursor.keyOffset, s.cursor.keyOffset + s.cursor.keyBytes))
+      assert(
+        seen.toVector.map(_.toVector) == keys.toVector.sortWith((a, b) =>
+          java.util.Arrays.compareUnsigned(a.toArray, b.toArray) < 0
+        )
+      )
       assert(!scan.next())
     }
   }
@@ -144,7 +184,12 @@ class OrderedFamilySuite extends AnyFunSuite {
       if (random.nextBoolean()) put(log, "b", "settled")
       log.settle()
       def contents = {
-        val scan = log.range(ColumnFamily, null, null); Iterator.continually(scan).takeWhile(_.next()).map(s => (keyAt(s.cursor), valueAt(s.cursor))).toVector
+        val scan = log.range(ColumnFamily, null, null);
+        Iterator
+          .continually(scan)
+          .takeWhile(_.next())
+          .map(s => (keyAt(s.cursor), valueAt(s.cursor)))
+          .toVector
       }
       val before = contents
       for (i <- 0 until random.nextInt(300)) {
@@ -158,7 +203,9 @@ class OrderedFamilySuite extends AnyFunSuite {
     }
   }
 
-  test("image, tail and prefix carry the order without a word, and what is compacted or copied lies in order") {
+  test(
+    "image, tail and prefix carry the order without a word, and what is compacted or copied lies in order"
+  ) {
     val log = new BinLog
     val numbers = new Random(6).shuffle((0 until 3000).toVector)
     numbers.foreach(i => put(log, numbered(i), s"$i"))
@@ -171,20 +218,28 @@ class OrderedFamilySuite extends AnyFunSuite {
     assert(all(copy) == expected)
     log.settle()
     log.compact()
-    assert(all(log) == expected && expected.forall(k => log.has(ColumnFamily, k.getBytes, 0, k.length)))
+    assert(
+      all(log) == expected && expected.forall(k => log.has(ColumnFamily, k.getBytes, 0, k.length))
+    )
     val ofImage = new BinLog
     ofImage.apply(log.image(), 0, log.image().length)
     assert(all(ofImage) == expected)
     for (records <- Seq(log.prefix(), ofImage.tail())) {
       val inLog = Vector.newBuilder[String]
       val records1 = records.toBytes
-      Records.foreach(records1, 0, records1.length)((at, header) => inLog += new String(records1, at + Record.HeaderBytes, Record.keyBytes(header)))
+      Records.foreach(records1, 0, records1.length)((at, header) =>
+        inLog += new String(records1, at + Record.HeaderBytes, Record.keyBytes(header))
+      )
       assert(inLog.result() == expected)
     }
   }
 
-  test("compaction points index and order at the same record, where records move to where others of one hash, or of one probe, were") {
-    val firstSlot = BigInt(-1640531527).modInverse(BigInt(1) << 32).toInt // multiples of this begin at the first slot, as HashIndex has it
+  test(
+    "compaction points index and order at the same record, where records move to where others of one hash, or of one probe, were"
+  ) {
+    val firstSlot = BigInt(-1640531527)
+      .modInverse(BigInt(1) << 32)
+      .toInt // multiples of this begin at the first slot, as HashIndex has it
     for (hash <- Seq[Int => Int](_ => 77, _ * firstSlot)) {
       val log = new BinLog
       val keys = (1 to 60).map(i => Bytes.of(Collisions.key(hash(i), Array.emptyByteArray, i)))
@@ -203,7 +258,9 @@ class OrderedFamilySuite extends AnyFunSuite {
     }
   }
 
-  test("a range scan goes on where its caller removes every key that it shows, and those around it, and puts others") {
+  test(
+    "a range scan goes on where its caller removes every key that it shows, and those around it, and puts others"
+  ) {
     for (step <- Seq(1, 2, 3)) {
       val log = ordered((0 until 2000).map(numbered): _*)
       val scan = log.range(ColumnFamily, numbered(100).getBytes, numbered(1900).getBytes)
@@ -221,7 +278,9 @@ class OrderedFamilySuite extends AnyFunSuite {
     }
   }
 
-  test("a key put again under a scan is seen once, with the value that it had when the scan began") {
+  test(
+    "a key put again under a scan is seen once, with the value that it had when the scan began"
+  ) {
     val log = ordered((0 until 200).map(numbered): _*)
     val scan = log.range(ColumnFamily, null, null)
     var seen = 0
@@ -250,13 +309,19 @@ class OrderedFamilySuite extends AnyFunSuite {
 
   test("two scans of one family do not disturb each other, nor does a look-up between them") {
     val log = ordered("a", "b", "c")
-    val (one, other) = (log.range(ColumnFamily, null, null), log.range(ColumnFamily, "b".getBytes, null))
-    assert(one.next() && other.next() && one.next() && found(log, ColumnFamily, "a".getBytes).map(keyAt).contains(Bytes.of("a")))
+    val (one, other) =
+      (log.range(ColumnFamily, null, null), log.range(ColumnFamily, "b".getBytes, null))
+    assert(
+      one.next() && other.next() && one
+        .next() && found(log, ColumnFamily, "a".getBytes).map(keyAt).contains(Bytes.of("a"))
+    )
     assert(keyAt(one.cursor) == Bytes.of("b") && keyAt(other.cursor) == Bytes.of("b"))
     assert(texts(one) == Vector("c") && texts(other) == Vector("c"))
   }
 
-  test("an ordered family's index and order are in the log's heap bytes, and the order costs less than ten bytes a key") {
+  test(
+    "an ordered family's index and order are in the log's heap bytes, and the order costs less than ten bytes a key"
+  ) {
     val (log, other) = (new BinLog, new BinLog)
     for (i <- new Random(8).shuffle((0 until 20000).toVector)) {
       put(log, numbered(i), "v")

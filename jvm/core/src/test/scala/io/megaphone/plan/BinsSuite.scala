@@ -20,15 +20,23 @@ class BinsSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     val tried = (-3 to 1100) ++ allowed ++ Seq(65535, 65537, 131072, Int.MaxValue, Int.MinValue)
     tried.foreach { bins =>
       if (allowed(bins)) assert(Bins.check(bins) == bins)
-      else assert(intercept[InvalidPlanException](Bins.check(bins)).condition == "BINS_NOT_POWER_OF_TWO")
+      else
+        assert(
+          intercept[InvalidPlanException](Bins.check(bins)).condition == "BINS_NOT_POWER_OF_TWO"
+        )
     }
   }
 
   test("a wrong number of bins is told with the allowed ones and one that works") {
-    def told(bins: Int) = intercept[InvalidPlanException.BinsNotPowerOfTwo](Bins.check(bins)).getMessage
+    def told(bins: Int) =
+      intercept[InvalidPlanException.BinsNotPowerOfTwo](Bins.check(bins)).getMessage
     assert(
-      told(1000) == "The number of bins is 1000, but it must be a power of two from 1 to 65536; use 512, for example."
+      told(
+        1000
+      ) == "The number of bins is 1000, but it must be a power of two from 1 to 65536; use 512, for example."
     )
-    assert(told(0).endsWith("use 1, for example.") && told(100000).endsWith("use 65536, for example."))
+    assert(
+      told(0).endsWith("use 1, for example.") && told(100000).endsWith("use 65536, for example.")
+    )
   }
 }

@@ -31,7 +31,9 @@ class MatchingSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   test("a vertex that the first matching matches stays matched") {
     forAll(graphs, minSuccessful(500)) { case (edges, rights) =>
       val taken = new Array[Boolean](rights)
-      val first = edges.map(_.find(right => !taken(right)).fold(Unmatched) { right => taken(right) = true; right })
+      val first = edges.map(_.find(right => !taken(right)).fold(Unmatched) { right =>
+        taken(right) = true; right
+      })
       val matching = new Matching(edges, rights, first).maximum()
       assert(first.indices.forall(left => first(left) == Unmatched || matching(left) != Unmatched))
       assert(first.filter(_ != Unmatched).forall(matching.contains(_)))
@@ -40,9 +42,11 @@ class MatchingSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test("a path as long as there are workers needs no deep stack") {
-    // Left i reaches i and i + 1; all but the last hold i + 1, and 0 is free: one path through all of them.
+    /* Left i reaches i and i + 1; all but the last hold i + 1, and 0 is free: one path through all
+     * of them. */
     val lefts = 65536
-    val edges = Array.tabulate(lefts)(left => if (left < lefts - 1) Array(left + 1, left) else Array(left))
+    val edges =
+      Array.tabulate(lefts)(left => if (left < lefts - 1) Array(left + 1, left) else Array(left))
     val first = Array.tabulate(lefts)(left => if (left < lefts - 1) left + 1 else Unmatched)
     assert(new Matching(edges, lefts, first).maximum().toSeq == (0 until lefts))
   }
@@ -50,12 +54,16 @@ class MatchingSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
 object MatchingSuite {
 
-  /** The size of a maximum matching, found one augmenting path at a time: slow, and plain to see right. */
+  /** The size of a maximum matching, found one augmenting path at a time: slow, and plain to see
+    * right.
+    */
   def maximumSize(edges: Seq[Seq[Int]]): Int = {
     val owner = scala.collection.mutable.Map.empty[Int, Int]
     def augment(left: Int, seen: scala.collection.mutable.Set[Int]): Boolean =
       edges(left).exists { right =>
-        seen.add(right) && (owner.get(right).forall(augment(_, seen)) && { owner(right) = left; true })
+        seen.add(right) && (owner.get(right).forall(augment(_, seen)) && {
+          owner(right) = left; true
+        })
       }
     edges.indices.count(augment(_, scala.collection.mutable.Set.empty))
   }

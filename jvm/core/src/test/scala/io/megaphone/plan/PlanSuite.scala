@@ -12,7 +12,10 @@ class PlanSuite extends AnyFunSuite {
   test("a plan counts its steps and moves over all groups") {
     val plan = Plan(
       "p",
-      Map(0L -> Vector(Step(Vector(Move(0, 1), Move(2, 1)), 2), Step(Vector(Move(4, 1)), 2)), 3L -> Vector(Step(Vector.empty, 3))),
+      Map(
+        0L -> Vector(Step(Vector(Move(0, 1), Move(2, 1)), 2), Step(Vector(Move(4, 1)), 2)),
+        3L -> Vector(Step(Vector.empty, 3))
+      ),
       "fluid",
       TransferMode.Prepared
     )
@@ -58,10 +61,13 @@ class PlanSuite extends AnyFunSuite {
   }
 
   test("transfer modes are read in any case, and print as they are read") {
-    for (mode <- TransferMode.values) assert(TransferMode.parse(s" ${mode.toString.toUpperCase}") == mode)
+    for (mode <- TransferMode.values)
+      assert(TransferMode.parse(s" ${mode.toString.toUpperCase}") == mode)
     val error = intercept[InvalidPlanException](TransferMode.parse("later"))
     assert(error.condition == "UNKNOWN_MODE")
-    assert(error.getMessage == "There is no transfer mode 'later', only direct, prepared; choose one of these.")
+    assert(
+      error.getMessage == "There is no transfer mode 'later', only direct, prepared; choose one of these."
+    )
   }
 
   test("every error is one sentence: what was wrong, what is allowed; what to do") {

@@ -15,12 +15,12 @@ class PlannerSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   private def after(table: RoutingTable, change: Step): RoutingTable =
     table.moved(change.moves, table.number + 1, change.workers)
 
-  private def isBalanced(table: RoutingTable): Boolean = table.binCounts.max - table.binCounts.min <= 1
+  private def isBalanced(table: RoutingTable): Boolean =
+    table.binCounts.max - table.binCounts.min <= 1
 
-  /**
-   * The fewest moves to balance, by trying for every worker both shares it may get: `best(k)` is the smallest surplus
-   * when k of the workers seen so far get the larger share.
-   */
+  /** The fewest moves to balance, by trying for every worker both shares it may get: `best(k)` is
+    * the smallest surplus when k of the workers seen so far get the larger share.
+    */
   private def fewestMoves(table: RoutingTable, workers: Int): Int = {
     val (share, larger) = (table.bins / workers, table.bins % workers)
     val counts = table.binCounts.padTo(workers, 0)
@@ -30,7 +30,10 @@ class PlannerSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     staying.foreach { count =>
       def withShare(share: Int) = math.max(0, count - share)
       best = best.indices.toVector.map { k =>
-        math.min(best(k) + withShare(share), if (k > 0) best(k - 1) + withShare(share + 1) else none)
+        math.min(
+          best(k) + withShare(share),
+          if (k > 0) best(k - 1) + withShare(share + 1) else none
+        )
       }
     }
     best(larger) + leaving.sum
@@ -73,7 +76,12 @@ class PlannerSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   test("rescaling a balanced table to its own number of workers moves nothing") {
     forAll(binCounts, workerCounts) { (bins, workers) =>
-      assert(Planner.rescale(RoutingTable.roundRobin(bins, workers), workers) == Step(Vector.empty, workers))
+      assert(
+        Planner.rescale(RoutingTable.roundRobin(bins, workers), workers) == Step(
+          Vector.empty,
+          workers
+        )
+      )
     }
   }
 
@@ -84,11 +92,18 @@ class PlannerSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("rescaling lets few pairs of workers exchange bins: fewer than there are senders and receivers") {
+  test(
+    "rescaling lets few pairs of workers exchange bins: fewer than there are senders and receivers"
+  ) {
     forAll(tables, workerCounts) { (table, workersAfter) =>
       val moves = Planner.rescale(table, workersAfter).moves
       val pairs = moves.map(move => (table.workerOf(move.bin), move.target)).distinct
-      assert(pairs.isEmpty || pairs.length < pairs.map(_._1).distinct.length + pairs.map(_._2).distinct.length)
+      assert(
+        pairs.isEmpty || pairs.length < pairs.map(_._1).distinct.length + pairs
+          .map(_._2)
+          .distinct
+          .length
+      )
     }
   }
 
@@ -108,14 +123,18 @@ class PlannerSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   test("evacuating moves exactly the bins of the workers named, and levels the others") {
     forAll(evacuations) { case (table, from) =>
       val change = Planner.evacuate(table, from)
-      assert(change.moves.map(_.bin) == (0 until table.bins).filter(bin => from(table.workerOf(bin))))
+      assert(
+        change.moves.map(_.bin) == (0 until table.bins).filter(bin => from(table.workerOf(bin)))
+      )
       assert(change.moves.forall(move => !from(move.target)) && change.workers == table.workers)
 
       val counts = after(table, change).binCounts
       assert(from.forall(counts(_) == 0))
       val receivers = change.moves.map(_.target).distinct
       val others = counts.indices.filterNot(from)
-      assert(receivers.forall(receiver => others.forall(other => counts(receiver) <= counts(other) + 1)))
+      assert(
+        receivers.forall(receiver => others.forall(other => counts(receiver) <= counts(other) + 1))
+      )
     }
   }
 
@@ -129,8 +148,15 @@ class PlannerSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   test("moves of the user are kept in order, but for those to the bin's owner") {
     val table = RoutingTable.roundRobin(8, 3)
-    assert(Planner.move(table, Seq(Move(5, 0), Move(1, 1), Move(2, 1))) == Step(Vector(Move(5, 0), Move(2, 1)), 3))
-    assert(Planner.move(table, Map(5 -> 0, 1 -> 1, 2 -> 1)) == Step(Vector(Move(2, 1), Move(5, 0)), 3))
+    assert(
+      Planner.move(table, Seq(Move(5, 0), Move(1, 1), Move(2, 1))) == Step(
+        Vector(Move(5, 0), Move(2, 1)),
+        3
+      )
+    )
+    assert(
+      Planner.move(table, Map(5 -> 0, 1 -> 1, 2 -> 1)) == Step(Vector(Move(2, 1), Move(5, 0)), 3)
+    )
     assert(Planner.move(table, Map(1 -> 1)) == Step(Vector.empty, 3))
   }
 

@@ -5,9 +5,10 @@ import java.io.{ByteArrayInputStream, ByteArrayOutputStream, ObjectInputStream, 
 
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
-import Tables._
 
 import io.megaphone.errors.InvalidPlanException
+
+import Tables._
 
 class RoutingTableSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   private val small = RoutingTable.roundRobin(bins = 8, workers = 3, number = 17)
@@ -35,8 +36,11 @@ class RoutingTableSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     forAll(tables, workerCounts, minSuccessful(200)) { (from, workersAfter) =>
       val to = random(from.bins, workersAfter, seed = from.contentHash)
       val moves = from.movesTo(to)
-      assert(moves.length == (0 until from.bins).count(bin => from.workerOf(bin) != to.workerOf(bin)))
-      // What stays must fit into the new table: any move at all can shrink it, if it takes what stands in the way.
+      assert(
+        moves.length == (0 until from.bins).count(bin => from.workerOf(bin) != to.workerOf(bin))
+      )
+      /* What stays must fit into the new table: any move at all can shrink it, if it takes what
+       * stands in the way. */
       assert(from.moved(moves, to.number, to.workers) == to)
     }
   }
@@ -60,7 +64,11 @@ class RoutingTableSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       assert(condition(small.moved(Nil, 18, workers)) == "INVALID_WORKERS")
     }
     assert(condition(RoutingTable.tabulate(8, 3, 0)(_ => 3)) == "UNKNOWN_WORKER")
-    assert(condition(small.binsOf(3)) == "UNKNOWN_WORKER" && condition(small.binsOf(-1)) == "UNKNOWN_WORKER")
+    assert(
+      condition(small.binsOf(3)) == "UNKNOWN_WORKER" && condition(
+        small.binsOf(-1)
+      ) == "UNKNOWN_WORKER"
+    )
     assert(condition(small.movesTo(RoutingTable.roundRobin(16, 3))) == "BINS_DIFFER")
   }
 
@@ -70,14 +78,17 @@ class RoutingTableSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(condition(small.moved(Seq(Move(0, 3)), 18, 3)) == "UNKNOWN_WORKER")
     assert(condition(small.moved(Seq(Move(0, -1)), 18, 3)) == "UNKNOWN_WORKER")
     assert(condition(small.moved(Seq(Move(0, 1), Move(0, 1)), 18, 3)) == "DUPLICATE_BIN")
-    val stranded = intercept[InvalidPlanException.WorkerNotEmpty](small.moved(Seq(Move(2, 0)), 18, 2))
+    val stranded =
+      intercept[InvalidPlanException.WorkerNotEmpty](small.moved(Seq(Move(2, 0)), 18, 2))
     assert(stranded.worker == 2 && stranded.bin == 5)
   }
 
   test("equal means equal content and equal number") {
     forAll(tables) { table =>
       val same = RoutingTable.tabulate(table.bins, table.workers, table.number)(table.workerOf)
-      assert(same == table && same.hashCode == table.hashCode && same.contentHash == table.contentHash)
+      assert(
+        same == table && same.hashCode == table.hashCode && same.contentHash == table.contentHash
+      )
       val renumbered = table.moved(Nil, table.number + 1, table.workers)
       assert(renumbered != table && renumbered.contentHash == table.contentHash)
       if (table.workers < RoutingTable.WorkersMax) {
@@ -102,7 +113,16 @@ class RoutingTableSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       val copy = new ObjectInputStream(new ByteArrayInputStream(bytes.toByteArray)).readObject()
       assert(copy == table && copy.asInstanceOf[RoutingTable].contentHash == table.contentHash)
     }
-    for ((bins, workers) <- Seq((1, 1), (65536, 1), (65536, 65536), (65536, 65535), (1, 65536), (65536, 257))) {
+    for (
+      (bins, workers) <- Seq(
+        (1, 1),
+        (65536, 1),
+        (65536, 65536),
+        (65536, 65535),
+        (1, 65536),
+        (65536, 257)
+      )
+    ) {
       val table = random(bins, workers, seed = bins + workers).moved(Nil, Long.MaxValue, workers)
       assert(RoutingTable.fromBytes(table.toBytes) == table)
     }
@@ -126,7 +146,8 @@ class RoutingTableSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   test("bytes that are no table are refused by name") {
     val good = small.toBytes
     def changed(index: Int, value: Int) = good.updated(index, value.toByte)
-    def reason(bytes: Array[Byte]) = intercept[InvalidPlanException.DamagedTable](RoutingTable.fromBytes(bytes)).reason
+    def reason(bytes: Array[Byte]) =
+      intercept[InvalidPlanException.DamagedTable](RoutingTable.fromBytes(bytes)).reason
 
     for (length <- good.indices) assert(reason(good.take(length)).contains(s"$length bytes"))
     assert(reason(good :+ 0.toByte) == "it has 15 bytes where 14 belong")
@@ -136,7 +157,9 @@ class RoutingTableSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(reason(changed(9, 16)).contains("16396 belong"))
     assert(reason(changed(12, 0xff)) == "bin 0 belongs to worker 3 where 2 is the last")
     val odd = RoutingTable.roundRobin(bins = 2, workers = 3).toBytes
-    assert(reason(odd.updated(12, (odd(12) | 1).toByte)) == "its last byte is not filled up with zeros")
+    assert(
+      reason(odd.updated(12, (odd(12) | 1).toByte)) == "its last byte is not filled up with zeros"
+    )
   }
 
   test("damaged bytes give a table or a named error, never anything else") {

@@ -8,7 +8,8 @@ import org.scalacheck.{Gen, Shrink}
 /** Routing tables for property tests: any size up to a few thousand bins, balanced or not. */
 object Tables {
 
-  // A shrunk table would be built past the generator's limits, and is no easier to read than its seed.
+  /* A shrunk table would be built past the generator's limits, and is no easier to read than its
+   * seed. */
   implicit def noShrink[A]: Shrink[A] = Shrink.shrinkAny
 
   /** A number of bins from 1 to 2,048. */
@@ -21,7 +22,9 @@ object Tables {
   def random(bins: Int, workers: Int, seed: Long): RoutingTable = {
     val random = new Random(seed)
     val skew = 1 + random.nextInt(4)
-    RoutingTable.tabulate(bins, workers, number = 1)(_ => (math.pow(random.nextDouble(), skew) * workers).toInt)
+    RoutingTable.tabulate(bins, workers, number = 1)(_ =>
+      (math.pow(random.nextDouble(), skew) * workers).toInt
+    )
   }
 
   /** Round robin or random. */

@@ -4,12 +4,16 @@ package io.megaphone.protocol
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.planlog.{History, LogRecord}
-import io.megaphone.format.{ReplicaKey, StateName, StoreKey}
-import io.megaphone.plan.{Group, Move, Operator, Plan, RoutingTable, SealedStep, Step, StepId, TransferMode}
 import io.megaphone.checkpoint.planlog.LogRecord._
+import io.megaphone.format.{ReplicaKey, StateName, StoreKey}
 import io.megaphone.format.ExecutorAddress
+import io.megaphone.plan.{
+  Group, Move, Operator, Plan, RoutingTable, SealedStep, Step, StepId, TransferMode
+}
 
-/** The driver's state machine, event by event. A [[Run]] is the driver around it: it appends to a log that several runs may share. */
+/** The driver's state machine, event by event. A [[Run]] is the driver around it: it appends to a
+  * log that several runs may share.
+  */
 class ProtocolSuite extends AnyFunSuite {
   import Protocol._
 
@@ -23,7 +27,9 @@ class ProtocolSuite extends AnyFunSuite {
     var failure: Option[String] = None
     var isAppendUnsure = false
 
-    def start(batch: Long, history: History = History.of(log.records)): this.type = feed(RunStarting(batch, 1, 8, history))
+    def start(batch: Long, history: History = History.of(log.records)): this.type = feed(
+      RunStarting(batch, 1, 8, history)
+    )
 
     def feed(event: Event): this.type = {
       val (next, commands) = Protocol(state, event)
@@ -42,13 +48,19 @@ class ProtocolSuite extends AnyFunSuite {
       this
     }
 
-    def plan(number: Long, isOwn: Boolean = true, placement: Vector[String] = Vector("a", "b", "c", "d")): Decision = {
+    def plan(
+        number: Long,
+        isOwn: Boolean = true,
+        placement: Vector[String] = Vector("a", "b", "c", "d")
+    ): Decision = {
       feed(BatchPlanning(Batch(number, isOwn, Map.empty, Map(0L -> placement))))
       assert(failure.isEmpty)
       state.decision.get
     }
 
-    def submit(id: String, mode: TransferMode, steps: Step*): this.type = feed(PlanSubmitted(Plan(id, Map(0L -> steps.toVector), "fluid", mode)))
+    def submit(id: String, mode: TransferMode, steps: Step*): this.type = feed(
+      PlanSubmitted(Plan(id, Map(0L -> steps.toVector), "fluid", mode))
+    )
     def ready(step: String, source: Int, target: Int, version: Long): this.type = feed(
       ReplicaReady(ReplicaKey(StoreKey(run, 0, "default"), source, target, step), version, "x")
     )
@@ -60,7 +72,8 @@ class ProtocolSuite extends AnyFunSuite {
   private def newRun: Run = { val r = new Run("r", new Log).start(0); r.plan(0); r }
   private def sealedIn(d: Decision): Vector[String] = d.sealedSteps.map(_.id.toString)
   private def announcedIn(d: Decision): Vector[String] = d.announced.map(_.id.toString)
-  private def dutiesOf(run: Run) = Protocol.duties(run.state, id => Some(ExecutorAddress(id, "host", 1)))
+  private def dutiesOf(run: Run) =
+    Protocol.duties(run.state, id => Some(ExecutorAddress(id, "host", 1)))
   private val moveOne = Step(Vector(Move(0, 1)), 2)
   private val moveTwo = Step(Vector(Move(2, 1)), 2)
 
@@ -69,11 +82,21 @@ class ProtocolSuite extends AnyFunSuite {
     val one = run.plan(1)
     assert(sealedIn(one).isEmpty && announcedIn(one) == Vector("p.0.0") && one.after == one.before)
     val two = run.plan(2)
-    assert(sealedIn(two) == Vector("p.0.0") && announcedIn(two) == Vector("p.0.1") && two.after(0).workerOf(0) == 1 && two.before(0).workerOf(0) == 0)
+    assert(
+      sealedIn(two) == Vector("p.0.0") && announcedIn(two) == Vector("p.0.1") && two
+        .after(0)
+        .workerOf(0) == 1 && two.before(0).workerOf(0) == 0
+    )
     val three = run.plan(3)
-    assert(sealedIn(three) == Vector("p.0.1") && announcedIn(three).isEmpty && three.before == two.after)
+    assert(
+      sealedIn(three) == Vector("p.0.1") && announcedIn(three).isEmpty && three.before == two.after
+    )
     val four = run.plan(4)
-    assert(sealedIn(four).isEmpty && four.before == three.after && four.after == three.after && run.state.history.open.isEmpty)
+    assert(
+      sealedIn(
+        four
+      ).isEmpty && four.before == three.after && four.after == three.after && run.state.history.open.isEmpty
+    )
     assert(Protocol.liveSteps(run.state).isEmpty)
   }
 
@@ -81,7 +104,12 @@ class ProtocolSuite extends AnyFunSuite {
     val run = newRun.submit("p", TransferMode.Prepared, moveOne)
     run.plan(1)
     val (executor, duty) = dutiesOf(run).head
-    assert(executor == "b" && duty.bins == Vector(0) && duty.image == StateName(1, StateName.FixedId) && duty.address.contains(ExecutorAddress("a", "host", 1)))
+    assert(
+      executor == "b" && duty.bins == Vector(0) && duty.image == StateName(
+        1,
+        StateName.FixedId
+      ) && duty.address.contains(ExecutorAddress("a", "host", 1))
+    )
     assert(sealedIn(run.plan(2)).isEmpty)
     assert(dutiesOf(run).map(_._2.settled.version) == Vector(2L))
     run.ready("p.0.0", 0, 1, version = 1)
@@ -109,17 +137,27 @@ class ProtocolSuite extends AnyFunSuite {
 
   private val noRoomAtOne = "Executor b has no room for what is to move to worker 1: full"
 
-  test("no room: a step whose patience is over is taken without the moves that were refused, and tells why") {
+  test(
+    "no room: a step whose patience is over is taken without the moves that were refused, and tells why"
+  ) {
     val run = newRun.submit("p", TransferMode.Prepared, Step(Vector(Move(0, 1), Move(1, 0)), 2))
     run.plan(1)
     run.refused("p.0.0", 0, 1).ready("p.0.0", 1, 0, version = 4)
     assert((2L to 4L).forall(n => sealedIn(run.plan(n)).isEmpty))
     val step = run.plan(5)
-    assert(Vector(0, 1).map(step.after(0).workerOf) == Vector(0, 0) && run.state.history.open.isEmpty)
-    assert(run.state.history.taken("p") == Vector(5L -> SealedStep(StepId("p", 0, 0), Vector(Move(1, 0)), Some(noRoomAtOne))))
+    assert(
+      Vector(0, 1).map(step.after(0).workerOf) == Vector(0, 0) && run.state.history.open.isEmpty
+    )
+    assert(
+      run.state.history.taken("p") == Vector(
+        5L -> SealedStep(StepId("p", 0, 0), Vector(Move(1, 0)), Some(noRoomAtOne))
+      )
+    )
   }
 
-  test("no room: a plan waits once for a target, and a later step that finds room there is taken whole") {
+  test(
+    "no room: a plan waits once for a target, and a later step that finds room there is taken whole"
+  ) {
     val moveThree = Step(Vector(Move(4, 1)), 2)
     val run = newRun.submit("p", TransferMode.Prepared, moveOne, moveTwo, moveThree)
     run.plan(1)
@@ -129,10 +167,15 @@ class ProtocolSuite extends AnyFunSuite {
     assert(sealedIn(run.plan(6)) == Vector("p.0.1"), "its patience is not over, and need not be")
     run.ready("p.0.2", 0, 1, version = 6)
     val last = run.plan(7)
-    assert(sealedIn(last) == Vector("p.0.2") && Vector(0, 2, 4).map(last.after(0).workerOf) == Vector(0, 0, 1) && run.state.history.open.isEmpty)
+    assert(
+      sealedIn(last) == Vector("p.0.2") && Vector(0, 2, 4)
+        .map(last.after(0).workerOf) == Vector(0, 0, 1) && run.state.history.open.isEmpty
+    )
   }
 
-  test("no room: workers that were to go and keep bins end the plan with the reason, at once or at its last step") {
+  test(
+    "no room: workers that were to go and keep bins end the plan with the reason, at once or at its last step"
+  ) {
     for (
       steps <- Seq(
         Vector(Step(Vector(Move(1, 0), Move(3, 0), Move(5, 0), Move(7, 0)), 1)),
@@ -143,9 +186,16 @@ class ProtocolSuite extends AnyFunSuite {
       run.plan(1)
       run.refused("p.0.0", 1, 0)
       val taken = (2L to 20L).flatMap(n => sealedIn(run.plan(n)))
-      assert(taken == steps.indices.init.map(i => s"p.0.$i") && run.state.history.tableAt(0, 20).workers == 2)
+      assert(
+        taken == steps.indices.init
+          .map(i => s"p.0.$i") && run.state.history.tableAt(0, 20).workers == 2
+      )
       val reason = run.state.history.cancelled("p").get
-      assert(reason.startsWith("Workers that were to go have bins left") && reason.endsWith("to worker 0: full") && run.state.history.open.isEmpty)
+      assert(
+        reason.startsWith("Workers that were to go have bins left") && reason.endsWith(
+          "to worker 0: full"
+        ) && run.state.history.open.isEmpty
+      )
     }
   }
 
@@ -166,7 +216,9 @@ class ProtocolSuite extends AnyFunSuite {
     assert(dutiesOf(run).isEmpty && sealedIn(run.plan(2, placement = here)) == Vector("p.0.0"))
   }
 
-  test("what travels of a step: nothing within one executor, and all of it where executors are not known") {
+  test(
+    "what travels of a step: nothing within one executor, and all of it where executors are not known"
+  ) {
     val table = RoutingTable.roundRobin(8, 4)
     val step = Step(Vector(Move(0, 1), Move(4, 1), Move(1, 2), Move(2, 2), Move(3, 0)), 4)
     val all = Vector(Route(0, 1, Vector(0, 4)), Route(1, 2, Vector(1)), Route(3, 0, Vector(3)))
@@ -203,7 +255,9 @@ class ProtocolSuite extends AnyFunSuite {
     assert(run.plan(2) eq first)
   }
 
-  test("a run's first batch takes a step that nothing announced, for nothing is in memory yet; a replayed one takes none") {
+  test(
+    "a run's first batch takes a step that nothing announced, for nothing is in memory yet; a replayed one takes none"
+  ) {
     val log = new Log
     val before = new Run("r", log).start(0)
     before.plan(0)
@@ -228,7 +282,11 @@ class ProtocolSuite extends AnyFunSuite {
     val ran = run.plan(2)
     val replay = new Run("s", log).start(2)
     val again = replay.plan(2, isOwn = false)
-    assert(again.before == ran.before && again.after == ran.after && again.sealedSteps.isEmpty && announcedIn(again) == Vector("p.0.1"))
+    assert(
+      again.before == ran.before && again.after == ran.after && again.sealedSteps.isEmpty && announcedIn(
+        again
+      ) == Vector("p.0.1")
+    )
     assert(replay.plan(3).after(0).workerOf(2) == 1)
   }
 
@@ -240,7 +298,9 @@ class ProtocolSuite extends AnyFunSuite {
     paused.plan(1)
     new Run("s", log).start(1)
     paused.feed(BatchPlanning(Batch(2, isOwn = true, Map.empty, Map.empty)))
-    assert(paused.failure.exists(_.contains("batch 2")) && !log.records.exists(_.isInstanceOf[Sealed]))
+    assert(
+      paused.failure.exists(_.contains("batch 2")) && !log.records.exists(_.isInstanceOf[Sealed])
+    )
   }
 
   test("H6: a seal that may be written or not fails the batch, and the replay goes by it") {
@@ -262,10 +322,15 @@ class ProtocolSuite extends AnyFunSuite {
     val seen = History.of(log.records)
     old.submit("p", TransferMode.Direct, moveOne)
     val run = new Run("s", log).start(1, seen)
-    assert(run.failure.isEmpty && log.records.last == run.state.history.records.last && run.state.history.open.map(_.id) == Vector("p"))
+    assert(
+      run.failure.isEmpty && log.records.last == run.state.history.records.last && run.state.history.open
+        .map(_.id) == Vector("p")
+    )
   }
 
-  test("H6: a start record whose number is taken by a newer run, or by one that is ahead, gives up: it would void steps that ran") {
+  test(
+    "H6: a start record whose number is taken by a newer run, or by one that is ahead, gives up: it would void steps that ran"
+  ) {
     val log = new Log
     val old = new Run("r", log).start(0)
     old.plan(0)
@@ -275,11 +340,15 @@ class ProtocolSuite extends AnyFunSuite {
     old.plan(2)
     assert(new Run("s", log).start(1, seen).failure.exists(_.contains("batch 2")))
     new Run("t", log).start(2)
-    assert(new Run("u", log).start(2, History.of(log.records.init)).failure.exists(_.contains("Run t")))
+    assert(
+      new Run("u", log).start(2, History.of(log.records.init)).failure.exists(_.contains("Run t"))
+    )
     assert(log.records.count(_.isInstanceOf[Started]) == 2)
   }
 
-  test("rule 3: a first batch that another run has started from since takes no step, though this run logged it") {
+  test(
+    "rule 3: a first batch that another run has started from since takes no step, though this run logged it"
+  ) {
     val log = new Log
     val old = new Run("r", log).start(0)
     old.plan(0)
@@ -290,18 +359,30 @@ class ProtocolSuite extends AnyFunSuite {
     assert(late.plan(1, isOwn = true).after == without.after)
   }
 
-  test("H8: after going back a plan goes on from its valid seals, and one that no longer fits is cancelled") {
+  test(
+    "H8: after going back a plan goes on from its valid seals, and one that no longer fits is cancelled"
+  ) {
     val log = new Log
     val run = new Run("r", log).start(0)
     run.plan(0)
-    run.submit("empty", TransferMode.Direct, Step(Vector(Move(1, 0), Move(3, 0)), 2), Step(Vector(Move(1, 1)), 2))
+    run.submit(
+      "empty",
+      TransferMode.Direct,
+      Step(Vector(Move(1, 0), Move(3, 0)), 2),
+      Step(Vector(Move(1, 1)), 2)
+    )
     run.plan(1)
     run.plan(2)
     run.feed(PlanCancelled("empty"))
     run.submit("shrink", TransferMode.Direct, Step(Vector(Move(5, 0), Move(7, 0)), 1))
     val back = new Run("s", log).start(1)
     val one = back.plan(1)
-    assert(one.after(0) == RoutingTable.roundRobin(8, 2) && back.state.history.open.isEmpty && log.records.last == Cancelled("shrink", Some(Misfit)))
+    assert(
+      one.after(0) == RoutingTable.roundRobin(
+        8,
+        2
+      ) && back.state.history.open.isEmpty && log.records.last == Cancelled("shrink", Some(Misfit))
+    )
     assert(back.plan(2).after == one.after)
   }
 
@@ -316,6 +397,13 @@ class ProtocolSuite extends AnyFunSuite {
     run.plan(3)
     run.plan(4)
     val back = new Run("s", log).start(1)
-    assert((1L to 4L).map(n => sealedIn(back.plan(n, isOwn = n > 1))) == Vector(Vector(), Vector("grow.0.0"), Vector("onto.0.0"), Vector()))
+    assert(
+      (1L to 4L).map(n => sealedIn(back.plan(n, isOwn = n > 1))) == Vector(
+        Vector(),
+        Vector("grow.0.0"),
+        Vector("onto.0.0"),
+        Vector()
+      )
+    )
   }
 }

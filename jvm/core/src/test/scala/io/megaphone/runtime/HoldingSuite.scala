@@ -9,7 +9,9 @@ import io.megaphone.state.Registry
 
 /** Schedules of a few steps that once broke a holding; the simulation found them. */
 class HoldingSuite extends AnyFunSuite with SmallStore {
-  test("a bin that a target took from this executor still leaves for older copies of its worker elsewhere") {
+  test(
+    "a bin that a target took from this executor still leaves for older copies of its worker elsewhere"
+  ) {
     val store = new Store
     val (a, b) = (new Registry, new Registry)
     // Worker 0 commits version 1 on both executors, then goes on on a alone.
@@ -49,7 +51,9 @@ class HoldingSuite extends AnyFunSuite with SmallStore {
     assert(store.commit(lease, store.turn(0, before, before)).frames.map(_.bin) == Vector(0))
   }
 
-  test("a commit that is asked to be whole has an image of each bin, touched or not, and a chain begins there") {
+  test(
+    "a commit that is asked to be whole has an image of each bin, touched or not, and a chain begins there"
+  ) {
     val store = new Store
     val registry = new Registry
     val lease = store.lease(registry, 0, 1)
@@ -70,9 +74,17 @@ class HoldingSuite extends AnyFunSuite with SmallStore {
     assert(get(recovered(0)._1) == Some(2.toByte) && get(recovered(2)._1) == Some(3.toByte))
   }
 
-  test("a commit that is taken back leaves the chains as they were, and put back it leaves those it made, be they of tails or of images") {
+  test(
+    "a commit that is taken back leaves the chains as they were, and put back it leaves those it made, be they of tails or of images"
+  ) {
     val due = Committer.Limits().framesMax // from so many frames on, an image follows
-    for ((isWhole, commits, frames) <- Seq((false, 1, Seq(2, 1)), (true, 1, Seq(1, 1)), (false, due, Seq(1, 1)))) {
+    for (
+      (isWhole, commits, frames) <- Seq(
+        (false, 1, Seq(2, 1)),
+        (true, 1, Seq(1, 1)),
+        (false, due, Seq(1, 1))
+      )
+    ) {
       val store = new Store
       val registry = new Registry
       val lease = store.lease(registry, 0, 1)
@@ -89,7 +101,12 @@ class HoldingSuite extends AnyFunSuite with SmallStore {
       put(lease.holding, 2, 2)
       val name = store.commit(lease, turn(commits), isWhole).file.name
       val made = chains
-      assert(made.map(_.frameCount) == frames && made.map(_.isImage) == Seq(isWhole || commits == due, isWhole))
+      assert(
+        made.map(_.frameCount) == frames && made.map(_.isImage) == Seq(
+          isWhole || commits == due,
+          isWhole
+        )
+      )
       lease.holding.undoHead()
       assert(chains == old && chains.map(_.tailBytes) == old.map(_.tailBytes))
       assert(lease.holding.redo(name) && chains == made)

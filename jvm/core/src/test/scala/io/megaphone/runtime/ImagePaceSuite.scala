@@ -7,7 +7,9 @@ import org.scalatest.funsuite.AnyFunSuite
 
 /** How long chains become, and how many images a commit writes. */
 class ImagePaceSuite extends AnyFunSuite {
-  test("bins whose chains have grown together, by small changes to much state, are written whole a few a commit") {
+  test(
+    "bins whose chains have grown together, by small changes to much state, are written whole a few a commit"
+  ) {
     val (binsCount, framesMax) = (256, 32)
     val worker = new LoneWorker(binsCount, framesMax)
     worker.fill()
@@ -19,10 +21,15 @@ class ImagePaceSuite extends AnyFunSuite {
       assert(worker.longest <= 2 * framesMax, s"frames after commit $commit")
       frames.count(_.isImage)
     }
-    assert(images.sum <= binsCount * images.size / framesMax, "a bin is written whole before it has so many frames")
+    assert(
+      images.sum <= binsCount * images.size / framesMax,
+      "a bin is written whole before it has so many frames"
+    )
   }
 
-  test("no chain has more than twice as many frames as the setting, whatever changes and however much of it") {
+  test(
+    "no chain has more than twice as many frames as the setting, whatever changes and however much of it"
+  ) {
     for (framesMax <- 2 to 12; seed <- 0 to 1) {
       val random = new Random(100L * framesMax + seed)
       val worker = new LoneWorker(binsCount = 32, framesMax)
@@ -31,15 +38,20 @@ class ImagePaceSuite extends AnyFunSuite {
       var rowBytesMax = 8
       val longest = for (commit <- 1 to 300) yield {
         if (commit > 3 * framesMax && random.nextInt(15) == 0) { // until then all chains grow at once, by little
-          changing = random.shuffle(worker.bins).take(Seq(worker.bins.size, 5, 1)(random.nextInt(3)))
+          changing =
+            random.shuffle(worker.bins).take(Seq(worker.bins.size, 5, 1)(random.nextInt(3)))
           rowBytesMax = Seq(8, 2000)(random.nextInt(2))
         }
         for (bin <- changing; _ <- 0 to random.nextInt(2)) {
           val key = random.nextInt(20)
-          if (random.nextInt(8) == 0) worker.remove(bin, key) else worker.put(bin, key, random.nextInt(rowBytesMax))
+          if (random.nextInt(8) == 0) worker.remove(bin, key)
+          else worker.put(bin, key, random.nextInt(rowBytesMax))
         }
         worker.commit()
-        assert(worker.longest <= 2 * framesMax, s"frames, of at most $framesMax, with seed $seed, after commit $commit")
+        assert(
+          worker.longest <= 2 * framesMax,
+          s"frames, of at most $framesMax, with seed $seed, after commit $commit"
+        )
         worker.longest
       }
       assert(longest.max > framesMax, "the bound was never near")

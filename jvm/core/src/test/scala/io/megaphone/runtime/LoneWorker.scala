@@ -40,7 +40,8 @@ final class LoneWorker(binsCount: Int, framesMax: Int, budget: HeapBudget = Heap
   def commit(): Committer.Committed = {
     val version = holding.base.version
     val turn = StoreBatch(StoreKey("run", 0, "default"), version, table, table, Vector.empty)
-    val committed = committer(holding, turn, StateName(version + 1, StateName.FixedId), WriterId(0, 0))
+    val committed =
+      committer(holding, turn, StateName(version + 1, StateName.FixedId), WriterId(0, 0))
     holding.settle()
     committed
   }

@@ -12,7 +12,9 @@ import io.megaphone.state.Registry
 /** What a worker takes does not grow with its age, and what lies still for long makes room first. */
 class LongLifeSuite extends AnyFunSuite with SmallStore {
 
-  test("two thousand batches that put keys and evict as many leave the heap and the files of a worker as large as they were") {
+  test(
+    "two thousand batches that put keys and evict as many leave the heap and the files of a worker as large as they were"
+  ) {
     val bins = 16
     val (store, registry, table) = (new Store(bins), new Registry, RoutingTable.roundRobin(bins, 1))
     val lease = store.lease(registry, 0, 1)

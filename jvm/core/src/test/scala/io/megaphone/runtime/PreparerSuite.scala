@@ -7,29 +7,44 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.format.{Compression, Compressions, ReplicaKey, StateName, StoreKey}
+import io.megaphone.format.ExecutorAddress
 import io.megaphone.log.memory.{HeapBudget, SpillException, SpillFiles}
 import io.megaphone.state.{Holding, Registry}
 import io.megaphone.transfer.{Preparer, ReplicaDuty, TransferBlocks}
-import io.megaphone.format.ExecutorAddress
 
 /** Copies that are made ready, and those for which there is no room. */
 class PreparerSuite extends AnyFunSuite with SmallStore {
 
-  test("a copy for which there is no room is told as such, leaves nothing, and is made as soon as there is room") {
+  test(
+    "a copy for which there is no room is told as such, leaves nothing, and is made as soon as there is room"
+  ) {
     val store = new Store
     filled(store, 0)
     val settled = StateName(4, "")
-    val duty = ReplicaDuty(copyKey, Vector(0), 4, StateName(1, ""), settled, before.contentHash, None)
+    val duty =
+      ReplicaDuty(copyKey, Vector(0), 4, StateName(1, ""), settled, before.contentHash, None)
     val budget = spaceOf(1 << 20)
     val target = new Registry(budget = budget)
     val recovery = new Recovery(store.files, Compressions(Compression.None), budget = budget)
-    val preparer = new Preparer(target, recovery, new TransferBlocks(Compressions(Compression.None), budget), (_, _, _) => None, 0)
+    val preparer = new Preparer(
+      target,
+      recovery,
+      new TransferBlocks(Compressions(Compression.None), budget),
+      (_, _, _) => None,
+      0
+    )
     assert(intercept[SpillException](preparer(duty)).getMessage.contains("/nowhere"))
     target.measure()
     assert(target.copiesCount == 0 && budget.heldBytes == 0)
 
     val roomy = spaceOf(1 << 24)
-    val again = new Preparer(target, new Recovery(store.files, Compressions(Compression.None), budget = roomy), store.handOver, (_, _, _) => None, 0)
+    val again = new Preparer(
+      target,
+      new Recovery(store.files, Compressions(Compression.None), budget = roomy),
+      store.handOver,
+      (_, _, _) => None,
+      0
+    )
     assert(again(duty).contains(4L) && target.copiesCount == 1)
   }
   test("a copy leaves a tenth of the memory to the batches, or is none") {
@@ -38,11 +53,25 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     source.settle()
     val image = store.handOver.image(TransferBlocks.snapshot(source, Seq(0, 2)))
     val heapBytes = store.handOver.copyOf("block", image, 4).heapBytes
-    val duty = ReplicaDuty(copyKey, Vector(0, 2), 4, source.base, source.base, before.contentHash, Some(ExecutorAddress("executor", "host", 1)))
+    val duty = ReplicaDuty(
+      copyKey,
+      Vector(0, 2),
+      4,
+      source.base,
+      source.base,
+      before.contentHash,
+      Some(ExecutorAddress("executor", "host", 1))
+    )
     def prepared(budgetBytes: Long): Option[Long] = {
       val budget = spaceOf(budgetBytes)
       val preparer =
-        new Preparer(new Registry(budget = budget), store.recovery, new TransferBlocks(Compressions(Compression.None), budget), (_, _, _) => Some(image), 0)
+        new Preparer(
+          new Registry(budget = budget),
+          store.recovery,
+          new TransferBlocks(Compressions(Compression.None), budget),
+          (_, _, _) => Some(image),
+          0
+        )
       preparer(duty)
     }
     assertThrows[SpillException](prepared(heapBytes * 100 / 95))
@@ -52,7 +81,8 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
   private val copyKey = ReplicaKey(StoreKey("run", 0, "default"), 0, 1, "step")
 
   /** Memory with no disk. */
-  private def spaceOf(budgetBytes: Long) = new HeapBudget(budgetBytes, new SpillFiles(Seq(Paths.get("/nowhere"))))
+  private def spaceOf(budgetBytes: Long) =
+    new HeapBudget(budgetBytes, new SpillFiles(Seq(Paths.get("/nowhere"))))
 
   /** Worker 0, after four commits with 400 KiB for each bin. */
   private def filled(store: Store, bins: Int*): Holding = {

@@ -7,19 +7,22 @@ import scala.util.Random
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.{AtomicOutput, Recovery, StateFiles}
-import io.megaphone.format.{Compression, Compressions, Decoder, DeltaFile, FileName, FileSource, Footer, Frame, StateName}
+import io.megaphone.format.{
+  Compression, Compressions, Decoder, DeltaFile, FileName, FileSource, Footer, Frame, StateName
+}
 import io.megaphone.log.Bytes
 import io.megaphone.plan.{Move, RoutingTable}
 import io.megaphone.state.{Holding, Registry}
 
-/** What a recovery reads after a long history: few footers and, of the records, what it needs and nothing else. That nothing is listed goes without a
-  * test: [[StateFiles]] cannot.
+/** What a recovery reads after a long history: few footers and, of the records, what it needs and
+  * nothing else. That nothing is listed goes without a test: [[StateFiles]] cannot.
   */
 class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
   import RecoveryReadsSuite._
 
-  /** The commits of two workers. Some of their bins change in each batch, in what they have already, so that images come again and again; the others gain
-    * a key now and then, and are never written whole. Twice, bins move from one worker to the other.
+  /** The commits of two workers. Some of their bins change in each batch, in what they have
+    * already, so that images come again and again; the others gain a key now and then, and are
+    * never written whole. Twice, bins move from one worker to the other.
     */
   private final class Past {
     val store = new Store(Bins)
@@ -28,7 +31,9 @@ class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
     private val leases = (0 to 1).map(worker => store.lease(registry, worker, worker + 1L))
     private var table = RoutingTable.roundRobin(Bins, 2)
 
-    /** All frames that were written; and those of each bin from its last image on, in order. By the footers of all commits, each for its own frames. */
+    /** All frames that were written; and those of each bin from its last image on, in order. By the
+      * footers of all commits, each for its own frames.
+      */
     val written = mutable.ArrayBuffer.empty[Frame]
     val needed = mutable.Map.empty[Int, Vector[Frame]].withDefaultValue(Vector.empty)
 
@@ -40,7 +45,9 @@ class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
         next.binsOf(lease.holding.worker).foreach(change(lease.holding, _, version))
         val frames = store.commit(lease, turn).frames
         written ++= frames
-        frames.foreach(frame => needed(frame.bin) = if (frame.isImage) Vector(frame) else needed(frame.bin) :+ frame)
+        frames.foreach(frame =>
+          needed(frame.bin) = if (frame.isImage) Vector(frame) else needed(frame.bin) :+ frame
+        )
       }
       table = next
     }
@@ -51,7 +58,8 @@ class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
 
     private def change(holding: Holding, bin: Int, version: Int): Unit =
       if (version == 0) set(holding, bin, "first", 100)
-      else if (bin % 8 >= 2) set(holding, bin, s"key ${random.nextInt(2)}", 2000 + random.nextInt(3000))
+      else if (bin % 8 >= 2)
+        set(holding, bin, s"key ${random.nextInt(2)}", 2000 + random.nextInt(3000))
       else if ((version + bin / 8) % 10 == 0) set(holding, bin, s"of $version", 10)
 
     private def set(holding: Holding, bin: Int, name: String, bytes: Int): Unit = {
@@ -77,7 +85,8 @@ class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
   /** Loads bins of worker 0 at its last version, and sees what is read. */
   private def check(bins: Set[Int]): Unit = {
     val files = new Watched(past.store.files)
-    val loaded = new Recovery(files, Compressions(Compression.None)).load(FileName(0, StateName(Commits.toLong, "")), bins, past.tableHash)
+    val loaded = new Recovery(files, Compressions(Compression.None))
+      .load(FileName(0, StateName(Commits.toLong, "")), bins, past.tableHash)
     val chunks = bins.flatMap(past.needed(_)).map(_.chunk)
 
     val footers = files.openings.filter(_.readsFooter).map(_.file)
@@ -89,27 +98,60 @@ class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
     assert(records.toSet == chunks.map(chunk => (chunk.file, chunk.offset, chunk.storedBytes)))
     assert(loaded.bytes == chunks.toSeq.map(_.storedBytes.toLong).sum)
 
-    assert(files.openings.size <= footers.size + chunks.map(_.file).size, "a file is opened for its footer, and for its records")
-    assert(files.openings.forall(opening => opening.isClosed && opening.reads.distinct == opening.reads))
+    assert(
+      files.openings.size <= footers.size + chunks.map(_.file).size,
+      "a file is opened for its footer, and for its records"
+    )
+    assert(
+      files.openings.forall(opening => opening.isClosed && opening.reads.distinct == opening.reads)
+    )
 
     assert(loaded.bins.keySet == bins)
-    for ((bin, (log, _)) <- loaded.bins) assert(Bytes.replay(log.image()) == Bytes.replay(past.holding.log(bin).image()), s"in bin $bin")
+    for ((bin, (log, _)) <- loaded.bins)
+      assert(
+        Bytes.replay(log.image()) == Bytes.replay(past.holding.log(bin).image()),
+        s"in bin $bin"
+      )
   }
 
-  test("all bins of a worker are recovered by at most sixteen footers and the chunks that their frames lie in, each read once") {
+  test(
+    "all bins of a worker are recovered by at most sixteen footers and the chunks that their frames lie in, each read once"
+  ) {
     val frames = past.bins.flatMap(past.needed(_))
     val chunks = frames.map(_.chunk)
-    assert(frames.size > past.bins.size && frames.exists(_.isImage), "chains have images, and tails")
-    assert(frames.map(_.file).size > Footer.Slices, "they go back further than the footers that are read")
-    assert(frames.exists(_.file.worker == 1), "some begin in the files of the worker that had the bin")
-    assert(past.written.exists(frame => chunks(frame.chunk) && !frames(frame)), "what is needed shares chunks with what is not")
-    assert(past.written.exists(frame => frames.exists(_.file == frame.file) && !chunks(frame.chunk)), "files have chunks that are not needed")
+    assert(
+      frames.size > past.bins.size && frames.exists(_.isImage),
+      "chains have images, and tails"
+    )
+    assert(
+      frames.map(_.file).size > Footer.Slices,
+      "they go back further than the footers that are read"
+    )
+    assert(
+      frames.exists(_.file.worker == 1),
+      "some begin in the files of the worker that had the bin"
+    )
+    assert(
+      past.written.exists(frame => chunks(frame.chunk) && !frames(frame)),
+      "what is needed shares chunks with what is not"
+    )
+    assert(
+      past.written.exists(frame => frames.exists(_.file == frame.file) && !chunks(frame.chunk)),
+      "files have chunks that are not needed"
+    )
     check(past.bins)
   }
 
   test("some bins of a worker are recovered by no other chunk than theirs") {
     val adopted = Moves.values.flatten.collect { case Move(bin, 0) => bin }.toSet
-    val few = Seq(Set(0), Set(4), Set(1, 9), adopted, past.bins.filter(_ < 16), past.bins.filter(_ % 8 == 0))
+    val few = Seq(
+      Set(0),
+      Set(4),
+      Set(1, 9),
+      adopted,
+      past.bins.filter(_ < 16),
+      past.bins.filter(_ % 8 == 0)
+    )
     few.foreach { bins =>
       assert(bins.subsetOf(past.bins))
       check(bins)
@@ -145,7 +187,9 @@ private object RecoveryReadsSuite {
 
     def name: String = source.name
     def length: Long = source.length
-    def read(position: Long, count: Int): Array[Byte] = { reads += ((position, count)); source.read(position, count) }
+    def read(position: Long, count: Int): Array[Byte] = {
+      reads += ((position, count)); source.read(position, count)
+    }
     def close(): Unit = { isClosed = true; source.close() }
   }
 }

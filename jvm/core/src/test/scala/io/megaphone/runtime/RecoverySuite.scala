@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import java.util.concurrent.atomic.AtomicInteger
 import java.util.concurrent.{Callable, Executors}
+import java.util.concurrent.atomic.AtomicInteger
 
-import scala.concurrent.duration._
 import scala.concurrent.{Await, ExecutionContext, Future}
+import scala.concurrent.duration._
 import scala.jdk.CollectionConverters._
 
 import org.scalatest.funsuite.AnyFunSuite
@@ -13,9 +13,9 @@ import org.scalatest.funsuite.AnyFunSuite
 import io.megaphone.checkpoint.{AtomicOutput, CatchUp, Parallel, Recovery, StateFiles, Sweep}
 import io.megaphone.errors.{DamagedFileException, PlanLogMismatchException}
 import io.megaphone.format.{Compression, Compressions, FileName, FileSource, Footer, StateName}
+import io.megaphone.log.BinLogModel.found
 import io.megaphone.plan.RoutingTable
 import io.megaphone.state.Registry
-import io.megaphone.log.BinLogModel.found
 
 /** Bins of many bytes are loaded side by side, with the same result. */
 class RecoverySuite extends AnyFunSuite with SmallStore {
@@ -27,7 +27,8 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
       def width: Int = threads
       def apply[A](pieces: Seq[() => A]): Seq[A] = {
         most.getAndUpdate(math.max(_, pieces.size))
-        try pool.invokeAll(pieces.map(p => (() => p()): Callable[A]).asJava).asScala.map(_.get).toSeq
+        try
+          pool.invokeAll(pieces.map(p => (() => p()): Callable[A]).asJava).asScala.map(_.get).toSeq
         catch { case e: java.util.concurrent.ExecutionException => throw e.getCause }
       }
     }
@@ -35,7 +36,9 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
     finally { pool.shutdownNow(); () }
   }
 
-  /** Worker 0 of the store after `batches` batches, each of which sets a large value in both of its bins. */
+  /** Worker 0 of the store after `batches` batches, each of which sets a large value in both of its
+    * bins.
+    */
   private def filled(store: Store, batches: Int, bytes: Int): FileName = {
     val registry = new Registry
     val lease = store.lease(registry, 0, 1)
@@ -44,13 +47,17 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
       store.open(registry, lease, turn)
       for (bin <- Seq(0, 2)) {
         lease.holding.touch(bin)
-        lease.holding.log(bin).put(0, key, 0, key.length, Array.fill(bytes)((v + bin).toByte), 0, bytes)
+        lease.holding
+          .log(bin)
+          .put(0, key, 0, key.length, Array.fill(bytes)((v + bin).toByte), 0, bytes)
       }
       store.commit(lease, turn).file
     }.last
   }
 
-  test("bins are loaded at once where they have many bytes, one after the other where they have few") {
+  test(
+    "bins are loaded at once where they have many bytes, one after the other where they have few"
+  ) {
     for ((bytes, expected) <- Seq((1 << 20) -> 2, 100 -> 1)) withThreads(3) { (together, _) =>
       val store = new Store
       val file = filled(store, 3, bytes)
@@ -59,10 +66,16 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
         def width: Int = together.width
         def apply[A](all: Seq[() => A]): Seq[A] = { pieces.set(all.size); together(all) }
       }
-      val loaded = new Recovery(store.files, Compressions(Compression.None), counting).load(file, Seq(0, 2), before.contentHash)
+      val loaded = new Recovery(store.files, Compressions(Compression.None), counting)
+        .load(file, Seq(0, 2), before.contentHash)
       assert(pieces.get == expected)
       val one = store.recovery.load(file, Seq(0, 2), before.contentHash)
-      assert(loaded.bytes == one.bytes && loaded.lineage == one.lineage && loaded.bins.keySet == Set(0, 2))
+      assert(
+        loaded.bytes == one.bytes && loaded.lineage == one.lineage && loaded.bins.keySet == Set(
+          0,
+          2
+        )
+      )
       for (bin <- Seq(0, 2)) {
         assert(get(loaded.bins(bin)._1) == Some((2 + bin).toByte))
         assert(loaded.bins(bin)._2 == one.bins(bin)._2)
@@ -70,7 +83,9 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
     }
   }
 
-  test("bins are loaded at once also where a late attempt has written one of their files anew, with a tail for each image") {
+  test(
+    "bins are loaded at once also where a late attempt has written one of their files anew, with a tail for each image"
+  ) {
     withThreads(2) { (together, _) =>
       val store = new Store
       def batch(registry: Registry, attempt: Long, version: Int, isWhole: Boolean): FileName = {
@@ -80,22 +95,31 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
         for (bin <- Seq(0, 2)) {
           lease.holding.touch(bin)
           val value = Array.fill(if (version < 2) 1 << 20 else 1)((version + bin).toByte)
-          lease.holding.log(bin).put(0, Array(math.min(version, 2).toByte), 0, 1, value, 0, value.length)
+          lease.holding
+            .log(bin)
+            .put(0, Array(math.min(version, 2).toByte), 0, 1, value, 0, value.length)
         }
         val file = store.commit(lease, turn, isWhole).file
         lease.end()
         file
       }
       val (one, other) = (new Registry, new Registry)
-      val last = Footer.Slices - 1 // by then each bin's chain has been listed, with the image of batch 1 in it
-      val files = for (version <- 0 to last) yield batch(one, version.toLong, version, isWhole = version == 1)
+      val last =
+        Footer.Slices - 1 // by then each bin's chain has been listed, with the image of batch 1 in it
+      val files =
+        for (version <- 0 to last) yield batch(one, version.toLong, version, isWhole = version == 1)
       assert(batch(other, last + 1L, 1, isWhole = false) == files(1))
       val loading =
-        Future(new Recovery(store.files, Compressions(Compression.None), together).load(files(last), Seq(0, 2), before.contentHash))(ExecutionContext.global)
+        Future(
+          new Recovery(store.files, Compressions(Compression.None), together)
+            .load(files(last), Seq(0, 2), before.contentHash)
+        )(ExecutionContext.global)
       val loaded = Await.result(loading, 60.seconds)
       for (bin <- Seq(0, 2); (version, key) <- Seq(0, 1, last).zipWithIndex) {
         val log = loaded.bins(bin)._1
-        assert(found(log, 0, Array(key.toByte)).exists(at => at.bytes(at.valueOffset) == version + bin))
+        assert(
+          found(log, 0, Array(key.toByte)).exists(at => at.bytes(at.valueOffset) == version + bin)
+        )
       }
     }
   }
@@ -105,10 +129,17 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
     val file = filled(store, 3, 100)
     val shown = new AtomicInteger
     def load(check: Array[Byte] => Unit) =
-      new Recovery(store.files, Compressions(Compression.None), check = check).load(file, Seq(0, 2), before.contentHash).bins
-    val chains = load(records => { assert(records.nonEmpty); shown.incrementAndGet(); () }).values.map(_._2)
+      new Recovery(store.files, Compressions(Compression.None), check = check)
+        .load(file, Seq(0, 2), before.contentHash)
+        .bins
+    val chains =
+      load(records => { assert(records.nonEmpty); shown.incrementAndGet(); () }).values.map(_._2)
     assert(shown.get == chains.map(_.frames.size).sum)
-    assert(intercept[IllegalStateException](load(_ => throw new IllegalStateException("a row is not what was written"))).getMessage.startsWith("a row"))
+    assert(
+      intercept[IllegalStateException](
+        load(_ => throw new IllegalStateException("a row is not what was written"))
+      ).getMessage.startsWith("a row")
+    )
   }
 
   test("damage in one of the bins is told as if they were loaded one after the other") {
@@ -132,13 +163,18 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
         }
       }
       def error(how: Parallel) =
-        intercept[DamagedFileException](new Recovery(damaged, Compressions(Compression.None), how).load(file, Seq(0, 2), before.contentHash)).getMessage
+        intercept[DamagedFileException](
+          new Recovery(damaged, Compressions(Compression.None), how)
+            .load(file, Seq(0, 2), before.contentHash)
+        ).getMessage
       assert(error(together) == error(Parallel.Sequential))
       assert(most.get >= 2)
     }
   }
 
-  test("a plan log that lacks a step is an error, not the state of before the step, wherever the state is read") {
+  test(
+    "a plan log that lacks a step is an error, not the state of before the step, wherever the state is read"
+  ) {
     val store = new Store
     val registry = new Registry
     val leases = Seq(0, 1).map(worker => store.lease(registry, worker, worker + 1L))
@@ -156,14 +192,34 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
     val sentence =
       "The plan log does not fit the state: the file 0/3.delta was written under routing table 1, which is not the table that the plan log has for version 3; " +
         "restore the checkpoint's folder megaphone/log and its state from one copy, or go back to a version before the records that are missing."
-    assert(error(store.open(new Registry, store.lease(new Registry, 0, 9), store.turn(3, before, before))) == sentence)
+    assert(
+      error(
+        store.open(new Registry, store.lease(new Registry, 0, 9), store.turn(3, before, before))
+      ) == sentence
+    )
     assert(error(store.recovery.load(head, Seq(0), before.contentHash)) == sentence)
-    assert(error(new Sweep(store.recovery).referenced(Seq(Sweep.Head(head, Vector(0, 2), before.contentHash)))) == sentence)
+    assert(
+      error(
+        new Sweep(store.recovery)
+          .referenced(Seq(Sweep.Head(head, Vector(0, 2), before.contentHash)))
+      ) == sentence
+    )
     val old = store.lease(new Registry, 0, 10)
     store.open(new Registry, old, store.turn(1, before, before))
-    assert(error(new CatchUp(store.recovery)(old.holding, StateName(3, ""), before.contentHash)) == sentence)
+    assert(
+      error(
+        new CatchUp(store.recovery)(old.holding, StateName(3, ""), before.contentHash)
+      ) == sentence
+    )
     // Where the table fits by chance, a bin that has left is not taken for what it was.
-    assert(error(store.recovery.load(head, Seq(0), after.contentHash)).contains("by the plan log worker 0 has bin 0, which left it with the file 0/2.delta"))
-    assert(get(store.recovery.load(FileName(1, StateName(3, "")), Seq(0), after.contentHash).bins(0)._1) == Some(3.toByte))
+    assert(
+      error(store.recovery.load(head, Seq(0), after.contentHash))
+        .contains("by the plan log worker 0 has bin 0, which left it with the file 0/2.delta")
+    )
+    assert(
+      get(
+        store.recovery.load(FileName(1, StateName(3, "")), Seq(0), after.contentHash).bins(0)._1
+      ) == Some(3.toByte)
+    )
   }
 }

@@ -6,13 +6,15 @@ import java.util.concurrent.{Executors, TimeUnit}
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.format.{ReplicaKey, StateName, StoreKey}
+import io.megaphone.format.ExecutorAddress
 import io.megaphone.state.{Holding, Registry}
 import io.megaphone.transfer.{Peers, Preparer, ReplicaDuty}
-import io.megaphone.format.ExecutorAddress
 
 class RegistrySuite extends AnyFunSuite with SmallStore {
 
-  test("a holding goes when its run ends, or when the files no longer lead on from it; a leased one stays") {
+  test(
+    "a holding goes when its run ends, or when the files no longer lead on from it; a leased one stays"
+  ) {
     val store = new Store
     val registry = new Registry(behindMax = 3)
     val (free, leased) = (store.lease(registry, 0, 1), store.lease(registry, 1, 2))
@@ -38,8 +40,18 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
     copy.restart(StateName(1, ""), Vector.empty)
     registry.putCopy(key, copy)
     val task = Executors.newSingleThreadExecutor()
-    val peers: Peers = (_, _, _) => { task.submit((() => copy.synchronized(())): Runnable).get(60, TimeUnit.SECONDS); None }
-    val duty = ReplicaDuty(key, Vector.empty, 4, StateName(1, ""), StateName(2, ""), before.contentHash, Some(ExecutorAddress("peer", "host", 1)))
+    val peers: Peers = (_, _, _) => {
+      task.submit((() => copy.synchronized(())): Runnable).get(60, TimeUnit.SECONDS); None
+    }
+    val duty = ReplicaDuty(
+      key,
+      Vector.empty,
+      4,
+      StateName(1, ""),
+      StateName(2, ""),
+      before.contentHash,
+      Some(ExecutorAddress("peer", "host", 1))
+    )
     try assert(new Preparer(registry, store.recovery, store.handOver, peers, 0)(duty).isEmpty)
     finally task.shutdownNow()
     assert(registry.copy(key).isEmpty, "it could not be brought up, and is of no use")

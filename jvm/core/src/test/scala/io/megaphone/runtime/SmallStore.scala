@@ -9,14 +9,19 @@ import org.scalatest.Assertions
 
 import io.megaphone.checkpoint.{AtomicOutput, Committer, Recovery, StateFiles}
 import io.megaphone.errors.MissingFileException
-import io.megaphone.format.{BytesSource, Compression, Compressions, FileName, FileSource, Footer, StateName, StoreKey, WriterId}
+import io.megaphone.format.{
+  BytesSource, Compression, Compressions, FileName, FileSource, Footer, StateName, StoreKey,
+  WriterId
+}
 import io.megaphone.log.BinLog
+import io.megaphone.log.BinLogModel.found
 import io.megaphone.plan.{Move, RoutingTable}
 import io.megaphone.state.{Attempt, Holding, Lease, Registry, StoreBatch}
 import io.megaphone.transfer.{Sources, TransferBlocks}
-import io.megaphone.log.BinLogModel.found
 
-/** One store of four bins, or of as many as are asked for, and two workers, in memory, and the code around it: for schedules of a few steps told by hand. */
+/** One store of four bins, or of as many as are asked for, and two workers, in memory, and the code
+  * around it: for schedules of a few steps told by hand.
+  */
 trait SmallStore extends Assertions {
   protected val before = RoutingTable.roundRobin(4, 2)
   protected val after = before.moved(Seq(Move(0, 1)), 1, 2)
@@ -36,7 +41,10 @@ trait SmallStore extends Assertions {
         def cancel(): Unit = ()
       }
       def open(file: FileName): FileSource = {
-        val source = new BytesSource(file.toString, bytes.getOrElse(file, throw new MissingFileException(file.toString)))
+        val source = new BytesSource(
+          file.toString,
+          bytes.getOrElse(file, throw new MissingFileException(file.toString))
+        )
         new FileSource {
           def name: String = source.name
           def length: Long = source.length
@@ -53,17 +61,33 @@ trait SmallStore extends Assertions {
     val handOver = new TransferBlocks(Compressions(Compression.None))
     private val committer = new Committer(files, Compression.None, Committer.Limits())
 
-    def turn(version: Long, from: RoutingTable, to: RoutingTable): StoreBatch = StoreBatch(StoreKey("run", 0, "default"), version, from, to, Vector.empty)
+    def turn(version: Long, from: RoutingTable, to: RoutingTable): StoreBatch =
+      StoreBatch(StoreKey("run", 0, "default"), version, from, to, Vector.empty)
     def lease(registry: Registry, worker: Int, attempt: Long): Lease =
-      registry.lease(StoreKey("run", 0, "default"), worker, binsCount, new Attempt(attempt, () => true), 0)
+      registry.lease(
+        StoreKey("run", 0, "default"),
+        worker,
+        binsCount,
+        new Attempt(attempt, () => true),
+        0
+      )
     def open(registry: Registry, lease: Lease, turn: StoreBatch): Unit = {
-      new Opener(registry, recovery, handOver, (_, _, _) => None).open(lease, turn, Sources.None); ()
+      new Opener(registry, recovery, handOver, (_, _, _) => None).open(lease, turn, Sources.None);
+      ()
     }
     def commit(lease: Lease, turn: StoreBatch, isWhole: Boolean = false): Footer =
-      committer(lease.holding, turn, StateName(turn.version + 1, ""), WriterId(0, lease.attempt.id), isWhole).footer
+      committer(
+        lease.holding,
+        turn,
+        StateName(turn.version + 1, ""),
+        WriterId(0, lease.attempt.id),
+        isWhole
+      ).footer
   }
 
-  protected def put(holding: Holding, bin: Int, value: Byte): Unit = { holding.touch(bin); holding.log(bin).put(0, key, 0, key.length, Array(value), 0, 1) }
+  protected def put(holding: Holding, bin: Int, value: Byte): Unit = {
+    holding.touch(bin); holding.log(bin).put(0, key, 0, key.length, Array(value), 0, 1)
+  }
   protected def append(holding: Holding, bin: Int, value: Byte): Unit = {
     holding.touch(bin)
     holding.log(bin).append(0, key, 0, key.length, Array(value), 0, 1)
@@ -72,5 +96,6 @@ trait SmallStore extends Assertions {
     val at = found(log, 0, key).get
     at.bytes.slice(at.valueOffset, at.valueOffset + at.valueBytes).toSeq
   }
-  protected def get(log: BinLog): Option[Byte] = found(log, 0, key).map(at => at.bytes(at.valueOffset))
+  protected def get(log: BinLog): Option[Byte] =
+    found(log, 0, key).map(at => at.bytes(at.valueOffset))
 }

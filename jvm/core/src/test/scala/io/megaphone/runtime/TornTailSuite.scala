@@ -10,30 +10,48 @@ import io.megaphone.format.{BytesSource, DeltaFile}
 import io.megaphone.state.{Holding, Registry}
 import io.megaphone.transfer.TransferBlocks
 
-/** A tail that could be applied in part only is taken back: what it adds to a value would be added once more when it comes again. */
+/** A tail that could be applied in part only is taken back: what it adds to a value would be added
+  * once more when it comes again.
+  */
 class TornTailSuite extends AnyFunSuite with SmallStore {
 
   /** Puts so much that the bin's frame has a chunk of its own. */
   private def fill(holding: Holding, bin: Int): Unit = {
     holding.touch(bin)
-    holding.log(bin).put(0, "filler".getBytes, 0, 6, new Array[Byte](DeltaFile.ChunkBytes), 0, DeltaFile.ChunkBytes)
+    holding
+      .log(bin)
+      .put(
+        0,
+        "filler".getBytes,
+        0,
+        6,
+        new Array[Byte](DeltaFile.ChunkBytes),
+        0,
+        DeltaFile.ChunkBytes
+      )
   }
 
-  /** Worker 0 after a batch on one executor and another batch on a second one; both add to a value in each of its bins. */
+  /** Worker 0 after a batch on one executor and another batch on a second one; both add to a value
+    * in each of its bins.
+    */
   private def apart(): (Store, Registry, Registry) = {
     val (store, one, other) = (new Store, new Registry, new Registry)
     for ((registry, version) <- Seq(one -> 0L, other -> 1L)) {
       val lease = store.lease(registry, 0, version)
       val turn = store.turn(version, before, before)
       store.open(registry, lease, turn)
-      for (bin <- Seq(0, 2)) { fill(lease.holding, bin); append(lease.holding, bin, (version + 1).toByte) }
+      for (bin <- Seq(0, 2)) {
+        fill(lease.holding, bin); append(lease.holding, bin, (version + 1).toByte)
+      }
       store.commit(lease, turn)
       lease.end()
     }
     (store, one, other)
   }
 
-  test("whichever read of a file fails while a worker catches up, it has each value once when it tries again") {
+  test(
+    "whichever read of a file fails while a worker catches up, it has each value once when it tries again"
+  ) {
     val failed = (1 to 30).count { reads =>
       val (store, registry, _) = apart()
       val turn = store.turn(2, before, before)
@@ -46,7 +64,8 @@ class TornTailSuite extends AnyFunSuite with SmallStore {
       store.readsLeft = -1
       val second = store.lease(registry, 0, 3)
       store.open(registry, second, turn)
-      for (bin <- Seq(0, 2)) assert(list(second.holding.log(bin)) == Seq(1, 2), s"after read $reads had failed")
+      for (bin <- Seq(0, 2))
+        assert(list(second.holding.log(bin)) == Seq(1, 2), s"after read $reads had failed")
       hasFailed
     }
     assert(failed >= 4, "the footer, and each of two frames, have failed")
@@ -57,11 +76,17 @@ class TornTailSuite extends AnyFunSuite with SmallStore {
     val lease = store.lease(registry, 0, 4)
     val turn = store.turn(2, before, before)
     store.open(registry, lease, turn)
-    val copy = store.handOver.copyOf("image", store.handOver.image(TransferBlocks.snapshot(lease.holding, Seq(0, 2))), 4)
+    val copy = store.handOver.copyOf(
+      "image",
+      store.handOver.image(TransferBlocks.snapshot(lease.holding, Seq(0, 2))),
+      4
+    )
     for (bin <- Seq(0, 2)) { fill(lease.holding, bin); append(lease.holding, bin, 3) }
     store.commit(lease, turn)
     val sound = store.handOver.tail(lease.holding, Seq(0, 2))
-    val second = new DeltaFile.Reader(new BytesSource("tail", sound)).footer.frames.map(_.chunk).maxBy(_.offset)
+    val second = new DeltaFile.Reader(new BytesSource("tail", sound)).footer.frames
+      .map(_.chunk)
+      .maxBy(_.offset)
     val damaged = sound.clone()
     damaged(second.offset.toInt) = (damaged(second.offset.toInt) ^ 1).toByte
     assertThrows[DamagedFileException](store.handOver.applyTail("tail", damaged, copy))

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
-/** Bugs that can be planted in the simulated query, each the one that a schedule (H1 …) warns of. The real code stays as it is; what calls it goes wrong. */
+/** Bugs that can be planted in the simulated query, each the one that a schedule (H1 …) warns of.
+  * The real code stays as it is; what calls it goes wrong.
+  */
 sealed abstract class Bug(val schedule: String)
 
 object Bug {
 
-  /** H1: a bin that is on this executor is taken as it is, whatever version its worker's holding has here. */
+  /** H1: a bin that is on this executor is taken as it is, whatever version its worker's holding
+    * has here.
+    */
   case object RelabelByVersion extends Bug("H1")
 
   /** H2: tails are served and applied by version, whichever attempt made them. */
@@ -24,7 +28,9 @@ object Bug {
   /** H6: a seal whose number is taken is appended at the next. */
   case object SealAnyway extends Bug("H6")
 
-  /** H6, at the start of a run: the plan log is read after the offset log, so that a start record may void what a newer run has sealed and run. */
+  /** H6, at the start of a run: the plan log is read after the offset log, so that a start record
+    * may void what a newer run has sealed and run.
+    */
   case object LogReadLate extends Bug("H6")
 
   /** H7: a step moves the bins of a group's first operator only. */
@@ -33,7 +39,9 @@ object Bug {
   /** H8: seals of batches that were deleted stay in force. */
   case object VoidSealsKept extends Bug("H8")
 
-  /** H9: writings of a file cannot be told apart, so that offsets into an overwritten one are trusted. */
+  /** H9: writings of a file cannot be told apart, so that offsets into an overwritten one are
+    * trusted.
+    */
   case object WritersAlike extends Bug("H9")
 
   /** H10: the image of a batch that is being written is published as the settled one. */
@@ -42,7 +50,9 @@ object Bug {
   /** H11: each worker deletes the files of its own folder that it no longer needs. */
   case object OwnerDeletes extends Bug("H11")
 
-  /** H12: the plan log is believed, whatever the state's files say of the tables that they were written under. */
+  /** H12: the plan log is believed, whatever the state's files say of the tables that they were
+    * written under.
+    */
   case object PlanLogTrusted extends Bug("H12")
 
   /** H13: a block that is missing is read as one of empty bins. */
@@ -54,7 +64,9 @@ object Bug {
   /** H16: a worker's blocks and bins go with its last store, as the last batch that has it ends. */
   case object CloseDropsOutgoing extends Bug("H16")
 
-  /** H17: a run takes a batch for its own because the offset log did not have it when the query started; another run has written it since. */
+  /** H17: a run takes a batch for its own because the offset log did not have it when the query
+    * started; another run has written it since.
+    */
   case object OffsetLogSeenEarly extends Bug("H17")
 
   /** H29: blocks are made for moves between two workers of one executor, which nobody pulls. */

@@ -2,15 +2,16 @@
 package io.megaphone.simulation
 
 import io.megaphone.log.BinLog
+import io.megaphone.log.record.Cursor
 import io.megaphone.log.record.Words
 import io.megaphone.state.Holding
-import io.megaphone.log.record.Cursor
 
-/** Keys and values as bytes. A key is a small number; a value is a ''stamp'', which also gives its length, so that two values are equal if their stamps are
-  * and the bytes are whole.
+/** Keys and values as bytes. A key is a small number; a value is a ''stamp'', which also gives its
+  * length, so that two values are equal if their stamps are and the bytes are whole.
   */
 object Cells {
-  private val Keys: Array[Array[Byte]] = Array.tabulate(256)(k => bytes(Dice.mix(k.toLong), 8 + k % 5))
+  private val Keys: Array[Array[Byte]] =
+    Array.tabulate(256)(k => bytes(Dice.mix(k.toLong), 8 + k % 5))
   private val Hashes: Array[Int] = Array.tabulate(256)(k => Dice.mix(k * 31L).toInt)
 
   def binOf(key: Int, bins: Int): Int = Hashes(key) & (bins - 1)
@@ -42,21 +43,27 @@ object Cells {
 
   /** Throws a violation where a log is not exactly what is expected. */
   def compare(log: BinLog, expected: Map[Int, Long], what: => String): Unit = {
-    if (log.keyCount != expected.size) throw new Violation(s"$what: expected ${expected.size} keys, found ${log.keyCount}")
+    if (log.keyCount != expected.size)
+      throw new Violation(s"$what: expected ${expected.size} keys, found ${log.keyCount}")
     expected.foreachEntry { (key, stamp) =>
       val found = stampOf(log, key)
-      if (found != stamp) throw new Violation(s"$what: key $key should be ${stamp.toHexString} and is ${found.toHexString}")
+      if (found != stamp)
+        throw new Violation(
+          s"$what: key $key should be ${stamp.toHexString} and is ${found.toHexString}"
+        )
     }
     if (Dice.mix(expected.hashCode.toLong) % 8 == 0) {
       val scans = Vector(log.scan(0), log.scan(1))
       val seen = scans.map(scan => Iterator.continually(scan.next()).takeWhile(identity).size).sum
-      if (seen != expected.size) throw new Violation(s"$what: a scan saw $seen keys of ${expected.size}")
+      if (seen != expected.size)
+        throw new Violation(s"$what: a scan saw $seen keys of ${expected.size}")
     }
   }
 
   // Invariant I8: a key outside the holding's bins is an error, never an insert.
   private def own(holding: Holding, bin: Int): Unit =
-    if (!holding.has(bin)) throw new Violation(s"worker ${holding.worker} got a key of bin $bin, which it does not have")
+    if (!holding.has(bin))
+      throw new Violation(s"worker ${holding.worker} got a key of bin $bin, which it does not have")
 
   private def stampOf(log: BinLog, key: Int): Long = {
     val k = Keys(key)
@@ -64,8 +71,14 @@ object Cells {
     if (!log.find(familyOf(key), k, 0, k.length, c)) 0L
     else {
       val stamp = Words.get(c.bytes, c.valueOffset)
-      if (c.valueBytes == lengthOf(stamp) && c.bytes(c.valueOffset + c.valueBytes - 1) == lastOf(stamp)) stamp
-      else throw new Violation(s"key $key has a value of ${c.valueBytes} bytes where ${lengthOf(stamp)} belong")
+      if (
+        c.valueBytes == lengthOf(stamp) && c
+          .bytes(c.valueOffset + c.valueBytes - 1) == lastOf(stamp)
+      ) stamp
+      else
+        throw new Violation(
+          s"key $key has a value of ${c.valueBytes} bytes where ${lengthOf(stamp)} belong"
+        )
     }
   }
 

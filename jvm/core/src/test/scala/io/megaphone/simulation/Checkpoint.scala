@@ -16,15 +16,21 @@ final class Checkpoint(setup: Setup, faults: Faults) {
   /** By batch: what its rows follow from. */
   val offsets: mutable.TreeMap[Long, Long] = mutable.TreeMap.empty
 
-  /** By batch N: ids of the state at version N + 1, of each store and worker; none under checkpoint format v1. */
+  /** By batch N: ids of the state at version N + 1, of each store and worker; none under checkpoint
+    * format v1.
+    */
   val commits: mutable.TreeMap[Long, Map[StoreId, Vector[String]]] = mutable.TreeMap.empty
   val planLog = new MemoryPlanLog(faults)
-  val files: Map[StoreId, MemoryFiles] = setup.stores.map(s => s -> new MemoryFiles(s.toString, faults)).toMap
+  val files: Map[StoreId, MemoryFiles] =
+    setup.stores.map(s => s -> new MemoryFiles(s.toString, faults)).toMap
 
   /** The ids of a version: those of the commit log of the batch before. */
-  def idsAt(version: Long): Map[StoreId, Vector[String]] = if (version == 0) Map.empty else commits(version - 1)
+  def idsAt(version: Long): Map[StoreId, Vector[String]] =
+    if (version == 0) Map.empty else commits(version - 1)
 
-  /** What a user does who wants to go on from `version`: deletes what came later, but for the state. */
+  /** What a user does who wants to go on from `version`: deletes what came later, but for the
+    * state.
+    */
   def goBack(version: Long): Unit = {
     offsets.filterInPlace((batch, _) => batch < version)
     commits.filterInPlace((batch, _) => batch < version)
@@ -39,7 +45,8 @@ final class MemoryPlanLog(faults: Faults) {
   var isDamaged = false
 
   /** Loses all records but the first ones. */
-  def truncate(left: Int): Unit = if (left < records.size) { records.takeInPlace(left); isDamaged = true }
+  def truncate(left: Int): Unit =
+    if (left < records.size) { records.takeInPlace(left); isDamaged = true }
 
   def size: Long = records.size.toLong
   def read(number: Long): LogRecord = LogRecordFormat.decode(s"log/$number", records(number.toInt))
@@ -53,7 +60,8 @@ final class MemoryPlanLog(faults: Faults) {
       None
     } else if (number < size) Some(read(number))
     else {
-      if (number > size) throw new Violation(s"record $number would leave a gap in a plan log of $size records")
+      if (number > size)
+        throw new Violation(s"record $number would leave a gap in a plan log of $size records")
       records += LogRecordFormat.encode(record)
       None
     }
@@ -74,7 +82,8 @@ final class MemoryFiles(folder: String, faults: Faults) extends StateFiles {
     private val out = new ByteArrayOutputStream(512)
     private var isClosed = false
     def write(b: Int): Unit = out.write(b)
-    override def write(bytes: Array[Byte], offset: Int, length: Int): Unit = out.write(bytes, offset, length)
+    override def write(bytes: Array[Byte], offset: Int, length: Int): Unit =
+      out.write(bytes, offset, length)
     override def close(): Unit = if (!isClosed) {
       isClosed = true
       if (faults.strikes(Fault.FileFails)) throw new InjectedFault(s"$file was not written")
@@ -84,5 +93,8 @@ final class MemoryFiles(folder: String, faults: Faults) extends StateFiles {
     def cancel(): Unit = isClosed = true
   }
 
-  def open(file: FileName): FileSource = new BytesSource(s"$folder/$file", files.getOrElse(file, throw new MissingFileException(s"$folder/$file")))
+  def open(file: FileName): FileSource = new BytesSource(
+    s"$folder/$file",
+    files.getOrElse(file, throw new MissingFileException(s"$folder/$file"))
+  )
 }

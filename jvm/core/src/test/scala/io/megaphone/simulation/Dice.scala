@@ -12,7 +12,8 @@ final class Dice(seed: Long) {
   def long(): Long = random.nextLong()
   def chance(probability: Double): Boolean = random.nextDouble() < probability
   def pick[A](values: collection.IndexedSeq[A]): A = values(below(values.size))
-  def shuffle[A](values: Vector[A]): Vector[A] = values.map(v => random.nextInt() -> v).sortBy(_._1).map(_._2)
+  def shuffle[A](values: Vector[A]): Vector[A] =
+    values.map(v => random.nextInt() -> v).sortBy(_._1).map(_._2)
 }
 
 object Dice {

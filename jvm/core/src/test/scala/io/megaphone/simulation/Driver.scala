@@ -4,21 +4,27 @@ package io.megaphone.simulation
 import scala.collection.mutable
 
 import io.megaphone.checkpoint.planlog.History
-import io.megaphone.protocol.Protocol
-import io.megaphone.transfer.Sources
 import io.megaphone.checkpoint.planlog.LogRecord
 import io.megaphone.plan.Plan
+import io.megaphone.protocol.Protocol
+import io.megaphone.transfer.Sources
 
 /** One run of the query, write by write, as Spark's driver does them:
   *
-  *   1. The query starts: what is in the offset log now may not be all that is in it when Spark reads it.
-  *   1. Spark reads the offset and commit logs, and by that decides which batch is next, and whether it is a replay.
-  *   1. Offset log N is written, unless the batch is a replay: only then is the batch this run's own.
-  *   1. The plan log is read before the offset log, or after it, and then the commit log again. In either order, whatever a newer run has done since, this
-  *      one's start record finds its number taken.
-  *   1. In the first batch: the start record. Then the batch is planned; a step that is due is sealed.
+  *   1. The query starts: what is in the offset log now may not be all that is in it when Spark
+  *      reads it.
+  *   1. Spark reads the offset and commit logs, and by that decides which batch is next, and
+  *      whether it is a replay.
+  *   1. Offset log N is written, unless the batch is a replay: only then is the batch this run's
+  *      own.
+  *   1. The plan log is read before the offset log, or after it, and then the commit log again. In
+  *      either order, whatever a newer run has done since, this one's start record finds its number
+  *      taken.
+  *   1. In the first batch: the start record. Then the batch is planned; a step that is due is
+  *      sealed.
   *   1. The tasks of each group run; a failed one is sent again. `foreachBatch` may run them twice.
-  *   1. The first accepted id of each worker goes to commit log N. If another driver was faster, this one dies.
+  *   1. The first accepted id of each worker goes to commit log N. If another driver was faster,
+  *      this one dies.
   *
   * It may die or be paused between any two steps, and before or after any write.
   */
@@ -36,9 +42,11 @@ final class Driver(val run: String, world: World) {
   private var isStarted = false
   private var stages = Vector.empty[() => Stage]
   private var stage: Option[Stage] = None
-  private val waiting = mutable.ArrayBuffer.empty[Int] // workers of the stage with no attempt running
+  private val waiting =
+    mutable.ArrayBuffer.empty[Int] // workers of the stage with no attempt running
   private val running = mutable.ArrayBuffer.empty[TaskAttempt]
-  private val accepted = mutable.LinkedHashMap.empty[(Long, Int), TaskAttempt] // by group and worker: the first one
+  private val accepted =
+    mutable.LinkedHashMap.empty[(Long, Int), TaskAttempt] // by group and worker: the first one
   private val lastRan = mutable.HashMap.empty[(Long, Int), String]
   private val attempts = mutable.HashMap.empty[Int, Int].withDefaultValue(0)
   private var isStageAgain = false
@@ -52,11 +60,13 @@ final class Driver(val run: String, world: World) {
 
   /** Whether no other driver has committed the batch that this one is at. */
   def isCurrent: Boolean = batch >= world.oracle.settled
-  def stepsLeft: Int = state.history.open.map(p => p.stepsCount - state.history.sealedSteps(p.id).size).sum
+  def stepsLeft: Int =
+    state.history.open.map(p => p.stepsCount - state.history.sealedSteps(p.id).size).sum
   def openPlans: Vector[String] = if (isStarted) state.history.open.map(_.id) else Vector.empty
 
   def step(): Unit =
-    if (world.isTooLate(batch) && phase != Starting && phase != ReadingLog) die("another driver is far ahead")
+    if (world.isTooLate(batch) && phase != Starting && phase != ReadingLog)
+      die("another driver is far ahead")
     else next()
 
   private def next(): Unit = phase match {
@@ -84,7 +94,8 @@ final class Driver(val run: String, world: World) {
       if (!isLogFirst) history = world.planted.history(checkpoint.planLog)
       phase = CheckingCommits
     case CheckingCommits =>
-      if (!isLogFirst && !world.planted.is(Bug.LogReadLate) && checkpoint.commits.contains(batch)) die(s"batch $batch is committed meanwhile")
+      if (!isLogFirst && !world.planted.is(Bug.LogReadLate) && checkpoint.commits.contains(batch))
+        die(s"batch $batch is committed meanwhile")
       phase = Planning
     case Planning => if (isStarted) planBatch() else start()
     case Running => runStage()
@@ -102,11 +113,14 @@ final class Driver(val run: String, world: World) {
     perform(Protocol.BatchPlanning(Protocol.Batch(batch, isOwn, names, world.placement)))
     if (!isDead) {
       val decision = state.decision.get
-      if (decision.batch.number != batch) throw new Violation(s"batch $batch got the tables of batch ${decision.batch.number}")
-      if (!checkpoint.planLog.isDamaged) world.oracle.checkTables(batch, decision.before) // else the tasks must find out
+      if (decision.batch.number != batch)
+        throw new Violation(s"batch $batch got the tables of batch ${decision.batch.number}")
+      if (!checkpoint.planLog.isDamaged)
+        world.oracle.checkTables(batch, decision.before) // else the tasks must find out
       if (world.dice.chance(0.1)) { // the rule may run twice for a batch
         perform(Protocol.BatchPlanning(Protocol.Batch(batch, isOwn, names, world.placement)))
-        if (state.decision.get != decision) throw new Violation(s"batch $batch was planned twice, and got other tables")
+        if (state.decision.get != decision)
+          throw new Violation(s"batch $batch was planned twice, and got other tables")
       }
       world.handedOut(batch, decision.after)
       world.trace(
@@ -123,7 +137,9 @@ final class Driver(val run: String, world: World) {
     accepted.clear()
     val actions = if (world.faults.strikes(Fault.TwoActions)) 2 else 1
     val offset = checkpoint.offsets(batch)
-    stages = Vector.tabulate(actions)(a => setup.groups.map(g => () => stageOf(decision, ids, g.id, a, offset))).flatten
+    stages = Vector
+      .tabulate(actions)(a => setup.groups.map(g => () => stageOf(decision, ids, g.id, a, offset)))
+      .flatten
     stage = None
     running.clear()
     waiting.clear()
@@ -131,13 +147,23 @@ final class Driver(val run: String, world: World) {
     world.changed()
   }
 
-  private def stageOf(decision: Protocol.Decision, ids: Map[StoreId, Vector[String]], group: Long, action: Int, offset: Long): Stage = {
+  private def stageOf(
+      decision: Protocol.Decision,
+      ids: Map[StoreId, Vector[String]],
+      group: Long,
+      action: Int,
+      offset: Long
+  ): Stage = {
     val sources = decision.sealedSteps.find(_.id.group == group).fold(Sources.None) { a =>
       val placed = decision.batch.placement(group)
-      val addresses = placed.indices.flatMap(w => world.executor(lastRan.getOrElse((group, w), placed(w))).map(w -> _.address)).toMap
+      val addresses = placed.indices
+        .flatMap(w => world.executor(lastRan.getOrElse((group, w), placed(w))).map(w -> _.address))
+        .toMap
       Sources(a.id.toString, addresses, 0, 0)
     }
-    val padded = ids.map { case (store, i) => store -> i.padTo(decision.after(group).workers, NoId) } // rule 5
+    val padded = ids.map { case (store, i) =>
+      store -> i.padTo(decision.after(group).workers, NoId)
+    } // rule 5
     Stage(this, decision, group, action, Rows.of(setup, group, batch, offset), padded, sources)
   }
 
@@ -150,7 +176,8 @@ final class Driver(val run: String, world: World) {
       waiting ++= world.dice.shuffle(Vector.range(0, workers(stage.get)))
       attempts.clear()
     case Some(s) =>
-      if (waiting.nonEmpty && (running.isEmpty || world.dice.chance(0.5))) send(s, waiting.remove(0))
+      if (waiting.nonEmpty && (running.isEmpty || world.dice.chance(0.5)))
+        send(s, waiting.remove(0))
       else if (running.nonEmpty) advance(world.dice.pick(running))
       else if (!isStageAgain && world.faults.strikes(Fault.StageAgain)) { // its shuffle files were lost: some tasks run again
         isStageAgain = true
@@ -162,12 +189,17 @@ final class Driver(val run: String, world: World) {
 
   private def send(s: Stage, worker: Int): Unit = {
     attempts(worker) += 1
-    if (attempts(worker) > 4 && batch < world.oracle.settled) die("another driver is far ahead") // what it reads may be swept
-    else if (attempts(worker) > 60) throw new Violation(s"$run batch $batch worker $worker: no attempt of ${attempts(worker)} succeeds")
+    if (attempts(worker) > 4 && batch < world.oracle.settled)
+      die("another driver is far ahead") // what it reads may be swept
+    else if (attempts(worker) > 60)
+      throw new Violation(
+        s"$run batch $batch worker $worker: no attempt of ${attempts(worker)} succeeds"
+      )
     if (attempts(worker) > 6) world.killZombies()
     val wanted = world.placement(s.group)(worker)
     val executor =
-      if (world.faults.strikes(Fault.ElsewhereSent)) world.dice.pick(world.executors) else world.executor(wanted).getOrElse(world.dice.pick(world.executors))
+      if (world.faults.strikes(Fault.ElsewhereSent)) world.dice.pick(world.executors)
+      else world.executor(wanted).getOrElse(world.dice.pick(world.executors))
     running += new TaskAttempt(world, s, worker, executor, world.nextNumber(), world.message)
   }
 
@@ -188,14 +220,19 @@ final class Driver(val run: String, world: World) {
   private def accept(task: TaskAttempt): Unit = {
     running -= task
     val key = (task.stage.group, task.worker)
-    if (accepted.contains(key)) world.trace(s"$task is not the first") else { accepted(key) = task; world.trace(s"$task is accepted") }
+    if (accepted.contains(key)) world.trace(s"$task is not the first")
+    else { accepted(key) = task; world.trace(s"$task is accepted") }
     lastRan(key) = task.executor.name
     if (
-      !setup.isV2 && accepted(key).written != task.written && accepted(key).written.toMap.view.mapValues(_.toMap).toMap != task.written.toMap.view
+      !setup.isV2 && accepted(key).written != task.written && accepted(key).written.toMap.view
+        .mapValues(_.toMap)
+        .toMap != task.written.toMap.view
         .mapValues(_.toMap)
         .toMap
     )
-      throw new Violation(s"$task wrote other values than ${accepted(key)}, under checkpoint format v1")
+      throw new Violation(
+        s"$task wrote other values than ${accepted(key)}, under checkpoint format v1"
+      )
   }
 
   private def giveUp(task: TaskAttempt): Unit = {
@@ -207,12 +244,16 @@ final class Driver(val run: String, world: World) {
 
   /** An executor is gone: with its tasks, or so it seems. */
   def lost(executor: Executor, isCutOff: Boolean): Unit = {
-    running.toVector.filter(_.executor eq executor).foreach(task => if (isCutOff) giveUp(task) else { running -= task; waiting += task.worker })
+    running.toVector
+      .filter(_.executor eq executor)
+      .foreach(task => if (isCutOff) giveUp(task) else { running -= task; waiting += task.worker })
     if (isStarted) perform(Protocol.ExecutorLost(executor.name))
   }
 
   /** One phase of some task, while this driver is paused: its executors are not. */
-  def tasksGoOn(): Unit = running.find(t => !t.isDone).foreach(t => if (world.attempt(t).isDefined) { running -= t; waiting += t.worker })
+  def tasksGoOn(): Unit = running
+    .find(t => !t.isDone)
+    .foreach(t => if (world.attempt(t).isDefined) { running -= t; waiting += t.worker })
 
   private def commit(): Unit = writing(s"commit log $batch") {
     if (checkpoint.commits.contains(batch)) die(s"commit log $batch is there")
@@ -220,8 +261,12 @@ final class Driver(val run: String, world: World) {
       val after = state.decision.get.after
       checkpoint.commits(batch) =
         if (!setup.isV2) Map.empty
-        else (for { g <- setup.groups; s <- setup.storesOf(g.id) } yield s -> Vector.tabulate(after(g.id).workers)(w => accepted((g.id, w)).ids(s))).toMap
-      if (batch != world.oracle.settled) throw new Violation(s"batch $batch is committed after version ${world.oracle.settled}")
+        else
+          (for { g <- setup.groups; s <- setup.storesOf(g.id) } yield s -> Vector.tabulate(
+            after(g.id).workers
+          )(w => accepted((g.id, w)).ids(s))).toMap
+      if (batch != world.oracle.settled)
+        throw new Violation(s"batch $batch is committed after version ${world.oracle.settled}")
       world.oracle.commit(accepted.valuesIterator.flatMap(_.written.iterator).toVector, after)
       world.batches += 1
       world.trace(s"$run commits batch $batch: ${checkpoint.commits(batch)}")
@@ -231,15 +276,23 @@ final class Driver(val run: String, world: World) {
     }
   }
 
-  /** Rules 27 and 28. After the query went back, the version to go by may be older than one that a sweep went by before: then there is none. */
+  /** Rules 27 and 28. After the query went back, the version to go by may be older than one that a
+    * sweep went by before: then there is none.
+    */
   private def sweep(decision: Protocol.Decision, ids: Map[StoreId, Vector[String]]): Unit = {
     val oldest = batch - setup.retained
     if (oldest > 0 && batch % setup.sweepEvery == 0) {
       val tables = setup.groups.map(g => g.id -> state.history.tableAt(g.id, oldest - 1)).toMap
-      try world.sweeping(Settled(oldest, tables, checkpoint.idsAt(oldest)), Settled(batch, decision.before, ids))
+      try
+        world.sweeping(
+          Settled(oldest, tables, checkpoint.idsAt(oldest)),
+          Settled(batch, decision.before, ids)
+        )
       catch {
         case e: Violation => throw e
-        case e: Exception if batch < world.oracle.settled || oldest < world.oracle.oldest || world.isRefusal(e) => world.trace(s"$run does not sweep: $e")
+        case e: Exception
+            if batch < world.oracle.settled || oldest < world.oracle.oldest || world.isRefusal(e) =>
+          world.trace(s"$run does not sweep: $e")
       }
     }
   }
@@ -262,8 +315,14 @@ final class Driver(val run: String, world: World) {
     val number = state.history.nextNumber
     val found = world.planted.append(checkpoint.planLog, number, record)
     world.trace(s"$run appends record $number, ${found.fold("done")(f => s"found $f")}: $record")
-    if (found.isEmpty && world.faults.strikes(Fault.AppendUnsure)) perform(Protocol.NotAppended(record, None))
-    else perform(found.fold[Protocol.Event](Protocol.Appended(record))(f => Protocol.NotAppended(record, Some(f))))
+    if (found.isEmpty && world.faults.strikes(Fault.AppendUnsure))
+      perform(Protocol.NotAppended(record, None))
+    else
+      perform(
+        found.fold[Protocol.Event](Protocol.Appended(record))(f =>
+          Protocol.NotAppended(record, Some(f))
+        )
+      )
   }
 
   private def writing(what: String)(write: => Unit): Unit = if (!isDead) {
@@ -274,7 +333,9 @@ final class Driver(val run: String, world: World) {
   def die(reason: String): Unit = if (!isDead) {
     world.trace(s"$run dies: $reason")
     isDead = true
-    running.toVector.foreach(task => if (world.dice.chance(0.5)) world.makeZombie(task) else if (!task.isDone) task.fail())
+    running.toVector.foreach(task =>
+      if (world.dice.chance(0.5)) world.makeZombie(task) else if (!task.isDone) task.fail()
+    )
     running.clear()
     world.changed()
   }

@@ -5,24 +5,31 @@ import scala.collection.mutable
 
 import io.megaphone.checkpoint.Committer
 import io.megaphone.format.{Compression, Compressions}
+import io.megaphone.format.ExecutorAddress
 import io.megaphone.plan.StepId
 import io.megaphone.protocol.Protocol
 import io.megaphone.runtime.Opener
 import io.megaphone.state.{Holding, Registry}
 import io.megaphone.transfer.{BlockName, Peers, Preparer, ReplicaDuty, TransferBlocks}
-import io.megaphone.format.ExecutorAddress
 
-/** One executor: the real registry, openers, committers and preparers, and the blocks that others may pull.
+/** One executor: the real registry, openers, committers and preparers, and the blocks that others
+  * may pull.
   *
-  * What the driver tells it comes as numbered messages, with each task and on their own; an older one than the last is ignored (H20).
+  * What the driver tells it comes as numbered messages, with each task and on their own; an older
+  * one than the last is ignored (H20).
   */
 final class Executor(val name: String, world: World) extends Peers {
   val address: ExecutorAddress = ExecutorAddress(name, name, 0)
   val registry = new Registry(behindMax = world.setup.behindMax)
   private val handOver = new TransferBlocks(Executor.Compressed)
-  private val openers = world.setup.stores.map(s => s -> new Opener(registry, world.recovery(s), handOver, this)).toMap
-  private val committers = world.setup.stores.map(s => s -> new Committer(world.checkpoint.files(s), Compression.None, world.setup.limits)).toMap
-  private val preparers = world.setup.stores.map(s => s -> new Preparer(registry, world.recovery(s), handOver, this, deadlineMs = 0)).toMap
+  private val openers =
+    world.setup.stores.map(s => s -> new Opener(registry, world.recovery(s), handOver, this)).toMap
+  private val committers = world.setup.stores
+    .map(s => s -> new Committer(world.checkpoint.files(s), Compression.None, world.setup.limits))
+    .toMap
+  private val preparers = world.setup.stores
+    .map(s => s -> new Preparer(registry, world.recovery(s), handOver, this, deadlineMs = 0))
+    .toMap
   private val blocks = mutable.LinkedHashMap.empty[BlockName, Array[Byte]]
   private val imagesToWrite = mutable.ArrayBuffer.empty[(BlockName, TransferBlocks.Snapshot)]
   private var duties = Vector.empty[ReplicaDuty]
@@ -33,24 +40,39 @@ final class Executor(val name: String, world: World) extends Peers {
   def committer(store: StoreId): Committer = committers(store)
   def hasBlocks: Boolean = blocks.nonEmpty
 
-  /** Publishes an image later, from a background thread: the snapshot must stay what it is meanwhile. */
-  def publishImage(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit = imagesToWrite += (block -> snapshot)
-  def publishImageNow(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit = blocks(block) = handOver.image(snapshot)
-  def publishTail(block: BlockName, holding: Holding, bins: Seq[Int]): Unit = blocks(block) = handOver.tail(holding, bins)
-  def dropBlocks(isDropped: BlockName => Boolean): Unit = { blocks.filterInPlace((b, _) => !isDropped(b)); () }
+  /** Publishes an image later, from a background thread: the snapshot must stay what it is
+    * meanwhile.
+    */
+  def publishImage(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit =
+    imagesToWrite += (block -> snapshot)
+  def publishImageNow(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit = blocks(block) =
+    handOver.image(snapshot)
+  def publishTail(block: BlockName, holding: Holding, bins: Seq[Int]): Unit = blocks(block) =
+    handOver.tail(holding, bins)
+  def dropBlocks(isDropped: BlockName => Boolean): Unit = {
+    blocks.filterInPlace((b, _) => !isDropped(b)); ()
+  }
 
   def pull(block: BlockName, address: ExecutorAddress, deadlineMs: Long): Option[Array[Byte]] =
     if (world.faults.strikes(Fault.BlockMissing)) None
     else {
       val found = world.executor(address.id).flatMap(_.blockFor(block))
-      found.filter(_.length > 0 && world.faults.strikes(Fault.BlockDamaged)).map(damaged).orElse(found).orElse(world.planted.missingBlock(block))
+      found
+        .filter(_.length > 0 && world.faults.strikes(Fault.BlockDamaged))
+        .map(damaged)
+        .orElse(found)
+        .orElse(world.planted.missingBlock(block))
     }
 
-  private def blockFor(block: BlockName): Option[Array[Byte]] = world.planted.otherBlock(block, blocks).orElse(blocks.get(block))
+  private def blockFor(block: BlockName): Option[Array[Byte]] =
+    world.planted.otherBlock(block, blocks).orElse(blocks.get(block))
 
   private def damaged(bytes: Array[Byte]): Array[Byte] =
     if (world.dice.chance(0.3)) bytes.take(world.dice.below(bytes.length))
-    else { val b = bytes.clone(); val at = world.dice.below(b.length); b(at) = (b(at) ^ (1 << world.dice.below(8))).toByte; b }
+    else {
+      val b = bytes.clone(); val at = world.dice.below(b.length);
+      b(at) = (b(at) ^ (1 << world.dice.below(8))).toByte; b
+    }
 
   /** Obeys a message of the driver. */
   def hear(message: Message): Unit =
@@ -85,8 +107,15 @@ final class Executor(val name: String, world: World) extends Peers {
     } else None
 }
 
-/** What the driver tells the executors: the complete lists of live runs with their settled versions, of steps whose copies and blocks are wanted, and of duties (P5). */
-final case class Message(number: Long, runs: Map[String, Long], steps: Set[(String, String)], duties: Vector[(String, ReplicaDuty)])
+/** What the driver tells the executors: the complete lists of live runs with their settled
+  * versions, of steps whose copies and blocks are wanted, and of duties (P5).
+  */
+final case class Message(
+    number: Long,
+    runs: Map[String, Long],
+    steps: Set[(String, String)],
+    duties: Vector[(String, ReplicaDuty)]
+)
 
 object Executor {
   private val Compressed = Compressions(Compression.None)

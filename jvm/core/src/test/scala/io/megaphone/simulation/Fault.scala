@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
-/** What may go wrong, and how often at the points where it may. A schedule turns each on or off, so that rare ones also meet alone. */
+/** What may go wrong, and how often at the points where it may. A schedule turns each on or off, so
+  * that rare ones also meet alone.
+  */
 sealed abstract class Fault(val chance: Double)
 
 object Fault {
@@ -10,7 +12,9 @@ object Fault {
   case object BlockMissing extends Fault(0.3)
   case object BlockDamaged extends Fault(0.15)
 
-  /** An executor's memory, blocks and tasks are gone; or the driver only believes so, and its tasks go on. */
+  /** An executor's memory, blocks and tasks are gone; or the driver only believes so, and its tasks
+    * go on.
+    */
   case object ExecutorDies extends Fault(0.01)
   case object ExecutorCutOff extends Fault(0.005)
   case object ExecutorJoins extends Fault(0.006)
@@ -18,7 +22,9 @@ object Fault {
   /** There is no room for a copy. */
   case object CopyHasNoRoom extends Fault(0.1)
 
-  /** An attempt fails; or is given up by the driver and goes on (a zombie); or hears of it too late to be seen as killed. */
+  /** An attempt fails; or is given up by the driver and goes on (a zombie); or hears of it too late
+    * to be seen as killed.
+    */
   case object TaskFails extends Fault(0.015)
   case object TaskGivenUp extends Fault(0.02)
   case object KillUnheard extends Fault(0.3)
@@ -34,16 +40,22 @@ object Fault {
   case object TwoActions extends Fault(0.4)
   case object StageAgain extends Fault(0.05)
 
-  /** A driver dies before or after a write; is paused and replaced; its append to the plan log is durable, and it hears nothing. */
+  /** A driver dies before or after a write; is paused and replaced; its append to the plan log is
+    * durable, and it hears nothing.
+    */
   case object DriverDies extends Fault(0.02)
   case object DriverPauses extends Fault(0.006)
   case object AppendUnsure extends Fault(0.03)
 
-  /** The query is stopped, its last batches are deleted from the checkpoint, and it starts again from there. */
+  /** The query is stopped, its last batches are deleted from the checkpoint, and it starts again
+    * from there.
+    */
   case object GoesBack extends Fault(0.003)
 
-  /** The query is stopped, and its plan log comes back without its last records, as of another time; or a store that cannot refuse to replace a file loses
-    * the record of one of two drivers that append the same number. From then on the query may end with a named error, and never give a wrong answer.
+  /** The query is stopped, and its plan log comes back without its last records, as of another
+    * time; or a store that cannot refuse to replace a file loses the record of one of two drivers
+    * that append the same number. From then on the query may end with a named error, and never give
+    * a wrong answer.
     */
   case object PlanLogFromEarlier extends Fault(0.02)
   case object RecordReplaced extends Fault(0.5)
@@ -94,8 +106,11 @@ final class Faults(dice: Dice, enabled: Map[Fault, Double], trace: Trace) {
 /** Thrown where a fault makes an operation fail. Never a sign of a bug. */
 final class InjectedFault(what: String) extends RuntimeException(what)
 
-/** The query ended with an error that names the damage done to its checkpoint: the right end of such a schedule. */
+/** The query ended with an error that names the damage done to its checkpoint: the right end of
+  * such a schedule.
+  */
 final class Refused(cause: Throwable) extends RuntimeException(cause)
 
 /** What no schedule may ever show. */
-final class Violation(message: String, cause: Throwable = null) extends RuntimeException(message, cause)
+final class Violation(message: String, cause: Throwable = null)
+    extends RuntimeException(message, cause)

@@ -6,30 +6,41 @@ import scala.collection.mutable
 import io.megaphone.log.BinLog
 import io.megaphone.plan.RoutingTable
 
-/** What is true: the state at every version as plain maps, and the table that wrote it. No code under test has a part in it, but the values that accepted
-  * attempts say they wrote.
+/** What is true: the state at every version as plain maps, and the table that wrote it. No code
+  * under test has a part in it, but the values that accepted attempts say they wrote.
   */
 final class Oracle(setup: Setup) {
   private type State = Map[StoreId, Vector[Map[Int, Long]]] // by store and bin: stamps by key
-  private val states = mutable.HashMap[Long, State](0L -> setup.stores.map(_ -> Vector.fill(setup.bins)(Map.empty[Int, Long])).toMap)
-  private val tables = mutable.HashMap.empty[Long, Map[Long, RoutingTable]] // by batch: of each group
+  private val states = mutable.HashMap[Long, State](
+    0L -> setup.stores.map(_ -> Vector.fill(setup.bins)(Map.empty[Int, Long])).toMap
+  )
+  private val tables =
+    mutable.HashMap.empty[Long, Map[Long, RoutingTable]] // by batch: of each group
   private var settledVersion = 0L
   private var oldestVersion = 0L
 
   /** Batches committed. */
   def settled: Long = settledVersion
 
-  /** The oldest version that must be readable: what was given up once stays so, though the query goes back. */
+  /** The oldest version that must be readable: what was given up once stays so, though the query
+    * goes back.
+    */
   def oldest: Long = oldestVersion
 
-  /** Batch `settled` is committed: `written` is what the accepted attempts wrote, by store and key, 0 for a removed key. */
-  def commit(written: Seq[(StoreId, collection.Map[Int, Long])], by: Map[Long, RoutingTable]): Unit = {
+  /** Batch `settled` is committed: `written` is what the accepted attempts wrote, by store and key,
+    * 0 for a removed key.
+    */
+  def commit(
+      written: Seq[(StoreId, collection.Map[Int, Long])],
+      by: Map[Long, RoutingTable]
+  ): Unit = {
     val state = mutable.HashMap.from(states(settledVersion))
     written.foreach { case (store, cells) =>
       cells.foreach { case (key, stamp) =>
         val bin = Cells.binOf(key, setup.bins)
         val bins = state(store)
-        state(store) = bins.updated(bin, if (stamp == 0) bins(bin) - key else bins(bin).updated(key, stamp))
+        state(store) =
+          bins.updated(bin, if (stamp == 0) bins(bin) - key else bins(bin).updated(key, stamp))
       }
     }
     tables(settledVersion) = by
@@ -43,7 +54,8 @@ final class Oracle(setup: Setup) {
 
   /** Invariant I1: R_{N-1} is the table that wrote version N. */
   def checkTables(version: Long, before: Map[Long, RoutingTable]): Unit =
-    if (version > 0 && tables(version - 1) != before) throw new Violation(s"version $version was written by ${tables(version - 1)}, not by $before")
+    if (version > 0 && tables(version - 1) != before)
+      throw new Violation(s"version $version was written by ${tables(version - 1)}, not by $before")
 
   /** Compares a bin with what it should be at a version. */
   def check(version: Long, store: StoreId, bin: Int, log: BinLog): Unit =

@@ -3,8 +3,9 @@ package io.megaphone.simulation
 
 import io.megaphone.format.{FileName, StateName}
 
-/** A reader of the state at one version, as the state data source is one (rule 30): the table of the batch before from the plan log, its ids from its commit
-  * log, and files; no memory of a run, no lease.
+/** A reader of the state at one version, as the state data source is one (rule 30): the table of
+  * the batch before from the plan log, its ids from its commit log, and files; no memory of a run,
+  * no lease.
   */
 object Reader {
 
@@ -18,12 +19,17 @@ object Reader {
       for (partition <- 0 until group.firstWorkers) {
         val bins = Vector.range(partition, world.setup.bins, group.firstWorkers)
         bins.groupBy(table.workerOf).foreach { case (worker, owned) =>
-          val name = StateName(version, ids.get(store).flatMap(_.lift(worker)).getOrElse(StateName.FixedId))
+          val name =
+            StateName(version, ids.get(store).flatMap(_.lift(worker)).getOrElse(StateName.FixedId))
           val loaded =
             try world.recovery(store).load(FileName(worker, name), owned, table.contentHash)
             catch {
               case e: Exception if world.isRefusal(e) => throw new Refused(e)
-              case e: Exception => throw new Violation(s"worker $worker of $store cannot be read at version $version: $e", e)
+              case e: Exception =>
+                throw new Violation(
+                  s"worker $worker of $store cannot be read at version $version: $e",
+                  e
+                )
             }
           owned.foreach(bin => world.oracle.check(version, store, bin, loaded.bins(bin)._1))
         }

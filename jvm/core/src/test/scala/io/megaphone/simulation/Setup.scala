@@ -11,8 +11,8 @@ final case class StoreId(operator: Long, store: String)
 /** The fixed facts of one schedule.
   *
   * @param isV2
-  *   whether the checkpoint has unique ids. Then the query need not be deterministic, and each attempt writes other values; else all attempts write the same,
-  *   in another order
+  *   whether the checkpoint has unique ids. Then the query need not be deterministic, and each
+  *   attempt writes other values; else all attempts write the same, in another order
   * @param retained
   *   Spark's `minBatchesToRetain`
   * @param behindMax
@@ -37,8 +37,11 @@ final case class Setup(
     faults: Map[Fault, Double]
 ) {
 
-  val stores: Vector[StoreId] = for { g <- groups; o <- g.operators; s <- o.stores } yield StoreId(o.id, s)
-  def storesOf(group: Long): Vector[StoreId] = for { g <- groups if g.id == group; o <- g.operators; s <- o.stores } yield StoreId(o.id, s)
+  val stores: Vector[StoreId] =
+    for { g <- groups; o <- g.operators; s <- o.stores } yield StoreId(o.id, s)
+  def storesOf(group: Long): Vector[StoreId] = for {
+    g <- groups if g.id == group; o <- g.operators; s <- o.stores
+  } yield StoreId(o.id, s)
 }
 
 object Setup {
@@ -66,15 +69,21 @@ object Setup {
       behindMax = dice.between(1, 6),
       batches = if (isLong) dice.between(30, 45) else dice.between(5, 16),
       sweepEvery = dice.between(1, 6),
-      settings = Protocol.Settings(windowSteps = dice.between(1, 4), patienceBatches = dice.between(2, 6).toLong),
-      limits = Committer.Limits(framesMax = dice.between(2, 12), slackBytes = dice.between(64, 1024).toLong),
+      settings = Protocol
+        .Settings(windowSteps = dice.between(1, 4), patienceBatches = dice.between(2, 6).toLong),
+      limits = Committer
+        .Limits(framesMax = dice.between(2, 12), slackBytes = dice.between(64, 1024).toLong),
       faults = faults
     )
   }
 
   private def group(dice: Dice, firstId: Long, workers: Int): Group = {
     val operators = Vector.tabulate(if (dice.chance(0.4)) 2 else 1) { o =>
-      Operator(firstId + o, s"operator$o", if (dice.chance(0.25)) Vector("left", "right") else Vector("default"))
+      Operator(
+        firstId + o,
+        s"operator$o",
+        if (dice.chance(0.25)) Vector("left", "right") else Vector("default")
+      )
     }
     Group(operators, workers)
   }

@@ -5,13 +5,14 @@ import java.util.concurrent.atomic.AtomicLong
 
 /** Runs schedules by the thousand: `Simulate [schedules] [first seed] [threads]`.
   *
-  * Where one fails, prints its seed, what was wrong, the end of its trace, and the command that runs it alone. The environment may say the same: `SCHEDULES`,
-  * `SEED`, `THREADS`.
+  * Where one fails, prints its seed, what was wrong, the end of its trace, and the command that
+  * runs it alone. The environment may say the same: `SCHEDULES`, `SEED`, `THREADS`.
   */
 object Simulate {
 
   def main(arguments: Array[String]): Unit = {
-    def value(index: Int, name: String, default: Long) = arguments.lift(index).orElse(sys.env.get(name)).fold(default)(_.toLong)
+    def value(index: Int, name: String, default: Long) =
+      arguments.lift(index).orElse(sys.env.get(name)).fold(default)(_.toLong)
     val schedules = value(0, "SCHEDULES", 20000)
     val first = value(1, "SEED", 1)
     val threads = value(2, "THREADS", 2).toInt
@@ -24,12 +25,27 @@ object Simulate {
   }
 
   /** How far a run of schedules came; `failure` is that of the lowest seed that was seen to fail. */
-  final case class Progress(schedules: Long, batches: Long, steps: Long, faults: Long, deleted: Long, refused: Long, failure: Option[Simulation.Outcome]) {
-    def summary: String = s"$schedules schedules, $batches batches, $steps steps, $faults faults, $refused queries refused after damage to their plan logs"
+  final case class Progress(
+      schedules: Long,
+      batches: Long,
+      steps: Long,
+      faults: Long,
+      deleted: Long,
+      refused: Long,
+      failure: Option[Simulation.Outcome]
+  ) {
+    def summary: String =
+      s"$schedules schedules, $batches batches, $steps steps, $faults faults, $refused queries refused after damage to their plan logs"
   }
 
   /** Runs schedules from `first` on until one fails, on some threads: they have nothing in common. */
-  def run(first: Long, schedules: Long, threads: Int, bug: Option[Bug] = None, isLoud: Boolean = false): Progress = {
+  def run(
+      first: Long,
+      schedules: Long,
+      threads: Int,
+      bug: Option[Bug] = None,
+      isLoud: Boolean = false
+  ): Progress = {
     val next = new AtomicLong(first)
     val done, batches, steps, faults, deleted, refused = new AtomicLong
     val failure = new java.util.concurrent.atomic.AtomicReference[Option[Simulation.Outcome]](None)
@@ -44,7 +60,8 @@ object Simulate {
             faults.addAndGet(outcome.faults)
             deleted.addAndGet(outcome.deleted)
             if (outcome.isRefused) refused.incrementAndGet()
-            if (outcome.failure.isDefined) failure.updateAndGet(f => if (f.exists(_.seed < seed)) f else Some(outcome))
+            if (outcome.failure.isDefined)
+              failure.updateAndGet(f => if (f.exists(_.seed < seed)) f else Some(outcome))
             val count = done.incrementAndGet()
             if (isLoud && count % 2000 == 0) println(s"$count schedules")
             seed = next.getAndIncrement()
@@ -55,15 +72,30 @@ object Simulate {
     }
     workers.foreach(_.start())
     workers.foreach(_.join())
-    Progress(done.get, batches.get, steps.get, faults.get, deleted.get, refused.get, failure.get.map(f => new Simulation(f.seed, bug, isTraced = true).run()))
+    Progress(
+      done.get,
+      batches.get,
+      steps.get,
+      faults.get,
+      deleted.get,
+      refused.get,
+      failure.get.map(f => new Simulation(f.seed, bug, isTraced = true).run())
+    )
   }
 
   /** What a failed schedule has to say; it must have been traced. */
   def report(outcome: Simulation.Outcome): String = {
     val stack = outcome.failure.fold(Vector.empty[String])(e =>
-      Iterator.iterate(e)(_.getCause).takeWhile(_ != null).flatMap(c => s"  $c" +: c.getStackTrace.take(6).map(f => s"    at $f")).toVector
+      Iterator
+        .iterate(e)(_.getCause)
+        .takeWhile(_ != null)
+        .flatMap(c => s"  $c" +: c.getStackTrace.take(6).map(f => s"    at $f"))
+        .toVector
     )
-    (Vector(s"Seed ${outcome.seed} failed:") ++ stack ++ Vector("The end of its trace:") ++ outcome.trace.last(sys.env.get("LINES").fold(60)(_.toInt)) :+
-      s"""Run it alone: ./sbt "core/Test/runMain io.megaphone.simulation.Simulate 1 ${outcome.seed} 1"""").mkString("\n")
+    (Vector(s"Seed ${outcome.seed} failed:") ++ stack ++ Vector(
+      "The end of its trace:"
+    ) ++ outcome.trace.last(sys.env.get("LINES").fold(60)(_.toInt)) :+
+      s"""Run it alone: ./sbt "core/Test/runMain io.megaphone.simulation.Simulate 1 ${outcome.seed} 1"""")
+      .mkString("\n")
   }
 }

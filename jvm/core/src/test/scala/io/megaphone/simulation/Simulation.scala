@@ -3,13 +3,16 @@ package io.megaphone.simulation
 
 import scala.util.control.NonFatal
 
-/** One schedule: a query, its executors, its user and what goes wrong, all of it decided by the seed, on one thread.
+/** One schedule: a query, its executors, its user and what goes wrong, all of it decided by the
+  * seed, on one thread.
   *
-  *   1. At each tick something does one step: a driver, a background thread, a zombie, the user, a fault.
-  *   1. What the real code under `log`, `format`, `store` and `protocol` makes of it is compared with an oracle at every opening of a store: every bin of
-  *      every operator in every batch.
-  *   1. When enough batches are committed the faults stop; every open plan must then end within a bound of batches, nothing may be left in memory, and every
-  *      retained version must be readable.
+  *   1. At each tick something does one step: a driver, a background thread, a zombie, the user, a
+  *      fault.
+  *   1. What the real code under `log`, `format`, `store` and `protocol` makes of it is compared
+  *      with an oracle at every opening of a store: every bin of every operator in every batch.
+  *   1. When enough batches are committed the faults stop; every open plan must then end within a
+  *      bound of batches, nothing may be left in memory, and every retained version must be
+  *      readable.
   */
 final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = false) {
   private val dice = new Dice(Dice.mix(seed))
@@ -25,17 +28,28 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     val failure =
       try { go(); None }
       catch {
-        case refused: Refused => trace(s"the query is refused: ${refused.getCause}"); isRefused = true; None
+        case refused: Refused =>
+          trace(s"the query is refused: ${refused.getCause}"); isRefused = true; None
         case NonFatal(e) => Some(e)
       }
     failure.foreach(e => trace(s"VIOLATION ${e.getMessage}"))
-    Simulation.Outcome(seed, failure, trace, world.batches, world.steps, world.faults.count, world.deleted, isRefused)
+    Simulation.Outcome(
+      seed,
+      failure,
+      trace,
+      world.batches,
+      world.steps,
+      world.faults.count,
+      world.deleted,
+      isRefused
+    )
   }
 
   private def go(): Unit = {
     var ticks = 0
     while (world.batches < setup.batches && ticks < Simulation.TicksMax) { tick(); ticks += 1 }
-    if (world.batches < setup.batches) throw new Violation(s"only ${world.batches} of ${setup.batches} batches after $ticks ticks")
+    if (world.batches < setup.batches)
+      throw new Violation(s"only ${world.batches} of ${setup.batches} batches after $ticks ticks")
     settle()
   }
 
@@ -63,19 +77,27 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     } else {
       val driver = dice.pick(awake)
       driver.step()
-      if (world.drivers.count(!_.isDead) == 1 && !driver.isDead && world.faults.strikes(Fault.DriverPauses)) {
+      if (
+        world.drivers.count(!_.isDead) == 1 && !driver.isDead && world.faults.strikes(
+          Fault.DriverPauses
+        )
+      ) {
         trace(s"${driver.run} is paused"); driver.isPaused = true
       }
     }
   }
 
   private def disturb(): Unit = {
-    if (world.faults.strikes(Fault.ExecutorDies)) world.lose(dice.pick(world.executors), isCutOff = false)
-    if (world.faults.strikes(Fault.ExecutorCutOff)) world.lose(dice.pick(world.executors), isCutOff = true)
+    if (world.faults.strikes(Fault.ExecutorDies))
+      world.lose(dice.pick(world.executors), isCutOff = false)
+    if (world.faults.strikes(Fault.ExecutorCutOff))
+      world.lose(dice.pick(world.executors), isCutOff = true)
     if (world.executors.size < 6 && world.faults.strikes(Fault.ExecutorJoins)) world.join()
     if (world.faults.strikes(Fault.GoesBack)) world.goBack()
     if (world.faults.strikes(Fault.PlanLogFromEarlier)) world.restoreEarlierPlanLog()
-    world.drivers.filter(_.isPaused).foreach { d => if (dice.chance(0.2)) { trace(s"${d.run} wakes up"); d.isPaused = false } }
+    world.drivers.filter(_.isPaused).foreach { d =>
+      if (dice.chance(0.2)) { trace(s"${d.run} wakes up"); d.isPaused = false }
+    }
   }
 
   private def read(): Unit = {
@@ -88,23 +110,35 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
   private def settle(): Unit = {
     trace("faults stop")
     world.faults.quiet = true
-    world.drivers.foreach { d => if (d.isPaused) if (dice.chance(0.5)) d.isPaused = false else d.die("never woke up") }
+    world.drivers.foreach { d =>
+      if (d.isPaused) if (dice.chance(0.5)) d.isPaused = false else d.die("never woke up")
+    }
     val patience = setup.settings.patienceBatches + setup.settings.gapBatches + 2
-    var bound = Long.MaxValue // of batches, counted from where one driver is left, for each step that it then has
+    var bound =
+      Long.MaxValue // of batches, counted from where one driver is left, for each step that it then has
     var isOverSince = -1L
     var ticks = 0
     while (isOverSince < 0 || world.batches < isOverSince + 3) {
       val roll = dice.below(100)
-      if (roll < 60) stepDriver() else if (roll < 90) world.work() else if (roll < 97) world.haunt() else world.tell(dice.pick(world.executors))
+      if (roll < 60) stepDriver()
+      else if (roll < 90) world.work()
+      else if (roll < 97) world.haunt()
+      else world.tell(dice.pick(world.executors))
       ticks += 1
       if (isOverSince < 0) world.drivers.filterNot(_.isDead).toVector match {
         case Vector(driver) if driver.isReady && driver.isCurrent =>
           if (bound == Long.MaxValue) bound = world.batches + 4 + patience * driver.stepsLeft
           if (driver.openPlans.isEmpty) isOverSince = world.batches
-          else if (world.batches > bound) throw new Violation(s"plans are still open although no fault was there for many batches: ${driver.openPlans}")
+          else if (world.batches > bound)
+            throw new Violation(
+              s"plans are still open although no fault was there for many batches: ${driver.openPlans}"
+            )
         case _ => bound = Long.MaxValue
       }
-      if (ticks > Simulation.TicksMax) throw new Violation(s"the query stands still: batch ${world.oracle.settled} after $ticks ticks without faults")
+      if (ticks > Simulation.TicksMax)
+        throw new Violation(
+          s"the query stands still: batch ${world.oracle.settled} after $ticks ticks without faults"
+        )
     }
     world.checkLeaks()
     val newest = world.oracle.settled
@@ -115,5 +149,14 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
 object Simulation {
   private val TicksMax = 200000
 
-  final case class Outcome(seed: Long, failure: Option[Throwable], trace: Trace, batches: Long, steps: Long, faults: Long, deleted: Long, isRefused: Boolean)
+  final case class Outcome(
+      seed: Long,
+      failure: Option[Throwable],
+      trace: Trace,
+      batches: Long,
+      steps: Long,
+      faults: Long,
+      deleted: Long,
+      isRefused: Boolean
+  )
 }

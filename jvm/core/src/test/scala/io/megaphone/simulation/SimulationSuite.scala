@@ -3,14 +3,19 @@ package io.megaphone.simulation
 
 import org.scalatest.funsuite.AnyFunSuite
 
-/** Twenty thousand schedules, each from its seed: no state is wrong, nothing stops, nothing is left behind. More of them: [[Simulate]]. */
+/** Twenty thousand schedules, each from its seed: no state is wrong, nothing stops, nothing is left
+  * behind. More of them: [[Simulate]].
+  */
 class SimulationSuite extends AnyFunSuite {
 
   test("no schedule breaks the protocol") {
     val progress = Simulate.run(first = 1, schedules = SimulationSuite.Schedules, threads = 2)
     info(progress.summary)
     progress.failure.foreach(outcome => fail(Simulate.report(outcome)))
-    assert(progress.steps > 0 && progress.faults > 0 && progress.deleted > 0 && progress.refused > 0, "the schedules did too little to show anything")
+    assert(
+      progress.steps > 0 && progress.faults > 0 && progress.deleted > 0 && progress.refused > 0,
+      "the schedules did too little to show anything"
+    )
   }
 
   test("a schedule follows from its seed") {

@@ -22,27 +22,43 @@ final case class Stage(
   def batch: Long = decision.batch.number
 
   def turn(store: StoreId): StoreBatch =
-    StoreBatch(StoreKey(driver.run, store.operator, store.store), batch, decision.before(group), decision.after(group), ids.getOrElse(store, Vector.empty))
+    StoreBatch(
+      StoreKey(driver.run, store.operator, store.store),
+      batch,
+      decision.before(group),
+      decision.after(group),
+      ids.getOrElse(store, Vector.empty)
+    )
 }
 
 /** One attempt of the stateful task of one worker, phase by phase, as Spark runs it:
   *
   *   1. The driver's word is heard.
-  *   1. Each store is opened: lease, then [[io.megaphone.store.Opener]]; its bins are compared with the oracle; images of newly announced steps are
-  *      published.
+  *   1. Each store is opened: lease, then [[io.megaphone.store.Opener]]; its bins are compared with
+  *      the oracle; images of newly announced steps are published.
   *   1. Rows are read and written, a few at a time.
   *   1. Each store is committed; tails, and in direct mode images of the head, are published.
   *   1. The leases are given back, and the attempt may be accepted.
   *
   * An attempt that the driver has given up (a zombie) goes on like any other, and fails or not.
   */
-final class TaskAttempt(world: World, val stage: Stage, val worker: Int, val executor: Executor, val number: Long, message: Message) {
+final class TaskAttempt(
+    world: World,
+    val stage: Stage,
+    val worker: Int,
+    val executor: Executor,
+    val number: Long,
+    message: Message
+) {
   private val setup = world.setup
   private val stores = setup.storesOf(stage.group)
   private val salt = if (setup.isV2) number else 0L
   private val rows = {
     val table = stage.decision.after(stage.group)
-    Rows.reordered(stage.rows.filter(r => table.workerOf(Cells.binOf(r.key, setup.bins)) == worker), number)
+    Rows.reordered(
+      stage.rows.filter(r => table.workerOf(Cells.binOf(r.key, setup.bins)) == worker),
+      number
+    )
   }
   private val leases = mutable.LinkedHashMap.empty[StoreId, Lease]
   private var nextOpen, nextRow, nextCommit = 0
@@ -81,20 +97,34 @@ final class TaskAttempt(world: World, val stage: Stage, val worker: Int, val exe
 
   private def open(store: StoreId): Unit = {
     executor.hear(message)
-    if (world.faults.strikes(Fault.TaskFails)) throw new InjectedFault("the task failed before it opened a store")
+    if (world.faults.strikes(Fault.TaskFails))
+      throw new InjectedFault("the task failed before it opened a store")
     val turn = world.planted.turn(stage, store)
-    val lease = executor.registry.lease(turn.key, worker, setup.bins, new Attempt(world.planted.attemptId(this), () => !isKilled && !isDone), waitMs = 0)
+    val lease = executor.registry.lease(
+      turn.key,
+      worker,
+      setup.bins,
+      new Attempt(world.planted.attemptId(this), () => !isKilled && !isDone),
+      waitMs = 0
+    )
     leases(store) = lease
     world.planted.beforeOpen(executor, lease, turn, stage.sources)
     val opened = executor.opener(store).open(lease, turn, stage.sources)
     val holding = lease.holding
-    def found = s"in ${opened.binsIn}, here ${opened.binsRelabelled}, peer ${opened.binsFromPeer}, files ${opened.binsFromCheckpoint}"
-    world.trace(s"$this opens $store at ${turn.nameOf(worker)}: $found${if (opened.isRecovered) ", recovered" else ""}")
+    def found =
+      s"in ${opened.binsIn}, here ${opened.binsRelabelled}, peer ${opened.binsFromPeer}, files ${opened.binsFromCheckpoint}"
+    world.trace(
+      s"$this opens $store at ${turn.nameOf(worker)}: $found${if (opened.isRecovered) ", recovered"
+        else ""}"
+    )
     if (!isZombie) {
       val owned = turn.after.binsOf(worker)
       owned.foreach(bin => world.oracle.check(turn.version, store, bin, holding.log(bin)))
-      val extra = holding.bins.filterNot(bin => turn.after.workerOf(bin) == worker || holding.isLeaving(bin)).toVector
-      if (extra.nonEmpty) throw new Violation(s"worker $worker holds bins $extra, which are not its own")
+      val extra = holding.bins
+        .filterNot(bin => turn.after.workerOf(bin) == worker || holding.isLeaving(bin))
+        .toVector
+      if (extra.nonEmpty)
+        throw new Violation(s"worker $worker holds bins $extra, which are not its own")
       world.checkPromise(stage, opened)
     }
     if (stage.action == 0) publishImages(turn, holding)
@@ -102,7 +132,8 @@ final class TaskAttempt(world: World, val stage: Stage, val worker: Int, val exe
 
   private def publishImages(turn: StoreBatch, holding: Holding): Unit =
     for {
-      announced <- stage.decision.announced if announced.id.group == stage.group && announced.mode == TransferMode.Prepared && announced.since == stage.batch
+      announced <- stage.decision.announced
+      if announced.id.group == stage.group && announced.mode == TransferMode.Prepared && announced.since == stage.batch
       (target, bins) <- outgoing(announced)
     } {
       val name = turn.nameOf(worker)
@@ -116,7 +147,8 @@ final class TaskAttempt(world: World, val stage: Stage, val worker: Int, val exe
     val before = Cells.get(holding, bin, row.key)
     val after = row.effect(store, salt, before)
     if (after != before || Dice.mix(row.number) % 5 == 0) {
-      if (after == 0) Cells.remove(holding, bin, row.key) else Cells.put(holding, bin, row.key, after)
+      if (after == 0) Cells.remove(holding, bin, row.key)
+      else Cells.put(holding, bin, row.key, after)
       written(store)(row.key) = after
     }
   }
@@ -124,30 +156,57 @@ final class TaskAttempt(world: World, val stage: Stage, val worker: Int, val exe
   private def commit(store: StoreId): Unit = {
     val lease = leases(store)
     lease.check()
-    if (world.faults.strikes(Fault.TaskFails)) throw new InjectedFault("the task failed before a commit")
+    if (world.faults.strikes(Fault.TaskFails))
+      throw new InjectedFault("the task failed before a commit")
     val turn = world.planted.turn(stage, store)
     val id = if (setup.isV2) s"i${world.nextNumber()}" else StateName.FixedId
     val name = StateName(stage.batch + 1, id)
     world.planted.beforeCommit(executor, stage, store, lease.holding, worker)
-    val committed = executor.committer(store)(lease.holding, turn, name, world.planted.writer(WriterId(number, world.nextNumber())))
-    def frames(isImage: Boolean) = committed.footer.frames.filter(_.isImage == isImage).map(_.bin).mkString("(", " ", ")")
+    val committed = executor.committer(store)(
+      lease.holding,
+      turn,
+      name,
+      world.planted.writer(WriterId(number, world.nextNumber()))
+    )
+    def frames(isImage: Boolean) =
+      committed.footer.frames.filter(_.isImage == isImage).map(_.bin).mkString("(", " ", ")")
     world.trace(s"$this commits $store as $name: tails ${frames(false)}, images ${frames(true)}")
     ids(store) = id
     for {
       announced <- stage.decision.announced if announced.id.group == stage.group
       (target, bins) <- outgoing(announced)
     } {
-      val block = BlockName(turn.key, worker, target, name, isImage = announced.mode == TransferMode.Direct, announced.id.toString)
-      if (block.isImage) executor.publishImageNow(block, TransferBlocks.headSnapshot(lease.holding, bins)) else executor.publishTail(block, lease.holding, bins)
+      val block = BlockName(
+        turn.key,
+        worker,
+        target,
+        name,
+        isImage = announced.mode == TransferMode.Direct,
+        announced.id.toString
+      )
+      if (block.isImage)
+        executor.publishImageNow(block, TransferBlocks.headSnapshot(lease.holding, bins))
+      else executor.publishTail(block, lease.holding, bins)
     }
     world.planted.afterCommit(lease.holding)
   }
 
-  /** The bins that an announced step will move from this worker, by target, where the target is wanted on another executor. */
+  /** The bins that an announced step will move from this worker, by target, where the target is
+    * wanted on another executor.
+    */
   private[simulation] def outgoing(announced: Protocol.Announced): Seq[(Int, Vector[Int])] = {
     val placement = stage.decision.batch.placement(stage.group)
-    val routes = Protocol.routes(announced.step, stage.decision.after(stage.group), world.planted.executorsOf(placement)).filter(_.source == worker)
-    routes.foreach(r => if (placement(r.target) == placement(worker)) throw new Violation(s"bins are published for worker ${r.target} of the same executor"))
+    val routes = Protocol
+      .routes(
+        announced.step,
+        stage.decision.after(stage.group),
+        world.planted.executorsOf(placement)
+      )
+      .filter(_.source == worker)
+    routes.foreach(r =>
+      if (placement(r.target) == placement(worker))
+        throw new Violation(s"bins are published for worker ${r.target} of the same executor")
+    )
     routes.map(r => r.target -> r.bins)
   }
 }

@@ -3,7 +3,9 @@ package io.megaphone.simulation
 
 import scala.collection.mutable
 
-/** One line per event. Off while schedules run by the thousand; a schedule that fails is run again with it on. */
+/** One line per event. Off while schedules run by the thousand; a schedule that fails is run again
+  * with it on.
+  */
 final class Trace(isOn: Boolean) {
   private val lines = mutable.ArrayBuffer.empty[String]
 

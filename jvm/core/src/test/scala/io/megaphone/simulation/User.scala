@@ -3,7 +3,9 @@ package io.megaphone.simulation
 
 import io.megaphone.plan.{Move, Plan, Planner, Step, Strategies, Strategy, TransferMode}
 
-/** Submits and cancels plans, as a user would: any strategy, any mode; never two open plans for one group. */
+/** Submits and cancels plans, as a user would: any strategy, any mode; never two open plans for one
+  * group.
+  */
 final class User(world: World) {
   private val setup = world.setup
   private val dice = world.dice
@@ -37,7 +39,10 @@ final class User(world: World) {
       case 0 =>
         Planner.move(
           table,
-          Vector.tabulate(setup.bins)(identity).filter(_ => dice.chance(0.3)).map(b => Move(b, dice.below(table.workers))) :+ Move(
+          Vector
+            .tabulate(setup.bins)(identity)
+            .filter(_ => dice.chance(0.3))
+            .map(b => Move(b, dice.below(table.workers))) :+ Move(
             0,
             dice.below(table.workers)
           ) distinctBy (_.bin)
@@ -51,6 +56,12 @@ final class User(world: World) {
 }
 
 object User {
-  private val Strategies = Vector(Strategy.AllAtOnce, Strategy.Fluid, Strategy.Batched(), Strategy.Batched(3), Strategy.Optimized)
+  private val Strategies = Vector(
+    Strategy.AllAtOnce,
+    Strategy.Fluid,
+    Strategy.Batched(),
+    Strategy.Batched(3),
+    Strategy.Optimized
+  )
   private val StepsMax = 6
 }

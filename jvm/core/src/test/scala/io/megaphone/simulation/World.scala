@@ -11,7 +11,9 @@ import io.megaphone.protocol.Protocol
 import io.megaphone.runtime.Arrivals
 import io.megaphone.state.{DetachedLeaseException, LeaseTimeoutException}
 
-/** All that exists in one schedule: the checkpoint, the executors, the drivers, zombies, messages on their way, and the oracle that knows what is true. */
+/** All that exists in one schedule: the checkpoint, the executors, the drivers, zombies, messages
+  * on their way, and the oracle that knows what is true.
+  */
 final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Option[Bug]) {
   val faults = new Faults(dice, setup.faults, trace)
   val checkpoint = new Checkpoint(setup, faults)
@@ -33,7 +35,9 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   var batches, steps, deleted = 0L
 
   for (_ <- 1 to setup.executors) join()
-  placed = setup.groups.map(g => g.id -> Vector.tabulate(setup.workersMax)(w => executors(w % executors.size).name)).toMap
+  placed = setup.groups
+    .map(g => g.id -> Vector.tabulate(setup.workersMax)(w => executors(w % executors.size).name))
+    .toMap
 
   def nextNumber(): Long = { lastNumber += 1; lastNumber }
   def recovery(store: StoreId): Recovery = recoveries(store)
@@ -72,7 +76,9 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     executor.isAlive = false
     if (!isCutOff) zombies.filterInPlace(_.executor ne executor)
     if (executors.isEmpty) join()
-    placed = placed.map { case (g, names) => g -> names.map(n => if (n == executor.name) dice.pick(executors).name else n) }
+    placed = placed.map { case (g, names) =>
+      g -> names.map(n => if (n == executor.name) dice.pick(executors).name else n)
+    }
     drivers.foreach(d => if (!d.isDead) d.lost(executor, isCutOff))
     changed()
   }
@@ -85,10 +91,11 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
 
   def killZombies(): Unit = zombies.foreach(_.isKilled = true)
 
-  /** Under checkpoint format v1 nothing of a batch outlives the versions that are retained: a file written that late may need others that are gone, which no
-    * store of fixed file names can help.
+  /** Under checkpoint format v1 nothing of a batch outlives the versions that are retained: a file
+    * written that late may need others that are gone, which no store of fixed file names can help.
     */
-  def isTooLate(batch: Long): Boolean = !setup.isV2 && batch >= 0 && batch <= oracle.settled - setup.retained
+  def isTooLate(batch: Long): Boolean =
+    !setup.isV2 && batch >= 0 && batch <= oracle.settled - setup.retained
 
   /** One phase of a zombie. */
   def haunt(): Unit = {
@@ -122,9 +129,14 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
       case e: Throwable => throw new Violation(s"$task failed without a cause: $e", e)
     }
 
-  /** Whether the error is one that damage of the plan log may lead to: it names what does not fit, or what is missing. */
+  /** Whether the error is one that damage of the plan log may lead to: it names what does not fit,
+    * or what is missing.
+    */
   def isRefusal(e: Throwable): Boolean = checkpoint.planLog.isDamaged && (e match {
-    case missing: MissingFileException => !checkpoint.files.valuesIterator.exists(_.wasSwept(missing.file)) // one that the state needs is never swept
+    case missing: MissingFileException =>
+      !checkpoint.files.valuesIterator.exists(
+        _.wasSwept(missing.file)
+      ) // one that the state needs is never swept
     case _: PlanLogMismatchException | _: DamagedFileException => true
     case _ => false
   })
@@ -132,17 +144,27 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   /** Rule 6: what was handed out for a batch is all that is ever handed out for it. */
   def handedOut(batch: Long, tables: Map[Long, RoutingTable]): Unit = {
     val first = handed.getOrElseUpdate(batch, tables)
-    if (first != tables && !checkpoint.planLog.isDamaged) throw new Violation(s"batch $batch got $tables, and $first before")
+    if (first != tables && !checkpoint.planLog.isDamaged)
+      throw new Violation(s"batch $batch got $tables, and $first before")
   }
 
-  /** The promise that a schedule without faults must keep: after a run's first batch nothing is read from files, but for steps that were sealed because
-    * patience was over.
+  /** The promise that a schedule without faults must keep: after a run's first batch nothing is
+    * read from files, but for steps that were sealed because patience was over.
     */
-  def checkPromise(stage: Stage, opened: Arrivals): Unit = if (faults.isFree && !stage.driver.isFirst(stage.batch)) {
-    if (opened.isRecovered) throw new Violation(s"batch ${stage.batch} recovered a worker from files, and no fault was there")
-    val isPatient = stage.decision.sealedSteps.forall(a => a.id.group != stage.group || stage.batch - a.since < setup.settings.patienceBatches)
+  def checkPromise(stage: Stage, opened: Arrivals): Unit = if (
+    faults.isFree && !stage.driver.isFirst(stage.batch)
+  ) {
+    if (opened.isRecovered)
+      throw new Violation(
+        s"batch ${stage.batch} recovered a worker from files, and no fault was there"
+      )
+    val isPatient = stage.decision.sealedSteps.forall(a =>
+      a.id.group != stage.group || stage.batch - a.since < setup.settings.patienceBatches
+    )
     if (isPatient && opened.binsFromCheckpoint > 0)
-      throw new Violation(s"batch ${stage.batch} took ${opened.binsFromCheckpoint} bins from files, and no fault was there")
+      throw new Violation(
+        s"batch ${stage.batch} took ${opened.binsFromCheckpoint} bins from files, and no fault was there"
+      )
   }
 
   /** A message goes out to an executor: at once, late or never. */
@@ -159,15 +181,18 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   def work(): Unit = {
     val executor = dice.pick(executors)
     executor.work().foreach { case (run, news) =>
-      if (!faults.strikes(Fault.MessageLost)) drivers.find(d => d.run == run && d.isReady).foreach(_.perform(news))
+      if (!faults.strikes(Fault.MessageLost))
+        drivers.find(d => d.run == run && d.isReady).foreach(_.perform(news))
     }
   }
 
-  /** The user deletes the last batches from the checkpoint and starts the query again. Under checkpoint format v1 no task of before may live on: its files
-    * would have the names of the new ones.
+  /** The user deletes the last batches from the checkpoint and starts the query again. Under
+    * checkpoint format v1 no task of before may live on: its files would have the names of the new
+    * ones.
     */
   def goBack(): Unit = if (oracle.settled > 1) {
-    val version = math.max(math.max(1, oracle.oldest), oracle.settled - dice.below(setup.retained + 1))
+    val version =
+      math.max(math.max(1, oracle.oldest), oracle.settled - dice.below(setup.retained + 1))
     trace(s"the query goes back from version ${oracle.settled} to $version")
     drivers.foreach(_.die("stopped by the user"))
     if (!setup.isV2) { zombies.foreach(_.fail()); zombies.clear() }
@@ -176,9 +201,13 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     handed.filterInPlace((batch, _) => batch < version)
   }
 
-  /** The query is stopped, and its plan log is restored from a copy that was made earlier than that of the rest. */
+  /** The query is stopped, and its plan log is restored from a copy that was made earlier than that
+    * of the rest.
+    */
   def restoreEarlierPlanLog(): Unit = if (checkpoint.planLog.size > 1) {
-    val left = if (dice.chance(0.7)) checkpoint.planLog.size - 1 else 1L + dice.below(checkpoint.planLog.size.toInt - 1)
+    val left =
+      if (dice.chance(0.7)) checkpoint.planLog.size - 1
+      else 1L + dice.below(checkpoint.planLog.size.toInt - 1)
     trace(s"of the plan log only $left records are left")
     drivers.foreach(_.die("stopped by the user"))
     checkpoint.planLog.truncate(left.toInt)
@@ -194,14 +223,22 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     executors.foreach { e =>
       var copies = Vector.empty[ReplicaKey]
       e.registry.keepCopies { k => copies :+= k; true }
-      if (copies.nonEmpty) throw new Violation(s"executor ${e.name} keeps copies that no duty names: $copies")
-      if (e.hasBlocks) throw new Violation(s"executor ${e.name} keeps blocks of steps that are over")
-      if (!e.registry.runs.forall(isLive)) throw new Violation(s"executor ${e.name} keeps memory of dead runs: ${e.registry.runs}")
+      if (copies.nonEmpty)
+        throw new Violation(s"executor ${e.name} keeps copies that no duty names: $copies")
+      if (e.hasBlocks)
+        throw new Violation(s"executor ${e.name} keeps blocks of steps that are over")
+      if (!e.registry.runs.forall(isLive))
+        throw new Violation(s"executor ${e.name} keeps memory of dead runs: ${e.registry.runs}")
     }
     drivers.foreach(_.die("stopped by the user at the end"))
     while (zombies.nonEmpty && rounds < 20000) { haunt(); rounds += 1 }
     changed()
     executors.foreach(_.hear(message))
-    executors.foreach(e => if (!e.registry.isEmpty) throw new Violation(s"executor ${e.name} keeps memory of ${e.registry.runs} after the query"))
+    executors.foreach(e =>
+      if (!e.registry.isEmpty)
+        throw new Violation(
+          s"executor ${e.name} keeps memory of ${e.registry.runs} after the query"
+        )
+    )
   }
 }

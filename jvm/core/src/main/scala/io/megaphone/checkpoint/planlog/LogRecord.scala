@@ -19,8 +19,14 @@ object LogRecord {
     * @param tables
     *   by group: the table in force before any seal of `firstBatch`
     */
-  final case class Started(run: String, firstBatch: Long, checkpointFormat: Int, bins: Int, groups: Vector[Group], tables: Map[Long, RoutingTable])
-      extends LogRecord
+  final case class Started(
+      run: String,
+      firstBatch: Long,
+      checkpointFormat: Int,
+      bins: Int,
+      groups: Vector[Group],
+      tables: Map[Long, RoutingTable]
+  ) extends LogRecord
 
   /** An intention: steps for groups. */
   final case class Submitted(plan: Plan) extends LogRecord
@@ -33,5 +39,10 @@ object LogRecord {
   final case class Cancelled(planId: String, reason: Option[String] = None) extends LogRecord
 
   /** A fact: what takes effect at `batch`, and the whole tables that result, by group. */
-  final case class Sealed(run: String, batch: Long, steps: Vector[SealedStep], tables: Map[Long, RoutingTable]) extends LogRecord
+  final case class Sealed(
+      run: String,
+      batch: Long,
+      steps: Vector[SealedStep],
+      tables: Map[Long, RoutingTable]
+  ) extends LogRecord
 }

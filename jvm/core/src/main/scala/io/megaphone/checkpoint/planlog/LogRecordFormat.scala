@@ -3,9 +3,13 @@ package io.megaphone.checkpoint.planlog
 
 import io.megaphone.errors.{DamagedFileException, InvalidPlanException, NewerFormatException}
 import io.megaphone.format.{Checksum, Decoder, Encoder}
-import io.megaphone.plan.{Group, Move, Operator, Plan, RoutingTable, SealedStep, Step, StepId, TransferMode}
+import io.megaphone.plan.{
+  Group, Move, Operator, Plan, RoutingTable, SealedStep, Step, StepId, TransferMode
+}
 
-/** A plan log record as a file: magic "MPLG" | format version (1 B) | kind (1 B) | body | CRC-32C of all before (4 B). */
+/** A plan log record as a file: magic "MPLG" | format version (1 B) | kind (1 B) | body | CRC-32C
+  * of all before (4 B).
+  */
 object LogRecordFormat {
   val FormatVersion = 1
   private val Magic = 0x474c504d // "MPLG", little-endian
@@ -17,17 +21,26 @@ object LogRecordFormat {
         out.byte(1).string(r.run).varint(r.firstBatch).varint(r.checkpointFormat).varint(r.bins)
         out.seq(r.groups) { g =>
           out.varint(g.firstWorkers).boolean(g.isMovable).seq(g.operators) { o =>
-            out.varint(o.id).string(o.name).seq(o.stores)(s => out.string(s)).seq(o.families)(f => out.string(f))
+            out
+              .varint(o.id)
+              .string(o.name)
+              .seq(o.stores)(s => out.string(s))
+              .seq(o.families)(f => out.string(f))
           }
         }
         tables(out, r.tables)
       case r: LogRecord.Submitted =>
         out.byte(2).string(r.plan.id).string(r.plan.strategy).string(r.plan.mode.toString)
-        out.seq(r.plan.steps.toSeq.sortBy(_._1)) { case (group, steps) => out.varint(group).seq(steps)(s => moves(out.varint(s.workers), s.moves)) }
+        out.seq(r.plan.steps.toSeq.sortBy(_._1)) { case (group, steps) =>
+          out.varint(group).seq(steps)(s => moves(out.varint(s.workers), s.moves))
+        }
       case r: LogRecord.Cancelled => out.byte(3).string(r.planId).string(r.reason.getOrElse(""))
       case r: LogRecord.Sealed =>
         out.byte(4).string(r.run).varint(r.batch)
-        out.seq(r.steps) { s => moves(out.string(s.step.planId).varint(s.step.group).varint(s.step.index), s.moves); out.string(s.noRoom.getOrElse("")) }
+        out.seq(r.steps) { s =>
+          moves(out.string(s.step.planId).varint(s.step.group).varint(s.step.index), s.moves);
+          out.string(s.noRoom.getOrElse(""))
+        }
         tables(out, r.tables)
     }
     val body = out.toBytes
@@ -36,11 +49,17 @@ object LogRecordFormat {
 
   /** Throws DamagedFileException, which names `file`. */
   def decode(file: String, bytes: Array[Byte]): LogRecord = {
-    if (bytes.length < 10) throw new DamagedFileException(file, None, "at least 10 bytes", bytes.length.toString)
+    if (bytes.length < 10)
+      throw new DamagedFileException(file, None, "at least 10 bytes", bytes.length.toString)
     val body = bytes.length - 4
     val checksum = new Decoder(file, bytes, body, bytes.length).int()
     if (Checksum.of(bytes, 0, body) != checksum)
-      throw new DamagedFileException(file, None, f"checksum 0x$checksum%08x", f"0x${Checksum.of(bytes, 0, body)}%08x")
+      throw new DamagedFileException(
+        file,
+        None,
+        f"checksum 0x$checksum%08x",
+        f"0x${Checksum.of(bytes, 0, body)}%08x"
+      )
     val in = new Decoder(file, bytes, 0, body)
     val magic = in.int()
     if (magic != Magic) in.fail("the magic number MPLG", f"0x$magic%08x")
@@ -49,15 +68,30 @@ object LogRecordFormat {
     if (version != FormatVersion) in.fail(s"format version $FormatVersion", version.toString)
     try
       in.byte() match {
-        case 1 => LogRecord.Started(in.string(), in.varint(), in.count(), in.count(), in.seq(group(in)), tables(in))
+        case 1 =>
+          LogRecord.Started(
+            in.string(),
+            in.varint(),
+            in.count(),
+            in.count(),
+            in.seq(group(in)),
+            tables(in)
+          )
         case 2 =>
           val id = in.string()
           val strategy = in.string()
           val mode = TransferMode.parse(in.string())
-          LogRecord.Submitted(Plan(id, in.seq(in.varint() -> in.seq(step(in))).toMap, strategy, mode))
+          LogRecord.Submitted(
+            Plan(id, in.seq(in.varint() -> in.seq(step(in))).toMap, strategy, mode)
+          )
         case 3 => LogRecord.Cancelled(in.string(), reason(in))
         case 4 =>
-          LogRecord.Sealed(in.string(), in.varint(), in.seq(SealedStep(StepId(in.string(), in.varint(), in.count()), moves(in), reason(in))), tables(in))
+          LogRecord.Sealed(
+            in.string(),
+            in.varint(),
+            in.seq(SealedStep(StepId(in.string(), in.varint(), in.count()), moves(in), reason(in))),
+            tables(in)
+          )
         case other => in.fail("a record of kind 1 to 4", other.toString)
       }
     catch { case e: InvalidPlanException => in.fail("valid tables and modes", e.getMessage) }
@@ -66,15 +100,22 @@ object LogRecordFormat {
   private def group(in: Decoder): Group = {
     val firstWorkers = in.count()
     val isMovable = in.boolean()
-    Group(in.seq(Operator(in.varint(), in.string(), in.seq(in.string()), in.seq(in.string()))), firstWorkers, isMovable)
+    Group(
+      in.seq(Operator(in.varint(), in.string(), in.seq(in.string()), in.seq(in.string()))),
+      firstWorkers,
+      isMovable
+    )
   }
 
   private def reason(in: Decoder): Option[String] = Some(in.string()).filter(_.nonEmpty)
   private def step(in: Decoder): Step = { val workers = in.count(); Step(moves(in), workers) }
-  private def moves(out: Encoder, moves: Vector[Move]): Unit = { out.seq(moves)(m => out.varint(m.bin).varint(m.target)); () }
+  private def moves(out: Encoder, moves: Vector[Move]): Unit = {
+    out.seq(moves)(m => out.varint(m.bin).varint(m.target)); ()
+  }
   private def moves(in: Decoder): Vector[Move] = in.seq(Move(in.count(), in.count()))
   private def tables(out: Encoder, tables: Map[Long, RoutingTable]): Unit = {
     out.seq(tables.toSeq.sortBy(_._1)) { case (g, t) => out.varint(g).blob(t.toBytes) }; ()
   }
-  private def tables(in: Decoder): Map[Long, RoutingTable] = in.seq(in.varint() -> RoutingTable.fromBytes(in.blob())).toMap
+  private def tables(in: Decoder): Map[Long, RoutingTable] =
+    in.seq(in.varint() -> RoutingTable.fromBytes(in.blob())).toMap
 }

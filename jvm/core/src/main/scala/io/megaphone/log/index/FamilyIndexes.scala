@@ -5,8 +5,9 @@ import java.util
 
 import io.megaphone.log.record.Record
 
-/** The indexes of a log's column families: of each a hash index and, of one whose number says so (see [[Record]]), an order. They are made as a family's
-  * first key comes. One thread only, but for `heapBytes`.
+/** The indexes of a log's column families: of each a hash index and, of one whose number says so
+  * (see [[Record]]), an order. They are made as a family's first key comes. One thread only, but
+  * for `heapBytes`.
   */
 private[log] final class FamilyIndexes {
   import FamilyIndexes._
@@ -15,14 +16,21 @@ private[log] final class FamilyIndexes {
   private var orders = NoOrders // by ordered family
 
   /** The index of a family, or null. */
-  def of(family: Int): HashIndex = { val place = placeOf(family); if (place < indexes.length) indexes(place) else null }
+  def of(family: Int): HashIndex = {
+    val place = placeOf(family); if (place < indexes.length) indexes(place) else null
+  }
 
   /** The order of an ordered family, or null. */
-  def orderOf(family: Int): OrderedIndex = { val i = family - Record.OrderedFamilyMin; if (i < orders.length) orders(i) else null }
+  def orderOf(family: Int): OrderedIndex = {
+    val i = family - Record.OrderedFamilyMin; if (i < orders.length) orders(i) else null
+  }
 
   /** Begins a family. Throws IllegalArgumentException where its number is too large. */
   def add(family: Int): Unit = {
-    require(family <= Record.FamilyMax, s"column family $family is out of range: at most ${Record.FamilyMax + 1} families are allowed")
+    require(
+      family <= Record.FamilyMax,
+      s"column family $family is out of range: at most ${Record.FamilyMax + 1} families are allowed"
+    )
     val place = placeOf(family)
     if (place >= indexes.length) indexes = util.Arrays.copyOf(indexes, place + 1)
     if (Record.isOrdered(family)) {
@@ -33,9 +41,13 @@ private[log] final class FamilyIndexes {
     indexes(place) = new HashIndex
   }
 
-  /** Calls `f(index, order)` for each family, always in the same order of families; those that are not ordered have null in place of an order. */
+  /** Calls `f(index, order)` for each family, always in the same order of families; those that are
+    * not ordered have null in place of an order.
+    */
   def foreach(f: (HashIndex, OrderedIndex) => Unit): Unit =
-    for (place <- indexes.indices) if (indexes(place) != null) f(indexes(place), if (isOrderedPlace(place)) orders(place >>> 1) else null)
+    for (place <- indexes.indices)
+      if (indexes(place) != null)
+        f(indexes(place), if (isOrderedPlace(place)) orders(place >>> 1) else null)
 
   /** Live keys of all families. */
   def keyCount: Int = { var sum = 0; indexes.foreach(i => if (i != null) sum += i.size); sum }
@@ -56,7 +68,10 @@ private object FamilyIndexes {
   /** Of a list of references, head and padding included; all logs share the empty one. */
   private def listBytes(length: Int): Int = if (length == 0) 0 else (16 + 4 * length + 7) & ~7
 
-  /** Where the index of a family lies. Those of the two kinds take turns, so that the array is short whichever are used. */
-  private def placeOf(family: Int): Int = if (Record.isOrdered(family)) ((family - Record.OrderedFamilyMin) << 1) | 1 else family << 1
+  /** Where the index of a family lies. Those of the two kinds take turns, so that the array is
+    * short whichever are used.
+    */
+  private def placeOf(family: Int): Int =
+    if (Record.isOrdered(family)) ((family - Record.OrderedFamilyMin) << 1) | 1 else family << 1
   private def isOrderedPlace(place: Int): Boolean = (place & 1) == 1
 }

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log.index
 
-/** An open-addressing hash index from key hash to the position of the key's live record; the keys themselves stay in the log.
+/** An open-addressing hash index from key hash to the position of the key's live record; the keys
+  * themselves stay in the log.
   *
-  * A slot is one word: the 32-bit hash above, position + 1 below. 0 is a slot never used, a lower half of 0 under any upper half one whose key was
-  * removed. Slots keep their place until the index
+  * A slot is one word: the 32-bit hash above, position + 1 below. 0 is a slot never used, a lower
+  * half of 0 under any upper half one whose key was removed. Slots keep their place until the index
   * grows, so a scan may go on while its caller removes. One thread only.
   */
 final class HashIndex {
   import HashIndex._
 
   private var slots: Array[Long] = NoSlots
-  private var shift = 0 // that leaves as many upper bits of a hash as a slot's number has: the array need not be asked for its length
+  private var shift =
+    0 // that leaves as many upper bits of a hash as a slot's number has: the array need not be asked for its length
   private var usedCount = 0 // live and removed slots
   private var liveCount = 0
 
@@ -19,7 +21,9 @@ final class HashIndex {
   def size: Int = liveCount
   def heapBytes: Long = slots.length * 8L + OwnBytes
 
-  /** The array as it stands: a scan holds on to it, and sees by `isCurrent` that the index has grown since. */
+  /** The array as it stands: a scan holds on to it, and sees by `isCurrent` that the index has
+    * grown since.
+    */
   def snapshot: Array[Long] = slots
   def isCurrent(snapshot: Array[Long]): Boolean = snapshot eq slots
 
@@ -30,8 +34,9 @@ final class HashIndex {
   def next(slot: Int): Int = (slot + 1) & (slots.length - 1)
   def word(slot: Int): Long = slots(slot)
 
-  /** A slot that points to this very position, or -1. There are two of them where, in a compaction, a key has moved to where another one of its hash is
-    * yet to move from: then either will do for either.
+  /** A slot that points to this very position, or -1. There are two of them where, in a compaction,
+    * a key has moved to where another one of its hash is yet to move from: then either will do for
+    * either.
     */
   def slotAt(hash: Int, position: Int): Int = {
     val word = entry(hash, position)
@@ -72,7 +77,8 @@ final class HashIndex {
   private def grow(): Unit = {
     val old = slots
     var capacity = CapacityMin
-    while (capacity * 2 < (liveCount + 1) * 3) capacity <<= 1 // at most two thirds full after growing
+    while (capacity * 2 < (liveCount + 1) * 3)
+      capacity <<= 1 // at most two thirds full after growing
     slots = new Array[Long](capacity)
     shift = Integer.numberOfLeadingZeros(capacity) + 1
     usedCount = liveCount

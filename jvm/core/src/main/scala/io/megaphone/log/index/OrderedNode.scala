@@ -5,7 +5,9 @@ import java.util
 
 import io.megaphone.log.memory.{PagedRecord, Pages}
 
-/** A node of an [[OrderedIndex]]: positions of records, ascending by key, and above the leaves the child that each is the first of. */
+/** A node of an [[OrderedIndex]]: positions of records, ascending by key, and above the leaves the
+  * child that each is the first of.
+  */
 private[log] final class OrderedNode(ofLeaf: Boolean) {
   import OrderedNode._
 
@@ -15,8 +17,17 @@ private[log] final class OrderedNode(ofLeaf: Boolean) {
 
   def isLeaf: Boolean = children == null
 
-  /** The first place from `from` on whose key is not before the one given or, where `isAfter`, comes after it; else the count. */
-  def search(from: Int, isAfter: Boolean, pages: Pages, key: Array[Byte], keyOffset: Int, keyBytes: Int): Int = {
+  /** The first place from `from` on whose key is not before the one given or, where `isAfter`,
+    * comes after it; else the count.
+    */
+  def search(
+      from: Int,
+      isAfter: Boolean,
+      pages: Pages,
+      key: Array[Byte],
+      keyOffset: Int,
+      keyBytes: Int
+  ): Int = {
     var low = from
     var high = count
     while (low < high) {
@@ -27,7 +38,9 @@ private[log] final class OrderedNode(ofLeaf: Boolean) {
     low
   }
 
-  /** The child that holds a key, or would. The first position is not looked at: what comes before all keys belongs to the first child. */
+  /** The child that holds a key, or would. The first position is not looked at: what comes before
+    * all keys belongs to the first child.
+    */
   def childOf(pages: Pages, key: Array[Byte], keyOffset: Int, keyBytes: Int): Int =
     search(1, isAfter = true, pages, key, keyOffset, keyBytes) - 1
 

@@ -9,7 +9,8 @@ import io.megaphone.log.record.Cursor
 /** The record at a position of some pages. */
 private[log] object PagedRecord {
 
-  def header(pages: Pages, position: Int): Long = Words.get(pages.page(position), pages.offset(position))
+  def header(pages: Pages, position: Int): Long =
+    Words.get(pages.page(position), pages.offset(position))
 
   /** Hash of its key. */
   def hash(pages: Pages, position: Int): Int = {
@@ -19,7 +20,13 @@ private[log] object PagedRecord {
   }
 
   /** Whether its key is the one given. */
-  def hasKey(pages: Pages, position: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Boolean = {
+  def hasKey(
+      pages: Pages,
+      position: Int,
+      key: Array[Byte],
+      keyOffset: Int,
+      keyBytes: Int
+  ): Boolean = {
     val page = pages.page(position)
     val at = pages.offset(position)
     Record.keyBytes(Words.get(page, at)) == keyBytes && {
@@ -28,11 +35,26 @@ private[log] object PagedRecord {
     }
   }
 
-  /** Below zero where its key comes before the one given, above zero where it comes after it, by bytes without sign. */
-  def compareKey(pages: Pages, position: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Int = {
+  /** Below zero where its key comes before the one given, above zero where it comes after it, by
+    * bytes without sign.
+    */
+  def compareKey(
+      pages: Pages,
+      position: Int,
+      key: Array[Byte],
+      keyOffset: Int,
+      keyBytes: Int
+  ): Int = {
     val page = pages.page(position)
     val at = pages.offset(position)
-    Words.compare(page, at + Record.HeaderBytes, Record.keyBytes(Words.get(page, at)), key, keyOffset, keyBytes)
+    Words.compare(
+      page,
+      at + Record.HeaderBytes,
+      Record.keyBytes(Words.get(page, at)),
+      key,
+      keyOffset,
+      keyBytes
+    )
   }
 
   /** So of the keys of two records. */
@@ -43,10 +65,18 @@ private[log] object PagedRecord {
   }
 
   /** Puts a cursor on it. */
-  def moveTo(pages: Pages, position: Int, cursor: Cursor): Unit = cursor.set(pages.page(position), pages.offset(position))
+  def moveTo(pages: Pages, position: Int, cursor: Cursor): Unit =
+    cursor.set(pages.page(position), pages.offset(position))
 
   /** Appends a record and returns its position. */
-  def append(pages: Pages, header: Long, key: Array[Byte], keyOffset: Int, value: Array[Byte], valueOffset: Int): Int = {
+  def append(
+      pages: Pages,
+      header: Long,
+      key: Array[Byte],
+      keyOffset: Int,
+      value: Array[Byte],
+      valueOffset: Int
+  ): Int = {
     val position = pages.reserve(Record.size(header))
     val page = pages.page(position)
     val at = pages.offset(position)
@@ -54,7 +84,13 @@ private[log] object PagedRecord {
     val valueBytes = Record.valueBytes(header)
     Words.set(page, at, header)
     copyPadded(key, keyOffset, keyBytes, page, at + Record.HeaderBytes)
-    copyPadded(value, valueOffset, valueBytes, page, at + Record.HeaderBytes + Record.padded(keyBytes))
+    copyPadded(
+      value,
+      valueOffset,
+      valueBytes,
+      page,
+      at + Record.HeaderBytes + Record.padded(keyBytes)
+    )
     position
   }
 
@@ -62,12 +98,25 @@ private[log] object PagedRecord {
   def copy(pages: Pages, position: Int, to: Pages): Int = {
     val bytes = Record.size(header(pages, position))
     val target = to.reserve(bytes)
-    System.arraycopy(pages.page(position), pages.offset(position), to.page(target), to.offset(target), bytes)
+    System.arraycopy(
+      pages.page(position),
+      pages.offset(position),
+      to.page(target),
+      to.offset(target),
+      bytes
+    )
     target
   }
 
-  private def copyPadded(from: Array[Byte], fromOffset: Int, length: Int, to: Array[Byte], toOffset: Int): Unit = {
-    if ((length & 7) != 0) Words.set(to, toOffset + (length & ~7), 0L) // a page may hold stale bytes of an undone tail
+  private def copyPadded(
+      from: Array[Byte],
+      fromOffset: Int,
+      length: Int,
+      to: Array[Byte],
+      toOffset: Int
+  ): Unit = {
+    if ((length & 7) != 0)
+      Words.set(to, toOffset + (length & ~7), 0L) // a page may hold stale bytes of an undone tail
     System.arraycopy(from, fromOffset, to, toOffset, length)
   }
 }

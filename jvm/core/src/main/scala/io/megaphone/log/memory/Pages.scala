@@ -5,19 +5,24 @@ import java.util
 
 import io.megaphone.log.record.{Record, Words}
 
-/** The space of one log: an append-only address space in pages that start small and grow with the log.
+/** The space of one log: an append-only address space in pages that start small and grow with the
+  * log.
   *
-  * A position is a word number (bytes / 8) that never changes while the record lives. Pages come in levels of four: 4 × 1 KiB, 4 × 2 KiB, … up to 64
-  * KiB, then all of 64 KiB: the page of a position is arithmetic. A record never spans pages; one larger than a page takes a page of its own that spans
-  * the slots it needs.
+  * A position is a word number (bytes / 8) that never changes while the record lives. Pages come in
+  * levels of four: 4 × 1 KiB, 4 × 2 KiB, … up to 64 KiB, then all of 64 KiB: the page of a position
+  * is arithmetic. A record never spans pages; one larger than a page takes a page of its own that
+  * spans the slots it needs.
   *
-  * The first pages become as large as their slots in steps of an eighth of the log, each a copy, for there are logs of a few records. A page that has no
-  * room for the next record is cut off behind its last one: of a log of small records, an eighth is unused on average.
+  * The first pages become as large as their slots in steps of an eighth of the log, each a copy,
+  * for there are logs of a few records. A page that has no room for the next record is cut off
+  * behind its last one: of a log of small records, an eighth is unused on average.
   *
-  * One thread uses them. Others may read a `prefix` that they were handed (through any safe publication): nothing below its end is ever overwritten. What
-  * was read from a page that has grown since stays as it was.
+  * One thread uses them. Others may read a `prefix` that they were handed (through any safe
+  * publication): nothing below its end is ever overwritten. What was read from a page that has
+  * grown since stays as it was.
   *
-  * Where [[HeapBudget]] is short, pages that are full lie on disk, and `page` gives a copy of the one record that is asked for.
+  * Where [[HeapBudget]] is short, pages that are full lie on disk, and `page` gives a copy of the
+  * one record that is asked for.
   *
   * @param expectedWords
   *   of records that are known to come: pages are made for them in one step
@@ -29,7 +34,8 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
   private var spilled = NoSpilled // as long as `pages` as soon as one has left the heap
   private var oldestOnHeap = 0 // no slot below has a page that may leave
   private var arrayWords = 0 // that the pages on the heap take
-  private var expectedEnd = expectedWords // position behind the records that are known to come; 0 where none are
+  private var expectedEnd =
+    expectedWords // position behind the records that are known to come; 0 where none are
   private var copiedPosition = -1 // the record on disk that was read last, and its copy
   private var copied: Array[Byte] = _
   private var endPosition = 0 // words
@@ -48,13 +54,18 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
         endPosition
       } else {
         val next = if (isThere) slotAfter(slot) else slot
-        pay(math.max(size, slotBytes(next))) // all that the page may become, so that its steps need not ask
+        pay(
+          math.max(size, slotBytes(next))
+        ) // all that the page may become, so that its steps need not ask
         if (isThere) close(slot, used)
         allocate(next, size)
         startOf(next)
       }
     val end = position + (size >>> 3)
-    require(position >= 0 && end > position, s"a bin's log holds at most ${Int.MaxValue.toLong << 3} bytes: use more bins")
+    require(
+      position >= 0 && end > position,
+      s"a bin's log holds at most ${Int.MaxValue.toLong << 3} bytes: use more bins"
+    )
     endPosition = end
     position
   }
@@ -75,7 +86,9 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
     if (pages(slot) ne OnDisk) offsetIn(slot, position) else 0
   }
 
-  /** Has the processor fetch the record at `position` if it lies in memory; what it gives means nothing. */
+  /** Has the processor fetch the record at `position` if it lies in memory; what it gives means
+    * nothing.
+    */
   private[log] def prefetch(position: Int): Long = {
     val slot = baseSlot(position)
     val page = pages(slot)
@@ -98,8 +111,9 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
   /** Lets go of the copy of the record on disk that was read last. */
   def forget(): Unit = { copiedPosition = -1; copied = null }
 
-  /** Puts pages that are full on disk, oldest first, until so many bytes of heap are free or no more can be; gives how many are. Throws
-    * SpillException; those that have left are on disk then, the others are not.
+  /** Puts pages that are full on disk, oldest first, until so many bytes of heap are free or no
+    * more can be; gives how many are. Throws SpillException; those that have left are on disk then,
+    * the others are not.
     */
   def spill(bytes: Long): Long = {
     val last = if (endPosition == 0) 0 else baseSlot(endPosition - 1)
@@ -126,10 +140,13 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
   /** Calls `f(page, fromByte, toByte)` for each stretch of records in `[from, until)`, in order. */
   def foreachStretch(from: Int, until: Int)(f: (Array[Byte], Int, Int) => Unit): Unit =
     foreachPage(from, until) { (slot, start, stop) =>
-      if (pages(slot) ne OnDisk) f(pages(slot), start, stop) else f(spilled(slot).read(start, stop - start), 0, stop - start)
+      if (pages(slot) ne OnDisk) f(pages(slot), start, stop)
+      else f(spilled(slot).read(start, stop - start), 0, stop - start)
     }
 
-  /** Calls `f(position, page, offset)` for each record, in order: memory is read from its beginning to its end, and what lies on disk page by page. */
+  /** Calls `f(position, page, offset)` for each record, in order: memory is read from its beginning
+    * to its end, and what lies on disk page by page.
+    */
   def foreachRecord(f: RecordVisitor): Unit =
     foreachPage(0, endPosition) { (slot, start, stop) =>
       val page = if (pages(slot) ne OnDisk) pages(slot) else spilled(slot).read(0, stop)
@@ -167,9 +184,13 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
   def heapBytes: Long = (arrayWords.toLong << 3) + pages.length * 4L + spilled.length * 8L
 
   /** Bytes of pages that lie on disk. */
-  def bytesOnDisk: Long = { var sum = 0L; spilled.foreach(p => if (p != null) sum += p.length); sum }
+  def bytesOnDisk: Long = {
+    var sum = 0L; spilled.foreach(p => if (p != null) sum += p.length); sum
+  }
 
-  /** A view of what lies below `end` that later appends do not touch: shares the pages, copies only their list. */
+  /** A view of what lies below `end` that later appends do not touch: shares the pages, copies only
+    * their list.
+    */
   def prefix(end: Int): Pages = {
     val p = new Pages
     val slots = if (end == 0) 0 else slotOf(end - 1) + 1
@@ -188,7 +209,8 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
   /** Makes a page for a record of so many bytes. */
   private def allocate(slot: Int, size: Int): Unit = {
     val last = slotOf(startOf(slot) + (math.max(size, slotBytes(slot)) >>> 3) - 1)
-    if (last >= pages.length) pages = util.Arrays.copyOf(pages, math.max(last + 1, pages.length + (pages.length >> 1) + 1))
+    if (last >= pages.length)
+      pages = util.Arrays.copyOf(pages, math.max(last + 1, pages.length + (pages.length >> 1) + 1))
     pages(slot) = new Array[Byte](if (last > slot) size else steppedBytes(slot, size))
     held(pages(slot).length)
   }
@@ -206,10 +228,14 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
     budget.grew(more)
   }
 
-  /** Bytes for the last page where it needs `size` of them: room for the records that are known to come, or for what may come. */
+  /** Bytes for the last page where it needs `size` of them: room for the records that are known to
+    * come, or for what may come.
+    */
   private def steppedBytes(slot: Int, size: Int): Int = {
     val expected = (expectedEnd - startOf(slot)).toLong << 3
-    val spare = if (slot < SteppedSlots) math.max(StepBytesMin, endPosition & ~7) else slotBytes(slot) // an eighth of the log: its words are as many
+    val spare =
+      if (slot < SteppedSlots) math.max(StepBytesMin, endPosition & ~7)
+      else slotBytes(slot) // an eighth of the log: its words are as many
     math.min(slotBytes(slot).toLong, if (expected >= size) expected else size.toLong + spare).toInt
   }
 
@@ -219,10 +245,13 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
     if (deficit > 0) { spill(deficit); () }
   }
 
-  /** Bytes that the page of a slot has room for, wherever it lies: a page spans the slots behind it that have none. */
+  /** Bytes that the page of a slot has room for, wherever it lies: a page spans the slots behind it
+    * that have none.
+    */
   private def capacity(slot: Int): Int = math.max(slotBytes(slot), bytesIn(slot))
 
-  private def bytesIn(slot: Int): Int = if (pages(slot) ne OnDisk) pages(slot).length else spilled(slot).length
+  private def bytesIn(slot: Int): Int =
+    if (pages(slot) ne OnDisk) pages(slot).length else spilled(slot).length
 
   private def slotAfter(slot: Int): Int = slotOf(startOf(slot) + (capacity(slot) >>> 3) - 1) + 1
 
@@ -252,7 +281,9 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
     if (slot < spilled.length) spilled(slot) = null
   }
 
-  /** A page is on the heap, or, below zero, is not any more; of one that lies on disk there is nothing to say. */
+  /** A page is on the heap, or, below zero, is not any more; of one that lies on disk there is
+    * nothing to say.
+    */
   private def held(bytes: Int): Unit = if (bytes != 0) {
     arrayWords += (bytes >> 3) + (if (bytes > 0) ArrayHeaderWords else -ArrayHeaderWords)
     budget.grew(bytes)
@@ -261,7 +292,9 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
 
 object Pages {
 
-  /** Is shown a record: its position, and the page and the byte where it lies. A function of Scala's would box two numbers for each. */
+  /** Is shown a record: its position, and the page and the byte where it lies. A function of
+    * Scala's would box two numbers for each.
+    */
   trait RecordVisitor {
     def apply(position: Int, page: Array[Byte], at: Int): Unit
   }
@@ -274,7 +307,8 @@ object Pages {
   private val SlotBytesMin = 1024
   private val SteppedSlots = 4
   private val UnitWordsShift = 7 // the smallest slot in words
-  private val TopLevel = 6 // 1 KiB << 6 = 64 KiB: what a log is writing cannot leave the heap, and larger arrays are a burden to some collectors
+  private val TopLevel =
+    6 // 1 KiB << 6 = 64 KiB: what a log is writing cannot leave the heap, and larger arrays are a burden to some collectors
   private val TopSlot = TopLevel << 2
   private val TopUnits = 4 * ((1 << TopLevel) - 1)
 

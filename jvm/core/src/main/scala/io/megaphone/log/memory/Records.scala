@@ -3,13 +3,18 @@ package io.megaphone.log.memory
 
 import io.megaphone.log.record.{Record, Words}
 
-/** A stretch of a log: what files, transfers and replicas carry. Immutable as long as its log does not undo it. */
+/** A stretch of a log: what files, transfers and replicas carry. Immutable as long as its log does
+  * not undo it.
+  */
 final class Records private[log] (pages: Pages, from: Int, until: Int) {
 
   /** Bytes of all records. */
   def length: Int = {
     val sum = pages.bytesOf(from, until)
-    require(sum <= Int.MaxValue - 64, s"a stretch of a log is at most 2 GiB, this one has $sum bytes: use more bins")
+    require(
+      sum <= Int.MaxValue - 64,
+      s"a stretch of a log is at most 2 GiB, this one has $sum bytes: use more bins"
+    )
     sum.toInt
   }
 
@@ -31,17 +36,28 @@ final class Records private[log] (pages: Pages, from: Int, until: Int) {
 
 object Records {
 
-  /** Calls `f(offset, header)` for each record in a byte range. Throws DamagedRecordsException where the bytes are no sequence of whole records. */
+  /** Calls `f(offset, header)` for each record in a byte range. Throws DamagedRecordsException
+    * where the bytes are no sequence of whole records.
+    */
   def foreach(bytes: Array[Byte], offset: Int, length: Int)(f: (Int, Long) => Unit): Unit = {
     val end = offset + length
     var at = offset
     while (at < end) {
-      if (end - at < Record.HeaderBytes) throw new DamagedRecordsException(s"expected a record header at byte ${at - offset}, found ${end - at} bytes")
+      if (end - at < Record.HeaderBytes)
+        throw new DamagedRecordsException(
+          s"expected a record header at byte ${at - offset}, found ${end - at} bytes"
+        )
       val header = Words.get(bytes, at)
       val kind = Record.kind(header)
-      if (kind == 0) throw new DamagedRecordsException(s"expected a put, a remove or an append at byte ${at - offset}, found kind $kind")
+      if (kind == 0)
+        throw new DamagedRecordsException(
+          s"expected a put, a remove or an append at byte ${at - offset}, found kind $kind"
+        )
       val size = Record.size(header)
-      if (size > end - at) throw new DamagedRecordsException(s"expected $size bytes of a record at byte ${at - offset}, found ${end - at}")
+      if (size > end - at)
+        throw new DamagedRecordsException(
+          s"expected $size bytes of a record at byte ${at - offset}, found ${end - at}"
+        )
       f(at, header)
       at += size
     }

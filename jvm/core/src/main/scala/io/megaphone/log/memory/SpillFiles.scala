@@ -3,19 +3,21 @@ package io.megaphone.log.memory
 
 import java.io.{IOException, RandomAccessFile}
 import java.lang.ref.Cleaner
+import java.nio.MappedByteBuffer
 import java.nio.channels.{ClosedByInterruptException, FileChannel}
 import java.nio.file.{Files, Path}
-import java.nio.MappedByteBuffer
-import java.util.concurrent.atomic.AtomicLong
 import java.util.UUID
+import java.util.concurrent.atomic.AtomicLong
 
 /** Pages of logs in memory-mapped files under some folders, one folder after the other.
   *
-  *   1. A file is written from its beginning to its end, through the file system, so that a full disk is an error and not a crash, and read where it is
-  *      mapped.
-  *   1. It has no name any more from the moment on when it is mapped: whatever becomes of the process, the disk is free then.
-  *   1. A spilled lives as long as anyone refers to it, and a file as long as one of its spilled pages does. One that has few of them left is `isThin`: when
-  *      their owner commits next, it writes those anew, elsewhere.
+  *   1. A file is written from its beginning to its end, through the file system, so that a full
+  *      disk is an error and not a crash, and read where it is mapped.
+  *   1. It has no name any more from the moment on when it is mapped: whatever becomes of the
+  *      process, the disk is free then.
+  *   1. A spilled lives as long as anyone refers to it, and a file as long as one of its spilled
+  *      pages does. One that has few of them left is `isThin`: when their owner commits next, it
+  *      writes those anew, elsewhere.
   *
   * Any thread.
   */
@@ -30,7 +32,9 @@ final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
   /** Bytes of spilled pages that are referred to. */
   def liveBytes: Long = live.get
 
-  /** Writes a page; to the next folder where one is full. Throws SpillException, or, in a thread that is interrupted, ClosedByInterruptException. */
+  /** Writes a page; to the next folder where one is full. Throws SpillException, or, in a thread
+    * that is interrupted, ClosedByInterruptException.
+    */
   private[log] def write(page: Array[Byte]): SpilledPage = synchronized {
     var failed: IOException = null
     var tries = 0
@@ -41,7 +45,8 @@ final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
         case e: IOException => failed = e; leave()
       }
       tries += 1
-      if (tries == folders.size) collect() // what nobody refers to any more may be all that is in the way
+      if (tries == folders.size)
+        collect() // what nobody refers to any more may be all that is in the way
     }
     throw new SpillException(
       s"State beyond what may be kept in memory could not be written to ${folders.mkString(", ")}: ${failed.getMessage}. " +
@@ -56,7 +61,9 @@ final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
       try register(own, own.append(page))
       finally own.close()
     } else {
-      if (current != null && current.size - current.end < page.length) { current.close(); current = null }
+      if (current != null && current.size - current.end < page.length) {
+        current.close(); current = null
+      }
       if (current == null) current = new SpillFile(folders(folder), fileBytes)
       register(current, current.append(page))
     }
@@ -103,10 +110,15 @@ private[log] object SpillFiles {
   /** A file. Its mapping goes when nobody refers to it any more. */
   final class SpillFile(folder: Path, val size: Int) {
     private val path = folder.resolve(s"megaphone-${UUID.randomUUID}.pages")
-    private val file = new RandomAccessFile(path.toFile, "rw") // whose writes no interrupt of a task ends, nor closes for all others
+    private val file = new RandomAccessFile(
+      path.toFile,
+      "rw"
+    ) // whose writes no interrupt of a task ends, nor closes for all others
     val bytes: MappedByteBuffer =
-      try { val mapped = file.getChannel.map(FileChannel.MapMode.READ_ONLY, 0, size.toLong); Files.delete(path); mapped }
-      catch { case e: Throwable => file.close(); Files.deleteIfExists(path); throw e }
+      try {
+        val mapped = file.getChannel.map(FileChannel.MapMode.READ_ONLY, 0, size.toLong);
+        Files.delete(path); mapped
+      } catch { case e: Throwable => file.close(); Files.deleteIfExists(path); throw e }
     bytes.order(java.nio.ByteOrder.LITTLE_ENDIAN)
     val live = new AtomicLong
     @volatile var end = 0
@@ -130,4 +142,5 @@ private[log] object SpillFiles {
 }
 
 /** Pages that had to leave memory and found no place on disk. */
-final class SpillException(message: String, cause: Throwable) extends RuntimeException(message, cause)
+final class SpillException(message: String, cause: Throwable)
+    extends RuntimeException(message, cause)

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log.record
 
-/** The header word of a record, the unit of a bin's log: `[header 8 B][key][value]`, each part padded to eight bytes.
+/** The header word of a record, the unit of a bin's log: `[header 8 B][key][value]`, each part
+  * padded to eight bytes.
   *
-  * From the low bits up: value length (28 bits, bytes), key length (24 bits, bytes), kind (2 bits), column family (10 bits). No header is zero,
-  * because no kind is.
+  * From the low bits up: value length (28 bits, bytes), key length (24 bits, bytes), kind (2 bits),
+  * column family (10 bits). No header is zero, because no kind is.
   *
-  * The top bit of the family says that its keys are kept in order, too: whoever is handed records knows by them alone what to build.
+  * The top bit of the family says that its keys are kept in order, too: whoever is handed records
+  * knows by them alone what to build.
   */
 object Record {
   val HeaderBytes = 8
@@ -33,7 +35,8 @@ object Record {
 
   /** Bytes that a record occupies, header and padding included. */
   def size(header: Long): Int = size(keyBytes(header), valueBytes(header))
-  def size(keyBytes: Int, valueBytes: Int): Int = HeaderBytes + padded(keyBytes) + padded(valueBytes)
+  def size(keyBytes: Int, valueBytes: Int): Int =
+    HeaderBytes + padded(keyBytes) + padded(valueBytes)
 
   /** `length` rounded up to whole words. */
   def padded(length: Int): Int = (length + 7) & ~7

@@ -13,23 +13,36 @@ class LogRecordFormatSuite extends AnyFunSuite {
     assert(LogRecordFormat.decode("log/0", LogRecordFormat.encode(record)) == record)
   }
 
-  for ((record, number) <- records.zipWithIndex) test(s"record $number of version 1, which was written once, is read for ever, and today's writer makes it") {
-    val path = s"/plan-log/v1/$number"
-    val in = getClass.getResourceAsStream(path)
-    assert(in != null, s"the test resource $path is missing: see SamplePlanLog")
-    val bytes =
-      try in.readAllBytes()
-      finally in.close()
-    assert(LogRecordFormat.decode(path, bytes) == record)
-    assert(LogRecordFormat.encode(record).sameElements(bytes), "the format has changed, so its version must")
-  }
+  for ((record, number) <- records.zipWithIndex)
+    test(
+      s"record $number of version 1, which was written once, is read for ever, and today's writer makes it"
+    ) {
+      val path = s"/plan-log/v1/$number"
+      val in = getClass.getResourceAsStream(path)
+      assert(in != null, s"the test resource $path is missing: see SamplePlanLog")
+      val bytes =
+        try in.readAllBytes()
+        finally in.close()
+      assert(LogRecordFormat.decode(path, bytes) == record)
+      assert(
+        LogRecordFormat.encode(record).sameElements(bytes),
+        "the format has changed, so its version must"
+      )
+    }
 
-  test("a record of a later version is no damage: the sentence says to use the release that wrote it") {
+  test(
+    "a record of a later version is no damage: the sentence says to use the release that wrote it"
+  ) {
     val bytes = LogRecordFormat.encode(records.head)
     bytes(4) = (LogRecordFormat.FormatVersion + 1).toByte
-    val later = bytes.dropRight(4) ++ new Encoder(4).int(Checksum.of(bytes, 0, bytes.length - 4)).toBytes
+    val later =
+      bytes.dropRight(4) ++ new Encoder(4).int(Checksum.of(bytes, 0, bytes.length - 4)).toBytes
     val refused = intercept[NewerFormatException](LogRecordFormat.decode("log/5", later))
-    assert(refused.getMessage.startsWith("The file log/5 has format version 2, where this release reads version 1: use the release"))
+    assert(
+      refused.getMessage.startsWith(
+        "The file log/5 has format version 2, where this release reads version 1: use the release"
+      )
+    )
   }
 
   test("every changed bit and every cut is damage, and names the file") {
@@ -38,9 +51,16 @@ class LogRecordFormatSuite extends AnyFunSuite {
       for (bit <- 0 until bytes.length * 8) {
         val changed = bytes.clone()
         changed(bit / 8) = (changed(bit / 8) ^ (1 << (bit % 8))).toByte
-        assert(intercept[DamagedFileException](LogRecordFormat.decode("log/5", changed)).file == "log/5")
+        assert(
+          intercept[DamagedFileException](LogRecordFormat.decode("log/5", changed)).file == "log/5"
+        )
       }
-      for (length <- bytes.indices) assert(intercept[DamagedFileException](LogRecordFormat.decode("log/5", bytes.take(length))).file == "log/5")
+      for (length <- bytes.indices)
+        assert(
+          intercept[DamagedFileException](
+            LogRecordFormat.decode("log/5", bytes.take(length))
+          ).file == "log/5"
+        )
     }
   }
 }

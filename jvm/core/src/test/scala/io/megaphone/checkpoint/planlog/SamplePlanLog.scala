@@ -3,28 +3,49 @@ package io.megaphone.checkpoint.planlog
 
 import java.nio.file.{Files => Disk, Path}
 
-import io.megaphone.plan.{Group, Move, Operator, Plan, RoutingTable, SealedStep, Step, StepId, TransferMode}
+import io.megaphone.plan.{
+  Group, Move, Operator, Plan, RoutingTable, SealedStep, Step, StepId, TransferMode
+}
 
-/** Records of a plan log, one of each kind and more, kept in the test resources (`plan-log/v<version>/<number>`) so that what was once written stays
-  * readable.
+/** Records of a plan log, one of each kind and more, kept in the test resources
+  * (`plan-log/v<version>/<number>`) so that what was once written stays readable.
   *
   * They were written once. A new format version gets new ones, by
   * {{{
   * ./sbt 'core/Test/runMain io.megaphone.protocol.SamplePlanLog src/test/resources/plan-log'
   * }}}
-  * (the folder is relative to `jvm/core`), and the old ones stay. A file that is there is never replaced: delete it first, if its version was never released.
+  * (the folder is relative to `jvm/core`), and the old ones stay. A file that is there is never
+  * replaced: delete it first, if its version was never released.
   */
 object SamplePlanLog {
   private val table = RoutingTable.roundRobin(16, 3)
   private val groups = Vector(
-    Group(Vector(Operator(0, "dedupe", Vector("default")), Operator(1, "symmetricHashJoin", Vector("left", "right"))), 3),
-    Group(Vector(Operator(2, "transformWithStateExec", Vector("default"), Vector("count", "$ttl_count"))), 1, isMovable = false)
+    Group(
+      Vector(
+        Operator(0, "dedupe", Vector("default")),
+        Operator(1, "symmetricHashJoin", Vector("left", "right"))
+      ),
+      3
+    ),
+    Group(
+      Vector(
+        Operator(2, "transformWithStateExec", Vector("default"), Vector("count", "$ttl_count"))
+      ),
+      1,
+      isMovable = false
+    )
   )
 
   val records: Vector[LogRecord] = Vector(
-    LogRecord.Started("run", 0, 2, 16, groups, Map(0L -> table, 2L -> RoutingTable.roundRobin(16, 1))),
+    LogRecord
+      .Started("run", 0, 2, 16, groups, Map(0L -> table, 2L -> RoutingTable.roundRobin(16, 1))),
     LogRecord.Submitted(
-      Plan("p1", Map(0L -> Vector(Step(Vector(Move(3, 1), Move(4, 2)), 3), Step(Vector.empty, 5))), "batched(2)", TransferMode.Prepared)
+      Plan(
+        "p1",
+        Map(0L -> Vector(Step(Vector(Move(3, 1), Move(4, 2)), 3), Step(Vector.empty, 5))),
+        "batched(2)",
+        TransferMode.Prepared
+      )
     ),
     LogRecord.Submitted(Plan("p2", Map.empty, "fluid", TransferMode.Direct)),
     LogRecord.Cancelled("p1"),
@@ -32,7 +53,10 @@ object SamplePlanLog {
     LogRecord.Sealed(
       "run",
       1L << 40,
-      Vector(SealedStep(StepId("p1", 0, 7), Vector(Move(3, 1))), SealedStep(StepId("p2", 2, 0), Vector.empty, Some("no room"))),
+      Vector(
+        SealedStep(StepId("p1", 0, 7), Vector(Move(3, 1))),
+        SealedStep(StepId("p2", 2, 0), Vector.empty, Some("no room"))
+      ),
       Map(0L -> table.moved(Vector(Move(3, 1)), 9, 3))
     ),
     LogRecord.Sealed("", 0, Vector.empty, Map.empty)
@@ -40,9 +64,12 @@ object SamplePlanLog {
 
   /** Writes the records in today's format version, below a folder. */
   def main(args: Array[String]): Unit = {
-    val folder = Path.of(args.headOption.getOrElse(sys.error("Give the folder plan-log/ of the test resources."))).resolve(s"v${LogRecordFormat.FormatVersion}")
+    val folder = Path
+      .of(args.headOption.getOrElse(sys.error("Give the folder plan-log/ of the test resources.")))
+      .resolve(s"v${LogRecordFormat.FormatVersion}")
     Disk.createDirectories(folder)
     for ((record, number) <- records.zipWithIndex; file = folder.resolve(number.toString))
-      if (Disk.exists(file)) println(s"$file is there: it stays as it is.") else Disk.write(file, LogRecordFormat.encode(record))
+      if (Disk.exists(file)) println(s"$file is there: it stays as it is.")
+      else Disk.write(file, LogRecordFormat.encode(record))
   }
 }

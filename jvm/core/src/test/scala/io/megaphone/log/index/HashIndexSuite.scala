@@ -12,13 +12,17 @@ import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 import io.megaphone.log.Bytes
 import io.megaphone.log.record.Words
 
-/** The keys of one bin are those whose murmur3 hash ends in the same bits: the log's own hash and its index must not collide over them. */
+/** The keys of one bin are those whose murmur3 hash ends in the same bits: the log's own hash and
+  * its index must not collide over them.
+  */
 class HashIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   private val KeysCount = 1300
   private val Bins = 1024
   private val Bin = 5
 
-  /** An index of this many keys is 63 % full, and looks at 1.9 slots a key, seldom at 2.2, where hashes are random. */
+  /** An index of this many keys is 63 % full, and looks at 1.9 slots a key, seldom at 2.2, where
+    * hashes are random.
+    */
   private val ProbesMax = 2.4
 
   private def words(values: Long*): Array[Byte] = {
@@ -38,12 +42,19 @@ class HashIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     "two columns of a grid" -> (i => words(0, i % 1000, i / 1000)),
     "a constant and a counter" -> (i => words(0, 1234567890123L, 42, i)),
     "short strings" -> (i => words(0, (16L << 32) | 8) ++ s"u${10000000 + i}".getBytes),
-    "long strings" -> (i => words(0, (16L << 32) | 36) ++ s"https://example.org/users/${1000000000 + i}".getBytes),
+    "long strings" -> (i =>
+      words(0, (16L << 32) | 36) ++ s"https://example.org/users/${1000000000 + i}".getBytes
+    ),
     "strings of odd lengths" -> (i => s"user-$i".getBytes)
   )
 
   private def keysOfOneBin(key: Long => Array[Byte]): Vector[Array[Byte]] =
-    Iterator.from(0).map(i => key(i.toLong)).filter(k => (MurmurHash3.bytesHash(k, 42) & (Bins - 1)) == Bin).take(KeysCount).toVector
+    Iterator
+      .from(0)
+      .map(i => key(i.toLong))
+      .filter(k => (MurmurHash3.bytesHash(k, 42) & (Bins - 1)) == Bin)
+      .take(KeysCount)
+      .toVector
 
   /** Slots looked at to find each key, on average, in an index that holds these hashes. */
   private def probesPerKey(hashes: Seq[Int]): Double = {
@@ -61,7 +72,8 @@ class HashIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   for ((shape, key) <- shapes) test(s"one bin's keys do not collide: $shape") {
     val hashes = keysOfOneBin(key).map(k => Words.hash(k, 0, k.length))
     assert(hashes.distinct.length >= KeysCount - 1, "32 bits tell the keys of a bin apart")
-    for (count <- Seq(KeysCount / 2, KeysCount)) assert(probesPerKey(hashes.take(count)) < ProbesMax)
+    for (count <- Seq(KeysCount / 2, KeysCount))
+      assert(probesPerKey(hashes.take(count)) < ProbesMax)
     for (shift <- Seq(0, 8, 16, 22)) {
       val used = hashes.map(h => (h >>> shift) & 1023).distinct.length
       assert(used > 650, s"of 1,024 values of the bits from $shift up; random hashes use some 736")
@@ -132,7 +144,12 @@ class HashIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     forAll(Gen.long, Gen.choose(0, 9)) { (word, offset) =>
       val bytes = new Array[Byte](17)
       Words.set(bytes, offset, word)
-      assert(ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).getLong(offset) == word && Words.get(bytes, offset) == word)
+      assert(
+        ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).getLong(offset) == word && Words.get(
+          bytes,
+          offset
+        ) == word
+      )
       assert(bytes.indices.forall(i => (i >= offset && i < offset + 8) || bytes(i) == 0))
     }
     intercept[IndexOutOfBoundsException](Words.get(new Array[Byte](8), 1))

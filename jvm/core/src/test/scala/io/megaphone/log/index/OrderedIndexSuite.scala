@@ -12,13 +12,15 @@ import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
 import io.megaphone.log.{BinLogModel, Bytes}
-import io.megaphone.log.memory.{PagedRecord, Pages}
-import io.megaphone.log.record.{Record, Words}
 import io.megaphone.log.Bytes.Bytes
 import io.megaphone.log.index.OrderedIndex.{NodeMax, NodeMin}
+import io.megaphone.log.memory.{PagedRecord, Pages}
+import io.megaphone.log.record.{Record, Words}
 import io.megaphone.log.record.Cursor
 
-/** An ordered index finds and lists keys as a sorted map does, and stays a shallow tree of well-filled nodes. */
+/** An ordered index finds and lists keys as a sorted map does, and stays a shallow tree of
+  * well-filled nodes.
+  */
 class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   import OrderedIndexSuite._
 
@@ -27,11 +29,28 @@ class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     "descending" -> (n => (0 until n).reverse),
     "random" -> (n => new Random(n).shuffle((0 until n).toVector)),
     "from both ends" -> (n => (0 until n).map(i => if (i % 2 == 0) i / 2 else n - 1 - i / 2)),
-    "from the middle" -> (n => (0 until n).reverse.map(i => if (i % 2 == 0) i / 2 else n - 1 - i / 2)),
+    "from the middle" -> (n =>
+      (0 until n).reverse.map(i => if (i % 2 == 0) i / 2 else n - 1 - i / 2)
+    ),
     "ascending in seven groups" -> (n => (0 until n).sortBy(i => (i % (n / 7 + 1), i))),
-    "descending behind what is there" -> (n => (0 until n).take(NodeMax) ++ (0 until n).drop(NodeMax).reverse)
+    "descending behind what is there" -> (n =>
+      (0 until n).take(NodeMax) ++ (0 until n).drop(NodeMax).reverse
+    )
   )
-  private val sizes = Seq(0, 1, 2, 3, NodeMin, NodeMax - 1, NodeMax, NodeMax + 1, 2 * NodeMax, 2 * NodeMax + 1, 40 * NodeMax, NodeMax * NodeMax + 1)
+  private val sizes = Seq(
+    0,
+    1,
+    2,
+    3,
+    NodeMin,
+    NodeMax - 1,
+    NodeMax,
+    NodeMax + 1,
+    2 * NodeMax,
+    2 * NodeMax + 1,
+    40 * NodeMax,
+    NodeMax * NodeMax + 1
+  )
 
   for ((name, order) <- orders) test(s"keys that come and go in any order are in order: $name") {
     for (size <- sizes; (_, removed) <- orders) {
@@ -45,38 +64,60 @@ class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       model.check()
       (rest ++ first).foreach(i => model.remove(numbered(i)))
       model.check()
-      assert(model.index.size == 0 && model.index.heapBytes < 128, "an index that is empty again holds nothing")
+      assert(
+        model.index.size == 0 && model.index.heapBytes < 128,
+        "an index that is empty again holds nothing"
+      )
     }
   }
 
-  test("after any sequence of additions, removals and new records an index is the sorted map it should be, and finds what is next to any key") {
-    forAll(Gen.choose(0, 4000), Gen.choose(1, 8), Gen.long, minSuccessful(100)) { (stepsCount, addsOfNine, seed) =>
-      val random = new Random(seed)
-      def key(): Bytes = Bytes.of(Array.fill(random.nextInt(6))(Ends(random.nextInt(Ends.length))))
-      val model = new Model
-      for (_ <- 0 until stepsCount) {
-        val (k, isAdd) = (key(), random.nextInt(9) < addsOfNine)
-        if (!model.positions.contains(k)) { if (isAdd) model.add(k) }
-        else if (isAdd) model.repoint(k)
-        else model.remove(k)
-      }
-      model.check()
-      for (_ <- 0 until 20) model.checkSeek(key())
+  test(
+    "after any sequence of additions, removals and new records an index is the sorted map it should be, and finds what is next to any key"
+  ) {
+    forAll(Gen.choose(0, 4000), Gen.choose(1, 8), Gen.long, minSuccessful(100)) {
+      (stepsCount, addsOfNine, seed) =>
+        val random = new Random(seed)
+        def key(): Bytes =
+          Bytes.of(Array.fill(random.nextInt(6))(Ends(random.nextInt(Ends.length))))
+        val model = new Model
+        for (_ <- 0 until stepsCount) {
+          val (k, isAdd) = (key(), random.nextInt(9) < addsOfNine)
+          if (!model.positions.contains(k)) { if (isAdd) model.add(k) }
+          else if (isAdd) model.repoint(k)
+          else model.remove(k)
+        }
+        model.check()
+        for (_ <- 0 until 20) model.checkSeek(key())
     }
   }
 
-  test("a key that is there is refused, and so is the removal or update of one that is not; neither changes anything") {
+  test(
+    "a key that is there is refused, and so is the removal or update of one that is not; neither changes anything"
+  ) {
     val model = new Model
     for (i <- 0 until 300) model.add(numbered(2 * i))
     for (i <- Seq(0, 2, 200, 598)) {
       val other = model.write(numbered(i))
-      assert(intercept[IllegalArgumentException](model.index.add(model.pages, other)).getMessage.contains("in order already"))
-      assert(intercept[IllegalArgumentException](model.index.remove(model.pages, other)).getMessage.contains("is not in order"), "another record of the key")
+      assert(
+        intercept[IllegalArgumentException](model.index.add(model.pages, other)).getMessage
+          .contains("in order already")
+      )
+      assert(
+        intercept[IllegalArgumentException](model.index.remove(model.pages, other)).getMessage
+          .contains("is not in order"),
+        "another record of the key"
+      )
     }
     for (i <- Seq(-1, 1, 201, 599, 601)) {
       val absent = model.write(numbered(i))
-      assert(intercept[IllegalArgumentException](model.index.remove(model.pages, absent)).getMessage.contains("is not in order"))
-      assert(intercept[IllegalArgumentException](model.index.repoint(model.pages, absent, 0)).getMessage.contains("is not in order"))
+      assert(
+        intercept[IllegalArgumentException](model.index.remove(model.pages, absent)).getMessage
+          .contains("is not in order")
+      )
+      assert(
+        intercept[IllegalArgumentException](model.index.repoint(model.pages, absent, 0)).getMessage
+          .contains("is not in order")
+      )
     }
     model.check()
   }
@@ -106,7 +147,9 @@ class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     model.check()
   }
 
-  test("a key costs some six bytes where keys come at random, less where they come in order, and never more than ten while keys come") {
+  test(
+    "a key costs some six bytes where keys come at random, less where they come in order, and never more than ten while keys come"
+  ) {
     val size = 100000
     for ((name, order) <- orders) {
       val model = new Model
@@ -122,7 +165,9 @@ class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("a key costs no more than ten bytes where most keys have gone at random, and a small index tens of bytes in all") {
+  test(
+    "a key costs no more than ten bytes where most keys have gone at random, and a small index tens of bytes in all"
+  ) {
     val model = new Model
     val keys = new Random(9).shuffle((0 until 50000).toVector)
     keys.foreach(i => model.add(numbered(i)))
@@ -137,9 +182,24 @@ class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     for (i <- 1 to 10) { small.add(numbered(i)); assert(small.index.heapBytes <= 96 + 8 * i) }
   }
 
-  test("keys of no bytes, keys that begin as others do and keys of 0xFF stand where bytes without sign put them") {
+  test(
+    "keys of no bytes, keys that begin as others do and keys of 0xFF stand where bytes without sign put them"
+  ) {
     val inOrder =
-      Seq(Seq(), Seq(0), Seq(0, 0), Seq(0, 255), Seq(1), Seq(127), Seq(127, 255), Seq(128), Seq(255), Seq(255, 0), Seq(255, 255), Seq(255, 255, 255))
+      Seq(
+        Seq(),
+        Seq(0),
+        Seq(0, 0),
+        Seq(0, 255),
+        Seq(1),
+        Seq(127),
+        Seq(127, 255),
+        Seq(128),
+        Seq(255),
+        Seq(255, 0),
+        Seq(255, 255),
+        Seq(255, 255, 255)
+      )
         .map(bytes => Bytes.of(bytes.map(_.toByte).toArray))
     for (shuffled <- Iterator.fill(50)(Random.shuffle(inOrder))) {
       val model = new Model
@@ -153,14 +213,26 @@ class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   test("byte ranges are compared without sign, wherever they lie") {
     val keys = Gen.listOf(Gen.oneOf(Ends)).map(bytes => Bytes.of(bytes.toArray))
     forAll(keys, keys, Gen.choose(0, 5)) { (one, other, offset) =>
-      val compared = Words.compare(Array.fill[Byte](offset)(9) ++ one :+ 5.toByte, offset, one.length, Array[Byte](7) ++ other :+ 3.toByte, 1, other.length)
+      val compared = Words.compare(
+        Array.fill[Byte](offset)(9) ++ one :+ 5.toByte,
+        offset,
+        one.length,
+        Array[Byte](7) ++ other :+ 3.toByte,
+        1,
+        other.length
+      )
       assert(compared.sign == Bytes.Unsigned.compare(one, other).sign)
     }
   }
 
   test("the successor of a prefix is the first key behind all that begin with it") {
-    def successor(bytes: Int*): Option[Seq[Int]] = Option(Words.successor(bytes.map(_.toByte).toArray)).map(_.toSeq.map(_ & 0xff))
-    assert(successor(1, 2) == Some(Seq(1, 3)) && successor(127) == Some(Seq(128)) && successor(0) == Some(Seq(1)))
+    def successor(bytes: Int*): Option[Seq[Int]] =
+      Option(Words.successor(bytes.map(_.toByte).toArray)).map(_.toSeq.map(_ & 0xff))
+    assert(
+      successor(1, 2) == Some(Seq(1, 3)) && successor(127) == Some(Seq(128)) && successor(
+        0
+      ) == Some(Seq(1))
+    )
     assert(successor(1, 255) == Some(Seq(2)) && successor(1, 254, 255, 255) == Some(Seq(1, 255)))
     assert(successor().isEmpty && successor(255).isEmpty && successor(255, 255, 255).isEmpty)
     val bytes = Array[Byte](3)
@@ -182,7 +254,14 @@ object OrderedIndexSuite {
     val index = new OrderedIndex
     var positions: TreeMap[Bytes, Int] = TreeMap.empty[Bytes, Int](Bytes.Unsigned)
 
-    def write(key: Bytes): Int = PagedRecord.append(pages, Record.header(512, Record.Put, key.length, 0), Bytes.array(key), 0, Array.emptyByteArray, 0)
+    def write(key: Bytes): Int = PagedRecord.append(
+      pages,
+      Record.header(512, Record.Put, key.length, 0),
+      Bytes.array(key),
+      0,
+      Array.emptyByteArray,
+      0
+    )
 
     def add(key: Bytes): Unit = {
       val position = write(key)
@@ -226,7 +305,12 @@ object OrderedIndexSuite {
     /** What is found at a key and behind it, as the map has it. */
     def checkSeek(key: Bytes): Unit = {
       val place = new OrderedIndex.Place
-      for ((isAfter, expected) <- Seq(false -> positions.minAfter(key), true -> positions.iteratorFrom(key).find(_._1 != key))) {
+      for (
+        (isAfter, expected) <- Seq(
+          false -> positions.minAfter(key),
+          true -> positions.iteratorFrom(key).find(_._1 != key)
+        )
+      ) {
         index.seek(place, isAfter, pages, Array[Byte](1, 2) ++ Bytes.array(key), 2, key.length)
         assert(Option.when(!place.isEnd)(place.position) == expected.map(_._2))
       }
@@ -242,9 +326,15 @@ object OrderedIndexSuite {
 
     /** Compares the list of keys, and looks at each node. */
     def check(): Assertion = {
-      assert(listedPositions == positions.values.toVector && steppedPositions == listedPositions && index.size == positions.size)
+      assert(
+        listedPositions == positions.values.toVector && steppedPositions == listedPositions && index.size == positions.size
+      )
       val nodes = nodesBelow(index.root, isRoot = true)._2
-      assert(index.heapBytes == nodes.map(_.arrayBytes + OrderedIndex.NodeBytes).sum + OrderedIndex.OwnBytes)
+      assert(
+        index.heapBytes == nodes
+          .map(_.arrayBytes + OrderedIndex.NodeBytes)
+          .sum + OrderedIndex.OwnBytes
+      )
     }
 
     /** Height, and all nodes from `node` on. */
@@ -256,7 +346,10 @@ object OrderedIndexSuite {
       } else {
         assert(node.count >= (if (isRoot) 2 else NodeMin))
         val below = node.children.take(node.count).toVector
-        assert(below.map(_.positions(0)) == node.positions.take(node.count).toVector, "each position is the first one below")
+        assert(
+          below.map(_.positions(0)) == node.positions.take(node.count).toVector,
+          "each position is the first one below"
+        )
         assert(node.children.drop(node.count).forall(_ == null), "nothing is held that was dropped")
         val (heights, nodes) = below.map(nodesBelow(_, isRoot = false)).unzip
         assert(heights.distinct.length == 1)

@@ -18,10 +18,14 @@ class HeapBudgetSuite extends AnyFunSuite {
 
   private def key(i: Int): Array[Byte] = f"key $i%09d".getBytes
   private def value(i: Int, round: Int): Array[Byte] = Bytes.random(80, i.toLong * 31 + round)
-  private def put(log: BinLog, i: Int, round: Int): Unit = log.put(0, key(i), 0, 13, value(i, round), 0, 80)
-  private def isThere(log: BinLog, i: Int, round: Int): Boolean = BinLogModel.valueOf(log, 0, key(i)).contains(Bytes.of(value(i, round)))
+  private def put(log: BinLog, i: Int, round: Int): Unit =
+    log.put(0, key(i), 0, 13, value(i, round), 0, 80)
+  private def isThere(log: BinLog, i: Int, round: Int): Boolean =
+    BinLogModel.valueOf(log, 0, key(i)).contains(Bytes.of(value(i, round)))
 
-  test("ten times the budget is put, read, overwritten, removed and compacted, and the pages in memory stay within the budget") {
+  test(
+    "ten times the budget is put, read, overwritten, removed and compacted, and the pages in memory stay within the budget"
+  ) {
     withFolder { folder =>
       val budget = new HeapBudget(4 * MiB, new SpillFiles(Seq(folder)))
       val logs = Vector.fill(8)(new BinLog(budget))
@@ -32,8 +36,12 @@ class HeapBudgetSuite extends AnyFunSuite {
       val live = logs.map(_.liveBytes).sum
       assert(live > 10 * budget.budgetBytes)
       def onHeap = logs.map(l => l.heapBytes).sum
-      val indexes = 16L * keys * 2 // a word a slot, at most half as many keys as slots, and the undo list
-      assert(onHeap - indexes < 2 * budget.budgetBytes, s"$onHeap bytes, of which up to $indexes are indexes")
+      val indexes =
+        16L * keys * 2 // a word a slot, at most half as many keys as slots, and the undo list
+      assert(
+        onHeap - indexes < 2 * budget.budgetBytes,
+        s"$onHeap bytes, of which up to $indexes are indexes"
+      )
       assert(budget.bytesOnDisk > live - 2 * budget.budgetBytes)
       for (i <- 0 until keys by 7) assert(isThere(logOf(i), i, 0))
       for (i <- 0 until keys by 3) put(logOf(i), i, 1)
@@ -56,7 +64,10 @@ class HeapBudgetSuite extends AnyFunSuite {
       rests.spill(Long.MaxValue)
       val small = rests.heapBytes
       budget.measure(MiB)
-      assert(isThere(rests, 100, 0) && rests.heapBytes == small, "no room: the record alone is read")
+      assert(
+        isThere(rests, 100, 0) && rests.heapBytes == small,
+        "no room: the record alone is read"
+      )
       budget.measure(rests.heapBytes + other.heapBytes)
       for (i <- 0 until 5000) assert(isThere(rests, i, 0))
       assert(rests.heapBytes > rests.liveBytes, "all pages are back")
@@ -72,7 +83,11 @@ class HeapBudgetSuite extends AnyFunSuite {
       def append(records: Int) = for (_ <- 0 until records) {
         val bytes = 16 + 8 * random.nextInt(if (random.nextInt(20) == 0) 2000 else 40)
         val position = pages.reserve(bytes)
-        Words.set(pages.page(position), pages.offset(position), Record.header(0, Record.Put, 8, bytes - 16))
+        Words.set(
+          pages.page(position),
+          pages.offset(position),
+          Record.header(0, Record.Put, 8, bytes - 16)
+        )
         ends ::= ((position, pages.end))
       }
       def arrays = if (pages.end == 0) 0
@@ -109,7 +124,9 @@ class HeapBudgetSuite extends AnyFunSuite {
     assert(budget.heldBytes == 900)
   }
 
-  test("where one folder takes nothing the next does; where none does, the sentence says so, and the log is as it was") {
+  test(
+    "where one folder takes nothing the next does; where none does, the sentence says so, and the log is as it was"
+  ) {
     withFolder { folder =>
       val missing = folder.resolve("missing")
       val log = new BinLog(new HeapBudget(0, new SpillFiles(Seq(missing, folder))))
@@ -123,9 +140,19 @@ class HeapBudgetSuite extends AnyFunSuite {
       val held = budget.heldBytes
       val error = intercept[SpillException](for (i <- 0 until 5000) put(full, i, 1))
       for (_ <- 0 until 3) intercept[SpillException](for (i <- 0 until 5000) put(full, i, 1))
-      assert(error.getMessage.contains("could not be written to") && error.getMessage.contains("more local disk") && error.getMessage.contains("missing"))
+      assert(
+        error.getMessage.contains("could not be written to") && error.getMessage.contains(
+          "more local disk"
+        ) && error.getMessage.contains("missing")
+      )
       full.undo()
-      assert(full.keyCount == 1 && isThere(full, 0, 0) && budget.heldBytes >= held && budget.heldBytes <= Pages.slotBytes(0))
+      assert(
+        full.keyCount == 1 && isThere(
+          full,
+          0,
+          0
+        ) && budget.heldBytes >= held && budget.heldBytes <= Pages.slotBytes(0)
+      )
     }
   }
 
@@ -164,7 +191,10 @@ class HeapBudgetSuite extends AnyFunSuite {
       var pieces = Vector.fill(40)(overflow.write(page))
       assert(Files.list(folder).count() == 0)
       assert(overflow.liveBytes == 40 * 1000 && !pieces.exists(_.isThin))
-      pieces = Vector(pieces(0), pieces(39)) // one of a file that is full, one of the file that is written to
+      pieces = Vector(
+        pieces(0),
+        pieces(39)
+      ) // one of a file that is full, one of the file that is written to
       eventually(timeout(60.seconds)) { System.gc(); assert(overflow.liveBytes == 2000) }
       assert(pieces.map(_.isThin) == Vector(true, false))
       assert(pieces.forall(p => p.read(0, 1000).sameElements(page)))
@@ -177,7 +207,11 @@ class HeapBudgetSuite extends AnyFunSuite {
       val pages = new Pages(new HeapBudget(0, overflow, pageBytesMin = 256))
       val filled = Vector.fill(30) {
         val position = pages.reserve(200)
-        Words.set(pages.page(position), pages.offset(position), Record.header(0, Record.Put, 96, 96))
+        Words.set(
+          pages.page(position),
+          pages.offset(position),
+          Record.header(0, Record.Put, 96, 96)
+        )
         Words.set(pages.page(position), pages.offset(position) + 8, position.toLong)
         position
       }
@@ -190,7 +224,10 @@ class HeapBudgetSuite extends AnyFunSuite {
       others = Vector.empty
       eventually(timeout(60.seconds)) { System.gc(); assert(overflow.liveBytes == mine) }
       pages.repack()
-      assert(overflow.liveBytes > mine, "the pieces are there twice until the old ones are collected")
+      assert(
+        overflow.liveBytes > mine,
+        "the pieces are there twice until the old ones are collected"
+      )
       assert(filled.forall(p => Words.get(pages.page(p), pages.offset(p) + 8) == p))
       assert(others.isEmpty)
     }
@@ -201,6 +238,9 @@ object HeapBudgetSuite {
   def withFolder[A](body: Path => A): A = {
     val folder = Files.createTempDirectory("megaphone-space")
     try body(folder)
-    finally { val left = Files.list(folder); left.forEach(f => Files.delete(f)); left.close(); Files.delete(folder) }
+    finally {
+      val left = Files.list(folder); left.forEach(f => Files.delete(f)); left.close();
+      Files.delete(folder)
+    }
   }
 }

@@ -10,7 +10,9 @@ import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 import io.megaphone.log.Bytes
 import io.megaphone.log.Bytes.Bytes
 
-/** Pages are one address budget: what is written at a position stays there, in order, whatever page it came to lie in. */
+/** Pages are one address budget: what is written at a position stays there, in order, whatever page
+  * it came to lie in.
+  */
 class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   import Pages._
   import PagesSuite._
@@ -21,7 +23,13 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   private def write(pages: Pages, record: Bytes): Int = {
     val position = pages.reserve(record.length)
-    System.arraycopy(Bytes.array(record), 0, pages.page(position), pages.offset(position), record.length)
+    System.arraycopy(
+      Bytes.array(record),
+      0,
+      pages.page(position),
+      pages.offset(position),
+      record.length
+    )
     position
   }
 
@@ -34,21 +42,26 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     Bytes.concat(parts)
   }
 
-  test("slots tile the address budget, without a gap, and each position of a slot leads back to it") {
+  test(
+    "slots tile the address budget, without a gap, and each position of a slot leads back to it"
+  ) {
     assert(startOf(0) == 0)
     for (slot <- 0 to LastSlot) {
       val start = startOf(slot)
       val last = math.min(start.toLong + slotBytes(slot) / 8 - 1, Int.MaxValue.toLong).toInt
       if (slot < LastSlot) assert(startOf(slot + 1) == last + 1)
-      assert(slotOf(start) == slot && slotOf(last) == slot && slotOf(start + (last - start) / 2) == slot)
+      assert(
+        slotOf(start) == slot && slotOf(last) == slot && slotOf(start + (last - start) / 2) == slot
+      )
     }
     assert(slotOf(Int.MaxValue) == LastSlot)
   }
 
   test("every position lies in the slot that begins at or below it") {
-    forAll(Gen.oneOf(Gen.choose(0, Int.MaxValue), Gen.choose(0, 600000)), minSuccessful(2000)) { position =>
-      val slot = slotOf(position)
-      assert(startOf(slot) <= position && position < startOf(slot).toLong + slotBytes(slot) / 8)
+    forAll(Gen.oneOf(Gen.choose(0, Int.MaxValue), Gen.choose(0, 600000)), minSuccessful(2000)) {
+      position =>
+        val slot = slotOf(position)
+        assert(startOf(slot) <= position && position < startOf(slot).toLong + slotBytes(slot) / 8)
     }
   }
 
@@ -59,7 +72,8 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   private val sizes = Gen.frequency(
     20 -> Gen.choose(1, 40),
-    10 -> Gen.oneOf(31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257), // around steps and the smallest slots
+    10 -> Gen.oneOf(31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256,
+      257), // around steps and the smallest slots
     10 -> Gen.choose(1, 700),
     2 -> Gen.choose(1, 20000),
     1 -> Gen.choose(100000, 400000)
@@ -73,7 +87,9 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     Gen.choose(1, 80).flatMap(Gen.listOfN(_, step))
   }
 
-  test("a stretch between any two ends of records is what was written there, after any appends and truncations") {
+  test(
+    "a stretch between any two ends of records is what was written there, after any appends and truncations"
+  ) {
     forAll(steps, Gen.long, minSuccessful(200)) { (steps, seed) =>
       val budget = new HeapBudget(Long.MaxValue, new SpillFiles(Vector.empty))
       val pages = new Pages(budget)
@@ -81,14 +97,18 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       val records = mutable.ArrayBuffer.empty[(Int, Bytes)]
       val kept = mutable.ArrayBuffer.empty[(Pages, Int, Array[Byte], Long)]
       var immutableRecords = 0 // what was handed out is never truncated
-      def endOf(count: Int): Int = if (count == 0) 0 else records(count - 1) match { case (position, bytes) => position + bytes.length / 8 }
+      def endOf(count: Int): Int = if (count == 0) 0
+      else records(count - 1) match { case (position, bytes) => position + bytes.length / 8 }
       steps.foreach {
         case Append(bytes) =>
           val record = Bytes.of(Bytes.random(bytes, random.nextLong()))
           val end = pages.end
           val position = write(pages, record)
           assert(position >= end && pages.end == position + bytes / 8)
-          assert(pages.offset(position) + bytes <= pages.page(position).length, "a record never spans pages")
+          assert(
+            pages.offset(position) + bytes <= pages.page(position).length,
+            "a record never spans pages"
+          )
           records += position -> record
         case Truncate(permille) =>
           val count = immutableRecords + (records.length - immutableRecords) * permille / 1000
@@ -99,27 +119,47 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
           immutableRecords += (records.length - immutableRecords) * permille / 1000
           val end = endOf(immutableRecords)
           val view = pages.prefix(end)
-          kept += ((view, end, Bytes.concat(records.take(immutableRecords).map(_._2)), view.heapBytes))
+          kept += ((
+            view,
+            end,
+            Bytes.concat(records.take(immutableRecords).map(_._2)),
+            view.heapBytes
+          ))
       }
-      for ((position, bytes) <- records) assert(Bytes.slice(pages.page(position), pages.offset(position), bytes.length) == bytes)
+      for ((position, bytes) <- records)
+        assert(Bytes.slice(pages.page(position), pages.offset(position), bytes.length) == bytes)
       for (_ <- 0 until 20) {
-        val (from, until) = { val a = random.nextInt(records.length + 1); val b = random.nextInt(records.length + 1); (math.min(a, b), math.max(a, b)) }
+        val (from, until) = {
+          val a = random.nextInt(records.length + 1); val b = random.nextInt(records.length + 1);
+          (math.min(a, b), math.max(a, b))
+        }
         val expected = Bytes.concat(records.slice(from, until).map(_._2))
         assert(java.util.Arrays.equals(read(pages, endOf(from), endOf(until)), expected))
-        if (from < until) assert(java.util.Arrays.equals(read(pages, records(from)._1, endOf(until)), expected))
+        if (from < until)
+          assert(java.util.Arrays.equals(read(pages, records(from)._1, endOf(until)), expected))
       }
       for ((view, end, bytes, heapBytes) <- kept) {
-        assert(java.util.Arrays.equals(read(view, 0, end), bytes), "a prefix is not touched by what comes later")
+        assert(
+          java.util.Arrays.equals(read(view, 0, end), bytes),
+          "a prefix is not touched by what comes later"
+        )
         assert(view.heapBytes == heapBytes, "nor does it hold later pages")
       }
-      assert(budget.heldBytes >= pages.end * 8L - pages.bytesOnDisk - endOf(records.length) * 8L + Bytes.concat(records.map(_._2)).length)
+      assert(
+        budget.heldBytes >= pages.end * 8L - pages.bytesOnDisk - endOf(records.length) * 8L + Bytes
+          .concat(records.map(_._2))
+          .length
+      )
       pages.truncate(0)
       assert(budget.heldBytes == 0, "all that was told of is given back")
     }
   }
 
   test("a record larger than a page takes a page of its own, and the next one goes on behind it") {
-    for (size <- Seq(264, 1032, 2056, 5000, 9000, MiB - 8, MiB, MiB + 8, 3 * MiB + 40, 20 * MiB); before <- Seq(0, 8, 256, 1024, 3000, 9000)) {
+    for (
+      size <- Seq(264, 1032, 2056, 5000, 9000, MiB - 8, MiB, MiB + 8, 3 * MiB + 40, 20 * MiB);
+      before <- Seq(0, 8, 256, 1024, 3000, 9000)
+    ) {
       val pages = new Pages
       if (before > 0) write(pages, Bytes.of(Bytes.random(before / 8 * 8, 1)))
       val large = Bytes.of(Bytes.random(size, 2))
@@ -131,7 +171,11 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       assert(Bytes.of(read(pages, at, pages.end)) == large ++ small ++ large)
       assert(Bytes.of(read(pages, next, pages.end)) == small ++ large)
       pages.truncate(next)
-      assert(write(pages, small) == next && Bytes.of(read(pages, 0, pages.end)).takeRight(size + 48) == large ++ small)
+      assert(
+        write(pages, small) == next && Bytes
+          .of(read(pages, 0, pages.end))
+          .takeRight(size + 48) == large ++ small
+      )
     }
   }
 
@@ -139,7 +183,11 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     for (size <- Seq(1024, 2048, 3072, 4096, 6144)) {
       val pages = new Pages
       assert(pages.page(pages.reserve(size)).length == size)
-      assert(pages.page(pages.reserve(8)).length <= (if (size < 4096) 8 + math.max(64, size / 8) else 2048), "and the next one begins anew")
+      assert(
+        pages.page(pages.reserve(8)).length <= (if (size < 4096) 8 + math.max(64, size / 8)
+                                                else 2048),
+        "and the next one begins anew"
+      )
     }
   }
 
@@ -150,7 +198,9 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(pages.page(pages.reserve(40)).length == 824, "what is left of those expected")
   }
 
-  test("a log of small records leaves an eighth of its pages unused on average, never more than a half, and some hundred bytes while it is tiny") {
+  test(
+    "a log of small records leaves an eighth of its pages unused on average, never more than a half, and some hundred bytes while it is tiny"
+  ) {
     val pages = new Pages
     var written = 0L
     val shares = mutable.ArrayBuffer.empty[Double] // of what is held
@@ -158,7 +208,10 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       written += 64
       pages.reserve(64)
       if (written > 4096) shares += (pages.heapBytes - written).toDouble / pages.heapBytes
-      assert(pages.heapBytes - written <= math.max(256, written * (if (written <= 4096) 0.2 else 0.52)), s"after $written bytes")
+      assert(
+        pages.heapBytes - written <= math.max(256, written * (if (written <= 4096) 0.2 else 0.52)),
+        s"after $written bytes"
+      )
       if (written == MiB / 16) assert(shares.sum / shares.length < 0.125)
     }
     assert(pages.heapBytes < 65.1 * MiB)
@@ -166,7 +219,9 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(pages.heapBytes < (16 << 10), "only the list of pages is left")
   }
 
-  test("a page that has no room for the next record is as long as what is in it, also where records were taken back") {
+  test(
+    "a page that has no room for the next record is as long as what is in it, also where records were taken back"
+  ) {
     val pages = new Pages
     val random = new scala.util.Random(1)
     def appended() = for (_ <- 0 until 1000) pages.reserve(8 * (1 + random.nextInt(60)))
@@ -185,7 +240,8 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       val position = write(pages, record); (pages.page(position), pages.offset(position))
     }
     assert(read.map(_._1).distinct.size > 10, "there were several arrays to a page")
-    for (((page, at), record) <- read.zip(records)) assert(Bytes.slice(page, at, record.length) == record)
+    for (((page, at), record) <- read.zip(records))
+      assert(Bytes.slice(page, at, record.length) == record)
   }
 
   test("no page at all is held before the first record") {

@@ -9,13 +9,17 @@ import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 class RecordSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   import Record._
 
-  private def upTo(max: Int): Gen[Int] = Gen.frequency(1 -> Gen.const(0), 1 -> Gen.const(max), 4 -> Gen.choose(0, max))
+  private def upTo(max: Int): Gen[Int] =
+    Gen.frequency(1 -> Gen.const(0), 1 -> Gen.const(max), 4 -> Gen.choose(0, max))
 
   test("a header gives back family, kind and lengths, and is never zero") {
-    forAll(upTo(FamilyMax), Gen.oneOf(Put, Remove), upTo(KeyBytesMax), upTo(ValueBytesMax)) { (f, k, keys, values) =>
-      val word = header(f, k, keys, values)
-      assert((family(word), kind(word), keyBytes(word), valueBytes(word)) == ((f, k, keys, values)))
-      assert(word != 0)
+    forAll(upTo(FamilyMax), Gen.oneOf(Put, Remove), upTo(KeyBytesMax), upTo(ValueBytesMax)) {
+      (f, k, keys, values) =>
+        val word = header(f, k, keys, values)
+        assert(
+          (family(word), kind(word), keyBytes(word), valueBytes(word)) == ((f, k, keys, values))
+        )
+        assert(word != 0)
     }
   }
 
@@ -29,6 +33,8 @@ class RecordSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       val bytes = size(header(0, Put, keys, values))
       assert(bytes % 8 == 0 && bytes >= 8 + keys + values && bytes < 8 + keys + values + 16)
     }
-    assert((0 to 17).map(padded) == Vector(0) ++ Vector.fill(8)(8) ++ Vector.fill(8)(16) ++ Vector(24))
+    assert(
+      (0 to 17).map(padded) == Vector(0) ++ Vector.fill(8)(8) ++ Vector.fill(8)(16) ++ Vector(24)
+    )
   }
 }

@@ -17,5 +17,6 @@ private[provider] trait RegistersFamilies extends ReadStateStore {
       spec: KeyStateEncoderSpec,
       useMultipleValuesPerKey: Boolean,
       isInternal: Boolean
-  ): Unit = rows.families.created.create(name, ColumnFamilySpec(spec, valueSchema, useMultipleValuesPerKey, isInternal))
+  ): Unit = rows.families.created
+    .create(name, ColumnFamilySpec(spec, valueSchema, useMultipleValuesPerKey, isInternal))
 }

@@ -15,7 +15,8 @@ import io.megaphone.format.{FileName, FileSource}
 /** The files of one store of one operator in a checkpoint, through Spark's checkpoint file manager:
   * `<state>/<operator>/<worker>[/<store>]/<version>[_<id>].delta`.
   */
-final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Configuration) extends StateFiles {
+final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Configuration)
+    extends StateFiles {
   private lazy val files = CheckpointFileManager.create(operatorFolder, hadoopConf)
   private lazy val fileSystem = operatorFolder.getFileSystem(hadoopConf)
   private val made = ConcurrentHashMap.newKeySet[Int]()
@@ -37,7 +38,8 @@ final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Co
     val buffered = new BufferedOutputStream(stream, 1 << 16)
     new AtomicOutput {
       override def write(b: Int): Unit = buffered.write(b)
-      override def write(b: Array[Byte], offset: Int, length: Int): Unit = buffered.write(b, offset, length)
+      override def write(b: Array[Byte], offset: Int, length: Int): Unit =
+        buffered.write(b, offset, length)
       override def close(): Unit = { buffered.flush(); stream.close() }
       override def cancel(): Unit = stream.cancel()
     }
@@ -56,14 +58,17 @@ final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Co
       catch { case _: FileNotFoundException => Vector.empty }
     HadoopStateFiles.Listed(
       paths.flatMap(p => FileName.parse(worker, p.getName)),
-      paths.flatMap(p => HadoopStateFiles.finalName(p.getName).flatMap(FileName.parse(worker, _)).map(_ -> p))
+      paths.flatMap(p =>
+        HadoopStateFiles.finalName(p.getName).flatMap(FileName.parse(worker, _)).map(_ -> p)
+      )
     )
   }
 
   def delete(file: FileName): Unit = delete(path(file))
   def delete(path: Path): Unit = files.delete(path)
 
-  private final class HadoopSource(val name: String, stream: FSDataInputStream, val length: Long) extends FileSource {
+  private final class HadoopSource(val name: String, stream: FSDataInputStream, val length: Long)
+      extends FileSource {
     override def read(position: Long, count: Int): Array[Byte] = {
       val bytes = new Array[Byte](count)
       stream.readFully(position, bytes)

@@ -10,11 +10,13 @@ object Lz4 extends Compression {
   private val factory = LZ4Factory.fastestInstance()
 
   val id = 1
-  override def compress(bytes: Array[Byte], length: Int): Array[Byte] = factory.fastCompressor().compress(bytes, 0, length)
+  override def compress(bytes: Array[Byte], length: Int): Array[Byte] =
+    factory.fastCompressor().compress(bytes, 0, length)
   override def decompress(bytes: Array[Byte], rawBytes: Int): Array[Byte] = {
     val out = new Array[Byte](rawBytes)
     val read = factory.safeDecompressor().decompress(bytes, 0, bytes.length, out, 0)
-    if (read == rawBytes) out else throw new IllegalArgumentException(s"$read bytes instead of $rawBytes")
+    if (read == rawBytes) out
+    else throw new IllegalArgumentException(s"$read bytes instead of $rawBytes")
   }
 
   /** What this release writes and reads. */

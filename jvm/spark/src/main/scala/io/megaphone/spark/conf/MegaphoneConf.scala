@@ -13,9 +13,17 @@ import io.megaphone.spark.errors.InvalidConfException
   * @param scope
   *   when a value is read: `application`, `query` (when it starts) or `plan` (when it is submitted)
   */
-final case class ConfEntry[A](key: String, default: String, scope: String, doc: String, parse: String => A) {
+final case class ConfEntry[A](
+    key: String,
+    default: String,
+    scope: String,
+    doc: String,
+    parse: String => A
+) {
 
-  /** The value that `get` has for the key, or the default. Throws InvalidConfException with a sentence. */
+  /** The value that `get` has for the key, or the default. Throws InvalidConfException with a
+    * sentence.
+    */
   def read(get: String => Option[String]): A = {
     val text = get(key).getOrElse(default)
     try parse(text)
@@ -58,7 +66,13 @@ object MegaphoneConf {
     text => atLeast(1)(text)
   )
   val WindowSteps: ConfEntry[Int] =
-    ConfEntry("spark.megaphone.transfer.windowSteps", "4", "query", "Steps of a plan that are prepared at once.", text => atLeast(1)(text).toInt)
+    ConfEntry(
+      "spark.megaphone.transfer.windowSteps",
+      "4",
+      "query",
+      "Steps of a plan that are prepared at once.",
+      text => atLeast(1)(text).toInt
+    )
   val TailDeadlineMs: ConfEntry[Long] =
     ConfEntry(
       "spark.megaphone.transfer.tailDeadlineMs",
@@ -110,9 +124,25 @@ object MegaphoneConf {
 
   /** All entries, in the order of the documentation. */
   val all: Vector[ConfEntry[_]] =
-    Vector(Bins, Mode, DefaultStrategy, PatienceBatches, WindowSteps, TailDeadlineMs, ImageDeadlineMs, LeaseTimeoutMs, SweepBatches, FramesMax, MemoryBudget)
+    Vector(
+      Bins,
+      Mode,
+      DefaultStrategy,
+      PatienceBatches,
+      WindowSteps,
+      TailDeadlineMs,
+      ImageDeadlineMs,
+      LeaseTimeoutMs,
+      SweepBatches,
+      FramesMax,
+      MemoryBudget
+    )
 
-  private def whole(text: String): Int = text.trim.toIntOption.getOrElse(throw new IllegalArgumentException(s"a whole number is needed, not '$text'."))
+  private def whole(text: String): Int = text.trim.toIntOption.getOrElse(
+    throw new IllegalArgumentException(s"a whole number is needed, not '$text'.")
+  )
   private def atLeast(min: Long)(text: String): Long =
-    text.trim.toLongOption.filter(_ >= min).getOrElse(throw new IllegalArgumentException(s"a whole number of at least $min is needed."))
+    text.trim.toLongOption
+      .filter(_ >= min)
+      .getOrElse(throw new IllegalArgumentException(s"a whole number of at least $min is needed."))
 }

@@ -20,10 +20,15 @@ object MemoryBudget {
   def parse(text: String): MemoryBudget = {
     val trimmed = text.trim
     val budget =
-      if (trimmed.endsWith("%")) trimmed.dropRight(1).trim.toIntOption.filter(p => p >= 1 && p <= 90).map(Share(_))
+      if (trimmed.endsWith("%"))
+        trimmed.dropRight(1).trim.toIntOption.filter(p => p >= 1 && p <= 90).map(Share(_))
       else
         try Some(JavaUtils.byteStringAsBytes(trimmed)).filter(_ > 0).map(Size(_))
         catch { case _: NumberFormatException => None }
-    budget.getOrElse(throw new IllegalArgumentException("a share of the heap from 1% to 90% is needed, or a size such as 512m or 8g."))
+    budget.getOrElse(
+      throw new IllegalArgumentException(
+        "a share of the heap from 1% to 90% is needed, or a size such as 512m or 8g."
+      )
+    )
   }
 }

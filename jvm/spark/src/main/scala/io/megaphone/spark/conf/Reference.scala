@@ -6,9 +6,11 @@ import java.nio.file.{Files, Path}
 
 import io.megaphone.plan.{Bins, RoutingTable, Strategy, TransferMode}
 
-/** The page of the documentation and the module of Python constants that are made from the configuration entries.
+/** The page of the documentation and the module of Python constants that are made from the
+  * configuration entries.
   *
-  * After an entry has changed: `./sbt "spark43/runMain io.megaphone.conf.Reference"`. A test of the Python package fails until then.
+  * After an entry has changed: `./sbt "spark43/runMain io.megaphone.conf.Reference"`. A test of the
+  * Python package fails until then.
   */
 object Reference {
   private val Prefix = "spark.megaphone."
@@ -16,9 +18,11 @@ object Reference {
 
   /** The text of `spark_megaphone/conf.py`. */
   def python: String = {
-    val keys = MegaphoneConf.all.map(e => s"""${comment(s"${e.doc} Default `${e.default}`; read ${readWhen(e)}.")}
+    val keys = MegaphoneConf.all.map(e =>
+      s"""${comment(s"${e.doc} Default `${e.default}`; read ${readWhen(e)}.")}
                                              |${name(e)}: Final = "${e.key}"
-                                             |""".stripMargin)
+                                             |""".stripMargin
+    )
     s"""# SPDX-License-Identifier: Apache-2.0
        |\"\"\"The configuration keys and what may stand in them; made by io.megaphone.conf.Reference, not by hand.\"\"\"
        |
@@ -49,7 +53,9 @@ object Reference {
        |
        || key | default | read | meaning |
        ||---|---|---|---|
-       |${MegaphoneConf.all.map(e => s"| `${e.key}` | `${e.default}` | ${readWhen(e)} | ${e.doc} |").mkString("\n|")}
+       |${MegaphoneConf.all
+        .map(e => s"| `${e.key}` | `${e.default}` | ${readWhen(e)} | ${e.doc} |")
+        .mkString("\n|")}
        |
        |A value that cannot be is an error that names the key, the value and what is allowed; it is raised when the value is read.
        |""".stripMargin
@@ -75,7 +81,11 @@ object Reference {
 
   /** `transfer.windowSteps` is TRANSFER_WINDOW_STEPS. */
   private def name(entry: ConfEntry[_]): String =
-    entry.key.stripPrefix(Prefix).replaceAll("([a-z])([A-Z])", "$1_$2").replace('.', '_').toUpperCase(java.util.Locale.ROOT)
+    entry.key
+      .stripPrefix(Prefix)
+      .replaceAll("([a-z])([A-Z])", "$1_$2")
+      .replace('.', '_')
+      .toUpperCase(java.util.Locale.ROOT)
 
   private def quoted(names: Seq[String]): String = names.map(n => s""""$n"""").mkString(", ")
 
@@ -83,7 +93,8 @@ object Reference {
     text
       .split(' ')
       .foldLeft(Vector("#")) { (lines, word) =>
-        if (lines.last.length + 1 + word.length > ColumnsMax) lines :+ s"# $word" else lines.init :+ s"${lines.last} $word"
+        if (lines.last.length + 1 + word.length > ColumnsMax) lines :+ s"# $word"
+        else lines.init :+ s"${lines.last} $word"
       }
       .mkString("\n")
 }

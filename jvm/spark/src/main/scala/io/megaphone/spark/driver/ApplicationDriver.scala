@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.driver
 
-import java.util.concurrent.atomic.AtomicLong
-import java.util.concurrent.{ConcurrentHashMap, Executors}
 import java.util.UUID
+import java.util.concurrent.{ConcurrentHashMap, Executors}
+import java.util.concurrent.atomic.AtomicLong
 
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
-import org.apache.spark.internal.Logging
 import org.apache.spark.SparkContext
-
-import io.megaphone.runtime.{Committed, Held, LiveRun, Orders, Report}
+import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.{ActiveQueries, Cluster, RunningQuery}
 
+import io.megaphone.runtime.{Committed, Held, LiveRun, Orders, Report}
 import io.megaphone.spark.wire.MessageBytes
 
-/** The driver's side of the plugin: one per application. Knows the running queries, and answers the executors. Any thread. */
+/** The driver's side of the plugin: one per application. Knows the running queries, and answers the
+  * executors. Any thread.
+  */
 final class ApplicationDriver(val context: SparkContext) extends Logging {
   private val queries = new ConcurrentHashMap[String, QueryDriver]()
-  private val elsewhere = new ConcurrentHashMap[String, String]() // run → the provider of a query that is not on ours
+  private val elsewhere =
+    new ConcurrentHashMap[String, String]() // run → the provider of a query that is not on ours
   private val held = new ConcurrentHashMap[String, Held]()
   private val counter = new AtomicLong()
   private val news = new Object
@@ -30,7 +32,9 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
     thread
   }
 
-  /** Runs something off every batch's path, one after the other. Nobody waits for it: what it throws is logged. */
+  /** Runs something off every batch's path, one after the other. Nobody waits for it: what it
+    * throws is logged.
+    */
   private[spark] def inBackground(work: => Unit): Unit = background.execute { () =>
     try work
     catch { case NonFatal(e) => logInfo(s"Work in the background was given up: $e") }
@@ -48,15 +52,24 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   }
 
   /** The control of a run; None where it has planned no batch with state on our provider. */
-  def query(runId: String): Option[QueryDriver] = Option(queries.get(runId)).filter(_.query.isActive)
+  def query(runId: String): Option[QueryDriver] =
+    Option(queries.get(runId)).filter(_.query.isActive)
 
-  /** The control of a run that has planned a batch; for one that is about to plan its first, waits until it has. */
+  /** The control of a run that has planned a batch; for one that is about to plan its first, waits
+    * until it has.
+    */
   def queryWithPlan(runId: String): Option[QueryDriver] = news.synchronized {
     def planned = query(runId).filter(_.snapshot.isDefined)
     val deadline = System.nanoTime + ApplicationDriver.FirstPlanMs * 1000000L
     var found = planned
-    while (found.isEmpty && System.nanoTime < deadline && ActiveQueries.isNearFirstBatch(UUID.fromString(runId))) {
-      news.wait(ApplicationDriver.LookMs) // Spark does not tell when a query begins to wait for data: look now and then
+    while (
+      found.isEmpty && System.nanoTime < deadline && ActiveQueries.isNearFirstBatch(
+        UUID.fromString(runId)
+      )
+    ) {
+      news.wait(
+        ApplicationDriver.LookMs
+      ) // Spark does not tell when a query begins to wait for data: look now and then
       found = planned
     }
     found
@@ -68,7 +81,9 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   /** Notes that a run has its state on another provider, and logs it once. */
   def runsOn(runId: String, provider: String): Unit =
     if (elsewhere.put(runId, provider) == null)
-      logInfo(s"Query $runId keeps its state on $provider, which its checkpoint or its configuration names; it runs there, and its state does not move.")
+      logInfo(
+        s"Query $runId keeps its state on $provider, which its checkpoint or its configuration names; it runs there, and its state does not move."
+      )
 
   /** The other provider that a run has its state on. */
   def otherProviderOf(runId: String): Option[String] = Option(elsewhere.get(runId))
@@ -96,7 +111,9 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
       )
       MessageBytes.encode(orders)
     case c: Committed => query(c.run).foreach(_.committed(c)); null
-    case other => logWarning(s"A message of an unknown kind came from an executor: ${other.getClass.getName}"); null
+    case other =>
+      logWarning(s"A message of an unknown kind came from an executor: ${other.getClass.getName}");
+      null
   }
 }
 

@@ -8,5 +8,6 @@ import org.apache.spark.sql.streaming.StreamingQueryListener._
 final class EndListener extends StreamingQueryListener {
   override def onQueryStarted(event: QueryStartedEvent): Unit = ()
   override def onQueryProgress(event: QueryProgressEvent): Unit = ()
-  override def onQueryTerminated(event: QueryTerminatedEvent): Unit = ApplicationDriver.active.foreach(_.ended(event.runId.toString))
+  override def onQueryTerminated(event: QueryTerminatedEvent): Unit =
+    ApplicationDriver.active.foreach(_.ended(event.runId.toString))
 }

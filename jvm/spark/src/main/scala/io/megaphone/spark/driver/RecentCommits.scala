@@ -18,5 +18,7 @@ final class RecentCommits(entriesMax: Int = 20000) {
 
   /** The newest commit of each worker of an operator's store. */
   def newest: Map[(Long, String, Int), Committed] =
-    all.foldLeft(Map.empty[(Long, String, Int), Committed])((m, c) => m.updated((c.operator, c.store, c.worker), c))
+    all.foldLeft(Map.empty[(Long, String, Int), Committed])((m, c) =>
+      m.updated((c.operator, c.store, c.worker), c)
+    )
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.errors
 
-/** A plan, or a question about one, that cannot be answered: one sentence that says what was wrong, what is allowed and what to do.
+/** A plan, or a question about one, that cannot be answered: one sentence that says what was wrong,
+  * what is allowed and what to do.
   *
   * @param condition
   *   the stable name of the reason, by which other languages map it
   */
-final class PlanRefusedException(val condition: String, message: String) extends IllegalArgumentException(message)
+final class PlanRefusedException(val condition: String, message: String)
+    extends IllegalArgumentException(message)
 
 object PlanRefusedException {
   def notStarted: PlanRefusedException =
@@ -15,17 +17,24 @@ object PlanRefusedException {
       "The query has not planned a batch with state yet, because it waits for data or for its trigger, so there is nothing to move; ask again after its first batch."
     )
   def stopped(run: String): PlanRefusedException =
-    new PlanRefusedException("QUERY_STOPPED", s"The query with run id $run is not running; start it, and make a new handle on it.")
+    new PlanRefusedException(
+      "QUERY_STOPPED",
+      s"The query with run id $run is not running; start it, and make a new handle on it."
+    )
   def notBinned(run: String): PlanRefusedException = new PlanRefusedException(
     "NO_BINNED_STATE",
     s"The query with run id $run has no state on the binned state store: it has no stateful operator, or has not run a batch yet."
   )
-  def onOtherProvider(run: String, provider: String): PlanRefusedException = new PlanRefusedException(
-    "NO_BINNED_STATE",
-    s"The query with run id $run keeps its state on $provider, on which it runs on unmoved: the checkpoint was begun with it, or the configuration names it; " +
-      "to move state, start the query from a new checkpoint with the binned state store."
+  def onOtherProvider(run: String, provider: String): PlanRefusedException =
+    new PlanRefusedException(
+      "NO_BINNED_STATE",
+      s"The query with run id $run keeps its state on $provider, on which it runs on unmoved: the checkpoint was begun with it, or the configuration names it; " +
+        "to move state, start the query from a new checkpoint with the binned state store."
+    )
+  def unknownPlan(id: String): PlanRefusedException = new PlanRefusedException(
+    "UNKNOWN_PLAN",
+    s"The query has no plan $id; see plans() for those it has."
   )
-  def unknownPlan(id: String): PlanRefusedException = new PlanRefusedException("UNKNOWN_PLAN", s"The query has no plan $id; see plans() for those it has.")
   def unknownOperator(operator: Long, known: Seq[Long]): PlanRefusedException =
     new PlanRefusedException(
       "UNKNOWN_OPERATOR",
@@ -36,7 +45,10 @@ object PlanRefusedException {
     s"The state of operator $operator is over a single partition, as a global aggregate's or a limit's is, and stays where it is; name another operator."
   )
   def overlapping(id: String, reason: String): PlanRefusedException =
-    new PlanRefusedException("OVERLAPPING_PLAN", s"Plan $id is still open and $reason; wait for it, or cancel it first.")
+    new PlanRefusedException(
+      "OVERLAPPING_PLAN",
+      s"Plan $id is still open and $reason; wait for it, or cancel it first."
+    )
   def nothingToDo: PlanRefusedException = new PlanRefusedException(
     "EMPTY_PLAN",
     "The plan would move nothing: every bin is already where it is wanted; ask for another number of workers or other bins."

@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.errors
 
-/** A query that the plugin does not run: one sentence that says so and what to use meanwhile. Thrown when its first batch is planned, before anything is
-  * written.
+/** A query that the plugin does not run: one sentence that says so and what to use meanwhile.
+  * Thrown when its first batch is planned, before anything is written.
   *
   * @param condition
   *   the stable name of the reason
   */
-final class UnsupportedQueryException(val condition: String, message: String) extends UnsupportedOperationException(message)
+final class UnsupportedQueryException(val condition: String, message: String)
+    extends UnsupportedOperationException(message)
 
 object UnsupportedQueryException {
-  private val Instead = "set spark.sql.streaming.stateStore.providerClass to one of Spark's own state store providers before the query is started"
+  private val Instead =
+    "set spark.sql.streaming.stateStore.providerClass to one of Spark's own state store providers before the query is started"
 
   def operator(name: String): UnsupportedQueryException =
-    new UnsupportedQueryException("UNSUPPORTED_OPERATOR", s"The stateful operator $name does not run on the binned state store yet; $Instead.")
+    new UnsupportedQueryException(
+      "UNSUPPORTED_OPERATOR",
+      s"The stateful operator $name does not run on the binned state store yet; $Instead."
+    )
   def continuous: UnsupportedQueryException =
     new UnsupportedQueryException(
       "UNSUPPORTED_TRIGGER",
@@ -36,10 +41,11 @@ object UnsupportedQueryException {
     "UNSUPPORTED_REWRITE",
     s"The state $store cannot be written anew from nothing, as rewriting a stopped query's state does; rescale the query while it runs."
   )
-  def changedOperators(checkpoint: String, now: String): UnsupportedQueryException = new UnsupportedQueryException(
-    "OPERATORS_CHANGED",
-    s"The checkpoint was written by the stateful operators $checkpoint, but the query now has $now; restore the query, or start from a new checkpoint."
-  )
+  def changedOperators(checkpoint: String, now: String): UnsupportedQueryException =
+    new UnsupportedQueryException(
+      "OPERATORS_CHANGED",
+      s"The checkpoint was written by the stateful operators $checkpoint, but the query now has $now; restore the query, or start from a new checkpoint."
+    )
   def formatDowngrade: UnsupportedQueryException = new UnsupportedQueryException(
     "CHECKPOINT_FORMAT_DOWNGRADE",
     "The checkpoint was written with checkpoint format version 2, which cannot be read as version 1; set spark.sql.streaming.stateStore.checkpointFormatVersion to 2."

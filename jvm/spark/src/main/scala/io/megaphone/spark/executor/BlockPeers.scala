@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.executor
 
-import java.util.concurrent.{ConcurrentHashMap, ExecutionException, ExecutorService, TimeUnit, TimeoutException}
+import java.util.concurrent.{
+  ConcurrentHashMap, ExecutionException, ExecutorService, TimeoutException, TimeUnit
+}
 
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
@@ -13,8 +15,8 @@ import io.megaphone.format.ExecutorAddress
 import io.megaphone.spark.wire.FaultPoints
 import io.megaphone.transfer.{BlockName, Peers}
 
-/** The memory of other executors, through Spark's block manager: authentication and encryption are as configured for Spark. Memory pressure slows a move
-  * down and fails nothing.
+/** The memory of other executors, through Spark's block manager: authentication and encryption are
+  * as configured for Spark. Memory pressure slows a move down and fails nothing.
   *
   * @param threads
   *   run the pulls, so that each has a deadline of its own rather than Spark's network time-out
@@ -28,28 +30,42 @@ final class BlockPeers(blocks: BlockStore, threads: ExecutorService) extends Pee
 
   /** Removes the blocks that are not wanted. */
   def keep(isWanted: BlockName => Boolean): Unit =
-    published.asScala.filterNot(isWanted).foreach { block => published.remove(block); blocks.remove(block.toString) }
+    published.asScala.filterNot(isWanted).foreach { block =>
+      published.remove(block); blocks.remove(block.toString)
+    }
 
   def publishedCount: Int = published.size
 
-  override def pull(block: BlockName, address: ExecutorAddress, deadlineMs: Long): Option[Array[Byte]] = {
+  override def pull(
+      block: BlockName,
+      address: ExecutorAddress,
+      deadlineMs: Long
+  ): Option[Array[Byte]] = {
     val name = block.toString
     val task = threads.submit { () =>
       FaultPoints.at(FaultPoints.BlockPulled)
-      if (address == blocks.address) blocks.local(name) else if (blocks.isAt(name, address)) Some(blocks.remote(name, address)) else None
+      if (address == blocks.address) blocks.local(name)
+      else if (blocks.isAt(name, address)) Some(blocks.remote(name, address))
+      else None
     }
     try task.get(deadlineMs, TimeUnit.MILLISECONDS)
     catch {
       case _: TimeoutException =>
         task.cancel(true)
-        logInfo(s"Block $block did not come from $address within $deadlineMs ms; the checkpoint serves instead.")
+        logInfo(
+          s"Block $block did not come from $address within $deadlineMs ms; the checkpoint serves instead."
+        )
         None
       case e: ExecutionException =>
-        logInfo(s"Block $block is not to be had from $address (${e.getCause}); the checkpoint serves instead.")
+        logInfo(
+          s"Block $block is not to be had from $address (${e.getCause}); the checkpoint serves instead."
+        )
         None
       case e: InterruptedException => task.cancel(true); throw e
       case NonFatal(e) =>
-        logInfo(s"Block $block could not be pulled from $address ($e); the checkpoint serves instead.")
+        logInfo(
+          s"Block $block could not be pulled from $address ($e); the checkpoint serves instead."
+        )
         None
     }
   }

@@ -7,15 +7,18 @@ import org.apache.spark.TaskContext
 
 import io.megaphone.runtime.{Assignment, Tables}
 
-/** The facts of the running tasks of this JVM, by task attempt: put by the node above the group, read when a store is opened. */
+/** The facts of the running tasks of this JVM, by task attempt: put by the node above the group,
+  * read when a store is opened.
+  */
 object TaskAssignments {
   private val facts = new ConcurrentHashMap[java.lang.Long, Vector[(Assignment, Tables)]]()
 
   def put(context: TaskContext, batch: Assignment, tables: Tables): Unit = {
     val attempt = context.taskAttemptId()
-    if (facts.put(attempt, facts.getOrDefault(attempt, Vector.empty) :+ (batch -> tables)) == null) context.addTaskCompletionListener[Unit](_ => {
-      facts.remove(attempt); ()
-    })
+    if (facts.put(attempt, facts.getOrDefault(attempt, Vector.empty) :+ (batch -> tables)) == null)
+      context.addTaskCompletionListener[Unit](_ => {
+        facts.remove(attempt); ()
+      })
     ()
   }
 

@@ -3,22 +3,47 @@ package io.megaphone.spark.metrics
 
 import org.apache.spark.sql.execution.streaming.state._
 
-/** The custom metrics of a stateful operator: in `StreamingQueryProgress`, the SQL tab and the Structured Streaming page. They are summed over an
-  * operator's workers and stores.
+/** The custom metrics of a stateful operator: in `StreamingQueryProgress`, the SQL tab and the
+  * Structured Streaming page. They are summed over an operator's workers and stores.
   */
 object OperatorMetrics {
-  val BinsIn: StateStoreCustomMetric = StateStoreCustomSumMetric("megaphoneBinsIn", "bins that moved in")
-  val BytesIn: StateStoreCustomMetric = StateStoreCustomSizeMetric("megaphoneBytesIn", "bytes that moving and recovered bins read")
-  val BinsFromPeer: StateStoreCustomMetric = StateStoreCustomSumMetric("megaphoneBinsFromPeer", "bins that came from another executor's memory")
-  val BinsFromCheckpoint: StateStoreCustomMetric = StateStoreCustomSumMetric("megaphoneBinsFromCheckpoint", "bins that came from the checkpoint")
-  val BinWaitMs: StateStoreCustomMetric = StateStoreCustomTimingMetric("megaphoneBinWaitMs", "time that tasks waited for bins")
-  val BinsOwned: StateStoreCustomMetric = StateStoreCustomSumMetric("megaphoneBinsOwned", "bins owned")
+  val BinsIn: StateStoreCustomMetric =
+    StateStoreCustomSumMetric("megaphoneBinsIn", "bins that moved in")
+  val BytesIn: StateStoreCustomMetric =
+    StateStoreCustomSizeMetric("megaphoneBytesIn", "bytes that moving and recovered bins read")
+  val BinsFromPeer: StateStoreCustomMetric = StateStoreCustomSumMetric(
+    "megaphoneBinsFromPeer",
+    "bins that came from another executor's memory"
+  )
+  val BinsFromCheckpoint: StateStoreCustomMetric =
+    StateStoreCustomSumMetric("megaphoneBinsFromCheckpoint", "bins that came from the checkpoint")
+  val BinWaitMs: StateStoreCustomMetric =
+    StateStoreCustomTimingMetric("megaphoneBinWaitMs", "time that tasks waited for bins")
+  val BinsOwned: StateStoreCustomMetric =
+    StateStoreCustomSumMetric("megaphoneBinsOwned", "bins owned")
   val BytesOnDisk: StateStoreCustomMetric =
-    StateStoreCustomSizeMetric("megaphoneBytesOnDisk", "bytes of state that lie on local disk, beyond the memory budget")
-  val ForcedSnapshots: StateStoreCustomMetric = StateStoreCustomSumMetric("forceSnapshotCount", "commits that wrote all bins whole, as asked for")
+    StateStoreCustomSizeMetric(
+      "megaphoneBytesOnDisk",
+      "bytes of state that lie on local disk, beyond the memory budget"
+    )
+  val ForcedSnapshots: StateStoreCustomMetric = StateStoreCustomSumMetric(
+    "forceSnapshotCount",
+    "commits that wrote all bins whole, as asked for"
+  )
 
-  /** By worker and store, the newest version that is recovered from quickly: with short chains each is. */
+  /** By worker and store, the newest version that is recovered from quickly: with short chains each
+    * is.
+    */
   val SnapshotLastUploaded: StateStoreInstanceMetric = StateStoreSnapshotLastUploadInstanceMetric()
 
-  val all: Seq[StateStoreCustomMetric] = Seq(BinsIn, BytesIn, BinsFromPeer, BinsFromCheckpoint, BinWaitMs, BinsOwned, BytesOnDisk, ForcedSnapshots)
+  val all: Seq[StateStoreCustomMetric] = Seq(
+    BinsIn,
+    BytesIn,
+    BinsFromPeer,
+    BinsFromCheckpoint,
+    BinWaitMs,
+    BinsOwned,
+    BytesOnDisk,
+    ForcedSnapshots
+  )
 }

@@ -8,15 +8,19 @@ import io.megaphone.plan.RoutingTable
 
 /** The partitioning of a routed exchange: key → hash → bin → worker, by a routing table.
   *
-  * A subclass of `HashPartitioning` that keeps the keys, so that unions, joins above, exchange reuse and Spark's own checks treat it as one. Two are
-  * equal only if their tables are: exchanges of
-  * different tables are never reused for each other.
+  * A subclass of `HashPartitioning` that keeps the keys, so that unions, joins above, exchange
+  * reuse and Spark's own checks treat it as one. Two are equal only if their tables are: exchanges
+  * of different tables are never reused for each other.
   */
-final class RoutedPartitioning(keys: Seq[Expression], val table: RoutingTable) extends HashPartitioning(keys, table.workers) {
+final class RoutedPartitioning(keys: Seq[Expression], val table: RoutingTable)
+    extends HashPartitioning(keys, table.workers) {
 
-  override def partitionIdExpression: Expression = WorkerOf(PartitionHash.of(super.partitionIdExpression), table)
+  override def partitionIdExpression: Expression =
+    WorkerOf(PartitionHash.of(super.partitionIdExpression), table)
 
-  override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): HashPartitioning = new RoutedPartitioning(newChildren, table)
+  override protected def withNewChildrenInternal(
+      newChildren: IndexedSeq[Expression]
+  ): HashPartitioning = new RoutedPartitioning(newChildren, table)
 
   // What Spark copies, prints and compares the node by: its own constructor's arguments.
   override def productArity: Int = 2

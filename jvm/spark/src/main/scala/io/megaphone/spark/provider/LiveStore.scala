@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.provider
 
-import java.util.concurrent.ConcurrentHashMap
 import java.util.UUID
+import java.util.concurrent.ConcurrentHashMap
 
-import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.TaskContext
+import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.megaphone.SparkPrivate
 
 import io.megaphone.checkpoint.{Committer, Recovery, StateFiles}
 import io.megaphone.format.{StateName, StoreKey, WriterId}
@@ -20,9 +21,10 @@ import io.megaphone.spark.provider.families.ColumnFamilies
 import io.megaphone.spark.wire.FaultPoints
 import io.megaphone.state.{Attempt, Holding, Lease, StoreBatch}
 import io.megaphone.transfer.{BlockName, Sources, TransferBlocks}
-import org.apache.spark.sql.megaphone.SparkPrivate
 
-/** A worker's state in a task of a running batch: opened once for the task, whatever number of handles it makes, and given back when the task ends. */
+/** A worker's state in a task of a running batch: opened once for the task, whatever number of
+  * handles it makes, and given back when the task ends.
+  */
 private[provider] final class LiveStore(
     val lease: Lease,
     val turn: StoreBatch,
@@ -41,7 +43,9 @@ private[provider] final class LiveStore(
   /** Whether the commit is to write all bins whole, as Spark may ask for. */
   @volatile var withImages = false
 
-  /** Whether its batch is done: a task that computes the same rows again, as a cross join of a batch with itself does, opens the version anew. */
+  /** Whether its batch is done: a task that computes the same rows again, as a cross join of a
+    * batch with itself does, opens the version anew.
+    */
   @volatile private var isCommitted = false
 
   def holding: Holding = lease.holding
@@ -56,9 +60,17 @@ private[provider] final class LiveStore(
     lease.check()
     newId = if (context.hasCheckpointIds) UUID.randomUUID().toString else StateName.FixedId
     val limits = Committer.Limits(framesMax = context.conf(MegaphoneConf.FramesMax))
-    val writer = { val u = UUID.randomUUID(); WriterId(u.getMostSignificantBits, u.getLeastSignificantBits) }
+    val writer = {
+      val u = UUID.randomUUID(); WriterId(u.getMostSignificantBits, u.getLeastSignificantBits)
+    }
     if (turn.isStep) FaultPoints.at(FaultPoints.StepCommitting)
-    val committed = new Committer(files, Lz4, limits)(holding, turn, StateName(turn.version + 1, newId), writer, withImages)
+    val committed = new Committer(files, Lz4, limits)(
+      holding,
+      turn,
+      StateName(turn.version + 1, newId),
+      writer,
+      withImages
+    )
     lease.check()
     bytesWritten = committed.bytes
     if (turn.isStep) FaultPoints.at(FaultPoints.StepCommitted)
@@ -71,11 +83,16 @@ private[provider] final class LiveStore(
 
   override def abort(): Unit = holding.abort()
 
-  /** For the next task. Of one that has not committed, a thread that feeds Python may still be at work. */
+  /** For the next task. Of one that has not committed, a thread that feeds Python may still be at
+    * work.
+    */
   private def giveBackFamilies(): Unit = if (isCommitted) context.giveBack(families)
 
   override def commitFailure(cause: Throwable): Throwable =
-    SparkPrivate.commitFailed(s"BinnedStateStore[${turn.key}, worker ${holding.worker}, version ${turn.version + 1}]", cause)
+    SparkPrivate.commitFailed(
+      s"BinnedStateStore[${turn.key}, worker ${holding.worker}, version ${turn.version + 1}]",
+      cause
+    )
 
   override def metrics(rows: BinnedRows): StateStoreMetrics = StateStoreMetrics(
     rows.keyCount,
@@ -90,20 +107,36 @@ private[provider] final class LiveStore(
       OperatorMetrics.BytesOnDisk -> holding.bytesOnDisk,
       OperatorMetrics.ForcedSnapshots -> (if (withImages) 1L else 0L)
     ),
-    if (isCommitted) Map(OperatorMetrics.SnapshotLastUploaded.withNewId(holding.worker, turn.key.store) -> (turn.version + 1)) else Map.empty
+    if (isCommitted)
+      Map(
+        OperatorMetrics.SnapshotLastUploaded
+          .withNewId(holding.worker, turn.key.store) -> (turn.version + 1)
+      )
+    else Map.empty
   )
 
   override def checkpointInfo: StateStoreCheckpointInfo =
-    StateStoreCheckpointInfo(holding.worker, turn.version + 1, if (context.hasCheckpointIds) Some(newId) else None, context.baseId)
+    StateStoreCheckpointInfo(
+      holding.worker,
+      turn.version + 1,
+      if (context.hasCheckpointIds) Some(newId) else None,
+      context.baseId
+    )
 
   /** Blocks for steps to come: tails of what was prepared before, images for `direct`. */
   private def publish(): Unit =
     for (
       step <- facts.outgoing;
-      Protocol.Route(source, target, bins) <- step.routes if source == holding.worker && bins.forall(b => holding.has(b) && !holding.isLeaving(b))
+      Protocol.Route(source, target, bins) <- step.routes
+      if source == holding.worker && bins.forall(b => holding.has(b) && !holding.isLeaving(b))
     ) {
-      def block(isImage: Boolean) = BlockName(turn.key, source, target, holding.head.get, isImage, step.step)
-      if (step.mode == TransferMode.Direct) runtime.peers.publish(block(isImage = true), runtime.handOver.image(TransferBlocks.headSnapshot(holding, bins)))
+      def block(isImage: Boolean) =
+        BlockName(turn.key, source, target, holding.head.get, isImage, step.step)
+      if (step.mode == TransferMode.Direct)
+        runtime.peers.publish(
+          block(isImage = true),
+          runtime.handOver.image(TransferBlocks.headSnapshot(holding, bins))
+        )
       else runtime.peers.publish(block(isImage = false), runtime.handOver.tail(holding, bins))
     }
 
@@ -133,7 +166,9 @@ private[provider] object LiveStore {
 
   private val byTask = new ConcurrentHashMap[(Long, StoreKey, Int), LiveStore]()
 
-  /** Opens a worker's state for the current task, the first time it is asked for; rule 10: what a batch must agree on comes with its plan. */
+  /** Opens a worker's state for the current task, the first time it is asked for; rule 10: what a
+    * batch must agree on comes with its plan.
+    */
   def open(
       runtime: ExecutorHost,
       key: StoreKey,
@@ -152,16 +187,35 @@ private[provider] object LiveStore {
     val id = (task.taskAttemptId(), key, worker)
     val known = Option(byTask.get(id))
     known.filterNot(_.isCommitted).getOrElse {
-      val attempt = new Attempt(task.taskAttemptId(), () => !task.isInterrupted() && !task.isCompleted())
-      val lease = runtime.registry.lease(key, worker, tables.after.bins, attempt, context.conf(MegaphoneConf.LeaseTimeoutMs))
+      val attempt =
+        new Attempt(task.taskAttemptId(), () => !task.isInterrupted() && !task.isCompleted())
+      val lease = runtime.registry.lease(
+        key,
+        worker,
+        tables.after.bins,
+        attempt,
+        context.conf(MegaphoneConf.LeaseTimeoutMs)
+      )
       // The lease is the task's, however often it opens.
-      if (known.isEmpty) task.addTaskCompletionListener[Unit] { _ => Option(byTask.remove(id)).foreach(_.giveBackFamilies()); lease.end() }
-      val turn = StoreBatch(key, version, tables.before, tables.after, idsOf(facts, key, worker, context))
+      if (known.isEmpty) task.addTaskCompletionListener[Unit] { _ =>
+        Option(byTask.remove(id)).foreach(_.giveBackFamilies()); lease.end()
+      }
+      val turn =
+        StoreBatch(key, version, tables.before, tables.after, idsOf(facts, key, worker, context))
       val sources = facts.incoming
-        .fold(Sources.None)(i => Sources(i.step, i.addresses, context.conf(MegaphoneConf.TailDeadlineMs), context.conf(MegaphoneConf.ImageDeadlineMs)))
+        .fold(Sources.None)(i =>
+          Sources(
+            i.step,
+            i.addresses,
+            context.conf(MegaphoneConf.TailDeadlineMs),
+            context.conf(MegaphoneConf.ImageDeadlineMs)
+          )
+        )
       if (turn.isStep) FaultPoints.at(FaultPoints.StepOpening)
-      val recovery = new Recovery(files, Lz4.All, runtime.together, runtime.budget, context.checkLoaded)
-      val opened = new Opener(runtime.registry, recovery, runtime.handOver, runtime.peers).open(lease, turn, sources)
+      val recovery =
+        new Recovery(files, Lz4.All, runtime.together, runtime.budget, context.checkLoaded)
+      val opened = new Opener(runtime.registry, recovery, runtime.handOver, runtime.peers)
+        .open(lease, turn, sources)
       if (turn.isStep) FaultPoints.at(FaultPoints.StepOpened)
       publishImages(runtime, lease.holding, turn, facts)
       val state = new LiveStore(lease, turn, facts, opened, runtime, files, context)
@@ -170,18 +224,33 @@ private[provider] object LiveStore {
     }
   }
 
-  /** Ids of all workers; a worker that is new with this batch has the one that Spark was given for it. */
-  private def idsOf(facts: Assignment, key: StoreKey, worker: Int, context: StoreContext): Vector[String] = {
+  /** Ids of all workers; a worker that is new with this batch has the one that Spark was given for
+    * it.
+    */
+  private def idsOf(
+      facts: Assignment,
+      key: StoreKey,
+      worker: Int,
+      context: StoreContext
+  ): Vector[String] = {
     val ids = facts.ids.getOrElse((key.operator, key.store), Vector.empty)
     if (ids.isEmpty) ids else ids.padTo(worker + 1, context.baseId.getOrElse(StateName.FixedId))
   }
 
   /** Steps announced with this batch: images of the settled state, in the background. */
-  private def publishImages(runtime: ExecutorHost, holding: Holding, turn: StoreBatch, facts: Assignment): Unit =
+  private def publishImages(
+      runtime: ExecutorHost,
+      holding: Holding,
+      turn: StoreBatch,
+      facts: Assignment
+  ): Unit =
     for {
       step <- facts.outgoing
       if step.withImage && step.mode == TransferMode.Prepared
       Protocol.Route(source, target, bins) <- step.routes
       if source == holding.worker && bins.forall(b => holding.has(b) && !holding.isAdopted(b))
-    } runtime.publish(BlockName(turn.key, source, target, holding.base, isImage = true, step.step), TransferBlocks.snapshot(holding, bins))
+    } runtime.publish(
+      BlockName(turn.key, source, target, holding.base, isImage = true, step.step),
+      TransferBlocks.snapshot(holding, bins)
+    )
 }

@@ -5,11 +5,12 @@ import java.util.UUID
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
+import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
+import org.apache.spark.sql.megaphone.{SnapshotReports, SparkPrivate}
 import org.apache.spark.sql.types.StructType
-import org.apache.spark.TaskContext
 
 import io.megaphone.errors.MissingFileException
 import io.megaphone.format.StoreKey
@@ -23,13 +24,14 @@ import io.megaphone.spark.executor.{ExecutorHost, TaskAssignments}
 import io.megaphone.spark.provider.families.{ColumnFamilies, ColumnFamilyRegistry, ColumnFamilySpec}
 import io.megaphone.spark.provider.rows.RowChecksums
 import io.megaphone.state.Holding
-import org.apache.spark.sql.megaphone.{SnapshotReports, SparkPrivate}
 
 /** What one provider instance knows of its store, and how it opens it.
   *
-  *   1. The current task holds the facts of a batch of this run: the worker's state in the executor's registry.
+  *   1. The current task holds the facts of a batch of this run: the worker's state in the
+  *      executor's registry.
   *   1. The checkpoint has a plan log: a reader, from files.
-  *   1. Neither: in a task of a streaming batch, the plugin is missing, and the batch is refused; anything else has nothing to read.
+  *   1. Neither: in a task of a streaming batch, the plugin is missing, and the batch is refused;
+  *      anything else has nothing to read.
   */
 private[megaphone] final class ProviderSession(
     val id: StateStoreId,
@@ -42,10 +44,15 @@ private[megaphone] final class ProviderSession(
     hadoopConf: Configuration
 ) {
   private val keySchema = keySpec.keySchema
-  private val families = new ColumnFamilyRegistry(ColumnFamilySpec(keySpec, valueSchema, isMultiValued, isInternal = false), useFamilies)
+  private val families = new ColumnFamilyRegistry(
+    ColumnFamilySpec(keySpec, valueSchema, isMultiValued, isInternal = false),
+    useFamilies
+  )
   private val run = Option(hadoopConf.get(StreamExecution.RUN_ID_KEY)).getOrElse("")
   private val operatorFolder = new Path(id.checkpointRootLocation, id.operatorId.toString)
-  private val checksums = Option.when(storeConf.rowChecksumEnabled)(new RowChecksums(id.toString, storeConf.rowChecksumReadVerificationRatio))
+  private val checksums = Option.when(storeConf.rowChecksumEnabled)(
+    new RowChecksums(id.toString, storeConf.rowChecksumReadVerificationRatio)
+  )
   @volatile private var isRowChecked = false
   @volatile private var loaded: Option[ProviderSession.Loaded] = None
   @volatile private var reported = Option.empty[Long]
@@ -63,24 +70,38 @@ private[megaphone] final class ProviderSession(
       case Some(state) =>
         state.withImages = withImages
         new BinnedStore(id, version, rowsOf(state), state)
-      case None => new BinnedStore(id, version, readerRows(version, baseId), new ReadOnlySession(id))
+      case None =>
+        new BinnedStore(id, version, readerRows(version, baseId), new ReadOnlySession(id))
     }
   }
 
-  /** State that a reader asks for from a snapshot on: bins have images of their own, so it is loaded as any other; but the snapshot's version must be
-    * there.
+  /** State that a reader asks for from a snapshot on: bins have images of their own, so it is
+    * loaded as any other; but the snapshot's version must be there.
     */
-  def replayed(snapshot: Long, snapshotId: Option[String], version: Long, versionId: Option[String]): StateStore = loading {
+  def replayed(
+      snapshot: Long,
+      snapshotId: Option[String],
+      version: Long,
+      versionId: Option[String]
+  ): StateStore = loading {
     reader().check(snapshot, snapshotId.isDefined)
     new BinnedStore(id, version, readerRows(version, versionId), new ReadOnlySession(id))
   }
 
-  /** What batches changed in a family of this partition: kind, key, value and batch. Of several values to a key, the first is told as set, the others as
-    * added.
+  /** What batches changed in a family of this partition: kind, key, value and batch. Of several
+    * values to a key, the first is told as set, the others as added.
     */
-  def changes(from: Long, until: Long, untilId: Option[String], family: Option[String]): Iterator[(RecordType.Value, UnsafeRow, UnsafeRow, Long)] = {
+  def changes(
+      from: Long,
+      until: Long,
+      untilId: Option[String],
+      family: Option[String]
+  ): Iterator[(RecordType.Value, UnsafeRow, UnsafeRow, Long)] = {
     val source = reader()
-    val f = familiesOf(source.operator, source.binsCount)("changeFeed", family.getOrElse(StateStore.DEFAULT_COL_FAMILY_NAME))
+    val f = familiesOf(source.operator, source.binsCount)(
+      "changeFeed",
+      family.getOrElse(StateStore.DEFAULT_COL_FAMILY_NAME)
+    )
     for {
       version <- (from to until).iterator
       c <- source.changes(version, untilId.isDefined).filter(_.family == f.number)
@@ -89,26 +110,45 @@ private[megaphone] final class ProviderSession(
         case Record.Remove => Iterator((null, RecordType.DELETE_RECORD))
         case how =>
           val first = if (how == Record.Append) RecordType.MERGE_RECORD else RecordType.PUT_RECORD
-          f.valuesOf(c.bytes, c.valueOffset, c.valueBytes).zip(Iterator(first) ++ Iterator.continually(RecordType.MERGE_RECORD))
+          f.valuesOf(c.bytes, c.valueOffset, c.valueBytes)
+            .zip(Iterator(first) ++ Iterator.continually(RecordType.MERGE_RECORD))
       }
     } yield (kind, key, value, version - 1)
   }
 
-  /** State from files, which is kept: Spark's reader takes a handle to create the column families by, and another to read by. */
+  /** State from files, which is kept: Spark's reader takes a handle to create the column families
+    * by, and another to read by.
+    */
   private def readerRows(version: Long, baseId: Option[String]): BinnedRows = {
     val state = loaded.filter(l => l.version == version && l.baseId == baseId).getOrElse {
       val source = reader()
-      ProviderSession.Loaded(version, baseId, source.load(version, baseId.isDefined), source.operator)
+      ProviderSession.Loaded(
+        version,
+        baseId,
+        source.load(version, baseId.isDefined),
+        source.operator
+      )
     }
     loaded = Some(state)
-    checked(new BinnedRows(StoreKey(run, id.operatorId, id.storeName), state.holding, familiesOf(state.operator, state.holding.binsCount)))
+    checked(
+      new BinnedRows(
+        StoreKey(run, id.operatorId, id.storeName),
+        state.holding,
+        familiesOf(state.operator, state.holding.binsCount)
+      )
+    )
   }
 
   private def reader(): ReaderState = {
-    // A batch of a query whose plan nobody has rewritten would read, and by other partitions than the state has.
+    /* A batch of a query whose plan nobody has rewritten would read, and by other partitions than
+     * the state has. */
     if (ExecutorHost.active.isEmpty && isInBatch) throw UnsupportedQueryException.noPlugin
-    val history = new HadoopPlanLog(new Path(id.checkpointRootLocation).getParent.toString, hadoopConf).read()
-    if (history.isEmpty) throw UnsupportedQueryException.missingPlanLog(new Path(id.checkpointRootLocation).getParent.toString)
+    val history =
+      new HadoopPlanLog(new Path(id.checkpointRootLocation).getParent.toString, hadoopConf).read()
+    if (history.isEmpty)
+      throw UnsupportedQueryException.missingPlanLog(
+        new Path(id.checkpointRootLocation).getParent.toString
+      )
     new ReaderState(id, history, hadoopConf, checkLoaded)
   }
 
@@ -118,27 +158,51 @@ private[megaphone] final class ProviderSession(
       operator <- facts.operators.find(_.id == id.operatorId)
     } yield open(facts, tables, operator, version, baseId)
 
-  private def open(facts: Assignment, tables: Tables, operator: Operator, version: Long, base: Option[String]): LiveStore = {
+  private def open(
+      facts: Assignment,
+      tables: Tables,
+      operator: Operator,
+      version: Long,
+      base: Option[String]
+  ): LiveStore = {
     val runtime = ExecutorHost.active.getOrElse(throw UnsupportedQueryException.noPlugin)
     val key = StoreKey(run, id.operatorId, id.storeName)
     val context = new StoreContext {
       override def hasCheckpointIds: Boolean = storeConf.enableStateStoreCheckpointIds
       override def baseId: Option[String] = base
-      override def takeFamilies(binsCount: Int): ColumnFamilies = families.take(operator, familiesOf(operator, binsCount))
+      override def takeFamilies(binsCount: Int): ColumnFamilies =
+        families.take(operator, familiesOf(operator, binsCount))
       override def giveBack(used: ColumnFamilies): Unit = families.giveBack(used)
       override def reportCommit(newVersion: Long): Unit = {
-        if (storeConf.commitValidationEnabled) StateStore.reportCommitToCoordinator(newVersion, id, hadoopConf)
+        if (storeConf.commitValidationEnabled)
+          StateStore.reportCommitToCoordinator(newVersion, id, hadoopConf)
         reportSnapshot(newVersion)
       }
-      override def checkLoaded(records: Array[Byte]): Unit = ProviderSession.this.checkLoaded(records)
+      override def checkLoaded(records: Array[Byte]): Unit =
+        ProviderSession.this.checkLoaded(records)
       override def conf[A](entry: ConfEntry[A]): A = entry.read(k => Option(hadoopConf.get(k)))
     }
-    LiveStore.open(runtime, key, id.partitionId, version, facts, tables, runtime.filesOf(key, operatorFolder, hadoopConf), context)
+    LiveStore.open(
+      runtime,
+      key,
+      id.partitionId,
+      version,
+      facts,
+      tables,
+      runtime.filesOf(key, operatorFolder, hadoopConf),
+      context
+    )
   }
 
-  /** Each commit is as good as a snapshot, because the chains of bins are short; every tenth is told of, as Spark's own providers make one. */
+  /** Each commit is as good as a snapshot, because the chains of bins are short; every tenth is
+    * told of, as Spark's own providers make one.
+    */
   private def reportSnapshot(version: Long): Unit =
-    if (storeConf.reportSnapshotUploadLag && reported.forall(version - _ >= storeConf.minDeltasForSnapshot)) {
+    if (
+      storeConf.reportSnapshotUploadLag && reported.forall(
+        version - _ >= storeConf.minDeltasForSnapshot
+      )
+    ) {
       SnapshotReports.report(StateStoreProviderId(id, UUID.fromString(run)), version)
       reported = Some(version)
     }
@@ -146,20 +210,33 @@ private[megaphone] final class ProviderSession(
   private def checkLoaded(records: Array[Byte]): Unit = checksums.foreach(_.verifyAll(records))
 
   /** Schemas that rows are to be read by when they have changed. */
-  private def evolving = if (useFamilies && storeConf.stateStoreEncodingFormat == StateStoreEncoding.Avro.toString) schemas else None
+  private def evolving = if (
+    useFamilies && storeConf.stateStoreEncodingFormat == StateStoreEncoding.Avro.toString
+  ) schemas
+  else None
 
   private def rowsOf(state: LiveStore): BinnedRows = {
     val rows = new BinnedRows(state.turn.key, state.holding, state.families)
     if (state.isRecovered) checked(rows) else rows
   }
 
-  private def familiesOf(operator: Operator, binsCount: Int) = new ColumnFamilies(families, operator, id.storeName, binsCount, evolving, checksums)
+  private def familiesOf(operator: Operator, binsCount: Int) =
+    new ColumnFamilies(families, operator, id.storeName, binsCount, evolving, checksums)
 
-  /** Looks at one row of state that was read from files, once a provider, as Spark's own do: of another schema, it would be read as what it is not. */
+  /** Looks at one row of state that was read from files, once a provider, as Spark's own do: of
+    * another schema, it would be read as what it is not.
+    */
   private def checked(rows: BinnedRows): BinnedRows = {
     if (!isRowChecked && !useFamilies)
       rows.first.foreach { row =>
-        StateStoreProvider.validateStateRowFormat(row.key, keySchema, row.value, valueSchema, id, storeConf)
+        StateStoreProvider.validateStateRowFormat(
+          row.key,
+          keySchema,
+          row.value,
+          valueSchema,
+          id,
+          storeConf
+        )
         isRowChecked = true
       }
     rows
@@ -170,11 +247,17 @@ private[megaphone] final class ProviderSession(
     try load
     catch { case e: MissingFileException => throw SparkPrivate.stateFileIsMissing(e.file, e) }
 
-  private def isInBatch: Boolean = Option(TaskContext.get()).exists(_.getLocalProperty("streaming.sql.batchId") != null)
+  private def isInBatch: Boolean =
+    Option(TaskContext.get()).exists(_.getLocalProperty("streaming.sql.batchId") != null)
 }
 
 private object ProviderSession {
 
   /** What a reader has loaded last. */
-  final case class Loaded(version: Long, baseId: Option[String], holding: Holding, operator: Operator)
+  final case class Loaded(
+      version: Long,
+      baseId: Option[String],
+      holding: Holding,
+      operator: Operator
+  )
 }

@@ -21,41 +21,67 @@ import io.megaphone.state.Holding
 
 /** A partition of the state at some version for a reader, as Spark's state data source is: rule 30.
   *
-  *   1. Spark's readers count partitions by the first batch, whatever number of workers there is: partition p has the bins b with b mod n₀ = p.
-  *   1. Bins, tables and operators are the plan log's, the ids are the commit log's; the session's configuration is asked nothing.
-  *   1. Each bin is read from the files of the worker that owned it. No lease is taken, no memory of a run is touched.
+  *   1. Spark's readers count partitions by the first batch, whatever number of workers there is:
+  *      partition p has the bins b with b mod n₀ = p.
+  *   1. Bins, tables and operators are the plan log's, the ids are the commit log's; the session's
+  *      configuration is asked nothing.
+  *   1. Each bin is read from the files of the worker that owned it. No lease is taken, no memory
+  *      of a run is touched.
   *
   * @param checkLoaded
   *   throws where records that were read are not what was written
   */
-private[provider] final class ReaderState(id: StateStoreId, history: History, hadoopConf: Configuration, checkLoaded: Array[Byte] => Unit) {
+private[provider] final class ReaderState(
+    id: StateStoreId,
+    history: History,
+    hadoopConf: Configuration,
+    checkLoaded: Array[Byte] => Unit
+) {
   private val first = history.first.get
   private val group: Group =
     history.starts.last.groups // the newest knows all families
       .find(_.operators.exists(_.id == id.operatorId))
-      .getOrElse(throw new NoSuchElementException(s"The plan log of this checkpoint knows no stateful operator ${id.operatorId}."))
+      .getOrElse(
+        throw new NoSuchElementException(
+          s"The plan log of this checkpoint knows no stateful operator ${id.operatorId}."
+        )
+      )
   val operator: Operator = group.operators.find(_.id == id.operatorId).get
   val binsCount: Int = first.bins
 
   /** The bins of this partition at `version`. */
-  def load(version: Long, hasCheckpointIds: Boolean): Holding = load(version, hasCheckpointIds, mine)
+  def load(version: Long, hasCheckpointIds: Boolean): Holding =
+    load(version, hasCheckpointIds, mine)
 
   /** What the batch that made `version` changed in the bins of this partition. */
   def changes(version: Long, hasCheckpointIds: Boolean): Iterator[Change] =
     filesAt(version, hasCheckpointIds, mine).iterator.flatMap { case (file, bins) =>
-      recovery.frames(file, bins.toSet, tableAt(version).contentHash).iterator.flatMap { case (frame, records) =>
-        Changes.of(frame, records, load(version - 1, hasCheckpointIds, Seq(frame.bin)).log(frame.bin))
+      recovery.frames(file, bins.toSet, tableAt(version).contentHash).iterator.flatMap {
+        case (frame, records) =>
+          Changes.of(
+            frame,
+            records,
+            load(version - 1, hasCheckpointIds, Seq(frame.bin)).log(frame.bin)
+          )
       }
     }
 
   /** Throws where the state at `version` is not there any more, or not yet. */
   def check(version: Long, hasCheckpointIds: Boolean): Unit =
-    filesAt(version, hasCheckpointIds, mine).keys.foreach(recovery.footer(_, tableAt(version).contentHash))
+    filesAt(version, hasCheckpointIds, mine).keys.foreach(
+      recovery.footer(_, tableAt(version).contentHash)
+    )
 
-  private val mine = (0 until binsCount).filter(_ % group.firstWorkers == id.partitionId && id.partitionId < group.firstWorkers)
+  private val mine = (0 until binsCount).filter(
+    _ % group.firstWorkers == id.partitionId && id.partitionId < group.firstWorkers
+  )
   private lazy val recovery =
     new Recovery(
-      new HadoopStateFiles(new Path(id.checkpointRootLocation, id.operatorId.toString), id.storeName, hadoopConf),
+      new HadoopStateFiles(
+        new Path(id.checkpointRootLocation, id.operatorId.toString),
+        id.storeName,
+        hadoopConf
+      ),
       Lz4.All,
       budget = ExecutorHost.active.fold(HeapBudget.Unlimited)(_.newBudget()),
       check = checkLoaded
@@ -66,7 +92,9 @@ private[provider] final class ReaderState(id: StateStoreId, history: History, ha
     if (version == 0) wanted.foreach(bin => holding.put(bin, new BinLog, Chain.Empty))
     else
       filesAt(version, hasCheckpointIds, wanted).foreach { case (file, bins) =>
-        recovery.load(file, bins, tableAt(version).contentHash).bins.foreach { case (bin, (log, chain)) => holding.put(bin, log, chain) }
+        recovery.load(file, bins, tableAt(version).contentHash).bins.foreach {
+          case (bin, (log, chain)) => holding.put(bin, log, chain)
+        }
       }
     holding
   }
@@ -74,8 +102,14 @@ private[provider] final class ReaderState(id: StateStoreId, history: History, ha
   /** The table of the batch that made `version`. */
   private def tableAt(version: Long): RoutingTable = history.tableAt(group.id, version - 1)
 
-  /** The files that workers wrote at the end of the batch that made `version`, by which they had these bins. */
-  private def filesAt(version: Long, hasCheckpointIds: Boolean, wanted: Seq[Int]): Map[FileName, Seq[Int]] = {
+  /** The files that workers wrote at the end of the batch that made `version`, by which they had
+    * these bins.
+    */
+  private def filesAt(
+      version: Long,
+      hasCheckpointIds: Boolean,
+      wanted: Seq[Int]
+  ): Map[FileName, Seq[Int]] = {
     val table = tableAt(version)
     val ids = if (hasCheckpointIds) checkpointIds(version - 1) else Vector.empty
     wanted.groupBy(table.workerOf).map { case (worker, bins) =>
@@ -92,7 +126,8 @@ private[provider] final class ReaderState(id: StateStoreId, history: History, ha
       val text = new String(in.readAllBytes(), "UTF-8")
       val json = new ObjectMapper().readTree(text.substring(text.indexOf('\n') + 1))
       val index = operator.stores.indexOf(id.storeName)
-      Option(json.path("stateUniqueIds").get(id.operatorId.toString)).fold(Vector.empty[String])(_.elements.asScala.map(_.get(index).asText).toVector)
+      Option(json.path("stateUniqueIds").get(id.operatorId.toString))
+        .fold(Vector.empty[String])(_.elements.asScala.map(_.get(index).asText).toVector)
     } finally in.close()
   }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.provider
 
-import io.megaphone.spark.provider.families.ColumnFamilies
 import io.megaphone.spark.conf.ConfEntry
+import io.megaphone.spark.provider.families.ColumnFamilies
 
 /** What a provider knows beside the state: for the sessions it opens. */
 private[provider] trait StoreContext {
@@ -12,7 +12,9 @@ private[provider] trait StoreContext {
   def giveBack(families: ColumnFamilies): Unit
   def reportCommit(newVersion: Long): Unit
 
-  /** Throws Spark's error where records that were read from a file are not what was written. Any thread. */
+  /** Throws Spark's error where records that were read from a file are not what was written. Any
+    * thread.
+    */
   def checkLoaded(records: Array[Byte]): Unit
   def conf[A](entry: ConfEntry[A]): A
 }

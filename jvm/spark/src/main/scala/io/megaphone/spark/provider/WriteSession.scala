@@ -3,17 +3,22 @@ package io.megaphone.spark.provider
 
 import org.apache.spark.sql.execution.streaming.state._
 
-/** Behind a writing handle of a reader: state that was loaded from files, of which nothing is ever written. */
+/** Behind a writing handle of a reader: state that was loaded from files, of which nothing is ever
+  * written.
+  */
 private[provider] final class ReadOnlySession(id: StateStoreId) extends WriteSession {
   override def checkWritable(): Unit = refuse()
   override def commit(): Unit = refuse()
   override def abort(): Unit = ()
   override def commitFailure(cause: Throwable): Throwable = cause
-  override def metrics(rows: BinnedRows): StateStoreMetrics = StateStoreMetrics(rows.keyCount, rows.heapBytes, Map.empty)
+  override def metrics(rows: BinnedRows): StateStoreMetrics =
+    StateStoreMetrics(rows.keyCount, rows.heapBytes, Map.empty)
   override def checkpointInfo: StateStoreCheckpointInfo = refuse()
 
   private def refuse(): Nothing =
-    throw new UnsupportedOperationException(s"The state $id was opened by a reader and cannot be written; only a batch of its own query writes it.")
+    throw new UnsupportedOperationException(
+      s"The state $id was opened by a reader and cannot be written; only a batch of its own query writes it."
+    )
 }
 
 /** What stands behind a writing handle. */

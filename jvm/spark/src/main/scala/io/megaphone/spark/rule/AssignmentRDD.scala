@@ -3,14 +3,18 @@ package io.megaphone.spark.rule
 
 import scala.reflect.ClassTag
 
+import org.apache.spark.{Partition, Partitioner, TaskContext}
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.rdd.RDD
-import org.apache.spark.{Partition, Partitioner, TaskContext}
 
 import io.megaphone.runtime.{Assignment, Tables}
 import io.megaphone.spark.executor.TaskAssignments
 
-private final class AssignmentRDD[T: ClassTag](parent: RDD[T], facts: Assignment, tables: Broadcast[Tables]) extends RDD[T](parent) {
+private final class AssignmentRDD[T: ClassTag](
+    parent: RDD[T],
+    facts: Assignment,
+    tables: Broadcast[Tables]
+) extends RDD[T](parent) {
   override val partitioner: Option[Partitioner] = parent.partitioner
   override protected def getPartitions: Array[Partition] = firstParent[T].partitions
 

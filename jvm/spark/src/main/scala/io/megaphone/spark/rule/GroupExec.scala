@@ -3,21 +3,22 @@ package io.megaphone.spark.rule
 
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.rdd.RDD
-import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder}
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder}
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
-import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExecBase
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExecBase
 
 import io.megaphone.runtime.{Assignment, Tables}
 
 /** The node above a group: carries what the batch must agree on to the group's tasks.
   *
-  * It adds nothing to the rows. Its RDD hands the facts to the task before the operators below open their stores, so they are right in every thread
-  * that may start the job, and in a stage that is run
-  * again.
+  * It adds nothing to the rows. Its RDD hands the facts to the task before the operators below open
+  * their stores, so they are right in every thread that may start the job, and in a stage that is
+  * run again.
   */
-final case class GroupExec(child: SparkPlan, facts: Assignment, tables: Broadcast[Tables]) extends UnaryExecNode {
+final case class GroupExec(child: SparkPlan, facts: Assignment, tables: Broadcast[Tables])
+    extends UnaryExecNode {
   override def output: Seq[Attribute] = child.output
   override def outputPartitioning: Partitioning = child.outputPartitioning
   override def outputOrdering: Seq[SortOrder] = child.outputOrdering
@@ -28,5 +29,6 @@ final case class GroupExec(child: SparkPlan, facts: Assignment, tables: Broadcas
     child.foreach { case o: TransformWithStateExecBase => StateStoreNames.allow(o); case _ => () }
     new AssignmentRDD(child.execute(), facts, tables)
   }
-  override protected def withNewChildInternal(newChild: SparkPlan): GroupExec = copy(child = newChild)
+  override protected def withNewChildInternal(newChild: SparkPlan): GroupExec =
+    copy(child = newChild)
 }

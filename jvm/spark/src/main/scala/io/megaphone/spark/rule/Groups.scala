@@ -5,17 +5,17 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.plans.physical._
+import org.apache.spark.sql.execution.{CoalesceExec, SparkPlan}
 import org.apache.spark.sql.execution.exchange.{Exchange, ShuffleExchangeExec, ShuffleExchangeLike}
 import org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkExec
-import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.FlatMapGroupsWithStateExec
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
+import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.FlatMapGroupsWithStateExec
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
-import org.apache.spark.sql.execution.{CoalesceExec, SparkPlan}
 
-import io.megaphone.plan.RoutingTable
-import io.megaphone.spark.errors.UnroutableGroupException
 import io.megaphone.plan.Group
 import io.megaphone.plan.Operator
+import io.megaphone.plan.RoutingTable
+import io.megaphone.spark.errors.UnroutableGroupException
 import io.megaphone.spark.partitioning.RoutedPartitioning
 
 /** Stateful operators joined by no exchange, and the exchanges at their boundary.
@@ -23,31 +23,40 @@ import io.megaphone.spark.partitioning.RoutedPartitioning
   * @param operators
   *   nodes with state, by plan identity
   * @param exchanges
-  *   all shuffles that feed them, which change together or not at all; none where the group is over a single partition and stays where it is
+  *   all shuffles that feed them, which change together or not at all; none where the group is over
+  *   a single partition and stays where it is
   */
-final case class PlanGroup(operators: Vector[StatefulOperator], exchanges: Vector[ShuffleExchangeExec]) {
+final case class PlanGroup(
+    operators: Vector[StatefulOperator],
+    exchanges: Vector[ShuffleExchangeExec]
+) {
   val id: Long = operators.map(_.stateInfo.get.operatorId).min
   def isRouted: Boolean = exchanges.nonEmpty
 }
 
 /** Finds the groups of a batch's physical plan, and re-routes them.
   *
-  *   1. From the leaves up, each node passes on the ''inputs'' it is fed by with no shuffle between: exchanges, and leaves that have none.
-  *   1. A node that relies on the clustering of its children, as a stateful operator or a join does, ties their inputs together: they route alike, or
-  *      rows that should meet do not.
-  *   1. What is tied together and has a stateful operator is a group. Its inputs must all be hash exchanges, or all of one partition.
-  *   1. Re-routing replaces the partitioning of all exchanges of a group, the number of partitions in the operators' state infos, and puts a node
-  *      above each topmost operator.
+  *   1. From the leaves up, each node passes on the ''inputs'' it is fed by with no shuffle
+  *      between: exchanges, and leaves that have none.
+  *   1. A node that relies on the clustering of its children, as a stateful operator or a join
+  *      does, ties their inputs together: they route alike, or rows that should meet do not.
+  *   1. What is tied together and has a stateful operator is a group. Its inputs must all be hash
+  *      exchanges, or all of one partition.
+  *   1. Re-routing replaces the partitioning of all exchanges of a group, the number of partitions
+  *      in the operators' state infos, and puts a node above each topmost operator.
   */
 object Groups {
 
-  /** The groups of a plan. Throws UnroutableGroupException where one could not be re-routed consistently. */
+  /** The groups of a plan. Throws UnroutableGroupException where one could not be re-routed
+    * consistently.
+    */
   def find(plan: SparkPlan): Vector[PlanGroup] = {
     val ties = new Ties
     collect(plan, ties)
     ties.components.flatMap { nodes =>
       val operators = nodes.collect { case o: StatefulOperator => o }
-      if (operators.isEmpty) None else Some(groupOf(operators, nodes.filterNot(_.isInstanceOf[StatefulOperator])))
+      if (operators.isEmpty) None
+      else Some(groupOf(operators, nodes.filterNot(_.isInstanceOf[StatefulOperator])))
     }
   }
 
@@ -55,9 +64,18 @@ object Groups {
   def described(group: PlanGroup): Group = {
     val byId = group.operators.groupBy(_.stateInfo.get.operatorId).toVector.sortBy(_._1)
     val operators = byId.map { case (id, nodes) =>
-      Operator(id, SupportedOperators.nameOf(nodes), SupportedOperators.storesOf(nodes), SupportedOperators.familiesOf(nodes))
+      Operator(
+        id,
+        SupportedOperators.nameOf(nodes),
+        SupportedOperators.storesOf(nodes),
+        SupportedOperators.familiesOf(nodes)
+      )
     }
-    Group(operators, if (group.isRouted) group.operators.head.stateInfo.get.numPartitions else 1, group.isRouted)
+    Group(
+      operators,
+      if (group.isRouted) group.operators.head.stateInfo.get.numPartitions else 1,
+      group.isRouted
+    )
   }
 
   def stateful(node: SparkPlan): Option[StatefulOperator] = node match {
@@ -65,8 +83,8 @@ object Groups {
     case _ => None
   }
 
-  /** A node's children but for an initial state that the batch does not use: Spark leaves it in the plan, unplanned or without an exchange, and never
-    * runs it.
+  /** A node's children but for an initial state that the batch does not use: Spark leaves it in the
+    * plan, unplanned or without an exchange, and never runs it.
     */
   def childrenThatRun(node: SparkPlan): Seq[SparkPlan] = node match {
     case f: FlatMapGroupsWithStateExec if !f.hasInitialState => Seq(f.child)
@@ -75,7 +93,9 @@ object Groups {
     case other => other.children
   }
 
-  /** The plan with `tableOf` in force; `above` wraps the topmost operators of each routed or single group. */
+  /** The plan with `tableOf` in force; `above` wraps the topmost operators of each routed or single
+    * group.
+    */
   def reroute(
       plan: SparkPlan,
       groups: Vector[PlanGroup],
@@ -89,7 +109,10 @@ object Groups {
       case e: ShuffleExchangeExec if byExchange.contains(NodeKey(e)) =>
         val table = tableOf(byExchange(NodeKey(e)))
         e.copy(
-          outputPartitioning = new RoutedPartitioning(e.outputPartitioning.asInstanceOf[HashPartitioning].expressions, table),
+          outputPartitioning = new RoutedPartitioning(
+            e.outputPartitioning.asInstanceOf[HashPartitioning].expressions,
+            table
+          ),
           child = go(e.child, Set.empty)
         )
       case e: ShuffleExchangeLike => e.mapChildren(go(_, Set.empty))
@@ -105,15 +128,27 @@ object Groups {
 
   private def collect(node: SparkPlan, ties: Ties): Vector[SparkPlan] = node match {
     case e: ShuffleExchangeLike => e.children.foreach(collect(_, ties)); Vector(e)
-    case e: Exchange => e.children.foreach(collect(_, ties)); Vector.empty // a broadcast has no partitions to agree on
-    case c: CoalesceExec => collect(c.child, ties); Vector(c) // fewer partitions without a shuffle: what is above never sees those below
+    case e: Exchange =>
+      e.children.foreach(collect(_, ties));
+      Vector.empty // a broadcast has no partitions to agree on
+    case c: CoalesceExec =>
+      collect(c.child, ties);
+      Vector(c) // fewer partitions without a shuffle: what is above never sees those below
     case leaf if leaf.children.isEmpty => Vector(leaf)
     case other =>
       val inputs = childrenThatRun(other).map(collect(_, ties))
-      val clustered = other.requiredChildDistribution.zip(inputs).collect { case (d, in) if isClustered(d) => in }.flatten.toVector
+      val clustered = other.requiredChildDistribution
+        .zip(inputs)
+        .collect { case (d, in) if isClustered(d) => in }
+        .flatten
+        .toVector
       stateful(other) match {
         case Some(o) => ties.tie(o +: clustered)
-        case None => if (clustered.size > 1) ties.tie(clustered) // two, under one child too: a union hands on what its sides agree on
+        case None =>
+          if (clustered.size > 1)
+            ties.tie(
+              clustered
+            ) // two, under one child too: a union hands on what its sides agree on
       }
       inputs.flatten.toVector
   }
@@ -125,9 +160,12 @@ object Groups {
   }
 
   private def groupOf(operators: Vector[StatefulOperator], inputs: Vector[SparkPlan]): PlanGroup = {
-    val hashed = inputs.collect { case e: ShuffleExchangeExec if e.outputPartitioning.isInstanceOf[HashPartitioning] => e }
+    val hashed = inputs.collect {
+      case e: ShuffleExchangeExec if e.outputPartitioning.isInstanceOf[HashPartitioning] => e
+    }
     def names = operators.map(_.nodeName).distinct.mkString(", ")
-    if (inputs.forall(_.outputPartitioning.numPartitions == 1) && hashed.isEmpty) PlanGroup(operators, Vector.empty)
+    if (inputs.forall(_.outputPartitioning.numPartitions == 1) && hashed.isEmpty)
+      PlanGroup(operators, Vector.empty)
     else if (hashed.size < inputs.size) {
       val others = inputs.filterNot(hashed.contains).map(_.nodeName).distinct.mkString(", ")
       throw new UnroutableGroupException(
@@ -141,7 +179,9 @@ object Groups {
     }
   }
 
-  /** The provider computes bins from the operator's keys, the exchange from its own: they must be the same, by position. */
+  /** The provider computes bins from the operator's keys, the exchange from its own: they must be
+    * the same, by position.
+    */
   private def checkKeys(operator: StatefulOperator, exchanges: Vector[ShuffleExchangeExec]): Unit =
     operator.requiredChildDistribution.foreach {
       case StatefulOpClusteredDistribution(keys, _) => checkCount(operator, keys, exchanges)
@@ -149,10 +189,16 @@ object Groups {
       case _ => ()
     }
 
-  private def checkCount(operator: StatefulOperator, keys: Seq[Expression], exchanges: Vector[ShuffleExchangeExec]): Unit =
+  private def checkCount(
+      operator: StatefulOperator,
+      keys: Seq[Expression],
+      exchanges: Vector[ShuffleExchangeExec]
+  ): Unit =
     exchanges.foreach { e =>
       val routed = e.outputPartitioning.asInstanceOf[HashPartitioning].expressions
-      val isSame = routed.size == keys.size && routed.zip(keys).forall { case (r, k) => r.dataType == k.dataType }
+      val isSame = routed.size == keys.size && routed.zip(keys).forall { case (r, k) =>
+        r.dataType == k.dataType
+      }
       if (!isSame)
         throw new UnroutableGroupException(
           s"The state of ${operator.nodeName} cannot be moved, because its rows are exchanged by (${routed.mkString(", ")}) and its state is kept by (${keys.mkString(", ")}); " +
@@ -162,7 +208,9 @@ object Groups {
 
   /** Tree nodes are compared by identity: equal subtrees of one plan are different exchanges. */
   private final class NodeKey(val node: SparkPlan) {
-    override def equals(other: Any): Boolean = other match { case k: NodeKey => k.node eq node; case _ => false }
+    override def equals(other: Any): Boolean = other match {
+      case k: NodeKey => k.node eq node; case _ => false
+    }
     override def hashCode: Int = System.identityHashCode(node)
   }
   private object NodeKey { def apply(node: SparkPlan): NodeKey = new NodeKey(node) }
@@ -178,7 +226,12 @@ object Groups {
     }
 
     def components: Vector[Vector[SparkPlan]] =
-      parent.keys.toVector.groupBy(root).values.map(_.map(_.node)).toVector.sortBy(_.map(n => parent.keys.toVector.indexOf(NodeKey(n))).min)
+      parent.keys.toVector
+        .groupBy(root)
+        .values
+        .map(_.map(_.node))
+        .toVector
+        .sortBy(_.map(n => parent.keys.toVector.indexOf(NodeKey(n))).min)
 
     private def root(k: NodeKey): NodeKey = { var r = k; while (parent(r) != r) r = parent(r); r }
   }

@@ -5,42 +5,60 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.SparkPlan
-import org.apache.spark.sql.execution.streaming.operators.stateful.{StatefulOperator, StatefulOperatorStateInfo}
 import org.apache.spark.sql.execution.streaming.RealTimeTrigger
+import org.apache.spark.sql.execution.streaming.operators.stateful.{
+  StatefulOperator, StatefulOperatorStateInfo
+}
 import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
+import org.apache.spark.sql.megaphone.RunningQuery
 
 import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.driver.{ApplicationDriver, BatchPlan}
 import io.megaphone.spark.errors.{UnroutableGroupException, UnsupportedQueryException}
-import org.apache.spark.sql.megaphone.RunningQuery
 
 /** Routes every micro-batch of a query on our provider by its routing tables.
   *
-  *   1. A plan without state, of a query that is not running (`explain`, a batch query), or on another provider is left alone; of the last, the log tells.
+  *   1. A plan without state, of a query that is not running (`explain`, a batch query), or on
+  *      another provider is left alone; of the last, the log tells.
   *   1. What is not supported is refused with a sentence, never half-run.
-  *   1. The controller is asked for the batch's tables; it may seal a step, and answers the same when asked again.
-  *   1. Exchanges, state infos and checkpoint ids are rewritten, and the facts of the batch put above each group.
+  *   1. The controller is asked for the batch's tables; it may seal a step, and answers the same
+  *      when asked again.
+  *   1. Exchanges, state infos and checkpoint ids are rewritten, and the facts of the batch put
+  *      above each group.
   */
 final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logging {
 
   override def apply(plan: SparkPlan): SparkPlan = {
     val operators = plan.collect { case o: StatefulOperator if o.stateInfo.isDefined => o }
-    operators.headOption.map(_.stateInfo.get.queryRunId).flatMap(RunningQuery.find(session, _)) match {
-      case Some(execution) if session.sessionState.conf.stateStoreProviderClass == MegaphoneConf.ProviderClass =>
-        val controller = ApplicationDriver.active.getOrElse(throw UnsupportedQueryException.noPlugin)
+    operators.headOption
+      .map(_.stateInfo.get.queryRunId)
+      .flatMap(RunningQuery.find(session, _)) match {
+      case Some(execution)
+          if session.sessionState.conf.stateStoreProviderClass == MegaphoneConf.ProviderClass =>
+        val controller =
+          ApplicationDriver.active.getOrElse(throw UnsupportedQueryException.noPlugin)
         execution match {
-          case batch: MicroBatchExecution if batch.trigger.isInstanceOf[RealTimeTrigger] => throw UnsupportedQueryException.realTime
-          case batch: MicroBatchExecution => route(plan, operators, new RunningQuery(batch), controller)
+          case batch: MicroBatchExecution if batch.trigger.isInstanceOf[RealTimeTrigger] =>
+            throw UnsupportedQueryException.realTime
+          case batch: MicroBatchExecution =>
+            route(plan, operators, new RunningQuery(batch), controller)
           case _ => throw UnsupportedQueryException.continuous
         }
       case Some(execution) =>
-        ApplicationDriver.active.foreach(_.runsOn(execution.runId.toString, session.sessionState.conf.stateStoreProviderClass))
+        ApplicationDriver.active.foreach(
+          _.runsOn(execution.runId.toString, session.sessionState.conf.stateStoreProviderClass)
+        )
         plan
       case None => plan
     }
   }
 
-  private def route(plan: SparkPlan, operators: Seq[StatefulOperator], query: RunningQuery, controller: ApplicationDriver): SparkPlan = {
+  private def route(
+      plan: SparkPlan,
+      operators: Seq[StatefulOperator],
+      query: RunningQuery,
+      controller: ApplicationDriver
+  ): SparkPlan = {
     SupportedOperators.check(session, operators)
     val groups = Groups.find(plan)
     val batch = operators.head.stateInfo.get.storeVersion
@@ -57,20 +75,33 @@ final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logg
     rewritten
   }
 
-  private def rewriteInfo(operator: StatefulOperator, group: PlanGroup, query: RunningQuery, planned: BatchPlan): SparkPlan = {
+  private def rewriteInfo(
+      operator: StatefulOperator,
+      group: PlanGroup,
+      query: RunningQuery,
+      planned: BatchPlan
+  ): SparkPlan = {
     val workers = planned.tables(group.id).after.workers
     if (!group.isRouted) operator
     else
       RoutingRule.withStateInfo(operator) { info =>
-        val ids = if (info.stateStoreCkptIds.isDefined) query.padCheckpointIds(info.operatorId, workers).orElse(info.stateStoreCkptIds) else None
+        val ids =
+          if (info.stateStoreCkptIds.isDefined)
+            query.padCheckpointIds(info.operatorId, workers).orElse(info.stateStoreCkptIds)
+          else None
         info.copy(numPartitions = workers, stateStoreCkptIds = ids)
       }
   }
 }
 
 object RoutingRule {
-  /** A copy of the operator with another state info: every stateful operator is a case class that has it as an option among its arguments. */
-  def withStateInfo(operator: StatefulOperator)(f: StatefulOperatorStateInfo => StatefulOperatorStateInfo): SparkPlan =
+
+  /** A copy of the operator with another state info: every stateful operator is a case class that
+    * has it as an option among its arguments.
+    */
+  def withStateInfo(
+      operator: StatefulOperator
+  )(f: StatefulOperatorStateInfo => StatefulOperatorStateInfo): SparkPlan =
     operator.makeCopy(operator.productIterator.map {
       case Some(info: StatefulOperatorStateInfo) => Some(f(info))
       case other => other.asInstanceOf[AnyRef]

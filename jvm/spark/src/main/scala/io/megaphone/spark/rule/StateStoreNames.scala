@@ -8,8 +8,9 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.transformwith
 import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.errors.UnsupportedQueryException
 
-/** Spark runs `transformWithState` on state stores of certain names only, whatever they can do: each operator holds a set of them, and looks there when
-  * it is executed. Ours is added to the operators of a batch, after all rules, which copy nodes, and before they are executed.
+/** Spark runs `transformWithState` on state stores of certain names only, whatever they can do:
+  * each operator holds a set of them, and looks there when it is executed. Ours is added to the
+  * operators of a batch, after all rules, which copy nodes, and before they are executed.
   */
 object StateStoreNames {
   private val Names = "SUPPORTED_STATE_STORE_PROVIDERS"
@@ -19,6 +20,11 @@ object StateStoreNames {
     try {
       val names = classOf[TransformWithStateExecBase].getDeclaredField(Names)
       names.setAccessible(true)
-      names.set(operator, names.get(operator).asInstanceOf[Set[String]] + MegaphoneConf.ProviderClass)
-    } catch { case NonFatal(e) => throw UnsupportedQueryException.operator(operator.nodeName).initCause(e) }
+      names.set(
+        operator,
+        names.get(operator).asInstanceOf[Set[String]] + MegaphoneConf.ProviderClass
+      )
+    } catch {
+      case NonFatal(e) => throw UnsupportedQueryException.operator(operator.nodeName).initCause(e)
+    }
 }

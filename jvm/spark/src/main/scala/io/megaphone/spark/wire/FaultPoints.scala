@@ -5,14 +5,16 @@ import java.nio.file.{FileAlreadyExistsException, Files, Path, Paths}
 
 import org.apache.spark.SparkEnv
 
-/** Named points of the protocol at which a test can let something go wrong. Off, and free, unless `spark.megaphone.test.faults` is set: a comma-separated
-  * list of entries, and
-  * `spark.megaphone.test.faultsFolder`, where a file named like the entry says that it has struck. A file that is there beforehand disarms its entry.
+/** Named points of the protocol at which a test can let something go wrong. Off, and free, unless
+  * `spark.megaphone.test.faults` is set: a comma-separated list of entries, and
+  * `spark.megaphone.test.faultsFolder`, where a file named like the entry says that it has struck.
+  * A file that is there beforehand disarms its entry.
   *
   * An entry strikes once in all, in whichever process reaches its point first. It is
   *   - `point`: `kill -9` of that process, so nothing is flushed, closed or told;
   *   - `point=pause`: the process stops where it is, until it is sent SIGCONT;
-  *   - `block-published=lost`, `=damaged` or `=cut`: a block for another executor is not put, has a wrong byte, or lacks its second half;
+  *   - `block-published=lost`, `=damaged` or `=cut`: a block for another executor is not put, has a
+  *     wrong byte, or lacks its second half;
   *   - `block-pulled=late`: a pull hangs until it is given up.
   */
 object FaultPoints {
@@ -76,9 +78,12 @@ object FaultPoints {
       if parts(0) == point && isFirst(Paths.get(folder, entry))
     } action(parts.lift(1).getOrElse("kill"))
 
-  private def signal(name: String): Unit = { new ProcessBuilder("kill", name, ProcessHandle.current.pid.toString).start().waitFor(); () }
+  private def signal(name: String): Unit = {
+    new ProcessBuilder("kill", name, ProcessHandle.current.pid.toString).start().waitFor(); ()
+  }
 
   private def isFirst(marker: Path): Boolean =
-    try { Files.writeString(Files.createFile(marker), Option(SparkEnv.get).fold("")(_.executorId)); true }
-    catch { case _: FileAlreadyExistsException => false }
+    try {
+      Files.writeString(Files.createFile(marker), Option(SparkEnv.get).fold("")(_.executorId)); true
+    } catch { case _: FileAlreadyExistsException => false }
 }

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.wire
 
-import java.io.{ByteArrayInputStream, ByteArrayOutputStream, ObjectInputStream, ObjectOutputStream, ObjectStreamClass}
+import java.io.{
+  ByteArrayInputStream, ByteArrayOutputStream, ObjectInputStream, ObjectOutputStream,
+  ObjectStreamClass
+}
 
 import io.megaphone.runtime.Message
 
-/** Messages as bytes, for the plugin's own channel. Spark's RPC resolves classes by its own loader, which does not see a jar given by `spark.jars`: an object
-  * of ours would break the executor's connection to the driver.
+/** Messages as bytes, for the plugin's own channel. Spark's RPC resolves classes by its own loader,
+  * which does not see a jar given by `spark.jars`: an object of ours would break the executor's
+  * connection to the driver.
   */
 object MessageBytes {
 

@@ -12,14 +12,18 @@ import scala.jdk.CollectionConverters._
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
 import org.apache.hadoop.util.NativeCodeLoader
-import org.apache.spark.sql.execution.streaming.checkpointing.{CheckpointFileManager, FileContextBasedCheckpointFileManager}
+import org.apache.spark.sql.execution.streaming.checkpointing.{
+  CheckpointFileManager, FileContextBasedCheckpointFileManager
+}
+import org.apache.spark.sql.megaphone.LocalCheckpointFileManager
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.format.{FileName, StateName}
 import io.megaphone.spark.executor.ExecutorHost
-import org.apache.spark.sql.megaphone.LocalCheckpointFileManager
 
-/** Files on a local disk: the plugin's manager writes them as Spark's own does, but starts no process for it. */
+/** Files on a local disk: the plugin's manager writes them as Spark's own does, but starts no
+  * process for it.
+  */
 final class LocalFilesSuite extends AnyFunSuite {
 
   private def withFolder[A](body: NioPath => A): A = {
@@ -32,10 +36,17 @@ final class LocalFilesSuite extends AnyFunSuite {
     }
   }
 
-  private def sparks(folder: NioPath): CheckpointFileManager = new FileContextBasedCheckpointFileManager(new Path(s"file:$folder"), new Configuration)
-  private def ours(folder: NioPath): CheckpointFileManager = new LocalCheckpointFileManager(new Path(s"file:$folder"), new Configuration)
+  private def sparks(folder: NioPath): CheckpointFileManager =
+    new FileContextBasedCheckpointFileManager(new Path(s"file:$folder"), new Configuration)
+  private def ours(folder: NioPath): CheckpointFileManager =
+    new LocalCheckpointFileManager(new Path(s"file:$folder"), new Configuration)
 
-  private def write(manager: CheckpointFileManager, path: Path, text: String, overwrite: Boolean): Unit = {
+  private def write(
+      manager: CheckpointFileManager,
+      path: Path,
+      text: String,
+      overwrite: Boolean
+  ): Unit = {
     val out = manager.createAtomic(path, overwriteIfPossible = overwrite)
     out.write(text.getBytes(UTF_8))
     out.close()
@@ -54,8 +65,15 @@ final class LocalFilesSuite extends AnyFunSuite {
     finally all.close()
   }
 
-  for ((whose, made) <- Seq[(String, NioPath => CheckpointFileManager)](("Spark's", sparks), ("the plugin's", ours)))
-    test(s"By $whose manager a file is replaced where it may be; where it may not, that is an error, and what was there stays.") {
+  for (
+    (whose, made) <- Seq[(String, NioPath => CheckpointFileManager)](
+      ("Spark's", sparks),
+      ("the plugin's", ours)
+    )
+  )
+    test(
+      s"By $whose manager a file is replaced where it may be; where it may not, that is an error, and what was there stays."
+    ) {
       withFolder { folder =>
         val manager = made(folder)
         val path = new Path(s"file:$folder/1.delta")
@@ -68,8 +86,12 @@ final class LocalFilesSuite extends AnyFunSuite {
       }
     }
 
-  for (overwrite <- Seq(true, false); (scheme, written) <- Seq("file:" -> "file:/x", "file://" -> "file:///x", "" -> "/x"))
-    test(s"A file at $written appears when it is closed, and not before, be it ${if (overwrite) "to replace one" else "new"}.") {
+  for (
+    overwrite <- Seq(true, false);
+    (scheme, written) <- Seq("file:" -> "file:/x", "file://" -> "file:///x", "" -> "/x")
+  )
+    test(s"A file at $written appears when it is closed, and not before, be it ${if (overwrite) "to replace one"
+      else "new"}.") {
       withFolder { folder =>
         val manager = new LocalCheckpointFileManager(new Path(s"$scheme$folder"), new Configuration)
         val path = new Path(s"$scheme$folder/1.delta")
@@ -80,14 +102,19 @@ final class LocalFilesSuite extends AnyFunSuite {
         assert(manager.exists(path) == overwrite)
         if (overwrite) assert(read(manager, path) == "before")
         val others = names(folder).filterNot(_ == "1.delta")
-        assert(others.size == 1 && others.head.startsWith("."), "its temporary name is one that Spark does not list as data")
+        assert(
+          others.size == 1 && others.head.startsWith("."),
+          "its temporary name is one that Spark does not list as data"
+        )
         out.close()
         out.close()
         assert(read(manager, path) == "after" && names(folder) == Seq("1.delta"))
       }
     }
 
-  test("A file that Spark's manager wrote is replaced with its checksum: what is there then can be read by either.") {
+  test(
+    "A file that Spark's manager wrote is replaced with its checksum: what is there then can be read by either."
+  ) {
     withFolder { folder =>
       val path = new Path(s"file:$folder/1.delta")
       write(sparks(folder), path, "one", overwrite = false)
@@ -113,14 +140,18 @@ final class LocalFilesSuite extends AnyFunSuite {
     }
   }
 
-  test("A file that must not be replaced is refused with nothing left of the other one; without a folder there is no file.") {
+  test(
+    "A file that must not be replaced is refused with nothing left of the other one; without a folder there is no file."
+  ) {
     withFolder { folder =>
       val manager = ours(folder)
       val path = new Path(s"file:$folder/1.delta")
       write(manager, path, "one", overwrite = false)
       assertThrows[FileAlreadyExistsException](write(manager, path, "two", overwrite = false))
       assert(names(folder) == Seq("1.delta"))
-      assertThrows[FileNotFoundException](manager.createAtomic(new Path(s"file:$folder/missing/1.delta"), overwriteIfPossible = true))
+      assertThrows[FileNotFoundException](
+        manager.createAtomic(new Path(s"file:$folder/missing/1.delta"), overwriteIfPossible = true)
+      )
       assert(names(folder) == Seq("1.delta"))
     }
   }
@@ -141,7 +172,9 @@ final class LocalFilesSuite extends AnyFunSuite {
     }
   }
 
-  test("Of writers at once of a file that must not be replaced one wins; the others are told, and leave nothing.") {
+  test(
+    "Of writers at once of a file that must not be replaced one wins; the others are told, and leave nothing."
+  ) {
     withFolder { folder =>
       val (writers, rounds) = (4, 50)
       val manager = ours(folder)
@@ -176,7 +209,11 @@ final class LocalFilesSuite extends AnyFunSuite {
       }
       val (byHadoop, byFiles) = (sparks(folder), ours(folder))
       // Where Hadoop's native library is missing, Spark's manager shows that processes are seen.
-      assert(StartedProcesses.byThisThread(writeAll(byHadoop, "sparks")).size >= 20 || NativeCodeLoader.isNativeCodeLoaded)
+      assert(
+        StartedProcesses
+          .byThisThread(writeAll(byHadoop, "sparks"))
+          .size >= 20 || NativeCodeLoader.isNativeCodeLoaded
+      )
       assert(StartedProcesses.byThisThread(writeAll(byFiles, "ours")).isEmpty)
     }
   }

@@ -7,21 +7,23 @@ import scala.jdk.CollectionConverters._
 import scala.util.Random
 
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.{DataFrame, Encoder, Encoders}
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
+import org.apache.spark.sql.megaphone.LocalCheckpointFileManager
 import org.apache.spark.sql.streaming.StreamingQueryException
-import org.apache.spark.sql.{DataFrame, Encoder, Encoders}
-import org.apache.spark.TaskContext
 import org.scalatest.concurrent.Eventually.{eventually, timeout}
 import org.scalatest.time.SpanSugar._
 
 import io.megaphone.format.{BytesSource, DeltaFile, FileName, Footer}
+import io.megaphone.spark.checkpoint.ProbeFileSystem.{Asked, Fault}
 import io.megaphone.spark.executor.ExecutorHost
 import io.megaphone.spark.query.PluginSession
-import org.apache.spark.sql.megaphone.LocalCheckpointFileManager
-import io.megaphone.spark.checkpoint.ProbeFileSystem.{Asked, Fault}
 
-/** A checkpoint on a file system that is not Hadoop's local one: what it is asked for, and what becomes of a query when it fails. */
+/** A checkpoint on a file system that is not Hadoop's local one: what it is asked for, and what
+  * becomes of a query when it fails.
+  */
 final class OtherFileSystemSuite extends PluginSession {
 
   override protected def settings: Map[String, String] = Map(
@@ -46,7 +48,10 @@ final class OtherFileSystemSuite extends PluginSession {
     val folder: NioPath = OtherFileSystemSuite.this.folder("checkpoint")
     val checkpoint = s"probe:$folder"
 
-    def feed(): Unit = { val rows = (0L until keysCount).map(i => i * i % 1009 + fed.size / keysCount % 3); fed ++= rows; memory.addData(rows); () }
+    def feed(): Unit = {
+      val rows = (0L until keysCount).map(i => i * i % 1009 + fed.size / keysCount % 3);
+      fed ++= rows; memory.addData(rows); ()
+    }
     def answer: DataFrame = spark.createDataset(fed).toDF("k").groupBy("k").count()
 
     def started(): Running =
@@ -54,11 +59,24 @@ final class OtherFileSystemSuite extends PluginSession {
         "spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString,
         "spark.megaphone.sweep.intervalBatches" -> sweepBatches.toString,
         "spark.sql.streaming.minBatchesToRetain" -> "2"
-      )(start(memory.toDS().mapPartitions(OtherFileSystemSuite.inAnyOrder).toDF("k").groupBy("k").count(), "complete", checkpoint))
+      )(
+        start(
+          memory
+            .toDS()
+            .mapPartitions(OtherFileSystemSuite.inAnyOrder)
+            .toDF("k")
+            .groupBy("k")
+            .count(),
+          "complete",
+          checkpoint
+        )
+      )
 
     def round(running: Running): Unit = { feed(); running.query.processAllAvailable() }
 
-    /** Temporary files that Spark's manager leaves behind a failure are swept with the files of their version. */
+    /** Temporary files that Spark's manager leaves behind a failure are swept with the files of
+      * their version.
+      */
     def runUntilSwept(running: Running): Unit = {
       val last = 2 + running.batches.last
       round(running)
@@ -72,8 +90,14 @@ final class OtherFileSystemSuite extends PluginSession {
       val all = Files.list(folder.resolve("state").resolve("0").resolve(worker.toString))
       try
         all.iterator.asScala
-          .filter(f => FileName.parse(worker, f.getFileName.toString).exists(_.name.version == version))
-          .map(f => f.getFileName.toString -> new DeltaFile.Reader(new BytesSource(f.toString, Files.readAllBytes(f))).footer)
+          .filter(f =>
+            FileName.parse(worker, f.getFileName.toString).exists(_.name.version == version)
+          )
+          .map(f =>
+            f.getFileName.toString -> new DeltaFile.Reader(
+              new BytesSource(f.toString, Files.readAllBytes(f))
+            ).footer
+          )
           .toMap
       finally all.close()
     }
@@ -94,10 +118,15 @@ final class OtherFileSystemSuite extends PluginSession {
 
   private def ofState(asked: Seq[Asked]): Map[String, Int] =
     asked
-      .filter(a => a.path.contains("/state/0/") && !a.path.contains("_metadata") && !Set("mkdirs", "status").contains(a.operation))
+      .filter(a =>
+        a.path.contains("/state/0/") && !a.path.contains("_metadata") && !Set("mkdirs", "status")
+          .contains(a.operation)
+      )
       .groupMapReduce(_.operation)(_ => 1)(_ + _)
 
-  test("The plugin's manager leaves it to the one that Spark takes where none is set, operation by operation.") {
+  test(
+    "The plugin's manager leaves it to the one that Spark takes where none is set, operation by operation."
+  ) {
     def askedBy(key: Option[String]): Seq[(String, String)] = {
       val conf = spark.sessionState.newHadoopConf()
       conf.unset(ExecutorHost.FileManagerKey)
@@ -109,23 +138,36 @@ final class OtherFileSystemSuite extends PluginSession {
       assert(manager.createCheckpointDirectory() == new Path(s"probe:$in/new"))
       manager.mkdirs(inner)
       manager.createAtomic(file, overwriteIfPossible = false).close()
-      assertThrows[FileAlreadyExistsException](manager.createAtomic(file, overwriteIfPossible = false).close())
+      assertThrows[FileAlreadyExistsException](
+        manager.createAtomic(file, overwriteIfPossible = false).close()
+      )
       manager.createAtomic(file, overwriteIfPossible = true).close()
       manager.createAtomic(new Path(inner, "2"), overwriteIfPossible = true).cancel()
       manager.open(file).close()
       assert(manager.exists(file) && manager.list(inner, _.getName == file.getName).length == 1)
       manager.delete(file)
       // A temporary name has an identifier at its end.
-      ProbeFileSystem.takeAsked().map(a => a.operation -> a.path.stripPrefix(in.toString).replaceAll("[0-9a-f]{8}(-[0-9a-f]+)+", "id"))
+      ProbeFileSystem
+        .takeAsked()
+        .map(a =>
+          a.operation -> a.path
+            .stripPrefix(in.toString)
+            .replaceAll("[0-9a-f]{8}(-[0-9a-f]+)+", "id")
+        )
     }
     ProbeFileSystem.isReplacing = true
     val asked = askedBy(Some(classOf[LocalCheckpointFileManager].getName))
     assert(asked == askedBy(None))
-    assert(asked.map(_._1).toSet == Set("mkdirs", "status", "create", "rename", "open", "list", "delete"))
+    assert(
+      asked.map(_._1).toSet == Set("mkdirs", "status", "create", "rename", "open", "list", "delete")
+    )
   }
 
   for (format <- Seq(1, 2)) {
-    test(s"A slow one is asked for one file a worker and batch, never for a list, in checkpoint format v$format.", isInShortRun = format == 2) {
+    test(
+      s"A slow one is asked for one file a worker and batch, never for a list, in checkpoint format v$format.",
+      isInShortRun = format == 2
+    ) {
       val counting = new Counting(format, sweepBatches = 1000)
       ProbeFileSystem.delayMs = 5
       val running = counting.started()
@@ -136,7 +178,10 @@ final class OtherFileSystemSuite extends PluginSession {
       assert(ofState(ProbeFileSystem.takeAsked()) == Map("create" -> 3, "rename" -> 3))
       running.rescale(5, () => counting.feed(), "prepared", strategy = "all-at-once")
       running.rescale(2, () => counting.feed(), "direct", strategy = "all-at-once")
-      assert(ofState(ProbeFileSystem.takeAsked()).keySet == Set("create", "rename"), "bins that move within an executor are read from no file")
+      assert(
+        ofState(ProbeFileSystem.takeAsked()).keySet == Set("create", "rename"),
+        "bins that move within an executor are read from no file"
+      )
       counting.check(running)
       running.stop()
 
@@ -144,7 +189,10 @@ final class OtherFileSystemSuite extends PluginSession {
       val again = counting.started()
       counting.round(again)
       val asked = ofState(ProbeFileSystem.takeAsked())
-      assert(asked.keySet == Set("create", "rename", "open"), "a recovery reads what it needs, and lists nothing")
+      assert(
+        asked.keySet == Set("create", "rename", "open"),
+        "a recovery reads what it needs, and lists nothing"
+      )
       counting.check(again)
       assert(counting.unfinished.isEmpty)
     }
@@ -189,12 +237,20 @@ final class OtherFileSystemSuite extends PluginSession {
       val renamed = ProbeFileSystem.lateRenames.get
       ProbeFileSystem.released.release()
       eventually(timeout(60.seconds))(assert(ProbeFileSystem.lateRenames.get == renamed + 1))
-      val added = counting.footers(worker = 1, version = 2).filterNot { case (name, footer) => before.get(name).contains(footer) }
+      val added = counting.footers(worker = 1, version = 2).filterNot { case (name, footer) =>
+        before.get(name).contains(footer)
+      }
 
-      assert(before.size == 1 && added.size == 1 && before.contains(added.keys.head) == (format == 1), "under v1 the two have one name")
+      assert(
+        before.size == 1 && added.size == 1 && before.contains(added.keys.head) == (format == 1),
+        "under v1 the two have one name"
+      )
       val (inTime, late) = (before.values.head, added.values.head)
       assert(late.frames.map(f => (f.bin, f.isImage)) == inTime.frames.map(f => (f.bin, f.isImage)))
-      assert(late.frames.map(_.chunk.checksum) != inTime.frames.map(_.chunk.checksum), "each has its rows in an order of its own")
+      assert(
+        late.frames.map(_.chunk.checksum) != inTime.frames.map(_.chunk.checksum),
+        "each has its rows in an order of its own"
+      )
       counting.round(again)
       counting.check(again)
       again.stop()
@@ -205,8 +261,14 @@ final class OtherFileSystemSuite extends PluginSession {
       counting.check(last)
       val opened = ProbeFileSystem.takeAsked().filter(_.operation == "open").map(_.path)
       assert(opened.exists(_.endsWith(s"/state/0/1/${added.keys.head}")) == (format == 1))
-      val listed = Seq(3L, 4L).flatMap(counting.footers(1, _).values).flatMap(_.chains.values).flatMap(_.frames)
-      assert(listed.exists(f => f.file == inTime.file && f.chunk.writer == inTime.writer), "later files name what was there in time")
+      val listed = Seq(3L, 4L)
+        .flatMap(counting.footers(1, _).values)
+        .flatMap(_.chains.values)
+        .flatMap(_.frames)
+      assert(
+        listed.exists(f => f.file == inTime.file && f.chunk.writer == inTime.writer),
+        "later files name what was there in time"
+      )
     }
 
     for (kind <- Seq(Fault.RenameSaysNo, Fault.RenameThrows, Fault.DiskIsFull))
@@ -233,5 +295,6 @@ final class OtherFileSystemSuite extends PluginSession {
 private object OtherFileSystemSuite {
 
   /** No two attempts of a task are given their rows in the same order. */
-  private val inAnyOrder: Iterator[Long] => Iterator[Long] = rows => new Random(TaskContext.get().taskAttemptId()).shuffle(rows.toVector).iterator
+  private val inAnyOrder: Iterator[Long] => Iterator[Long] = rows =>
+    new Random(TaskContext.get().taskAttemptId()).shuffle(rows.toVector).iterator
 }

@@ -3,17 +3,20 @@ package io.megaphone.spark.checkpoint
 
 import java.io.{IOException, OutputStream}
 import java.net.URI
-import java.util.concurrent.atomic.AtomicInteger
 import java.util.concurrent.{ConcurrentLinkedQueue, Semaphore}
+import java.util.concurrent.atomic.AtomicInteger
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.hadoop.fs.{
+  FileStatus, FSDataInputStream, FSDataOutputStream, Path, RawLocalFileSystem
+}
 import org.apache.hadoop.fs.permission.FsPermission
-import org.apache.hadoop.fs.{FSDataInputStream, FSDataOutputStream, FileStatus, Path, RawLocalFileSystem}
 import org.apache.hadoop.util.Progressable
 
-/** A file system that is not Hadoop's local one: `probe:` paths over local folders. As many stores of objects it has no `AbstractFileSystem`, and does
-  * not rename over a file that is there, unless it is told to. It counts what it is asked for, takes its time, and fails as it is told to.
+/** A file system that is not Hadoop's local one: `probe:` paths over local folders. As many stores
+  * of objects it has no `AbstractFileSystem`, and does not rename over a file that is there, unless
+  * it is told to. It counts what it is asked for, takes its time, and fails as it is told to.
   */
 final class ProbeFileSystem extends RawLocalFileSystem {
   import ProbeFileSystem._
@@ -21,7 +24,14 @@ final class ProbeFileSystem extends RawLocalFileSystem {
   override def getUri: URI = URI.create("probe:///")
   override def getScheme: String = "probe"
 
-  override def create(path: Path, overwrite: Boolean, bufferBytes: Int, replication: Short, blockBytes: Long, progress: Progressable): FSDataOutputStream = {
+  override def create(
+      path: Path,
+      overwrite: Boolean,
+      bufferBytes: Int,
+      replication: Short,
+      blockBytes: Long,
+      progress: Progressable
+  ): FSDataOutputStream = {
     asked("create", path)
     filling(path, super.create(path, overwrite, bufferBytes, replication, blockBytes, progress))
   }
@@ -41,8 +51,10 @@ final class ProbeFileSystem extends RawLocalFileSystem {
     def renamed = (isReplacing || !pathToFile(to).isFile) && super.rename(from, to)
     faults.find(f => f.concerns(to) && f.strikes()).map(_.kind) match {
       case Some(Fault.RenameSaysNo) => false
-      case Some(Fault.RenameThrows) => throw new IOException(s"The connection was lost before $to was renamed.")
-      case Some(Fault.AnswerIsLost) => renamed; throw new IOException(s"The connection was lost after $to was renamed.")
+      case Some(Fault.RenameThrows) =>
+        throw new IOException(s"The connection was lost before $to was renamed.")
+      case Some(Fault.AnswerIsLost) =>
+        renamed; throw new IOException(s"The connection was lost after $to was renamed.")
       case Some(Fault.RenameHangs) =>
         released.acquireUninterruptibly()
         try renamed
@@ -51,12 +63,20 @@ final class ProbeFileSystem extends RawLocalFileSystem {
     }
   }
 
-  override def open(path: Path, bufferBytes: Int): FSDataInputStream = { asked("open", path); super.open(path, bufferBytes) }
-  override def listStatus(path: Path): Array[FileStatus] = { asked("list", path); super.listStatus(path) }
-  override def delete(path: Path, recursive: Boolean): Boolean = { asked("delete", path); super.delete(path, recursive) }
+  override def open(path: Path, bufferBytes: Int): FSDataInputStream = {
+    asked("open", path); super.open(path, bufferBytes)
+  }
+  override def listStatus(path: Path): Array[FileStatus] = {
+    asked("list", path); super.listStatus(path)
+  }
+  override def delete(path: Path, recursive: Boolean): Boolean = {
+    asked("delete", path); super.delete(path, recursive)
+  }
 
   override def mkdirs(path: Path): Boolean = { asked("mkdirs", path); super.mkdirs(path) }
-  override def getFileStatus(path: Path): FileStatus = { asked("status", path); super.getFileStatus(path) }
+  override def getFileStatus(path: Path): FileStatus = {
+    asked("status", path); super.getFileStatus(path)
+  }
 
   private def filling(path: Path, out: FSDataOutputStream): FSDataOutputStream =
     if (!faults.exists(f => f.kind == Fault.DiskIsFull && f.concerns(path) && f.strikes())) out
@@ -64,7 +84,9 @@ final class ProbeFileSystem extends RawLocalFileSystem {
       new FSDataOutputStream(
         new OutputStream {
           override def write(b: Int): Unit = full()
-          override def write(b: Array[Byte], offset: Int, length: Int): Unit = { out.write(b, offset, length / 2); full() }
+          override def write(b: Array[Byte], offset: Int, length: Int): Unit = {
+            out.write(b, offset, length / 2); full()
+          }
           override def close(): Unit = out.close()
           private def full() = throw new IOException("No space left on device")
         },
@@ -99,7 +121,9 @@ object ProbeFileSystem {
   @volatile var faults: Seq[Fault] = Nil
   @volatile var delayMs = 0L
 
-  /** Whether it renames over a file that is there, as local disks do, and HDFS where Spark's manager asks it to. */
+  /** Whether it renames over a file that is there, as local disks do, and HDFS where Spark's
+    * manager asks it to.
+    */
   @volatile var isReplacing = false
 
   /** Lets renames that hang go on, one for each permit, and counts those that have. */
@@ -108,7 +132,9 @@ object ProbeFileSystem {
   private val operations = new ConcurrentLinkedQueue[Asked]
 
   /** What was asked for since the last call, in order. */
-  def takeAsked(): Seq[Asked] = { val all = operations.asScala.toVector; all.foreach(_ => operations.poll()); all }
+  def takeAsked(): Seq[Asked] = {
+    val all = operations.asScala.toVector; all.foreach(_ => operations.poll()); all
+  }
 
   private def asked(operation: String, path: Path): Unit = {
     operations.add(Asked(operation, path.toUri.getPath))

@@ -5,8 +5,8 @@ import java.nio.file.Files
 
 import scala.jdk.CollectionConverters._
 
-import _root_.jdk.jfr.consumer.{RecordedThread, RecordingFile}
 import _root_.jdk.jfr.Recording
+import _root_.jdk.jfr.consumer.{RecordedThread, RecordingFile}
 
 /** The processes that this JVM starts, as the JVM itself records them. */
 object StartedProcesses {
@@ -25,11 +25,14 @@ object StartedProcesses {
         .readAllEvents(events)
         .asScala
         .toSeq
-        .filter(event => event.getEventType.getName == "jdk.ProcessStart" && counts(event.getThread))
+        .filter(event =>
+          event.getEventType.getName == "jdk.ProcessStart" && counts(event.getThread)
+        )
         .map(_.getString("command"))
     } finally { recording.close(); Files.delete(events) }
   }
 
   /** Those of this very thread. */
-  def byThisThread(body: => Unit): Seq[String] = during(_.getJavaThreadId == Thread.currentThread.getId)(body)
+  def byThisThread(body: => Unit): Seq[String] =
+    during(_.getJavaThreadId == Thread.currentThread.getId)(body)
 }

@@ -3,14 +3,20 @@ package io.megaphone.spark.query
 
 import scala.jdk.CollectionConverters._
 
-/** The tests of a suite whose state moves, with two executors of one core that are processes: bins go from the memory of one to that of the other. They run
-  * with all tests only.
+/** The tests of a suite whose state moves, with two executors of one core that are processes: bins
+  * go from the memory of one to that of the other. They run with all tests only.
   */
 trait OnExecutors extends OperatorSession {
   override protected def settings: Map[String, String] =
-    super.settings ++ Map("spark.master" -> "local-cluster[2,1,1024]", "spark.locality.wait" -> "20s", "spark.megaphone.transfer.patienceBatches" -> "12")
+    super.settings ++ Map(
+      "spark.master" -> "local-cluster[2,1,1024]",
+      "spark.locality.wait" -> "20s",
+      "spark.megaphone.transfer.patienceBatches" -> "12"
+    )
 
-  override protected def test(name: String, tags: org.scalatest.Tag*)(body: => Any)(implicit at: org.scalactic.source.Position): Unit =
+  override protected def test(name: String, tags: org.scalatest.Tag*)(body: => Any)(implicit
+      at: org.scalactic.source.Position
+  ): Unit =
     if (isLongRun && name.contains("move")) super.test(name, tags: _*)(body)
 
   override protected def comparedBatches: Int = 24
@@ -18,7 +24,10 @@ trait OnExecutors extends OperatorSession {
   override protected def lookAtMove(running: Running): Unit = {
     super.lookAtMove(running)
     val metrics = running.movedIn.flatMap(running.progressOf).flatMap(_.customMetrics.asScala)
-    assert(metrics.collect { case ("megaphoneBinsFromPeer", bins) => bins.longValue }.sum > 0, "no bin came from the other executor's memory")
+    assert(
+      metrics.collect { case ("megaphoneBinsFromPeer", bins) => bins.longValue }.sum > 0,
+      "no bin came from the other executor's memory"
+    )
   }
 }
 

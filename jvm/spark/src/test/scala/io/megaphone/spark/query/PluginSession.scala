@@ -6,24 +6,28 @@ import java.nio.file.{Files, Path}
 import scala.collection.mutable
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+import org.apache.logging.log4j.{Level, LogManager}
+import org.apache.logging.log4j.core.{LogEvent, Logger}
 import org.apache.logging.log4j.core.appender.AbstractAppender
 import org.apache.logging.log4j.core.config.Property
-import org.apache.logging.log4j.core.{LogEvent, Logger}
-import org.apache.logging.log4j.{Level, LogManager}
 import org.apache.spark.SparkConf
+import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper
-import org.apache.spark.sql.streaming.{DataStreamWriter, StateOperatorProgress, StreamingQuery, Trigger}
-import org.apache.spark.sql.{DataFrame, Row}
-import org.scalatest.funsuite.AnyFunSuite
+import org.apache.spark.sql.streaming.{
+  DataStreamWriter, StateOperatorProgress, StreamingQuery, Trigger
+}
 import org.scalatest.{BeforeAndAfterAll, BeforeAndAfterEach}
+import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.MegaphonePlugin
 import io.megaphone.spark.faces.api.MegaphoneApi
 import io.megaphone.spark.partitioning.RoutedPartitioning
 
-/** A local session with the plugin, as a user sets it up, and what the tests of whole queries have in common. */
+/** A local session with the plugin, as a user sets it up, and what the tests of whole queries have
+  * in common.
+  */
 abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with BeforeAndAfterEach {
   private var session: SparkSession = _
   private val folders = mutable.ArrayBuffer.empty[Path]
@@ -63,16 +67,22 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
   protected def isLongRun: Boolean = sys.env.get("MEGAPHONE_TESTS").contains("all")
 
   /** A test that runs always, or, being one of many alike, in the long run only. */
-  protected def test(name: String, isInShortRun: Boolean)(body: => Any): Unit = if (isInShortRun || isLongRun) test(name)(body)
+  protected def test(name: String, isInShortRun: Boolean)(body: => Any): Unit =
+    if (isInShortRun || isLongRun) test(name)(body)
 
   /** A new folder, removed at the end. */
-  protected def folder(name: String): Path = { val made = Files.createTempDirectory(s"megaphone-$name"); folders += made; made }
+  protected def folder(name: String): Path = {
+    val made = Files.createTempDirectory(s"megaphone-$name"); folders += made; made
+  }
 
   protected def withConf[A](settings: (String, String)*)(body: => A): A = {
     val before = settings.map { case (key, _) => key -> spark.conf.getOption(key) }
     settings.foreach { case (key, value) => spark.conf.set(key, value) }
     try body
-    finally before.foreach { case (key, value) => value.fold(spark.conf.unset(key))(spark.conf.set(key, _)) }
+    finally
+      before.foreach { case (key, value) =>
+        value.fold(spark.conf.unset(key))(spark.conf.set(key, _))
+      }
   }
 
   /** Starts a query whose batches are kept by number; `inBatch` is called in each. */
@@ -84,8 +94,11 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
       inBatch: () => Unit = () => ()
   ): Running = {
     val rows = mutable.LinkedHashMap.empty[Long, Seq[Row]]
-    val keep: (DataFrame, Long) => Unit = (batch, id) => { val all = batch.collect().toSeq; inBatch(); rows.synchronized(rows(id) = all) }
-    val writer: DataStreamWriter[Row] = query.writeStream.outputMode(mode).option("checkpointLocation", checkpoint).trigger(trigger)
+    val keep: (DataFrame, Long) => Unit = (batch, id) => {
+      val all = batch.collect().toSeq; inBatch(); rows.synchronized(rows(id) = all)
+    }
+    val writer: DataStreamWriter[Row] =
+      query.writeStream.outputMode(mode).option("checkpointLocation", checkpoint).trigger(trigger)
     new Running(writer.foreachBatch(keep).start(), rows)
   }
 
@@ -94,7 +107,9 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
     val told = mutable.ArrayBuffer.empty[String]
     val appender = new AbstractAppender("warnings", null, null, true, Property.EMPTY_ARRAY) {
       override def append(event: LogEvent): Unit =
-        if (event.getLevel.isMoreSpecificThan(level)) told.synchronized { told += event.getMessage.getFormattedMessage; () }
+        if (event.getLevel.isMoreSpecificThan(level)) told.synchronized {
+          told += event.getMessage.getFormattedMessage; ()
+        }
     }
     appender.start()
     val target = LogManager.getLogger(logger).asInstanceOf[Logger]
@@ -109,13 +124,18 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
 
   /** The message of the error that ends a query, and those of its causes. */
   protected def messagesOf(error: Throwable): String =
-    Iterator.iterate[Throwable](error)(_.getCause).takeWhile(_ != null).map(_.getMessage).mkString("\n")
+    Iterator
+      .iterate[Throwable](error)(_.getCause)
+      .takeWhile(_ != null)
+      .map(_.getMessage)
+      .mkString("\n")
 
   /** A running query, and what it gave. */
   protected final class Running(val query: StreamingQuery, rows: mutable.Map[Long, Seq[Row]]) {
     private def runId = query.runId.toString
 
-    private def status(plan: String): String = json.readTree(MegaphoneApi.plan(runId, plan)).get("status").asText
+    private def status(plan: String): String =
+      json.readTree(MegaphoneApi.plan(runId, plan)).get("status").asText
 
     def last: Seq[Row] = rows.synchronized(rows.maxBy(_._1)._2)
     def all: Seq[Row] = byBatch.flatMap(_._2)
@@ -126,17 +146,34 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
     def workers: Seq[Long] = query.lastProgress.stateOperators.toSeq.map(_.numShufflePartitions)
 
     /** Spark's plan of the last batch. */
-    def plan: SparkPlan = query.asInstanceOf[StreamingQueryWrapper].streamingQuery.lastExecution.executedPlan
+    def plan: SparkPlan =
+      query.asInstanceOf[StreamingQueryWrapper].streamingQuery.lastExecution.executedPlan
 
-    def tables: Set[String] = plan.collect { case p => p.outputPartitioning }.collect { case r: RoutedPartitioning => r.table.toString }.toSet
+    def tables: Set[String] = plan
+      .collect { case p => p.outputPartitioning }
+      .collect { case r: RoutedPartitioning => r.table.toString }
+      .toSet
 
-    /** Submits a plan, and feeds batches until it is done: of a few steps, unless another strategy is named. */
-    def rescale(workers: Int, feed: () => Unit, mode: String = "direct", operator: Long = -1, strategy: String = "batched(200)"): Unit =
+    /** Submits a plan, and feeds batches until it is done: of a few steps, unless another strategy
+      * is named.
+      */
+    def rescale(
+        workers: Int,
+        feed: () => Unit,
+        mode: String = "direct",
+        operator: Long = -1,
+        strategy: String = "batched(200)"
+    ): Unit =
       rescaleBy(workers, mode, operator, strategy) { feed(); query.processAllAvailable() }
 
     /** Submits a plan, and makes batches until it is done. */
-    def rescaleBy(workers: Int, mode: String, operator: Long = -1, strategy: String = null)(batch: => Unit): Unit = {
-      val plan = json.readTree(MegaphoneApi.rescale(runId, workers, strategy, mode, operator)).get("id").asText
+    def rescaleBy(workers: Int, mode: String, operator: Long = -1, strategy: String = null)(
+        batch: => Unit
+    ): Unit = {
+      val plan = json
+        .readTree(MegaphoneApi.rescale(runId, workers, strategy, mode, operator))
+        .get("id")
+        .asText
       var batches = 0
       while (status(plan) != "done") {
         assert(batches < 60, s"The plan is still ${status(plan)} after $batches batches.")
@@ -145,17 +182,23 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
       }
     }
 
-    def plans: Seq[JsonNode] = { val all = json.readTree(MegaphoneApi.plans(runId)); (0 until all.size).map(all.get) }
+    def plans: Seq[JsonNode] = {
+      val all = json.readTree(MegaphoneApi.plans(runId)); (0 until all.size).map(all.get)
+    }
 
     /** The batches in which the newest plan's steps took effect. */
-    def movedIn: Seq[Long] = { val all = plans.last.get("batches"); (0 until all.size).map(all.get(_).asLong) }
+    def movedIn: Seq[Long] = {
+      val all = plans.last.get("batches"); (0 until all.size).map(all.get(_).asLong)
+    }
 
     /** What an operator told of a batch, one operator after the other. */
-    def progressOf(batch: Long): Seq[StateOperatorProgress] = query.recentProgress.toSeq.filter(_.batchId == batch).flatMap(_.stateOperators)
+    def progressOf(batch: Long): Seq[StateOperatorProgress] =
+      query.recentProgress.toSeq.filter(_.batchId == batch).flatMap(_.stateOperators)
 
     /** Keys by worker of the newest table. */
     def keys: Map[Int, Long] = {
-      val all = json.readTree(MegaphoneApi.workers(runId)); (0 until all.size).map(all.get).map(w => w.get("worker").asInt -> w.get("keys").asLong).toMap
+      val all = json.readTree(MegaphoneApi.workers(runId));
+      (0 until all.size).map(all.get).map(w => w.get("worker").asInt -> w.get("keys").asLong).toMap
     }
 
     def stop(): Unit = query.stop()
@@ -168,7 +211,10 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
 
   private def delete(path: Path): Unit = {
     val files = Files.walk(path)
-    try files.sorted(java.util.Comparator.reverseOrder[Path]()).forEach(file => { Files.deleteIfExists(file); () })
+    try
+      files
+        .sorted(java.util.Comparator.reverseOrder[Path]())
+        .forEach(file => { Files.deleteIfExists(file); () })
     finally files.close()
   }
 }

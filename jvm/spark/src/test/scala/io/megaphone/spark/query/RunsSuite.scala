@@ -12,13 +12,19 @@ import io.megaphone.spark.executor.ExecutorHost
 import io.megaphone.spark.faces.api.MegaphoneApi
 import io.megaphone.spark.rule.GroupExec
 
-/** What surrounds a routed query stays as Spark has it: its runs, its triggers, its explanations, and batch queries beside it. */
+/** What surrounds a routed query stays as Spark has it: its runs, its triggers, its explanations,
+  * and batch queries beside it.
+  */
 class RunsSuite extends KeyedSession {
 
-  test("`explain` of a stream and of a running query leaves the query alone, and routes nothing itself.") {
+  test(
+    "`explain` of a stream and of a running query leaves the query alone, and routes nothing itself."
+  ) {
     val source = new Source
     val counts = source.stream.groupBy("k").count()
-    def explained(body: => Unit) = { val out = new java.io.ByteArrayOutputStream; Console.withOut(out)(body); out.toString }
+    def explained(body: => Unit) = {
+      val out = new java.io.ByteArrayOutputStream; Console.withOut(out)(body); out.toString
+    }
     val before = explained(counts.explain())
     assert(before.contains("StateStoreSave") && !before.contains("megaphone("))
     val running = start(counts, "complete")
@@ -38,7 +44,11 @@ class RunsSuite extends KeyedSession {
     test(s"Nothing is published for moves within one executor, in mode $mode.") {
       val source = new Source
       var published = Seq.empty[Int]
-      val running = start(source.stream.groupBy("k").count(), "complete", inBatch = () => published :+= ExecutorHost.active.get.peers.publishedCount)
+      val running = start(
+        source.stream.groupBy("k").count(),
+        "complete",
+        inBatch = () => published :+= ExecutorHost.active.get.peers.publishedCount
+      )
       source.feed()
       running.query.processAllAvailable()
       running.rescale(5, () => source.feed(), mode)
@@ -57,7 +67,9 @@ class RunsSuite extends KeyedSession {
     assert(!batch.queryExecution.toString.contains("megaphone("))
   }
 
-  test("A checkpoint keeps its bins, tables and workers, whatever the session's configuration says by then.") {
+  test(
+    "A checkpoint keeps its bins, tables and workers, whatever the session's configuration says by then."
+  ) {
     val checkpoint = folder("checkpoint")
     val source = new Source
     val counts = source.stream.groupBy("k").count()
@@ -90,7 +102,11 @@ class RunsSuite extends KeyedSession {
   test("Batches without data, which only the watermark makes, are routed too.") {
     val source = new Source
     def make(rows: DataFrame) =
-      rows.withColumn("t", timestamp_seconds(col("v") * 10)).withWatermark("t", "100 seconds").groupBy(window(col("t"), "200 seconds"), col("k")).count()
+      rows
+        .withColumn("t", timestamp_seconds(col("v") * 10))
+        .withWatermark("t", "100 seconds")
+        .groupBy(window(col("t"), "200 seconds"), col("k"))
+        .count()
     val running = start(make(source.stream), "append")
     source.feed()
     running.query.processAllAvailable()
@@ -105,10 +121,15 @@ class RunsSuite extends KeyedSession {
     assert(sorted(running.all) == sorted(expected.collect()))
   }
 
-  test("`AvailableNow`, run again and again, with a plan that one run begins and a later one ends.") {
+  test(
+    "`AvailableNow`, run again and again, with a plan that one run begins and a later one ends."
+  ) {
     val input = folder("input")
     val checkpoint = folder("checkpoint")
-    val rows = spark.readStream.schema("k LONG, v LONG").option("maxFilesPerTrigger", "1").csv(input.toString)
+    val rows = spark.readStream
+      .schema("k LONG, v LONG")
+      .option("maxFilesPerTrigger", "1")
+      .csv(input.toString)
     var files = 0
     def write(): Unit = {
       val text = (0 until 50).map(i => s"${(files * 31 + i * 7) % 90},$i").mkString("\n")
@@ -118,20 +139,35 @@ class RunsSuite extends KeyedSession {
     def run(inBatch: () => Unit = () => ()): Running = {
       write()
       write()
-      val running = start(rows.groupBy("k").count(), "complete", checkpoint.toString, Trigger.AvailableNow(), inBatch)
+      val running = start(
+        rows.groupBy("k").count(),
+        "complete",
+        checkpoint.toString,
+        Trigger.AvailableNow(),
+        inBatch
+      )
       running.query.awaitTermination()
       running
     }
     run()
-    // A plan needs a running query: it is submitted within a batch, and has more steps than that run has batches.
+    /* A plan needs a running query: it is submitted within a batch, and has more steps than that
+     * run has batches. */
     var plan = Option.empty[String]
     run { () =>
-      if (plan.isEmpty) plan = Some(MegaphoneApi.rescale(spark.streams.active.head.runId.toString, 5, "batched(200)", "direct", -1))
+      if (plan.isEmpty)
+        plan = Some(
+          MegaphoneApi
+            .rescale(spark.streams.active.head.runId.toString, 5, "batched(200)", "direct", -1)
+        )
     }
     assert(plan.exists(_.contains("\"steps\":")), plan)
     val seen = Seq.fill(8)(run()).map(_.workers)
     assert(seen.last == Seq(5), seen)
     val last = run().last
-    assert(sorted(last) == sorted(spark.read.schema("k LONG, v LONG").csv(input.toString).groupBy("k").count().collect()))
+    assert(
+      sorted(last) == sorted(
+        spark.read.schema("k LONG, v LONG").csv(input.toString).groupBy("k").count().collect()
+      )
+    )
   }
 }

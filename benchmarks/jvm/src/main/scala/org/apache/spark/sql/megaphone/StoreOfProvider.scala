@@ -2,23 +2,24 @@
 package org.apache.spark.sql.megaphone
 
 import java.nio.file.{Files, Path}
-import java.util.concurrent.TimeUnit
 import java.util.{Comparator, UUID}
+import java.util.concurrent.TimeUnit
 
+import org.apache.spark.{TaskContext, TaskContextImpl}
+import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.types.{IntegerType, LongType, StructType}
-import org.apache.spark.{TaskContext, TaskContextImpl}
 import org.openjdk.jmh.annotations._
 
 import io.megaphone.plan.{Operator, RoutingTable}
 import io.megaphone.runtime.{Assignment, Tables}
 import io.megaphone.spark.executor.TaskAssignments
 
-/** A store of one provider, for the operations that are measured on it: loaded once and committed, then opened for each invocation as a task of the next
-  * batch would open it, and aborted, so that every invocation starts from the same state. All providers write through the same file manager.
+/** A store of one provider, for the operations that are measured on it: loaded once and committed,
+  * then opened for each invocation as a task of the next batch would open it, and aborted, so that
+  * every invocation starts from the same state. All providers write through the same file manager.
   */
 @State(Scope.Thread)
 @BenchmarkMode(Array(Mode.AverageTime))
@@ -50,7 +51,9 @@ abstract class StoreOfProvider {
   /** Whether a key may have several values; the store has column families then. */
   protected def isMultiValued: Boolean = false
 
-  /** Spark's name of the operator whose store it is: some have keys that are scanned by their first columns. */
+  /** Spark's name of the operator whose store it is: some have keys that are scanned by their first
+    * columns.
+    */
   protected def operator: String = "stateStoreSave"
 
   /** Fills the store before the first invocation. */
@@ -58,17 +61,35 @@ abstract class StoreOfProvider {
 
   @Setup(Level.Trial)
   def start(): Unit = {
-    session =
-      SparkSession.builder().master("local[1]").config("spark.ui.enabled", "false").config("spark.plugins", "io.megaphone.MegaphonePlugin").getOrCreate()
+    session = SparkSession
+      .builder()
+      .master("local[1]")
+      .config("spark.ui.enabled", "false")
+      .config("spark.plugins", "io.megaphone.MegaphonePlugin")
+      .getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     folder = Files.createTempDirectory("megaphone-jmh")
-    val conf = session.sessionState.asInstanceOf[org.apache.spark.sql.internal.SessionState].conf.clone()
+    val conf =
+      session.sessionState.asInstanceOf[org.apache.spark.sql.internal.SessionState].conf.clone()
     conf.setConfString("spark.sql.streaming.stateStore.providerClass", Providers(provider))
-    conf.setConfString("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
+    conf.setConfString(
+      "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
+      "true"
+    )
     val hadoopConf = session.sessionState.newHadoopConf()
     hadoopConf.set(StreamExecution.RUN_ID_KEY, run.toString)
     val id = StateStoreProviderId(StateStoreId(s"file:$folder/state", 0, 0), run)
-    opened = StateStoreProvider.createAndInit(id, KeySchema, ValueSchema, spec, isMultiValued, new StateStoreConf(conf), hadoopConf, isMultiValued, None)
+    opened = StateStoreProvider.createAndInit(
+      id,
+      KeySchema,
+      ValueSchema,
+      spec,
+      isMultiValued,
+      new StateStoreConf(conf),
+      hadoopConf,
+      isMultiValued,
+      None
+    )
     open(0)
     load()
     store.commit()
@@ -94,11 +115,17 @@ abstract class StoreOfProvider {
     task = TaskContext.empty()
     TaskContext.setTaskContext(task)
     val operators = Vector(Operator(0, operator, Vector("default")))
-    TaskAssignments.put(task, Assignment(run.toString, 0, operators, of, Map.empty, None, Vector.empty, ""), Tables(table, table))
+    TaskAssignments.put(
+      task,
+      Assignment(run.toString, 0, operators, of, Map.empty, None, Vector.empty, ""),
+      Tables(table, table)
+    )
     store = opened.getStore(of)
   }
 
-  /** What Spark's maintenance thread does for a store: snapshots, and files that are not needed any more. */
+  /** What Spark's maintenance thread does for a store: snapshots, and files that are not needed any
+    * more.
+    */
   protected def maintain(): Unit = opened.doMaintenance()
 
   private def endTask(): Unit = { task.markTaskCompleted(None); TaskContext.unset() }

@@ -5,7 +5,9 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.openjdk.jmh.annotations._
 import org.openjdk.jmh.infra.Blackhole
 
-/** Operations on single keys, time per row: the cases of Spark's own basic-operations benchmark, at a size that does not fit a processor's cache. */
+/** Operations on single keys, time per row: the cases of Spark's own basic-operations benchmark, at
+  * a size that does not fit a processor's cache.
+  */
 abstract class KeyOperations extends StoreOfProvider {
   import StoreOfProvider._
 
@@ -33,20 +35,25 @@ class StoreOperations extends KeyOperations {
   import KeyOperations.Rows
 
   @Benchmark @OperationsPerInvocation(Rows)
-  def putOverwrite(): Unit = { var i = 0; while (i < Rows) { store.put(present(i), values(i)); i += 1 } }
+  def putOverwrite(): Unit = {
+    var i = 0; while (i < Rows) { store.put(present(i), values(i)); i += 1 }
+  }
 
   @Benchmark @OperationsPerInvocation(Rows)
   def putNew(): Unit = { var i = 0; while (i < Rows) { store.put(absent(i), values(i)); i += 1 } }
 
   @Benchmark @OperationsPerInvocation(Rows)
-  def get(hole: Blackhole): Unit = { var i = 0; while (i < Rows) { hole.consume(store.get(present(i))); i += 1 } }
+  def get(hole: Blackhole): Unit = {
+    var i = 0; while (i < Rows) { hole.consume(store.get(present(i))); i += 1 }
+  }
 
   @Benchmark @OperationsPerInvocation(Rows)
   def remove(): Unit = { var i = 0; while (i < Rows) { store.remove(present(i)); i += 1 } }
 
   @Benchmark @OperationsPerInvocation(Rows)
   def scan(hole: Blackhole): Unit = {
-    val all = store.iterator(); var i = 0; while (i < Rows && all.hasNext) { hole.consume(all.next().value); i += 1 }; all.close()
+    val all = store.iterator(); var i = 0;
+    while (i < Rows && all.hasNext) { hole.consume(all.next().value); i += 1 }; all.close()
   }
 }
 
@@ -60,16 +67,21 @@ class StoreMerge extends KeyOperations {
   def merge(): Unit = { var i = 0; while (i < Rows) { store.merge(present(i), values(i)); i += 1 } }
 }
 
-/** A batch that changes `Rows` keys, and its commit: time per changed row. With the puts, for a store may write while it is changed, or at the end. Each
-  * batch goes on from the one before.
+/** A batch that changes `Rows` keys, and its commit: time per changed row. With the puts, for a
+  * store may write while it is changed, or at the end. Each batch goes on from the one before.
   */
 class StoreCommit extends KeyOperations {
   import KeyOperations.Rows
 
   @Benchmark @OperationsPerInvocation(Rows)
-  def putAndCommit(): Unit = { var i = 0; while (i < Rows) { store.put(present(i), values(i)); i += 1 }; version = store.commit() }
+  def putAndCommit(): Unit = {
+    var i = 0; while (i < Rows) { store.put(present(i), values(i)); i += 1 };
+    version = store.commit()
+  }
 
-  /** With what the commit leaves to be done: Spark's own stores write their snapshots later, by a thread of its own; this plugin's are in the commits. */
+  /** With what the commit leaves to be done: Spark's own stores write their snapshots later, by a
+    * thread of its own; this plugin's are in the commits.
+    */
   @Benchmark @OperationsPerInvocation(Rows)
   def putCommitAndMaintain(): Unit = { putAndCommit(); maintain() }
 

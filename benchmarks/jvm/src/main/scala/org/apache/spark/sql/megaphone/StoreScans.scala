@@ -15,9 +15,13 @@ abstract class WholeStore extends StoreOfProvider {
 
   /** `PerKey` rows to a key, at times that have no order. */
   override protected def load(): Unit =
-    (0 until Rows).foreach(i => store.put(key(i / PerKey, scala.util.hashing.byteswap32(i) & Int.MaxValue), value(i)))
+    (0 until Rows).foreach(i =>
+      store.put(key(i / PerKey, scala.util.hashing.byteswap32(i) & Int.MaxValue), value(i))
+    )
 
-  /** Looks at all rows and removes those of a time up to `until`, as Spark does it when a watermark has moved. */
+  /** Looks at all rows and removes those of a time up to `until`, as Spark does it when a watermark
+    * has moved.
+    */
   protected def evict(until: Long): Unit = {
     val all = store.iterator()
     while (all.hasNext) { val key = all.next().key; if (key.getLong(1) <= until) store.remove(key) }
@@ -44,8 +48,10 @@ class Eviction extends WholeStore {
 class PrefixScan extends WholeStore {
   import WholeStore._
 
-  override protected def spec: KeyStateEncoderSpec = PrefixKeyScanStateEncoderSpec(StoreOfProvider.KeySchema, 1)
-  override protected def operator: String = StatefulOperatorsUtils.SESSION_WINDOW_STATE_STORE_SAVE_EXEC_OP_NAME
+  override protected def spec: KeyStateEncoderSpec =
+    PrefixKeyScanStateEncoderSpec(StoreOfProvider.KeySchema, 1)
+  override protected def operator: String =
+    StatefulOperatorsUtils.SESSION_WINDOW_STATE_STORE_SAVE_EXEC_OP_NAME
   private val prefixes = {
     val row = UnsafeProjection.create(StructType(StoreOfProvider.KeySchema.take(1)))
     Array.tabulate(Rows / PerKey)(k => row(new GenericInternalRow(Array[Any](k))).copy())
@@ -54,16 +60,22 @@ class PrefixScan extends WholeStore {
   @Benchmark @OperationsPerInvocation(Rows)
   def prefixScan(hole: Blackhole): Unit =
     prefixes.foreach { prefix =>
-      val rows = store.prefixScan(prefix); while (rows.hasNext) hole.consume(rows.next().value); rows.close()
+      val rows = store.prefixScan(prefix); while (rows.hasNext) hole.consume(rows.next().value);
+      rows.close()
     }
 }
 
-/** All rows by time, as timers and what expires are asked for. Spark's provider that keeps all in a hash map has no such scan. */
+/** All rows by time, as timers and what expires are asked for. Spark's provider that keeps all in a
+  * hash map has no such scan.
+  */
 class RangeScan extends WholeStore {
   import WholeStore.Rows
 
-  override protected def spec: KeyStateEncoderSpec = RangeKeyScanStateEncoderSpec(StoreOfProvider.KeySchema, Seq(1))
+  override protected def spec: KeyStateEncoderSpec =
+    RangeKeyScanStateEncoderSpec(StoreOfProvider.KeySchema, Seq(1))
 
   @Benchmark @OperationsPerInvocation(Rows)
-  def rangeScan(hole: Blackhole): Unit = { val all = store.iterator(); while (all.hasNext) hole.consume(all.next().value); all.close() }
+  def rangeScan(hole: Blackhole): Unit = {
+    val all = store.iterator(); while (all.hasNext) hole.consume(all.next().value); all.close()
+  }
 }

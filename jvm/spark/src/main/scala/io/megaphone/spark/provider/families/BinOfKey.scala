@@ -5,12 +5,20 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
 import io.megaphone.plan.Bins
 
-/** The bin of a state key: the hash that Spark's exchange takes of the partition key that the state key leads to. One thread. */
-private[provider] final class BinOfKey(partitionKey: PartitionKey, binsCount: Int, hashes: KeyHashes) {
+/** The bin of a state key: the hash that Spark's exchange takes of the partition key that the state
+  * key leads to. One thread.
+  */
+private[provider] final class BinOfKey(
+    partitionKey: PartitionKey,
+    binsCount: Int,
+    hashes: KeyHashes
+) {
   private val extractor = partitionKey.extractor.orNull // asked for every row
   private val hash = hashes.of(partitionKey.schema)
 
-  def apply(key: UnsafeRow): Int = ofPartitionKey(if (extractor == null) key else extractor.partitionKey(key))
+  def apply(key: UnsafeRow): Int = ofPartitionKey(
+    if (extractor == null) key else extractor.partitionKey(key)
+  )
 
   /** The one bin of all keys that begin with these columns; -1 where they may be in any. */
   def ofPrefix(prefix: UnsafeRow): Int = partitionKey.prefix match {

@@ -29,19 +29,34 @@ private[provider] final class ColumnFamilies(
   private val byName = mutable.HashMap.empty[String, ColumnFamily]
   val default: ColumnFamily = make(ColumnFamilyRegistry.Default, created.default)
 
-  /** The family that an operation is about. Throws what Spark's own providers throw where there is none. */
+  /** The family that an operation is about. Throws what Spark's own providers throw where there is
+    * none.
+    */
   def apply(operation: String, name: String): ColumnFamily =
     if (name == ColumnFamilyRegistry.Default) default
-    else byName.getOrElse(name, { val f = make(name, created.get(operation, name)); byName(name) = f; f })
+    else
+      byName.getOrElse(
+        name,
+        { val f = make(name, created.get(operation, name)); byName(name) = f; f }
+      )
 
   /** Whether those that were made are still kept as they were created. */
-  def areAll(kinds: java.util.Map[String, ColumnFamilySpec]): Boolean = byName.forall { case (name, family) => kinds.get(name) eq family.kind }
+  def areAll(kinds: java.util.Map[String, ColumnFamilySpec]): Boolean = byName.forall {
+    case (name, family) => kinds.get(name) eq family.kind
+  }
 
   /** Numbers in the logs of the families that Spark keeps for itself. */
-  def internalNumbers: Vector[Int] = created.all.collect { case (name, spec) if spec.isInternal => ColumnFamily.numberOf(placeOf(name), spec.keys) }.toVector
+  def internalNumbers: Vector[Int] = created.all.collect {
+    case (name, spec) if spec.isInternal => ColumnFamily.numberOf(placeOf(name), spec.keys)
+  }.toVector
 
-  /** Removes a family; gives its numbers in the logs, under one of which its rows are: also where it was created in an earlier run only. */
-  def remove(name: String): Seq[Int] = { byName.remove(name); if (operator.families.contains(name)) ColumnFamily.numbersOf(placeOf(name)) else Seq.empty }
+  /** Removes a family; gives its numbers in the logs, under one of which its rows are: also where
+    * it was created in an earlier run only.
+    */
+  def remove(name: String): Seq[Int] = {
+    byName.remove(name);
+    if (operator.families.contains(name)) ColumnFamily.numbersOf(placeOf(name)) else Seq.empty
+  }
 
   private def placeOf(name: String): Int =
     if (name == ColumnFamilyRegistry.Default) 0
@@ -56,7 +71,11 @@ private[provider] final class ColumnFamilies(
     }
 
   private def make(name: String, spec: ColumnFamilySpec): ColumnFamily = {
-    val binOf = new BinOfKey(PartitionKey.of(operator.name, store, name, spec.keys, created.all.get(_).map(_.keys)), binsCount, hashes)
+    val binOf = new BinOfKey(
+      PartitionKey.of(operator.name, store, name, spec.keys, created.all.get(_).map(_.keys)),
+      binsCount,
+      hashes
+    )
     ColumnFamily.of(name, placeOf(name), spec, schemas, checksums, binOf)
   }
 }

@@ -4,11 +4,14 @@ package io.megaphone.spark.provider.families
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state._
 
-import io.megaphone.log.record.Record
-import io.megaphone.spark.provider.rows.{ChecksummedValues, EncodedKeys, EncodedValues, MultiValueCodec, PlainRows, RowChecksums, RowCodec}
 import io.megaphone.log.record.Cursor
+import io.megaphone.log.record.Record
+import io.megaphone.spark.provider.rows.{
+  ChecksummedValues, EncodedKeys, EncodedValues, MultiValueCodec, PlainRows, RowChecksums, RowCodec
+}
 
-/** A column family of a store: its place in the logs, how its rows become bytes, and which bin a key has. One thread.
+/** A column family of a store: its place in the logs, how its rows become bytes, and which bin a
+  * key has. One thread.
   *
   * @param number
   *   in the records of a log; the upper half of all numbers keeps keys in order
@@ -25,10 +28,14 @@ private[provider] final class ColumnFamily(
     checksums: Option[RowChecksums]
 ) {
   private val encoder = keys match { case e: EncodedKeys => e.encoder; case _ => null }
-  private val several = values match { case many: MultiValueCodec if kind.isMultiValued => many; case _ => null }
+  private val several = values match {
+    case many: MultiValueCodec if kind.isMultiValued => many; case _ => null
+  }
   private val verifier = checksums.orNull // asked for every row that is read
 
-  /** Whether a scan of all its keys is in order, over all bins: a family that is asked for what is due, by time. */
+  /** Whether a scan of all its keys is in order, over all bins: a family that is asked for what is
+    * due, by time.
+    */
   val isSorted: Boolean = kind.keys match {
     case _: RangeKeyScanStateEncoderSpec | _: TimestampAsPrefixKeyStateEncoderSpec => true
     case _ => false
@@ -42,11 +49,20 @@ private[provider] final class ColumnFamily(
   def bytesOfPrefix(prefix: UnsafeRow): Array[Byte] = encoder.encodePrefixKey(prefix)
   def bytesOfKey(key: UnsafeRow): Array[Byte] = encoder.encodeKey(key)
 
-  /** Whether two keys differ in no more than the time behind them, so that what lies between them is in one bin. */
+  /** Whether two keys differ in no more than the time behind them, so that what lies between them
+    * is in one bin.
+    */
   def isOneKey(one: Array[Byte], other: Array[Byte]): Boolean = kind.keys match {
     case _: TimestampAsPostfixKeyStateEncoderSpec if binOf.isByPrefix =>
       val length = one.length - ColumnFamily.TimeBytes
-      length == other.length - ColumnFamily.TimeBytes && java.util.Arrays.equals(one, 0, length, other, 0, length)
+      length == other.length - ColumnFamily.TimeBytes && java.util.Arrays.equals(
+        one,
+        0,
+        length,
+        other,
+        0,
+        length
+      )
     case _ => false
   }
 
@@ -55,18 +71,24 @@ private[provider] final class ColumnFamily(
 
   /** The values of a key, of which there may be one only. */
   def valuesOf(bytes: Array[Byte], offset: Int, length: Int): Iterator[UnsafeRow] =
-    if (several != null) several.rows(bytes, offset, length) else Iterator(values.row(bytes, offset, length))
+    if (several != null) several.rows(bytes, offset, length)
+    else Iterator(values.row(bytes, offset, length))
 
   /** Several values to a key. */
   def many: MultiValueCodec =
     if (several != null) several
-    else throw new IllegalStateException(s"Column family $name holds one value to a key: it was created without useMultipleValuesPerKey.")
+    else
+      throw new IllegalStateException(
+        s"Column family $name holds one value to a key: it was created without useMultipleValuesPerKey."
+      )
 }
 
 private[provider] object ColumnFamily {
   private val TimeBytes = 8
 
-  /** The numbers in the logs that the family at a place may have: without and with an order of its keys. Place 0 is the default family's. */
+  /** The numbers in the logs that the family at a place may have: without and with an order of its
+    * keys. Place 0 is the default family's.
+    */
   def numbersOf(place: Int): Seq[Int] = Seq(place, Record.OrderedFamilyMin + place)
 
   def numberOf(place: Int, keys: KeyStateEncoderSpec): Int = keys match {
@@ -74,7 +96,9 @@ private[provider] object ColumnFamily {
     case _ => numbersOf(place).last
   }
 
-  /** With its encoders: rows of one value to a key stay as they are, unless they are to be read by later schemas. */
+  /** With its encoders: rows of one value to a key stay as they are, unless they are to be read by
+    * later schemas.
+    */
   def of(
       name: String,
       place: Int,
@@ -88,13 +112,17 @@ private[provider] object ColumnFamily {
       case None => new UnsafeRowDataEncoder(spec.keys, spec.values)
     }
     val keys = spec.keys match {
-      case plain: NoPrefixKeyStateEncoderSpec if schemas.isEmpty => new PlainRows(plain.keySchema.length)
+      case plain: NoPrefixKeyStateEncoderSpec if schemas.isEmpty =>
+        new PlainRows(plain.keySchema.length)
       case other => new EncodedKeys(other.toEncoder(encoder, useColumnFamilies = true))
     }
-    def single = if (schemas.isDefined) new EncodedValues(new SingleValueStateEncoder(encoder, spec.values)) else new PlainRows(spec.values.length)
+    def single = if (schemas.isDefined)
+      new EncodedValues(new SingleValueStateEncoder(encoder, spec.values))
+    else new PlainRows(spec.values.length)
     val values =
       if (checksums.isDefined) new ChecksummedValues(keys, single)
-      else if (spec.isMultiValued) new EncodedValues(new MultiValuedStateEncoder(encoder, spec.values, delimiterSize = 0))
+      else if (spec.isMultiValued)
+        new EncodedValues(new MultiValuedStateEncoder(encoder, spec.values, delimiterSize = 0))
       else single
     new ColumnFamily(name, numberOf(place, spec.keys), keys, values, binOf, spec, checksums)
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.provider.families
 
-import java.util.concurrent.atomic.AtomicReference
 import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicReference
 
 import scala.jdk.CollectionConverters._
 
@@ -10,22 +10,28 @@ import org.apache.spark.sql.execution.streaming.state._
 
 import io.megaphone.plan.Operator
 
-/** The column families of a store, by name: created by any handle of a provider, and from then on there for all. Any thread.
+/** The column families of a store, by name: created by any handle of a provider, and from then on
+  * there for all. Any thread.
   *
   * @param default
   *   the family that there is without being created
   * @param areUsed
   *   whether there may be others
   */
-private[provider] final class ColumnFamilyRegistry(val default: ColumnFamilySpec, areUsed: Boolean) {
+private[provider] final class ColumnFamilyRegistry(
+    val default: ColumnFamilySpec,
+    areUsed: Boolean
+) {
   private val byName = new ConcurrentHashMap[String, ColumnFamilySpec]()
   private val spare = new AtomicReference[ColumnFamilies]
 
-  /** What a task works with: what one before has given back, or else new. Encoders are code that Spark generates, which takes longer than the rows of a small
-    * batch.
+  /** What a task works with: what one before has given back, or else new. Encoders are code that
+    * Spark generates, which takes longer than the rows of a small batch.
     */
   def take(operator: Operator, make: => ColumnFamilies): ColumnFamilies =
-    Option(spare.getAndSet(null)).filter(f => f.operator == operator && f.areAll(byName)).getOrElse(make)
+    Option(spare.getAndSet(null))
+      .filter(f => f.operator == operator && f.areAll(byName))
+      .getOrElse(make)
 
   /** Keeps them for a task to come: whoever gives them back uses them no more. */
   def giveBack(families: ColumnFamilies): Unit = spare.set(families)
@@ -33,13 +39,19 @@ private[provider] final class ColumnFamilyRegistry(val default: ColumnFamilySpec
   def all: Map[String, ColumnFamilySpec] = byName.asScala.toMap
   def names: Set[String] = byName.keySet.asScala.toSet + ColumnFamilyRegistry.Default
 
-  /** The family that an operation is about. Throws what Spark's own providers throw where there is none. */
+  /** The family that an operation is about. Throws what Spark's own providers throw where there is
+    * none.
+    */
   def get(operation: String, name: String): ColumnFamilySpec =
     if (name == ColumnFamilyRegistry.Default) default
-    else if (!areUsed) throw StateStoreErrors.unsupportedOperationException(operation, ColumnFamilyRegistry.NotUsed)
+    else if (!areUsed)
+      throw StateStoreErrors.unsupportedOperationException(operation, ColumnFamilyRegistry.NotUsed)
     else {
-      if (name.isEmpty || name.trim != name) throw StateStoreErrors.cannotUseColumnFamilyWithInvalidName(operation, name)
-      Option(byName.get(name)).getOrElse(throw StateStoreErrors.unsupportedOperationOnMissingColumnFamily(operation, name))
+      if (name.isEmpty || name.trim != name)
+        throw StateStoreErrors.cannotUseColumnFamilyWithInvalidName(operation, name)
+      Option(byName.get(name)).getOrElse(
+        throw StateStoreErrors.unsupportedOperationOnMissingColumnFamily(operation, name)
+      )
     }
 
   /** Creates a family; nothing happens where there is one of that name. */
@@ -50,13 +62,17 @@ private[provider] final class ColumnFamilyRegistry(val default: ColumnFamilySpec
   }
 
   /** Whether there was such a family. */
-  def remove(name: String): Boolean = { check("remove_col_family", name, isInternal = false); byName.remove(name) != null }
+  def remove(name: String): Boolean = {
+    check("remove_col_family", name, isInternal = false); byName.remove(name) != null
+  }
 
   private def check(operation: String, name: String, isInternal: Boolean): Unit = {
-    if (!areUsed) throw StateStoreErrors.unsupportedOperationException(operation, ColumnFamilyRegistry.NotUsed)
+    if (!areUsed)
+      throw StateStoreErrors.unsupportedOperationException(operation, ColumnFamilyRegistry.NotUsed)
     if (name.isEmpty || name.trim != name || (name == ColumnFamilyRegistry.Default && !isInternal))
       throw StateStoreErrors.cannotUseColumnFamilyWithInvalidName(operation, name)
-    if (!isInternal && name.charAt(0) == '$') throw StateStoreErrors.cannotCreateColumnFamilyWithReservedChars(name)
+    if (!isInternal && name.charAt(0) == '$')
+      throw StateStoreErrors.cannotCreateColumnFamilyWithReservedChars(name)
   }
 }
 

@@ -5,4 +5,9 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 
 /** What a column family was created with. */
-private[provider] final case class ColumnFamilySpec(keys: KeyStateEncoderSpec, values: StructType, isMultiValued: Boolean, isInternal: Boolean)
+private[provider] final case class ColumnFamilySpec(
+    keys: KeyStateEncoderSpec,
+    values: StructType,
+    isMultiValued: Boolean,
+    isInternal: Boolean
+)

@@ -16,8 +16,12 @@ private[provider] final class KeyHashes {
   /** From a key of this schema to its hash, in the only column. */
   def of(key: StructType): UnsafeProjection = byKey.getOrElseUpdate(
     key, {
-      val columns = key.fields.toSeq.zipWithIndex.map { case (f, i) => BoundReference(i, f.dataType, f.nullable) }
-      UnsafeProjection.create(Seq(PartitionHash.of(HashPartitioning(columns, 1).partitionIdExpression)))
+      val columns = key.fields.toSeq.zipWithIndex.map { case (f, i) =>
+        BoundReference(i, f.dataType, f.nullable)
+      }
+      UnsafeProjection.create(
+        Seq(PartitionHash.of(HashPartitioning(columns, 1).partitionIdExpression))
+      )
     }
   )
 }

@@ -4,16 +4,20 @@ package io.megaphone.spark.provider.rows
 import java.util
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
-import org.apache.spark.sql.execution.streaming.state.{ArrayIndexRange, KeyValueChecksum, KeyValueIntegrityVerifier}
+import org.apache.spark.sql.execution.streaming.state.{
+  ArrayIndexRange, KeyValueChecksum, KeyValueIntegrityVerifier
+}
 
 import io.megaphone.log.memory.Records
 import io.megaphone.log.record.{Record, Words}
 import io.megaphone.log.record.Cursor
 
-/** Verifies rows that have a checksum, as `spark.sql.streaming.stateStore.rowChecksum.enabled` asks for, by Spark's own classes and with its error.
+/** Verifies rows that have a checksum, as `spark.sql.streaming.stateStore.rowChecksum.enabled` asks
+  * for, by Spark's own classes and with its error.
   *
-  * Spark writes the setting to the offset log with a query's first batch, and goes by what is written there from then on, as its readers do. So all rows of
-  * a checkpoint have a checksum, or none has.
+  * Spark writes the setting to the offset log with a query's first batch, and goes by what is
+  * written there from then on, as its readers do. So all rows of a checkpoint have a checksum, or
+  * none has.
   *
   * @param store
   *   its name in the error
@@ -25,20 +29,32 @@ private[provider] final class RowChecksums(store: String, ratio: Long) {
 
   private val ofReads = verifier(ratio)
 
-  /** Verifies a record that is read, as often as the ratio says. Threads that read at once may miscount a little. */
+  /** Verifies a record that is read, as often as the ratio says. Threads that read at once may
+    * miscount a little.
+    */
   def verify(found: Cursor): Unit =
-    ofReads.foreach(check(_, found.bytes, found.keyOffset, found.keyBytes, found.valueOffset, found.valueBytes))
+    ofReads.foreach(
+      check(_, found.bytes, found.keyOffset, found.keyBytes, found.valueOffset, found.valueBytes)
+    )
 
   /** Verifies all of the records that a file has of a bin. Any thread. */
   def verifyAll(records: Array[Byte]): Unit = verifier(ratio = 1).foreach { all =>
     Records.foreach(records, 0, records.length) { (at, header) =>
       val keyAt = at + Record.HeaderBytes
       val keyBytes = Record.keyBytes(header)
-      check(all, records, keyAt, keyBytes, keyAt + Record.padded(keyBytes), Record.valueBytes(header))
+      check(
+        all,
+        records,
+        keyAt,
+        keyBytes,
+        keyAt + Record.padded(keyBytes),
+        Record.valueBytes(header)
+      )
     }
   }
 
-  private def verifier(ratio: Long): Option[KeyValueIntegrityVerifier] = KeyValueIntegrityVerifier.create(store, rowChecksumEnabled = true, ratio)
+  private def verifier(ratio: Long): Option[KeyValueIntegrityVerifier] =
+    KeyValueIntegrityVerifier.create(store, rowChecksumEnabled = true, ratio)
 }
 
 private[provider] object RowChecksums {
@@ -53,16 +69,27 @@ private[provider] object RowChecksums {
 
   /** Where the values of a key begin, each with its header. */
   def starts(bytes: Array[Byte], offset: Int, end: Int): Iterator[Int] =
-    Iterator.iterate(offset)(at => at + HeaderBytes + lengthAt(bytes, at, end)).takeWhile(_ + HeaderBytes <= end)
+    Iterator
+      .iterate(offset)(at => at + HeaderBytes + lengthAt(bytes, at, end))
+      .takeWhile(_ + HeaderBytes <= end)
 
-  /** Bytes of the value whose header is at `at`. A length that cannot be is damage and taken for none: the checksum is not that of no bytes. */
+  /** Bytes of the value whose header is at `at`. A length that cannot be is damage and taken for
+    * none: the checksum is not that of no bytes.
+    */
   def lengthAt(bytes: Array[Byte], at: Int, end: Int): Int = {
     val most = end - at - HeaderBytes
     val length = if (most < 0) 0 else (Words.get(bytes, at) >>> 32).toInt
     if (length < 0 || length > most) 0 else length
   }
 
-  private def check(verifier: KeyValueIntegrityVerifier, bytes: Array[Byte], keyOffset: Int, keyBytes: Int, valueOffset: Int, valueBytes: Int): Unit = {
+  private def check(
+      verifier: KeyValueIntegrityVerifier,
+      bytes: Array[Byte],
+      keyOffset: Int,
+      keyBytes: Int,
+      valueOffset: Int,
+      valueBytes: Int
+  ): Unit = {
     val key = ArrayIndexRange(bytes, keyOffset, keyOffset + keyBytes)
     val end = valueOffset + valueBytes
     var at = valueOffset
@@ -80,11 +107,15 @@ private[provider] object RowChecksums {
     }
   }
 
-  private def rangeOf(row: RowCodec): ArrayIndexRange[Byte] = ArrayIndexRange(row.bytes, row.offset, row.offset + row.length)
+  private def rangeOf(row: RowCodec): ArrayIndexRange[Byte] =
+    ArrayIndexRange(row.bytes, row.offset, row.offset + row.length)
 }
 
-/** Values with the header of a checksum before each, whether a key has one or several. A value is set when its key has been. */
-private[provider] final class ChecksummedValues(keys: RowCodec, values: RowCodec) extends MultiValueCodec {
+/** Values with the header of a checksum before each, whether a key has one or several. A value is
+  * set when its key has been.
+  */
+private[provider] final class ChecksummedValues(keys: RowCodec, values: RowCodec)
+    extends MultiValueCodec {
   import RowChecksums._
 
   bytes = new Array[Byte](ChecksummedValues.BytesMin)
@@ -97,7 +128,9 @@ private[provider] final class ChecksummedValues(keys: RowCodec, values: RowCodec
 
   override def rows(bytes: Array[Byte], offset: Int, length: Int): Iterator[UnsafeRow] = {
     val end = offset + length
-    starts(bytes, offset, end).map(at => values.row(bytes, at + HeaderBytes, lengthAt(bytes, at, end)))
+    starts(bytes, offset, end).map(at =>
+      values.row(bytes, at + HeaderBytes, lengthAt(bytes, at, end))
+    )
   }
 
   private def add(row: UnsafeRow): Unit = {

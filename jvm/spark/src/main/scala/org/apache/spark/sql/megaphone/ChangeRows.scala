@@ -6,7 +6,9 @@ import org.apache.spark.sql.execution.streaming.state.RecordType
 import org.apache.spark.util.NextIterator
 
 /** Rows of a change feed (kind, key, value, batch) as the iterator that Spark asks a provider for. */
-final class ChangeRows(rows: Iterator[(RecordType.Value, UnsafeRow, UnsafeRow, Long)]) extends NextIterator[(RecordType.Value, UnsafeRow, UnsafeRow, Long)] {
-  override protected def getNext(): (RecordType.Value, UnsafeRow, UnsafeRow, Long) = if (rows.hasNext) rows.next() else { finished = true; null }
+final class ChangeRows(rows: Iterator[(RecordType.Value, UnsafeRow, UnsafeRow, Long)])
+    extends NextIterator[(RecordType.Value, UnsafeRow, UnsafeRow, Long)] {
+  override protected def getNext(): (RecordType.Value, UnsafeRow, UnsafeRow, Long) =
+    if (rows.hasNext) rows.next() else { finished = true; null }
   override protected def close(): Unit = ()
 }

@@ -5,10 +5,14 @@ import org.apache.spark.SparkContext
 
 import io.megaphone.format.ExecutorAddress
 
-/** The executors of an application. `SparkContext.env` and the block manager's master are private to Spark (4.2, 4.3). */
+/** The executors of an application. `SparkContext.env` and the block manager's master are private
+  * to Spark (4.2, 4.3).
+  */
 object Cluster {
 
-  /** Those that are registered now, by id; the driver itself only where it is the one executor, in local mode. Asks the driver's own endpoint. */
+  /** Those that are registered now, by id; the driver itself only where it is the one executor, in
+    * local mode. Asks the driver's own endpoint.
+    */
   def executors(sc: SparkContext): Vector[ExecutorAddress] = {
     val all = sc.env.blockManager.master.getMemoryStatus.keys.toVector
     val workers = if (sc.isLocal) all else all.filterNot(_.isDriver)

@@ -2,25 +2,41 @@
 package org.apache.spark.sql.megaphone
 
 import java.io.{FileNotFoundException, OutputStream}
-import java.nio.file.{Files, NoSuchFileException, Path => NioPath, Paths, StandardCopyOption, StandardOpenOption}
+import java.nio.file.{
+  Files, NoSuchFileException, Path => NioPath, Paths, StandardCopyOption, StandardOpenOption
+}
 import java.util.UUID
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{FSDataInputStream, FileAlreadyExistsException, FileStatus, Path, PathFilter}
+import org.apache.hadoop.fs.{
+  FileAlreadyExistsException, FileStatus, FSDataInputStream, Path, PathFilter
+}
+import org.apache.spark.sql.execution.streaming.checkpointing.{
+  CheckpointFileManager, FileContextBasedCheckpointFileManager
+}
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
-import org.apache.spark.sql.execution.streaming.checkpointing.{CheckpointFileManager, FileContextBasedCheckpointFileManager}
 import org.apache.spark.sql.internal.SQLConf
 
-/** A checkpoint file manager that writes `file:` paths without forking a process for each file, as Hadoop's local file system does to set permissions
-  * where its native library is missing. All reading is left to Spark's own manager, and so is every other scheme, to the one that Spark chooses for it.
+/** A checkpoint file manager that writes `file:` paths without forking a process for each file, as
+  * Hadoop's local file system does to set permissions where its native library is missing. All
+  * reading is left to Spark's own manager, and so is every other scheme, to the one that Spark
+  * chooses for it.
   *
-  * A file is written under a temporary name and then renamed, or, where nothing may be replaced, linked, which fails if the name is taken.
+  * A file is written under a temporary name and then renamed, or, where nothing may be replaced,
+  * linked, which fails if the name is taken.
   */
-final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration) extends CheckpointFileManager {
-  private val isFile = Option(path.toUri.getScheme).getOrElse(path.getFileSystem(hadoopConf).getUri.getScheme) == "file"
-  private val spark = if (isFile) new FileContextBasedCheckpointFileManager(path, hadoopConf) else LocalCheckpointFileManager.sparksChoice(path, hadoopConf)
+final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
+    extends CheckpointFileManager {
+  private val isFile = Option(path.toUri.getScheme)
+    .getOrElse(path.getFileSystem(hadoopConf).getUri.getScheme) == "file"
+  private val spark =
+    if (isFile) new FileContextBasedCheckpointFileManager(path, hadoopConf)
+    else LocalCheckpointFileManager.sparksChoice(path, hadoopConf)
 
-  override def createAtomic(path: Path, overwriteIfPossible: Boolean): CancellableFSDataOutputStream =
+  override def createAtomic(
+      path: Path,
+      overwriteIfPossible: Boolean
+  ): CancellableFSDataOutputStream =
     if (!isFile) spark.createAtomic(path, overwriteIfPossible)
     else {
       val target = nio(path)
@@ -32,7 +48,8 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration) ex
   override def list(path: Path, filter: PathFilter): Array[FileStatus] = spark.list(path, filter)
   override def mkdirs(path: Path): Unit = if (isFile) { Files.createDirectories(nio(path)); () }
   else spark.mkdirs(path)
-  override def exists(path: Path): Boolean = if (isFile) Files.exists(nio(path)) else spark.exists(path)
+  override def exists(path: Path): Boolean =
+    if (isFile) Files.exists(nio(path)) else spark.exists(path)
   override def delete(path: Path): Unit = spark.delete(path)
   override def isLocal: Boolean = spark.isLocal
 
@@ -48,9 +65,17 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration) ex
 
   private def open(temporary: NioPath, path: Path): OutputStream =
     try Files.newOutputStream(temporary, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)
-    catch { case _: NoSuchFileException => throw new FileNotFoundException(s"The folder of $path does not exist.") }
+    catch {
+      case _: NoSuchFileException =>
+        throw new FileNotFoundException(s"The folder of $path does not exist.")
+    }
 
-  private final class LocalStream(target: NioPath, temporary: NioPath, overwrite: Boolean, out: OutputStream) extends CancellableFSDataOutputStream(out) {
+  private final class LocalStream(
+      target: NioPath,
+      temporary: NioPath,
+      overwrite: Boolean,
+      out: OutputStream
+  ) extends CancellableFSDataOutputStream(out) {
     private var isDone = false
 
     override def close(): Unit = synchronized {
@@ -60,7 +85,8 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration) ex
           super.close()
           if (!overwrite) link()
           else {
-            // Of the file that was there, if Spark's own manager wrote it: nobody could read the new one beside it.
+            /* Of the file that was there, if Spark's own manager wrote it: nobody could read the
+             * new one beside it. */
             Files.deleteIfExists(target.resolveSibling(s".${target.getFileName}.crc"))
             Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE)
             ()
@@ -79,13 +105,18 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration) ex
 
     private def link(): Unit =
       try { Files.createLink(target, temporary); () }
-      catch { case _: java.nio.file.FileAlreadyExistsException => throw new FileAlreadyExistsException(s"$target exists and must not be replaced.") }
+      catch {
+        case _: java.nio.file.FileAlreadyExistsException =>
+          throw new FileAlreadyExistsException(s"$target exists and must not be replaced.")
+      }
   }
 }
 
 private object LocalCheckpointFileManager {
 
-  /** The manager that Spark takes where none is configured: by `FileContext` or, for a scheme that has none, by `FileSystem`. */
+  /** The manager that Spark takes where none is configured: by `FileContext` or, for a scheme that
+    * has none, by `FileSystem`.
+    */
   private def sparksChoice(path: Path, hadoopConf: Configuration): CheckpointFileManager = {
     val unset = new Configuration(hadoopConf)
     unset.unset(SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key)

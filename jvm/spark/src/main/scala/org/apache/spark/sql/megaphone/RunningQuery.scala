@@ -7,7 +7,9 @@ import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.streaming.runtime.{MicroBatchExecution, MicroBatchExecutionContext, StreamExecution}
+import org.apache.spark.sql.execution.streaming.runtime.{
+  MicroBatchExecution, MicroBatchExecutionContext, StreamExecution
+}
 
 /** What the plugin must know of a running query and Spark does not show: one place for it. */
 final class RunningQuery(execution: MicroBatchExecution) {
@@ -21,65 +23,89 @@ final class RunningQuery(execution: MicroBatchExecution) {
 
   def isActive: Boolean = execution.isActive
 
-  /** Whether this run itself wrote the offset log of the batch that it is at, rather than found it there. Spark measures the writing if, and only if, this
-    * run constructed the batch; a look at the log from outside comes earlier than Spark's own, and another run may write in between.
+  /** Whether this run itself wrote the offset log of the batch that it is at, rather than found it
+    * there. Spark measures the writing if, and only if, this run constructed the batch; a look at
+    * the log from outside comes earlier than Spark's own, and another run may write in between.
     */
   def hasLoggedOffsets(batch: Long): Boolean = execution.getLatestExecutionContext() match {
-    case context: MicroBatchExecutionContext => context.batchId == batch && context.getDuration(RunningQuery.OffsetLogWriting).isDefined
+    case context: MicroBatchExecutionContext =>
+      context.batchId == batch && context.getDuration(RunningQuery.OffsetLogWriting).isDefined
     case _ => false
   }
 
   /** The newest batch that the commit log has, if any. */
   def latestCommittedBatch: Option[Long] = execution.commitLog.getLatestBatchId()
 
-  /** Checkpoint ids by operator and partition at the version that the next batch reads: empty under checkpoint format v1. */
-  def checkpointIds: mutable.Map[Long, Array[Array[String]]] = RunningQuery.IdsField.get(execution).asInstanceOf[mutable.Map[Long, Array[Array[String]]]]
+  /** Checkpoint ids by operator and partition at the version that the next batch reads: empty under
+    * checkpoint format v1.
+    */
+  def checkpointIds: mutable.Map[Long, Array[Array[String]]] =
+    RunningQuery.IdsField.get(execution).asInstanceOf[mutable.Map[Long, Array[Array[String]]]]
 
-  /** The same at a version that its batch's commit tells of; None where the commit log does not have that batch any more. */
+  /** The same at a version that its batch's commit tells of; None where the commit log does not
+    * have that batch any more.
+    */
   def checkpointIdsAt(version: Long): Option[Map[Long, Array[Array[String]]]] =
     execution.commitLog.get(version - 1).map(_.stateUniqueIds.getOrElse(Map.empty))
 
-  /** Lengthens an operator's array of checkpoint ids. Spark indexes it by partition, and a step may have added partitions since it was written. */
-  def padCheckpointIds(operator: Long, length: Int): Option[Array[Array[String]]] = checkpointIds.get(operator).map { ids =>
-    val padded = RunningQuery.padded(ids, length)
-    if (padded ne ids) checkpointIds.put(operator, padded)
-    padded
-  }
+  /** Lengthens an operator's array of checkpoint ids. Spark indexes it by partition, and a step may
+    * have added partitions since it was written.
+    */
+  def padCheckpointIds(operator: Long, length: Int): Option[Array[Array[String]]] =
+    checkpointIds.get(operator).map { ids =>
+      val padded = RunningQuery.padded(ids, length)
+      if (padded ne ids) checkpointIds.put(operator, padded)
+      padded
+    }
 
-  /** From now on, what Spark writes into the arrays is never shorter than `length`: its own reader indexes them by the partitions of the first batch,
-    * however few there are now.
+  /** From now on, what Spark writes into the arrays is never shorter than `length`: its own reader
+    * indexes them by the partitions of the first batch, however few there are now.
     */
   def keepCheckpointIds(length: Int): Unit = checkpointIds match {
     case _: RunningQuery.PaddingMap => ()
-    case ids => RunningQuery.IdsField.set(execution, new RunningQuery.PaddingMap(length).addAll(ids))
+    case ids =>
+      RunningQuery.IdsField.set(execution, new RunningQuery.PaddingMap(length).addAll(ids))
   }
 }
 
 object RunningQuery {
 
-  /** The name under which `MicroBatchExecution.constructNextBatch` reports how long it wrote the offset log. */
+  /** The name under which `MicroBatchExecution.constructNextBatch` reports how long it wrote the
+    * offset log.
+    */
   private val OffsetLogWriting = "walCommit"
 
   private val IdsField = {
     // A private val of MicroBatchExecution since Spark 4.0; the compiler may qualify its name.
     val field = classOf[MicroBatchExecution].getDeclaredFields
       .find(_.getName.endsWith("currentStateStoreCkptId"))
-      .getOrElse(throw new IllegalStateException("Spark's MicroBatchExecution keeps no checkpoint ids any more: this jar does not fit this Spark version."))
+      .getOrElse(
+        throw new IllegalStateException(
+          "Spark's MicroBatchExecution keeps no checkpoint ids any more: this jar does not fit this Spark version."
+        )
+      )
     field.setAccessible(true)
     field
   }
 
-  /** The running query of this run, in whatever session; None for plans that only look like a batch's (`explain`, batch queries). */
-  def find(session: SparkSession, runId: UUID): Option[StreamExecution] = session.sharedState.activeStreamingQueries.values.asScala.find(_.runId == runId)
+  /** The running query of this run, in whatever session; None for plans that only look like a
+    * batch's (`explain`, batch queries).
+    */
+  def find(session: SparkSession, runId: UUID): Option[StreamExecution] =
+    session.sharedState.activeStreamingQueries.values.asScala.find(_.runId == runId)
 
   private def padded(ids: Array[Array[String]], length: Int): Array[Array[String]] =
-    if (ids.length >= length || ids.isEmpty) ids else ids ++ Array.fill(length - ids.length)(ids(0).clone())
+    if (ids.length >= length || ids.isEmpty) ids
+    else ids ++ Array.fill(length - ids.length)(ids(0).clone())
 
-  private final class PaddingMap(length: Int) extends mutable.AbstractMap[Long, Array[Array[String]]] {
+  private final class PaddingMap(length: Int)
+      extends mutable.AbstractMap[Long, Array[Array[String]]] {
     private val ids = mutable.HashMap.empty[Long, Array[Array[String]]]
     override def get(operator: Long): Option[Array[Array[String]]] = ids.get(operator)
     override def iterator: Iterator[(Long, Array[Array[String]])] = ids.iterator
-    override def addOne(entry: (Long, Array[Array[String]])): this.type = { ids(entry._1) = padded(entry._2, length); this }
+    override def addOne(entry: (Long, Array[Array[String]])): this.type = {
+      ids(entry._1) = padded(entry._2, length); this
+    }
     override def subtractOne(operator: Long): this.type = { ids -= operator; this }
   }
 }

@@ -3,8 +3,8 @@ package io.megaphone.spark.provider.families
 
 import scala.util.Random
 
-import org.apache.spark.sql.catalyst.expressions.{BoundReference, UnsafeProjection}
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{BoundReference, UnsafeProjection}
 import org.apache.spark.sql.catalyst.util.ArrayData
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorsUtils
 import org.apache.spark.sql.execution.streaming.state._
@@ -15,13 +15,21 @@ import org.scalatest.funsuite.AnyFunSuite
 import io.megaphone.plan.RoutingTable
 import io.megaphone.spark.partitioning.RoutedPartitioning
 
-/** The bin that the provider computes of a state key is the one that the exchange computed of the row, whatever the key is made of. */
+/** The bin that the provider computes of a state key is the one that the exchange computed of the
+  * row, whatever the key is made of.
+  */
 class BinOfKeySuite extends AnyFunSuite {
   private val bins = 256
 
   /** One worker a bin, so that the exchange's partition is its bin. */
   private val table = RoutingTable.roundRobin(bins, bins)
-  private val operators = Seq("stateStoreSave", "dedupe", "dedupeWithinWatermark", "flatMapGroupsWithState", "applyInPandasWithState")
+  private val operators = Seq(
+    "stateStoreSave",
+    "dedupe",
+    "dedupeWithinWatermark",
+    "flatMapGroupsWithState",
+    "applyInPandasWithState"
+  )
   private val random = new Random(5)
   private def times(value: => Any): Seq[Any] = Seq.fill(200)(value)
   private def text(s: String) = UTF8String.fromString(s)
@@ -38,21 +46,54 @@ class BinOfKeySuite extends AnyFunSuite {
     (
       "float",
       FloatType,
-      Seq(0.0f, -0.0f, Float.NaN, java.lang.Float.intBitsToFloat(0x7fc00001), Float.NegativeInfinity, Float.MinPositiveValue) ++ times(random.nextFloat())
+      Seq(
+        0.0f,
+        -0.0f,
+        Float.NaN,
+        java.lang.Float.intBitsToFloat(0x7fc00001),
+        Float.NegativeInfinity,
+        Float.MinPositiveValue
+      ) ++ times(random.nextFloat())
     ),
     (
       "double",
       DoubleType,
-      Seq(0.0, -0.0, Double.NaN, java.lang.Double.longBitsToDouble(0x7ff8000000000001L), Double.PositiveInfinity) ++ times(random.nextDouble())
+      Seq(
+        0.0,
+        -0.0,
+        Double.NaN,
+        java.lang.Double.longBitsToDouble(0x7ff8000000000001L),
+        Double.PositiveInfinity
+      ) ++ times(random.nextDouble())
     ),
-    ("small decimal", DecimalType(9, 2), Seq(Decimal("0.00"), Decimal("-1234567.89")).map(resized(_, 9, 2))),
-    ("large decimal", DecimalType(38, 18), Seq(Decimal("12345678901234567890.123456789012345678"), Decimal("-1")).map(resized(_, 38, 18))),
-    ("string", StringType, Seq("", "a", "A", "ß", "日本", "\u0000", "x" * 1000).map(text) ++ times(text(random.nextString(5)))),
-    ("string of the collation UNICODE", StringType("UNICODE"), Seq("", "a", "A", "ß", "e\u0301", "é").map(text) ++ times(text(random.nextString(5)))),
+    (
+      "small decimal",
+      DecimalType(9, 2),
+      Seq(Decimal("0.00"), Decimal("-1234567.89")).map(resized(_, 9, 2))
+    ),
+    (
+      "large decimal",
+      DecimalType(38, 18),
+      Seq(Decimal("12345678901234567890.123456789012345678"), Decimal("-1")).map(resized(_, 38, 18))
+    ),
+    (
+      "string",
+      StringType,
+      Seq("", "a", "A", "ß", "日本", "\u0000", "x" * 1000).map(text) ++ times(
+        text(random.nextString(5))
+      )
+    ),
+    (
+      "string of the collation UNICODE",
+      StringType("UNICODE"),
+      Seq("", "a", "A", "ß", "e\u0301", "é").map(text) ++ times(text(random.nextString(5)))
+    ),
     (
       "bytes",
       BinaryType,
-      Seq(Array.emptyByteArray, Array[Byte](0), Array[Byte](-1, 0, 1)) ++ times { val b = new Array[Byte](random.nextInt(20)); random.nextBytes(b); b }
+      Seq(Array.emptyByteArray, Array[Byte](0), Array[Byte](-1, 0, 1)) ++ times {
+        val b = new Array[Byte](random.nextInt(20)); random.nextBytes(b); b
+      }
     ),
     ("date", DateType, Seq(0, -1, 20000)),
     ("timestamp", TimestampType, Seq(0L, -1L, 1700000000000000L) ++ times(random.nextLong())),
@@ -61,21 +102,35 @@ class BinOfKeySuite extends AnyFunSuite {
     (
       "struct",
       inner,
-      Seq(InternalRow(1, text("a")), InternalRow(null, null), InternalRow(null, text("a"))) ++ times(InternalRow(random.nextInt(), text(random.nextString(3))))
+      Seq(
+        InternalRow(1, text("a")),
+        InternalRow(null, null),
+        InternalRow(null, text("a"))
+      ) ++ times(InternalRow(random.nextInt(), text(random.nextString(3))))
     ),
     (
       "window",
       new StructType().add("start", TimestampType).add("end", TimestampType),
       times { val s = random.nextInt().toLong * 1000; InternalRow(s, s + 600000000L) }
     ),
-    ("day-time interval", DayTimeIntervalType(), Seq(0L, -1L, 86400000000L) ++ times(random.nextLong())),
+    (
+      "day-time interval",
+      DayTimeIntervalType(),
+      Seq(0L, -1L, 86400000000L) ++ times(random.nextLong())
+    ),
     ("year-month interval", YearMonthIntervalType(), Seq(0, -1, 14)),
     (
       "struct in a struct",
       new StructType().add("inner", inner).add("z", DoubleType),
-      Seq(InternalRow(null, -0.0), InternalRow(InternalRow(null, null), 0.0)) ++ times(InternalRow(InternalRow(random.nextInt(), text("a")), Double.NaN))
+      Seq(InternalRow(null, -0.0), InternalRow(InternalRow(null, null), 0.0)) ++ times(
+        InternalRow(InternalRow(random.nextInt(), text("a")), Double.NaN)
+      )
     ),
-    ("array", ArrayType(IntegerType), Seq(ArrayData.toArrayData(Array(1, 2)), ArrayData.toArrayData(Array.empty[Int]))),
+    (
+      "array",
+      ArrayType(IntegerType),
+      Seq(ArrayData.toArrayData(Array(1, 2)), ArrayData.toArrayData(Array.empty[Int]))
+    ),
     (
       "array of strings",
       ArrayType(StringType),
@@ -85,17 +140,22 @@ class BinOfKeySuite extends AnyFunSuite {
     (
       "array of structs",
       ArrayType(inner),
-      Seq(ArrayData.toArrayData(Array(null, InternalRow(null, null)))) ++ times(ArrayData.toArrayData(Array(InternalRow(random.nextInt(), text("b")))))
+      Seq(ArrayData.toArrayData(Array(null, InternalRow(null, null)))) ++ times(
+        ArrayData.toArrayData(Array(InternalRow(random.nextInt(), text("b"))))
+      )
     ),
     ("nothing", NullType, Seq(null))
   )
 
-  private def resized(d: Decimal, precision: Int, scale: Int): Decimal = { val copy = d.clone(); assert(copy.changePrecision(precision, scale)); copy }
+  private def resized(d: Decimal, precision: Int, scale: Int): Decimal = {
+    val copy = d.clone(); assert(copy.changePrecision(precision, scale)); copy
+  }
 
   /** The exchange's bin of a row, by the expression that the exchange evaluates. */
   private def exchange(schema: StructType, positions: Seq[Int]): InternalRow => Int = {
     val keys = positions.map(i => BoundReference(i, schema(i).dataType, schema(i).nullable))
-    val projection = UnsafeProjection.create(Seq(new RoutedPartitioning(keys, table).partitionIdExpression))
+    val projection =
+      UnsafeProjection.create(Seq(new RoutedPartitioning(keys, table).partitionIdExpression))
     row => projection(row).getInt(0)
   }
 
@@ -106,17 +166,25 @@ class BinOfKeySuite extends AnyFunSuite {
       family: String = "default",
       spec: StructType => KeyStateEncoderSpec = NoPrefixKeyStateEncoderSpec(_),
       specOf: String => Option[KeyStateEncoderSpec] = _ => None
-  ): BinOfKey = new BinOfKey(PartitionKey.of(operator, store, family, spec(keys), specOf), bins, new KeyHashes)
+  ): BinOfKey =
+    new BinOfKey(PartitionKey.of(operator, store, family, spec(keys), specOf), bins, new KeyHashes)
 
   private def check(operator: String, keySchema: StructType, rows: Seq[InternalRow]): Set[Int] = {
     // The exchange sees the key's columns somewhere in a wider row.
-    val wide = new StructType(Array(StructField("before", StringType)) ++ keySchema.fields ++ Array(StructField("after", LongType)))
+    val wide = new StructType(
+      Array(StructField("before", StringType)) ++ keySchema.fields ++ Array(
+        StructField("after", LongType)
+      )
+    )
     val positions = keySchema.indices.map(_ + 1)
     val binOfRow = exchange(wide, positions)
-    val toKey = UnsafeProjection.create(positions.map(i => BoundReference(i, wide(i).dataType, wide(i).nullable)))
+    val toKey = UnsafeProjection.create(
+      positions.map(i => BoundReference(i, wide(i).dataType, wide(i).nullable))
+    )
     val binOfKey = binOf(operator, keySchema)
     rows.map { key =>
-      val row = InternalRow.fromSeq(text(random.nextString(4)) +: key.toSeq(keySchema) :+ random.nextLong())
+      val row =
+        InternalRow.fromSeq(text(random.nextString(4)) +: key.toSeq(keySchema) :+ random.nextLong())
       val expected = binOfRow(row)
       assert(binOfKey(toKey(row)) == expected, s"for the key $key of $operator")
       expected
@@ -131,21 +199,32 @@ class BinOfKeySuite extends AnyFunSuite {
     }
 
   for ((name, dataType, values) <- columns)
-    test(s"A key of type $name has one bin to the exchange, and with the start of a session behind it, and so have all sessions of the key.") {
+    test(
+      s"A key of type $name has one bin to the exchange, and with the start of a session behind it, and so have all sessions of the key."
+    ) {
       val key = new StructType().add("k", dataType)
       val started = key.add("sessionStart", TimestampType)
       val binOfRow = exchange(key, Seq(0))
       val (toKey, toStarted) = (UnsafeProjection.create(key), UnsafeProjection.create(started))
-      val sessions = binOf(StatefulOperatorsUtils.SESSION_WINDOW_STATE_STORE_SAVE_EXEC_OP_NAME, started, spec = PrefixKeyScanStateEncoderSpec(_, 1))
+      val sessions = binOf(
+        StatefulOperatorsUtils.SESSION_WINDOW_STATE_STORE_SAVE_EXEC_OP_NAME,
+        started,
+        spec = PrefixKeyScanStateEncoderSpec(_, 1)
+      )
       (values :+ null).foreach { value =>
         val expected = binOfRow(InternalRow(value))
-        assert(sessions(toStarted(InternalRow(value, random.nextLong()))) == expected, s"for the key $value")
+        assert(
+          sessions(toStarted(InternalRow(value, random.nextLong()))) == expected,
+          s"for the key $value"
+        )
         assert(sessions.ofPrefix(toKey(InternalRow(value))) == expected, s"for the prefix $value")
       }
     }
 
   for ((name, dataType, values) <- columns)
-    test(s"A key of type $name has one bin to the exchange and in all stores of a join, with and without the index behind it.") {
+    test(
+      s"A key of type $name has one bin to the exchange and in all stores of a join, with and without the index behind it."
+    ) {
       val key = new StructType().add("k", dataType)
       val indexed = key.add("index", LongType)
       val binOfRow = exchange(key, Seq(0))
@@ -156,13 +235,18 @@ class BinOfKeySuite extends AnyFunSuite {
         (values :+ null).foreach { value =>
           val expected = binOfRow(InternalRow(value))
           assert(binOfKey(toKey(InternalRow(value))) == expected, s"for the key $value")
-          assert(binOfIndexed(toIndexed(InternalRow(value, random.nextLong()))) == expected, s"for the key $value")
+          assert(
+            binOfIndexed(toIndexed(InternalRow(value, random.nextLong()))) == expected,
+            s"for the key $value"
+          )
         }
       }
     }
 
   for ((name, dataType, values) <- columns)
-    test(s"A key of type $name has one bin to the exchange and in all column families of a join, with and without the time or the index behind it.") {
+    test(
+      s"A key of type $name has one bin to the exchange and in all column families of a join, with and without the time or the index behind it."
+    ) {
       val key = new StructType().add("k", dataType)
       val timed = TimestampKeyStateEncoder.keySchemaWithTimestamp(key)
       val numbered = key.add("index", LongType)
@@ -180,18 +264,29 @@ class BinOfKeySuite extends AnyFunSuite {
       (values :+ null).foreach { value =>
         val expected = binOfRow(InternalRow(value))
         assert(ofKey(toKey(InternalRow(value))) == expected, s"for the key $value")
-        for ((binOfRow, toRow) <- behind) assert(binOfRow(toRow(InternalRow(value, random.nextLong()))) == expected, s"for the key $value")
-        assert(behind.map(_._1.ofPrefix(toKey(InternalRow(value)))) == Seq(-1, expected, -1), s"for the prefix $value")
+        for ((binOfRow, toRow) <- behind)
+          assert(
+            binOfRow(toRow(InternalRow(value, random.nextLong()))) == expected,
+            s"for the key $value"
+          )
+        assert(
+          behind.map(_._1.ofPrefix(toKey(InternalRow(value)))) == Seq(-1, expected, -1),
+          s"for the prefix $value"
+        )
       }
     }
 
   for ((name, dataType, values) <- columns)
-    test(s"A key of type $name has one bin to the exchange and in all column families of transformWithState.") {
+    test(
+      s"A key of type $name has one bin to the exchange and in all column families of transformWithState."
+    ) {
       val key = new StructType().add("k", dataType)
       val binOfRow = exchange(key, Seq(0))
-      val composite = new StructType().add("key", key).add("userKey", new StructType().add("u", StringType))
+      val composite =
+        new StructType().add("key", key).add("userKey", new StructType().add("u", StringType))
       val expiring = new StructType().add("expirationMs", LongType).add("elementKey", key)
-      val expiringOfMap = new StructType().add("expirationMs", LongType).add("elementKey", composite)
+      val expiringOfMap =
+        new StructType().add("expirationMs", LongType).add("elementKey", composite)
       val timer = new StructType().add("key", key).add("expiryTimestampMs", LongType)
       val due = new StructType().add("expiryTimestampMs", LongType).add("key", key)
       def user = InternalRow(text(random.nextString(3)))
@@ -205,25 +300,40 @@ class BinOfKeySuite extends AnyFunSuite {
         ("$rowCounter_list", key, NoPrefixKeyStateEncoderSpec(_), identity),
         ("map", composite, prefix, k => InternalRow(k, user)),
         ("$ttl_count", expiring, range, k => InternalRow(random.nextLong(), k)),
-        ("$ttl_map", expiringOfMap, range, k => InternalRow(random.nextLong(), InternalRow(k, user))),
+        (
+          "$ttl_map",
+          expiringOfMap,
+          range,
+          k => InternalRow(random.nextLong(), InternalRow(k, user))
+        ),
         ("$eventTimers_keyToTimestamp", timer, prefix, k => InternalRow(k, random.nextLong())),
         ("$procTimers_timestampToKey", due, range, k => InternalRow(random.nextLong(), k))
       )
       for ((family, keys, spec, row) <- families) {
         val others = families.map { case (other, keys, spec, _) => other -> spec(keys) }.toMap
-        val binOfKey = binOf("transformWithStateExec", keys, family = family, spec = spec, specOf = others.get)
+        val binOfKey =
+          binOf("transformWithStateExec", keys, family = family, spec = spec, specOf = others.get)
         val toKey = UnsafeProjection.create(keys)
         val toPrefix = UnsafeProjection.create(new StructType().add("key", key))
         (values :+ null).foreach { value =>
           val expected = binOfRow(InternalRow(value))
-          assert(binOfKey(toKey(row(InternalRow(value)))) == expected, s"for the key $value of $family")
-          if (keys.head.name == "key") assert(binOfKey.ofPrefix(toPrefix(InternalRow(InternalRow(value)))) == expected, s"for the prefix $value of $family")
+          assert(
+            binOfKey(toKey(row(InternalRow(value)))) == expected,
+            s"for the key $value of $family"
+          )
+          if (keys.head.name == "key")
+            assert(
+              binOfKey.ofPrefix(toPrefix(InternalRow(InternalRow(value)))) == expected,
+              s"for the prefix $value of $family"
+            )
         }
       }
     }
 
   test("A key of many columns has one bin, nulls anywhere.") {
-    val schema = new StructType(columns.map { case (name, dataType, _) => StructField(name, dataType) }.toArray)
+    val schema = new StructType(columns.map { case (name, dataType, _) =>
+      StructField(name, dataType)
+    }.toArray)
     val rows = Seq.fill(500)(InternalRow.fromSeq(columns.map { case (_, _, values) =>
       if (random.nextInt(4) == 0) null else values(random.nextInt(values.size))
     }))
@@ -232,7 +342,8 @@ class BinOfKeySuite extends AnyFunSuite {
 
   test("Both zeros, and all that is not a number, are one key to the hash.") {
     val schema = new StructType().add("k", DoubleType)
-    def bin(d: Double) = binOf("stateStoreSave", schema)(UnsafeProjection.create(schema)(InternalRow(d)))
+    def bin(d: Double) =
+      binOf("stateStoreSave", schema)(UnsafeProjection.create(schema)(InternalRow(d)))
     assert(bin(0.0) == bin(-0.0))
     assert(bin(Double.NaN) == bin(java.lang.Double.longBitsToDouble(0x7ff8000000000001L)))
   }

@@ -7,8 +7,8 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
-import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state.StateStore
 import org.apache.spark.sql.types._
 
@@ -18,19 +18,23 @@ import io.megaphone.spark.checkpoint.{HadoopStateFiles, Lz4}
 import io.megaphone.spark.errors.UnsupportedQueryException
 import io.megaphone.spark.query.PluginSession
 
-/** What Spark asks of a store beside its rows: to be released, to be written whole, to be maintained, to tell how far it can be recovered quickly. */
+/** What Spark asks of a store beside its rows: to be released, to be written whole, to be
+  * maintained, to tell how far it can be recovered quickly.
+  */
 class StoreLifeSuite extends PluginSession {
   private val schema = new StructType().add("n", LongType)
   private val toRow = UnsafeProjection.create(schema)
   private def row(n: Long): UnsafeRow = toRow(InternalRow(n)).copy()
 
   private def withStores(body: TaskStores => Unit): Unit = {
-    val stores = new TaskStores(spark, classOf[io.megaphone.BinnedStateStoreProvider], schema, schema, Nil)
+    val stores =
+      new TaskStores(spark, classOf[io.megaphone.BinnedStateStoreProvider], schema, schema, Nil)
     try body(stores)
     finally stores.close()
   }
 
-  private def put(store: StateStore, keys: Range): Unit = keys.foreach(k => store.put(row(k.toLong), row(k + 1L)))
+  private def put(store: StateStore, keys: Range): Unit =
+    keys.foreach(k => store.put(row(k.toLong), row(k + 1L)))
   private def keys(store: StateStore): Set[Long] = {
     val all = store.iterator();
     try all.map(_.key.getLong(0)).toSet
@@ -38,14 +42,25 @@ class StoreLifeSuite extends PluginSession {
   }
 
   private def frames(stores: TaskStores, version: Long): Vector[Frame] =
-    new Recovery(new HadoopStateFiles(new Path(s"file:${stores.folder}/state/0"), "default", new Configuration), Lz4.All)
+    new Recovery(
+      new HadoopStateFiles(
+        new Path(s"file:${stores.folder}/state/0"),
+        "default",
+        new Configuration
+      ),
+      Lz4.All
+    )
       .footer(FileName(0, StateName(version, StateName.FixedId)))
       .frames
 
-  /** The most frames that lie behind the newest image of any bin, after any of some versions that all changed each bin. */
+  /** The most frames that lie behind the newest image of any bin, after any of some versions that
+    * all changed each bin.
+    */
   private def longestChain(stores: TaskStores, versions: Range): Int =
     (0 until 8).map { bin =>
-      val areImages = versions.map(version => frames(stores, version.toLong).exists(frame => frame.bin == bin && frame.isImage))
+      val areImages = versions.map(version =>
+        frames(stores, version.toLong).exists(frame => frame.bin == bin && frame.isImage)
+      )
       areImages.scanLeft(0)((length, isImage) => if (isImage) 1 else length + 1).max
     }.max
 
@@ -74,7 +89,9 @@ class StoreLifeSuite extends PluginSession {
     }
   }
 
-  test("A commit that is to be whole writes an image of each bin, and says so; the next one writes its changes alone.") {
+  test(
+    "A commit that is to be whole writes an image of each bin, and says so; the next one writes its changes alone."
+  ) {
     withStores { stores =>
       def commit(version: Long, isForced: Boolean): Map[String, Long] = {
         val store = stores.open(version, isForced)
@@ -85,7 +102,11 @@ class StoreLifeSuite extends PluginSession {
       assert(commit(0, isForced = false)("forceSnapshotCount") == 0)
       assert(frames(stores, 1).size == 8 && frames(stores, 1).forall(!_.isImage))
       assert(commit(1, isForced = true)("forceSnapshotCount") == 1)
-      assert(frames(stores, 2).map(_.bin).toSet == (0 until 8).toSet && frames(stores, 2).forall(_.isImage))
+      assert(
+        frames(stores, 2).map(_.bin).toSet == (0 until 8).toSet && frames(stores, 2).forall(
+          _.isImage
+        )
+      )
       assert(commit(2, isForced = false)("forceSnapshotCount") == 0)
       assert(frames(stores, 3).size == 1 && frames(stores, 3).forall(!_.isImage))
       assert(keys(stores.open(3)) == (0L until 200L).toSet)
@@ -93,12 +114,17 @@ class StoreLifeSuite extends PluginSession {
   }
 
   for ((setting, longest) <- Seq(Some("4") -> 8, None -> 30))
-    test(s"Bins are written whole as often as the configuration asks for, which is ${setting.getOrElse("rarely, by itself")}.") {
+    test(
+      s"Bins are written whole as often as the configuration asks for, which is ${setting.getOrElse("rarely, by itself")}."
+    ) {
       withConf(setting.map("spark.megaphone.recovery.framesMax" -> _).toSeq: _*) {
         withStores { stores =>
           for (version <- 0 until 30) {
             val store = stores.open(version.toLong)
-            put(store, 0 until (if (version == 0) 800 else 40)) // few of many, so that no bin is written whole for its bytes
+            put(
+              store,
+              0 until (if (version == 0) 800 else 40)
+            ) // few of many, so that no bin is written whole for its bytes
             store.commit()
           }
           val found = longestChain(stores, 1 to 30)
@@ -107,20 +133,31 @@ class StoreLifeSuite extends PluginSession {
       }
     }
 
-  test("A store without the state before it, as an offline rewrite asks for, is refused with a sentence.") {
+  test(
+    "A store without the state before it, as an offline rewrite asks for, is refused with a sentence."
+  ) {
     withStores { stores =>
       val first = stores.open(0)
       put(first, 0 until 20)
       first.commit()
       val refused = intercept[UnsupportedQueryException](stores.open(1, isEmpty = true))
-      assert(refused.condition == "UNSUPPORTED_REWRITE" && refused.getMessage.endsWith("rescale the query while it runs."))
+      assert(
+        refused.condition == "UNSUPPORTED_REWRITE" && refused.getMessage.endsWith(
+          "rescale the query while it runs."
+        )
+      )
       assert(keys(stores.open(1)) == (0L until 20L).toSet)
     }
   }
 
-  test("Maintenance writes nothing and deletes nothing: images are written by commits, and files go with the driver's sweep.") {
+  test(
+    "Maintenance writes nothing and deletes nothing: images are written by commits, and files go with the driver's sweep."
+  ) {
     withStores { stores =>
-      for (version <- 0 until 15) { val store = stores.open(version.toLong); put(store, version until version + 5); store.commit() }
+      for (version <- 0 until 15) {
+        val store = stores.open(version.toLong); put(store, version until version + 5);
+        store.commit()
+      }
       val before = files(stores.folder)
       stores.maintain()
       assert(before.size == 15 && files(stores.folder) == before)
@@ -128,10 +165,18 @@ class StoreLifeSuite extends PluginSession {
     }
   }
 
-  test("The coordinator is told of a version as often as Spark's providers make a snapshot, so that it does not warn.") {
-    withConf("spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag" -> "true", "spark.sql.streaming.stateStore.minDeltasForSnapshot" -> "4") {
+  test(
+    "The coordinator is told of a version as often as Spark's providers make a snapshot, so that it does not warn."
+  ) {
+    withConf(
+      "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag" -> "true",
+      "spark.sql.streaming.stateStore.minDeltasForSnapshot" -> "4"
+    ) {
       withStores { stores =>
-        val told = for (version <- 0 until 10) yield { val store = stores.open(version.toLong); put(store, 0 until 1); store.commit(); stores.reported }
+        val told = for (version <- 0 until 10) yield {
+          val store = stores.open(version.toLong); put(store, 0 until 1); store.commit();
+          stores.reported
+        }
         assert(told.map(_.get) == Seq(1, 1, 1, 1, 5, 5, 5, 5, 9, 9))
       }
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.megaphone
 
-import java.util.concurrent.atomic.AtomicLong
 import java.util.Properties
+import java.util.concurrent.atomic.AtomicLong
 
+import org.apache.spark.{TaskContext, TaskContextImpl}
 import org.apache.spark.executor.TaskMetrics
 import org.apache.spark.sql.execution.streaming.state.StateStoreId
-import org.apache.spark.{TaskContext, TaskContextImpl}
 
 import io.megaphone.plan.{Operator, RoutingTable}
 import io.megaphone.runtime.{Assignment, Tables}
@@ -24,13 +24,24 @@ final class StoreTask(run: String, operator: Long, table: RoutingTable, families
   def begin(version: Long): Unit = {
     end()
     val attempt = StoreTask.attempts.incrementAndGet()
-    task = new TaskContextImpl(0, 0, 0, attempt, 0, 1, null, new Properties, null, TaskMetrics.empty, 1)
+    task =
+      new TaskContextImpl(0, 0, 0, attempt, 0, 1, null, new Properties, null, TaskMetrics.empty, 1)
     TaskContext.setTaskContext(task)
-    val known = Operator(operator, "stateStoreSave", Vector(StateStoreId.DEFAULT_STORE_NAME), families.toVector)
-    TaskAssignments.put(task, Assignment(run, 0, Vector(known), version, Map.empty, None, Vector.empty, ""), Tables(table, table))
+    val known = Operator(
+      operator,
+      "stateStoreSave",
+      Vector(StateStoreId.DEFAULT_STORE_NAME),
+      families.toVector
+    )
+    TaskAssignments.put(
+      task,
+      Assignment(run, 0, Vector(known), version, Map.empty, None, Vector.empty, ""),
+      Tables(table, table)
+    )
   }
 
-  def end(): Unit = if (task != null) { task.markTaskCompleted(None); TaskContext.unset(); task = null }
+  def end(): Unit =
+    if (task != null) { task.markTaskCompleted(None); TaskContext.unset(); task = null }
 }
 
 private object StoreTask {

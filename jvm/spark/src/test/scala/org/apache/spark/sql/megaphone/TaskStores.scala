@@ -11,12 +11,19 @@ import org.apache.spark.sql.types.StructType
 
 import io.megaphone.plan.RoutingTable
 
-/** One state store of a provider, opened as the tasks of a query's batches would open it, one after the other. One thread.
+/** One state store of a provider, opened as the tasks of a query's batches would open it, one after
+  * the other. One thread.
   *
   * @param families
   *   the column families that the query's plan log would know
   */
-final class TaskStores(session: SparkSession, provider: Class[_], keys: StructType, values: StructType, families: Seq[String]) {
+final class TaskStores(
+    session: SparkSession,
+    provider: Class[_],
+    keys: StructType,
+    values: StructType,
+    families: Seq[String]
+) {
   session.sessionState.streamingQueryManager // brings the coordinator that stores report to
   val folder: java.nio.file.Path = java.nio.file.Files.createTempDirectory("megaphone-stores")
   private var run = new Run
@@ -24,25 +31,39 @@ final class TaskStores(session: SparkSession, provider: Class[_], keys: StructTy
   /** One run of the query: nothing but files goes from one to the next. */
   private final class Run {
     private val runId = UUID.randomUUID()
-    val id: StateStoreProviderId = StateStoreProviderId(StateStoreId(s"file:$folder/state", 0, 0), runId)
+    val id: StateStoreProviderId =
+      StateStoreProviderId(StateStoreId(s"file:$folder/state", 0, 0), runId)
     val stores: StateStoreProvider = {
       val conf = session.sessionState.conf.clone()
       conf.setConfString("spark.sql.streaming.stateStore.providerClass", provider.getName)
       val hadoopConf = session.sessionState.newHadoopConf()
       hadoopConf.set(StreamExecution.RUN_ID_KEY, runId.toString)
       val spec = NoPrefixKeyStateEncoderSpec(keys)
-      StateStoreProvider.createAndInit(id, keys, values, spec, useColumnFamilies = true, new StateStoreConf(conf), hadoopConf, false, None)
+      StateStoreProvider.createAndInit(
+        id,
+        keys,
+        values,
+        spec,
+        useColumnFamilies = true,
+        new StateStoreConf(conf),
+        hadoopConf,
+        false,
+        None
+      )
     }
     val task = new StoreTask(runId.toString, 0, RoutingTable.roundRobin(8, 1), families)
   }
 
   /** Opens a version in a task of its own; the one before has ended. */
   def open(version: Long, isForced: Boolean = false, isEmpty: Boolean = false): StateStore = {
-    run.task.begin(version); run.stores.getStore(version, None, forceSnapshotOnCommit = isForced, loadEmpty = isEmpty)
+    run.task.begin(version);
+    run.stores.getStore(version, None, forceSnapshotOnCommit = isForced, loadEmpty = isEmpty)
   }
 
   /** Opens a version for a handle that reads only, in a task of its own; the one before has ended. */
-  def openToRead(version: Long): ReadStateStore = { run.task.begin(version); run.stores.getReadStore(version, None) }
+  def openToRead(version: Long): ReadStateStore = {
+    run.task.begin(version); run.stores.getReadStore(version, None)
+  }
 
   /** What Spark does from time to time, outside any task. */
   def maintain(): Unit = { run.task.end(); run.stores.doMaintenance() }
@@ -50,7 +71,10 @@ final class TaskStores(session: SparkSession, provider: Class[_], keys: StructTy
   /** The newest snapshot that Spark's coordinator was told of. */
   def reported: Option[Any] = {
     val coordinator = StateStoreCoordinatorRef.forExecutor(SparkEnv.get)
-    val method = coordinator.getClass.getMethod("getLatestSnapshotVersionForTesting", run.id.getClass) // Spark's own package may call it
+    val method = coordinator.getClass.getMethod(
+      "getLatestSnapshotVersionForTesting",
+      run.id.getClass
+    ) // Spark's own package may call it
     method.invoke(coordinator, run.id).asInstanceOf[Option[Any]]
   }
 

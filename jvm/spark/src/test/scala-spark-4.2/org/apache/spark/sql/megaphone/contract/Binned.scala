@@ -5,26 +5,35 @@ import java.util.concurrent.atomic.AtomicLong
 
 import org.apache.spark.SparkConf
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.megaphone.upstream.{Upstream, UpstreamSuites}
+import org.apache.spark.sql.streaming.{StreamingQueryListener, StreamTest}
 import org.apache.spark.sql.streaming.StreamingQueryListener._
-import org.apache.spark.sql.streaming.{StreamTest, StreamingQueryListener}
 
 import io.megaphone.MegaphonePlugin
-import org.apache.spark.sql.megaphone.upstream.{Upstream, UpstreamSuites}
-
 import io.megaphone.spark.conf.MegaphoneConf
 
-/** One of Spark's own suites, run with the plugin on, and on our provider wherever it asks for one of Spark's. */
+/** One of Spark's own suites, run with the plugin on, and on our provider wherever it asks for one
+  * of Spark's.
+  */
 trait Binned extends StreamTest with Upstream {
 
   override protected def sparkConf: SparkConf =
-    super.sparkConf.set("spark.plugins", classOf[MegaphonePlugin].getName).set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, MegaphoneConf.ProviderClass)
+    super.sparkConf
+      .set("spark.plugins", classOf[MegaphonePlugin].getName)
+      .set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, MegaphoneConf.ProviderClass)
 
   override protected def withSQLConf[T](pairs: (String, String)*)(f: => T): T =
-    super.withSQLConf(pairs.map { case (key, value) => key -> (if (key == SQLConf.STATE_STORE_PROVIDER_CLASS.key) MegaphoneConf.ProviderClass else value) }: _*)(f)
+    super.withSQLConf(pairs.map { case (key, value) =>
+      key -> (if (key == SQLConf.STATE_STORE_PROVIDER_CLASS.key) MegaphoneConf.ProviderClass
+              else value)
+    }: _*)(f)
 
   override def beforeAll(): Unit = {
     super.beforeAll()
-    spark.conf.set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, MegaphoneConf.ProviderClass) // suites may have set another
+    spark.conf.set(
+      SQLConf.STATE_STORE_PROVIDER_CLASS.key,
+      MegaphoneConf.ProviderClass
+    ) // suites may have set another
     spark.streams.addListener(new Batches)
   }
 
@@ -34,7 +43,10 @@ trait Binned extends StreamTest with Upstream {
   private final class Batches extends StreamingQueryListener {
     override def onQueryStarted(event: QueryStartedEvent): Unit = ()
     override def onQueryProgress(event: QueryProgressEvent): Unit =
-      if (event.progress.stateOperators.exists(o => Option(o.customMetrics.get("megaphoneBinsOwned")).exists(_ > 0))) {
+      if (
+        event.progress.stateOperators
+          .exists(o => Option(o.customMetrics.get("megaphoneBinsOwned")).exists(_ > 0))
+      ) {
         batchesCount.incrementAndGet()
         Binned.batchesCount.incrementAndGet()
         ()
@@ -50,10 +62,15 @@ object Binned {
 }
 
 /** Suites of queries, which run on bins as on Spark's own providers. */
-abstract class BinnedSuites(override val suites: Binned*) extends UpstreamSuites(Binned.batchesCount, UpstreamSuites.OnBins, suites: _*) {
+abstract class BinnedSuites(override val suites: Binned*)
+    extends UpstreamSuites(Binned.batchesCount, UpstreamSuites.OnBins, suites: _*) {
   override protected def remark: String = s" on bins, in $counted batches with state"
   override protected def verify(): Unit = {
-    val idle = suites.filter(suite => suite.passedCount > 0 && suite.batchesCount.get == 0).map(_.suiteName)
-    if (idle.nonEmpty) throw new AssertionError(s"No batch of ${idle.mkString(", ")} ran on bins, so this run shows nothing of them.")
+    val idle =
+      suites.filter(suite => suite.passedCount > 0 && suite.batchesCount.get == 0).map(_.suiteName)
+    if (idle.nonEmpty)
+      throw new AssertionError(
+        s"No batch of ${idle.mkString(", ")} ran on bins, so this run shows nothing of them."
+      )
   }
 }

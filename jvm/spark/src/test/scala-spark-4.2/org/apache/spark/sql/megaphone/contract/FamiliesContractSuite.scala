@@ -46,8 +46,8 @@ trait BinnedJoin extends BinnedOnce {
   )
 }
 
-/** One test stops its query in a batch that has begun, and fails on RocksDB too where files are fast enough to have that batch's offsets by then: here the
-  * batch ends first.
+/** One test stops its query in a batch that has begun, and fails on RocksDB too where files are
+  * fast enough to have that batch's offsets by then: here the batch ends first.
   */
 trait BinnedTransform extends BinnedOnce {
   private var isToEndBatch = false
@@ -57,29 +57,53 @@ trait BinnedTransform extends BinnedOnce {
     super.runTest(testName, args)
   }
 
-  override def testStream(_stream: Dataset[_], outputMode: OutputMode, extraOptions: Map[String, String], sink: MemorySink)(actions: StreamAction*): Unit = {
+  override def testStream(
+      _stream: Dataset[_],
+      outputMode: OutputMode,
+      extraOptions: Map[String, String],
+      sink: MemorySink
+  )(actions: StreamAction*): Unit = {
     val endBatch = Execute { query =>
       query.triggerClock match {
-        case clock: StreamManualClock => eventually(timeout(streamingTimeout))(assert(clock.isStreamWaitingAt(clock.getTimeMillis())))
+        case clock: StreamManualClock =>
+          eventually(timeout(streamingTimeout))(
+            assert(clock.isStreamWaitingAt(clock.getTimeMillis()))
+          )
         case _ => ()
       }
     }
-    val all = if (isToEndBatch) actions.flatMap(a => if (a == StopStream) Seq(endBatch, a) else Seq(a)) else actions
+    val all =
+      if (isToEndBatch) actions.flatMap(a => if (a == StopStream) Seq(endBatch, a) else Seq(a))
+      else actions
     super.testStream(_stream, outputMode, extraOptions, sink)(all: _*)
   }
 }
 
-@DoNotDiscover class BinnedTransformWithState extends TransformWithStateUnsafeRowSuite with BinnedTransform
-@DoNotDiscover class BinnedTransformWithStateInAvro extends TransformWithStateAvroSuite with BinnedTransform
+@DoNotDiscover class BinnedTransformWithState
+    extends TransformWithStateUnsafeRowSuite
+    with BinnedTransform
+@DoNotDiscover class BinnedTransformWithStateInAvro
+    extends TransformWithStateAvroSuite
+    with BinnedTransform
 @DoNotDiscover class BinnedListState extends TransformWithListStateSuite with BinnedOnce
-@DoNotDiscover class BinnedListStateWithChecksums extends TransformWithListStateSuiteWithRowChecksum with BinnedOnce
+@DoNotDiscover class BinnedListStateWithChecksums
+    extends TransformWithListStateSuiteWithRowChecksum
+    with BinnedOnce
 @DoNotDiscover class BinnedMapState extends TransformWithMapStateSuite with BinnedOnce
 @DoNotDiscover class BinnedValueStateTTL extends TransformWithValueStateTTLSuite with BinnedOnce
 @DoNotDiscover class BinnedListStateTTL extends TransformWithListStateTTLSuite with BinnedOnce
 @DoNotDiscover class BinnedMapStateTTL extends TransformWithMapStateTTLSuite with BinnedOnce
-@DoNotDiscover class BinnedTransformWithStateChaining extends TransformWithStateChainingSuite with BinnedOnce
-@DoNotDiscover class BinnedTransformWithInitialState extends TransformWithStateInitialStateSuite with BinnedOnce
-@DoNotDiscover class BinnedTransformWithInitialStateV2 extends TransformWithStateInitialStateSuiteCheckpointV2 with BinnedOnce
-@DoNotDiscover class BinnedInnerJoinOfOneStore extends StreamingInnerJoinWithVCFSuite with BinnedJoin
+@DoNotDiscover class BinnedTransformWithStateChaining
+    extends TransformWithStateChainingSuite
+    with BinnedOnce
+@DoNotDiscover class BinnedTransformWithInitialState
+    extends TransformWithStateInitialStateSuite
+    with BinnedOnce
+@DoNotDiscover class BinnedTransformWithInitialStateV2
+    extends TransformWithStateInitialStateSuiteCheckpointV2
+    with BinnedOnce
+@DoNotDiscover class BinnedInnerJoinOfOneStore
+    extends StreamingInnerJoinWithVCFSuite
+    with BinnedJoin
 @DoNotDiscover class BinnedInnerJoinByTime extends StreamingInnerJoinV4Suite with BinnedJoin
 @DoNotDiscover class BinnedOuterJoinByTime extends StreamingOuterJoinV4Suite with BinnedJoin

@@ -20,15 +20,25 @@ final class OperatorContractSuite
 final class MoreOperatorsContractSuite
     extends BinnedSuites(
       (if (isAll)
-         Seq(new BinnedSessionWindow, new BinnedInnerJoin, new BinnedOuterJoin, new BinnedMultiStatefulOperators, new BinnedOperatorMetadata)
+         Seq(
+           new BinnedSessionWindow,
+           new BinnedInnerJoin,
+           new BinnedOuterJoin,
+           new BinnedMultiStatefulOperators,
+           new BinnedOperatorMetadata
+         )
        else Nil): _*
     )
 
 @DoNotDiscover class BinnedAggregation extends StreamingAggregationSuite with Binned
 @DoNotDiscover class BinnedDeduplication extends StreamingDeduplicationSuite with Binned
-@DoNotDiscover class BinnedDeduplicationWithinWatermark extends StreamingDeduplicationWithinWatermarkSuite with Binned
+@DoNotDiscover class BinnedDeduplicationWithinWatermark
+    extends StreamingDeduplicationWithinWatermarkSuite
+    with Binned
 @DoNotDiscover class BinnedFlatMapGroupsWithState extends FlatMapGroupsWithStateSuite with Binned
-@DoNotDiscover class BinnedFlatMapGroupsWithInitialState extends FlatMapGroupsWithStateWithInitialStateSuite with Binned
+@DoNotDiscover class BinnedFlatMapGroupsWithInitialState
+    extends FlatMapGroupsWithStateWithInitialStateSuite
+    with Binned
 @DoNotDiscover class BinnedSessionWindow extends StreamingSessionWindowSuite with Binned
 @DoNotDiscover class BinnedInnerJoin extends StreamingInnerJoinWithoutVCFSuite with Binned
 @DoNotDiscover class BinnedOuterJoin extends StreamingOuterJoinWithoutVCFSuite with Binned

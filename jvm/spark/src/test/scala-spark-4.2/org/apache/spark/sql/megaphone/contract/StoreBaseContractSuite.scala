@@ -2,8 +2,8 @@
 package org.apache.spark.sql.megaphone.contract
 
 import java.io.File
-import java.util.concurrent.atomic.AtomicLong
 import java.util.UUID
+import java.util.concurrent.atomic.AtomicLong
 
 import scala.util.Random
 
@@ -12,20 +12,21 @@ import org.apache.spark.SparkConf
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.megaphone.{ChangeRows, StoreTask}
+import org.apache.spark.sql.megaphone.upstream.{Upstream, UpstreamSuites}
 import org.apache.spark.sql.test.SharedSparkSession
 import org.apache.spark.sql.types.StructType
 import org.scalatest.DoNotDiscover
 
 import io.megaphone.{BinnedStateStoreProvider, MegaphonePlugin}
 import io.megaphone.plan.RoutingTable
-import org.apache.spark.sql.megaphone.{ChangeRows, StoreTask}
-import org.apache.spark.sql.megaphone.upstream.{Upstream, UpstreamSuites}
 
 /** What Spark asks of any provider, with no query around it. */
 final class StoreBaseContractSuite extends StandAloneSuites(new BinnedStores)
 
 /** Suites whose stores are opened with no query around them. */
-abstract class StandAloneSuites(suites: Upstream*) extends UpstreamSuites(StandAloneProvider.count, UpstreamSuites.OnBins, suites: _*) {
+abstract class StandAloneSuites(suites: Upstream*)
+    extends UpstreamSuites(StandAloneProvider.count, UpstreamSuites.OnBins, suites: _*) {
   override protected def remark: String = s" on $counted stores"
   override protected def verify(): Unit = {
     checkCounted("No store was ours")
@@ -33,7 +34,9 @@ abstract class StandAloneSuites(suites: Upstream*) extends UpstreamSuites(StandA
   }
 }
 
-/** Our provider, each of whose stores is opened as the next task of a query's batches would open it. */
+/** Our provider, each of whose stores is opened as the next task of a query's batches would open
+  * it.
+  */
 class StandAloneProvider extends BinnedStateStoreProvider {
   private val run = UUID.randomUUID().toString
   private var task: StoreTask = _
@@ -51,20 +54,42 @@ class StandAloneProvider extends BinnedStateStoreProvider {
   ): Unit = {
     val withRun = new Configuration(hadoopConf)
     withRun.set(StreamExecution.RUN_ID_KEY, run)
-    super.init(id, keySchema, valueSchema, spec, useColumnFamilies, conf, withRun, useMultipleValuesPerKey, schemas)
+    super.init(
+      id,
+      keySchema,
+      valueSchema,
+      spec,
+      useColumnFamilies,
+      conf,
+      withRun,
+      useMultipleValuesPerKey,
+      schemas
+    )
     StandAloneProvider.count.incrementAndGet()
     task = new StoreTask(run, id.operatorId, StandAloneProvider.tableOf(id), Nil)
   }
 
-  override def getStore(version: Long, id: Option[String], withImages: Boolean, loadEmpty: Boolean): StateStore = {
+  override def getStore(
+      version: Long,
+      id: Option[String],
+      withImages: Boolean,
+      loadEmpty: Boolean
+  ): StateStore = {
     task.begin(version)
     super.getStore(version, id, withImages, loadEmpty)
   }
 
-  override def getReadStore(version: Long, id: Option[String]): ReadStateStore = { task.begin(version); super.getReadStore(version, id) }
+  override def getReadStore(version: Long, id: Option[String]): ReadStateStore = {
+    task.begin(version); super.getReadStore(version, id)
+  }
 
   /** As an operator does that reads first: in one task. */
-  override def upgradeReadStoreToWriteStore(store: ReadStateStore, version: Long, id: Option[String], withImages: Boolean): StateStore =
+  override def upgradeReadStoreToWriteStore(
+      store: ReadStateStore,
+      version: Long,
+      id: Option[String],
+      withImages: Boolean
+  ): StateStore =
     super.getStore(version, id, withImages, loadEmpty = false)
 
   /** As a reader does: in no task. */
@@ -76,10 +101,21 @@ class StandAloneProvider extends BinnedStateStoreProvider {
       endVersionStateStoreCkptId: Option[String]
   ): StateStore = {
     task.end()
-    super.replayStateFromSnapshot(snapshotVersion, endVersion, readOnly, snapshotVersionStateStoreCkptId, endVersionStateStoreCkptId)
+    super.replayStateFromSnapshot(
+      snapshotVersion,
+      endVersion,
+      readOnly,
+      snapshotVersionStateStoreCkptId,
+      endVersionStateStoreCkptId
+    )
   }
 
-  override def getStateStoreChangeDataReader(from: Long, until: Long, family: Option[String], untilId: Option[String]): ChangeRows = {
+  override def getStateStoreChangeDataReader(
+      from: Long,
+      until: Long,
+      family: Option[String],
+      untilId: Option[String]
+  ): ChangeRows = {
     task.end()
     super.getStateStoreChangeDataReader(from, until, family, untilId)
   }
@@ -91,13 +127,18 @@ private object StandAloneProvider {
   val count = new AtomicLong()
 
   /** All bins are this store's. */
-  def tableOf(id: StateStoreId): RoutingTable = RoutingTable.tabulate(8, id.partitionId + 1, 0)(_ => id.partitionId)
+  def tableOf(id: StateStoreId): RoutingTable =
+    RoutingTable.tabulate(8, id.partitionId + 1, 0)(_ => id.partitionId)
 }
 
-@DoNotDiscover class BinnedStores extends StateStoreSuiteBase[StandAloneProvider] with SharedSparkSession with Upstream {
+@DoNotDiscover class BinnedStores
+    extends StateStoreSuiteBase[StandAloneProvider]
+    with SharedSparkSession
+    with Upstream {
 
   override protected def testQuietly(name: String)(f: => Unit): Unit = super.testQuietly(name)(f)
-  override protected def sparkConf: SparkConf = super.sparkConf.set("spark.plugins", classOf[MegaphonePlugin].getName)
+  override protected def sparkConf: SparkConf =
+    super.sparkConf.set("spark.plugins", classOf[MegaphonePlugin].getName)
 
   override def leftOut: Seq[(String, String)] = super.leftOut ++ Seq(
     "SPARK-18342" -> "asserts the name of one of Spark's own stores in the message",
@@ -109,37 +150,83 @@ private object StandAloneProvider {
     "SPARK-35763" -> "is about Spark's own class, and stops the session"
   )
 
-  /** Within a task, as the test is once it has opened a store, Spark's own way gives a configuration that cannot be copied. */
+  /** Within a task, as the test is once it has opened a store, Spark's own way gives a
+    * configuration that cannot be copied.
+    */
   override def cloneSQLConf(): SQLConf = spark.sessionState.conf.clone()
 
-  private def provider(id: StateStoreId, spec: KeyStateEncoderSpec, useColumnFamilies: Boolean, hadoopConf: Configuration = new Configuration) = {
+  private def provider(
+      id: StateStoreId,
+      spec: KeyStateEncoderSpec,
+      useColumnFamilies: Boolean,
+      hadoopConf: Configuration = new Configuration
+  ) = {
     val made = new StandAloneProvider
-    made.init(id, spec.keySchema, valueSchema, spec, useColumnFamilies, new StateStoreConf(cloneSQLConf()), hadoopConf, false, None)
+    made.init(
+      id,
+      spec.keySchema,
+      valueSchema,
+      spec,
+      useColumnFamilies,
+      new StateStoreConf(cloneSQLConf()),
+      hadoopConf,
+      false,
+      None
+    )
     made
   }
   private def plain: KeyStateEncoderSpec = NoPrefixKeyStateEncoderSpec(keySchema)
   private def newId = StateStoreId(StateStoreTestsHelper.newDir(), Random.nextInt(1000).toLong, 0)
 
-  override def newStoreProvider(): StandAloneProvider = provider(newId, plain, useColumnFamilies = false)
-  override def newStoreProvider(id: StateStoreId): StandAloneProvider = provider(id, plain, useColumnFamilies = false)
-  override def newStoreProvider(id: StateStoreId, useColumnFamilies: Boolean): StandAloneProvider = provider(id, plain, useColumnFamilies)
-  override def newStoreProvider(id: StateStoreId, conf: Configuration): StandAloneProvider = provider(id, plain, useColumnFamilies = false, conf)
-  override def newStoreProvider(minDeltasForSnapshot: Int, numOfVersToRetainInMemory: Int): StandAloneProvider = newStoreProvider()
-  override def newStoreProvider(keySchema: StructType, spec: KeyStateEncoderSpec, useColumnFamilies: Boolean): StandAloneProvider =
+  override def newStoreProvider(): StandAloneProvider =
+    provider(newId, plain, useColumnFamilies = false)
+  override def newStoreProvider(id: StateStoreId): StandAloneProvider =
+    provider(id, plain, useColumnFamilies = false)
+  override def newStoreProvider(id: StateStoreId, useColumnFamilies: Boolean): StandAloneProvider =
+    provider(id, plain, useColumnFamilies)
+  override def newStoreProvider(id: StateStoreId, conf: Configuration): StandAloneProvider =
+    provider(id, plain, useColumnFamilies = false, conf)
+  override def newStoreProvider(
+      minDeltasForSnapshot: Int,
+      numOfVersToRetainInMemory: Int
+  ): StandAloneProvider = newStoreProvider()
+  override def newStoreProvider(
+      keySchema: StructType,
+      spec: KeyStateEncoderSpec,
+      useColumnFamilies: Boolean
+  ): StandAloneProvider =
     provider(newId, spec, useColumnFamilies)
-  override def newStoreProvider(useColumnFamilies: Boolean): StandAloneProvider = provider(newId, plain, useColumnFamilies)
-  override def newStoreProviderWithClonedConf(id: StateStoreId): StandAloneProvider = newStoreProvider(id)
+  override def newStoreProvider(useColumnFamilies: Boolean): StandAloneProvider =
+    provider(newId, plain, useColumnFamilies)
+  override def newStoreProviderWithClonedConf(id: StateStoreId): StandAloneProvider =
+    newStoreProvider(id)
   override def newStoreProviderNoInit(): StandAloneProvider = new StandAloneProvider
-  override def getDefaultSQLConf(minDeltasForSnapshot: Int, numOfVersToRetainInMemory: Int): SQLConf = cloneSQLConf()
+  override def getDefaultSQLConf(
+      minDeltasForSnapshot: Int,
+      numOfVersToRetainInMemory: Int
+  ): SQLConf = cloneSQLConf()
 
   /** The newest version that has a file. */
-  override def getLatestData(store: StandAloneProvider, useColumnFamilies: Boolean): Set[((String, Int), Int)] = {
+  override def getLatestData(
+      store: StandAloneProvider,
+      useColumnFamilies: Boolean
+  ): Set[((String, Int), Int)] = {
     val id = store.stateStoreId
-    val files = Option(new File(id.checkpointRootLocation, s"${id.operatorId}/${id.partitionId}").list()).toSeq.flatten
-    getData(store, files.flatMap(_.stripSuffix(".delta").toIntOption).maxOption.getOrElse(0), useColumnFamilies)
+    val files = Option(
+      new File(id.checkpointRootLocation, s"${id.operatorId}/${id.partitionId}").list()
+    ).toSeq.flatten
+    getData(
+      store,
+      files.flatMap(_.stripSuffix(".delta").toIntOption).maxOption.getOrElse(0),
+      useColumnFamilies
+    )
   }
 
-  override def getData(store: StandAloneProvider, version: Int, useColumnFamilies: Boolean): Set[((String, Int), Int)] =
+  override def getData(
+      store: StandAloneProvider,
+      version: Int,
+      useColumnFamilies: Boolean
+  ): Set[((String, Int), Int)] =
     tryWithProviderResource(newStoreProvider(store.stateStoreId, useColumnFamilies)) { reloaded =>
       StateStoreTestsHelper.rowPairsToDataSet(reloaded.getStore(version).iterator())
     }

@@ -3,24 +3,31 @@ package org.apache.spark.sql.megaphone.contract
 
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.megaphone.upstream.Upstream
 import org.scalatest.DoNotDiscover
 
 import io.megaphone.MegaphonePlugin
-import org.apache.spark.sql.megaphone.upstream.Upstream
-
 import io.megaphone.spark.conf.MegaphoneConf
 
 /** What opens stores in tasks, and what knows where they are, runs with ours. */
-final class StoresOfTasksContractSuite extends StandAloneSuites(StoresOfTasksContractSuite.onOurs(new BinnedRdds), new BinnedCoordinator)
+final class StoresOfTasksContractSuite
+    extends StandAloneSuites(
+      StoresOfTasksContractSuite.onOurs(new BinnedRdds),
+      new BinnedCoordinator
+    )
 
 private object StoresOfTasksContractSuite {
 
   /** Why tests of stores that lag are not run. */
-  val Lagging = "runs subclasses of Spark's own providers that leave out maintenance, by the names of their classes, and asserts that these stores lag"
+  val Lagging =
+    "runs subclasses of Spark's own providers that leave out maintenance, by the names of their classes, and asserts that these stores lag"
 
   /** Makes a suite that has a configuration of its own: it starts from the system's properties. */
   def onOurs[A](make: => A): A = {
-    val ours = Map("spark.plugins" -> classOf[MegaphonePlugin].getName, SQLConf.STATE_STORE_PROVIDER_CLASS.key -> classOf[StandAloneProvider].getName)
+    val ours = Map(
+      "spark.plugins" -> classOf[MegaphonePlugin].getName,
+      SQLConf.STATE_STORE_PROVIDER_CLASS.key -> classOf[StandAloneProvider].getName
+    )
     ours.foreach { case (key, value) => System.setProperty(key, value) }
     try make
     finally ours.keys.foreach(System.clearProperty)
@@ -37,7 +44,9 @@ private object StoresOfTasksContractSuite {
 @DoNotDiscover class BinnedCoordinator extends StateStoreCoordinatorSuite with Upstream {
   import StoresOfTasksContractSuite.Lagging
 
-  conf.set("spark.plugins", classOf[MegaphonePlugin].getName).set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, MegaphoneConf.ProviderClass)
+  conf
+    .set("spark.plugins", classOf[MegaphonePlugin].getName)
+    .set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, MegaphoneConf.ProviderClass)
 
   override def leftOut: Seq[(String, String)] = super.leftOut ++ Seq(
     "SPARK-54063: reportActiveInstance" -> "leaves behind what the tests after it stumble over",

@@ -4,7 +4,9 @@ package org.apache.spark.sql.megaphone.neutrality
 import org.apache.spark.sql.streaming._
 import org.scalatest.DoNotDiscover
 
-/** So do the suites of chains, unions, joins and session windows, whose groups are the harder ones; they take long and run with all tests only. */
+/** So do the suites of chains, unions, joins and session windows, whose groups are the harder ones;
+  * they take long and run with all tests only.
+  */
 final class MoreNeutralitySuite
     extends NeutralSuites(
       (if (Neutral.isAll)
@@ -34,8 +36,16 @@ final class MoreNeutralitySuite
 @DoNotDiscover class NeutralFullOuterJoin extends StreamingFullOuterJoinWithoutVCFSuite with Neutral
 @DoNotDiscover class NeutralLeftSemiJoin extends StreamingLeftSemiJoinWithoutVCFSuite with Neutral
 @DoNotDiscover class NeutralInnerJoinOfOneStore extends StreamingInnerJoinWithVCFSuite with Neutral
-@DoNotDiscover class NeutralAggregationDistribution extends StreamingAggregationDistributionSuite with Neutral
-@DoNotDiscover class NeutralDeduplicationDistribution extends StreamingDeduplicationDistributionSuite with Neutral
-@DoNotDiscover class NeutralFlatMapGroupsWithStateDistribution extends FlatMapGroupsWithStateDistributionSuite with Neutral
-@DoNotDiscover class NeutralSessionWindowDistribution extends StreamingSessionWindowDistributionSuite with Neutral
+@DoNotDiscover class NeutralAggregationDistribution
+    extends StreamingAggregationDistributionSuite
+    with Neutral
+@DoNotDiscover class NeutralDeduplicationDistribution
+    extends StreamingDeduplicationDistributionSuite
+    with Neutral
+@DoNotDiscover class NeutralFlatMapGroupsWithStateDistribution
+    extends FlatMapGroupsWithStateDistributionSuite
+    with Neutral
+@DoNotDiscover class NeutralSessionWindowDistribution
+    extends StreamingSessionWindowDistributionSuite
+    with Neutral
 @DoNotDiscover class NeutralTriggerAvailableNow extends TriggerAvailableNowSuite with Neutral

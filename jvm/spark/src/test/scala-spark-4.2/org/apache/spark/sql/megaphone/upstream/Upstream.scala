@@ -12,7 +12,9 @@ import org.scalatest.{Args, Status, SucceededStatus, Suites}
 /** One of Spark's own suites, whose tests are counted. */
 trait Upstream extends SparkFunSuite {
 
-  /** Tests that are not run: a part of the name, behind which `$` is its end, and the reason. All tests have the empty part. */
+  /** Tests that are not run: a part of the name, behind which `$` is its end, and the reason. All
+    * tests have the empty part.
+    */
   def leftOut: Seq[(String, String)] = Nil
 
   private val passed = mutable.LinkedHashSet.empty[String]
@@ -31,13 +33,17 @@ trait Upstream extends SparkFunSuite {
   def passedCount: Int = passed.size
   private[upstream] def count: Int = passed.size + failed.size + notRun.size
   private[upstream] def reasons: Seq[String] =
-    notRun.values.groupMapReduce(identity)(_ => 1)(_ + _).toSeq.sorted.map { case ((part, reason), tests) =>
-      s"$suiteName: ${if (part.isEmpty) "all" else part.stripSuffix("$")} ($tests ${if (tests == 1) "test" else "tests"}): $reason"
+    notRun.values.groupMapReduce(identity)(_ => 1)(_ + _).toSeq.sorted.map {
+      case ((part, reason), tests) =>
+        s"$suiteName: ${if (part.isEmpty) "all"
+          else part.stripSuffix("$")} ($tests ${if (tests == 1) "test" else "tests"}): $reason"
     }
   def failures: Set[String] = failed.toSet
 }
 
-/** One of Spark's own suites of which no test is run: they are counted, and the reason told. No session is started. */
+/** One of Spark's own suites of which no test is run: they are counted, and the reason told. No
+  * session is started.
+  */
 trait NotRun extends Upstream {
   def because: String
 
@@ -46,22 +52,24 @@ trait NotRun extends Upstream {
   override def afterAll(): Unit = ()
 }
 
-/** Runs suites one after the other, and says how many of their tests pass, and why others were not run. The numbers are left in a file, to be summed up
-  * at the end of the whole run.
+/** Runs suites one after the other, and says how many of their tests pass, and why others were not
+  * run. The numbers are left in a file, to be summed up at the end of the whole run.
   *
   * @param counter
   *   of what the suites are to show
   * @param kind
   *   what passing shows: the folder of that file
   */
-abstract class UpstreamSuites(counter: AtomicLong, kind: String, val suites: Upstream*) extends Suites(suites: _*) {
+abstract class UpstreamSuites(counter: AtomicLong, kind: String, val suites: Upstream*)
+    extends Suites(suites: _*) {
   private val before = counter.get
 
   /** What these suites have added to the counter. */
   protected final def counted: Long = counter.get - before
 
   /** Throws where that is nothing. */
-  protected final def checkCounted(nothing: String): Unit = if (counted == 0) throw new AssertionError(s"$nothing, so this run shows nothing.")
+  protected final def checkCounted(nothing: String): Unit =
+    if (counted == 0) throw new AssertionError(s"$nothing, so this run shows nothing.")
 
   override def run(testName: Option[String], args: Args): Status = {
     val status = super.run(testName, args)
@@ -69,7 +77,10 @@ abstract class UpstreamSuites(counter: AtomicLong, kind: String, val suites: Ups
     if (suites.nonEmpty) {
       val (passed, all) = (suites.map(_.passedCount).sum, suites.map(_.count).sum)
       println(s"$suiteName: $passed of $all upstream tests pass$remark")
-      Files.writeString(Files.createDirectories(Path.of("upstream-counts", kind)).resolve(suiteName), s"$passed $all")
+      Files.writeString(
+        Files.createDirectories(Path.of("upstream-counts", kind)).resolve(suiteName),
+        s"$passed $all"
+      )
       suites.flatMap(_.reasons).foreach(r => println(s"  not run: $r"))
       verify()
     }
