@@ -208,9 +208,9 @@ def test_every_condition_of_the_jvm_has_a_class() -> None:
     main = ROOT / "jvm"
     sources = [
         main / "core/src/main/scala/io/megaphone/errors/InvalidPlanException.scala",
-        main / "spark/src/main/scala/io/megaphone/spark/errors/PlanRefusedException.scala",
-        main / "spark/src/main/scala/io/megaphone/spark/errors/StepNotSealedException.scala",
-        main / "spark/src/main/scala/io/megaphone/spark/errors/InvalidConfException.scala",
+        main / "core/src/main/scala/io/megaphone/errors/PlanRefusedException.scala",
+        main / "core/src/main/scala/io/megaphone/errors/StepNotSealedException.scala",
+        main / "core/src/main/scala/io/megaphone/errors/InvalidConfException.scala",
     ]
     conditions = {
         c for file in sources for c in re.findall(r'"([A-Z]+(?:_[A-Z]+)+)"', file.read_text("utf-8"))

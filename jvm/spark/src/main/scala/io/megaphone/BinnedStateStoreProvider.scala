@@ -6,7 +6,7 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.megaphone.{ChangeRows, SparkPrivate}
 import org.apache.spark.sql.types.StructType
 
-import io.megaphone.spark.errors.UnsupportedQueryException
+import io.megaphone.errors.UnsupportedQueryException
 import io.megaphone.spark.metrics.OperatorMetrics
 import io.megaphone.spark.provider.ProviderSession
 

@@ -9,6 +9,7 @@ import io.megaphone.format.{
 }
 import io.megaphone.log.BinLog
 import io.megaphone.log.memory.{DamagedRecordsException, HeapBudget}
+import io.megaphone.state.LoadedBin
 
 /** Rebuilds bins from the files of a checkpoint.
   *
@@ -196,7 +197,7 @@ class Recovery(
         )
     }
     Loaded(
-      logs.iterator.map { case (bin, log) => bin -> (log -> located(bin).chain) }.toMap,
+      logs.iterator.map { case (bin, log) => bin -> LoadedBin(bin, log, located(bin).chain) }.toMap,
       bytes,
       Vector.empty
     )
@@ -267,7 +268,7 @@ class Recovery(
         /* Alone: this may be one of the threads that load together, and they cannot wait for each
          * other. */
         val alone = new Recovery(files, compressions, Parallel.Sequential, budget, check)
-        try logs(bin) = alone.load(alone.footers(wanted.file), Seq(bin)).bins(bin)._1
+        try logs(bin) = alone.load(alone.footers(wanted.file), Seq(bin)).bins(bin).log
         catch { case e: Exception => damage.addSuppressed(e); throw damage }
     }
   }
@@ -285,7 +286,7 @@ object Recovery {
     * @param lineage
     *   the files the worker's state came by, newest first
     */
-  final case class Loaded(bins: Map[Int, (BinLog, Chain)], bytes: Long, lineage: Vector[FileName])
+  final case class Loaded(bins: Map[Int, LoadedBin], bytes: Long, lineage: Vector[FileName])
 
   /** The frame of a rewritten file that does for one of the file that was there before: another
     * tail for a tail, an image for either.

@@ -1,34 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.checkpoint
 
-import io.megaphone.format.{FileName, StateName}
+import io.megaphone.errors.PlanLogMismatchException
+import io.megaphone.format.{FileName, StoreId, VersionIds}
 import io.megaphone.plan.RoutingTable
 
 /** A settled version of a query's state.
   *
   * @param tables
   *   by group: the table whose workers wrote it
-  * @param names
-  *   by operator and store: id of each worker; none under checkpoint format v1
+  * @param ids
+  *   of each store's workers; none under checkpoint format v1
   */
 final case class Settled(
     version: Long,
     tables: Map[Long, RoutingTable],
-    names: Map[(Long, String), Vector[String]]
+    ids: Map[StoreId, VersionIds]
 ) {
 
-  /** The file of each worker of a store, and the bins that it has. */
-  def heads(group: Long, operator: Long, store: String): Vector[Sweep.Head] = {
-    val ids = names.getOrElse((operator, store), Vector.empty)
+  /** The newest file of each worker of a store that has bins. */
+  def heads(group: Long, store: StoreId): Vector[Sweep.Head] = {
     val table = tables(group)
     Vector
-      .tabulate(table.workers) { worker =>
-        Sweep.Head(
-          FileName(worker, StateName(version, ids.lift(worker).getOrElse(StateName.FixedId))),
-          table.binsOf(worker).toVector,
-          table.contentHash
-        )
+      .tabulate(table.workers)(worker => worker -> table.binsOf(worker).toVector)
+      .collect { case (worker, bins) if bins.nonEmpty =>
+        val file = Settled.headOf(store, ids.getOrElse(store, VersionIds.Fixed), version, worker)
+        Sweep.Head(file, bins, table.contentHash)
       }
-      .filter(_.bins.nonEmpty)
   }
+}
+
+object Settled {
+
+  /** The file that a worker wrote as it made `version`. Throws PlanLogMismatchException if the ids
+    * of that version have no such worker.
+    */
+  def headOf(store: StoreId, ids: VersionIds, version: Long, worker: Int): FileName =
+    if (ids.isFixed || worker < ids.ids.size) FileName(worker, ids.nameOf(version, worker))
+    else throw PlanLogMismatchException.noWorker(store.toString, version, worker, ids.ids.size)
 }

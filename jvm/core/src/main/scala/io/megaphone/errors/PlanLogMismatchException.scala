@@ -29,4 +29,10 @@ object PlanLogMismatchException {
     new PlanLogMismatchException(
       s"by the plan log worker $worker has bin $bin, which left it with the file $file"
     )
+
+  /** The plan log has a worker that wrote nothing at that version. */
+  def noWorker(store: String, version: Long, worker: Int, workers: Int): PlanLogMismatchException =
+    new PlanLogMismatchException(
+      s"by the plan log $store has worker $worker at version $version, but the commit log has only $workers workers there"
+    )
 }

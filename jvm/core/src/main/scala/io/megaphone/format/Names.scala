@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.format
 
-/** A worker's state at one version: what equal names say is equal, for ever.
+/** A worker's state at one version. Equal names mean equal content, for ever.
   *
   * @param version
   *   number of committed batches
@@ -18,7 +18,26 @@ object StateName {
   val FixedId = ""
 }
 
-/** A file of one store of one operator, named relative to the operator's folder, so that a copied
+/** The checkpoint ids of the workers of a store at one version. Empty under checkpoint format v1.
+  *
+  * A worker that is new at that version has no id of its own: its name then has the fixed id, in
+  * every attempt alike.
+  */
+final case class VersionIds(ids: Vector[String]) {
+
+  /** Whether the state is of checkpoint format v1. */
+  def isFixed: Boolean = ids.isEmpty
+
+  /** The name of a worker's state. */
+  def nameOf(version: Long, worker: Int): StateName =
+    StateName(version, ids.lift(worker).getOrElse(StateName.FixedId))
+}
+
+object VersionIds {
+  val Fixed: VersionIds = VersionIds(Vector.empty)
+}
+
+/** A file of one store of one operator. The name is relative to the operator's folder, so a copied
   * or renamed checkpoint stays whole.
   */
 final case class FileName(worker: Int, name: StateName) {
@@ -30,7 +49,7 @@ final case class FileName(worker: Int, name: StateName) {
 object FileName {
   private val Pattern = """(0|[1-9]\d*)(?:_([^.]+))?\.delta""".r
 
-  /** The name of a file in a worker's folder, or None where it is not ours. */
+  /** The name of a file in a worker's folder, or None if it is not ours. */
   def parse(worker: Int, file: String): Option[FileName] = file match {
     case Pattern(version, id) if version.length < 19 =>
       Some(FileName(worker, StateName(version.toLong, Option(id).getOrElse(StateName.FixedId))))
@@ -39,14 +58,22 @@ object FileName {
 }
 
 /** Identifies one writing of a file: under checkpoint format v1 a late attempt may write a file
-  * anew under its old name.
+  * again under its old name.
   */
 final case class WriterId(high: Long, low: Long)
 
-/** The copy of some bins of worker `source` that is prepared for worker `target`, for one step. */
-final case class ReplicaKey(store: StoreKey, source: Int, target: Int, step: String)
+/** One store of one stateful operator of a query. */
+final case class StoreId(operator: Long, store: String) {
+  override def toString: String = s"operator $operator, store $store"
 
-/** One store of one operator in one run of a query: what all names of its state begin with. */
-final case class StoreKey(run: String, operator: Long, store: String) {
-  override def toString: String = s"operator $operator, store $store, run $run"
+  /** The same store in one run of the query. */
+  def in(run: String): StoreKey = StoreKey(run, this)
 }
+
+/** One store in one run of a query: every name of its state begins with it. */
+final case class StoreKey(run: String, id: StoreId) {
+  override def toString: String = s"$id, run $run"
+}
+
+/** One worker's part of a store in one run of a query. */
+final case class WorkerId(store: StoreKey, worker: Int)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.plan
 
+import io.megaphone.format.StoreId
+
 /** A stateful operator as the plan log knows it.
   *
   * @param name
@@ -39,6 +41,9 @@ final case class Operator(
   */
 final case class Group(operators: Vector[Operator], firstWorkers: Int, isMovable: Boolean = true) {
   val id: Long = operators.map(_.id).min
+
+  /** All stores of its operators. */
+  def stores: Vector[StoreId] = operators.flatMap(o => o.stores.map(StoreId(o.id, _)))
 
   /** With the families that the same operators have come to have. */
   def withFamiliesOf(now: Group): Group =

@@ -1,113 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.protocol
 
-import scala.annotation.tailrec
-
 import io.megaphone.checkpoint.planlog.{History, LogRecord}
-import io.megaphone.errors.InvalidPlanException
-import io.megaphone.format.{ReplicaKey, StateName, StoreKey}
-import io.megaphone.format.ExecutorAddress
-import io.megaphone.plan.{Group, Plan, RoutingTable, SealedStep, Step, StepId, TransferMode}
-import io.megaphone.transfer.ReplicaDuty
+import io.megaphone.format.{StoreId, VersionIds}
+import io.megaphone.plan.{Group, Plan, RoutingTable, StepId}
+import io.megaphone.state.ReplicaKey
 
 /** The driver's half of the protocol, for one run of one query, as a pure state machine: events in,
   * commands out. No Spark, no thread, no clock.
   *
-  *   1. A run starts: its start record is appended before its first batch is planned. ''Dies
-  *      before:'' nothing happened. ''After:'' the next run appends its own. ''Number taken:''
-  *      another driver is at work; the run reads on and tries the next number, unless that one has
-  *      taken over.
-  *   1. A plan is submitted: appended as an intention. ''Dies before:'' it was never accepted.
-  *      ''After:'' the next run goes on with it.
-  *   1. A batch is planned, and by that the version that it reads is settled. The next few steps of
-  *      each plan are ''announced'': sources publish images, then tails; targets make copies ready.
-  *   1. A step whose copies are ready, or whose patience is over, is ''sealed'': one atomic append
-  *      gives it its batch, before any task of the batch runs. ''Dies before:'' the batch is
-  *      replayed without the step. ''After:'' it is replayed with it. ''Not confirmed, or number
-  *      taken:'' the batch fails and nothing goes on; a driver that was thought dead can seal
-  *      nothing.
-  *   1. The batch gets its tables. Asked again for the same batch, it gets the same: once handed
-  *      out, never another.
-  *   1. The next batch is planned: the step is done, its copies and blocks are named no more.
+  *   1. A run starts: it appends its start record before its first batch is planned. ''Dies before:''
+  *      nothing happened. ''Dies after:'' the next run appends its own. ''Number taken:'' another
+  *      driver is at work; the run reads on and tries the next number, unless the other driver has
+  *      taken the query over.
+  *   1. A plan is submitted: it is appended. ''Dies before:'' it was never accepted. ''Dies after:''
+  *      the next run goes on with it. ''Not confirmed:'' the submission fails, and the number is read
+  *      before the next append; if the plan is there, it counts.
+  *   1. A batch is planned, and by that the version that it reads is settled. The next steps of each
+  *      plan are ''announced'': sources publish images, then tails; targets make replicas.
+  *   1. A step whose replicas are ready, or whose patience is over, is ''sealed'': one atomic append
+  *      gives it its batch, before any task of the batch runs. ''Dies before:'' the batch is replayed
+  *      without the step. ''Dies after:'' it is replayed with it. ''Not confirmed, or number taken:''
+  *      the batch fails and nothing goes on, so a driver that was thought dead can seal nothing.
+  *   1. The batch gets its tables. If it asks again, it gets the same: once handed out, never another.
+  *   1. The next batch is planned: the step is done, and no duty names its replicas and blocks.
   *
-  * A move that its target has no room for is left out of its step, with the reason; the others go
-  * on. A plan that is cancelled keeps what was sealed and loses the rest; so does one that cannot
-  * go on, which is cancelled with the reason. An executor that is lost takes its copies with it:
-  * its duties go where the placement now says.
+  * A move that its target has no room for is left out of its step, with the reason; the others go on.
+  * A plan that is cancelled keeps what was sealed and loses the rest. So does a plan that cannot go
+  * on, which is cancelled with the reason. A lost executor takes its replicas with it: its duties go
+  * where the placement now says. [[Planning]] has the rules of step 3 to 5, [[Duties]] what follows
+  * from a decision.
   */
 object Protocol {
 
   /** @param windowSteps
     *   steps of a plan and group that are announced at once
     * @param patienceBatches
-    *   batches after which an announced step is sealed even if its copies are not ready: the files
+    *   batches after which an announced step is sealed even if its replicas are not ready: the files
     *   serve then
     * @param gapBatches
     *   the least distance of two moves of one bin
+    * @param stepsPerBatch
+    *   the most consecutive steps of a plan that one batch takes in a group
     */
-  final case class Settings(windowSteps: Int = 4, patienceBatches: Long = 10, gapBatches: Long = 3)
+  final case class Settings(
+      windowSteps: Int = 4,
+      patienceBatches: Long = 10,
+      gapBatches: Long = 3,
+      stepsPerBatch: Int = 1
+  )
 
   /** What the driver knows when it plans a batch.
     *
     * @param isOwn
-    *   whether this run itself wrote the batch's offset log: only then may the batch take a new
-    *   step
-    * @param names
-    *   by operator and store: id of each worker at the version that the batch reads; empty under
-    *   checkpoint format v1
+    *   whether this run itself wrote the batch's offset log: only then may the batch take a new step
+    * @param ids
+    *   of each store's workers at the version that the batch reads
     * @param placement
-    *   by group: executor of each worker, as wanted, for as many workers as the group has or an
-    *   announced step will give it
+    *   by group: id of each worker's executor, as wanted, for as many workers as the group has or an
+    *   open plan will give it
     */
   final case class Batch(
       number: Long,
       isOwn: Boolean,
-      names: Map[(Long, String), Vector[String]],
+      ids: Map[StoreId, VersionIds],
       placement: Map[Long, Vector[String]]
-  )
-
-  /** Bins that travel from one worker to another. */
-  final case class Route(source: Int, target: Int, bins: Vector[Int])
-
-  /** An announced step: its bytes are on their way.
-    *
-    * @param since
-    *   the batch that announced it, whose settled state the images are of
-    * @param images
-    *   names of the images, by operator, store and source worker
-    * @param ready
-    *   version that each copy has reached, and the executor that has it
-    * @param refused
-    *   copies that there is no room for: the reason, and the executor that gave it
-    */
-  final case class Announced(
-      id: StepId,
-      step: Step,
-      mode: TransferMode,
-      since: Long,
-      images: Map[(Long, String, Int), StateName],
-      ready: Map[ReplicaKey, (Long, String)] = Map.empty,
-      refused: Map[ReplicaKey, (String, String)] = Map.empty
   ) {
-
-    /** Without what an executor told that is lost. */
-    def without(executor: String): Announced = copy(
-      ready = ready.filterNot(_._2._2 == executor),
-      refused = refused.filterNot(_._2._2 == executor)
-    )
-
-    /** Without the moves that there is no room for. */
-    def withRoom(table: RoutingTable): Announced = {
-      val full = refused.keySet.map(c => c.source -> c.target)
-      copy(step =
-        step.copy(moves = step.moves.filterNot(m => full(table.workerOf(m.bin) -> m.target)))
-      )
-    }
-
-    /** Why moves are left out, if some are. */
-    def noRoom: Option[String] = refused.headOption.map { case (copy, (reason, executor)) =>
-      s"Executor $executor has no room for what is to move to worker ${copy.target}: $reason"
-    }
+    def idsOf(store: StoreId): VersionIds = ids.getOrElse(store, VersionIds.Fixed)
+    def executorsOf(group: Long): Vector[String] = placement.getOrElse(group, Vector.empty)
   }
 
   /** What a batch must agree on.
@@ -125,6 +85,11 @@ object Protocol {
       announced: Vector[Announced]
   )
 
+  /** @param pending
+    *   a seal that is being appended, and the decision that holds once it is
+    * @param unconfirmed
+    *   own records whose append was not confirmed: each may stand at the next number, or not
+    */
   final case class State(
       run: String,
       settings: Settings,
@@ -133,23 +98,29 @@ object Protocol {
       history: History,
       announced: Vector[Announced],
       decision: Option[Decision],
-      pending: Option[(LogRecord, Decision)]
+      pending: Option[(LogRecord, Decision)],
+      unconfirmed: Vector[LogRecord]
   ) {
-    private[megaphone] def change(step: String)(f: Announced => Announced): State =
-      copy(announced = announced.map(a => if (a.id.toString == step) f(a) else a))
+    def group(id: Long): Group = groups.find(_.id == id).getOrElse(unknownGroup(id))
 
-    def group(id: Long): Group =
-      groups.find(_.id == id).getOrElse(throw new NoSuchElementException(s"no group $id"))
+    /** The tables that the next batch begins with. */
+    def tables(batch: Long): Map[Long, RoutingTable] =
+      groups.map(g => g.id -> history.tableAt(g.id, batch)).toMap
+
+    private def unknownGroup(id: Long) = throw new NoSuchElementException(s"no group $id")
   }
 
   sealed trait Event
 
-  /** The run is about to plan `firstBatch`; `history` is the log as read, before it was seen that
-    * `firstBatch` is not committed: what a newer run does after that, the start record's number
-    * shows.
+  /** The run is about to plan `firstBatch`. `history` is the log as read before the look that showed
+    * `firstBatch` uncommitted: what a newer run does after that, the start record's number shows.
     */
-  final case class RunStarting(firstBatch: Long, checkpointFormat: Int, bins: Int, history: History)
-      extends Event
+  final case class RunStarting(
+      firstBatch: Long,
+      checkpointFormat: Int,
+      bins: Int,
+      history: History
+  ) extends Event
   final case class BatchPlanning(batch: Batch) extends Event
   final case class PlanSubmitted(plan: Plan) extends Event
   final case class PlanCancelled(planId: String) extends Event
@@ -157,31 +128,33 @@ object Protocol {
   /** The record that the last `Append` asked for is in the log. */
   final case class Appended(record: LogRecord) extends Event
 
-  /** It is not, or that is not known. `found` is what stands at its number, if known. */
-  final case class NotAppended(record: LogRecord, found: Option[LogRecord]) extends Event
-  final case class ReplicaReady(copy: ReplicaKey, version: Long, executor: String) extends Event
+  /** Another record stands at its number. */
+  final case class NumberTaken(record: LogRecord, found: LogRecord) extends Event
 
-  /** There is no room for a copy, for now. */
-  final case class ReplicaRefused(copy: ReplicaKey, reason: String, executor: String) extends Event
+  /** It is not known whether the record is in the log. */
+  final case class NotConfirmed(record: LogRecord) extends Event
+
+  /** An own record whose append was not confirmed stands at the next number. */
+  final case class Confirmed(record: LogRecord) extends Event
+
+  /** An executor reports how far a replica is. */
+  final case class ReplicaReported(replica: ReplicaKey, step: StepId, state: ReplicaState)
+      extends Event
   final case class ExecutorLost(executor: String) extends Event
 
   sealed trait Command
 
-  /** Append this record at the history's next number, and tell how it went. */
+  /** Append this record at the history's next number, and report the outcome. */
   final case class Append(record: LogRecord) extends Command
 
   /** Give the batch these tables. */
   final case class HandOut(decision: Decision) extends Command
 
-  /** Fail the batch. */
+  /** Fail the batch, or the user's call. */
   final case class Fail(reason: String) extends Command
 
-  private[megaphone] val Misfit =
-    "Its next step does not fit where the bins are since the query was started again further back."
-  private val Full = "Workers that were to go have bins left that there was no room for elsewhere."
-
   def start(run: String, groups: Vector[Group], settings: Settings): State =
-    State(run, settings, groups, None, History.Empty, Vector.empty, None, None)
+    State(run, settings, groups, None, History.Empty, Vector.empty, None, None, Vector.empty)
 
   def apply(state: State, event: Event): (State, Vector[Command]) = event match {
     case RunStarting(firstBatch, checkpointFormat, bins, history) =>
@@ -189,64 +162,69 @@ object Protocol {
         g.id -> (if (history.isEmpty) RoutingTable.roundRobin(bins, g.firstWorkers)
                  else history.tableAt(g.id, firstBatch - 1))
       }.toMap
+      val record =
+        LogRecord.Started(state.run, firstBatch, checkpointFormat, bins, state.groups, tables)
       (
         state.copy(history = history, firstBatch = Some(firstBatch)),
-        Vector(
-          Append(
-            LogRecord.Started(state.run, firstBatch, checkpointFormat, bins, state.groups, tables)
-          )
-        )
+        Vector(Append(record))
       )
 
     case BatchPlanning(batch) =>
       state.decision match {
         case Some(made) if made.batch.number == batch.number => (state, Vector(HandOut(made)))
-        case _ => plan(state, batch)
+        case _ => Planning(state, batch)
       }
 
-    case PlanSubmitted(intention) => (state, Vector(Append(LogRecord.Submitted(intention))))
+    case PlanSubmitted(plan) => (state, Vector(Append(LogRecord.Submitted(plan))))
     case PlanCancelled(planId) => (state, Vector(Append(LogRecord.Cancelled(planId))))
 
     case Appended(record) =>
-      val next = state.copy(history = state.history + record)
+      // The numbers of unconfirmed records are taken now: what is not there by now never will be.
+      val next = state.copy(history = state.history + record, unconfirmed = Vector.empty)
       state.pending match {
         case Some((awaited, decision)) if awaited == record =>
-          (
-            next.copy(pending = None, decision = Some(decision), announced = decision.announced),
-            Vector(HandOut(decision))
-          )
+          val handedOut = next
+            .copy(pending = None, decision = Some(decision), announced = decision.announced)
+          (handedOut, Vector(HandOut(decision)))
         case _ => (next, Vector.empty)
       }
 
-    case NotAppended(record: LogRecord.Sealed, _) =>
-      (
-        state.copy(pending = None),
-        Vector(
-          Fail(
-            s"The seal of a step for batch ${record.batch} could not be written to the plan log, so the batch must not go on; another run of the query may be at work."
-          )
-        )
-      )
-    case NotAppended(record: LogRecord.Started, Some(found)) => readOn(state, record, found)
-    case NotAppended(_, _) =>
-      (state, Vector(Fail("A record could not be written to the plan log.")))
+    case NumberTaken(record, found) if found == record => apply(state, Appended(record))
+    case NumberTaken(record, found) if state.unconfirmed.contains(found) =>
+      (apply(state, Confirmed(found))._1, Vector(Append(record)))
+    case NumberTaken(record: LogRecord.Started, found) => readOn(state, record, found)
+    case NumberTaken(record: LogRecord.Sealed, found) => sealFails(state, record, takenOver(found))
+    case NumberTaken(_, found) => (state, Vector(Fail(takenOver(found))))
 
-    case ReplicaReady(copy, version, executor) =>
+    case NotConfirmed(record: LogRecord.Sealed) => sealFails(state, record, SealNotConfirmed)
+    case NotConfirmed(record) =>
       (
-        state.change(copy.step)(a =>
-          a.copy(ready = a.ready + (copy -> (version -> executor)), refused = a.refused - copy)
-        ),
-        Vector.empty
+        state.copy(unconfirmed = state.unconfirmed :+ record),
+        Vector(Fail(NotKnown))
       )
-    case ReplicaRefused(copy, reason, executor) =>
-      (
-        state.change(copy.step)(a => a.copy(refused = a.refused + (copy -> (reason -> executor)))),
-        Vector.empty
-      )
+    case Confirmed(record) =>
+      val rest = state.unconfirmed.filterNot(_ == record)
+      (state.copy(history = state.history + record, unconfirmed = rest), Vector.empty)
+
+    case ReplicaReported(replica, step, reported) =>
+      val announced =
+        state.announced.map(a => if (a.id == step) a.withReplica(replica, reported) else a)
+      (state.copy(announced = announced), Vector.empty)
 
     case ExecutorLost(executor) =>
       (state.copy(announced = state.announced.map(_.without(executor))), Vector.empty)
   }
+
+  private def sealFails(
+      state: State,
+      seal: LogRecord.Sealed,
+      reason: String
+  ): (State, Vector[Command]) = (
+    state.copy(pending = None),
+    Vector(
+      Fail(s"Batch ${seal.batch} cannot take its step: the seal is not in the plan log. $reason")
+    )
+  )
 
   /** Another record stands where the start record should. The run reads on, unless another run has
     * taken the query over or is ahead of it: that one's steps would be void although they ran.
@@ -256,295 +234,25 @@ object Protocol {
       record: LogRecord.Started,
       found: LogRecord
   ): (State, Vector[Command]) = found match {
-    case own if own == record => apply(state, Appended(record))
-    case other: LogRecord.Started =>
-      (
-        state,
-        Vector(
-          Fail(
-            s"Run ${other.run} of the query has started from batch ${other.firstBatch} meanwhile."
-          )
-        )
-      )
+    case _: LogRecord.Started => (state, Vector(Fail(takenOver(found))))
     case other: LogRecord.Sealed if other.batch > record.firstBatch =>
-      (state, Vector(Fail(s"Run ${other.run} of the query is at work, at batch ${other.batch}.")))
+      (state, Vector(Fail(takenOver(found))))
     case _ => (state.copy(history = state.history + found), Vector(Append(record)))
   }
 
-  private def plan(state: State, batch: Batch): (State, Vector[Command]) = {
-    val n = batch.number
-    val before = state.groups.map(g => g.id -> state.history.tableAt(g.id, n - 1)).toMap
-    val existing = state.history.sealAt(n)
-    val current = existing.fold(before)(_.tables)
-    val open = fitting(state, batch, current, state.history.open)
-    val stillOpen = state.announced.filter(a =>
-      open.exists(_.id == a.id.planId) && !state.history.sealedSteps(a.id.planId).contains(a.id)
-    )
-    val due =
-      if (existing.isDefined || !mayStep(state, batch)) Vector.empty
-      else state.groups.flatMap(g => dueStep(state, batch, g, before(g.id), open))
-    val after = due.foldLeft(current) { (tables, a) =>
-      tables.updated(
-        a.id.group,
-        tables(a.id.group).moved(a.step.moves, state.history.nextNumber, a.step.workers)
-      )
-    }
-    val rest = stillOpen.filterNot(a => due.exists(_.id == a.id))
-    val upcoming = for {
-      group <- state.groups
-      (p, left) <- inTurn(state, open, group.id, due.map(_.id)).toVector
-      (id, step) <- left.take(if (p.mode == TransferMode.Direct) 1 else state.settings.windowSteps)
-    } yield rest
-      .find(_.id == id)
-      .getOrElse(
-        Announced(
-          id,
-          step,
-          p.mode,
-          n,
-          imagesOf(state, batch, group.id, before(group.id), after(group.id), step)
-        )
-      )
-    val decision = Decision(batch, before, after, due, upcoming)
-    val cancels = state.history.open
-      .filterNot(open.contains)
-      .map(p => Append(LogRecord.Cancelled(p.id, Some(whyNot(state, p)))))
-    if (due.isEmpty)
-      (state.copy(decision = Some(decision), announced = upcoming), cancels :+ HandOut(decision))
-    else {
-      val seal = LogRecord.Sealed(
-        state.run,
-        n,
-        due.map(a => SealedStep(a.id, a.step.moves, a.noRoom)),
-        after
-      )
-      (state.copy(pending = Some(seal -> decision)), cancels :+ Append(seal))
-    }
+  private def takenOver(found: LogRecord): String = found match {
+    case other: LogRecord.Started =>
+      s"Run ${other.run} of the query has started from batch ${other.firstBatch} meanwhile, so this " +
+        "run must not go on."
+    case other: LogRecord.Sealed =>
+      s"Run ${other.run} of the query is at work, at batch ${other.batch}, so this run must not go on."
+    case _ => "Another run of the query is at work, so this run must not go on."
   }
 
-  /** Rule 3: a batch takes a step only if this run alone can have planned it. A first batch that
-    * this run logged, and from which another run has started since, may be running there with the
-    * tables as they are.
-    */
-  private def mayStep(state: State, batch: Batch): Boolean =
-    batch.isOwn && !(state.firstBatch.contains(batch.number) && state.history.starts.exists(s =>
-      s.run != state.run && s.firstBatch >= batch.number
-    ))
-
-  /** The plan whose turn it is in a group, the one submitted first, and its steps still to be
-    * sealed. There are several only where a restart further back has opened a plan again.
-    */
-  private def inTurn(
-      state: State,
-      open: Vector[Plan],
-      group: Long,
-      due: Seq[StepId]
-  ): Option[(Plan, Vector[(StepId, Step)])] =
-    open.iterator
-      .map { p =>
-        val sealedIds = state.history.sealedSteps(p.id)
-        p -> p.steps
-          .getOrElse(group, Vector.empty)
-          .zipWithIndex
-          .map { case (s, i) => StepId(p.id, group, i) -> s }
-          .filterNot { case (id, _) =>
-            sealedIds.contains(id) || due.contains(id)
-          }
-      }
-      .find(_._2.nonEmpty)
-
-  /** Plans without those whose next step does not fit the table: after a restart further back than
-    * the plan's submission, or where workers that were to go keep bins that there was no room for.
-    * Such a plan is cancelled: it can never go on.
-    */
-  @tailrec
-  private def fitting(
-      state: State,
-      batch: Batch,
-      tables: Map[Long, RoutingTable],
-      open: Vector[Plan]
-  ): Vector[Plan] = {
-    val next = for {
-      group <- state.groups.iterator
-      (plan, left) <- inTurn(state, open, group.id, Nil)
-      (id, step) = left.head
-    } yield (
-      plan,
-      tables(group.id),
-      taken(state, batch, group, tables(group.id), id).fold(step)(_.step)
-    )
-    next.collectFirst { case (plan, table, step) if !fits(table, step) => plan } match {
-      case None => open
-      case Some(misfit) => fitting(state, batch, tables, open.filterNot(_.id == misfit.id))
-    }
-  }
-
-  private def fits(table: RoutingTable, step: Step): Boolean =
-    try { table.moved(step.moves, table.number, step.workers); true }
-    catch { case _: InvalidPlanException => false }
-
-  private def whyNot(state: State, plan: Plan): String = {
-    val noRoom = state.announced.filter(_.id.planId == plan.id).flatMap(_.noRoom) ++ state.history
-      .taken(plan.id)
-      .flatMap(_._2.noRoom)
-    noRoom.headOption.fold(Misfit)(reason => s"$Full $reason")
-  }
-
-  /** Rule 7: the step of a group that this batch takes, if any. */
-  private def dueStep(
-      state: State,
-      batch: Batch,
-      group: Group,
-      table: RoutingTable,
-      open: Vector[Plan]
-  ): Option[Announced] =
-    inTurn(state, open, group.id, Nil).flatMap { case (p, left) =>
-      val (id, step) = left.head
-      val isRested = step.moves.forall(m =>
-        state.history
-          .lastMoved(group.id, m.bin)
-          .forall(_ + state.settings.gapBatches <= batch.number)
-      )
-      if (!isRested) None
-      else if (state.announced.exists(_.id == id)) taken(state, batch, group, table, id)
-      else if (state.firstBatch.contains(batch.number))
-        Some(
-          Announced(id, step, p.mode, batch.number, Map.empty)
-        ) // in memory is nothing yet: now is cheapest
-      else None
-    }
-
-  /** An announced step as it can be taken now: all of it where its copies are ready; else, its
-    * patience over, without what there is no room for, which the files would need as well. A target
-    * that had no room for a move of the same plan is not waited for again.
-    */
-  private def taken(
-      state: State,
-      batch: Batch,
-      group: Group,
-      table: RoutingTable,
-      id: StepId
-  ): Option[Announced] =
-    state.announced.find(_.id == id).flatMap { a =>
-      lazy val full = fullTargets(state, a.id)
-      val isOver =
-        a.mode == TransferMode.Direct || batch.number - a.since >= state.settings.patienceBatches
-      val isTaken = isOver || copies(state.run, a, batch, group, table).forall {
-        case (copy, _, _) =>
-          if (a.refused.contains(copy)) full(copy.target)
-          else a.ready.get(copy).exists(_._1 >= batch.number - 2)
-      }
-      if (isTaken) Some(a.withRoom(table)) else None
-    }
-
-  private def fullTargets(state: State, id: StepId): Set[Int] =
-    (for {
-      (_, s) <- state.history.taken(id.planId) if s.step.group == id.group && s.noRoom.isDefined
-      move <- state.history.plans
-        .find(_.id == id.planId)
-        .toVector
-        .flatMap(_.steps(s.step.group)(s.step.index).moves) if !s.moves.contains(move)
-    } yield move.target).toSet
-
-  /** The copies that a step needs: one for each store, source and target that are not on the same
-    * executor.
-    */
-  private def copies(
-      run: String,
-      a: Announced,
-      batch: Batch,
-      group: Group,
-      table: RoutingTable
-  ): Seq[(ReplicaKey, Vector[Int], (Long, String))] =
-    for {
-      route <- routes(a.step, table, batch.placement.getOrElse(group.id, Vector.empty))
-      operator <- group.operators
-      store <- operator.stores
-    } yield (
-      ReplicaKey(StoreKey(run, operator.id, store), route.source, route.target, a.id.toString),
-      route.bins,
-      (operator.id, store)
-    )
-
-  /** What of a step travels between executors, by source and target worker. A move between two
-    * workers of one executor takes no bytes: the target takes the bins over where they lie.
-    *
-    * @param table
-    *   that the step begins with
-    * @param executors
-    *   executor of each worker, as far as it is known
-    */
-  def routes(step: Step, table: RoutingTable, executors: Vector[String]): Vector[Route] = {
-    def isOnOne(source: Int, target: Int) =
-      executors.lift(source).isDefined && executors.lift(source) == executors.lift(target)
-    step.moves.groupBy(m => (table.workerOf(m.bin), m.target)).toVector.sortBy(_._1).collect {
-      case ((source, target), moves) if source != target && !isOnOne(source, target) =>
-        Route(source, target, moves.map(_.bin))
-    }
-  }
-
-  private def imagesOf(
-      state: State,
-      batch: Batch,
-      groupId: Long,
-      before: RoutingTable,
-      after: RoutingTable,
-      step: Step
-  ): Map[(Long, String, Int), StateName] =
-    (for {
-      operator <- state.group(groupId).operators
-      store <- operator.stores
-      source <- step.moves.map(m => after.workerOf(m.bin)).distinct
-      if source < before.workers
-    } yield (operator.id, store, source) -> nameOf(batch, operator.id, store, source)).toMap
-
-  private def nameOf(batch: Batch, operator: Long, store: String, worker: Int): StateName =
-    StateName(
-      batch.number,
-      batch.names.get((operator, store)).flatMap(_.lift(worker)).getOrElse(StateName.FixedId)
-    )
-
-  /** What each executor is to have ready: rule 21, the complete list. A copy that no duty names is
-    * dropped.
-    *
-    * @param addressOf
-    *   where an executor's blocks are to be had, if it is known
-    */
-  def duties(
-      state: State,
-      addressOf: String => Option[ExecutorAddress]
-  ): Vector[(String, ReplicaDuty)] =
-    for {
-      decision <- state.decision.toVector
-      a <- decision.announced.map(d => state.announced.find(_.id == d.id).getOrElse(d))
-      if a.mode == TransferMode.Prepared
-      group = state.group(a.id.group)
-      executors = decision.batch.placement.getOrElse(group.id, Vector.empty)
-      (copy, bins, (operator, store)) <- copies(
-        state.run,
-        a,
-        decision.batch,
-        group,
-        decision.after(group.id)
-      )
-      executor <- executors.lift(copy.target).toVector
-      image <- a.images.get((operator, store, copy.source)).toVector
-    } yield {
-      val settled = nameOf(decision.batch, operator, store, copy.source)
-      executor -> ReplicaDuty(
-        copy,
-        bins,
-        decision.after(group.id).bins,
-        image,
-        settled,
-        decision.before(group.id).contentHash,
-        executors.lift(copy.source).flatMap(addressOf)
-      )
-    }
-
-  /** Steps whose blocks and copies may still be used: those announced, and those sealed for the
-    * batch last planned.
-    */
-  def liveSteps(state: State): Set[StepId] =
-    state.decision.fold(Set.empty[StepId])(d => (d.sealedSteps ++ d.announced).map(_.id).toSet)
+  private val SealNotConfirmed =
+    "Writing it was not confirmed, so the batch must not go on; when the query starts again, the " +
+      "batch is replayed with the step if the seal is there, and without the step if not."
+  private val NotKnown =
+    "It is not known whether the record is in the plan log, because writing it was not confirmed; " +
+      "look at plans() again after the next batch."
 }

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-/** What opening took: counts of bins and bytes, by where they came from. One thread. */
-final class Arrivals {
+/** What opening a worker's state took: counts of bins and bytes, by where they came from.
+  *
+  * Threads: one, until the state is open; it does not change after that.
+  */
+final class Arrivals extends Serializable {
   var binsIn, binsRelabelled, binsFromPeer, binsFromCheckpoint: Int = 0
   var bytesFromPeer, bytesFromCheckpoint, waitNanos: Long = 0L
 
   /** Whether the worker's own bins were read from files, as after the loss of an executor. */
   var isRecovered = false
 
-  private[megaphone] def waiting[A](f: => A): A = {
+  def waitMs: Long = waitNanos / 1000000L
+
+  private[runtime] def waiting[A](f: => A): A = {
     val start = System.nanoTime
     try f
     finally waitNanos += System.nanoTime - start

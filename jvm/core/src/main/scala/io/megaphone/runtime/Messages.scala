@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import io.megaphone.format.ExecutorAddress
-import io.megaphone.format.ReplicaKey
+import io.megaphone.format.{ExecutorAddress, WorkerId}
+import io.megaphone.plan.StepId
+import io.megaphone.state.ReplicaKey
 import io.megaphone.transfer.ReplicaDuty
 
 /** What executors and the driver tell each other. Losing a message costs time, never correctness. */
@@ -11,9 +12,9 @@ sealed trait Message extends Serializable
 /** An executor's periodic report; the answer is `Orders`.
   *
   * @param ready
-  *   version that each prepared copy has
+  *   version that each replica has reached
   * @param refused
-  *   copies that there was no room for when they were last tried, and the reason
+  *   replicas that there was no room for when they were last tried, and the reason
   */
 final case class Report(
     executor: ExecutorAddress,
@@ -22,45 +23,52 @@ final case class Report(
     held: Held
 ) extends Message
 
-/** What an executor keeps, in numbers: workers' states of whatever run, copies made ready for
-  * steps, and blocks published for others. Between plans there are neither copies nor blocks.
+/** What an executor keeps, in numbers: workers' states of all runs, replicas made ready for steps,
+  * and blocks published for others. Between plans there are neither replicas nor blocks.
   */
-final case class Held(workers: Int, copies: Int, blocks: Int)
+final case class Held(workers: Int, replicas: Int, blocks: Int)
 
-/** The complete list of what an executor is to do and to keep; what is absent is dropped, what is
-  * older than the counter already seen is ignored.
+/** The complete list of what an executor is to do and to keep. What is absent is dropped; a list
+  * with an older counter than one already seen is ignored.
   *
   * @param runs
-  *   runs that live
-  * @param steps
-  *   steps whose blocks and copies may still be used
+  *   runs that live, by Spark's run id
+  * @param duties
+  *   of the executor that the list is for
   */
-final case class Orders(
-    counter: Long,
-    runs: Map[String, LiveRun],
-    duties: Vector[ReplicaDuty],
-    steps: Set[String]
-) extends Message
+final case class Orders(counter: Long, runs: Map[String, LiveRun], duties: Vector[ReplicaDuty])
+    extends Message {
 
-/** A run that lives: the root folder of its checkpoint, and the newest version that is settled. */
-final case class LiveRun(checkpointRoot: String, settled: Long)
+  /** Whether blocks and replicas of a step may still be used. */
+  def isLive(run: String, step: StepId): Boolean = runs.get(run).exists(_.steps(step))
 
-/** A worker's commit. It tells the driver where the worker ran, and what the move into it took. */
+  def isLive(key: ReplicaKey): Boolean =
+    runs.get(key.store.run).exists(run => key.purpose.isLive(run.steps))
+}
+
+/** A run that lives.
+  *
+  * @param checkpointRoot
+  *   root folder of its checkpoint
+  * @param settled
+  *   the newest version that is settled
+  * @param steps
+  *   steps whose blocks and replicas may still be used
+  */
+final case class LiveRun(checkpointRoot: String, settled: Long, steps: Set[StepId])
+
+/** A worker's commit: where the worker ran, and what the move into it took.
+  *
+  * @param keys
+  *   live keys after the commit
+  * @param bytes
+  *   written
+  */
 final case class Committed(
-    run: String,
-    operator: Long,
-    store: String,
-    worker: Int,
+    worker: WorkerId,
     batch: Long,
     executor: ExecutorAddress,
     keys: Long,
     bytes: Long,
-    binsIn: Int,
-    binsRelabelled: Int,
-    binsFromPeer: Int,
-    binsFromCheckpoint: Int,
-    bytesFromPeer: Long,
-    bytesFromCheckpoint: Long,
-    waitMs: Long,
-    isRecovered: Boolean
+    arrivals: Arrivals
 ) extends Message

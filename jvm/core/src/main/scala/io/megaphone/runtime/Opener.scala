@@ -2,11 +2,17 @@
 package io.megaphone.runtime
 
 import io.megaphone.checkpoint.{CatchUp, Recovery}
-import io.megaphone.errors.{DamagedFileException, MissingBinException, MissingFileException}
-import io.megaphone.format.{Chain, FileName, ReplicaKey, StateName}
+import io.megaphone.errors.MissingBinException
+import io.megaphone.format.{Chain, FileName, StateName, WorkerId}
 import io.megaphone.log.BinLog
 import io.megaphone.state.{Holding, Lease, Registry, StoreBatch}
-import io.megaphone.transfer.{BlockName, Peers, Sources, TransferBlocks}
+import io.megaphone.transfer.{BlockName, Peers, TransferBlocks}
+import io.megaphone.plan.StepId
+import io.megaphone.state.LoadedBin
+import io.megaphone.transfer.BlockKind
+import io.megaphone.errors.DamagedFileException
+import io.megaphone.state.ReplicaKey
+import io.megaphone.errors.MissingFileException
 
 /** Opens a worker's state for a batch: rules 11 to 14.
   *
@@ -24,7 +30,9 @@ import io.megaphone.transfer.{BlockName, Peers, Sources, TransferBlocks}
   * A task that dies at any of these leaves a holding at a valid name, or none; the next attempt
   * starts over, here or anywhere. Whatever is missing costs time, never correctness.
   */
-final class Opener(registry: Registry, recovery: Recovery, handOver: TransferBlocks, peers: Peers) {
+final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlocks, peers: Peers) {
+  import Opener._
+
   private val catchUp = new CatchUp(recovery)
 
   /** Makes the lease's holding what `turn` says. Throws DamagedFileException or
@@ -79,12 +87,12 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: TransferBlo
       holding.has(bin) && turn.after.workerOf(bin) == holding.worker
     )
     var budget =
-      2 * touched.iterator.map(bin => holding.log(bin).tailBytes).sum + Opener.CompactionBytesMin
+      2 * touched.iterator.map(bin => holding.log(bin).tailBytes).sum + CompactionBytesMin
     holding.settle()
     touched.foreach { bin =>
       if (budget > 0) {
         val log = holding.log(bin)
-        if (log.logBytes > 2 * log.liveBytes + Opener.CompactionSlackBytes) {
+        if (log.logBytes > 2 * log.liveBytes + CompactionSlackBytes) {
           budget -= log.liveBytes; log.compact()
         }
       }
@@ -103,7 +111,7 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: TransferBlo
     } else if (staying.isEmpty) holding.restart(name, Vector.empty)
     else {
       val loaded = recovery.load(FileName(worker, name), staying, turn.before.contentHash)
-      loaded.bins.foreach { case (bin, (log, chain)) => holding.put(bin, log, chain) }
+      loaded.bins.valuesIterator.foreach(holding.put)
       holding.restart(name, loaded.lineage)
       opened.bytesFromCheckpoint += loaded.bytes
       opened.isRecovered = true
@@ -120,12 +128,13 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: TransferBlo
     for (bin <- binsBefore(turn, worker) if turn.after.workerOf(bin) != worker)
       holding.markLeaving(bin)
     val gained = turn.after.binsOf(worker).filterNot(holding.has)
-    gained.groupBy(turn.before.workerOf).toSeq.sortBy(_._1).foreach { case (source, bins) =>
-      val taken = take(turn, source, worker, bins.toVector, sources, opened)
-      taken.foreach { case (bin, log, chain) =>
-        holding.put(bin, log, chain)
-        if (source != worker) holding.markAdopted(bin)
-      }
+    val routes = gained.groupBy(bin => (turn.before.workerOf(bin), sources.stepOf(bin)))
+    routes.toSeq.sortBy { case ((source, _), bins) => (source, bins.head) }.foreach {
+      case ((source, step), bins) =>
+        take(turn, Arrival(source, worker, step, bins.toVector), sources, opened).foreach { bin =>
+          holding.put(bin)
+          if (source != worker) holding.markAdopted(bin.bin)
+        }
     }
   }
 
@@ -133,88 +142,126 @@ final class Opener(registry: Registry, recovery: Recovery, handOver: TransferBlo
   private def binsBefore(turn: StoreBatch, worker: Int): Array[Int] =
     if (worker < turn.before.workers) turn.before.binsOf(worker) else Array.empty[Int]
 
-  private type Taken = Seq[(Int, BinLog, Chain)]
-
+  /** Takes bins by the cheapest way there is. */
   private def take(
       turn: StoreBatch,
-      source: Int,
-      target: Int,
-      bins: Vector[Int],
+      arrival: Arrival,
       sources: Sources,
       opened: Arrivals
-  ): Taken = {
-    val name = turn.nameOf(source)
-    def relabelled =
-      if (source == target) None
-      else
-        registry.holding(turn.key, source).flatMap(_.give(name, bins)).map { t =>
-          opened.binsRelabelled += t.size; t
-        }
-    val copyKey = ReplicaKey(turn.key, source, target, sources.step)
-    def prepared = registry
-      .copy(copyKey)
-      .flatMap { copy =>
-        copy.synchronized {
-          val isThere =
-            try bringCopy(turn, copy, name, target, sources, opened)
-            catch { case _: DamagedFileException | _: MissingFileException => false }
-            finally registry.dropCopy(copyKey)
-          if (isThere) copy.give(name, bins) else None
-        }
-      }
-      .map { t => opened.binsFromPeer += t.size; t }
-    def pulled = sources
-      .addressOf(source)
-      .flatMap { address =>
-        val block = BlockName(turn.key, source, target, name, isImage = true, sources.step)
-        opened.waiting(peers.pull(block, address, sources.imageDeadlineMs)).flatMap { bytes =>
-          try {
-            opened.bytesFromPeer += bytes.length;
-            handOver.copyOf(block.toString, bytes, turn.after.bins).give(name, bins)
-          } catch { case _: DamagedFileException => None }
-        }
-      }
-      .map { t => opened.binsFromPeer += t.size; t }
-    def loaded = {
-      val l = opened.waiting(recovery.load(FileName(source, name), bins, turn.before.contentHash))
-      opened.bytesFromCheckpoint += l.bytes
-      opened.binsFromCheckpoint += bins.size
-      bins.map { bin =>
-        val (log, chain) = l.bins(bin); (bin, log, chain)
-      }
-    }
-    val taken: Taken = relabelled.orElse(prepared).orElse(pulled).getOrElse(loaded)
-    if (source != target) opened.binsIn += taken.size
+  ): Seq[LoadedBin] = {
+    val name = turn.nameOf(arrival.source)
+    val taken = relabelled(turn, arrival, name, opened)
+      .orElse(prepared(turn, arrival, name, sources, opened))
+      .orElse(pulled(turn, arrival, name, sources, opened))
+      .getOrElse(loaded(turn, arrival, name, opened))
+    if (arrival.source != arrival.target) opened.binsIn += taken.size
     taken
   }
 
-  /** Brings a prepared copy to the name wanted: by a tail block if one tail is missing, else by
-    * files.
-    */
-  private def bringCopy(
+  /** From the source's holding on this executor, if that is at exactly the name wanted. */
+  private def relabelled(
       turn: StoreBatch,
-      copy: Holding,
+      arrival: Arrival,
       name: StateName,
-      target: Int,
+      opened: Arrivals
+  ): Option[Seq[LoadedBin]] =
+    if (arrival.source == arrival.target) None
+    else
+      for {
+        holding <- registry.holding(WorkerId(turn.key, arrival.source))
+        bins <- holding.give(name, arrival.bins)
+      } yield { opened.binsRelabelled += bins.size; bins }
+
+  /** From the replica that was prepared here, brought up to the name wanted. */
+  private def prepared(
+      turn: StoreBatch,
+      arrival: Arrival,
+      name: StateName,
       sources: Sources,
       opened: Arrivals
-  ): Boolean =
-    copy.base == name || {
-      val byBlock =
-        copy.base.version + 1 == name.version && sources.addressOf(copy.worker).exists { address =>
-          val block = BlockName(turn.key, copy.worker, target, name, isImage = false, sources.step)
-          opened.waiting(peers.pull(block, address, sources.tailDeadlineMs)).exists { bytes =>
-            opened.bytesFromPeer += bytes.length
-            handOver.applyTail(block.toString, bytes, copy)
-          }
-        }
-      byBlock || opened.waiting(catchUp(copy, name, turn.before.contentHash)).exists { bytes =>
-        opened.bytesFromCheckpoint += bytes; true
-      }
+  ): Option[Seq[LoadedBin]] = for {
+    step <- arrival.step
+    key = ReplicaKey.forStep(turn.key, arrival.source, arrival.target, step)
+    replica <- registry.replica(key)
+    bins <- replica.synchronized {
+      val isThere =
+        try bringReplica(turn, replica, arrival, name, step, sources, opened)
+        catch { case _: DamagedFileException | _: MissingFileException => false }
+        finally registry.dropReplica(key)
+      if (isThere) replica.give(name, arrival.bins) else None
     }
+  } yield { opened.binsFromPeer += bins.size; bins }
+
+  /** Brings a replica to the name wanted: by a tail block if one tail is missing, else by files. */
+  private def bringReplica(
+      turn: StoreBatch,
+      replica: Holding,
+      arrival: Arrival,
+      name: StateName,
+      step: StepId,
+      sources: Sources,
+      opened: Arrivals
+  ): Boolean = {
+    def block = BlockName(turn.key, arrival.source, arrival.target, name, BlockKind.Tail, step)
+    def isByBlock = replica.base.version + 1 == name.version &&
+      pull(block, sources, sources.tailDeadlineMs, opened)
+        .exists(blocks.applyTail(block.toString, _, replica))
+    def isByFiles = opened
+      .waiting(catchUp(replica, name, turn.before.contentHash))
+      .exists { bytes => opened.bytesFromCheckpoint += bytes; true }
+    replica.base == name || isByBlock || isByFiles
+  }
+
+  /** From an image block of the source's executor. */
+  private def pulled(
+      turn: StoreBatch,
+      arrival: Arrival,
+      name: StateName,
+      sources: Sources,
+      opened: Arrivals
+  ): Option[Seq[LoadedBin]] = for {
+    step <- arrival.step
+    block = BlockName(turn.key, arrival.source, arrival.target, name, BlockKind.Image, step)
+    bytes <- pull(block, sources, sources.imageDeadlineMs, opened)
+    bins <-
+      try blocks.replicaOf(block.toString, bytes, turn.after.bins).give(name, arrival.bins)
+      catch { case _: DamagedFileException => None }
+  } yield { opened.binsFromPeer += bins.size; bins }
+
+  private def pull(
+      block: BlockName,
+      sources: Sources,
+      deadlineMs: Long,
+      opened: Arrivals
+  ): Option[Array[Byte]] = for {
+    address <- sources.addresses.get(block.source)
+    bytes <- opened.waiting(peers.pull(block, address, deadlineMs))
+  } yield { opened.bytesFromPeer += bytes.length; bytes }
+
+  /** From the source's files. */
+  private def loaded(
+      turn: StoreBatch,
+      arrival: Arrival,
+      name: StateName,
+      opened: Arrivals
+  ): Seq[LoadedBin] = {
+    val file = FileName(arrival.source, name)
+    val found = opened.waiting(recovery.load(file, arrival.bins, turn.before.contentHash))
+    opened.bytesFromCheckpoint += found.bytes
+    opened.binsFromCheckpoint += arrival.bins.size
+    arrival.bins.map(found.bins)
+  }
 }
 
 object Opener {
   private val CompactionBytesMin = 1L << 20
   private val CompactionSlackBytes = 1024L
+
+  /** Bins that a worker gains from one other worker, by one step. */
+  private final case class Arrival(
+      source: Int,
+      target: Int,
+      step: Option[StepId],
+      bins: Vector[Int]
+  )
 }

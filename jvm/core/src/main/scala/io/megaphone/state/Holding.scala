@@ -63,6 +63,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
   } // `+=` would box the bin, and this is for every row
 
   /** Puts a settled bin in, as loaded from files, a block or another holding. */
+  def put(loaded: LoadedBin): Unit = put(loaded.bin, loaded.log, loaded.chain)
   def put(bin: Int, log: BinLog, chain: Chain): Unit = synchronized {
     logs(bin) = log; chains(bin) = chain
   }
@@ -144,12 +145,12 @@ final class Holding(val worker: Int, val binsCount: Int) {
   /** Hands settled bins over, if this holding is at exactly `name`: they are the taker's from now
     * on. None where it is not, or lacks one of them.
     */
-  def give(name: StateName, wanted: Seq[Int]): Option[Seq[(Int, BinLog, Chain)]] = synchronized {
+  def give(name: StateName, wanted: Seq[Int]): Option[Seq[LoadedBin]] = synchronized {
     if (headCommit.exists(_.name == name)) settle()
     if (baseName != name || wanted.exists(bin => !has(bin) || logs(bin).isTouched)) None
     else
       Some(wanted.map { bin =>
-        val entry = (bin, logs(bin), chain(bin))
+        val entry = LoadedBin(bin, logs(bin), chain(bin))
         logs(bin) = null
         /* but a mark that it leaves stays: the next commit's footer tells older copies of this
          * worker that what they have of the bin is void */

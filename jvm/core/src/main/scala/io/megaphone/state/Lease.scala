@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.state
 
-import io.megaphone.format.StoreKey
+import io.megaphone.format.WorkerId
 
 /** A task attempt, and whether it still has a right to go on.
   *
@@ -44,14 +44,14 @@ final class DetachedLeaseException(attempt: Long)
       s"Task attempt $attempt has lost its lease on the state to a newer attempt and must not commit; nothing of it was kept."
     )
 
-final class LeaseTimeoutException(key: StoreKey, worker: Int, waitMs: Long, owner: Long)
+final class LeaseTimeoutException(worker: WorkerId, waitMs: Long, owner: Long)
     extends RuntimeException(
-      s"The state of worker $worker ($key) is in use by task attempt $owner since over $waitMs ms; the task will be tried again."
+      s"The state of worker ${worker.worker} (${worker.store}) is in use by task attempt $owner since over $waitMs ms; the task will be tried again."
     )
 
 /** The place of one worker's holding on one executor, and its lease. */
-final private[megaphone] class Slot(key: StoreKey, worker: Int, binsCount: Int) {
-  private var holding = new Holding(worker, binsCount)
+final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
+  private var holding = new Holding(worker.worker, binsCount)
   private var owner: Option[Lease] = None
 
   /** The holding as it stands, whoever has the lease. */
@@ -65,13 +65,13 @@ final private[megaphone] class Slot(key: StoreKey, worker: Int, binsCount: Int) 
     val deadline = System.nanoTime + waitMs * 1000000L
     while (owner.exists(o => o.attempt.id != attempt.id && o.attempt.isAlive())) {
       val leftMs = (deadline - System.nanoTime) / 1000000L
-      if (leftMs <= 0) throw new LeaseTimeoutException(key, worker, waitMs, owner.get.attempt.id)
+      if (leftMs <= 0) throw new LeaseTimeoutException(worker, waitMs, owner.get.attempt.id)
       wait(math.min(leftMs, Slot.PollMs)) // a kill makes no noise: look again now and then
     }
     owner match {
       case Some(o) if o.attempt.id == attempt.id => o
       case previous =>
-        previous.foreach { o => o.isDetached = true; holding = new Holding(worker, binsCount) }
+        previous.foreach { o => o.isDetached = true; holding = new Holding(worker.worker, binsCount) }
         val lease = new Lease(this, attempt, holding)
         owner = Some(lease)
         lease
@@ -80,7 +80,7 @@ final private[megaphone] class Slot(key: StoreKey, worker: Int, binsCount: Int) 
 
   def renew(lease: Lease): Holding = synchronized {
     lease.check()
-    holding = new Holding(worker, binsCount)
+    holding = new Holding(worker.worker, binsCount)
     lease.current = holding
     holding
   }

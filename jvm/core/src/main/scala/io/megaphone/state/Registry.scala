@@ -5,7 +5,7 @@ import java.util.concurrent.ConcurrentHashMap
 
 import scala.jdk.CollectionConverters._
 
-import io.megaphone.format.{Footer, ReplicaKey, StoreKey}
+import io.megaphone.format.{Footer, StoreKey, WorkerId}
 import io.megaphone.log.memory.HeapBudget
 
 /** All holdings of one executor, by run, operator, store and worker, and the copies it prepares of
@@ -24,29 +24,26 @@ final class Registry(
     behindMax: Int = Footer.PreviousMax,
     val budget: HeapBudget = HeapBudget.Unlimited
 ) {
-  private val slots = new ConcurrentHashMap[(StoreKey, Int), Slot]()
-  private val copies = new ConcurrentHashMap[ReplicaKey, Holding]()
+  private val slots = new ConcurrentHashMap[WorkerId, Slot]()
+  private val replicas = new ConcurrentHashMap[ReplicaKey, Holding]()
 
   /** Takes the lease on a worker's holding, an empty one where there is none yet. Throws
     * LeaseTimeoutException.
     */
-  def lease(key: StoreKey, worker: Int, binsCount: Int, attempt: Attempt, waitMs: Long): Lease =
-    slots
-      .computeIfAbsent((key, worker), _ => new Slot(key, worker, binsCount))
-      .acquire(attempt, waitMs)
+  def lease(worker: WorkerId, binsCount: Int, attempt: Attempt, waitMs: Long): Lease =
+    slots.computeIfAbsent(worker, _ => new Slot(worker, binsCount)).acquire(attempt, waitMs)
 
   /** A worker's holding as it stands, whoever writes it. */
-  def holding(key: StoreKey, worker: Int): Option[Holding] =
-    Option(slots.get((key, worker))).map(_.peek)
+  def holding(worker: WorkerId): Option[Holding] = Option(slots.get(worker)).map(_.peek)
 
-  /** A prepared copy. Its user holds its monitor. */
-  def copy(key: ReplicaKey): Option[Holding] = Option(copies.get(key))
-  def putCopy(key: ReplicaKey, copy: Holding): Unit = { copies.put(key, copy); () }
-  def dropCopy(key: ReplicaKey): Unit = { copies.remove(key); () }
+  /** A replica. Its user holds its monitor. */
+  def replica(key: ReplicaKey): Option[Holding] = Option(replicas.get(key))
+  def putReplica(key: ReplicaKey, replica: Holding): Unit = { replicas.put(key, replica); () }
+  def dropReplica(key: ReplicaKey): Unit = { replicas.remove(key); () }
 
-  /** Drops the copies that no duty names any more. */
-  def keepCopies(isWanted: ReplicaKey => Boolean): Unit = {
-    copies.keySet.removeIf(k => !isWanted(k)); ()
+  /** Drops the replicas that are not wanted. */
+  def keepReplicas(isWanted: ReplicaKey => Boolean): Unit = {
+    replicas.keySet.removeIf(k => !isWanted(k)); ()
   }
 
   /** Drops what is of no use any more: all memory of runs that the driver no longer lists, and, of
@@ -59,8 +56,8 @@ final class Registry(
   def keepRuns(settledOf: String => Option[Long]): Unit = {
     def isWanted(key: StoreKey, slot: Slot) =
       slot.isLeased || settledOf(key.run).exists(_ <= slot.peek.base.version + behindMax)
-    slots.entrySet.removeIf(e => !isWanted(e.getKey._1, e.getValue))
-    copies.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
+    slots.entrySet.removeIf(e => !isWanted(e.getKey.store, e.getValue))
+    replicas.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
     ()
   }
 
@@ -68,7 +65,7 @@ final class Registry(
   def measure(): Unit = budget.measure {
     var sum = 0L
     slots.values.forEach(slot => sum += slot.peek.heapBytes)
-    copies.values.forEach(copy => sum += copy.heapBytes)
+    replicas.values.forEach(replica => sum += replica.heapBytes)
     sum
   }
 
@@ -81,7 +78,7 @@ final class Registry(
   }
 
   def holdingsCount: Int = slots.size
-  def copiesCount: Int = copies.size
-  def runs: Set[String] = slots.keySet.asScala.map(_._1.run).toSet
-  def isEmpty: Boolean = slots.isEmpty && copies.isEmpty
+  def replicasCount: Int = replicas.size
+  def runs: Set[String] = slots.keySet.asScala.map(_.store.run).toSet
+  def isEmpty: Boolean = slots.isEmpty && replicas.isEmpty
 }

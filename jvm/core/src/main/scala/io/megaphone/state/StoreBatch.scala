@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.state
 
-import io.megaphone.format.{StateName, StoreKey}
+import io.megaphone.format.{StateName, StoreKey, VersionIds}
 import io.megaphone.plan.RoutingTable
 
-/** What every task of a batch must agree on, for one store. It travels in the batch's plan (never
-  * by a side way), so a stale or foreign one cannot be taken for it.
+/** What every task of a batch must agree on, for one store. It travels in the batch's plan, never
+  * by another way, so a stale or foreign one cannot be mistaken for it.
   *
   * @param version
   *   the version that the batch reads: number of batches committed before it
@@ -14,19 +14,18 @@ import io.megaphone.plan.RoutingTable
   * @param after
   *   the table of this batch
   * @param ids
-  *   checkpoint id of each worker of `before` at `version`; empty under checkpoint format v1
+  *   of each worker of `before` at `version`
   */
 final case class StoreBatch(
     key: StoreKey,
     version: Long,
     before: RoutingTable,
     after: RoutingTable,
-    ids: Vector[String]
+    ids: VersionIds
 ) {
 
   /** The name of a worker's state at `version`. */
-  def nameOf(worker: Int): StateName =
-    StateName(version, if (ids.isEmpty) StateName.FixedId else ids(worker))
+  def nameOf(worker: Int): StateName = ids.nameOf(version, worker)
 
   def isStep: Boolean = before.number != after.number
 }

@@ -3,31 +3,26 @@ package io.megaphone.transfer
 
 import io.megaphone.format.ExecutorAddress
 
-/** The memory of the other executors. Any thread. */
+/** The blocks of this executor, and those of the others.
+  *
+  * Threads: any, at any time.
+  */
 trait Peers {
 
-  /** A block of another executor, or of this one; None where it is not there within `deadlineMs` or
-    * cannot be had. Never throws: what a peer lacks, files have.
+  /** Where other executors get this one's blocks. */
+  def address: ExecutorAddress
+
+  /** Pulls a block of another executor, or of this one. Returns None if the block does not come
+    * within `deadlineMs` or cannot be had. Never throws: what a peer lacks, files have.
     */
   def pull(block: BlockName, address: ExecutorAddress, deadlineMs: Long): Option[Array[Byte]]
-}
 
-/** Where the source workers of a step run, as far as the driver knows.
-  *
-  * @param step
-  *   names the step in its blocks
-  * @param addresses
-  *   executor of each source worker
-  */
-final case class Sources(
-    step: String,
-    addresses: Map[Int, ExecutorAddress],
-    tailDeadlineMs: Long,
-    imageDeadlineMs: Long
-) {
-  def addressOf(worker: Int): Option[ExecutorAddress] = addresses.get(worker)
-}
+  /** Makes a block available to other executors. Called twice: nothing happens. */
+  def publish(block: BlockName, bytes: Array[Byte]): Unit
 
-object Sources {
-  val None: Sources = Sources("", Map.empty, 0, 0)
+  /** Removes the published blocks that are not wanted. */
+  def keep(isWanted: BlockName => Boolean): Unit
+
+  /** How many blocks are published. */
+  def publishedCount: Int
 }

@@ -22,7 +22,7 @@ import io.megaphone.state.{Holding, Registry}
 final class Preparer(
     registry: Registry,
     recovery: Recovery,
-    handOver: TransferBlocks,
+    blocks: TransferBlocks,
     peers: Peers,
     deadlineMs: Long
 ) {
@@ -31,13 +31,13 @@ final class Preparer(
   /** Works on one duty; gives the version that the copy has now, or None if there is none yet. */
   def apply(duty: ReplicaDuty): Option[Long] =
     try {
-      val existing = registry.copy(duty.key).orElse(make(duty))
+      val existing = registry.replica(duty.key).orElse(make(duty))
       existing.flatMap(copy =>
-        if (bring(copy, duty)) Some(copy.base.version) else { registry.dropCopy(duty.key); None }
+        if (bring(copy, duty)) Some(copy.base.version) else { registry.dropReplica(duty.key); None }
       )
     } catch {
-      case _: DamagedFileException | _: MissingFileException => registry.dropCopy(duty.key); None
-      case e: Throwable => registry.dropCopy(duty.key); throw e
+      case _: DamagedFileException | _: MissingFileException => registry.dropReplica(duty.key); None
+      case e: Throwable => registry.dropReplica(duty.key); throw e
     }
 
   private def make(duty: ReplicaDuty): Option[Holding] = {
@@ -46,15 +46,15 @@ final class Preparer(
         Some(fromFiles(duty))
       else None
     )
-    made.foreach(registry.putCopy(duty.key, _))
+    made.foreach(registry.putReplica(duty.key, _))
     made
   }
 
   private def fromBlock(duty: ReplicaDuty): Option[Holding] =
-    pull(duty, duty.image, isImage = true).flatMap { case (block, bytes) =>
+    pull(duty, duty.image, BlockKind.Image).flatMap { case (block, bytes) =>
       try
         Some(
-          handOver.copyOf(
+          blocks.replicaOf(
             block.toString,
             bytes,
             duty.binsCount,
@@ -67,7 +67,7 @@ final class Preparer(
   private def fromFiles(duty: ReplicaDuty): Holding = {
     val loaded = recovery.load(FileName(duty.key.source, duty.settled), duty.bins, duty.tableHash)
     val copy = new Holding(duty.key.source, duty.binsCount)
-    loaded.bins.foreach { case (bin, (log, chain)) => copy.put(bin, log, chain) }
+    loaded.bins.valuesIterator.foreach(copy.put)
     copy.restart(duty.settled, Vector.empty)
     copy.spill(registry.budget.excessOfReplicas)
     copy
@@ -78,11 +78,11 @@ final class Preparer(
     */
   private def bring(copy: Holding, duty: ReplicaDuty): Boolean = {
     val tail =
-      if (copy.base.version + 1 == duty.settled.version) pull(duty, duty.settled, isImage = false)
+      if (copy.base.version + 1 == duty.settled.version) pull(duty, duty.settled, BlockKind.Tail)
       else None
     copy.synchronized {
       val isThere = copy.base.version >= duty.settled.version ||
-        tail.exists { case (block, bytes) => handOver.applyTail(block.toString, bytes, copy) } ||
+        tail.exists { case (block, bytes) => blocks.applyTail(block.toString, bytes, copy) } ||
         catchUp(copy, duty.settled, duty.tableHash).isDefined
       if (isThere) copy.spill(registry.budget.excessOfReplicas)
       isThere
@@ -92,10 +92,9 @@ final class Preparer(
   private def pull(
       duty: ReplicaDuty,
       name: StateName,
-      isImage: Boolean
+      kind: BlockKind
   ): Option[(BlockName, Array[Byte])] = {
-    val block =
-      BlockName(duty.key.store, duty.key.source, duty.key.target, name, isImage, duty.key.step)
+    val block = duty.block(name, kind)
     duty.address.flatMap(peers.pull(block, _, deadlineMs)).map(block -> _)
   }
 }

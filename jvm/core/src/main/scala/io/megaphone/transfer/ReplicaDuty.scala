@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.transfer
 
-import io.megaphone.format.{ReplicaKey, StateName}
-import io.megaphone.format.ExecutorAddress
+import io.megaphone.format.{ExecutorAddress, StateName}
+import io.megaphone.state.{ForStep, ReplicaKey}
 
-/** What the driver asks a target's executor to have ready for a step: bins of one source worker for
-  * one target worker.
+/** What the driver asks an executor to have ready: bins of one source worker.
   *
   * @param image
   *   the name at which the source published an image
   * @param settled
   *   the newest settled name of the source
   * @param tableHash
-  *   content hash of the routing table that the source wrote that name under
+  *   content hash of the routing table that the source wrote `settled` under
   * @param address
-  *   the source's executor, where it is known
+  *   the source's executor, if it is known
   */
 final case class ReplicaDuty(
     key: ReplicaKey,
@@ -24,4 +23,10 @@ final case class ReplicaDuty(
     settled: StateName,
     tableHash: Long,
     address: Option[ExecutorAddress]
-)
+) {
+
+  /** The block that brings the replica to a name. */
+  def block(name: StateName, kind: BlockKind): BlockName = key.purpose match {
+    case ForStep(step, target) => BlockName(key.store, key.source, target, name, kind, step)
+  }
+}

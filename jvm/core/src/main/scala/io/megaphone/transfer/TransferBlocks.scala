@@ -72,7 +72,7 @@ final class TransferBlocks(compressions: Compressions, budget: HeapBudget = Heap
   /** The copy that an image block makes; `made` is called with each of its bins as soon as that is
     * there. Throws DamagedFileException.
     */
-  def copyOf(
+  def replicaOf(
       block: String,
       bytes: Array[Byte],
       binsCount: Int,

@@ -5,8 +5,8 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.planlog.{History, LogRecord}
 import io.megaphone.checkpoint.planlog.LogRecord._
-import io.megaphone.format.{ReplicaKey, StateName, StoreKey}
-import io.megaphone.format.ExecutorAddress
+import io.megaphone.format.{ExecutorAddress, StateName, StoreId}
+import io.megaphone.state.ReplicaKey
 import io.megaphone.plan.{
   Group, Move, Operator, Plan, RoutingTable, SealedStep, Step, StepId, TransferMode
 }
@@ -37,10 +37,10 @@ class ProtocolSuite extends AnyFunSuite {
       commands.foreach {
         case Append(record) =>
           val number = state.history.nextNumber.toInt
-          if (number < log.records.size) feed(NotAppended(record, Some(log.records(number))))
+          if (number < log.records.size) feed(NumberTaken(record, log.records(number)))
           else {
             log.records :+= record
-            feed(if (isAppendUnsure) NotAppended(record, None) else Appended(record))
+            feed(if (isAppendUnsure) NotConfirmed(record) else Appended(record))
           }
         case HandOut(_) => ()
         case Fail(reason) => failure = Some(reason)
@@ -61,19 +61,23 @@ class ProtocolSuite extends AnyFunSuite {
     def submit(id: String, mode: TransferMode, steps: Step*): this.type = feed(
       PlanSubmitted(Plan(id, Map(0L -> steps.toVector), "fluid", mode))
     )
-    def ready(step: String, source: Int, target: Int, version: Long): this.type = feed(
-      ReplicaReady(ReplicaKey(StoreKey(run, 0, "default"), source, target, step), version, "x")
-    )
-    def refused(step: String, source: Int, target: Int): this.type = feed(
-      ReplicaRefused(ReplicaKey(StoreKey(run, 0, "default"), source, target, step), "full", "b")
-    )
+    def ready(step: Int, source: Int, target: Int, version: Long, plan: String = "p"): this.type =
+      report(StepId(plan, 0, step), source, target, ReplicaState.Ready(version, "x"))
+
+    def refused(step: Int, source: Int, target: Int): this.type =
+      report(StepId("p", 0, step), source, target, ReplicaState.Refused("full", "b"))
+
+    def report(step: StepId, source: Int, target: Int, state: ReplicaState): this.type = {
+      val key = ReplicaKey.forStep(StoreId(0, "default").in(run), source, target, step)
+      feed(ReplicaReported(key, step, state))
+    }
   }
 
   private def newRun: Run = { val r = new Run("r", new Log).start(0); r.plan(0); r }
   private def sealedIn(d: Decision): Vector[String] = d.sealedSteps.map(_.id.toString)
   private def announcedIn(d: Decision): Vector[String] = d.announced.map(_.id.toString)
   private def dutiesOf(run: Run) =
-    Protocol.duties(run.state, id => Some(ExecutorAddress(id, "host", 1)))
+    Duties(run.state, id => Some(ExecutorAddress(id, "host", 1)))
   private val moveOne = Step(Vector(Move(0, 1)), 2)
   private val moveTwo = Step(Vector(Move(2, 1)), 2)
 
@@ -97,7 +101,7 @@ class ProtocolSuite extends AnyFunSuite {
         four
       ).isEmpty && four.before == three.after && four.after == three.after && run.state.history.open.isEmpty
     )
-    assert(Protocol.liveSteps(run.state).isEmpty)
+    assert(Duties.liveSteps(run.state).isEmpty)
   }
 
   test("a prepared step waits for its copies, which must be of one of the last versions") {
@@ -112,12 +116,12 @@ class ProtocolSuite extends AnyFunSuite {
     )
     assert(sealedIn(run.plan(2)).isEmpty)
     assert(dutiesOf(run).map(_._2.settled.version) == Vector(2L))
-    run.ready("p.0.0", 0, 1, version = 1)
+    run.ready(0, 0, 1, version = 1)
     assert(sealedIn(run.plan(3)) == Vector("p.0.0"))
 
     val late = newRun.submit("p", TransferMode.Prepared, moveOne)
     late.plan(1)
-    late.ready("p.0.0", 0, 1, version = 1)
+    late.ready(0, 0, 1, version = 1)
     late.plan(2, isOwn = false)
     late.plan(3, isOwn = false)
     assert(sealedIn(late.plan(4)).isEmpty, "the copy is three versions old")
@@ -126,7 +130,7 @@ class ProtocolSuite extends AnyFunSuite {
   test("a copy that went with its executor is ready no more") {
     val run = newRun.submit("p", TransferMode.Prepared, moveOne)
     run.plan(1)
-    run.ready("p.0.0", 0, 1, version = 1).feed(ExecutorLost("x"))
+    run.ready(0, 0, 1, version = 1).feed(ExecutorLost("x"))
     assert(sealedIn(run.plan(2)).isEmpty)
   }
 
@@ -142,7 +146,7 @@ class ProtocolSuite extends AnyFunSuite {
   ) {
     val run = newRun.submit("p", TransferMode.Prepared, Step(Vector(Move(0, 1), Move(1, 0)), 2))
     run.plan(1)
-    run.refused("p.0.0", 0, 1).ready("p.0.0", 1, 0, version = 4)
+    run.refused(0, 0, 1).ready(0, 1, 0, version = 4)
     assert((2L to 4L).forall(n => sealedIn(run.plan(n)).isEmpty))
     val step = run.plan(5)
     assert(
@@ -161,11 +165,11 @@ class ProtocolSuite extends AnyFunSuite {
     val moveThree = Step(Vector(Move(4, 1)), 2)
     val run = newRun.submit("p", TransferMode.Prepared, moveOne, moveTwo, moveThree)
     run.plan(1)
-    run.refused("p.0.0", 0, 1)
+    run.refused(0, 0, 1)
     assert((2L to 5L).map(n => sealedIn(run.plan(n)).size) == Vector(0, 0, 0, 1))
-    run.refused("p.0.1", 0, 1).refused("p.0.2", 0, 1)
+    run.refused(1, 0, 1).refused(2, 0, 1)
     assert(sealedIn(run.plan(6)) == Vector("p.0.1"), "its patience is not over, and need not be")
-    run.ready("p.0.2", 0, 1, version = 6)
+    run.ready(2, 0, 1, version = 6)
     val last = run.plan(7)
     assert(
       sealedIn(last) == Vector("p.0.2") && Vector(0, 2, 4)
@@ -184,7 +188,7 @@ class ProtocolSuite extends AnyFunSuite {
     ) {
       val run = newRun.submit("p", TransferMode.Prepared, steps: _*)
       run.plan(1)
-      run.refused("p.0.0", 1, 0)
+      run.refused(0, 1, 0)
       val taken = (2L to 20L).flatMap(n => sealedIn(run.plan(n)))
       assert(
         taken == steps.indices.init
@@ -200,11 +204,13 @@ class ProtocolSuite extends AnyFunSuite {
   }
 
   test("no room: what has come to be, on this executor or another, is forgotten") {
-    val copy = ReplicaKey(StoreKey("r", 0, "default"), 0, 1, "p.0.0")
-    for ((relief, batch) <- Seq(ExecutorLost("b") -> 5L, ReplicaReady(copy, 0, "b") -> 2L)) {
+    val step = StepId("p", 0, 0)
+    val key = ReplicaKey.forStep(StoreId(0, "default").in("r"), 0, 1, step)
+    def reported(state: ReplicaState) = ReplicaReported(key, step, state)
+    for ((relief, batch) <- Seq(ExecutorLost("b") -> 5L, reported(ReplicaState.Ready(0, "b")) -> 2L)) {
       val run = newRun.submit("p", TransferMode.Prepared, moveOne)
       run.plan(1)
-      run.feed(ReplicaRefused(copy, "full", "b")).feed(relief)
+      run.feed(reported(ReplicaState.Refused("full", "b"))).feed(relief)
       assert((2L to 5L).filter(n => sealedIn(run.plan(n)).nonEmpty) == Seq(batch))
     }
   }
@@ -222,9 +228,9 @@ class ProtocolSuite extends AnyFunSuite {
     val table = RoutingTable.roundRobin(8, 4)
     val step = Step(Vector(Move(0, 1), Move(4, 1), Move(1, 2), Move(2, 2), Move(3, 0)), 4)
     val all = Vector(Route(0, 1, Vector(0, 4)), Route(1, 2, Vector(1)), Route(3, 0, Vector(3)))
-    assert(Protocol.routes(step, table, Vector("a", "a", "b", "b")) == all.drop(1))
-    assert(Protocol.routes(step, table, Vector("a", "a", "a", "a")).isEmpty)
-    assert(Protocol.routes(step, table, Vector.empty) == all)
+    assert(Route.of(step, table, Vector("a", "a", "b", "b")) == all.drop(1))
+    assert(Route.of(step, table, Vector("a", "a", "a", "a")).isEmpty)
+    assert(Route.of(step, table, Vector.empty) == all)
   }
 
   test("the window bounds what is announced at once") {
@@ -299,7 +305,7 @@ class ProtocolSuite extends AnyFunSuite {
     new Run("s", log).start(1)
     paused.feed(BatchPlanning(Batch(2, isOwn = true, Map.empty, Map.empty)))
     assert(
-      paused.failure.exists(_.contains("batch 2")) && !log.records.exists(_.isInstanceOf[Sealed])
+      paused.failure.exists(_.contains("Batch 2")) && !log.records.exists(_.isInstanceOf[Sealed])
     )
   }
 
@@ -381,7 +387,7 @@ class ProtocolSuite extends AnyFunSuite {
       one.after(0) == RoutingTable.roundRobin(
         8,
         2
-      ) && back.state.history.open.isEmpty && log.records.last == Cancelled("shrink", Some(Misfit))
+      ) && back.state.history.open.isEmpty && log.records.last == Cancelled("shrink", Some(Planning.Misfit))
     )
     assert(back.plan(2).after == one.after)
   }

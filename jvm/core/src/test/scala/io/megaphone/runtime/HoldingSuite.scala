@@ -4,8 +4,9 @@ package io.megaphone.runtime
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.Committer
-import io.megaphone.format.StoreKey
+import io.megaphone.format.StoreId
 import io.megaphone.state.Registry
+import io.megaphone.format.WorkerId
 
 /** Schedules of a few steps that once broke a holding; the simulation found them. */
 class HoldingSuite extends AnyFunSuite with SmallStore {
@@ -71,7 +72,7 @@ class HoldingSuite extends AnyFunSuite with SmallStore {
     val last = store.commit(lease, turns(2))
     assert(lease.holding.chain(0).frameCount == 1 && lease.holding.chain(2).frameCount == 2)
     val recovered = store.recovery.load(last.file, Seq(0, 2), before.contentHash).bins
-    assert(get(recovered(0)._1) == Some(2.toByte) && get(recovered(2)._1) == Some(3.toByte))
+    assert(get(recovered(0).log) == Some(2.toByte) && get(recovered(2).log) == Some(3.toByte))
   }
 
   test(
@@ -126,6 +127,6 @@ class HoldingSuite extends AnyFunSuite with SmallStore {
     put(second.holding, 0, 1)
     first.end()
     assert(get(second.holding.log(0)) == Some(1.toByte))
-    assert(second.holding eq registry.holding(StoreKey("run", 0, "default"), 0).get)
+    assert(second.holding eq registry.holding(WorkerId(StoreId(0, "default").in("run"), 0)).get)
   }
 }

@@ -3,7 +3,7 @@ package io.megaphone.runtime
 
 import io.megaphone.checkpoint.{AtomicOutput, Committer, StateFiles}
 import io.megaphone.errors.MissingFileException
-import io.megaphone.format.{Chain, Compression, FileName, FileSource, StateName, StoreKey, WriterId}
+import io.megaphone.format.{VersionIds, Chain, Compression, FileName, FileSource, StateName, StoreId, WriterId}
 import io.megaphone.log.BinLog
 import io.megaphone.log.memory.HeapBudget
 import io.megaphone.plan.RoutingTable
@@ -39,7 +39,7 @@ final class LoneWorker(binsCount: Int, framesMax: Int, budget: HeapBudget = Heap
   /** Commits what has changed, and settles it. */
   def commit(): Committer.Committed = {
     val version = holding.base.version
-    val turn = StoreBatch(StoreKey("run", 0, "default"), version, table, table, Vector.empty)
+    val turn = StoreBatch(StoreId(0, "default").in("run"), version, table, table, VersionIds.Fixed)
     val committed =
       committer(holding, turn, StateName(version + 1, StateName.FixedId), WriterId(0, 0))
     holding.settle()

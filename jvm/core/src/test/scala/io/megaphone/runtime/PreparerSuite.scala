@@ -6,11 +6,13 @@ import java.nio.file.Paths
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.Recovery
-import io.megaphone.format.{Compression, Compressions, ReplicaKey, StateName, StoreKey}
+import io.megaphone.format.{Compression, Compressions, StateName, StoreId}
 import io.megaphone.format.ExecutorAddress
+import io.megaphone.plan.StepId
 import io.megaphone.log.memory.{HeapBudget, SpillException, SpillFiles}
 import io.megaphone.state.{Holding, Registry}
 import io.megaphone.transfer.{Preparer, ReplicaDuty, TransferBlocks}
+import io.megaphone.state.ReplicaKey
 
 /** Copies that are made ready, and those for which there is no room. */
 class PreparerSuite extends AnyFunSuite with SmallStore {
@@ -30,29 +32,29 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
       target,
       recovery,
       new TransferBlocks(Compressions(Compression.None), budget),
-      (_, _, _) => None,
+      NoPeers,
       0
     )
     assert(intercept[SpillException](preparer(duty)).getMessage.contains("/nowhere"))
     target.measure()
-    assert(target.copiesCount == 0 && budget.heldBytes == 0)
+    assert(target.replicasCount == 0 && budget.heldBytes == 0)
 
     val roomy = spaceOf(1 << 24)
     val again = new Preparer(
       target,
       new Recovery(store.files, Compressions(Compression.None), budget = roomy),
       store.handOver,
-      (_, _, _) => None,
+      NoPeers,
       0
     )
-    assert(again(duty).contains(4L) && target.copiesCount == 1)
+    assert(again(duty).contains(4L) && target.replicasCount == 1)
   }
   test("a copy leaves a tenth of the memory to the batches, or is none") {
     val store = new Store
     val source = filled(store, 0, 2)
     source.settle()
     val image = store.handOver.image(TransferBlocks.snapshot(source, Seq(0, 2)))
-    val heapBytes = store.handOver.copyOf("block", image, 4).heapBytes
+    val heapBytes = store.handOver.replicaOf("block", image, 4).heapBytes
     val duty = ReplicaDuty(
       copyKey,
       Vector(0, 2),
@@ -69,7 +71,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
           new Registry(budget = budget),
           store.recovery,
           new TransferBlocks(Compressions(Compression.None), budget),
-          (_, _, _) => Some(image),
+          new SomePeers(_ => Some(image)),
           0
         )
       preparer(duty)
@@ -78,7 +80,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     assert(prepared(heapBytes * 100 / 85).contains(source.base.version))
   }
 
-  private val copyKey = ReplicaKey(StoreKey("run", 0, "default"), 0, 1, "step")
+  private val copyKey = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, StepId("plan", 0, 0))
 
   /** Memory with no disk. */
   private def spaceOf(budgetBytes: Long) =

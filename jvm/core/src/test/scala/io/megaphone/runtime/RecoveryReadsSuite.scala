@@ -13,6 +13,7 @@ import io.megaphone.format.{
 import io.megaphone.log.Bytes
 import io.megaphone.plan.{Move, RoutingTable}
 import io.megaphone.state.{Holding, Registry}
+import io.megaphone.state.LoadedBin
 
 /** What a recovery reads after a long history: few footers and, of the records, what it needs and
   * nothing else. That nothing is listed goes without a test: [[StateFiles]] cannot.
@@ -107,7 +108,7 @@ class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
     )
 
     assert(loaded.bins.keySet == bins)
-    for ((bin, (log, _)) <- loaded.bins)
+    for ((bin, LoadedBin(_, log, _)) <- loaded.bins)
       assert(
         Bytes.replay(log.image()) == Bytes.replay(past.holding.log(bin).image()),
         s"in bin $bin"

@@ -77,8 +77,8 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
         )
       )
       for (bin <- Seq(0, 2)) {
-        assert(get(loaded.bins(bin)._1) == Some((2 + bin).toByte))
-        assert(loaded.bins(bin)._2 == one.bins(bin)._2)
+        assert(get(loaded.bins(bin).log) == Some((2 + bin).toByte))
+        assert(loaded.bins(bin).chain == one.bins(bin).chain)
       }
     }
   }
@@ -116,7 +116,7 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
         )(ExecutionContext.global)
       val loaded = Await.result(loading, 60.seconds)
       for (bin <- Seq(0, 2); (version, key) <- Seq(0, 1, last).zipWithIndex) {
-        val log = loaded.bins(bin)._1
+        val log = loaded.bins(bin).log
         assert(
           found(log, 0, Array(key.toByte)).exists(at => at.bytes(at.valueOffset) == version + bin)
         )
@@ -133,7 +133,7 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
         .load(file, Seq(0, 2), before.contentHash)
         .bins
     val chains =
-      load(records => { assert(records.nonEmpty); shown.incrementAndGet(); () }).values.map(_._2)
+      load(records => { assert(records.nonEmpty); shown.incrementAndGet(); () }).values.map(_.chain)
     assert(shown.get == chains.map(_.frames.size).sum)
     assert(
       intercept[IllegalStateException](
@@ -218,7 +218,7 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
     )
     assert(
       get(
-        store.recovery.load(FileName(1, StateName(3, "")), Seq(0), after.contentHash).bins(0)._1
+        store.recovery.load(FileName(1, StateName(3, "")), Seq(0), after.contentHash).bins(0).log
       ) == Some(3.toByte)
     )
   }

@@ -5,10 +5,12 @@ import java.util.concurrent.{Executors, TimeUnit}
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.format.{ReplicaKey, StateName, StoreKey}
+import io.megaphone.format.{StateName, StoreId}
 import io.megaphone.format.ExecutorAddress
 import io.megaphone.state.{Holding, Registry}
-import io.megaphone.transfer.{Peers, Preparer, ReplicaDuty}
+import io.megaphone.plan.StepId
+import io.megaphone.transfer.{Preparer, ReplicaDuty}
+import io.megaphone.state.ReplicaKey
 
 class RegistrySuite extends AnyFunSuite with SmallStore {
 
@@ -35,14 +37,15 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
   test("a copy is free for a task while the copy's peer is waited for") {
     val store = new Store
     val registry = new Registry
-    val key = ReplicaKey(StoreKey("run", 0, "default"), 0, 1, "step")
+    val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, StepId("plan", 0, 0))
     val copy = new Holding(0, 4)
     copy.restart(StateName(1, ""), Vector.empty)
-    registry.putCopy(key, copy)
+    registry.putReplica(key, copy)
     val task = Executors.newSingleThreadExecutor()
-    val peers: Peers = (_, _, _) => {
-      task.submit((() => copy.synchronized(())): Runnable).get(60, TimeUnit.SECONDS); None
-    }
+    val peers = new SomePeers(_ => {
+      task.submit((() => copy.synchronized(())): Runnable).get(60, TimeUnit.SECONDS)
+      None
+    })
     val duty = ReplicaDuty(
       key,
       Vector.empty,
@@ -54,6 +57,6 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
     )
     try assert(new Preparer(registry, store.recovery, store.handOver, peers, 0)(duty).isEmpty)
     finally task.shutdownNow()
-    assert(registry.copy(key).isEmpty, "it could not be brought up, and is of no use")
+    assert(registry.replica(key).isEmpty, "it could not be brought up, and is of no use")
   }
 }

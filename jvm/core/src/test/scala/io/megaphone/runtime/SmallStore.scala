@@ -9,15 +9,13 @@ import org.scalatest.Assertions
 
 import io.megaphone.checkpoint.{AtomicOutput, Committer, Recovery, StateFiles}
 import io.megaphone.errors.MissingFileException
-import io.megaphone.format.{
-  BytesSource, Compression, Compressions, FileName, FileSource, Footer, StateName, StoreKey,
-  WriterId
-}
+import io.megaphone.format.{VersionIds, BytesSource, Compression, Compressions, FileName, FileSource, Footer, StateName, StoreId, WriterId}
 import io.megaphone.log.BinLog
 import io.megaphone.log.BinLogModel.found
 import io.megaphone.plan.{Move, RoutingTable}
 import io.megaphone.state.{Attempt, Holding, Lease, Registry, StoreBatch}
-import io.megaphone.transfer.{Sources, TransferBlocks}
+import io.megaphone.transfer.TransferBlocks
+import io.megaphone.format.WorkerId
 
 /** One store of four bins, or of as many as are asked for, and two workers, in memory, and the code
   * around it: for schedules of a few steps told by hand.
@@ -62,17 +60,14 @@ trait SmallStore extends Assertions {
     private val committer = new Committer(files, Compression.None, Committer.Limits())
 
     def turn(version: Long, from: RoutingTable, to: RoutingTable): StoreBatch =
-      StoreBatch(StoreKey("run", 0, "default"), version, from, to, Vector.empty)
+      StoreBatch(StoreId(0, "default").in("run"), version, from, to, VersionIds.Fixed)
     def lease(registry: Registry, worker: Int, attempt: Long): Lease =
-      registry.lease(
-        StoreKey("run", 0, "default"),
-        worker,
-        binsCount,
+      registry.lease(WorkerId(StoreId(0, "default").in("run"), worker), binsCount,
         new Attempt(attempt, () => true),
         0
       )
     def open(registry: Registry, lease: Lease, turn: StoreBatch): Unit = {
-      new Opener(registry, recovery, handOver, (_, _, _) => None).open(lease, turn, Sources.None);
+      new Opener(registry, recovery, handOver, NoPeers).open(lease, turn, Sources.None);
       ()
     }
     def commit(lease: Lease, turn: StoreBatch, isWhole: Boolean = false): Footer =

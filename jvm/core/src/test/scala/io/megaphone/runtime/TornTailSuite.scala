@@ -76,7 +76,7 @@ class TornTailSuite extends AnyFunSuite with SmallStore {
     val lease = store.lease(registry, 0, 4)
     val turn = store.turn(2, before, before)
     store.open(registry, lease, turn)
-    val copy = store.handOver.copyOf(
+    val copy = store.handOver.replicaOf(
       "image",
       store.handOver.image(TransferBlocks.snapshot(lease.holding, Seq(0, 2))),
       4

@@ -5,10 +5,10 @@ import java.io.ByteArrayOutputStream
 
 import scala.collection.mutable
 
-import io.megaphone.checkpoint.{AtomicOutput, StateFiles}
+import io.megaphone.checkpoint.{AtomicOutput, StateFiles, SweptFiles}
 import io.megaphone.checkpoint.planlog.{History, LogRecord, LogRecordFormat}
 import io.megaphone.errors.MissingFileException
-import io.megaphone.format.{BytesSource, FileName, FileSource}
+import io.megaphone.format.{BytesSource, FileName, FileSource, StoreId, VersionIds}
 
 /** The checkpoint of a query, in memory: what outlives every process. */
 final class Checkpoint(setup: Setup, faults: Faults) {
@@ -16,20 +16,23 @@ final class Checkpoint(setup: Setup, faults: Faults) {
   /** By batch: what its rows follow from. */
   val offsets: mutable.TreeMap[Long, Long] = mutable.TreeMap.empty
 
-  /** By batch N: ids of the state at version N + 1, of each store and worker; none under checkpoint
-    * format v1.
-    */
-  val commits: mutable.TreeMap[Long, Map[StoreId, Vector[String]]] = mutable.TreeMap.empty
+  /** By batch N: ids of the state at version N + 1, of each store; none under checkpoint format v1. */
+  val commits: mutable.TreeMap[Long, Map[StoreId, VersionIds]] = mutable.TreeMap.empty
   val planLog = new MemoryPlanLog(faults)
   val files: Map[StoreId, MemoryFiles] =
     setup.stores.map(s => s -> new MemoryFiles(s.toString, faults)).toMap
 
-  /** The ids of a version: those of the commit log of the batch before. */
-  def idsAt(version: Long): Map[StoreId, Vector[String]] =
-    if (version == 0) Map.empty else commits(version - 1)
+  /** The ids of a version: those in the commit log of the batch before. None if that is purged. */
+  def idsAt(version: Long): Option[Map[StoreId, VersionIds]] =
+    if (version == 0) Some(Map.empty) else commits.get(version - 1)
 
-  /** What a user does who wants to go on from `version`: deletes what came later, but for the
-    * state.
+  def latestCommitted: Option[Long] = commits.lastOption.map(_._1)
+
+  /** What Spark does as it constructs a batch: old entries go. */
+  def purge(batch: Long): Unit =
+    commits.filterInPlace((committed, _) => committed >= batch - setup.retained)
+
+  /** What a user does who wants to go on from `version`: deletes what came later, except the state.
     */
   def goBack(version: Long): Unit = {
     offsets.filterInPlace((batch, _) => batch < version)
@@ -45,14 +48,16 @@ final class MemoryPlanLog(faults: Faults) {
   var isDamaged = false
 
   /** Loses all records but the first ones. */
-  def truncate(left: Int): Unit =
-    if (left < records.size) { records.takeInPlace(left); isDamaged = true }
+  def truncate(left: Int): Unit = if (left < records.size) {
+    records.takeInPlace(left)
+    isDamaged = true
+  }
 
   def size: Long = records.size.toLong
   def read(number: Long): LogRecord = LogRecordFormat.decode(s"log/$number", records(number.toInt))
   def history: History = History.of(records.indices.map(i => read(i.toLong)))
 
-  /** Appends a record at a number, or gives what stands there. */
+  /** Appends a record at a number, or returns the record that stands there. */
   def append(number: Long, record: LogRecord): Option[LogRecord] =
     if (number < size && faults.strikes(Fault.RecordReplaced)) {
       records(number.toInt) = LogRecordFormat.encode(record)
@@ -68,33 +73,39 @@ final class MemoryPlanLog(faults: Faults) {
 }
 
 /** The files of one store. */
-final class MemoryFiles(folder: String, faults: Faults) extends StateFiles {
+final class MemoryFiles(folder: String, faults: Faults) extends StateFiles with SweptFiles {
   private val files = mutable.HashMap.empty[FileName, Array[Byte]]
-
-  def list: Vector[FileName] = files.keysIterator.toVector
   private val swept = mutable.HashSet.empty[String]
+
+  override def listed: Vector[FileName] = files.keysIterator.toVector
+  override def delete(file: FileName): Unit = {
+    files.remove(file)
+    swept += s"$folder/$file"
+    ()
+  }
+  override def deleteUnfinished(before: Long): Unit = ()
 
   /** Whether a sweep has deleted the file of this whole name. */
   def wasSwept(name: String): Boolean = swept(name)
-  def delete(file: FileName): Unit = { files.remove(file); swept += s"$folder/$file"; () }
 
-  def create(file: FileName): AtomicOutput = new AtomicOutput {
+  override def create(file: FileName): AtomicOutput = new AtomicOutput {
     private val out = new ByteArrayOutputStream(512)
     private var isClosed = false
-    def write(b: Int): Unit = out.write(b)
+    override def write(b: Int): Unit = out.write(b)
     override def write(bytes: Array[Byte], offset: Int, length: Int): Unit =
       out.write(bytes, offset, length)
     override def close(): Unit = if (!isClosed) {
       isClosed = true
       if (faults.strikes(Fault.FileFails)) throw new InjectedFault(s"$file was not written")
       files(file) = out.toByteArray
-      if (faults.strikes(Fault.FileUnsure)) throw new InjectedFault(s"$file may be written or not")
+      if (faults.strikes(Fault.FileUnsure))
+        throw new InjectedFault(s"$file may be written or not")
     }
-    def cancel(): Unit = isClosed = true
+    override def cancel(): Unit = isClosed = true
   }
 
-  def open(file: FileName): FileSource = new BytesSource(
-    s"$folder/$file",
-    files.getOrElse(file, throw new MissingFileException(s"$folder/$file"))
-  )
+  override def open(file: FileName): FileSource = {
+    val name = s"$folder/$file"
+    new BytesSource(name, files.getOrElse(file, throw new MissingFileException(name)))
+  }
 }

@@ -3,168 +3,179 @@ package io.megaphone.simulation
 
 import scala.collection.mutable
 
-import io.megaphone.checkpoint.planlog.History
-import io.megaphone.checkpoint.planlog.LogRecord
+import io.megaphone.checkpoint.StateSweeper
+import io.megaphone.checkpoint.planlog.{AppendOutcome, History, LogRecord, PlanLogFiles}
+import io.megaphone.errors.StepNotSealedException
+import io.megaphone.format.VersionIds
 import io.megaphone.plan.Plan
 import io.megaphone.protocol.Protocol
-import io.megaphone.transfer.Sources
+import io.megaphone.runtime.{BatchPlan, FaultPoints, QueryRun, SweepOrder}
 
-/** One run of the query, write by write, as Spark's driver does them:
+/** One run of the query: the shipped [[io.megaphone.runtime.QueryRun]], and a host made of dice that
+  * does, write by write, what Spark's driver does:
   *
-  *   1. The query starts: what is in the offset log now may not be all that is in it when Spark
-  *      reads it.
-  *   1. Spark reads the offset and commit logs, and by that decides which batch is next, and
-  *      whether it is a replay.
-  *   1. Offset log N is written, unless the batch is a replay: only then is the batch this run's
-  *      own.
-  *   1. The plan log is read before the offset log, or after it, and then the commit log again. In
-  *      either order, whatever a newer run has done since, this one's start record finds its number
-  *      taken.
-  *   1. In the first batch: the start record. Then the batch is planned; a step that is due is
-  *      sealed.
+  *   1. The query starts: the offset log as it is now may not be the offset log that Spark reads.
+  *   1. Spark reads the offset and commit logs, and by that decides which batch is next, and whether
+  *      it is a replay.
+  *   1. Offset log N is written, unless the batch is a replay: only then is the batch this run's own.
+  *   1. In the first batch: the plan log is read, then the commit log is looked at, then the run
+  *      starts. Other drivers may write in between.
+  *   1. The batch is planned; steps that are due are sealed.
   *   1. The tasks of each group run; a failed one is sent again. `foreachBatch` may run them twice.
-  *   1. The first accepted id of each worker goes to commit log N. If another driver was faster,
-  *      this one dies.
+  *   1. The first accepted id of each worker goes to commit log N. If another driver was faster, this
+  *      one dies.
   *
   * It may die or be paused between any two steps, and before or after any write.
   */
-final class Driver(val run: String, world: World) {
+final class Driver(val id: String, world: World) extends PlanLogFiles {
   import Driver._
 
   private val setup = world.setup
   private val checkpoint = world.checkpoint
+  private val run =
+    new QueryRun(id, "root", this, FaultPoints.Off, text => world.trace(s"$id WARN $text"))
   private var phase: Phase = Starting
   private var newestOffsetAtStart = -1L
-  private val isLogFirst = !world.planted.is(Bug.LogReadLate) && world.dice.chance(0.5)
   private var batch = -1L
   private var isOwn = false
   private var history = History.Empty
+  private var latestCommitted = Option.empty[Long]
   private var isStarted = false
   private var stages = Vector.empty[() => Stage]
   private var stage: Option[Stage] = None
-  private val waiting =
-    mutable.ArrayBuffer.empty[Int] // workers of the stage with no attempt running
+  private val waiting = mutable.ArrayBuffer.empty[Int] // workers with no attempt running
   private val running = mutable.ArrayBuffer.empty[TaskAttempt]
-  private val accepted =
-    mutable.LinkedHashMap.empty[(Long, Int), TaskAttempt] // by group and worker: the first one
-  private val lastRan = mutable.HashMap.empty[(Long, Int), String]
+  private val accepted = mutable.LinkedHashMap.empty[(Long, Int), TaskAttempt] // the first ones
+  private val locations = mutable.HashMap.empty[(Long, Int), String] // as Spark's coordinator has
   private val attempts = mutable.HashMap.empty[Int, Int].withDefaultValue(0)
+  private var planned = Option.empty[BatchPlan]
+  private val placements = mutable.HashMap.empty[Long, Map[Long, Vector[String]]]
   private var isStageAgain = false
   var isDead = false
   var isPaused = false
-  var state: Protocol.State = Protocol.start(run, setup.groups, setup.settings)
 
-  /** First batch of this run, where memory is cold. */
+  /** The runtime that executors and users talk to; None before it has started. */
+  def live: Option[QueryRun] = Option.when(isStarted && !isDead)(run)
+  def state: Protocol.State = run.snapshot.get
+
+  /** First batch of this run, when memory is cold. */
   def isFirst(b: Long): Boolean = state.firstBatch.contains(b)
   def isReady: Boolean = isStarted && !isDead && !isPaused
 
-  /** Whether no other driver has committed the batch that this one is at. */
-  def isCurrent: Boolean = batch >= world.oracle.settled
+  /** Whether no other driver has committed the batch that this one is at, and it knows its own plan
+    * log.
+    */
+  def isCurrent: Boolean = batch >= world.oracle.settled && state.unconfirmed.isEmpty
   def stepsLeft: Int =
     state.history.open.map(p => p.stepsCount - state.history.sealedSteps(p.id).size).sum
   def openPlans: Vector[String] = if (isStarted) state.history.open.map(_.id) else Vector.empty
 
+  /** Where each worker of a group was wanted in a batch. */
+  def placementAt(batch: Long, group: Long): Option[Vector[String]] =
+    placements.get(batch).flatMap(_.get(group))
+
   def step(): Unit =
-    if (world.isTooLate(batch) && phase != Starting && phase != ReadingLog)
-      die("another driver is far ahead")
-    else next()
+    if (world.isTooLate(batch) && phase != Starting) die("another driver is far ahead")
+    else
+      try next()
+      catch { case died: DriverDied => die(died.getMessage) }
 
   private def next(): Unit = phase match {
     case Starting =>
       newestOffsetAtStart = checkpoint.offsets.lastOption.fold(-1L)(_._1)
-      phase = ReadingLog
-    case ReadingLog =>
-      if (isLogFirst) history = world.planted.history(checkpoint.planLog)
       phase = ReadingOffsets
     case ReadingOffsets =>
-      val committed = checkpoint.commits.lastOption.fold(-1L)(_._1)
-      batch = committed + 1
+      batch = checkpoint.latestCommitted.fold(0L)(_ + 1)
+      val isReplay = checkpoint.offsets.contains(batch)
       isOwn = world.planted.isOwnReplay(newestOffsetAtStart, batch)
-      phase = if (checkpoint.offsets.contains(batch)) ReadingLogLate else WritingOffset
+      phase = if (isReplay) ReadingPlanLog else WritingOffset
     case WritingOffset =>
       writing(s"offset log $batch") {
         if (checkpoint.offsets.contains(batch)) die(s"offset log $batch is there")
         else {
           checkpoint.offsets(batch) = world.dice.long()
+          checkpoint.purge(batch)
           isOwn = true
-          phase = if (isStarted) Planning else ReadingLogLate
+          phase = if (isStarted) Planning else ReadingPlanLog
         }
       }
-    case ReadingLogLate =>
-      if (!isLogFirst) history = world.planted.history(checkpoint.planLog)
+    case ReadingPlanLog =>
+      latestCommitted = checkpoint.latestCommitted // of use to a planted bug only
+      history = read()
       phase = CheckingCommits
     case CheckingCommits =>
-      if (!isLogFirst && !world.planted.is(Bug.LogReadLate) && checkpoint.commits.contains(batch))
-        die(s"batch $batch is committed meanwhile")
+      latestCommitted = world.planted.latestCommitted(latestCommitted)
+      phase = StartingRun
+    case StartingRun =>
+      orDie(run.start(
+        batch,
+        setup.groups,
+        history,
+        latestCommitted,
+        if (setup.isV2) 2 else 1,
+        setup.bins,
+        QueryRun.Settings(setup.settings, setup.sweepEvery.toLong, setup.retained),
+        _ => ()
+      ))
+      isStarted = !isDead
       phase = Planning
-    case Planning => if (isStarted) planBatch() else start()
+    case Planning => planBatch()
     case Running => runStage()
     case Committing => commit()
   }
 
-  private def start(): Unit = {
-    perform(Protocol.RunStarting(batch, if (setup.isV2) 2 else 1, setup.bins, history))
-    isStarted = !isDead
+  /** A batch that cannot be planned ends the query. */
+  private def orDie(plan: => Unit): Unit =
+    try plan
+    catch { case refused: StepNotSealedException => die(refused.getMessage) }
+
+  private def planBatch(): Unit = orDie {
+    // The ids of a batch that others have committed and purged meanwhile do not matter any more.
+    val ids = checkpoint.idsAt(batch).getOrElse(throw new DriverDied("the commit log is ahead"))
+    def plan() = run.plan(batch, setup.groups, isOwn, ids, world.clusterView)
+    val plan1 = plan()
+    val decision = plan1.decision
+    if (decision.batch.number != batch)
+      throw new Violation(s"batch $batch got the tables of batch ${decision.batch.number}")
+    // Of a damaged plan log the tasks must find out.
+    if (!checkpoint.planLog.isDamaged) world.oracle.checkTables(batch, decision.before)
+    if (world.dice.chance(0.1) && plan().decision != decision) // the rule may run twice for a batch
+      throw new Violation(s"batch $batch was planned twice, and got other tables")
+    world.handedOut(batch, decision.after)
+    world.trace(
+      s"$id plans batch $batch: ${decision.after.map(_._2).mkString(", ")}, sealed " +
+        s"${decision.sealedSteps.map(_.id).mkString(" ")}, announced " +
+        decision.announced.map(_.id).mkString(" ")
+    )
+    world.steps += decision.sealedSteps.size
+    planned = Some(plan1)
+    placements(batch) = decision.batch.placement
+    plan1.pins.foreach(pin =>
+      setup.groups
+        .find(_.operators.exists(_.id == pin.operator))
+        .foreach(g => located(g.id, pin.worker, pin.executor.id))
+    )
+    plan1.sweep.foreach(order => world.sweepLater(this, order))
+    launch(plan1)
   }
 
-  private def planBatch(): Unit = {
-    val ids = checkpoint.idsAt(batch)
-    val names = ids.map { case (s, i) => (s.operator, s.store) -> i }
-    perform(Protocol.BatchPlanning(Protocol.Batch(batch, isOwn, names, world.placement)))
-    if (!isDead) {
-      val decision = state.decision.get
-      if (decision.batch.number != batch)
-        throw new Violation(s"batch $batch got the tables of batch ${decision.batch.number}")
-      if (!checkpoint.planLog.isDamaged)
-        world.oracle.checkTables(batch, decision.before) // else the tasks must find out
-      if (world.dice.chance(0.1)) { // the rule may run twice for a batch
-        perform(Protocol.BatchPlanning(Protocol.Batch(batch, isOwn, names, world.placement)))
-        if (state.decision.get != decision)
-          throw new Violation(s"batch $batch was planned twice, and got other tables")
-      }
-      world.handedOut(batch, decision.after)
-      world.trace(
-        s"$run plans batch $batch: ${decision.after.map(_._2).mkString(", ")}, " +
-          s"sealed ${decision.sealedSteps.map(_.id).mkString(" ")}, announced ${decision.announced.map(_.id).mkString(" ")}"
-      )
-      world.steps += decision.sealedSteps.size
-      if (!isDead) { sweep(decision, ids); launch(decision, ids) }
-    }
-  }
-
-  private def launch(decision: Protocol.Decision, ids: Map[StoreId, Vector[String]]): Unit = {
-    world.planted.beforeBatch(decision)
+  private def launch(plan: BatchPlan): Unit = {
+    world.planted.beforeBatch(plan.decision)
     accepted.clear()
     val actions = if (world.faults.strikes(Fault.TwoActions)) 2 else 1
-    val offset = checkpoint.offsets(batch)
+    val offset = checkpoint.offsets.getOrElse(batch, throw new DriverDied("the offset log is gone"))
+    val counter = world.nextNumber()
     stages = Vector
-      .tabulate(actions)(a => setup.groups.map(g => () => stageOf(decision, ids, g.id, a, offset)))
+      .tabulate(actions)(action =>
+        setup.groups.map { g => () =>
+          Stage(this, plan, g.id, action, Rows.of(setup, g.id, batch, offset), counter)
+        }
+      )
       .flatten
     stage = None
     running.clear()
     waiting.clear()
     phase = Running
-    world.changed()
-  }
-
-  private def stageOf(
-      decision: Protocol.Decision,
-      ids: Map[StoreId, Vector[String]],
-      group: Long,
-      action: Int,
-      offset: Long
-  ): Stage = {
-    val sources = decision.sealedSteps.find(_.id.group == group).fold(Sources.None) { a =>
-      val placed = decision.batch.placement(group)
-      val addresses = placed.indices
-        .flatMap(w => world.executor(lastRan.getOrElse((group, w), placed(w))).map(w -> _.address))
-        .toMap
-      Sources(a.id.toString, addresses, 0, 0)
-    }
-    val padded = ids.map { case (store, i) =>
-      store -> i.padTo(decision.after(group).workers, NoId)
-    } // rule 5
-    Stage(this, decision, group, action, Rows.of(setup, group, batch, offset), padded, sources)
   }
 
   private def runStage(): Unit = stage match {
@@ -179,13 +190,14 @@ final class Driver(val run: String, world: World) {
       if (waiting.nonEmpty && (running.isEmpty || world.dice.chance(0.5)))
         send(s, waiting.remove(0))
       else if (running.nonEmpty) advance(world.dice.pick(running))
-      else if (!isStageAgain && world.faults.strikes(Fault.StageAgain)) { // its shuffle files were lost: some tasks run again
+      else if (!isStageAgain && world.faults.strikes(Fault.StageAgain)) {
+        // Its shuffle files were lost: some tasks run again.
         isStageAgain = true
         waiting ++= Vector.range(0, workers(s)).filter(_ => world.dice.chance(0.4))
       } else stage = None
   }
 
-  private def workers(s: Stage): Int = s.decision.after(s.group).workers
+  private def workers(s: Stage): Int = s.tables.after.workers
 
   private def send(s: Stage, worker: Int): Unit = {
     attempts(worker) += 1
@@ -193,14 +205,14 @@ final class Driver(val run: String, world: World) {
       die("another driver is far ahead") // what it reads may be swept
     else if (attempts(worker) > 60)
       throw new Violation(
-        s"$run batch $batch worker $worker: no attempt of ${attempts(worker)} succeeds"
+        s"$id batch $batch worker $worker: no attempt of ${attempts(worker)} succeeds"
       )
     if (attempts(worker) > 6) world.killZombies()
-    val wanted = world.placement(s.group)(worker)
+    val wanted = locations.get((s.group, worker)).flatMap(world.executor)
     val executor =
       if (world.faults.strikes(Fault.ElsewhereSent)) world.dice.pick(world.executors)
-      else world.executor(wanted).getOrElse(world.dice.pick(world.executors))
-    running += new TaskAttempt(world, s, worker, executor, world.nextNumber(), world.message)
+      else wanted.getOrElse(world.dice.pick(world.executors))
+    running += new TaskAttempt(world, s, worker, executor, world.nextNumber())
   }
 
   private def advance(task: TaskAttempt): Unit =
@@ -210,7 +222,7 @@ final class Driver(val run: String, world: World) {
       if (!task.isDone && world.faults.strikes(Fault.TaskGivenUp)) giveUp(task)
     }
 
-  /** One phase of a running task; sends its worker again where it fails. */
+  /** One phase of a running task; sends its worker again if it fails. */
   private def step(task: TaskAttempt): Unit =
     world.attempt(task) match {
       case None => if (task.isDone) accept(task)
@@ -220,20 +232,13 @@ final class Driver(val run: String, world: World) {
   private def accept(task: TaskAttempt): Unit = {
     running -= task
     val key = (task.stage.group, task.worker)
-    if (accepted.contains(key)) world.trace(s"$task is not the first")
-    else { accepted(key) = task; world.trace(s"$task is accepted") }
-    lastRan(key) = task.executor.name
-    if (
-      !setup.isV2 && accepted(key).written != task.written && accepted(key).written.toMap.view
-        .mapValues(_.toMap)
-        .toMap != task.written.toMap.view
-        .mapValues(_.toMap)
-        .toMap
-    )
-      throw new Violation(
-        s"$task wrote other values than ${accepted(key)}, under checkpoint format v1"
-      )
+    val first = accepted.getOrElseUpdate(key, task)
+    world.trace(s"$task is ${if (first eq task) "accepted" else "not the first"}")
+    if (!setup.isV2 && first.written != task.written && valuesOf(first) != valuesOf(task))
+      throw new Violation(s"$task wrote other values than $first, under checkpoint format v1")
   }
+
+  private def valuesOf(task: TaskAttempt) = task.written.toMap.view.mapValues(_.toMap).toMap
 
   private def giveUp(task: TaskAttempt): Unit = {
     world.trace(s"$task is given up")
@@ -242,13 +247,15 @@ final class Driver(val run: String, world: World) {
     world.makeZombie(task)
   }
 
+  /** Spark's coordinator hears where a worker's store is, or is wanted. */
+  def located(group: Long, worker: Int, executor: String): Unit =
+    locations((group, worker)) = executor
+
   /** An executor is gone: with its tasks, or so it seems. */
-  def lost(executor: Executor, isCutOff: Boolean): Unit = {
-    running.toVector
-      .filter(_.executor eq executor)
-      .foreach(task => if (isCutOff) giveUp(task) else { running -= task; waiting += task.worker })
-    if (isStarted) perform(Protocol.ExecutorLost(executor.name))
-  }
+  def lost(executor: Executor, isCutOff: Boolean): Unit =
+    running.toVector.filter(_.executor eq executor).foreach { task =>
+      if (isCutOff) giveUp(task) else { running -= task; waiting += task.worker }
+    }
 
   /** One phase of some task, while this driver is paused: its executors are not. */
   def tasksGoOn(): Unit = running
@@ -257,102 +264,107 @@ final class Driver(val run: String, world: World) {
 
   private def commit(): Unit = writing(s"commit log $batch") {
     if (checkpoint.commits.contains(batch)) die(s"commit log $batch is there")
+    else if (checkpoint.latestCommitted.exists(_ > batch)) die(s"commit log $batch was there")
     else {
-      val after = state.decision.get.after
-      checkpoint.commits(batch) =
-        if (!setup.isV2) Map.empty
-        else
-          (for { g <- setup.groups; s <- setup.storesOf(g.id) } yield s -> Vector.tabulate(
-            after(g.id).workers
-          )(w => accepted((g.id, w)).ids(s))).toMap
+      val after = planned.get.decision.after
+      checkpoint.commits(batch) = if (!setup.isV2) Map.empty else idsOfAccepted(after)
       if (batch != world.oracle.settled)
         throw new Violation(s"batch $batch is committed after version ${world.oracle.settled}")
       world.oracle.commit(accepted.valuesIterator.flatMap(_.written.iterator).toVector, after)
       world.batches += 1
-      world.trace(s"$run commits batch $batch: ${checkpoint.commits(batch)}")
+      world.trace(s"$id commits batch $batch: ${checkpoint.commits(batch)}")
       batch += 1
       isOwn = false
       phase = WritingOffset
     }
   }
 
-  /** Rules 27 and 28. After the query went back, the version to go by may be older than one that a
-    * sweep went by before: then there is none.
-    */
-  private def sweep(decision: Protocol.Decision, ids: Map[StoreId, Vector[String]]): Unit = {
-    val oldest = batch - setup.retained
-    if (oldest > 0 && batch % setup.sweepEvery == 0) {
-      val tables = setup.groups.map(g => g.id -> state.history.tableAt(g.id, oldest - 1)).toMap
-      try
-        world.sweeping(
-          Settled(oldest, tables, checkpoint.idsAt(oldest)),
-          Settled(batch, decision.before, ids)
-        )
-      catch {
+  private def idsOfAccepted(after: Map[Long, io.megaphone.plan.RoutingTable]) = (for {
+    g <- setup.groups
+    s <- g.stores
+  } yield s -> VersionIds(
+    Vector.tabulate(after(g.id).workers)(w => accepted((g.id, w)).ids(s))
+  )).toMap
+
+  /** The background thread of the sweep. */
+  def sweep(order: SweepOrder): Unit = checkpoint.idsAt(order.version).foreach { ids =>
+    val isAhead =
+      order.newest.version < world.oracle.settled || order.version < world.oracle.oldest
+    for { group <- setup.groups; store <- group.stores }
+      try {
+        val files = checkpoint.files(store)
+        val before = files.listed.size
+        world.planted.sweep(group.id, store, order, ids).getOrElse {
+          val recovery = world.recovery(store)
+          StateSweeper.sweep(group.id, store, order.oldest(ids), order.newest, recovery, files)
+        }
+        world.deleted += before - files.listed.size
+      } catch {
         case e: Violation => throw e
-        case e: Exception
-            if batch < world.oracle.settled || oldest < world.oracle.oldest || world.isRefusal(e) =>
-          world.trace(s"$run does not sweep: $e")
+        case e: Exception if isAhead || world.isRefusal(e) =>
+          world.trace(s"$id does not sweep: $e")
       }
-    }
   }
 
-  def submit(plan: Plan): Unit = perform(Protocol.PlanSubmitted(plan))
-  def cancel(planId: String): Unit = perform(Protocol.PlanCancelled(planId))
+  /** A user's call: what it throws, the user sees, and the query goes on. */
+  def submit(plan: Plan): Unit = told(run.submit(_ => plan))
+  def cancel(planId: String): Unit = told(run.cancel(planId))
 
-  /** Gives the protocol an event and does what it commands. */
-  def perform(event: Protocol.Event): Unit = if (!isDead) {
-    val (next, commands) = Protocol(state, event)
-    state = next
-    commands.foreach {
-      case Protocol.Append(record) => append(record)
-      case Protocol.HandOut(_) => ()
-      case Protocol.Fail(reason) => die(reason)
+  private def told(call: => Any): Unit =
+    try { call; () }
+    catch {
+      case e: StepNotSealedException => world.trace(s"$id: the user is told: ${e.getMessage}")
+      case died: DriverDied => die(died.getMessage)
     }
-  }
 
-  private def append(record: LogRecord): Unit = writing("the plan log") {
-    val number = state.history.nextNumber
+  // ---- The plan log, as this driver reaches it.
+
+  override def read(): History = world.planted.history(checkpoint.planLog)
+
+  override def append(number: Long, record: LogRecord): AppendOutcome = {
+    mayDie("before the plan log")
     val found = world.planted.append(checkpoint.planLog, number, record)
-    world.trace(s"$run appends record $number, ${found.fold("done")(f => s"found $f")}: $record")
+    world.trace(s"$id appends record $number, ${found.fold("done")(f => s"found $f")}: $record")
+    mayDie("after the plan log")
     if (found.isEmpty && world.faults.strikes(Fault.AppendUnsure))
-      perform(Protocol.NotAppended(record, None))
-    else
-      perform(
-        found.fold[Protocol.Event](Protocol.Appended(record))(f =>
-          Protocol.NotAppended(record, Some(f))
-        )
-      )
+      AppendOutcome.Unconfirmed(new InjectedFault("the connection was lost"))
+    else found.fold[AppendOutcome](AppendOutcome.Appended)(AppendOutcome.Taken)
   }
 
-  private def writing(what: String)(write: => Unit): Unit = if (!isDead) {
-    if (world.faults.strikes(Fault.DriverDies)) die(s"before $what")
-    else { write; if (!isDead && world.faults.strikes(Fault.DriverDies)) die(s"after $what") }
+  override def recordAt(number: Long): Option[LogRecord] =
+    if (world.faults.strikes(Fault.ReadUnsure)) throw new InjectedFault("the connection is lost")
+    else Option.when(number < checkpoint.planLog.size)(checkpoint.planLog.read(number))
+
+  private def mayDie(when: String): Unit =
+    if (world.faults.strikes(Fault.DriverDies)) throw new DriverDied(when)
+
+  private def writing(what: String)(write: => Unit): Unit = {
+    mayDie(s"before $what")
+    write
+    if (!isDead) mayDie(s"after $what")
   }
 
   def die(reason: String): Unit = if (!isDead) {
-    world.trace(s"$run dies: $reason")
+    world.trace(s"$id dies: $reason")
     isDead = true
-    running.toVector.foreach(task =>
+    running.toVector.foreach { task =>
       if (world.dice.chance(0.5)) world.makeZombie(task) else if (!task.isDone) task.fail()
-    )
+    }
     running.clear()
-    world.changed()
   }
 }
 
+/** A driver's process ends in the midst of something. */
+final class DriverDied(reason: String) extends RuntimeException(reason)
+
 object Driver {
-
-  /** In place of an id where a worker has no state at the version. */
-  val NoId = ""
-
   sealed private trait Phase
   private case object Starting extends Phase
-  private case object ReadingLog extends Phase
   private case object ReadingOffsets extends Phase
   private case object WritingOffset extends Phase
-  private case object ReadingLogLate extends Phase
+  private case object ReadingPlanLog extends Phase
   private case object CheckingCommits extends Phase
+  private case object StartingRun extends Phase
   private case object Planning extends Phase
   private case object Running extends Phase
   private case object Committing extends Phase

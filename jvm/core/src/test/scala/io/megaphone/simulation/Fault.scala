@@ -20,7 +20,7 @@ object Fault {
   case object ExecutorJoins extends Fault(0.006)
 
   /** There is no room for a copy. */
-  case object CopyHasNoRoom extends Fault(0.1)
+  case object ReplicaHasNoRoom extends Fault(0.1)
 
   /** An attempt fails; or is given up by the driver and goes on (a zombie); or hears of it too late
     * to be seen as killed.
@@ -60,9 +60,16 @@ object Fault {
   case object PlanLogFromEarlier extends Fault(0.02)
   case object RecordReplaced extends Fault(0.5)
 
-  /** Messages between driver and executors are lost or late. */
+  /** A record of the plan log cannot be read now. */
+  case object ReadUnsure extends Fault(0.3)
+
+  /** An executor that is gone is still in Spark's list when a batch is planned. */
+  case object ClusterStale extends Fault(0.3)
+
+  /** Messages between driver and executors are lost, late or repeated. */
   case object MessageLost extends Fault(0.2)
   case object MessageLate extends Fault(0.3)
+  case object MessageTwice extends Fault(0.2)
 
   val DamagesLog: Set[Fault] = Set(PlanLogFromEarlier, RecordReplaced)
 
@@ -72,7 +79,7 @@ object Fault {
     ExecutorDies,
     ExecutorCutOff,
     ExecutorJoins,
-    CopyHasNoRoom,
+    ReplicaHasNoRoom,
     TaskFails,
     TaskGivenUp,
     KillUnheard,
@@ -87,6 +94,9 @@ object Fault {
     GoesBack,
     PlanLogFromEarlier,
     RecordReplaced,
+    ReadUnsure,
+    ClusterStale,
+    MessageTwice,
     MessageLost,
     MessageLate
   )

@@ -5,6 +5,7 @@ import scala.collection.mutable
 
 import io.megaphone.log.BinLog
 import io.megaphone.plan.RoutingTable
+import io.megaphone.format.StoreId
 
 /** What is true: the state at every version as plain maps, and the table that wrote it. No code
   * under test has a part in it, but the values that accepted attempts say they wrote.
@@ -45,7 +46,7 @@ final class Oracle(setup: Setup) {
     }
     tables(settledVersion) = by
     settledVersion += 1
-    oldestVersion = math.max(oldestVersion, settledVersion - setup.retained)
+    oldestVersion = math.max(oldestVersion, settledVersion - setup.retained + (if (setup.isV2) 1 else 0))
     states(settledVersion) = state.toMap
   }
 

@@ -3,33 +3,47 @@ package io.megaphone.simulation
 
 import scala.collection.mutable
 
-import io.megaphone.checkpoint.{Recovery, StateFiles}
+import io.megaphone.checkpoint.{Recovery, StateFiles, Sweep}
 import io.megaphone.checkpoint.planlog.{History, LogRecord}
 import io.megaphone.format.{
-  Chain, Compression, Compressions, Footer, ReplicaKey, StateName, StoreKey, WriterId
+  Chain, Compression, Compressions, Footer, StateName, StoreId, VersionIds, WorkerId, WriterId
 }
-import io.megaphone.plan.TransferMode
-import io.megaphone.protocol.Protocol
-import io.megaphone.state.{Holding, Lease, StoreBatch}
-import io.megaphone.transfer.{BlockName, ReplicaDuty, Sources, TransferBlocks}
+import io.megaphone.protocol.{Protocol, Route}
+import io.megaphone.runtime.{Assignment, Orders, SweepOrder, Tables, WorkerTask}
+import io.megaphone.state.{Holding, ReplicaKey}
+import io.megaphone.transfer.{BlockKind, BlockName, ReplicaDuty, TransferBlocks}
 
-/** The places where the simulated query does wrong when a bug is planted; with none they do
-  * nothing.
+/** The places where the simulated query does wrong when a bug is planted. With none they do nothing.
   */
 final class Planted(world: World, bug: Option[Bug]) {
   private val setup = world.setup
 
   def is(b: Bug): Boolean = bug.contains(b)
 
-  def turn(stage: Stage, store: StoreId): StoreBatch = {
-    val turn = stage.turn(store)
+  /** The tables that a task's store goes by. */
+  def tables(stage: Stage, store: StoreId): Tables = {
     val isStale = is(Bug.StaleTables) || is(Bug.GroupSplit) && store.operator != stage.group
-    if (isStale) turn.copy(after = turn.before) else turn
+    if (isStale) stage.tables.copy(after = stage.tables.before) else stage.tables
   }
+
+  /** What a task's stores go by in addition. */
+  def assignment(stage: Stage): Assignment =
+    if (!is(Bug.PublishesToItself)) stage.assignment
+    else {
+      val steps = stage.plan.decision.announced.map(a => a.id -> a.step).toMap
+      val outgoing = stage.assignment.outgoing.map(o =>
+        o.copy(routes = Route.of(steps(o.step), stage.tables.after, Vector.empty))
+      )
+      stage.assignment.copy(outgoing = outgoing)
+    }
 
   /** Whether a batch that Spark replays is taken for this run's own. */
   def isOwnReplay(newestOffsetAtStart: Long, batch: Long): Boolean =
     is(Bug.OffsetLogSeenEarly) && newestOffsetAtStart < batch
+
+  /** The newest committed batch, as a driver sees it once it has read the plan log. */
+  def latestCommitted(before: Option[Long]): Option[Long] =
+    if (is(Bug.LogReadLate)) before.filter(_ < 0) else world.checkpoint.latestCommitted
 
   def recovery(files: StateFiles): Recovery = new Recovery(files, Compressions(Compression.None)) {
     override protected def checkTable(footer: Footer, tableHash: Long): Unit =
@@ -38,143 +52,130 @@ final class Planted(world: World, bug: Option[Bug]) {
       if (!is(Bug.PlanLogTrusted)) super.checkHasNotLeft(footers, bin)
   }
 
-  /** What is known of the workers' executors where blocks are published. */
-  def executorsOf(placement: Vector[String]): Vector[String] =
-    if (is(Bug.PublishesToItself)) Vector.empty else placement
-
   def attemptId(task: TaskAttempt): Long =
     if (is(Bug.ZombieShares)) -1000L * (task.stage.batch + 1) - task.worker - 1 else task.number
   def writer(own: WriterId): WriterId = if (is(Bug.WritersAlike)) WriterId(0, 0) else own
 
-  def beforeOpen(executor: Executor, lease: Lease, turn: StoreBatch, sources: Sources): Unit =
+  def orders(orders: Orders): Orders =
+    if (is(Bug.OldMessageObeyed)) orders.copy(counter = Long.MaxValue) else orders
+
+  def beforeOpen(executor: Executor, stage: Stage, store: StoreId, worker: Int): Unit = {
+    val batch = stage.assignment.storeBatch(store, stage.tables)
+    def holding(of: Int) = executor.registry.holding(WorkerId(batch.key, of))
+    def sources = batch.after.binsOf(worker).map(batch.before.workerOf).toSet - worker
     bug match {
       case Some(Bug.RelabelByVersion) =>
-        for (
-          source <- sourcesOf(turn, lease.holding.worker);
-          there <- executor.registry.holding(turn.key, source)
-        )
+        for (source <- sources; there <- holding(source))
           if (there.bins.nonEmpty && there.head.isEmpty)
-            there.restart(turn.nameOf(source), there.lineage)
+            there.restart(batch.nameOf(source), there.lineage)
       case Some(Bug.TailOfOtherAttempt) =>
-        for (source <- sourcesOf(turn, lease.holding.worker))
-          rename(
-            executor.registry
-              .copy(ReplicaKey(turn.key, source, lease.holding.worker, sources.step)),
-            turn.nameOf(source)
-          )
+        for (incoming <- stage.assignment.incoming; source <- sources) {
+          val key = ReplicaKey.forStep(batch.key, source, worker, incoming.step)
+          rename(executor.registry.replica(key), batch.nameOf(source))
+        }
       case Some(Bug.LastHeadForAccepted) =>
-        val (holding, name) = (lease.holding, turn.nameOf(lease.holding.worker))
-        if (holding.head.exists(head => head.version == name.version && head != name)) {
-          holding.settle(); holding.restart(name, holding.lineage)
+        for (own <- holding(worker)) {
+          val name = batch.nameOf(worker)
+          if (own.head.exists(head => head.version == name.version && head != name)) {
+            own.settle()
+            own.restart(name, own.lineage)
+          }
         }
       case _ => ()
     }
+  }
 
   def beforeDuty(executor: Executor, duty: ReplicaDuty): Unit = if (is(Bug.TailOfOtherAttempt)) {
-    val copy = executor.registry.copy(duty.key)
-    copy.foreach { c =>
-      val id =
-        world.checkpoint.commits
-          .get(c.base.version - 1)
-          .flatMap(_.get(StoreId(duty.key.store.operator, duty.key.store.store)))
-          .flatMap(_.lift(duty.key.source))
-      id.foreach(i => rename(copy, StateName(c.base.version, i)))
-    }
+    val replica = executor.registry.replica(duty.key)
+    for {
+      r <- replica
+      ids <- world.checkpoint.idsAt(r.base.version)
+      of <- ids.get(duty.key.store.id)
+      id <- of.ids.lift(duty.key.source)
+    } rename(replica, StateName(r.base.version, id))
   }
 
   def otherBlock(
       block: BlockName,
       blocks: collection.Map[BlockName, Array[Byte]]
   ): Option[Array[Byte]] =
-    if (!is(Bug.TailOfOtherAttempt) || block.isImage) None
+    if (!is(Bug.TailOfOtherAttempt) || block.kind == BlockKind.Image) None
     else
       blocks.collectFirst {
         case (b, bytes)
-            if b != block && b
-              .copy(name = block.name) == block && b.name.version == block.name.version =>
+            if b != block && b.copy(name = block.name) == block &&
+              b.name.version == block.name.version =>
           bytes
       }
 
-  def missingBlock(block: BlockName): Option[Array[Byte]] = if (
-    !is(Bug.MissingIsEmpty) || !block.isImage
-  ) None
-  else {
-    val bins = for {
-      driver <- world.drivers.toVector
-      decision <- driver.state.decision.toVector
-      step <- decision.announced ++ decision.sealedSteps if step.id.toString == block.step
-      move <- step.step.moves if move.target == block.target && decision
-        .before(step.id.group)
-        .workerOf(move.bin) == block.source
-    } yield move.bin
-    val empty = bins.distinct.map(bin =>
-      TransferBlocks.BinSnapshot(bin, Chain.Empty, 0, () => Array.emptyByteArray)
-    )
-    Some(
-      new TransferBlocks(Compressions(Compression.None))
-        .image(TransferBlocks.Snapshot(block.source, block.name, empty))
-    )
-  }
-
-  def beforeCommit(
-      executor: Executor,
-      stage: Stage,
-      store: StoreId,
-      holding: Holding,
-      worker: Int
-  ): Unit = if (is(Bug.UnsettledImage)) {
-    val turn = stage.turn(store)
-    for {
-      announced <- stage.decision.announced
-      if announced.id.group == stage.group && announced.mode == TransferMode.Prepared && announced.since == stage.batch
-      target <- announced.step.moves
-        .filter(m => turn.after.workerOf(m.bin) == worker)
-        .map(_.target)
-        .distinct if target != worker
-    } {
-      val bins = announced.step.moves
-        .filter(m => turn.after.workerOf(m.bin) == worker && m.target == target)
-        .map(_.bin)
-      val snapshots = bins.map { bin =>
-        val log = holding.log(bin)
-        val image = log.image()
-        TransferBlocks.BinSnapshot(bin, holding.chain(bin), log.keyCount.toLong, () => image)
-      }
-      executor.publishImageNow(
-        BlockName(
-          turn.key,
-          worker,
-          target,
-          turn.nameOf(worker),
-          isImage = true,
-          announced.id.toString
-        ),
-        TransferBlocks.Snapshot(worker, turn.nameOf(worker), snapshots)
+  def missingBlock(block: BlockName): Option[Array[Byte]] =
+    if (!is(Bug.MissingIsEmpty) || block.kind != BlockKind.Image) None
+    else {
+      val bins = for {
+        driver <- world.drivers.toVector
+        run <- driver.live.toVector
+        state <- run.snapshot.toVector
+        decision <- state.decision.toVector
+        step <- decision.announced ++ decision.sealedSteps if step.id == block.step
+        move <- step.step.moves
+        if move.target == block.target
+        if decision.before(step.id.group).workerOf(move.bin) == block.source
+      } yield move.bin
+      val empty = bins.distinct.map(bin =>
+        TransferBlocks.BinSnapshot(bin, Chain.Empty, 0, () => Array.emptyByteArray)
       )
+      val blocks = new TransferBlocks(Compressions(Compression.None))
+      Some(blocks.image(TransferBlocks.Snapshot(block.source, block.name, empty)))
     }
-  }
+
+  def beforeCommit(executor: Executor, stage: Stage, task: WorkerTask): Unit =
+    if (is(Bug.UnsettledImage))
+      for {
+        outgoing <- stage.assignment.outgoing
+        if outgoing.isAnnouncedNow && outgoing.mode.publishesImageAhead
+        route <- outgoing.routes if route.source == task.holding.worker
+      } {
+        val snapshots = route.bins.map { bin =>
+          val log = task.holding.log(bin)
+          val image = log.image()
+          TransferBlocks
+            .BinSnapshot(bin, task.holding.chain(bin), log.keyCount.toLong, () => image)
+        }
+        val name = task.batch.nameOf(route.source)
+        val block = BlockName(
+          task.batch.key,
+          route.source,
+          route.target,
+          name,
+          BlockKind.Image,
+          outgoing.step
+        )
+        executor.agent
+          .publish(block, TransferBlocks.Snapshot(route.source, name, snapshots))
+      }
 
   def afterCommit(holding: Holding): Unit =
     if (is(Bug.CompactionAboveSettled)) holding.touched.foreach { bin =>
-      holding.log(bin).settle(); holding.log(bin).compact()
+      holding.log(bin).settle()
+      holding.log(bin).compact()
     }
 
   def beforeBatch(decision: Protocol.Decision): Unit = if (is(Bug.CloseDropsOutgoing))
     for {
-      group <- setup.groups; executor <- world.executors;
+      group <- setup.groups
+      executor <- world.executors
       worker <- decision.after(group.id).workers until decision.before(group.id).workers
     } {
-      executor.dropBlocks(b =>
-        b.source == worker && b.key.operator >= group.id && b.key.operator < group.id + 10
-      )
-      for (
-        store <- setup.storesOf(group.id); run <- executor.registry.runs;
-        holding <- executor.registry.holding(StoreKey(run, store.operator, store.store), worker)
-      )
-        holding.bins.toVector.foreach(holding.drop)
+      val operators = group.operators.map(_.id).toSet
+      executor.keep(b => b.source != worker || !operators(b.key.id.operator))
+      for {
+        store <- group.stores
+        run <- executor.registry.runs
+        holding <- executor.registry.holding(WorkerId(store.in(run), worker))
+      } holding.bins.toVector.foreach(holding.drop)
     }
 
-  /** Appends a record, or gives what stands at its number. */
+  /** Appends a record, or returns what stands at its number. */
   def append(log: MemoryPlanLog, number: Long, record: LogRecord): Option[LogRecord] =
     record match {
       case _: LogRecord.Sealed if is(Bug.SealAnyway) => log.append(log.size, record)
@@ -184,22 +185,33 @@ final class Planted(world: World, bug: Option[Bug]) {
   def history(log: MemoryPlanLog): History = {
     val history = log.history
     if (!is(Bug.VoidSealsKept)) history
-    else
+    else {
+      val seals = history.records.collect { case s: LogRecord.Sealed => s.batch -> s }
       history.copy(seals =
-        mutable.LinkedHashMap
-          .from(history.records.collect { case s: LogRecord.Sealed => s.batch -> s })
-          .values
-          .toVector
-          .sortBy(_.batch)
+        mutable.LinkedHashMap.from(seals).values.toVector.sortBy(_.batch)
       )
+    }
   }
 
-  private def sourcesOf(turn: StoreBatch, worker: Int): Set[Int] =
-    turn.after.binsOf(worker).map(turn.before.workerOf).toSet - worker
+  /** A sweep by the owners of files, each for itself; None if the sweep goes on as it is. */
+  def sweep(
+      group: Long,
+      store: StoreId,
+      order: SweepOrder,
+      ids: Map[StoreId, VersionIds]
+  ): Option[Int] = Option.when(is(Bug.OwnerDeletes)) {
+    val files = world.checkpoint.files(store)
+    val oldest = order.oldest(ids)
+    val unneeded = oldest.heads(group, store).flatMap { head =>
+      val needed = new Sweep(world.recovery(store)).referenced(Vector(head))
+      Sweep.unneeded(files.listed.filter(_.worker == head.file.worker), needed, oldest.version)
+    }
+    unneeded.foreach(files.delete)
+    unneeded.size
+  }
 
-  private def rename(copy: Option[Holding], name: StateName): Unit =
-    copy.foreach(c =>
-      if (c.base.version == name.version && c.base != name) c.restart(name, Vector.empty)
+  private def rename(replica: Option[Holding], name: StateName): Unit =
+    replica.foreach(r =>
+      if (r.base.version == name.version && r.base != name) r.restart(name, Vector.empty)
     )
-
 }

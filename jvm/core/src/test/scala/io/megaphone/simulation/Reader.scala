@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
-import io.megaphone.format.{FileName, StateName}
+import io.megaphone.checkpoint.Settled
+import io.megaphone.format.{StoreId, VersionIds}
 
 /** A reader of the state at one version, as the state data source is one (rule 30): the table of
   * the batch before from the plan log, its ids from its commit log, and files; no memory of a run,
@@ -13,17 +14,18 @@ object Reader {
   def check(world: World, version: Long): Unit = {
     world.trace(s"a reader reads version $version")
     val history = world.checkpoint.planLog.history
-    val ids = world.checkpoint.idsAt(version)
+    val ids = if (world.setup.isV2) world.checkpoint.idsAt(version).get else Map.empty[StoreId, VersionIds]
     for { group <- world.setup.groups; store <- world.setup.storesOf(group.id) } {
       val table = history.tableAt(group.id, version - 1)
       for (partition <- 0 until group.firstWorkers) {
         val bins = Vector.range(partition, world.setup.bins, group.firstWorkers)
         bins.groupBy(table.workerOf).foreach { case (worker, owned) =>
-          val name =
-            StateName(version, ids.get(store).flatMap(_.lift(worker)).getOrElse(StateName.FixedId))
           val loaded =
-            try world.recovery(store).load(FileName(worker, name), owned, table.contentHash)
-            catch {
+            try {
+              val of = ids.getOrElse(store, VersionIds.Fixed)
+              val head = Settled.headOf(store, of, version, worker)
+              world.recovery(store).load(head, owned, table.contentHash)
+            } catch {
               case e: Exception if world.isRefusal(e) => throw new Refused(e)
               case e: Exception =>
                 throw new Violation(
@@ -31,7 +33,7 @@ object Reader {
                   e
                 )
             }
-          owned.foreach(bin => world.oracle.check(version, store, bin, loaded.bins(bin)._1))
+          owned.foreach(bin => world.oracle.check(version, store, bin, loaded.bins(bin).log))
         }
       }
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
+import io.megaphone.format.StoreId
+
 /** One row of a batch. What a store does with it follows from its number and the store's state, and
   * where the query is not deterministic, from the attempt.
   */

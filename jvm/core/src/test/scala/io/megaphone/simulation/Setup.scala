@@ -2,11 +2,9 @@
 package io.megaphone.simulation
 
 import io.megaphone.checkpoint.Committer
+import io.megaphone.format.StoreId
 import io.megaphone.plan.{Group, Operator}
 import io.megaphone.protocol.Protocol
-
-/** One store of one operator of the simulated query. */
-final case class StoreId(operator: Long, store: String)
 
 /** The fixed facts of one schedule.
   *
@@ -37,11 +35,8 @@ final case class Setup(
     faults: Map[Fault, Double]
 ) {
 
-  val stores: Vector[StoreId] =
-    for { g <- groups; o <- g.operators; s <- o.stores } yield StoreId(o.id, s)
-  def storesOf(group: Long): Vector[StoreId] = for {
-    g <- groups if g.id == group; o <- g.operators; s <- o.stores
-  } yield StoreId(o.id, s)
+  val stores: Vector[StoreId] = groups.flatMap(_.stores)
+  def storesOf(group: Long): Vector[StoreId] = groups.filter(_.id == group).flatMap(_.stores)
 }
 
 object Setup {
@@ -69,8 +64,11 @@ object Setup {
       behindMax = dice.between(1, 6),
       batches = if (isLong) dice.between(30, 45) else dice.between(5, 16),
       sweepEvery = dice.between(1, 6),
-      settings = Protocol
-        .Settings(windowSteps = dice.between(1, 4), patienceBatches = dice.between(2, 6).toLong),
+      settings = Protocol.Settings(
+        windowSteps = dice.between(1, 4),
+        patienceBatches = dice.between(2, 6).toLong,
+        stepsPerBatch = if (dice.chance(0.3)) dice.between(2, 4) else 1
+      ),
       limits = Committer
         .Limits(framesMax = dice.between(2, 12), slackBytes = dice.between(64, 1024).toLong),
       faults = faults

@@ -58,7 +58,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     if (roll < 640) stepDriver()
     else if (roll < 820) world.work()
     else if (roll < 890) world.haunt()
-    else if (roll < 920) world.tell(dice.pick(world.executors))
+    else if (roll < 920) world.report(dice.pick(world.executors))
     else if (roll < 940) world.deliverLate()
     else if (roll < 946) running.foreach(user.act)
     else if (roll < 948) read()
@@ -73,7 +73,6 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     if (awake.isEmpty) {
       world.drivers.filterInPlace(!_.isDead)
       world.drivers += new Driver(s"r${world.nextNumber()}", world)
-      world.changed()
     } else {
       val driver = dice.pick(awake)
       driver.step()
@@ -82,7 +81,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
           Fault.DriverPauses
         )
       ) {
-        trace(s"${driver.run} is paused"); driver.isPaused = true
+        trace(s"${driver.id} is paused"); driver.isPaused = true
       }
     }
   }
@@ -96,7 +95,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     if (world.faults.strikes(Fault.GoesBack)) world.goBack()
     if (world.faults.strikes(Fault.PlanLogFromEarlier)) world.restoreEarlierPlanLog()
     world.drivers.filter(_.isPaused).foreach { d =>
-      if (dice.chance(0.2)) { trace(s"${d.run} wakes up"); d.isPaused = false }
+      if (dice.chance(0.2)) { trace(s"${d.id} wakes up"); d.isPaused = false }
     }
   }
 
@@ -123,7 +122,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
       if (roll < 60) stepDriver()
       else if (roll < 90) world.work()
       else if (roll < 97) world.haunt()
-      else world.tell(dice.pick(world.executors))
+      else world.report(dice.pick(world.executors))
       ticks += 1
       if (isOverSince < 0) world.drivers.filterNot(_.isDead).toVector match {
         case Vector(driver) if driver.isReady && driver.isCurrent =>

@@ -3,41 +3,35 @@ package io.megaphone.simulation
 
 import scala.collection.mutable
 
-import io.megaphone.format.{StateName, StoreKey, WriterId}
-import io.megaphone.plan.TransferMode
-import io.megaphone.protocol.Protocol
-import io.megaphone.state.{Attempt, Holding, Lease, StoreBatch}
-import io.megaphone.transfer.{BlockName, Sources, TransferBlocks}
+import io.megaphone.format.{Compression, StateName, StoreId, WriterId}
+import io.megaphone.runtime.{Assignment, BatchPlan, Tables, WorkerTask}
+import io.megaphone.state.Attempt
 
-/** What the tasks of one stage have in common. It comes with the batch's plan (P3). */
+/** What the tasks of one stage have in common. It comes with the batch's plan (P3).
+  *
+  * @param counter
+  *   the driver's hint, which each task brings to its executor
+  */
 final case class Stage(
     driver: Driver,
-    decision: Protocol.Decision,
+    plan: BatchPlan,
     group: Long,
     action: Int,
     rows: Vector[Row],
-    ids: Map[StoreId, Vector[String]],
-    sources: Sources
+    counter: Long
 ) {
-  def batch: Long = decision.batch.number
-
-  def turn(store: StoreId): StoreBatch =
-    StoreBatch(
-      StoreKey(driver.run, store.operator, store.store),
-      batch,
-      decision.before(group),
-      decision.after(group),
-      ids.getOrElse(store, Vector.empty)
-    )
+  def batch: Long = plan.decision.batch.number
+  def tables: Tables = plan.tables(group)
+  def assignment: Assignment = plan.assignments(group)
 }
 
 /** One attempt of the stateful task of one worker, phase by phase, as Spark runs it:
   *
-  *   1. The driver's word is heard.
-  *   1. Each store is opened: lease, then [[io.megaphone.store.Opener]]; its bins are compared with
-  *      the oracle; images of newly announced steps are published.
+  *   1. The task brings the driver's counter.
+  *   1. It opens each store by the shipped [[io.megaphone.runtime.WorkerTask]]; its bins are compared
+  *      with the oracle.
   *   1. Rows are read and written, a few at a time.
-  *   1. Each store is committed; tails, and in direct mode images of the head, are published.
+  *   1. Each store is committed, and the driver is told.
   *   1. The leases are given back, and the attempt may be accepted.
   *
   * An attempt that the driver has given up (a zombie) goes on like any other, and fails or not.
@@ -47,20 +41,16 @@ final class TaskAttempt(
     val stage: Stage,
     val worker: Int,
     val executor: Executor,
-    val number: Long,
-    message: Message
+    val number: Long
 ) {
   private val setup = world.setup
   private val stores = setup.storesOf(stage.group)
   private val salt = if (setup.isV2) number else 0L
-  private val rows = {
-    val table = stage.decision.after(stage.group)
-    Rows.reordered(
-      stage.rows.filter(r => table.workerOf(Cells.binOf(r.key, setup.bins)) == worker),
-      number
-    )
-  }
-  private val leases = mutable.LinkedHashMap.empty[StoreId, Lease]
+  private val rows = Rows.reordered(
+    stage.rows.filter(r => stage.tables.after.workerOf(Cells.binOf(r.key, setup.bins)) == worker),
+    number
+  )
+  private val tasks = mutable.LinkedHashMap.empty[StoreId, WorkerTask]
   private var nextOpen, nextRow, nextCommit = 0
 
   /** Whether the executor believes that it has been killed. */
@@ -76,7 +66,8 @@ final class TaskAttempt(
   val ids: mutable.HashMap[StoreId, String] = mutable.HashMap.empty
 
   override def toString: String =
-    s"${stage.driver.run} batch ${stage.batch} group ${stage.group} action ${stage.action} worker $worker attempt $number on ${executor.name}"
+    s"${stage.driver.id} batch ${stage.batch} group ${stage.group} action ${stage.action} worker " +
+      s"$worker attempt $number on ${executor.name}"
 
   /** Does one phase. Throws what the real code throws; the attempt is then to be ended by `fail`. */
   def step(): Unit =
@@ -87,62 +78,55 @@ final class TaskAttempt(
       nextRow = until
       if (world.faults.strikes(Fault.TaskFails)) throw new InjectedFault("user code failed")
     } else if (nextCommit < stores.size) { commit(stores(nextCommit)); nextCommit += 1 }
-    else { leases.valuesIterator.foreach(_.release()); isDone = true }
+    else { tasks.valuesIterator.foreach(_.release()); isDone = true }
 
   /** What Spark does for a task that failed: aborts its stores. */
   def fail(): Unit = {
     isDone = true
-    leases.valuesIterator.foreach(_.end())
+    tasks.valuesIterator.foreach(_.end())
   }
 
   private def open(store: StoreId): Unit = {
-    executor.hear(message)
+    if (executor.agent.notice(stage.counter)) world.wantsToReport(executor)
     if (world.faults.strikes(Fault.TaskFails))
       throw new InjectedFault("the task failed before it opened a store")
-    val turn = world.planted.turn(stage, store)
-    val lease = executor.registry.lease(
-      turn.key,
+    world.planted.beforeOpen(executor, stage, store, worker)
+    val task = WorkerTask.open(
+      executor.agent,
+      WorkerTask.Store(store, world.checkpoint.files(store), world.recovery(store), NoCompression),
       worker,
-      setup.bins,
+      stage.batch,
+      world.planted.assignment(stage),
+      world.planted.tables(stage, store),
       new Attempt(world.planted.attemptId(this), () => !isKilled && !isDone),
-      waitMs = 0
+      WorkerTask.Settings(0, 0, 0, setup.limits)
     )
-    leases(store) = lease
-    world.planted.beforeOpen(executor, lease, turn, stage.sources)
-    val opened = executor.opener(store).open(lease, turn, stage.sources)
-    val holding = lease.holding
-    def found =
-      s"in ${opened.binsIn}, here ${opened.binsRelabelled}, peer ${opened.binsFromPeer}, files ${opened.binsFromCheckpoint}"
+    tasks(store) = task
+    stage.driver.located(stage.group, worker, executor.name)
+    val arrivals = task.arrivals
     world.trace(
-      s"$this opens $store at ${turn.nameOf(worker)}: $found${if (opened.isRecovered) ", recovered"
-        else ""}"
+      s"$this opens $store at ${task.batch.nameOf(worker)}: in ${arrivals.binsIn}, here " +
+        s"${arrivals.binsRelabelled}, peer ${arrivals.binsFromPeer}, files " +
+        s"${arrivals.binsFromCheckpoint}${if (arrivals.isRecovered) ", recovered" else ""}"
     )
-    if (!isZombie) {
-      val owned = turn.after.binsOf(worker)
-      owned.foreach(bin => world.oracle.check(turn.version, store, bin, holding.log(bin)))
-      val extra = holding.bins
-        .filterNot(bin => turn.after.workerOf(bin) == worker || holding.isLeaving(bin))
-        .toVector
-      if (extra.nonEmpty)
-        throw new Violation(s"worker $worker holds bins $extra, which are not its own")
-      world.checkPromise(stage, opened)
-    }
-    if (stage.action == 0) publishImages(turn, holding)
+    if (!isZombie) check(store, task)
   }
 
-  private def publishImages(turn: StoreBatch, holding: Holding): Unit =
-    for {
-      announced <- stage.decision.announced
-      if announced.id.group == stage.group && announced.mode == TransferMode.Prepared && announced.since == stage.batch
-      (target, bins) <- outgoing(announced)
-    } {
-      val name = turn.nameOf(worker)
-      val block = BlockName(turn.key, worker, target, name, isImage = true, announced.id.toString)
-      executor.publishImage(block, TransferBlocks.snapshot(holding, bins))
-    }
+  private def check(store: StoreId, task: WorkerTask): Unit = {
+    val (holding, table) = (task.holding, task.batch.after)
+    table
+      .binsOf(worker)
+      .foreach(bin => world.oracle.check(task.batch.version, store, bin, holding.log(bin)))
+    val extra = holding.bins
+      .filterNot(bin => table.workerOf(bin) == worker || holding.isLeaving(bin))
+      .toVector
+    if (extra.nonEmpty)
+      throw new Violation(s"worker $worker holds bins $extra, which are not its own")
+    world.checkPromise(stage, task.arrivals)
+  }
 
   private def write(store: StoreId, row: Row): Unit = {
-    val holding = leases(store).holding
+    val holding = tasks(store).holding
     val bin = Cells.binOf(row.key, setup.bins)
     val before = Cells.get(holding, bin, row.key)
     val after = row.effect(store, salt, before)
@@ -154,59 +138,18 @@ final class TaskAttempt(
   }
 
   private def commit(store: StoreId): Unit = {
-    val lease = leases(store)
-    lease.check()
+    val task = tasks(store)
     if (world.faults.strikes(Fault.TaskFails))
       throw new InjectedFault("the task failed before a commit")
-    val turn = world.planted.turn(stage, store)
     val id = if (setup.isV2) s"i${world.nextNumber()}" else StateName.FixedId
-    val name = StateName(stage.batch + 1, id)
-    world.planted.beforeCommit(executor, stage, store, lease.holding, worker)
-    val committed = executor.committer(store)(
-      lease.holding,
-      turn,
-      name,
-      world.planted.writer(WriterId(number, world.nextNumber()))
-    )
-    def frames(isImage: Boolean) =
-      committed.footer.frames.filter(_.isImage == isImage).map(_.bin).mkString("(", " ", ")")
-    world.trace(s"$this commits $store as $name: tails ${frames(false)}, images ${frames(true)}")
+    world.planted.beforeCommit(executor, stage, task)
+    val writer = world.planted.writer(WriterId(number, world.nextNumber()))
+    val committed = task.commit(id, writer)
+    world.trace(s"$this commits $store as ${StateName(stage.batch + 1, id)}")
     ids(store) = id
-    for {
-      announced <- stage.decision.announced if announced.id.group == stage.group
-      (target, bins) <- outgoing(announced)
-    } {
-      val block = BlockName(
-        turn.key,
-        worker,
-        target,
-        name,
-        isImage = announced.mode == TransferMode.Direct,
-        announced.id.toString
-      )
-      if (block.isImage)
-        executor.publishImageNow(block, TransferBlocks.headSnapshot(lease.holding, bins))
-      else executor.publishTail(block, lease.holding, bins)
-    }
-    world.planted.afterCommit(lease.holding)
+    world.tell(stage.driver, committed)
+    world.planted.afterCommit(task.holding)
   }
 
-  /** The bins that an announced step will move from this worker, by target, where the target is
-    * wanted on another executor.
-    */
-  private[simulation] def outgoing(announced: Protocol.Announced): Seq[(Int, Vector[Int])] = {
-    val placement = stage.decision.batch.placement(stage.group)
-    val routes = Protocol
-      .routes(
-        announced.step,
-        stage.decision.after(stage.group),
-        world.planted.executorsOf(placement)
-      )
-      .filter(_.source == worker)
-    routes.foreach(r =>
-      if (placement(r.target) == placement(worker))
-        throw new Violation(s"bins are published for worker ${r.target} of the same executor")
-    )
-    routes.map(r => r.target -> r.bins)
-  }
+  private def NoCompression = Compression.None
 }

@@ -5,82 +5,63 @@ import scala.collection.mutable
 
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.errors.{DamagedFileException, MissingFileException, PlanLogMismatchException}
-import io.megaphone.format.ReplicaKey
+import io.megaphone.format.{ExecutorAddress, StoreId}
 import io.megaphone.plan.RoutingTable
-import io.megaphone.protocol.Protocol
-import io.megaphone.runtime.Arrivals
-import io.megaphone.state.{DetachedLeaseException, LeaseTimeoutException}
+import io.megaphone.runtime.{
+  Arrivals, ClusterView, Committed, Orders, QueryRun, SweepOrder
+}
+import io.megaphone.state.{DetachedLeaseException, LeaseTimeoutException, ReplicaKey}
+import io.megaphone.transfer.BlockName
 
-/** All that exists in one schedule: the checkpoint, the executors, the drivers, zombies, messages
-  * on their way, and the oracle that knows what is true.
+/** All that exists in one schedule: the checkpoint, the executors, the drivers, zombies, messages on
+  * their way, and the oracle that knows what is true.
   */
 final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Option[Bug]) {
   val faults = new Faults(dice, setup.faults, trace)
   val checkpoint = new Checkpoint(setup, faults)
   val oracle = new Oracle(setup)
   val planted = new Planted(this, bug)
-  val sweeping = new Sweeping(this)
   private val recoveries = setup.stores.map(s => s -> planted.recovery(checkpoint.files(s))).toMap
 
   val executors: mutable.ArrayBuffer[Executor] = mutable.ArrayBuffer.empty
   val drivers: mutable.ArrayBuffer[Driver] = mutable.ArrayBuffer.empty
   private val zombies = mutable.ArrayBuffer.empty[TaskAttempt]
-  private val lateMessages = mutable.ArrayBuffer.empty[(Executor, Message)]
+  private val reporting = mutable.LinkedHashSet.empty[Executor] // a task has brought them news
+  private val lateOrders = mutable.ArrayBuffer.empty[(Executor, Orders)]
+  private val lateCommits = mutable.ArrayBuffer.empty[(Driver, Committed)]
+  private val sweeps = mutable.ArrayBuffer.empty[(Driver, SweepOrder)]
   private val handed = mutable.HashMap.empty[Long, Map[Long, RoutingTable]]
-  private var placed: Map[Long, Vector[String]] = Map.empty
+  private var gone = Vector.empty[ExecutorAddress] // the executors that the driver may still see
   private var lastNumber = 0L
-  private var messageNow: Option[Message] = None
 
   /** What happened so far. */
   var batches, steps, deleted = 0L
 
   for (_ <- 1 to setup.executors) join()
-  placed = setup.groups
-    .map(g => g.id -> Vector.tabulate(setup.workersMax)(w => executors(w % executors.size).name))
-    .toMap
 
   def nextNumber(): Long = { lastNumber += 1; lastNumber }
   def recovery(store: StoreId): Recovery = recoveries(store)
   def executor(name: String): Option[Executor] = executors.find(_.name == name)
-  def isLive(run: String): Boolean = drivers.exists(d => d.run == run && !d.isDead)
+  def isLive(run: String): Boolean = drivers.exists(d => d.id == run && d.live.nonEmpty)
 
-  /** By group: the executor where each worker is wanted. */
-  def placement: Map[Long, Vector[String]] = placed
-
-  /** What the driver would tell the executors now. */
-  def message: Message = messageNow.getOrElse {
-    val live = drivers.filterNot(_.isDead).toVector
-    val steps = live.flatMap(d => Protocol.liveSteps(d.state).map(id => d.run -> id.toString)).toSet
-    val m = Message(
-      nextNumber(),
-      live.map(d => d.run -> d.state.decision.fold(0L)(_.batch.number)).toMap,
-      steps,
-      live.flatMap(d => Protocol.duties(d.state, executor(_).map(_.address)))
-    )
-    messageNow = Some(m)
-    m
+  /** The executors as a driver sees them: one that is gone may still be listed. */
+  def clusterView: ClusterView = {
+    val live = executors.iterator.map(_.address).toVector
+    ClusterView(if (faults.strikes(Fault.ClusterStale)) live ++ gone.lastOption else live)
   }
 
-  /** Something that messages tell has changed. */
-  def changed(): Unit = messageNow = None
-
-  def join(): Unit = {
-    executors += new Executor(s"e${nextNumber()}", this)
-    changed()
-  }
+  def join(): Unit = executors += new Executor(s"e${nextNumber()}", this)
 
   /** An executor is gone, or the driver thinks so and its tasks go on. */
   def lose(executor: Executor, isCutOff: Boolean): Unit = {
     trace(s"${executor.name} is ${if (isCutOff) "cut off" else "dead"}")
     executors -= executor
+    reporting -= executor
+    gone :+= executor.address
     executor.isAlive = false
     if (!isCutOff) zombies.filterInPlace(_.executor ne executor)
     if (executors.isEmpty) join()
-    placed = placed.map { case (g, names) =>
-      g -> names.map(n => if (n == executor.name) dice.pick(executors).name else n)
-    }
     drivers.foreach(d => if (!d.isDead) d.lost(executor, isCutOff))
-    changed()
   }
 
   def makeZombie(task: TaskAttempt): Unit = if (!task.isDone) {
@@ -107,12 +88,10 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     }
   }
 
-  def hasZombies: Boolean = zombies.nonEmpty
-
   /** Whether what the attempt does matters to nobody any more. */
   def isObsolete(task: TaskAttempt): Boolean = task.isZombie || task.stage.batch < oracle.settled
 
-  /** Lets an attempt do one phase; the exception, if it failed as attempts may. */
+  /** Lets an attempt do one phase; returns the exception if it failed as attempts may. */
   def attempt(task: TaskAttempt): Option[Throwable] =
     try { task.step(); None }
     catch {
@@ -129,77 +108,116 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
       case e: Throwable => throw new Violation(s"$task failed without a cause: $e", e)
     }
 
-  /** Whether the error is one that damage of the plan log may lead to: it names what does not fit,
-    * or what is missing.
+  /** Whether the error is one that damage of the plan log may lead to: it names what does not fit, or
+    * what is missing. A file that the state needs is never swept.
     */
   def isRefusal(e: Throwable): Boolean = checkpoint.planLog.isDamaged && (e match {
     case missing: MissingFileException =>
-      !checkpoint.files.valuesIterator.exists(
-        _.wasSwept(missing.file)
-      ) // one that the state needs is never swept
+      !checkpoint.files.valuesIterator.exists(_.wasSwept(missing.file))
     case _: PlanLogMismatchException | _: DamagedFileException => true
     case _ => false
   })
 
-  /** Rule 6: what was handed out for a batch is all that is ever handed out for it. */
+  /** What was handed out for a batch is all that is ever handed out for it. */
   def handedOut(batch: Long, tables: Map[Long, RoutingTable]): Unit = {
     val first = handed.getOrElseUpdate(batch, tables)
     if (first != tables && !checkpoint.planLog.isDamaged)
       throw new Violation(s"batch $batch got $tables, and $first before")
   }
 
-  /** The promise that a schedule without faults must keep: after a run's first batch nothing is
-    * read from files, but for steps that were sealed because patience was over.
+  /** A block is made for another executor only. */
+  def checkTravels(block: BlockName): Unit = {
+    // An image of the settled state is of the batch that reads it; what a commit publishes is of the
+    // batch before.
+    val batches = Seq(block.name.version, block.name.version - 1)
+    for {
+      driver <- drivers.find(_.id == block.key.run)
+      placements = batches.flatMap(driver.placementAt(_, block.step.group))
+      if placements.nonEmpty
+      if placements.forall(p => p.lift(block.source) == p.lift(block.target))
+    } throw new Violation(s"$block is made for a worker of the same executor")
+  }
+
+  /** The promise that a schedule without faults must keep: after a run's first batch nothing is read
+    * from files, except for steps that were sealed because patience was over.
     */
-  def checkPromise(stage: Stage, opened: Arrivals): Unit = if (
-    faults.isFree && !stage.driver.isFirst(stage.batch)
-  ) {
-    if (opened.isRecovered)
-      throw new Violation(
-        s"batch ${stage.batch} recovered a worker from files, and no fault was there"
+  def checkPromise(stage: Stage, arrivals: Arrivals): Unit =
+    if (faults.isFree && !stage.driver.isFirst(stage.batch)) {
+      if (arrivals.isRecovered)
+        throw new Violation(
+          s"batch ${stage.batch} recovered a worker from files, and no fault was there"
+        )
+      val isPatient = stage.plan.decision.sealedSteps.forall(a =>
+        a.id.group != stage.group || stage.batch - a.since < setup.settings.patienceBatches
       )
-    val isPatient = stage.decision.sealedSteps.forall(a =>
-      a.id.group != stage.group || stage.batch - a.since < setup.settings.patienceBatches
-    )
-    if (isPatient && opened.binsFromCheckpoint > 0)
-      throw new Violation(
-        s"batch ${stage.batch} took ${opened.binsFromCheckpoint} bins from files, and no fault was there"
-      )
+      if (isPatient && arrivals.binsFromCheckpoint > 0)
+        throw new Violation(
+          s"batch ${stage.batch} took ${arrivals.binsFromCheckpoint} bins from files, and no fault " +
+            "was there"
+        )
+    }
+
+  /** An executor will report soon. */
+  def wantsToReport(executor: Executor): Unit = reporting += executor
+
+  /** An executor reports, and gets its orders: at once, late or never. */
+  def report(executor: Executor): Unit = if (!faults.strikes(Fault.MessageLost)) {
+    reporting -= executor
+    val counter = nextNumber()
+    val live = drivers.toVector.flatMap(_.live)
+    val report = executor.agent.report
+    drivers.filterNot(_.isPaused).flatMap(_.live).foreach(_.reported(report))
+    val orders = QueryRun.orders(counter, live, executor.name)
+    if (faults.strikes(Fault.MessageLate)) lateOrders += (executor -> orders)
+    else executor.hear(orders)
   }
 
-  /** A message goes out to an executor: at once, late or never. */
-  def tell(executor: Executor): Unit =
-    if (faults.strikes(Fault.MessageLate)) lateMessages += (executor -> message)
-    else if (!faults.strikes(Fault.MessageLost)) executor.hear(message)
+  /** A task tells its driver of a commit: at once, late, twice or never. */
+  def tell(driver: Driver, committed: Committed): Unit =
+    if (!faults.strikes(Fault.MessageLost)) {
+      if (faults.strikes(Fault.MessageLate)) lateCommits += (driver -> committed)
+      else driver.live.foreach(_.committed(committed))
+      if (faults.strikes(Fault.MessageTwice)) lateCommits += (driver -> committed)
+    }
 
-  def deliverLate(): Unit = if (lateMessages.nonEmpty) {
-    val (executor, m) = lateMessages.remove(dice.below(lateMessages.size))
-    executor.hear(m)
-  }
-
-  /** A background thread of some executor does something, and the driver may hear of it. */
-  def work(): Unit = {
-    val executor = dice.pick(executors)
-    executor.work().foreach { case (run, news) =>
-      if (!faults.strikes(Fault.MessageLost))
-        drivers.find(d => d.run == run && d.isReady).foreach(_.perform(news))
+  def deliverLate(): Unit = {
+    if (lateOrders.nonEmpty) {
+      val (executor, orders) = lateOrders.remove(dice.below(lateOrders.size))
+      executor.hear(orders)
+    }
+    if (lateCommits.nonEmpty) {
+      val (driver, committed) = lateCommits.remove(dice.below(lateCommits.size))
+      driver.live.foreach(_.committed(committed))
     }
   }
+
+  def sweepLater(driver: Driver, order: SweepOrder): Unit = sweeps += (driver -> order)
+
+  /** A background thread of the driver or of some executor does something. */
+  def work(): Unit =
+    if (sweeps.nonEmpty && dice.chance(0.3)) {
+      val (driver, order) = sweeps.remove(0)
+      if (!driver.isDead) driver.sweep(order)
+    } else if (reporting.nonEmpty && dice.chance(0.3)) report(reporting.head)
+    else dice.pick(executors).work()
 
   /** The user deletes the last batches from the checkpoint and starts the query again. Under
     * checkpoint format v1 no task of before may live on: its files would have the names of the new
     * ones.
     */
   def goBack(): Unit = if (oracle.settled > 1) {
-    val version =
-      math.max(math.max(1, oracle.oldest), oracle.settled - dice.below(setup.retained + 1))
+    val oldest = math.max(math.max(1, oracle.oldest), oldestCommitted + 1)
+    val version = math.max(oldest, oracle.settled - dice.below(setup.retained + 1))
     trace(s"the query goes back from version ${oracle.settled} to $version")
     drivers.foreach(_.die("stopped by the user"))
+    sweeps.clear()
     if (!setup.isV2) { zombies.foreach(_.fail()); zombies.clear() }
     checkpoint.goBack(version)
     oracle.goBack(version)
     handed.filterInPlace((batch, _) => batch < version)
   }
+
+  private def oldestCommitted: Long = checkpoint.commits.headOption.fold(0L)(_._1)
 
   /** The query is stopped, and its plan log is restored from a copy that was made earlier than that
     * of the rest.
@@ -213,27 +231,27 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     checkpoint.planLog.truncate(left.toInt)
   }
 
-  /** Once nothing is left to do: no copy, block, or memory of a dead run may remain (P5). */
+  /** Once nothing is left to do: no replica, block, or memory of a dead run may remain (P5). */
   def checkLeaks(): Unit = {
     var rounds = 0
     while (zombies.nonEmpty && rounds < 10000) { haunt(); rounds += 1 }
-    changed()
-    executors.foreach(_.hear(message))
-    while (lateMessages.nonEmpty) deliverLate()
+    executors.foreach(report)
+    while (lateOrders.nonEmpty) deliverLate()
     executors.foreach { e =>
-      var copies = Vector.empty[ReplicaKey]
-      e.registry.keepCopies { k => copies :+= k; true }
-      if (copies.nonEmpty)
-        throw new Violation(s"executor ${e.name} keeps copies that no duty names: $copies")
-      if (e.hasBlocks)
+      var replicas = Vector.empty[ReplicaKey]
+      e.registry.keepReplicas { k => replicas :+= k; true }
+      if (replicas.nonEmpty)
+        throw new Violation(s"executor ${e.name} keeps replicas that no duty names: $replicas")
+      if (e.publishedCount > 0 || e.agent.queuedSteps.nonEmpty)
         throw new Violation(s"executor ${e.name} keeps blocks of steps that are over")
       if (!e.registry.runs.forall(isLive))
-        throw new Violation(s"executor ${e.name} keeps memory of dead runs: ${e.registry.runs}")
+        throw new Violation(
+          s"executor ${e.name} keeps memory of dead runs: ${e.registry.runs}"
+        )
     }
     drivers.foreach(_.die("stopped by the user at the end"))
     while (zombies.nonEmpty && rounds < 20000) { haunt(); rounds += 1 }
-    changed()
-    executors.foreach(_.hear(message))
+    executors.foreach(report)
     executors.foreach(e =>
       if (!e.registry.isEmpty)
         throw new Violation(

@@ -27,6 +27,9 @@ final case class History private (
   /** The number that the next record takes. */
   def nextNumber: Long = records.size.toLong
 
+  /** The newest start record, which knows all column families. */
+  def last: Option[Started] = starts.lastOption
+
   /** The first start record, which fixes bins and groups for the life of the checkpoint. */
   def first: Option[Started] = starts.headOption
 
@@ -54,6 +57,9 @@ final case class History private (
       .getOrElse(
         throw new NoSuchElementException(s"the plan log knows no group $group")
       )
+
+  /** A plan by its id. */
+  def plan(id: String): Option[Plan] = plans.find(_.id == id)
 
   /** The seal for a batch. */
   def sealAt(batch: Long): Option[Sealed] = seals.find(_.batch == batch)

@@ -3,26 +3,29 @@ package io.megaphone.spark.checkpoint
 
 import java.io.FileNotFoundException
 
+import scala.util.control.NonFatal
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
-import io.megaphone.checkpoint.planlog.{History, LogRecord, LogRecordFormat}
+import io.megaphone.checkpoint.planlog.{
+  AppendOutcome, History, LogRecord, LogRecordFormat, PlanLogFiles
+}
 import io.megaphone.errors.DamagedFileException
 
 /** The plan log in a checkpoint: `megaphone/log/<number>`, one file a record, none overwritten.
   *
-  * A record is appended by an atomic creation that fails where its number is taken: of two drivers
-  * that think the query theirs, one finds out. One thread.
+  * A record is appended by an atomic creation that fails if its number is taken: of two drivers that
+  * think the query theirs, one finds out.
+  *
+  * Threads: one.
   */
-final class HadoopPlanLog(checkpointRoot: String, hadoopConf: Configuration) {
+final class HadoopPlanLog(checkpointRoot: String, hadoopConf: Configuration) extends PlanLogFiles {
   private val folder = new Path(checkpointRoot, "megaphone/log")
   private lazy val files = CheckpointFileManager.create(folder, hadoopConf)
 
-  /** All records, in order; empty where there is no log. Throws DamagedFileException for a damaged
-    * record or a gap.
-    */
-  def read(): History = {
+  override def read(): History = {
     val numbers =
       try
         files
@@ -44,27 +47,29 @@ final class HadoopPlanLog(checkpointRoot: String, hadoopConf: Configuration) {
     History.of(numbers.map(readRecord))
   }
 
-  /** Appends a record as number `number`; false where that number is taken. Throws what the file
-    * system throws: whether the record is there is then not known.
-    */
-  def append(number: Long, record: LogRecord): Boolean = {
-    val bytes = LogRecordFormat.encode(record)
-    if (number == 0) files.mkdirs(folder)
+  override def append(number: Long, record: LogRecord): AppendOutcome =
     try {
-      val out = files.createAtomic(new Path(folder, number.toString), overwriteIfPossible = false)
-      try { out.write(bytes); out.close() }
+      if (number == 0) files.mkdirs(folder)
+      val out = files.createAtomic(path(number), overwriteIfPossible = false)
+      try { out.write(LogRecordFormat.encode(record)); out.close() }
       catch { case e: Throwable => out.cancel(); throw e }
-      true
+      AppendOutcome.Appended
     } catch {
-      case _: FileAlreadyExistsException | _: java.nio.file.FileAlreadyExistsException => false
+      case _: FileAlreadyExistsException | _: java.nio.file.FileAlreadyExistsException =>
+        try AppendOutcome.Taken(readRecord(number))
+        catch { case NonFatal(e) => AppendOutcome.Unconfirmed(e) }
+      case NonFatal(e) => AppendOutcome.Unconfirmed(e)
     }
-  }
 
-  /** One record. */
-  def readRecord(number: Long): LogRecord = {
-    val path = new Path(folder, number.toString)
-    val in = files.open(path)
-    try LogRecordFormat.decode(path.toString, in.readAllBytes())
+  override def recordAt(number: Long): Option[LogRecord] =
+    try Some(readRecord(number))
+    catch { case _: FileNotFoundException => None }
+
+  private def readRecord(number: Long): LogRecord = {
+    val in = files.open(path(number))
+    try LogRecordFormat.decode(path(number).toString, in.readAllBytes())
     finally in.close()
   }
+
+  private def path(number: Long) = new Path(folder, number.toString)
 }

@@ -8,7 +8,7 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FSDataInputStream, Path}
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
-import io.megaphone.checkpoint.{AtomicOutput, StateFiles}
+import io.megaphone.checkpoint.{AtomicOutput, StateFiles, SweptFiles}
 import io.megaphone.errors.MissingFileException
 import io.megaphone.format.{FileName, FileSource}
 
@@ -51,8 +51,28 @@ final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Co
     catch { case _: FileNotFoundException => throw new MissingFileException(at.toString) }
   }
 
+  /** All workers' files of this store, for the sweep. */
+  def swept: SweptFiles = new SweptFiles {
+    private lazy val all = workers.map(list)
+
+    override def listed: Vector[FileName] = all.flatMap(_.files)
+    override def delete(file: FileName): Unit = files.delete(path(file))
+    override def deleteUnfinished(before: Long): Unit = for {
+      worker <- all
+      (file, temporary) <- worker.unfinished
+      if file.name.version < before
+    } files.delete(temporary)
+  }
+
+  private def workers: Vector[Int] = files
+    .list(operatorFolder)
+    .iterator
+    .filter(_.isDirectory)
+    .flatMap(_.getPath.getName.toIntOption)
+    .toVector
+
   /** The files of a worker; those that are not ours are not listed. */
-  def list(worker: Int): HadoopStateFiles.Listed = {
+  private def list(worker: Int): HadoopStateFiles.Listed = {
     val paths =
       try files.list(folderOf(worker)).toVector.filterNot(_.isDirectory).map(_.getPath)
       catch { case _: FileNotFoundException => Vector.empty }
@@ -63,9 +83,6 @@ final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Co
       )
     )
   }
-
-  def delete(file: FileName): Unit = delete(path(file))
-  def delete(path: Path): Unit = files.delete(path)
 
   private final class HadoopSource(val name: String, stream: FSDataInputStream, val length: Long)
       extends FileSource {
@@ -83,7 +100,7 @@ object HadoopStateFiles {
   /** @param unfinished
     *   temporary files that an attempt has not renamed (yet), by the name that they were to have
     */
-  final case class Listed(files: Vector[FileName], unfinished: Vector[(FileName, Path)])
+  private final case class Listed(files: Vector[FileName], unfinished: Vector[(FileName, Path)])
 
   private val Temporary = """\.(.+\.delta)\..+\.tmp""".r
 

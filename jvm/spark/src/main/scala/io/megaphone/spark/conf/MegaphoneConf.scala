@@ -2,7 +2,7 @@
 package io.megaphone.spark.conf
 
 import io.megaphone.plan.{Bins => BinNumbers, Strategy, TransferMode}
-import io.megaphone.spark.errors.InvalidConfException
+import io.megaphone.errors.InvalidConfException
 
 /** A configuration key: the documentation and the Python constants are made from these.
   *

@@ -12,8 +12,9 @@ import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.{ActiveQueries, Cluster, RunningQuery}
 
-import io.megaphone.runtime.{Committed, Held, LiveRun, Orders, Report}
+import io.megaphone.runtime.{Committed, Held, Orders, Report}
 import io.megaphone.spark.wire.MessageBytes
+import io.megaphone.runtime.QueryRun
 
 /** The driver's side of the plugin: one per application. Knows the running queries, and answers the
   * executors. Any thread.
@@ -101,19 +102,19 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   def receive(bytes: Array[Byte]): Array[Byte] = MessageBytes.decode(bytes) match {
     case r: Report =>
       held.put(r.executor.id, r.held)
+      val counter = nextCounter() // before the queries are listed: one that starts now is newer
       val active = queries.values.asScala.filter(_.query.isActive).toVector
       active.foreach(_.reported(r))
-      val orders = Orders(
-        nextCounter(),
-        active.map(q => q.runId -> LiveRun(q.query.checkpointRoot, q.settled)).toMap,
-        active.flatMap(_.dutiesOf(r.executor.id)),
-        active.flatMap(_.liveSteps).toSet
-      )
-      MessageBytes.encode(orders)
-    case c: Committed => query(c.run).foreach(_.committed(c)); null
+      MessageBytes.encode(ordersFor(r.executor.id, counter, active))
+    case c: Committed => query(c.worker.store.run).foreach(_.committed(c)); null
     case other =>
       logWarning(s"A message of an unknown kind came from an executor: ${other.getClass.getName}");
       null
+  }
+
+  private def ordersFor(executor: String, counter: Long, active: Vector[QueryDriver]): Orders = {
+    val each = active.map(_.withRun(run => QueryRun.orders(counter, Seq(run), executor)))
+    Orders(counter, each.flatMap(_.runs).toMap, each.flatMap(_.duties))
   }
 }
 

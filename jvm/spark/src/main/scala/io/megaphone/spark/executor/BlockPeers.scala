@@ -12,7 +12,7 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.BlockStore
 
 import io.megaphone.format.ExecutorAddress
-import io.megaphone.spark.wire.FaultPoints
+import io.megaphone.runtime.FaultPoints
 import io.megaphone.transfer.{BlockName, Peers}
 
 /** The memory of other executors, through Spark's block manager: authentication and encryption are
@@ -21,20 +21,22 @@ import io.megaphone.transfer.{BlockName, Peers}
   * @param threads
   *   run the pulls, so that each has a deadline of its own rather than Spark's network time-out
   */
-final class BlockPeers(blocks: BlockStore, threads: ExecutorService) extends Peers with Logging {
+final class BlockPeers(blocks: BlockStore, threads: ExecutorService, faults: FaultPoints) extends Peers with Logging {
   private val published = ConcurrentHashMap.newKeySet[BlockName]()
 
+  override def address: ExecutorAddress = blocks.address
+
   /** Makes a block available to other executors; a second time, nothing happens. */
-  def publish(block: BlockName, bytes: Array[Byte]): Unit =
-    if (published.add(block)) FaultPoints.published(bytes).foreach(blocks.put(block.toString, _))
+  override def publish(block: BlockName, bytes: Array[Byte]): Unit =
+    if (published.add(block)) faults.published(bytes).foreach(blocks.put(block.toString, _))
 
   /** Removes the blocks that are not wanted. */
-  def keep(isWanted: BlockName => Boolean): Unit =
+  override def keep(isWanted: BlockName => Boolean): Unit =
     published.asScala.filterNot(isWanted).foreach { block =>
       published.remove(block); blocks.remove(block.toString)
     }
 
-  def publishedCount: Int = published.size
+  override def publishedCount: Int = published.size
 
   override def pull(
       block: BlockName,
@@ -43,7 +45,7 @@ final class BlockPeers(blocks: BlockStore, threads: ExecutorService) extends Pee
   ): Option[Array[Byte]] = {
     val name = block.toString
     val task = threads.submit { () =>
-      FaultPoints.at(FaultPoints.BlockPulled)
+      faults.at(FaultPoints.BlockPulled)
       if (address == blocks.address) blocks.local(name)
       else if (blocks.isAt(name, address)) Some(blocks.remote(name, address))
       else None

@@ -4,7 +4,6 @@ package io.megaphone.spark.executor
 import java.util.concurrent.{
   Callable, ConcurrentHashMap, ExecutionException, Executors, Future, ThreadFactory
 }
-import java.util.concurrent.atomic.AtomicLong
 
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
@@ -17,54 +16,58 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.{BlockStore, SparkPrivate}
 
 import io.megaphone.checkpoint.{Parallel, Recovery, StateFiles}
-import io.megaphone.format.{ReplicaKey, StateName, StoreKey}
-import io.megaphone.format.ExecutorAddress
-import io.megaphone.log.memory.{HeapBudget, SpillException, SpillFiles}
-import io.megaphone.runtime.{Held, Orders, Report}
-import io.megaphone.runtime.Message
+import io.megaphone.format.StoreKey
+import io.megaphone.log.memory.{HeapBudget, SpillFiles}
+import io.megaphone.runtime.{ExecutorAgent, Message, Orders}
 import io.megaphone.spark.checkpoint.{HadoopStateFiles, Lz4}
 import io.megaphone.spark.conf.MegaphoneConf
-import io.megaphone.spark.wire.FaultPoints
-import io.megaphone.spark.wire.MessageBytes
+import io.megaphone.spark.wire.{MessageBytes, ShippedFaultPoints}
 import io.megaphone.state.{Holding, Registry}
-import io.megaphone.transfer.{BlockName, Preparer, ReplicaDuty, TransferBlocks}
+import io.megaphone.transfer.{ReplicaDuty, TransferBlocks}
 
-/** What one executor keeps and does beside its tasks: the registry of all its state, the blocks it
-  * publishes, the copies it prepares.
+/** Spark's host of one [[io.megaphone.runtime.ExecutorAgent]]: its threads, its memory, its way to
+  * the driver.
   *
-  * One thread reports to the driver, every second, at once when a task brings news, and several
-  * times a second while there are duties; it then does what the orders say. Another prepares
-  * copies, one after the other: bounded bandwidth, and never in the way of a batch. When the orders
-  * no longer name the step whose copy is being prepared, because its plan was cancelled or its
-  * query has stopped, that copy is given up at once, however slow its source is.
+  * One thread reports to the driver, every second, at once when a task brings news, and ten times a
+  * second while there are duties; it then has the agent obey. Another prepares replicas, one after
+  * the other: bounded bandwidth, and never in the way of a batch. If the orders no longer name the
+  * step whose replica is being prepared, that replica is given up at once, however slow its source
+  * is. A third publishes images.
   */
 final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging {
   import ExecutorHost._
 
-  /** The heap that this executor's state may take. Spark's memory manager lends to tasks, and what
-    * is here outlives them: it is no one's to take back.
+  private lazy val spillFiles = new SpillFiles(SparkPrivate.localFolders(env))
+
+  /** The heap that this executor's state may take. Not taken from Spark's memory manager: that lends
+    * memory to tasks and reclaims it, and this state outlives every task.
     */
   val budget: HeapBudget = newBudget()
-  private lazy val overflow = new SpillFiles(SparkPrivate.localFolders(env))
 
-  /** A budget of its own: what a reader of the state loads is no matter of running queries. */
-  def newBudget(): HeapBudget = new HeapBudget(
-    MegaphoneConf.MemoryBudget.read(context.conf.getOption).bytesOf(Runtime.getRuntime.maxMemory),
-    overflow
-  )
-  val registry = new Registry(budget = budget)
+  /** A separate budget for readers, so that reading state never evicts a running query's state. */
+  def newBudget(): HeapBudget = {
+    val share = MegaphoneConf.MemoryBudget.read(context.conf.getOption)
+    new HeapBudget(share.bytesOf(Runtime.getRuntime.maxMemory), spillFiles)
+  }
+
   private val pulls = Executors.newFixedThreadPool(PullThreads, daemon("megaphone-pull"))
   private val recoverers = Executors.newFixedThreadPool(CoresCount, daemon("megaphone-recover"))
   private val publisher = Executors.newSingleThreadExecutor(daemon("megaphone-publish"))
   private val copier = Executors.newSingleThreadExecutor(daemon("megaphone-prepare"))
   private var copying: Option[Future[_]] = None // of the reporting thread
-  @volatile private var copyingStep: Option[String] = None
-  private val blocks = new BlockStore(env)
-  val peers = new BlockPeers(blocks, pulls)
-  val handOver = new TransferBlocks(Lz4.All, budget)
+  @volatile private var copied: Option[ReplicaDuty] = None
+  private val files = new ConcurrentHashMap[StoreKey, StateFiles]()
+  private val monitor = new Object
+  private lazy val hadoopConf = {
+    val conf = SparkPrivate.hadoopConf(context.conf)
+    context.conf.getOption(FileManagerKey).foreach(conf.set(FileManagerKey, _))
+    conf
+  }
+  @volatile private var isStopped = false
+  private var isAwake = false
 
   /** For recoveries that a batch waits for: as many at once as the executor has cores. */
-  val together: Parallel = new Parallel {
+  val parallel: Parallel = new Parallel {
     override def width: Int = CoresCount
     override def apply[A](pieces: Seq[() => A]): Seq[A] =
       if (pieces.size < 2) Parallel.Sequential(pieces)
@@ -77,24 +80,25 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
             .toSeq
         catch { case e: ExecutionException => throw e.getCause }
   }
-  private val files = new ConcurrentHashMap[StoreKey, StateFiles]()
-  private val ready = new ConcurrentHashMap[ReplicaKey, java.lang.Long]()
-  private val refused = new ConcurrentHashMap[ReplicaKey, Refusal]()
-  private val newestCounter = new AtomicLong()
-  private val monitor = new Object
-  private lazy val hadoopConf = {
-    val conf = SparkPrivate.hadoopConf(context.conf)
-    context.conf.getOption(FileManagerKey).foreach(conf.set(FileManagerKey, _))
-    conf
+
+  val agent: ExecutorAgent = {
+    val faults = ShippedFaultPoints.instance
+    new ExecutorAgent(
+      new Registry(budget = budget),
+      new BlockPeers(new BlockStore(env), pulls, faults),
+      new TransferBlocks(Lz4.All, budget),
+      faults,
+      (store, root) => {
+        val folder = new Path(s"$root/state/${store.id.operator}")
+        new Recovery(filesOf(store, folder, hadoopConf), Lz4.All, budget = budget)
+      },
+      PullDeadlineMs
+    )
   }
-  @volatile private var isStopped = false
-  @volatile private var hasDuties = false
-  private var isAwake = false
 
   private val reporter = new Thread(() => reportUntilStopped(), "megaphone-report")
   reporter.setDaemon(true)
 
-  def address: ExecutorAddress = blocks.address
   def start(): Unit = reporter.start()
 
   def stop(): Unit = {
@@ -103,44 +107,34 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     Seq(pulls, recoverers, publisher, copier).foreach(_.shutdownNow())
   }
 
-  /** The files of a store, remembered so that copies can be prepared without a provider. */
+  /** The files of a store, remembered so that replicas can be prepared without a provider. */
   def filesOf(key: StoreKey, operatorFolder: Path, hadoopConf: Configuration): StateFiles =
-    files.computeIfAbsent(key, _ => new HadoopStateFiles(operatorFolder, key.store, hadoopConf))
+    files.computeIfAbsent(key, _ => new HadoopStateFiles(operatorFolder, key.id.store, hadoopConf))
 
-  /** A task brings news: its counter is newer than what is known. */
-  def notice(counter: Long): Unit =
-    if (newestCounter.getAndUpdate(math.max(_, counter)) < counter) wake()
+  /** A task brings the driver's counter. */
+  def notice(counter: Long): Unit = if (agent.notice(counter)) wake()
 
-  /** After a worker's commit, by the holder of its lease. The commit stands, whatever comes of it:
-    * a batch that needs the room will say what is missing.
-    */
-  def keepWithin(holding: Holding): Unit =
-    try registry.keepWithin(holding)
+  /** Images that tasks have queued are published in the background. */
+  def publishQueued(): Unit = publisher.execute { () =>
+    try while (agent.publishNext()) {}
     catch {
       case NonFatal(e) =>
-        logWarning(
-          s"What state takes of the heap could not be brought within its budget: ${e.getMessage}"
-        )
-    }
-
-  /** Publishes an image in the background. */
-  def publish(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit = {
-    publisher.execute { () =>
-      try {
-        FaultPoints.at(FaultPoints.SourcePublishing)
-        peers.publish(block, handOver.image(snapshot))
-        FaultPoints.at(FaultPoints.SourcePublished)
-      } catch {
-        case NonFatal(e) =>
-          logWarning(
-            s"Block $block could not be published; its taker reads the checkpoint instead.",
-            e
-          )
-      }
+        logWarning("An image could not be published; its target reads the checkpoint instead.", e)
+        publishQueued()
     }
   }
 
-  /** Tells the driver something, without waiting. */
+  /** After a worker's commit, by the holder of its lease. The commit stands, whatever comes of it: a
+    * batch that needs the room reports what is missing.
+    */
+  def keepWithin(holding: Holding): Unit =
+    try agent.registry.keepWithin(holding)
+    catch {
+      case NonFatal(e) =>
+        logWarning(s"State could not be brought within its memory budget: ${e.getMessage}")
+    }
+
+  /** Sends the driver a message, without waiting. */
   def tell(message: Message): Unit =
     try context.send(MessageBytes.encode(message))
     catch {
@@ -158,92 +152,41 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
           if (!isStopped) logInfo(s"The driver could not be asked for orders: ${e.getMessage}")
       }
       monitor.synchronized {
-        if (!isAwake && !isStopped) monitor.wait(if (hasDuties) BusyIntervalMs else IdleIntervalMs)
+        if (!isAwake && !isStopped)
+          monitor.wait(if (agent.hasDuties) BusyIntervalMs else IdleIntervalMs)
         isAwake = false
       }
     }
 
-  private def report(): Unit = {
-    val acks = ready.asScala.iterator.map { case (copy, version) =>
-      copy -> version.longValue
-    }.toVector
-    val held = Held(registry.holdingsCount, registry.copiesCount, peers.publishedCount)
-    context.ask(
-      MessageBytes.encode(
-        Report(
-          address,
-          acks,
-          refused.asScala.map { case (copy, r) => copy -> r.reason }.toVector,
-          held
-        )
-      )
-    ) match {
-      case bytes: Array[Byte] =>
-        MessageBytes.decode(bytes) match {
-          case orders: Orders if orders.counter >= newestCounter.get => obey(orders)
-          case _ => () // made before what a task has told since: the next one is newer
-        }
-      case _ => () // the driver is about to stop
-    }
+  private def report(): Unit = context.ask(MessageBytes.encode(agent.report)) match {
+    case bytes: Array[Byte] =>
+      MessageBytes.decode(bytes) match {
+        case orders: Orders => if (agent.obey(orders)) follow(orders)
+        case _ => ()
+      }
+    case _ => () // the driver is about to stop
   }
 
-  private def obey(orders: Orders): Unit = {
-    registry.keepRuns(run => orders.runs.get(run).map(_.settled))
-    files.keySet.removeIf(k => !orders.runs.contains(k.run))
-    registry.keepCopies(k => orders.steps(k.step))
-    registry.measure()
-    Seq(ready, refused).foreach(_.keySet.removeIf(k => !orders.steps(k.step)))
-    peers.keep(b => orders.steps(b.step))
-    hasDuties = orders.duties.nonEmpty
-    if (copyingStep.exists(!orders.steps(_))) copying.foreach(_.cancel(true))
-    if (hasDuties && copying.forall(_.isDone))
-      copying = Some(copier.submit((() => prepareAll(orders)): Runnable))
+  private def follow(orders: Orders): Unit = {
+    files.keySet.removeIf(key => !orders.runs.contains(key.run))
+    if (copied.exists(!agent.isNamed(_))) copying.foreach(_.cancel(true))
+    if (agent.hasDuties && copying.forall(_.isDone))
+      copying = Some(copier.submit((() => prepareAll()): Runnable))
   }
 
-  private def prepareAll(orders: Orders): Unit =
-    try
-      orders.duties.filterNot(isHopeless).foreach { duty =>
-        copyingStep = Some(duty.key.step);
-        prepare(duty, orders.runs(duty.key.store.run).checkpointRoot)
-      }
-    finally copyingStep = None
+  private def prepareAll(): Unit =
+    try agent.duties.foreach { duty => copied = Some(duty); prepare(duty) }
+    finally copied = None
 
-  /** A copy for which there was no room is tried again when its source has committed: not ten times
-    * a second.
-    */
-  private def isHopeless(duty: ReplicaDuty): Boolean =
-    Option(refused.get(duty.key)).exists(_.settled == duty.settled)
-
-  private def prepare(duty: ReplicaDuty, checkpointRoot: String): Unit =
-    try {
-      val store = duty.key.store
-      val state = filesOf(store, new Path(s"$checkpointRoot/state/${store.operator}"), hadoopConf)
-      val preparer = new Preparer(
-        registry,
-        new Recovery(state, Lz4.All, budget = budget),
-        handOver,
-        peers,
-        PullDeadlineMs
-      )
-      FaultPoints.at(FaultPoints.TargetPulling)
-      preparer(duty).foreach { version =>
-        ready.put(duty.key, version); FaultPoints.at(FaultPoints.TargetPrepared)
-      }
-      refused.remove(duty.key)
-    } catch {
+  private def prepare(duty: ReplicaDuty): Unit =
+    try agent.prepare(duty)
+    catch {
       case NonFatal(e) =>
-        if (e.isInstanceOf[SpillException]) {
-          refused.put(duty.key, Refusal(duty.settled, e.getMessage))
-          registry.measure() // what the copy had is free for batches, at once
-        }
-        logInfo(s"A copy for step ${duty.key.step} could not be prepared yet: ${e.getMessage}")
+        logInfo(s"The replica of ${duty.key} could not be prepared yet: ${e.getMessage}")
     }
 }
 
 object ExecutorHost {
-
-  /** Why there was no room for a copy, when its source stood at a name. */
-  private final case class Refusal(settled: StateName, reason: String)
   private val PullThreads = 8
   private val CoresCount = Runtime.getRuntime.availableProcessors
   private val BusyIntervalMs = 100L
@@ -253,9 +196,9 @@ object ExecutorHost {
 
   @volatile private var instance: Option[ExecutorHost] = None
 
-  /** The runtime of this JVM's executor; None where the plugin is not there. */
+  /** The host in this JVM; None if the plugin is not there. */
   def active: Option[ExecutorHost] = instance
-  def activate(runtime: ExecutorHost): Unit = { instance = Some(runtime); runtime.start() }
+  def activate(host: ExecutorHost): Unit = { instance = Some(host); host.start() }
   def deactivate(): Unit = { instance.foreach(_.stop()); instance = None }
 
   private def daemon(name: String): ThreadFactory = { task =>

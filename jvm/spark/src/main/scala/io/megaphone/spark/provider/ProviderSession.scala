@@ -13,13 +13,13 @@ import org.apache.spark.sql.megaphone.{SnapshotReports, SparkPrivate}
 import org.apache.spark.sql.types.StructType
 
 import io.megaphone.errors.MissingFileException
-import io.megaphone.format.StoreKey
+import io.megaphone.format.{StoreId, WorkerId}
 import io.megaphone.log.record.Record
 import io.megaphone.plan.Operator
 import io.megaphone.runtime.{Assignment, Tables}
 import io.megaphone.spark.checkpoint.HadoopPlanLog
 import io.megaphone.spark.conf.ConfEntry
-import io.megaphone.spark.errors.UnsupportedQueryException
+import io.megaphone.errors.UnsupportedQueryException
 import io.megaphone.spark.executor.{ExecutorHost, TaskAssignments}
 import io.megaphone.spark.provider.families.{ColumnFamilies, ColumnFamilyRegistry, ColumnFamilySpec}
 import io.megaphone.spark.provider.rows.RowChecksums
@@ -27,7 +27,7 @@ import io.megaphone.state.Holding
 
 /** What one provider instance knows of its store, and how it opens it.
   *
-  *   1. The current task holds the facts of a batch of this run: the worker's state in the
+  *   1. The current task holds the assignment of a batch of this run: the worker's state in the
   *      executor's registry.
   *   1. The checkpoint has a plan log: a reader, from files.
   *   1. Neither: in a task of a streaming batch, the plugin is missing, and the batch is refused;
@@ -132,7 +132,7 @@ private[megaphone] final class ProviderSession(
     loaded = Some(state)
     checked(
       new BinnedRows(
-        StoreKey(run, id.operatorId, id.storeName),
+        StoreId(id.operatorId, id.storeName).in(run),
         state.holding,
         familiesOf(state.operator, state.holding.binsCount)
       )
@@ -154,19 +154,19 @@ private[megaphone] final class ProviderSession(
 
   private def live(version: Long, baseId: Option[String]): Option[LiveStore] =
     for {
-      (facts, tables) <- TaskAssignments.get(run, id.operatorId)
-      operator <- facts.operators.find(_.id == id.operatorId)
-    } yield open(facts, tables, operator, version, baseId)
+      (assignment, tables) <- TaskAssignments.get(run, id.operatorId)
+      operator <- assignment.operators.find(_.id == id.operatorId)
+    } yield open(assignment, tables, operator, version, baseId)
 
   private def open(
-      facts: Assignment,
+      assignment: Assignment,
       tables: Tables,
       operator: Operator,
       version: Long,
       base: Option[String]
   ): LiveStore = {
-    val runtime = ExecutorHost.active.getOrElse(throw UnsupportedQueryException.noPlugin)
-    val key = StoreKey(run, id.operatorId, id.storeName)
+    val host = ExecutorHost.active.getOrElse(throw UnsupportedQueryException.noPlugin)
+    val key = StoreId(id.operatorId, id.storeName).in(run)
     val context = new StoreContext {
       override def hasCheckpointIds: Boolean = storeConf.enableStateStoreCheckpointIds
       override def baseId: Option[String] = base
@@ -183,13 +183,12 @@ private[megaphone] final class ProviderSession(
       override def conf[A](entry: ConfEntry[A]): A = entry.read(k => Option(hadoopConf.get(k)))
     }
     LiveStore.open(
-      runtime,
-      key,
-      id.partitionId,
+      host,
+      WorkerId(key, id.partitionId),
       version,
-      facts,
+      assignment,
       tables,
-      runtime.filesOf(key, operatorFolder, hadoopConf),
+      host.filesOf(key, operatorFolder, hadoopConf),
       context
     )
   }
@@ -216,7 +215,7 @@ private[megaphone] final class ProviderSession(
   else None
 
   private def rowsOf(state: LiveStore): BinnedRows = {
-    val rows = new BinnedRows(state.turn.key, state.holding, state.families)
+    val rows = new BinnedRows(state.key, state.holding, state.families)
     if (state.isRecovered) checked(rows) else rows
   }
 

@@ -9,9 +9,9 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.state.StateStoreId
 
-import io.megaphone.checkpoint.{Change, Changes, Recovery}
+import io.megaphone.checkpoint.{Change, Changes, Recovery, Settled}
 import io.megaphone.checkpoint.planlog.History
-import io.megaphone.format.{Chain, FileName, StateName}
+import io.megaphone.format.{Chain, FileName, StoreId, VersionIds}
 import io.megaphone.log.BinLog
 import io.megaphone.log.memory.HeapBudget
 import io.megaphone.plan.{Group, Operator, RoutingTable}
@@ -39,7 +39,7 @@ private[provider] final class ReaderState(
 ) {
   private val first = history.first.get
   private val group: Group =
-    history.starts.last.groups // the newest knows all families
+    history.last.get.groups // the newest knows all families
       .find(_.operators.exists(_.id == id.operatorId))
       .getOrElse(
         throw new NoSuchElementException(
@@ -48,6 +48,7 @@ private[provider] final class ReaderState(
       )
   val operator: Operator = group.operators.find(_.id == id.operatorId).get
   val binsCount: Int = first.bins
+  private val store = StoreId(id.operatorId, id.storeName)
 
   /** The bins of this partition at `version`. */
   def load(version: Long, hasCheckpointIds: Boolean): Holding =
@@ -92,9 +93,8 @@ private[provider] final class ReaderState(
     if (version == 0) wanted.foreach(bin => holding.put(bin, new BinLog, Chain.Empty))
     else
       filesAt(version, hasCheckpointIds, wanted).foreach { case (file, bins) =>
-        recovery.load(file, bins, tableAt(version).contentHash).bins.foreach {
-          case (bin, (log, chain)) => holding.put(bin, log, chain)
-        }
+        val loaded = recovery.load(file, bins, tableAt(version).contentHash)
+        loaded.bins.valuesIterator.foreach(holding.put)
       }
     holding
   }
@@ -111,14 +111,14 @@ private[provider] final class ReaderState(
       wanted: Seq[Int]
   ): Map[FileName, Seq[Int]] = {
     val table = tableAt(version)
-    val ids = if (hasCheckpointIds) checkpointIds(version - 1) else Vector.empty
+    val ids = if (hasCheckpointIds) checkpointIds(version - 1) else VersionIds.Fixed
     wanted.groupBy(table.workerOf).map { case (worker, bins) =>
-      FileName(worker, StateName(version, ids.lift(worker).getOrElse(StateName.FixedId))) -> bins
+      Settled.headOf(store, ids, version, worker) -> bins
     }
   }
 
   /** Ids of all workers at the end of a batch: Spark hands a reader only that of its own partition. */
-  private def checkpointIds(batch: Long): Vector[String] = {
+  private def checkpointIds(batch: Long): VersionIds = {
     val path = new Path(new Path(id.checkpointRootLocation).getParent, s"commits/$batch")
     val files = CheckpointFileManager.create(path.getParent, hadoopConf)
     val in = files.open(path)
@@ -126,8 +126,10 @@ private[provider] final class ReaderState(
       val text = new String(in.readAllBytes(), "UTF-8")
       val json = new ObjectMapper().readTree(text.substring(text.indexOf('\n') + 1))
       val index = operator.stores.indexOf(id.storeName)
-      Option(json.path("stateUniqueIds").get(id.operatorId.toString))
-        .fold(Vector.empty[String])(_.elements.asScala.map(_.get(index).asText).toVector)
+      VersionIds(
+        Option(json.path("stateUniqueIds").get(id.operatorId.toString))
+          .fold(Vector.empty[String])(_.elements.asScala.map(_.get(index).asText).toVector)
+      )
     } finally in.close()
   }
 }

@@ -12,14 +12,14 @@ import io.megaphone.spark.executor.TaskAssignments
 
 private final class AssignmentRDD[T: ClassTag](
     parent: RDD[T],
-    facts: Assignment,
+    assignment: Assignment,
     tables: Broadcast[Tables]
 ) extends RDD[T](parent) {
   override val partitioner: Option[Partitioner] = parent.partitioner
   override protected def getPartitions: Array[Partition] = firstParent[T].partitions
 
   override def compute(split: Partition, context: TaskContext): Iterator[T] = {
-    TaskAssignments.put(context, facts, tables.value)
+    TaskAssignments.put(context, assignment, tables.value)
     firstParent[T].iterator(split, context)
   }
 }

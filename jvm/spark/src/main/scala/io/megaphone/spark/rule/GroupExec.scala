@@ -13,21 +13,21 @@ import io.megaphone.runtime.{Assignment, Tables}
 
 /** The node above a group: carries what the batch must agree on to the group's tasks.
   *
-  * It adds nothing to the rows. Its RDD hands the facts to the task before the operators below open
+  * It adds nothing to the rows. Its RDD hands the assignment to the task before the operators below open
   * their stores, so they are right in every thread that may start the job, and in a stage that is
   * run again.
   */
-final case class GroupExec(child: SparkPlan, facts: Assignment, tables: Broadcast[Tables])
+final case class GroupExec(child: SparkPlan, assignment: Assignment, tables: Broadcast[Tables])
     extends UnaryExecNode {
   override def output: Seq[Attribute] = child.output
   override def outputPartitioning: Partitioning = child.outputPartitioning
   override def outputOrdering: Seq[SortOrder] = child.outputOrdering
   override def nodeName: String = "MegaphoneGroup"
-  override def simpleString(maxFields: Int): String = s"MegaphoneGroup $facts"
+  override def simpleString(maxFields: Int): String = s"MegaphoneGroup $assignment"
 
   override protected def doExecute(): RDD[InternalRow] = {
     child.foreach { case o: TransformWithStateExecBase => StateStoreNames.allow(o); case _ => () }
-    new AssignmentRDD(child.execute(), facts, tables)
+    new AssignmentRDD(child.execute(), assignment, tables)
   }
   override protected def withNewChildInternal(newChild: SparkPlan): GroupExec =
     copy(child = newChild)

@@ -15,7 +15,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.transformwith
 import io.megaphone.plan.Group
 import io.megaphone.plan.Operator
 import io.megaphone.plan.RoutingTable
-import io.megaphone.spark.errors.UnroutableGroupException
+import io.megaphone.errors.UnroutableGroupException
 import io.megaphone.spark.partitioning.RoutedPartitioning
 
 /** Stateful operators joined by no exchange, and the exchanges at their boundary.

@@ -13,8 +13,8 @@ import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
 import org.apache.spark.sql.megaphone.RunningQuery
 
 import io.megaphone.spark.conf.MegaphoneConf
-import io.megaphone.spark.driver.{ApplicationDriver, BatchPlan}
-import io.megaphone.spark.errors.{UnroutableGroupException, UnsupportedQueryException}
+import io.megaphone.spark.driver.{ApplicationDriver, PlannedBatch}
+import io.megaphone.errors.{UnroutableGroupException, UnsupportedQueryException}
 
 /** Routes every micro-batch of a query on our provider by its routing tables.
   *
@@ -23,7 +23,7 @@ import io.megaphone.spark.errors.{UnroutableGroupException, UnsupportedQueryExce
   *   1. What is not supported is refused with a sentence, never half-run.
   *   1. The controller is asked for the batch's tables; it may seal a step, and answers the same
   *      when asked again.
-  *   1. Exchanges, state infos and checkpoint ids are rewritten, and the facts of the batch put
+  *   1. Exchanges, state infos and checkpoint ids are rewritten, and the assignment of the batch put
   *      above each group.
   */
 final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logging {
@@ -69,7 +69,7 @@ final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logg
       groups,
       g => planned.tables(g.id).after,
       (o, g) => rewriteInfo(o, g, query, planned),
-      (node, g) => GroupExec(node, planned.facts(g.id), planned.broadcasts(g.id))
+      (node, g) => GroupExec(node, planned.assignments(g.id), planned.broadcasts(g.id))
     )
     RoutingRule.checkPartitions(rewritten)
     rewritten
@@ -79,7 +79,7 @@ final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logg
       operator: StatefulOperator,
       group: PlanGroup,
       query: RunningQuery,
-      planned: BatchPlan
+      planned: PlannedBatch
   ): SparkPlan = {
     val workers = planned.tables(group.id).after.workers
     if (!group.isRouted) operator

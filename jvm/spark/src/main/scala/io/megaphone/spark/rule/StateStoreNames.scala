@@ -6,7 +6,7 @@ import scala.util.control.NonFatal
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExecBase
 
 import io.megaphone.spark.conf.MegaphoneConf
-import io.megaphone.spark.errors.UnsupportedQueryException
+import io.megaphone.errors.UnsupportedQueryException
 
 /** Spark runs `transformWithState` on state stores of certain names only, whatever they can do:
   * each operator holds a set of them, and looks there when it is executed. Ours is added to the

@@ -12,7 +12,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.transformwith
 import org.apache.spark.sql.execution.streaming.state.StateStore
 import org.apache.spark.sql.internal.SQLConf
 
-import io.megaphone.spark.errors.UnsupportedQueryException
+import io.megaphone.errors.UnsupportedQueryException
 
 /** The stateful operators that run on bins; every other is refused when the query starts, never
   * half-run.

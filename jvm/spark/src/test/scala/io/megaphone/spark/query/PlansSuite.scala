@@ -12,7 +12,7 @@ import org.apache.spark.sql.execution.streaming.sources.LowLatencyMemoryStream
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.streaming._
 
-import io.megaphone.spark.errors.PlanRefusedException
+import io.megaphone.errors.PlanRefusedException
 import io.megaphone.spark.faces.api.MegaphoneApi
 import io.megaphone.spark.partitioning.RoutedPartitioning
 import io.megaphone.spark.rule.GroupExec

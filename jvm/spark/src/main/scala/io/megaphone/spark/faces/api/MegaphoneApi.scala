@@ -15,7 +15,7 @@ import io.megaphone.plan.{
 import io.megaphone.protocol.{PlanStatus, Protocol}
 import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.driver.{ApplicationDriver, QueryDriver}
-import io.megaphone.spark.errors.{PlanRefusedException, UnsupportedQueryException}
+import io.megaphone.errors.{PlanRefusedException, UnsupportedQueryException}
 
 /** The door for other languages: plain arguments in, JSON out. Python's facade is written on it.
   *
@@ -150,14 +150,14 @@ object MegaphoneApi {
   /** One row a group and worker: `operator`, `worker`, `executor`, `bins`, `keys`, `last_batch`. */
   def workers(runId: String): String = {
     val control = controlOf(runId)
-    val newest = control.journal.newest
+    val newest = control.commits.newest
     array(for {
       group <- stateOf(control).groups
       table = control.currentTable(group.id)
       counts = table.binCounts
       worker <- 0 until table.workers
     } yield {
-      val commits = newest.collect { case ((o, _, w), c) if o == group.id && w == worker => c }
+      val commits = newest.collect { case (w, c) if w.store.id.operator == group.id && w.worker == worker => c }
       row(
         "operator" -> group.id,
         "worker" -> worker,
@@ -173,21 +173,21 @@ object MegaphoneApi {
     * bytes, and the time waited.
     */
   def migrations(runId: String): String =
-    array(controlOf(runId).journal.all.filter(c => c.binsIn > 0 || c.isRecovered).map { c =>
+    array(controlOf(runId).commits.all.filter(c => c.arrivals.binsIn > 0 || c.arrivals.isRecovered).map { c =>
       row(
         "batch" -> c.batch,
-        "operator" -> c.operator,
-        "store" -> c.store,
-        "worker" -> c.worker,
+        "operator" -> c.worker.store.id.operator,
+        "store" -> c.worker.store.id.store,
+        "worker" -> c.worker.worker,
         "executor" -> c.executor.id,
-        "bins_in" -> c.binsIn,
-        "bins_relabelled" -> c.binsRelabelled,
-        "bins_from_peer" -> c.binsFromPeer,
-        "bins_from_checkpoint" -> c.binsFromCheckpoint,
-        "bytes_from_peer" -> c.bytesFromPeer,
-        "bytes_from_checkpoint" -> c.bytesFromCheckpoint,
-        "wait_ms" -> c.waitMs,
-        "is_recovery" -> c.isRecovered
+        "bins_in" -> c.arrivals.binsIn,
+        "bins_relabelled" -> c.arrivals.binsRelabelled,
+        "bins_from_peer" -> c.arrivals.binsFromPeer,
+        "bins_from_checkpoint" -> c.arrivals.binsFromCheckpoint,
+        "bytes_from_peer" -> c.arrivals.bytesFromPeer,
+        "bytes_from_checkpoint" -> c.arrivals.bytesFromCheckpoint,
+        "wait_ms" -> c.arrivals.waitMs,
+        "is_recovery" -> c.arrivals.isRecovered
       )
     })
 
@@ -197,7 +197,7 @@ object MegaphoneApi {
   def executors(): String = {
     val controller = ApplicationDriver.active.getOrElse(throw UnsupportedQueryException.noPlugin)
     array(controller.heldByExecutor.map { case (id, h) =>
-      row("executor" -> id, "workers" -> h.workers, "copies" -> h.copies, "blocks" -> h.blocks)
+      row("executor" -> id, "workers" -> h.workers, "copies" -> h.replicas, "blocks" -> h.blocks)
     })
   }
 

@@ -15,7 +15,7 @@ import org.apache.spark.sql.types._
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.format.{FileName, Frame, StateName}
 import io.megaphone.spark.checkpoint.{HadoopStateFiles, Lz4}
-import io.megaphone.spark.errors.UnsupportedQueryException
+import io.megaphone.errors.UnsupportedQueryException
 import io.megaphone.spark.query.PluginSession
 
 /** What Spark asks of a store beside its rows: to be released, to be written whole, to be

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-package io.megaphone.spark.errors
+package io.megaphone.errors
 
 final class InvalidConfException(key: String, value: String, reason: String)
     extends IllegalArgumentException(

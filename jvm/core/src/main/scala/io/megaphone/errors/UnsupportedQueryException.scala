@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-package io.megaphone.spark.errors
+package io.megaphone.errors
 
 /** A query that the plugin does not run: one sentence that says so and what to use meanwhile.
   * Thrown when its first batch is planned, before anything is written.

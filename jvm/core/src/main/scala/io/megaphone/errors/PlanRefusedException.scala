@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-package io.megaphone.spark.errors
+package io.megaphone.errors
 
 /** A plan, or a question about one, that cannot be answered: one sentence that says what was wrong,
   * what is allowed and what to do.

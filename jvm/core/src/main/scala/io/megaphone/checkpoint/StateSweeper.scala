@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.checkpoint
+
+import io.megaphone.format.{FileName, StoreId}
+
+/** The files of one store, as the sweep sees them. */
+trait SweptFiles {
+
+  /** All files of all workers, in any order. */
+  def listed: Vector[FileName]
+  def delete(file: FileName): Unit
+
+  /** Deletes temporary files that were to become a file of a version before this one. */
+  def deleteUnfinished(before: Long): Unit
+}
+
+/** Deletes state files that no retained version needs. Off the batch's path, and the only one that
+  * deletes.
+  *
+  *   1. The files that the oldest retained version needs are found, as [[Sweep]] says. Anything
+  *      missing, damaged or not fitting the plan log is an error: nothing is deleted then.
+  *   1. The others of version s - 16 or older are deleted, one by one. ''Dies:'' the next sweep finds
+  *      the rest.
+  *   1. Temporary files of versions before the oldest one, which attempts that died left, are
+  *      deleted.
+  *
+  * It keeps nothing in memory, so runs of a batch or two get rid of old files, too.
+  *
+  * Threads: one call at a time for a store.
+  */
+object StateSweeper {
+
+  /** Returns how many files were deleted.
+    *
+    * @param oldest
+    *   the oldest version that is retained
+    * @param newest
+    *   the newest that is settled
+    */
+  def sweep(
+      group: Long,
+      store: StoreId,
+      oldest: Settled,
+      newest: Settled,
+      recovery: Recovery,
+      files: SweptFiles
+  ): Int = {
+    // Under checkpoint format v1 a late attempt may have written a newer file again.
+    val isFixed = !oldest.ids.contains(store)
+    val settled = if (isFixed) Vector(oldest, newest) else Vector(oldest)
+    val needed = new Sweep(recovery).referenced(settled.flatMap(_.heads(group, store)))
+    val unneeded = Sweep.unneeded(files.listed, needed, oldest.version)
+    unneeded.foreach(files.delete)
+    files.deleteUnfinished(oldest.version)
+    unneeded.size
+  }
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.protocol
+
+import scala.annotation.tailrec
+
+import io.megaphone.checkpoint.planlog.LogRecord
+import io.megaphone.errors.InvalidPlanException
+import io.megaphone.format.{StateName, StoreId}
+import io.megaphone.plan.{Group, Plan, RoutingTable, SealedStep, Step, StepId}
+import io.megaphone.protocol.Protocol._
+import io.megaphone.state.ReplicaKey
+
+/** How a batch is planned: rules 5 to 9.
+  *
+  * ''Given:'' the state, and what the driver knows of the batch.
+  *
+  *   1. Plans whose next step does not fit the tables are cancelled, with the reason.
+  *   1. In each group the plan whose turn it is has its next steps looked at: those that the batch
+  *      takes are sealed together, in one record for all groups.
+  *   1. The steps behind them are announced, as many as the window has room for.
+  */
+private[protocol] object Planning {
+  private[protocol] val Misfit =
+    "Its next step does not fit where the bins are since the query was started again further back."
+  private val Full =
+    "Workers that were to go have bins left that there was no room for elsewhere."
+
+  def apply(state: State, batch: Batch): (State, Vector[Command]) = {
+    val n = batch.number
+    val before = state.tables(n - 1)
+    val existing = state.history.sealAt(n)
+    val current = existing.fold(before)(_.tables)
+    val open = fitting(state, batch, current, state.history.open)
+    val due =
+      if (existing.isDefined || !mayStep(state, batch)) Vector.empty
+      else state.groups.flatMap(g => dueSteps(state, batch, g, before(g.id), open))
+    val after = due.foldLeft(current) { (tables, a) =>
+      val table = tables(a.id.group)
+      tables.updated(
+        a.id.group,
+        table.moved(a.step.moves, state.history.nextNumber, a.step.workers)
+      )
+    }
+    val decision =
+      Decision(batch, before, after, due, upcoming(state, batch, open, due, before, after))
+    val cancels = state.history.open
+      .filterNot(open.contains)
+      .map(p => Append(LogRecord.Cancelled(p.id, Some(whyNot(state, p)))))
+    if (due.isEmpty) {
+      val next = state.copy(decision = Some(decision), announced = decision.announced)
+      (next, cancels :+ HandOut(decision))
+    } else {
+      val steps =
+        due.map(a => SealedStep(a.id, a.step.moves, a.noRoom))
+      val seal = LogRecord.Sealed(state.run, n, steps, after)
+      (state.copy(pending = Some(seal -> decision)), cancels :+ Append(seal))
+    }
+  }
+
+  /** The steps that are announced from this batch on, those that are announced already among them. */
+  private def upcoming(
+      state: State,
+      batch: Batch,
+      open: Vector[Plan],
+      due: Vector[Announced],
+      before: Map[Long, RoutingTable],
+      after: Map[Long, RoutingTable]
+  ): Vector[Announced] = for {
+    group <- state.groups
+    (p, left) <- inTurn(state, open, group.id, due.map(_.id)).toVector
+    (id, step) <- left.take(p.mode.announcedSteps(state.settings.windowSteps))
+  } yield state.announced
+    .find(_.id == id)
+    .getOrElse(
+      Announced(
+        id,
+        step,
+        p.mode,
+        batch.number,
+        imagesOf(batch, group, before(group.id), after(group.id), step)
+      )
+    )
+
+  /** Rule 3: a batch takes a step only if this run alone can have planned it. A first batch that this
+    * run logged, and from which another run has started since, may be running there with the tables
+    * as they are.
+    */
+  private def mayStep(state: State, batch: Batch): Boolean = batch.isOwn && !(
+    state.firstBatch.contains(batch.number) &&
+      state.history.starts.exists(s => s.run != state.run && s.firstBatch >= batch.number)
+  )
+
+  /** The plan whose turn it is in a group, the one submitted first, and its steps still to be sealed.
+    * There are several open plans only if a restart further back has opened one again.
+    */
+  private def inTurn(
+      state: State,
+      open: Vector[Plan],
+      group: Long,
+      due: Seq[StepId]
+  ): Option[(Plan, Vector[(StepId, Step)])] = open.iterator
+    .map { p =>
+      val sealedIds = state.history.sealedSteps(p.id)
+      val all = p.steps.getOrElse(group, Vector.empty).zipWithIndex
+      p -> all
+        .map { case (step, i) => StepId(p.id, group, i) -> step }
+        .filterNot { case (id, _) => sealedIds.contains(id) || due.contains(id) }
+    }
+    .find(_._2.nonEmpty)
+
+  /** Plans without those whose next step does not fit the table: after a restart further back than
+    * the plan's submission, or if workers that were to go keep bins that there was no room for. Such
+    * a plan is cancelled, because it can never go on.
+    */
+  @tailrec
+  private def fitting(
+      state: State,
+      batch: Batch,
+      tables: Map[Long, RoutingTable],
+      open: Vector[Plan]
+  ): Vector[Plan] = {
+    val next = for {
+      group <- state.groups.iterator
+      (plan, left) <- inTurn(state, open, group.id, Nil)
+      (id, step) = left.head
+      table = tables(group.id)
+    } yield (plan, table, taken(state, batch, group, table, id).fold(step)(_.step))
+    next.collectFirst { case (plan, table, step) if !fits(table, step) => plan } match {
+      case None => open
+      case Some(misfit) => fitting(state, batch, tables, open.filterNot(_.id == misfit.id))
+    }
+  }
+
+  private def fits(table: RoutingTable, step: Step): Boolean =
+    try { table.moved(step.moves, table.number, step.workers); true }
+    catch { case _: InvalidPlanException => false }
+
+  private def whyNot(state: State, plan: Plan): String = {
+    val announced = state.announced.filter(_.id.planId == plan.id).flatMap(_.noRoom)
+    val noRoom = announced ++ state.history.taken(plan.id).flatMap(_._2.noRoom)
+    noRoom.headOption.fold(Misfit)(reason => s"$Full $reason")
+  }
+
+  /** Rule 7: the consecutive steps of a group that this batch takes, if any. No bin moves twice. */
+  private def dueSteps(
+      state: State,
+      batch: Batch,
+      group: Group,
+      table: RoutingTable,
+      open: Vector[Plan]
+  ): Vector[Announced] = inTurn(state, open, group.id, Nil).fold(Vector.empty[Announced]) {
+    case (plan, left) =>
+      @tailrec
+      def go(due: Vector[Announced], table: RoutingTable, left: List[(StepId, Step)])
+          : Vector[Announced] = left match {
+        case (id, step) :: rest if due.size < state.settings.stepsPerBatch =>
+          val isAgain = step.moves.exists(m => due.exists(_.step.moves.exists(_.bin == m.bin)))
+          val next = if (isAgain) None else dueStep(state, batch, group, table, plan, id, step)
+          next.filter(a => fits(table, a.step)) match {
+            case Some(a) =>
+              go(due :+ a, table.moved(a.step.moves, table.number, a.step.workers), rest)
+            case None => due
+          }
+        case _ => due
+      }
+      go(Vector.empty, table, left.toList)
+  }
+
+  private def dueStep(
+      state: State,
+      batch: Batch,
+      group: Group,
+      table: RoutingTable,
+      plan: Plan,
+      id: StepId,
+      step: Step
+  ): Option[Announced] = {
+    val gap = state.settings.gapBatches
+    def isRested = step.moves
+      .forall(m => state.history.lastMoved(group.id, m.bin).forall(_ + gap <= batch.number))
+    if (state.announced.exists(_.id == id))
+      taken(state, batch, group, table, id).filter(_ => isRested)
+    // In a run's first batch nothing is in memory yet: a step is cheapest now.
+    else if (state.firstBatch.contains(batch.number) && isRested)
+      Some(Announced(id, step, plan.mode, batch.number, Map.empty))
+    else None
+  }
+
+  /** An announced step as it can be taken now: all of it if its replicas are ready; else, its
+    * patience over, without the moves that have no room, because reading them from files would need
+    * the same room. A target that had no room for a move of the same plan is not waited for again.
+    */
+  private def taken(
+      state: State,
+      batch: Batch,
+      group: Group,
+      table: RoutingTable,
+      id: StepId
+  ): Option[Announced] = state.announced.find(_.id == id).flatMap { a =>
+    lazy val full = fullTargets(state, a.id)
+    val isOver =
+      !a.mode.isPreparedAhead || batch.number - a.since >= state.settings.patienceBatches
+    val isTaken = isOver || Duties.replicas(state.run, a, batch, group, table).forall { r =>
+      if (a.isRefused(r.key)) full(Announced.targetOf(r.key))
+      else a.isReady(r.key, batch.number - 2)
+    }
+    if (isTaken) Some(a.withRoom(table)) else None
+  }
+
+  private def fullTargets(state: State, id: StepId): Set[Int] = (for {
+    (_, s) <- state.history.taken(id.planId) if s.step.group == id.group && s.noRoom.isDefined
+    plan <- state.history.plan(id.planId).toVector
+    move <- plan.steps(s.step.group)(s.step.index).moves if !s.moves.contains(move)
+  } yield move.target).toSet
+
+  private def imagesOf(
+      batch: Batch,
+      group: Group,
+      before: RoutingTable,
+      after: RoutingTable,
+      step: Step
+  ): Map[(StoreId, Int), StateName] = (for {
+    store <- group.stores
+    source <- step.moves.map(m => after.workerOf(m.bin)).distinct
+    if source < before.workers
+  } yield (store, source) -> batch.idsOf(store).nameOf(batch.number, source)).toMap
+}
+
+/** A replica that a step needs, and the bins in it. */
+private[protocol] final case class NeededReplica(key: ReplicaKey, bins: Vector[Int])

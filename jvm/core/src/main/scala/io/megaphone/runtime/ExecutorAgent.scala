@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicLong
+
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+
+import io.megaphone.checkpoint.Recovery
+import io.megaphone.format.{ExecutorAddress, StateName, StoreKey}
+import io.megaphone.log.memory.SpillException
+import io.megaphone.plan.StepId
+import io.megaphone.state.{Holding, Registry, ReplicaKey}
+import io.megaphone.transfer.{BlockName, Peers, Preparer, ReplicaDuty, TransferBlocks}
+
+/** The executor's half of the runtime: what one executor keeps for others, and what it does between
+  * tasks. It has no thread: the host calls it.
+  *
+  *   1. `report` says how far replicas are. ''Lost:'' the step waits; its patience ends at the files.
+  *   1. `obey` drops what the orders do not name, and takes over the new duties. ''Lost or late:'' an
+  *      older counter is ignored; things are kept longer, never used wrongly.
+  *   1. `prepare` works on one duty. `publishNext` makes one image block out of the queue. ''Dies:''
+  *      replicas and blocks are gone; the duties go elsewhere, and files serve.
+  *
+  * Threads: any. One call of `prepare` at a time for a duty.
+  *
+  * @param recoveryOf
+  *   reads a store's files; the second argument is the checkpoint's root folder
+  */
+final class ExecutorAgent(
+    val registry: Registry,
+    val peers: Peers,
+    val blocks: TransferBlocks,
+    val faults: FaultPoints,
+    recoveryOf: (StoreKey, String) => Recovery,
+    pullDeadlineMs: Long
+) {
+  private val ready = new ConcurrentHashMap[ReplicaKey, java.lang.Long]()
+  private val refused = new ConcurrentHashMap[ReplicaKey, ExecutorAgent.Refusal]()
+  private val images = mutable.Queue.empty[(BlockName, TransferBlocks.Snapshot)]
+  private val newestCounter = new AtomicLong()
+  @volatile private var orders = Orders(0, Map.empty, Vector.empty)
+
+  def address: ExecutorAddress = peers.address
+
+  /** A task brings the driver's counter. Returns whether it is news, so that the host should report
+    * now.
+    */
+  def notice(counter: Long): Boolean =
+    newestCounter.getAndUpdate(math.max(_, counter)) < counter
+
+  def report: Report = Report(
+    address,
+    ready.asScala.iterator.map { case (key, version) => key -> version.longValue }.toVector,
+    refused.asScala.iterator.map { case (key, refusal) => key -> refusal.reason }.toVector,
+    Held(registry.holdingsCount, registry.replicasCount, peers.publishedCount)
+  )
+
+  /** Does what the orders say, unless something newer is known. Returns whether they were obeyed. */
+  def obey(orders: Orders): Boolean = newestCounter.get <= orders.counter && {
+    newestCounter.getAndUpdate(math.max(_, orders.counter))
+    this.orders = orders
+    registry.keepRuns(run => orders.runs.get(run).map(_.settled))
+    registry.keepReplicas(orders.isLive(_))
+    registry.measure()
+    Seq(ready, refused).foreach(_.keySet.removeIf(key => !orders.isLive(key)))
+    images.synchronized {
+      images.filterInPlace { case (block, _) => orders.isLive(block.key.run, block.step) }
+    }
+    peers.keep(block => orders.isLive(block.key.run, block.step))
+    true
+  }
+
+  /** Duties to work on now, in order. One that there was no room for waits until its source has
+    * committed again.
+    */
+  def duties: Vector[ReplicaDuty] = orders.duties.filterNot { duty =>
+    Option(refused.get(duty.key)).exists(_.settled == duty.settled)
+  }
+
+  def hasDuties: Boolean = orders.duties.nonEmpty
+
+  /** Whether the newest orders still name a duty. */
+  def isNamed(duty: ReplicaDuty): Boolean = orders.isLive(duty.key)
+
+  /** Brings one replica forward. Throws what files and peers throw; the replica is dropped then. */
+  def prepare(duty: ReplicaDuty): Unit = orders.runs.get(duty.key.store.run).foreach { run =>
+    try {
+      val recovery = recoveryOf(duty.key.store, run.checkpointRoot)
+      faults.at(FaultPoints.TargetPulling)
+      new Preparer(registry, recovery, blocks, peers, pullDeadlineMs)(duty).foreach { version =>
+        ready.put(duty.key, version)
+        faults.at(FaultPoints.TargetPrepared)
+      }
+      refused.remove(duty.key)
+      ()
+    } catch {
+      case e: SpillException =>
+        registry.dropReplica(duty.key)
+        refused.put(duty.key, ExecutorAgent.Refusal(duty.settled, e.getMessage))
+        registry.measure() // what the replica had is free for batches, at once
+    }
+  }
+
+  /** Publishes an image in the background: see `publishNext`. */
+  def queueImage(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit =
+    images.synchronized { images.enqueue(block -> snapshot); () }
+
+  /** Makes and publishes one image out of the queue. Returns false if the queue is empty. */
+  def publishNext(): Boolean = images.synchronized(images.removeHeadOption()).exists {
+    case (block, snapshot) =>
+      faults.at(FaultPoints.SourcePublishing)
+      publish(block, snapshot)
+      faults.at(FaultPoints.SourcePublished)
+      true
+  }
+
+  /** Makes and publishes an image now. */
+  def publish(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit =
+    peers.publish(block, blocks.image(snapshot))
+
+  /** Publishes what the last commit of a holding appended to bins. */
+  def publishTail(block: BlockName, holding: Holding, bins: Seq[Int]): Unit =
+    peers.publish(block, blocks.tail(holding, bins))
+
+  /** Steps whose images wait to be published. */
+  def queuedSteps: Set[StepId] = images.synchronized(images.iterator.map(_._1.step).toSet)
+}
+
+object ExecutorAgent {
+
+  /** Why there was no room for a replica, when its source stood at a name. */
+  private final case class Refusal(settled: StateName, reason: String)
+}

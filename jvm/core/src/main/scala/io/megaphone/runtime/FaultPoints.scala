@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+/** Named points of the protocol at which a test can let something go wrong. As shipped they do
+  * nothing: what kills, pauses or damages is code of the tests.
+  *
+  * Threads: any.
+  */
+trait FaultPoints {
+
+  /** The process has come to a point. */
+  def at(point: String): Unit
+
+  /** What is put of a block; None for nothing. */
+  def published(bytes: Array[Byte]): Option[Array[Byte]]
+}
+
+object FaultPoints {
+
+  /** An executor that publishes images: before and after one exists. */
+  val SourcePublishing = "source-publishing"
+  val SourcePublished = "source-published"
+
+  /** An executor that prepares a replica: before it pulls, and when the replica is made. */
+  val TargetPulling = "target-pulling"
+  val TargetPrepared = "target-prepared"
+
+  /** A task of a step's batch: before it adopts bins, and when it has. */
+  val StepOpening = "step-opening"
+  val StepOpened = "step-opened"
+
+  /** A task of a step's batch: before its file is written, and when the file is durable. */
+  val StepCommitting = "step-committing"
+  val StepCommitted = "step-committed"
+
+  /** The driver: before a seal is appended, when it is, and when the batch after it is planned. */
+  val DriverSealing = "driver-sealing"
+  val DriverSealed = "driver-sealed"
+  val DriverSettled = "driver-settled"
+
+  /** A block on its way: as it is put, and as it is pulled. */
+  val BlockPublished = "block-published"
+  val BlockPulled = "block-pulled"
+
+  /** As shipped. */
+  object Off extends FaultPoints {
+    override def at(point: String): Unit = ()
+    override def published(bytes: Array[Byte]): Option[Array[Byte]] = Some(bytes)
+  }
+}

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import scala.annotation.tailrec
+import scala.collection.mutable
+
+import io.megaphone.checkpoint.Settled
+import io.megaphone.checkpoint.planlog.{AppendOutcome, History, LogRecord, PlanLogFiles}
+import io.megaphone.errors.{
+  PlanRefusedException, StepNotSealedException, UnsupportedQueryException
+}
+import io.megaphone.format.{ExecutorAddress, StoreId, VersionIds}
+import io.megaphone.placement.Placement
+import io.megaphone.plan.{Group, Plan, RoutingTable}
+import io.megaphone.protocol.{Duties, Protocol, ReplicaState, Route}
+import io.megaphone.state.{ForStep, ReplicaKey}
+import io.megaphone.transfer.ReplicaDuty
+
+/** The driver's half of the runtime, for one run of one query: feeds the protocol with what happens,
+  * and carries out what it commands. It has no thread and no clock, and knows no Spark: the host
+  * tells it what it sees, and does what a [[BatchPlan]] says.
+  *
+  *   1. `start`, with the plan log as read and a look at the commit log after that, appends the start
+  *      record.
+  *   1. `plan` settles the version that the batch reads, places the workers, may seal steps, and
+  *      returns what the batch's plan carries.
+  *   1. `submit` and `cancel` append what users ask for; `reported` and `committed` take what
+  *      executors and tasks report. All reports may be lost, late or repeated.
+  *
+  * The steps, and what happens if the driver dies at one of them, are those of
+  * [[io.megaphone.protocol.Protocol]].
+  *
+  * Threads: one at a time, under the host's lock; `snapshot` may be called by any thread.
+  *
+  * @param run
+  *   Spark's run id
+  * @param warn
+  *   is told what an operator of the query should know
+  */
+final class QueryRun(
+    val run: String,
+    val checkpointRoot: String,
+    planLog: PlanLogFiles,
+    faults: FaultPoints,
+    warn: String => Unit
+) {
+  private val ranOn = mutable.Map.empty[(Long, Int), String] // (operator, worker) → executor
+  private val wanted = mutable.Map.empty[Long, Vector[String]] // group → executors
+  private val pinned = mutable.Map.empty[(Long, Int), String]
+  private var cluster = ClusterView.Empty
+  private var settings = QueryRun.Settings()
+  @volatile private var state: Option[Protocol.State] = None
+
+  /** The protocol's state, for those who show it; None before the first batch. */
+  def snapshot: Option[Protocol.State] = state
+
+  /** The query's groups, as the plan log knows them; empty before the first batch. */
+  def groups: Vector[Group] = state.fold(Vector.empty[Group])(_.groups)
+
+  /** Begins the run, before its first batch is planned.
+    *
+    * @param asked
+    *   the groups of the batch's plan
+    * @param history
+    *   the plan log, as read
+    * @param latestCommitted
+    *   the newest batch in the commit log, as seen after the plan log was read: what another run does
+    *   after that, the start record's number shows
+    * @param checkpointFormat
+    *   1 or 2
+    * @param bins
+    *   as configured, for new queries
+    * @param makeFolders
+    *   makes the folders that Spark's readers go by
+    * @throws io.megaphone.errors.UnsupportedQueryException
+    *   if the checkpoint does not fit the query; StepNotSealedException if another run is at work or
+    *   the start record cannot be written
+    */
+  def start(
+      firstBatch: Long,
+      asked: Vector[Group],
+      history: History,
+      latestCommitted: Option[Long],
+      checkpointFormat: Int,
+      bins: Int,
+      settings: QueryRun.Settings,
+      makeFolders: Vector[Group] => Unit
+  ): Unit = {
+    if (latestCommitted.exists(_ >= firstBatch))
+      throw new StepNotSealedException(
+        s"Batch $firstBatch of the query is committed already: another run of the query is at work, " +
+          "and this one must not go on."
+      )
+    if (history.isEmpty && firstBatch > 0)
+      throw UnsupportedQueryException.missingPlanLog(checkpointRoot)
+    this.settings = settings
+    val known = history.first.fold(asked) { first =>
+      if (!QueryRun.areSame(first.groups, asked))
+        throw UnsupportedQueryException
+          .changedOperators(QueryRun.describe(first.groups), QueryRun.describe(asked))
+      if (history.last.exists(_.checkpointFormat == 2) && checkpointFormat == 1)
+        throw UnsupportedQueryException.formatDowngrade
+      if (first.bins != bins)
+        warn(
+          s"The checkpoint of query $run has ${first.bins} bins and keeps them; the configured " +
+            s"number of bins, $bins, is for new queries."
+        )
+      history.last.get.groups.zip(asked).map { case (before, now) => before.withFamiliesOf(now) }
+    }
+    state = Some(Protocol.start(run, known, settings.protocol))
+    try {
+      makeFolders(known)
+      val kept = history.first.fold(bins)(_.bins)
+      confirm(feed(Protocol.RunStarting(firstBatch, checkpointFormat, kept, history)))
+    } catch { case e: Throwable => state = None; throw e }
+  }
+
+  /** Plans a batch; the same when asked again for the same batch.
+    *
+    * @param asked
+    *   the groups of the batch's plan
+    * @param isOwn
+    *   whether this run wrote the batch's offset log
+    * @param ids
+    *   of each store's workers at the version that the batch reads
+    * @throws io.megaphone.errors.StepNotSealedException
+    *   if a step could not be sealed: the batch must fail
+    */
+  def plan(
+      batch: Long,
+      asked: Vector[Group],
+      isOwn: Boolean,
+      ids: Map[StoreId, VersionIds],
+      cluster: ClusterView
+  ): BatchPlan = {
+    val groups = asked.map(g => current.group(g.id)) // with families in the plan log's places
+    readUnconfirmed()
+    see(cluster)
+    groups.foreach(place)
+    val planned = Protocol.Batch(batch, isOwn, ids, wanted.toMap)
+    val decision = feed(Protocol.BatchPlanning(planned)).collectFirst {
+      case Protocol.HandOut(d) => d
+      case Protocol.Fail(reason) => throw new StepNotSealedException(reason)
+    }.get
+    val pins = groups.flatMap(g => pinsOf(g, decision.after(g.id).workers))
+    if (current.history.sealAt(batch - 1).isDefined) faults.at(FaultPoints.DriverSettled)
+    val tables = groups.map(g => g.id -> Tables(decision.before(g.id), decision.after(g.id))).toMap
+    val assignments = groups.map(g => g.id -> assignmentOf(decision, g, tables(g.id))).toMap
+    BatchPlan(decision, tables, assignments, pins, sweepOf(decision))
+  }
+
+  /** Accepts a plan, which is in the plan log when this returns. Throws StepNotSealedException if it
+    * could not be written; it is then not known whether the plan is there.
+    */
+  def submit(make: Protocol.State => Plan): Plan = {
+    readUnconfirmed()
+    val plan = make(current)
+    confirm(feed(Protocol.PlanSubmitted(plan)))
+    plan
+  }
+
+  /** Cancels a plan: steps not sealed yet will not be. Nothing happens if it has ended. */
+  def cancel(planId: String): Unit = {
+    readUnconfirmed()
+    if (current.history.plan(planId).isEmpty) throw PlanRefusedException.unknownPlan(planId)
+    if (current.history.open.exists(_.id == planId))
+      confirm(feed(Protocol.PlanCancelled(planId)))
+  }
+
+  /** An executor reports how far its replicas are. */
+  def reported(report: Report): Unit = if (state.isDefined) {
+    def tell(key: ReplicaKey, replica: ReplicaState): Unit = key.purpose match {
+      case ForStep(step, _) if key.store.run == run =>
+        feed(Protocol.ReplicaReported(key, step, replica)); ()
+      case _ => ()
+    }
+    val executor = report.executor.id
+    report.ready.foreach { case (k, version) => tell(k, ReplicaState.Ready(version, executor)) }
+    report.refused.foreach { case (k, reason) => tell(k, ReplicaState.Refused(reason, executor)) }
+  }
+
+  /** A task reports its commit. */
+  def committed(c: Committed): Unit =
+    ranOn((c.worker.store.id.operator, c.worker.worker)) = c.executor.id
+
+  /** What executors are to know of this run; None before its first batch. */
+  def live: Option[LiveRun] = state.flatMap(s =>
+    s.decision.map(d => LiveRun(checkpointRoot, d.batch.number, Duties.liveSteps(s)))
+  )
+
+  /** What an executor is to have ready. */
+  def dutiesOf(executor: String): Vector[ReplicaDuty] =
+    state.toVector.flatMap(Duties(_, cluster.get)).collect { case (e, d) if e == executor => d }
+
+  /** The table that the newest batch of a group has. */
+  def currentTable(group: Long): RoutingTable = current.history.tableAt(group, Long.MaxValue)
+
+  /** The executor that a worker ran on last, if it is known. */
+  def executorOf(operator: Long, worker: Int): Option[String] = ranOn.get((operator, worker))
+
+  private def current: Protocol.State = state.getOrElse(throw PlanRefusedException.notStarted)
+
+  private def see(now: ClusterView): Unit = {
+    cluster.ids.filterNot(id => now.get(id).isDefined).foreach { lost =>
+      feed(Protocol.ExecutorLost(lost))
+      pinned.filterInPlace((_, executor) => executor != lost)
+    }
+    cluster = now
+  }
+
+  /** Wishes an executor for each worker that the group has, or that an open plan will give it. */
+  private def place(group: Group): Unit = {
+    val history = current.history
+    val planned =
+      history.open.iterator.flatMap(_.steps.getOrElse(group.id, Vector.empty)).map(_.workers)
+    val workers = (planned ++ Iterator(currentTable(group.id).workers)).max
+    val before = wanted.getOrElse(group.id, Vector.empty)
+    wanted(group.id) =
+      Placement.assign(workers, w => executorOf(group.id, w).orElse(before.lift(w)), cluster.ids)
+  }
+
+  /** Pins the workers that are not known to run where they are wanted. */
+  private def pinsOf(group: Group, workers: Int): Vector[Pin] = for {
+    (executor, worker) <- wanted.getOrElse(group.id, Vector.empty).zipWithIndex.take(workers)
+    operator <- group.operators
+    key = (operator.id, worker)
+    if !pinned.get(key).contains(executor) || !ranOn.get(key).forall(_ == executor)
+    address <- cluster.get(executor)
+  } yield { pinned(key) = executor; Pin(operator.id, operator.stores, worker, address) }
+
+  private def assignmentOf(d: Protocol.Decision, group: Group, tables: Tables): Assignment = {
+    val incoming = d.sealedSteps
+      .filter(_.id.group == group.id)
+      .map(a => Incoming(a.id, a.step.moves.map(_.bin)))
+    val sources = incoming.flatMap(_.bins.map(tables.before.workerOf)).distinct
+    val addresses = sources.flatMap(s => addressOf(group.id, s).map(s -> _)).toMap
+    val outgoing = d.announced.filter(_.id.group == group.id).map { a =>
+      val routes = Route.of(a.step, tables.after, d.batch.executorsOf(group.id))
+      Outgoing(a.id, a.mode, a.since == d.batch.number, routes)
+    }
+    val stores = group.stores.toSet
+    val ids = d.batch.ids.filter { case (store, _) => stores(store) }
+    val label = tables.after.toString
+    Assignment(
+      run,
+      group.id,
+      group.operators,
+      d.batch.number,
+      ids,
+      incoming,
+      addresses,
+      outgoing,
+      label
+    )
+  }
+
+  private def addressOf(group: Long, worker: Int): Option[ExecutorAddress] =
+    executorOf(group, worker).flatMap(cluster.get)
+
+  /** A sweep every so many batches: what the oldest retained version needs is in the commit log and
+    * in the plan log, also of runs before this one.
+    */
+  private def sweepOf(d: Protocol.Decision): Option[SweepOrder] = {
+    val newest = Settled(d.batch.number, d.before, d.batch.ids)
+    // Of the oldest batch that the commit log still has.
+    val version = newest.version - settings.batchesToRetain + 1
+    Option.when(newest.version % settings.sweepBatches == 0 && version > 1)(
+      SweepOrder(version, newest, current.groups, current.history)
+    )
+  }
+
+  /** Feeds one event, appends what is asked for, and returns the other commands. */
+  private def feed(event: Protocol.Event): Vector[Protocol.Command] = {
+    val (next, commands) = Protocol(current, event)
+    state = Some(next)
+    commands.flatMap {
+      case Protocol.Append(record) => note(record); feed(append(record))
+      case other => Vector(other)
+    }
+  }
+
+  private def append(record: LogRecord): Protocol.Event = {
+    val number = current.history.nextNumber
+    val isSeal = record.isInstanceOf[LogRecord.Sealed]
+    if (isSeal) faults.at(FaultPoints.DriverSealing)
+    planLog.append(number, record) match {
+      case AppendOutcome.Appended =>
+        if (isSeal) faults.at(FaultPoints.DriverSealed)
+        Protocol.Appended(record)
+      case AppendOutcome.Taken(found) => Protocol.NumberTaken(record, found)
+      case AppendOutcome.Unconfirmed(cause) =>
+        warn(s"Writing record $number of query $run's plan log was not confirmed: $cause")
+        recordAt(number) match {
+          case Some(found) => Protocol.NumberTaken(record, found)
+          case None => Protocol.NotConfirmed(record)
+        }
+    }
+  }
+
+  /** Reads the numbers that own records may stand at whose append was not confirmed. */
+  @tailrec
+  private def readUnconfirmed(): Unit = if (current.unconfirmed.nonEmpty)
+    recordAt(current.history.nextNumber) match {
+      case Some(found) if current.unconfirmed.contains(found) =>
+        warn(s"A record of query $run that was reported as not confirmed is in its plan log: $found")
+        feed(Protocol.Confirmed(found))
+        readUnconfirmed()
+      case _ => ()
+    }
+
+  private def recordAt(number: Long): Option[LogRecord] =
+    try planLog.recordAt(number)
+    catch {
+      case scala.util.control.NonFatal(e) =>
+        warn(s"Record $number of query $run's plan log could not be read: $e")
+        None
+    }
+
+  private def note(record: LogRecord): Unit = record match {
+    case LogRecord.Cancelled(plan, Some(reason)) =>
+      warn(s"Plan $plan of query $run has failed. $reason")
+    case LogRecord.Sealed(_, _, steps, _) =>
+      for (s <- steps; reason <- s.noRoom)
+        warn(s"Step ${s.step} of query $run goes on without some of its moves. $reason")
+    case _ => ()
+  }
+
+  private def confirm(commands: Vector[Protocol.Command]): Unit = commands.foreach {
+    case Protocol.Fail(reason) => throw new StepNotSealedException(reason)
+    case _ => ()
+  }
+}
+
+object QueryRun {
+
+  /** @param sweepBatches
+    *   batches between two sweeps
+    * @param batchesToRetain
+    *   Spark's `minBatchesToRetain`
+    */
+  final case class Settings(
+      protocol: Protocol.Settings = Protocol.Settings(),
+      sweepBatches: Long = 50,
+      batchesToRetain: Int = 100
+  )
+
+  private def areSame(one: Vector[Group], other: Vector[Group]): Boolean =
+    one.map(_.operators.size) == other.map(_.operators.size) &&
+      one
+        .flatMap(_.operators)
+        .zip(other.flatMap(_.operators))
+        .forall { case (a, b) => a.isSame(b) }
+
+  private def describe(groups: Vector[Group]): String = groups
+    .map(_.operators.map(o => s"${o.id} ${o.name}").mkString("(", ", ", ")"))
+    .mkString(" ")
+
+  /** The orders for one executor, by all runs of the application. The counter must have been drawn
+    * before the runs were listed: a run that starts in between has a newer one.
+    */
+  def orders(counter: Long, runs: Seq[QueryRun], executor: String): Orders = Orders(
+    counter,
+    runs.flatMap(r => r.live.map(r.run -> _)).toMap,
+    runs.iterator.flatMap(_.dutiesOf(executor)).toVector
+  )
+}

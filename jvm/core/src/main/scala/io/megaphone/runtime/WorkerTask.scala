@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import io.megaphone.checkpoint.{Committer, Recovery, StateFiles}
+import io.megaphone.format.{Compression, StateName, StoreId, WriterId, WorkerId}
+import io.megaphone.state.{Attempt, Holding, Lease, StoreBatch}
+import io.megaphone.transfer.{BlockKind, BlockName, TransferBlocks}
+
+/** The task's half of the runtime: one worker's state in one task of a batch.
+  *
+  *   1. `open` takes the lease, and opens the worker's state by what the batch's plan says (rules 10
+  *      to 14). Images of steps that are announced now are published in the background. ''Dies:'' the
+  *      next attempt opens it, here or elsewhere.
+  *   1. The task reads and writes the holding.
+  *   1. `commit` writes the delta file, then moves memory forward, then publishes blocks for steps to
+  *      come. ''Dies before the file is durable:'' nothing happened. ''Dies after:'' the next attempt
+  *      commits under another id; the file is an orphan.
+  *   1. `end` undoes what was not committed and gives the lease back.
+  *
+  * Threads: one, the task's. Called twice: `commit` throws; `end` does nothing.
+  */
+final class WorkerTask private (
+    agent: ExecutorAgent,
+    lease: Lease,
+    val batch: StoreBatch,
+    assignment: Assignment,
+    val arrivals: Arrivals,
+    committer: Committer
+) {
+  def holding: Holding = lease.holding
+  def id: WorkerId = WorkerId(batch.key, holding.worker)
+
+  /** Commits the batch under a new id.
+    *
+    * @param newId
+    *   Spark's new checkpoint id, or the fixed one under checkpoint format v1
+    * @param isWhole
+    *   whether all bins are written whole
+    * @return
+    *   what the driver is told. Throws DetachedLeaseException if a newer attempt has the lease, and
+    *   what the files throw; the holding is then as it was
+    */
+  def commit(newId: String, writer: WriterId, isWhole: Boolean = false): Committed = {
+    lease.check()
+    if (batch.isStep) agent.faults.at(FaultPoints.StepCommitting)
+    val name = StateName(batch.version + 1, newId)
+    val committed = committer(holding, batch, name, writer, isWhole)
+    lease.check()
+    if (batch.isStep) agent.faults.at(FaultPoints.StepCommitted)
+    publishHead(name)
+    Committed(id, batch.version, agent.address, holding.keyCount, committed.bytes, arrivals)
+  }
+
+  /** Undoes what was not committed, and gives the lease back. */
+  def end(): Unit = lease.end()
+
+  /** Gives the lease back; the holding keeps what was committed. */
+  def release(): Unit = lease.release()
+
+  /** Blocks of the new head for steps to come: images or tails, as the step's mode says. */
+  private def publishHead(name: StateName): Unit = for {
+    step <- assignment.outgoing
+    route <- step.routes
+    if route.source == holding.worker
+    if route.bins.forall(bin => holding.has(bin) && !holding.isLeaving(bin))
+  } {
+    def block(kind: BlockKind) =
+      BlockName(batch.key, route.source, route.target, name, kind, step.step)
+    if (step.mode.publishesImageAfterCommit)
+      agent.publish(block(BlockKind.Image), TransferBlocks.headSnapshot(holding, route.bins))
+    else agent.publishTail(block(BlockKind.Tail), holding, route.bins)
+  }
+
+  /** Images of the settled state, for steps that are announced with this batch. */
+  private def queueImages(): Unit = for {
+    step <- assignment.outgoing
+    if step.isAnnouncedNow && step.mode.publishesImageAhead
+    route <- step.routes
+    if route.source == holding.worker
+    if route.bins.forall(bin => holding.has(bin) && !holding.isAdopted(bin))
+  } {
+    val block = BlockName(
+      batch.key,
+      route.source,
+      route.target,
+      holding.base,
+      BlockKind.Image,
+      step.step
+    )
+    agent.queueImage(block, TransferBlocks.snapshot(holding, route.bins))
+  }
+}
+
+object WorkerTask {
+
+  /** @param leaseTimeoutMs
+    *   how long a task waits for another running attempt to release the same state
+    * @param tailDeadlineMs
+    *   how long it waits for the last tail of a prepared step
+    * @param imageDeadlineMs
+    *   how long it waits for an image
+    */
+  final case class Settings(
+      leaseTimeoutMs: Long,
+      tailDeadlineMs: Long,
+      imageDeadlineMs: Long,
+      limits: Committer.Limits
+  )
+
+  /** One store's files, and how they are read. */
+  final case class Store(
+      id: StoreId,
+      files: StateFiles,
+      recovery: Recovery,
+      compression: Compression
+  )
+
+  /** Opens a worker's state for a batch.
+    *
+    * Throws IllegalStateException if the plan is of another batch, LeaseTimeoutException if another
+    * running attempt keeps the state, DamagedFileException, MissingFileException or
+    * PlanLogMismatchException if the checkpoint cannot be read. The lease is given back then.
+    *
+    * @param version
+    *   the version that the task asks for
+    */
+  def open(
+      agent: ExecutorAgent,
+      store: Store,
+      worker: Int,
+      version: Long,
+      assignment: Assignment,
+      tables: Tables,
+      attempt: Attempt,
+      settings: Settings
+  ): WorkerTask = {
+    if (assignment.batch != version)
+      throw new IllegalStateException(
+        s"The plan of batch ${assignment.batch} asked for version $version of the state of " +
+          s"${store.id}; the batch stops rather than read it."
+      )
+    val batch = assignment.storeBatch(store.id, tables)
+    val id = WorkerId(batch.key, worker)
+    val lease = agent.registry.lease(id, tables.after.bins, attempt, settings.leaseTimeoutMs)
+    try {
+      if (batch.isStep) agent.faults.at(FaultPoints.StepOpening)
+      val sources = Sources.of(assignment, settings.tailDeadlineMs, settings.imageDeadlineMs)
+      val opener = new Opener(agent.registry, store.recovery, agent.blocks, agent.peers)
+      val arrivals = opener.open(lease, batch, sources)
+      if (batch.isStep) agent.faults.at(FaultPoints.StepOpened)
+      val committer = new Committer(store.files, store.compression, settings.limits)
+      val task = new WorkerTask(agent, lease, batch, assignment, arrivals, committer)
+      task.queueImages()
+      task
+    } catch { case e: Throwable => lease.end(); throw e }
+  }
+}

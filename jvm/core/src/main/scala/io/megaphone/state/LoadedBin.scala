@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.state
+
+import io.megaphone.format.Chain
+import io.megaphone.log.BinLog
+
+/** A settled bin on its way into a holding: its number, its log, and the chain that rebuilds it. */
+final case class LoadedBin(bin: Int, log: BinLog, chain: Chain)

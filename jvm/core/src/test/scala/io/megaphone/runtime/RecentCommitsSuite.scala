@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.megaphone.format.{ExecutorAddress, StoreId, WorkerId}
+
+class RecentCommitsSuite extends AnyFunSuite {
+  private def commit(worker: Int, batch: Long) = Committed(
+    WorkerId(StoreId(0, "default").in("run"), worker),
+    batch,
+    ExecutorAddress("e", "host", 1),
+    keys = 1,
+    bytes = 1,
+    new Arrivals
+  )
+
+  test("the newest commit of each worker is the one that arrived last") {
+    val commits = new RecentCommits
+    Seq(commit(0, 1), commit(1, 1), commit(0, 2)).foreach(commits.add)
+    assert(commits.newest.map { case (w, c) => w.worker -> c.batch } == Map(0 -> 2L, 1 -> 1L))
+  }
+
+  test("beyond the bound the oldest go") {
+    val commits = new RecentCommits(entriesMax = 2)
+    (1L to 5L).foreach(batch => commits.add(commit(0, batch)))
+    assert(commits.all.map(_.batch) == Vector(4L, 5L))
+  }
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import io.megaphone.format.ExecutorAddress
+import io.megaphone.transfer.{BlockName, Peers}
+
+/** Peers that have nothing, but for what a test puts in their place. */
+class SomePeers(pulled: BlockName => Option[Array[Byte]]) extends Peers {
+  override def address: ExecutorAddress = ExecutorAddress("self", "host", 1)
+  override def pull(
+      block: BlockName,
+      address: ExecutorAddress,
+      deadlineMs: Long
+  ): Option[Array[Byte]] = pulled(block)
+  override def publish(block: BlockName, bytes: Array[Byte]): Unit = ()
+  override def keep(isWanted: BlockName => Boolean): Unit = ()
+  override def publishedCount: Int = 0
+}
+
+object NoPeers extends SomePeers(_ => None)
