@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.format
 
-/** A worker's state at one version: what equal names say is equal, for ever.
+/** The name of a worker's state at one version. Equal names stand for equal state, for ever (I2).
   *
   * @param version
   *   number of committed batches
@@ -14,7 +14,7 @@ final case class StateName(version: Long, id: String) {
 
 object StateName {
 
-  /** The one id of checkpoint format v1, which knows no others. */
+  /** The one id under checkpoint format v1, which has no unique ids. */
   val FixedId = ""
 }
 
@@ -30,7 +30,7 @@ final case class FileName(worker: Int, name: StateName) {
 object FileName {
   private val Pattern = """(0|[1-9]\d*)(?:_([^.]+))?\.delta""".r
 
-  /** The name of a file in a worker's folder, or None where it is not ours. */
+  /** Parses the name of a file in a worker's folder; returns None if it is not a delta file's. */
   def parse(worker: Int, file: String): Option[FileName] = file match {
     case Pattern(version, id) if version.length < 19 =>
       Some(FileName(worker, StateName(version.toLong, Option(id).getOrElse(StateName.FixedId))))
@@ -38,15 +38,17 @@ object FileName {
   }
 }
 
-/** Identifies one writing of a file: under checkpoint format v1 a late attempt may write a file
-  * anew under its old name.
+/** Identifies one writing of a file: under checkpoint format v1 a late attempt may overwrite a file
+  * under the same name (H9).
   */
 final case class WriterId(high: Long, low: Long)
 
-/** The copy of some bins of worker `source` that is prepared for worker `target`, for one step. */
+/** Identifies the replica of bins of worker `source` that is prepared for worker `target`, for one
+  * step.
+  */
 final case class ReplicaKey(store: StoreKey, source: Int, target: Int, step: String)
 
-/** One store of one operator in one run of a query: what all names of its state begin with. */
+/** One store of one operator in one run of a query: the start of all names of its state. */
 final case class StoreKey(run: String, operator: Long, store: String) {
   override def toString: String = s"operator $operator, store $store, run $run"
 }
