@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.format
 
-/** The frames that rebuild a bin: an image or nothing, then tails in order. There is one for each
-  * bin in memory: what is known of a frame takes twelve bytes in it. The sum of the tails is kept,
-  * for each commit asks for it. Sums are of raw bytes.
+/** The frames that rebuild a bin: an image or nothing, then tails in order. Immutable.
+  *
+  * Each bin in memory has a chain, so a frame takes only twelve bytes in it. The sum of the tails
+  * is kept, because each commit asks for it. Sums are in raw bytes.
   */
 final class Chain private (
     bin: Int,
@@ -22,6 +23,7 @@ final class Chain private (
     Frame(bin, isImaged && i == 0, chunks(i), atOf(spans(i)), rawBytesOf(spans(i)))
   )
 
+  /** Returns the chain with `frame` added; an image starts a new chain. */
   def +(frame: Frame): Chain =
     if (frame.isImage) new Chain(frame.bin, true, Array(frame.chunk), Array(spanOf(frame)), 0)
     else
@@ -33,10 +35,10 @@ final class Chain private (
         tailBytes + frame.rawBytes
       )
 
-  /** Whether it has nothing but an image. */
+  /** Whether the chain is one image and nothing else. */
   def isImage: Boolean = isImaged && frameCount == 1
 
-  /** The chain before its last frame, a tail, was added. */
+  /** Returns the chain without its last frame, which must be a tail. */
   def init: Chain =
     new Chain(bin, isImaged, chunks.init, spans.init, tailBytes - rawBytesOf(spans.last))
 
@@ -52,7 +54,7 @@ object Chain {
   val Empty: Chain = new Chain(0, false, Array.empty, Array.empty, 0)
   def apply(frames: Iterable[Frame]): Chain = frames.foldLeft(Empty)(_ + _)
 
-  private val OwnBytes = 72 // itself and the heads of its arrays
+  private val OwnBytes = 72 // this object and its arrays' headers
   private def spanOf(frame: Frame): Long = (frame.at.toLong << 32) | frame.rawBytes
   private def atOf(span: Long): Int = (span >>> 32).toInt
   private def rawBytesOf(span: Long): Int = span.toInt

@@ -7,7 +7,9 @@ object Checksum {
 
   /** CRC-32C of a byte range. */
   def of(bytes: Array[Byte], offset: Int, length: Int): Int = {
-    val crc = new CRC32C; crc.update(bytes, offset, length); crc.getValue.toInt
+    val crc = new CRC32C
+    crc.update(bytes, offset, length)
+    crc.getValue.toInt
   }
   def of(bytes: Array[Byte]): Int = of(bytes, 0, bytes.length)
 }

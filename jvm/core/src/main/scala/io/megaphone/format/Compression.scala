@@ -3,18 +3,22 @@ package io.megaphone.format
 
 import io.megaphone.errors.DamagedFileException
 
-/** Compresses the chunks of a file; its `id` is written in the file, so that any reader finds the
-  * right one. Implementations are stateless and used by several threads.
+/** Compresses the chunks of a file. The file holds the `id`, by which a reader finds the right
+  * compression.
+  *
+  * Threads: any. Implementations are stateless.
   */
 trait Compression {
 
-  /** 0 to 255; 0 is [[Compression.None]]. */
+  /** From 0 to 255; 0 is [[Compression.None]]. */
   def id: Int
 
-  /** The first `length` of `bytes`, compressed, in an array of its own. */
+  /** Returns the first `length` of `bytes`, compressed, in a new array. */
   def compress(bytes: Array[Byte], length: Int): Array[Byte]
 
-  /** Throws any exception where the bytes cannot be decompressed to `rawBytes` bytes. */
+  /** Returns the `rawBytes` bytes that were compressed. May throw any exception if `bytes` are
+    * damaged.
+    */
   def decompress(bytes: Array[Byte], rawBytes: Int): Array[Byte]
 }
 
@@ -27,7 +31,7 @@ object Compression {
   }
 }
 
-/** The compressions a reader knows, and the one a writer uses. */
+/** The compression that a writer uses, and all that a reader knows. */
 final case class Compressions(writer: Compression, others: Compression*) {
   private val all = (writer +: Compression.None +: others).map(c => c.id -> c).toMap
   def apply(file: String, id: Int): Compression =

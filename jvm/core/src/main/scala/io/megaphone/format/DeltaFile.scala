@@ -10,17 +10,18 @@ import io.megaphone.errors.{DamagedFileException, NewerFormatException}
 import io.megaphone.log.BinLog
 import io.megaphone.log.memory.Records
 
-/** The one format that state is kept and shipped in: chunks of frames, then a footer, then a
-  * trailer that finds it.
+/** The one format that state is kept and transferred in: chunks of frames, a footer, and a trailer
+  * that locates the footer.
   *
   * {{{
   * header   magic "MPHD" | format version (1 B) | compression (1 B) | 2 B zero
   * chunks   compressed frames: records, back to back
   * footer   see Footer
-  * trailer  footer offset (8 B) | footer length (4 B) | CRC-32C of the footer (4 B) | format version (4 B) | magic "MPHF"
+  * trailer  footer offset (8 B) | footer length (4 B) | CRC-32C of the footer (4 B)
+  *          | format version (4 B) | magic "MPHF"
   * }}}
   *
-  * A worker's commit is such a file; what a peer pulls is one too, in memory.
+  * A worker's commit is such a file. A block that another executor pulls is the same, in memory.
   */
 object DeltaFile {
   val FormatVersion = 1
@@ -29,12 +30,12 @@ object DeltaFile {
   val HeaderBytes = 8
   val TrailerBytes = 24
 
-  /** Raw bytes up to which the frames of several bins share a chunk: as far as LZ4 looks back. A
-    * frame of more has a chunk of its own.
+  /** Maximum raw bytes of a chunk that several bins share: the distance that LZ4 looks back. A
+    * larger frame has a chunk of its own.
     */
   val ChunkBytes: Int = 1 << 16
 
-  /** Writes one file, frame by frame, to a plain stream, which it does not close. One thread. */
+  /** Writes one file, frame by frame, to a stream, which it does not close. Threads: one. */
   final class Writer(
       out: OutputStream,
       compression: Compression,
@@ -43,10 +44,9 @@ object DeltaFile {
   ) {
     private var offset = HeaderBytes.toLong
     private val written = Vector.newBuilder[Frame]
-    private var raw = new Array[Byte](1 << 12) // of the chunk that is being filled
+    private var raw = new Array[Byte](1 << 12) // the chunk that is being filled
     private var rawBytes = 0
-    private val filling =
-      mutable.ArrayBuffer.empty[Frame] // its frames, as long as there is no chunk for them to name
+    private val filling = mutable.ArrayBuffer.empty[Frame] // its frames, which name no chunk yet
     out.write(
       new Encoder(HeaderBytes)
         .int(HeaderMagic)
@@ -57,23 +57,23 @@ object DeltaFile {
         .toBytes
     )
 
-    /** Bytes written so far, those of the chunk that is being filled left out. */
+    /** Bytes written so far, without the chunk that is being filled. */
     def bytes: Long = offset
 
-    /** Adds what the file has of `bin`: raw records. */
+    /** Adds the frame of `bin`, as raw records. */
     def frame(bin: Int, isImage: Boolean, records: Array[Byte]): Unit =
       if (records.length <= ChunkBytes)
         add(bin, isImage, records.length)(System.arraycopy(records, 0, _, _, records.length))
       else {
-        endChunk();
+        endChunk()
         written += Frame(bin, isImage, chunk(records, records.length), 0, records.length)
       }
 
-    /** Adds what a commit appended to `bin`. */
+    /** Adds the tail that a commit appended to `bin`. */
     def tail(bin: Int, records: Records): Unit =
       add(bin, isImage = false, records.length)(records.copyTo)
 
-    /** Adds all that `bin` has. */
+    /** Adds the image of `bin`. */
     def image(bin: Int, log: BinLog): Unit = add(bin, isImage = true, log.imageBytes)(log.copyImage)
 
     private def add(bin: Int, isImage: Boolean, length: Int)(
@@ -82,7 +82,7 @@ object DeltaFile {
       if (length > ChunkBytes - rawBytes) endChunk()
       if (length > raw.length - rawBytes) {
         val filled = if (rawBytes == 0) Array.emptyByteArray else raw
-        raw = null // two that are large need not be there at once
+        raw = null // frees the old array before a large one is made
         raw = util.Arrays.copyOf(filled, math.max(rawBytes + length, ChunkBytes))
       }
       copyTo(raw, rawBytes)
@@ -105,7 +105,7 @@ object DeltaFile {
       rawBytes = 0
     }
 
-    /** Ends the file with the footer that `make` gives for the frames written. */
+    /** Ends the file with the footer that `make` returns for the frames written, and returns it. */
     def finish(make: Vector[Frame] => Footer): Footer = {
       endChunk()
       val footer = make(written.result())
@@ -127,8 +127,9 @@ object DeltaFile {
     }
   }
 
-  /** Reads one file from `source`, which it does not close. Throws DamagedFileException, with the
-    * file and what was expected, for anything that is not a whole file of ours. One thread.
+  /** Reads one file from `source`, which it does not close. Throws DamagedFileException, which
+    * names the file and what was expected, if the source is not a whole delta file, or its subclass
+    * NewerFormatException if the file has a later format version. Threads: one.
     */
   final class Reader(source: FileSource) {
     private val file = source.name
@@ -145,8 +146,8 @@ object DeltaFile {
       in.byte()
     }
 
-    /** A file of a later version says so at both of its ends; one that does at one of them is
-      * damaged.
+    /** Format version in the trailer. A file of a later version says so at both ends; a file that
+      * says so at one end only is damaged.
       */
     private def versionAtEnd: Int = new Decoder(file, source.read(source.length - 8, 4)).int()
 
@@ -167,11 +168,11 @@ object DeltaFile {
       Footer.decode(new Decoder(file, bytes))
     }
 
-    private var unpacked: Chunk =
-      _ // the last one of several frames, and its bytes: frames are read in the order that they lie in
+    // The last chunk of several frames, and its raw bytes: frames are read in file order.
+    private var unpacked: Chunk = _
     private var unpackedBytes: Array[Byte] = _
 
-    /** The records of a frame. */
+    /** Returns the records of a frame. */
     def records(frame: Frame, compressions: Compressions): Array[Byte] = {
       val chunk = frame.chunk
       if (frame.at < 0 || frame.rawBytes < 0 || frame.at > chunk.rawBytes - frame.rawBytes)
@@ -184,7 +185,8 @@ object DeltaFile {
       else if (frame.rawBytes == chunk.rawBytes) unpack(chunk, frame.bin, compressions)
       else {
         if (chunk != unpacked) {
-          unpackedBytes = unpack(chunk, frame.bin, compressions); unpacked = chunk
+          unpackedBytes = unpack(chunk, frame.bin, compressions)
+          unpacked = chunk
         }
         util.Arrays.copyOfRange(unpackedBytes, frame.at, frame.at + frame.rawBytes)
       }
@@ -193,7 +195,8 @@ object DeltaFile {
     private def unpack(chunk: Chunk, bin: Int, compressions: Compressions): Array[Byte] = {
       val compression = compressions(file, compressionId)
       if (
-        chunk.offset < HeaderBytes || chunk.storedBytes < 0 || chunk.offset > source.length - TrailerBytes - chunk.storedBytes
+        chunk.offset < HeaderBytes || chunk.storedBytes < 0 ||
+        chunk.offset > source.length - TrailerBytes - chunk.storedBytes
       )
         fail(
           Some(bin),

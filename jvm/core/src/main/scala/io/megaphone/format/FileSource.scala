@@ -5,14 +5,16 @@ import java.util
 
 import io.megaphone.errors.DamagedFileException
 
-/** Bytes that can be read from anywhere in them: a file, or a block in memory. */
+/** Bytes with random access: a file, or a block in memory. */
 trait FileSource extends AutoCloseable {
 
-  /** For messages. */
+  /** Name for messages. */
   def name: String
   def length: Long
 
-  /** Exactly `length` bytes from `position`. Throws an IOException where they cannot be had. */
+  /** Returns exactly `length` bytes from `position`. Throws IOException or DamagedFileException if
+    * they cannot be read.
+    */
   def read(position: Long, length: Int): Array[Byte]
 }
 

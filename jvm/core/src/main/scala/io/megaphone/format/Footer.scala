@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.format
 
-/** The end of a delta file: what is in it, and how to find everything else that a recovery needs.
+/** The end of a delta file: the contents of the file, and references to all other frames that a
+  * recovery needs.
   *
-  * Recovery of a worker at `name` reads this footer and those of `previous`. A bin's chain is the
-  * newest full one among them, plus the frames of the bin in newer footers. A writer therefore
-  * lists full chains of the bins it adopted, of all bins in a worker's first file, and else of a
-  * sixteenth of the bins in turn: a commit costs in proportion to what it touched.
+  * The recovery of a worker at the name of `file` reads this footer and those of `previous`. A
+  * bin's chain is the newest full chain among them, plus the frames of the bin in newer footers. So
+  * a writer lists the full chains of the bins that it adopted, of all bins in a worker's first
+  * file, and otherwise of a sixteenth of the bins in turn: the cost of a commit is in proportion to
+  * the bins that it touched.
   *
   * @param base
-  *   the name this file's tails apply on
+  *   the name that this file's tails apply to
   * @param tableNumber
-  *   number and hash of the routing table of the batch that wrote the file: a lost or foreign plan
-  *   log is found by them
+  *   number of the routing table of the batch that wrote the file
+  * @param tableHash
+  *   content hash of that table, by which a recovery detects a lost or foreign plan log
   * @param keyCounts
-  *   live keys, after this commit, of each bin in `frames` or `chains`, and of no other
+  *   number of live keys, after this commit, of each bin in `frames` or `chains`, and of no other
   * @param left
-  *   bins that this worker gave away with this version: what an older copy has of them is void
+  *   bins that left this worker with this version: their records in an older copy are void
   * @param previous
-  *   the files of this worker that came before, newest first, at most [[Footer.PreviousMax]]
+  *   the previous files of this worker, newest first, at most [[Footer.PreviousMax]]
   */
 final case class Footer(
     file: FileName,
@@ -35,7 +38,7 @@ final case class Footer(
 
   lazy val frameOf: Map[Int, Frame] = frames.iterator.map(f => f.bin -> f).toMap
 
-  /** Files that this footer's chains point into. */
+  /** The files that this footer's chains point into. */
   def referenced: Set[FileName] = chains.valuesIterator.flatMap(_.frames).map(_.file).toSet
 
   def encode(out: Encoder): Unit = {
@@ -50,8 +53,7 @@ final case class Footer(
       Footer.encode(out, of.head.chunk)
       out.seq(of)(frame => Footer.encode(out.varint(frame.bin), frame))
     }
-    val sorted =
-      chains.toSeq.sortBy(_._1) // equal footers are equal bytes, whatever the order of the map
+    val sorted = chains.toSeq.sortBy(_._1) // so that equal footers are equal bytes
     val chunks = sorted.iterator.flatMap(_._2.frames).map(_.chunk).distinct.toVector
     val files = chunks.map(b => (b.file, b.writer)).distinct
     val fileIndex = files.zipWithIndex.toMap
@@ -77,12 +79,12 @@ final case class Footer(
 
 object Footer {
 
-  /** A footer and its 15 predecessors hold every bin's full chain. */
+  /** A footer and its 15 predecessors have the full chain of every bin. */
   val PreviousMax = 15
   val Slices: Int = PreviousMax + 1
 
-  /** The slice of the bins whose full chains are listed in the same commits: bins that lie side by
-    * side, for they share chunks.
+  /** The slice of a bin. Bins of one slice have their full chains listed in the same commits; they
+    * have adjacent numbers, because such bins share chunks.
     */
   def sliceOf(bin: Int, binsCount: Int): Int = (bin.toLong * Slices / binsCount).toInt
 
@@ -91,7 +93,7 @@ object Footer {
   private def encode(out: Encoder, frame: Frame): Unit =
     out.varint(frame.rawBytes.toLong << 1 | (if (frame.isImage) 1 else 0))
 
-  /** Frames of the same chunk, which follow each other. */
+  /** Groups the frames by chunk; frames of one chunk follow each other. */
   private def byChunk(frames: Vector[Frame]): Vector[Vector[Frame]] = Vector.unfold(0) { from =>
     Option.when(from < frames.size) {
       val behind = frames.indexWhere(frame => !(frame.chunk eq frames(from).chunk), from)
@@ -112,7 +114,7 @@ object Footer {
     Frame(bin, (word & 1) != 0, chunk, at, (word >>> 1).toInt)
   }
 
-  /** The frames of one chunk, which lie in it back to back. */
+  /** Reads the frames of one chunk, which lie in it back to back. */
   private def decodeOwn(in: Decoder, chunk: Chunk): Vector[Frame] = {
     var at = 0
     in.seq {
@@ -134,11 +136,15 @@ object Footer {
     val files = in.seq(
       (FileName(in.count(), StateName(in.varint(), in.string())), WriterId(in.long(), in.long()))
     )
-    val chunks = in.seq { val (f, w) = files(in.count(files.size - 1)); decodeChunk(in, f, w) }
+    val chunks = in.seq {
+      val (f, w) = files(in.count(files.size - 1))
+      decodeChunk(in, f, w)
+    }
     val chains = in.seq {
       val bin = in.count()
       bin -> Chain(in.seq {
-        val chunk = chunks(in.count(chunks.size - 1)); decodeFrame(in, bin, chunk, in.count())
+        val chunk = chunks(in.count(chunks.size - 1))
+        decodeFrame(in, bin, chunk, in.count())
       })
     }.toMap
     val bins = counted(frames, chains)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.format
 
-/** A stretch of a file that is compressed as a whole: the records of a bin, or of several where
-  * they are few.
+/** A stretch of a file that is compressed and checked as a whole: the records of one bin, or of
+  * several bins with few records. Lengths are in bytes.
   */
 final case class Chunk(
     file: FileName,
@@ -12,12 +12,13 @@ final case class Chunk(
     rawBytes: Int,
     checksum: Int
 ) {
-  override val hashCode: Int =
-    (file, writer, offset).hashCode // a footer asks for it once for each frame that it lists
+  // A footer asks for it once for each frame that it lists.
+  override val hashCode: Int = (file, writer, offset).hashCode
 }
 
-/** What one file has of one bin: the tail of a batch, or an image of the whole bin after it;
-  * `rawBytes` of records, from `at` on in the chunk. It is found from anywhere.
+/** The records of one bin in one file: the tail of a batch, or an image of the whole bin after it.
+  * They are `rawBytes` bytes, from byte `at` of the raw chunk. A frame names its file, so chains of
+  * other files may refer to it.
   */
 final case class Frame(bin: Int, isImage: Boolean, chunk: Chunk, at: Int, rawBytes: Int) {
   def file: FileName = chunk.file

@@ -6,9 +6,11 @@ import java.util
 import io.megaphone.log.memory.{PagedRecord, Pages}
 import io.megaphone.log.record.{Record, Words}
 
-/** Values that are in several records: which one each appending record goes on from, and how long
-  * the value is with it. Records come in the order of their positions; those that are dead stay
-  * until the log is compacted. One thread only.
+/** The values that span several records: for each appending record, the record that it continues
+  * and the length of the value up to and including it. Records are added in the order of their
+  * positions; dead ones stay until the log is compacted.
+  *
+  * Threads: one, except `heapBytes`.
   */
 private[log] final class Appends {
   private var positions, before, valueLengths = new Array[Int](Appends.CapacityMin)
@@ -17,7 +19,7 @@ private[log] final class Appends {
   def heapBytes: Long = 3 * (positions.length * 4L + 16)
 
   /** @param valueBytes
-    *   of the whole value, this record's own included
+    *   length of the whole value, this record's part included
     */
   def add(position: Int, previous: Int, valueBytes: Int): Unit = {
     if (count == positions.length) {
@@ -31,18 +33,18 @@ private[log] final class Appends {
     count += 1
   }
 
-  /** Forgets the newest. */
+  /** Forgets the newest record. */
   def dropLast(): Unit = count -= 1
 
-  /** Bytes of the whole value, as of this record. */
+  /** Bytes of the whole value, up to and including this record's part. */
   def valueBytes(position: Int): Int = valueLengths(placeOf(position))
 
-  /** Writes, as one record, the key and the whole value of a record that appends. */
+  /** Writes the key and the whole value of an appending record as one put. */
   def merge(pages: Pages, position: Int, out: Array[Byte], offset: Int): Unit = {
     val last = PagedRecord.header(pages, position)
     val keyBytes = Record.keyBytes(last)
-    val (keyAt, valueAt) =
-      (Record.HeaderBytes, Record.HeaderBytes + Record.padded(keyBytes)) // in each of its records
+    // The same in each of the records.
+    val (keyAt, valueAt) = (Record.HeaderBytes, Record.HeaderBytes + Record.padded(keyBytes))
     val length = valueBytes(position)
     if ((length & 7) != 0) Words.set(out, offset + valueAt + (length & ~7), 0L)
     Words.set(out, offset, Record.header(Record.family(last), Record.Put, keyBytes, length))
@@ -53,7 +55,7 @@ private[log] final class Appends {
       offset + keyAt,
       Record.padded(keyBytes)
     )
-    var end = offset + valueAt + length // from the last part to the first
+    var end = offset + valueAt + length // filled from the last part to the first
     var at = position
     while (at != BinLog.NoPosition) {
       val part = PagedRecord.header(pages, at)
@@ -75,19 +77,17 @@ private[log] final class Appends {
 private[log] object Appends {
   private val CapacityMin = 4
 
-  /** Whether the record at a position lengthens the value of another one; `appends` is null where
-    * none does.
-    */
+  /** Whether the record at a position is an append; `appends` is null if there are none. */
   def isOne(appends: Appends, pages: Pages, position: Int): Boolean =
     appends != null && Record.kind(PagedRecord.header(pages, position)) == Record.Append
 
-  /** Bytes of the value of a live key whose record this is, and has this header. */
+  /** Bytes of a live key's value, given the position and header of its record. */
   def valueBytes(appends: Appends, position: Int, header: Long): Int =
     if (Record.kind(header) == Record.Append) appends.valueBytes(position)
     else Record.valueBytes(header)
 
-  /** Bytes of the record of a live key; where its value is in several, those of the one that would
-    * hold all of it.
+  /** Bytes of a live key's record. For a value spread over several records: the size of the one
+    * record that would hold it all.
     */
   def sizeBytes(appends: Appends, position: Int, header: Long): Int =
     Record.size(Record.keyBytes(header), valueBytes(appends, position, header))

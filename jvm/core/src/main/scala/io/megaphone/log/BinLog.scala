@@ -8,50 +8,55 @@ import io.megaphone.log.record.Cursor
 
 /** The storage of one bin: an append-only log of records with a hash index over it.
   *
-  *   1. `put` and `remove` append a record and repoint the index; nothing is overwritten in place,
+  *   1. `put` and `remove` append a record and repoint the index. Nothing is overwritten in place,
   *      so bytes handed out stay valid for the batch.
-  *   1. What was appended since `settle` is the ''tail''. It is the changelog of the batch as it
-  *      stands, and `undo` takes it back by a list of the entries it repointed.
-  *   1. `settle` makes the tail part of the prefix for good. The prefix is immutable: `prefix`
-  *      hands it to other threads with no lock and no copy.
-  *   1. `compact` rewrites the live records into new pages; a prefix handed out before keeps the
+  *   1. The records appended since `settle` are the ''tail'', which is the changelog of the batch.
+  *      `undo` reverts it by a list of the index entries that it repointed.
+  *   1. `settle` makes the tail part of the immutable prefix. `prefix` hands the prefix to other
+  *      threads without a lock or a copy.
+  *   1. `compact` rewrites the live records into new pages. A prefix handed out before keeps the
   *      old ones.
-  *   1. `append` lengthens a value by a record of what is new: long lists are not written again for
-  *      each element. Who reads the value is given all of it, put together; images and compacted
-  *      logs have it in one record.
-  *   1. Where [[HeapBudget]] is short, pages that are full lie on disk; the indexes stay in memory.
-  *   1. A family whose number says so (see [[Record]]) has an order over its keys, too, kept as
-  *      records come: `range` and `prefix` scan it.
+  *   1. `append` extends a value by a record of the new bytes only, so a long list is not rewritten
+  *      for each element. A reader gets the whole value, joined; images and compacted logs have it
+  *      in one record.
+  *   1. If [[HeapBudget]] is short, full pages lie on disk; the indexes stay in memory.
+  *   1. A family whose number says so (see [[Record]]) also has an ordered index, which each write
+  *      updates; `range` and `prefix` scan it.
   *
-  * One thread at a time uses it (the holder of the lease on the worker's holding); hand-over
-  * between threads must publish safely. Keys and values are byte ranges; the log never looks
-  * inside.
+  * Keys and values are byte ranges; the log never looks inside.
+  *
+  * Threads: one at a time (the holder of the lease on the worker's holding), except `heapBytes`. A
+  * hand-over between threads must publish safely; `Records` of a prefix may then be read by any.
+  *
+  * Called twice: without a tail, `settle` and `undo` change no record, but end the ordered scans.
   */
 final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget.User {
   private var pages = new Pages(budget)
   private val families = new FamilyIndexes
-  private var lastFamily =
-    -1 // the family asked for last, and its index: spares a look into memory that has gone cold
+  // The family used last and its index: saves a look into cold memory.
+  private var lastFamily = -1
   private var lastIndex: HashIndex = _
-  private var replaced: Undo = _ // once anything has been put or removed
-  private var appends: Appends = _ // once there is any
-  private var ranges: OpenRanges = _ // while there are any
+  private var replaced: Undo = _ // null until the first put or removal
+  private var appends: Appends = _ // null while no value spans several records
+  private var ranges: OpenRanges = _ // null while there are none
   private var tailStart = 0
   private var tailWords = 0
   private var liveWords = 0
 
   def isTouched: Boolean = tailStart != pages.end
 
-  /** Bytes of the records of the tail: the same wherever the log has come from, as the pages that
-    * they lie in are not.
+  /** Bytes of the tail's records. Unlike the layout of the pages, this does not depend on how the
+    * log was built.
     */
   def tailBytes: Long = tailWords.toLong << 3
 
-  /** Bytes of the live records, and of all records with the gaps between them. */
+  /** Bytes of the live records. */
   def liveBytes: Long = liveWords.toLong << 3
+
+  /** Bytes of all records and of the gaps between them. */
   def logBytes: Long = pages.end.toLong << 3
   def heapBytes: Long = {
-    val (lengthened, undone) = (appends, replaced) // another thread may ask
+    val (lengthened, undone) = (appends, replaced) // read once: any thread may call this
     var sum = pages.heapBytes + families.heapBytes + BinLog.OwnBytes
     if (lengthened != null) sum += lengthened.heapBytes
     if (undone != null) sum += undone.heapBytes
@@ -60,13 +65,16 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
 
   def bytesOnDisk: Long = pages.bytesOnDisk
 
-  /** Live keys of a family, and of all. */
+  /** Number of live keys of a family. */
   def keyCount(family: Int): Int = {
-    val index = existing(family); if (index == null) 0 else index.size
+    val index = existing(family)
+    if (index == null) 0 else index.size
   }
+
+  /** Number of live keys of all families. */
   def keyCount: Int = families.keyCount
 
-  /** Looks a key up; on true the cursor stands on its record. */
+  /** Looks a key up; if it returns true, the cursor is on the key's record. */
   def find(
       family: Int,
       key: Array[Byte],
@@ -76,14 +84,17 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   ): Boolean = {
     val index = existing(family)
     val slot = slotOf(index, key, keyOffset, keyBytes)
-    slot >= 0 && { moveTo(cursor, HashIndex.positionOf(index.word(slot))); true }
+    slot >= 0 && {
+      moveTo(cursor, HashIndex.positionOf(index.word(slot)))
+      true
+    }
   }
 
-  /** Whether a key is there. */
+  /** Whether a key exists. */
   def has(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Boolean =
     slotOf(existing(family), key, keyOffset, keyBytes) >= 0
 
-  /** Sets a key's value. Throws IllegalArgumentException where key or value are too long for a
+  /** Sets a key's value. Throws IllegalArgumentException if the key or the value is too long for a
     * record.
     */
   def put(
@@ -97,8 +108,8 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   ): Unit =
     write(family, Record.Put, key, keyOffset, keyBytes, value, valueOffset, valueBytes)
 
-  /** Adds bytes behind the value of a key; sets it where there is none. Throws as `put` does, of
-    * the whole value.
+  /** Appends bytes to a key's value, or sets the value if the key does not exist. Throws as `put`
+    * does, if the whole value is too long.
     */
   def append(
       family: Int,
@@ -111,7 +122,7 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   ): Unit =
     write(family, Record.Append, key, keyOffset, keyBytes, value, valueOffset, valueBytes)
 
-  /** Removes a key; false, and nothing appended, where it is not there. */
+  /** Removes a key. Returns false, and appends nothing, if the key does not exist. */
   def remove(family: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Boolean = {
     val index = existing(family)
     val slot = slotOf(index, key, keyOffset, keyBytes)
@@ -136,17 +147,16 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
     }
   }
 
-  /** A scan of a family's live keys: each `true` of `next` puts the scan's own cursor on a record.
-    * The owner may put and remove meanwhile: a key there throughout is seen once, a removed one not
-    * after its removal.
+  /** Returns a scan of a family's live keys, in no order. The owner may put and remove during the
+    * scan: a key that exists throughout is seen once, a removed key is not seen after its removal.
     */
   def scan(family: Int): Scan = new HashScan(this, existing(family))
 
-  /** A scan of the keys of an ordered family from `from` on (null or empty: from the first) until
-    * and without `until` (null: to the last), ascending by their bytes without sign. The owner may
-    * put and remove meanwhile: keys and values are seen as they were when `range` was called. The
-    * scan ends with the batch. The two arrays must stay as they are while the scan goes on. Throws
-    * IllegalArgumentException where the family keeps no order.
+  /** Returns a scan of the keys of an ordered family from `from` (inclusive; null or empty: from
+    * the first) to `until` (exclusive; null: to the last), ascending by unsigned bytes. The owner
+    * may put and remove during the scan, which sees keys and values as they were when `range` was
+    * called. The scan ends with the batch. The caller must not change the two arrays during the
+    * scan. Throws IllegalArgumentException if the family keeps no order.
     */
   def range(family: Int, from: Array[Byte], until: Array[Byte]): Scan = {
     require(
@@ -162,13 +172,13 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
     scan
   }
 
-  /** A scan of the keys of an ordered family that begin with `prefix` (null or empty: of all), as
-    * `range` does it.
+  /** Returns a scan, as `range` does, of the keys of an ordered family that begin with `prefix`
+    * (null or empty: of all keys).
     */
   def prefix(family: Int, prefix: Array[Byte]): Scan =
     range(family, prefix, if (prefix == null) null else Words.successor(prefix))
 
-  /** Takes the tail back: the log and the index are as `settle` left them. */
+  /** Undoes the tail: the log and the indexes are as `settle` left them. */
   def undo(): Unit = {
     if (replaced != null) replaced.foreachBackwards(takeBack(_, _))
     endTail()
@@ -207,17 +217,20 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
       if (replaced.isLargeBeside(tailStart)) replaced = null else replaced.clear()
     }
     tailWords = 0
-    if (ranges != null) { ranges.end(); ranges = null }
+    if (ranges != null) {
+      ranges.end()
+      ranges = null
+    }
   }
 
   /** The records appended since `settle`, in order. */
   def tail(): Records = new Records(pages, tailStart, pages.end)
 
-  /** The records of the settled prefix, for any thread, however long it takes to read them. */
+  /** The records of the settled prefix; any thread may read them, at any later time. */
   def prefix(): Records = new Records(pages.prefix(tailStart), 0, tailStart)
 
-  /** Applies records in order: a tail onto the log it was made on, or an image onto an empty log.
-    * Throws DamagedRecordsException where the bytes are no records.
+  /** Applies records in order: a tail to the log that it was made on, or an image to an empty log.
+    * Throws DamagedRecordsException if the bytes are not records.
     */
   def apply(bytes: Array[Byte], offset: Int, length: Int): Unit =
     Records.foreach(bytes, offset, length) { (at, header) =>
@@ -239,9 +252,14 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
         )
     }
 
-  /** The live records, tail included, as one byte array: the image of the bin as it stands. */
-  def image(): Array[Byte] = { val out = new Array[Byte](imageBytes); copyImage(out, 0); out }
+  /** Returns the image of the bin: its live records, tail included, as one byte array. */
+  def image(): Array[Byte] = {
+    val out = new Array[Byte](imageBytes)
+    copyImage(out, 0)
+    out
+  }
 
+  /** Bytes of the image. Throws IllegalArgumentException if they do not fit in one array. */
   def imageBytes: Int = {
     require(
       liveBytes <= Int.MaxValue - 64,
@@ -250,17 +268,17 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
     liveBytes.toInt
   }
 
-  /** Copies the image to `out` from `offset` on, which must have room for `imageBytes`: what has an
-    * order in it, the rest as it was written.
+  /** Copies the image to `out` from `offset` on, which must have room for `imageBytes`. Ordered
+    * families are in key order, the others in the order in which they were written.
     */
   def copyImage(out: Array[Byte], offset: Int): Unit = {
     val bytes = new LiveRecords(pages, families, appends).copyTo(out, offset)
     require(bytes == imageBytes, s"an image of $imageBytes bytes has $bytes")
   }
 
-  /** Rewrites the live records into new pages, in order where there is one, a value in one record.
-    * Only on a settled log. Throws SpillException; the log is then as it was, for nothing points to
-    * the new pages before all are written.
+  /** Rewrites the live records into new pages: ordered families in key order, each value in one
+    * record. Throws IllegalArgumentException if there is a tail. Throws SpillException; the log is
+    * then unchanged, because nothing points to the new pages before all records are written.
     */
   def compact(): Unit = {
     require(!isTouched, "only a settled log is compacted")
@@ -271,12 +289,12 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
     tailStart = fresh.end
   }
 
-  /** Puts pages on disk, oldest first, until so many bytes of heap are free or no more can be;
-    * gives how many are. What was handed out stays as it is. Throws SpillException.
+  /** Spills full pages to disk, oldest first, until `bytes` of heap are free or no further page can
+    * leave. Returns the bytes freed. What was handed out does not change. Throws SpillException.
     */
   def spill(bytes: Long): Long = pages.spill(bytes)
 
-  /** Writes anew what lies in files that have little else in them. Throws SpillException. */
+  /** Rewrites spilled pages whose files have few live pages left. Throws SpillException. */
   def repack(): Unit = pages.repack()
 
   private[log] def seek(
@@ -289,7 +307,7 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   ): Unit =
     order.seek(place, isAfter, pages, key, keyOffset, keyBytes)
 
-  /** Goes behind the key that `place` stands on. */
+  /** Moves `place` past the key that it is on. */
   private[log] def seekBehind(order: OrderedIndex, place: OrderedIndex.Place): Unit = {
     val page = pages.page(place.position)
     val at = pages.offset(place.position)
@@ -304,21 +322,26 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   }
 
   private[log] def ended(scan: RangeScan): Unit =
-    if (ranges != null) { ranges.ended(scan); if (ranges.isEmpty) ranges = null }
+    if (ranges != null) {
+      ranges.ended(scan)
+      if (ranges.isEmpty) ranges = null
+    }
 
   private[log] def compareKey(position: Int, key: Array[Byte], keyOffset: Int, keyBytes: Int): Int =
     PagedRecord.compareKey(pages, position, key, keyOffset, keyBytes)
   private[log] def compareKeys(one: Int, other: Int): Int =
     PagedRecord.compareKeys(pages, one, other)
 
-  /** Has the processor fetch a record that lies in memory; what it gives means nothing. */
+  /** Prefetches a record if its page is on the heap. The result is meaningless; it keeps the JIT
+    * from dropping the load.
+    */
   private[log] def prefetch(position: Int): Long = pages.prefetch(position)
 
-  /** The position behind the last record. */
+  /** The position after the last record. */
   private[log] def end: Int = pages.end
 
-  /** Where the key of a live record had its record when the log ended at `end`, a position of the
-    * tail or its start; NoPosition where it had none.
+  /** Returns the record that the key of the record at `position` had when the log ended at `end`,
+    * which must not be below the tail's start; NoPosition if the key did not exist then.
     */
   private[log] def asOf(end: Int, position: Int): Int =
     if (replaced == null) position else replaced.asOf(end, position)
@@ -367,8 +390,8 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
 
   private def header(position: Int): Long = PagedRecord.header(pages, position)
 
-  /** Words of a live key's record; where its value is in several, those of the one that would hold
-    * all of it.
+  /** Words of a live key's record. For a value spread over several records: the size of the one
+    * record that would hold it all.
     */
   private def sizeWords(position: Int): Int =
     Appends.sizeBytes(appends, position, header(position)) >>> 3
@@ -389,8 +412,8 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
     )
     val hash = Words.hash(key, keyOffset, keyBytes)
     val index = indexFor(family)
-    /* The lookup waits for memory twice, for the slot and for the record; begun first, it leaves
-     * the processor the copying to do meanwhile. */
+    /* The lookup waits for memory twice: for the slot and for the record. Started first, it
+     * overlaps with the copying below. */
     val slot = slotOf(index, hash, key, keyOffset, keyBytes)
     val previous = if (slot < 0) BinLog.NoPosition else HashIndex.positionOf(index.word(slot))
     val isAppend = kind == Record.Append
@@ -440,8 +463,8 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
     replaced.add(position, previous)
   }
 
-  /** Tells a family's order that a key's record was at `from` and is at `to`; NoPosition where
-    * there was none, or is none any more.
+  /** Reports to a family's ordered index that a key's record was at `from` and is at `to`;
+    * NoPosition if the key did not exist before, or does not exist now.
     */
   private def reorder(family: Int, from: Int, to: Int): Unit = {
     val order = families.orderOf(family)
@@ -460,13 +483,16 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
 
   private def indexFor(family: Int): HashIndex = {
     val index = existing(family)
-    if (index != null) index else { families.add(family); existing(family) }
+    if (index != null) index
+    else {
+      families.add(family)
+      existing(family)
+    }
   }
 }
 
 object BinLog {
   private val NoBytes = new Array[Byte](0)
   private[log] val NoPosition = -1
-  private val OwnBytes =
-    120 // of objects that each log has: itself, the pages, and the head of their list
+  private val OwnBytes = 120 // this object, its Pages, and the header of their list
 }

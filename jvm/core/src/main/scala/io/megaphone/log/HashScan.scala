@@ -4,18 +4,18 @@ package io.megaphone.log
 import io.megaphone.log.index.HashIndex
 import io.megaphone.log.record.Cursor
 
-/** A scan of all keys of a family, in no order.
+/** Scans all keys of a family, in no order.
   *
-  * Records lie all over the memory. Those that come next are fetched together, so that it is waited
-  * for once for all of them.
+  * Records are scattered over memory. The next few are prefetched together, so that their cache
+  * misses overlap.
   */
 private[log] final class HashScan(log: BinLog, index: HashIndex) extends Scan {
   val cursor = new Cursor
   private val slots = if (index == null) HashScan.NoSlots else index.snapshot
   private var slot = 0
-  private val ahead = new Array[Int](HashScan.AheadMax) // slots that come next
+  private val ahead = new Array[Int](HashScan.AheadMax) // the next slots
   private var aheadCount, aheadAt = 0
-  private var fetched = 0L // what is read must be of use, or the compiler leaves it out
+  private var fetched = 0L // a use of the prefetched words, or the JIT would drop the loads
 
   def next(): Boolean = {
     while (aheadAt < aheadCount || lookAhead()) {
@@ -23,12 +23,15 @@ private[log] final class HashScan(log: BinLog, index: HashIndex) extends Scan {
       aheadAt += 1
       if (HashIndex.isLive(word)) {
         log.moveTo(cursor, HashIndex.positionOf(word))
-        /* After the index has grown this array no longer hears of removals and updates: ask the
-         * index itself. */
+        /* After the index has grown, this snapshot no longer shows removals and updates: look the
+         * key up in the index. */
         if (index.isCurrent(slots)) return true
         val now =
           log.slotOf(index, HashIndex.hashOf(word), cursor.bytes, cursor.keyOffset, cursor.keyBytes)
-        if (now >= 0) { log.moveTo(cursor, HashIndex.positionOf(index.word(now))); return true }
+        if (now >= 0) {
+          log.moveTo(cursor, HashIndex.positionOf(index.word(now)))
+          return true
+        }
       }
     }
     false

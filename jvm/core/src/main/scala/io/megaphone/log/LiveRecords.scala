@@ -5,15 +5,15 @@ import io.megaphone.log.index.FamilyIndexes
 import io.megaphone.log.memory.{PagedRecord, Pages}
 import io.megaphone.log.record.{Record, Words}
 
-/** The live records of a log, to be written anew: families that have an order in it, the others as
-  * they come; each value in one record.
+/** Rewrites the live records of a log, each value as one record. Ordered families are written in
+  * key order, the others in no particular order.
   *
   * @param appends
-  *   null where no value is in several records
+  *   null if no value spans several records
   */
 private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appends: Appends) {
 
-  /** Copies them to `out` from `offset` on, and gives how many bytes they have. */
+  /** Copies the records to `out` from `offset` on and returns their size in bytes. */
   def copyTo(out: Array[Byte], offset: Int): Int = {
     var at = offset
     def copy(position: Int, page: Array[Byte], from: Int): Unit = {
@@ -36,14 +36,15 @@ private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appe
       }
     families.foreach { (_, order) =>
       if (order != null) order.foreach { position =>
-        copy(position, pages.page(position), pages.offset(position)); position
+        copy(position, pages.page(position), pages.offset(position))
+        position
       }
     }
     at - offset
   }
 
-  /** Copies them to other pages, and then points the indexes there: not before all are written.
-    * Throws SpillException.
+  /** Copies the records to `fresh`, and only after all are written points the indexes there. Throws
+    * SpillException; the indexes are then unchanged.
     */
   def moveTo(fresh: Pages): Unit = {
     val targets = new Array[Int](families.keyCount)
@@ -57,7 +58,10 @@ private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appe
       if (order == null) index.foreach(move) else order.foreach(move)
     )
     count = 0
-    def next(): Int = { count += 1; targets(count - 1) }
+    def next(): Int = {
+      count += 1
+      targets(count - 1)
+    }
     families.foreach { (index, order) =>
       if (order == null) index.foreach(_ => next())
       else

@@ -4,27 +4,30 @@ package io.megaphone.log
 import io.megaphone.log.record.Cursor
 import io.megaphone.log.record.Words
 
-/** Scans of several logs as one, in the order of their keys, none of which is in two of them: a
-  * tree of losers (Knuth, The Art of Computer Programming, volume 3, section 5.4.1).
+/** Merges scans of several logs into one, in the order of their keys. No two scans may have a key
+  * in common. A tree of losers (Knuth, The Art of Computer Programming, volume 3, section 5.4.1):
   *
-  *   1. Each inner node of the tree remembers the scan that lost there; the winner of all stands on
-  *      the next key. Once it has gone on, it plays again all the way up: one comparison a level,
-  *      where a heap takes two.
-  *   1. Most comparisons are of the first 16 bytes of the keys, which lie side by side here: the
-  *      records themselves lie all over the memory.
+  *   1. Each inner node holds the scan that lost there; the overall winner stands on the next key.
+  *      After it has advanced, it plays again up to the root: one comparison a level, where a heap
+  *      needs two.
+  *   1. Most comparisons need only the first 16 bytes of the keys. These lie side by side here,
+  *      while the records are scattered over memory.
   */
 final class MergedScan(scans: Iterator[Scan]) extends Scan {
   import MergedScan._
 
-  private var all: Array[Scan] = _ // null for one that has ended
-  private var heads: Array[Long] = _ // two to a scan
-  private var losers: Array[Int] = _ // at 0 the winner; leaf i is at all.length + i
+  private var all: Array[Scan] = _ // a scan that has ended is null
+  private var heads: Array[Long] = _ // two words a scan
+  private var losers: Array[Int] = _ // at 0 the winner; leaf i belongs at all.length + i
 
   def cursor: Cursor = all(losers(0)).cursor
 
   def next(): Boolean = {
     if (all == null) start()
-    else if (all.length > 0 && all(losers(0)) != null) { advance(losers(0)); play(losers(0)) }
+    else if (all.length > 0 && all(losers(0)) != null) {
+      advance(losers(0))
+      play(losers(0))
+    }
     all.length > 0 && all(losers(0)) != null
   }
 
@@ -46,16 +49,22 @@ final class MergedScan(scans: Iterator[Scan]) extends Scan {
     heads(2 * i + 1) = head(all(i), 8)
   }
 
-  /** Takes a scan up the tree until it waits for one that has not played yet, or there is a winner
-    * of all.
+  /** Plays a scan up the tree until it must wait for an opponent that has not played yet, or the
+    * overall winner is known.
     */
   private def play(i: Int): Unit = {
     var winner = i
     var node = (all.length + i) >>> 1
     while (node > 0) {
       val other = losers(node)
-      if (other == NoOne) { losers(node) = winner; return }
-      if (isBefore(other, winner)) { losers(node) = winner; winner = other }
+      if (other == NoOne) {
+        losers(node) = winner
+        return
+      }
+      if (isBefore(other, winner)) {
+        losers(node) = winner
+        winner = other
+      }
       node >>>= 1
     }
     losers(0) = winner
@@ -71,10 +80,10 @@ final class MergedScan(scans: Iterator[Scan]) extends Scan {
 
 private object MergedScan {
   private val NoOne = -1
-  private val LastHead = -1L // that of a scan that has ended: no key's is greater
+  private val LastHead = -1L // of a scan that has ended: no key's head is greater
 
-  /** Eight bytes of a scan's key, in their order as an unsigned number; a record fills a shorter
-    * one up with zeros.
+  /** Returns eight bytes of a scan's key as a big-endian unsigned number. A shorter key is padded
+    * with the zeros of its record.
     */
   private def head(scan: Scan, from: Int): Long =
     if (scan == null) LastHead

@@ -5,22 +5,28 @@ import java.util
 
 import io.megaphone.log.index.OrderedIndex
 
-/** The ordered scans of a log that were begun and not ended: they are told of keys that go. One
-  * that its caller has forgotten goes by itself.
+/** The ordered scans of a log that have begun and not ended, so that the log can report removed
+  * keys to them. A scan that its caller has dropped is garbage-collected.
   */
 private[log] final class OpenRanges {
   private val scans =
     util.Collections.newSetFromMap(new util.WeakHashMap[RangeScan, java.lang.Boolean](4))
 
-  def add(scan: RangeScan): Unit = { scans.add(scan); () }
+  def add(scan: RangeScan): Unit = {
+    scans.add(scan)
+    ()
+  }
 
-  /** A scan has come to its end. */
-  def ended(scan: RangeScan): Unit = { scans.remove(scan); () }
+  /** Forgets a scan that has reached its end. */
+  def ended(scan: RangeScan): Unit = {
+    scans.remove(scan)
+    ()
+  }
 
-  /** A key is about to leave an order: its record. */
+  /** Reports that the key of the record at `position` is about to be removed from `order`. */
   def removed(order: OrderedIndex, position: Int): Unit = scans.forEach(_.removed(order, position))
 
-  /** The batch has ended, and all scans with it. */
+  /** Ends all scans, because the batch has ended. */
   def end(): Unit = scans.forEach(_.end())
 
   def isEmpty: Boolean = scans.isEmpty

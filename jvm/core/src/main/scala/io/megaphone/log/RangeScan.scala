@@ -6,14 +6,14 @@ import java.util.PriorityQueue
 import io.megaphone.log.index.OrderedIndex
 import io.megaphone.log.record.Cursor
 
-/** A scan of the keys from `from` until, and without, `until` (null: to the end), in order, as keys
-  * and values were when it began.
+/** Scans an ordered family from `from` (inclusive) to `until` (exclusive; null: to the end), with
+  * the keys and values that existed when the scan began.
   *
-  *   1. The order tells which key comes next; a record that is newer than the scan leads back to
-  *      the one it replaced, or is passed over where its key is new. Were new keys seen, a caller
-  *      that puts a key behind the one it stands on would never come to an end.
-  *   1. Of keys that are removed meanwhile, which the order knows no more, the log tells
-  *      (`removed`).
+  *   1. The ordered index finds the next key. A record newer than the scan leads back to the record
+  *      it replaced; if its key is new, it is skipped. Otherwise a caller that puts a key after
+  *      each key it sees would never reach the end.
+  *   1. The log reports keys that are removed during the scan (`removed`), because the index no
+  *      longer has them.
   */
 private[log] final class RangeScan(
     log: BinLog,
@@ -24,7 +24,7 @@ private[log] final class RangeScan(
   val cursor = new Cursor
   private val place = new OrderedIndex.Place
   private val begun = log.end
-  private var gone: PriorityQueue[Integer] = _ // by key; most scans never have one
+  private var gone: PriorityQueue[Integer] = _ // removed keys, in order; null in most scans
   private var isStarted, isInOrder = false
   private var isDone = order == null
 
@@ -32,22 +32,23 @@ private[log] final class RangeScan(
     if (!isDone) {
       val ahead = nextInOrder()
       val behind = if (gone != null && !gone.isEmpty) gone.peek.intValue else BinLog.NoPosition
-      isInOrder = behind == BinLog.NoPosition || (ahead != BinLog.NoPosition && log.compareKeys(
-        ahead,
-        behind
-      ) < 0)
+      isInOrder = behind == BinLog.NoPosition ||
+        (ahead != BinLog.NoPosition && log.compareKeys(ahead, behind) < 0)
       if (!isInOrder) gone.poll()
       val position = if (isInOrder) ahead else behind
       if (position != BinLog.NoPosition) log.moveTo(cursor, position)
-      else { isDone = true; log.ended(this) }
+      else {
+        isDone = true
+        log.ended(this)
+      }
     }
     !isDone
   }
 
-  /** The batch has ended. */
+  /** Ends the scan, because the batch has ended. */
   private[log] def end(): Unit = isDone = true
 
-  /** A key of the order is about to be removed: its record. */
+  /** Reports that the key of the record at `position` is about to be removed from `order`. */
   private[log] def removed(order: OrderedIndex, position: Int): Unit =
     if (!isDone && (order eq this.order)) {
       val old = log.asOf(begun, position)
@@ -62,11 +63,13 @@ private[log] final class RangeScan(
       }
     }
 
-  /** The record of the next key of the order that was there when the scan began, or NoPosition. */
+  /** Returns the record, as of the scan's beginning, of the next key that is still in the index and
+    * existed then; NoPosition if there is none.
+    */
   private def nextInOrder(): Int = {
     if (!isStarted) log.seek(order, place, isAfter = false, from, 0, from.length)
-    /* The cursor's key stays where it is, whatever has become of it: what comes after it now is
-     * what has not been seen. */
+    /* The cursor keeps its key even if that key was removed meanwhile; everything after it is still
+     * unseen. */
     else if (!isInOrder || !order.step(place))
       log.seek(order, place, isAfter = true, cursor.bytes, cursor.keyOffset, cursor.keyBytes)
     isStarted = true

@@ -3,12 +3,12 @@ package io.megaphone.log
 
 import io.megaphone.log.record.Cursor
 
-/** A scan under way, see [[BinLog.scan]], [[BinLog.range]] and [[MergedScan]]. */
+/** A scan in progress: see [[BinLog.scan]], [[BinLog.range]] and [[MergedScan]]. */
 abstract class Scan private[log] {
 
-  /** The record that the last `next` that was true stands on. */
+  /** The record that the last successful `next` moved to. */
   def cursor: Cursor
 
-  /** Goes to the next record; false where there is none. */
+  /** Moves to the next record; returns false if there is none. */
   def next(): Boolean
 }

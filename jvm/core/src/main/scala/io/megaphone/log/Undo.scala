@@ -3,19 +3,21 @@ package io.megaphone.log
 
 import java.util
 
-/** What each record of a log's tail has replaced: by it the tail is taken back, and a scan finds
-  * what was there when it began. Records come in the order of their positions. One thread only, but
-  * for `heapBytes`.
+/** For each record of a log's tail, the record that it replaced. The log undoes its tail by this
+  * list, and a scan finds the records that were live when it began. Records are added in the order
+  * of their positions.
+  *
+  * Threads: one, except `heapBytes`.
   */
 private[log] final class Undo {
-  private var entries =
-    new Array[Long](Undo.CapacityMin) // (replaced position + 1) << 32 | position of the new record
+  // (replaced position + 1) << 32 | position of the new record
+  private var entries = new Array[Long](Undo.CapacityMin)
   private var count = 0
 
   def heapBytes: Long = entries.length * 8L + Undo.OwnBytes
 
   /** @param replaced
-    *   the record that the key had before, or NoPosition
+    *   position of the key's previous record, or NoPosition
     */
   def add(position: Int, replaced: Int): Unit = {
     if (count == entries.length) entries = util.Arrays.copyOf(entries, count * 2)
@@ -23,10 +25,13 @@ private[log] final class Undo {
     count += 1
   }
 
-  /** Calls `f(position, replaced)` for each record, the newest first. */
+  /** Calls `f(position, replaced)` for each record, newest first. */
   def foreachBackwards(f: (Int, Int) => Unit): Unit = {
     var i = count - 1
-    while (i >= 0) { f(entries(i).toInt, replacedBy(i)); i -= 1 }
+    while (i >= 0) {
+      f(entries(i).toInt, replacedBy(i))
+      i -= 1
+    }
   }
 
   /** See [[BinLog.asOf]]. */
@@ -36,10 +41,12 @@ private[log] final class Undo {
     at
   }
 
-  /** Forgets all: the tail has become part of the log, or is taken back. */
+  /** Forgets all records, because the tail was settled or undone. */
   def clear(): Unit = count = 0
 
-  /** Whether it takes too much memory beside a log of so many words to be kept for the next batch. */
+  /** Whether this list is too large, next to a log of `logWords` words, to be kept for the next
+    * batch.
+    */
   def isLargeBeside(logWords: Int): Boolean = entries.length > logWords / Undo.LogShare
 
   private def replacedBy(entry: Int): Int = (entries(entry) >>> 32).toInt - 1
@@ -56,8 +63,11 @@ private[log] final class Undo {
 }
 
 private object Undo {
-  private val CapacityMin = 2 // entries: of many bins, a batch changes a key or two each
-  private val LogShare =
-    64 // the share of a log's words: of very many bins, each a small log, none keeps a list
-  private val OwnBytes = 40 // itself and the head of its array
+
+  /** Entries. With many bins, a batch changes only a key or two of each. */
+  private val CapacityMin = 2
+
+  /** A list may take 1/64 of its log's words: if bins are many and small, no list is kept. */
+  private val LogShare = 64
+  private val OwnBytes = 40 // this object and its array's header
 }

@@ -8,15 +8,15 @@ import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 import io.megaphone.errors.{DamagedFileException, NewerFormatException}
 import io.megaphone.log.Bytes
 
-/** A file that is not exactly as it was written, or not ours, is never read as something else: the
-  * reader says which file, and what it expected.
+/** A damaged or foreign file is never read as something else: the error names the file and what was
+  * expected.
   */
 class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   import Files._
 
   private val Name = "state/0/3/7_id.delta"
 
-  /** Header bytes without a meaning yet. */
+  /** Header bytes that have no meaning yet. */
   private val Unused = Set(6, 7)
 
   private val one = FileName(3, StateName(6, "id6"))
@@ -69,24 +69,23 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   ): DamagedFileException = {
     val e = intercept[DamagedFileException](contents(Name, bytes, compressions))
     assert(
-      e.file == Name && e.getMessage.startsWith(
-        s"The file $Name is damaged"
-      ) && e.expected.nonEmpty && e.found.nonEmpty
+      e.file == Name && e.getMessage.startsWith(s"The file $Name is damaged") &&
+        e.expected.nonEmpty && e.found.nonEmpty
     )
     e
   }
 
   private def changed(bytes: Array[Byte], at: Int, to: Int): Array[Byte] = {
-    val copy = bytes.clone(); copy(at) = to.toByte; copy
+    val copy = bytes.clone()
+    copy(at) = to.toByte
+    copy
   }
 
   private def withWord(bytes: Array[Byte], at: Int, word: Int): Array[Byte] =
     bytes.patch(at, new Encoder().int(word).toBytes, 4)
 
-  for ((how, compression) <- Seq("as they are" -> Compression.None, "compressed" -> Deflate)) {
-    test(
-      s"every other value of every byte of a file is damage, but for the two header bytes that mean nothing (frames $how)"
-    ) {
+  for ((how, compression) <- Seq("uncompressed" -> Compression.None, "compressed" -> Deflate)) {
+    test(s"any change of any byte, except two unused header bytes, is damage (frames $how)") {
       val bytes = small(compression)
       val whole = contents(Name, bytes)
       for (at <- bytes.indices; value <- 0 until 256; if bytes(at) != value.toByte) {
@@ -97,7 +96,7 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
 
     test(
-      s"a file cut at any byte is damage, and so is one with something behind or before it (frames $how)"
+      s"a file that is cut at any byte, or has bytes before or after it, is damage (frames $how)"
     ) {
       val bytes = small(compression)
       for (length <- bytes.indices) damaged(bytes.take(length))
@@ -111,7 +110,7 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("damage to a chunk names the bin that is read, and leaves other chunks readable") {
+  test("a damaged chunk is an error naming the bin that is read; other chunks stay readable") {
     val bytes = file(Compression.None, one, WriterId(1, 2)) { w =>
       for (bin <- 1 to 3)
         w.frame(bin, isImage = true, Bytes.random(DeltaFile.ChunkBytes / 2, bin.toLong))
@@ -140,14 +139,14 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
         if (frame.chunk == hit) {
           val e = intercept[DamagedFileException](r.records(frame, All))
           assert(
-            e.bin.contains(frame.bin) && e.getMessage
-              .contains(s"is damaged at bin ${frame.bin}: expected chunk checksum 0x")
+            e.bin.contains(frame.bin) &&
+              e.getMessage.contains(s"is damaged at bin ${frame.bin}: expected chunk checksum 0x")
           )
         } else r.records(frame, All)
     }
   }
 
-  test("a foreign file is refused, whatever it is and however short") {
+  test("a foreign file of any kind and length is refused") {
     val foreign = Seq(
       "",
       "x",
@@ -175,14 +174,14 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     )
   }
 
-  test("a file that begins as one of ours and ends as another's is refused") {
+  test("a file that begins as a delta file and ends otherwise is refused") {
     assert(
       damaged(small(Compression.None) ++ "0123456789".getBytes).getMessage
         .contains("expected the magic number MPHF at the end, found 0x39383736.")
     )
   }
 
-  test("another format version is refused by number, at the beginning and at the end") {
+  test("another format version, at the beginning or at the end, is refused by number") {
     val bytes = small(Compression.None)
     for (version <- Seq(0, 2, 255))
       assert(
@@ -197,21 +196,20 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test(
-    "a file that says at both ends that it is of a later version is refused with a sentence of its own, as no damage"
+    "a file with a later version at both ends is refused as one of a later release, not as damage"
   ) {
     val bytes = small(Compression.None)
     val refused = intercept[NewerFormatException](
       contents(Name, withWord(changed(bytes, 4, 2), bytes.length - 8, 2))
     )
     assert(
-      refused.getMessage == s"The file $Name has format version 2, where this release reads version ${DeltaFile.FormatVersion}: " +
+      refused.getMessage == s"The file $Name has format version 2, where this release reads " +
+        s"version ${DeltaFile.FormatVersion}: " +
         "use the release of spark-megaphone that wrote it, or a later one."
     )
   }
 
-  test(
-    "a compression that the reader does not know is refused, with those it knows; the footer is read without it"
-  ) {
+  test("an unknown compression is refused with the known ones named; the footer needs none") {
     val bytes = small(Deflate)
     assert(reader(Name, bytes).footer.frames.length == 2)
     assert(
@@ -224,11 +222,11 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     )
     assert(
       contents(Name, bytes, Compressions(Compression.None, Deflate)) == contents(Name, bytes),
-      "whatever the reader would write with"
+      "the compression for writing does not matter"
     )
   }
 
-  test("a frame that decompresses to other than its length, or not at all, is damage of its bin") {
+  test("a frame that decompresses to another length, or not at all, is damage of its bin") {
     val bytes = small(Deflate)
     val frame = reader(Name, bytes).footer.frames.head
     for (rawBytes <- Seq(frame.rawBytes, frame.chunk.rawBytes - 1, frame.chunk.rawBytes + 1)) {
@@ -249,12 +247,13 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
     assert(
       damaged(noise).getMessage.contains(
-        "at bin 5: expected 100 bytes of records, found bytes that do not decompress (java.util.zip.DataFormatException"
+        "at bin 5: expected 100 bytes of records, " +
+          "found bytes that do not decompress (java.util.zip.DataFormatException"
       )
     )
   }
 
-  /** Writes what does not decompress. */
+  /** Writes bytes that do not decompress. */
   private object Noise extends Compression {
     val id: Int = Deflate.id
     def compress(bytes: Array[Byte], length: Int): Array[Byte] = Bytes.random(50, 1)
@@ -262,7 +261,7 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       Deflate.decompress(bytes, rawBytes)
   }
 
-  /** Says how many bytes there really are. */
+  /** Returns all bytes that it decompresses, even if more than expected. */
   private object Strict extends Compression {
     val id: Int = Deflate.id
     def compress(bytes: Array[Byte], length: Int): Array[Byte] = Deflate.compress(bytes, length)
@@ -270,7 +269,7 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       Deflate.decompress(bytes, rawBytes + 10)
   }
 
-  test("a frame of another file is refused: by its place, or by its checksum") {
+  test("a frame of another file is refused by its place or its checksum") {
     val bytes = small(Compression.None)
     val r = reader(Name, bytes)
     val frame = r.footer.frames.head
@@ -321,7 +320,8 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test(
-    "the bytes of a footer that are not what was written are refused or make some other footer, and never cost more than they weigh"
+    "changed bytes of a footer are refused or make another footer, " +
+      "and take memory in proportion to their number"
   ) {
     val valid = footers.map { footer =>
       val encoder = new Encoder

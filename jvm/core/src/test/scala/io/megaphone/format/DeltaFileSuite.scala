@@ -11,15 +11,15 @@ import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
 import io.megaphone.log.{BinLog, Bytes}
 
-/** What is written to delta files is read back, frame by frame and, by the chains of a footer,
-  * across files.
+/** Frames written to delta files are read back, one by one and, by the chains of a footer, across
+  * files.
   */
 class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   import Files._
 
   private val compressions = Gen.oneOf(Compression.None, Deflate)
 
-  /** Records as far as a file knows: bytes. Some compress well, some not at all. */
+  /** Bin, kind and raw bytes of a frame. Some bytes compress well, some not at all. */
   private val contents: Gen[(Int, Boolean, Array[Byte])] = for {
     bin <- Gen.choose(0, 70000)
     isImage <- Gen.oneOf(true, false)
@@ -32,7 +32,7 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     if (isPlain) Array.fill[Byte](length)(seed.toByte) else Bytes.random(length, seed)
   )
 
-  test("any footer comes back as it was") {
+  test("any footer is read as it was written") {
     forAll(footers, minSuccessful(300)) { footer =>
       val encoder = new Encoder
       footer.encode(encoder)
@@ -41,7 +41,7 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("equal footers are equal bytes, in whatever order their maps were made") {
+  test("equal footers are equal bytes, whatever the order of their maps") {
     forAll(footers) { footer =>
       val (one, other) = (new Encoder, new Encoder)
       footer.encode(one)
@@ -54,7 +54,7 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("any frames and any footer come back from a file as they were written") {
+  test("any frames and any footer are read from a file as they were written") {
     forAll(Gen.listOf(contents), footers, compressions, minSuccessful(200)) {
       (contents, footer, compression) =>
         val bytes = file(compression, footer.file, footer.writer) { writer =>
@@ -75,12 +75,12 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
         val found = r.footer.frames.map(_.chunk).distinct
         assert(
           found.map(_.offset) == found.map(_.storedBytes).scanLeft(8L)(_ + _).dropRight(1),
-          "chunks lie back to back behind the header"
+          "chunks lie back to back after the header"
         )
     }
   }
 
-  test("small frames share a chunk, large ones have their own") {
+  test("small frames share a chunk, a large frame has its own") {
     val sizes = Seq(10, 0, 30000, 35526, 1, 65535, 0, 65537, 200000, 5, 65531, 0)
     val bytes = file(Compression.None, EmptyFooter.file, EmptyFooter.writer) { writer =>
       for ((size, bin) <- sizes.zipWithIndex)
@@ -99,11 +99,11 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       assert(r.records(frame, All).sameElements(Bytes.random(sizes(frame.bin), frame.bin.toLong)))
   }
 
-  test("tails and images straight from logs are what their bytes are as frames") {
+  test("tails and images written from logs equal frames of their bytes") {
     def filled(keys: Int) = {
       val log = new BinLog
       for (i <- 0 until keys) {
-        val key = s"key $i".getBytes;
+        val key = s"key $i".getBytes
         log.put(0, key, 0, key.length, Bytes.random(90, i.toLong), 0, 90)
       }
       log
@@ -129,17 +129,18 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("a file of no frames is a file") {
+  test("a file without frames is valid") {
     val bytes = file(Compression.None, EmptyFooter.file, EmptyFooter.writer)(_ =>
-      frames => { assert(frames.isEmpty); EmptyFooter }
+      frames => {
+        assert(frames.isEmpty)
+        EmptyFooter
+      }
     )
     assert(Files.contents("f", bytes) == Contents(EmptyFooter, Vector.empty))
     assert(EmptyFooter.referenced.isEmpty && EmptyFooter.frameOf.isEmpty)
   }
 
-  test(
-    "the last footer's chains rebuild every bin, whichever worker wrote its frames and in whichever file"
-  ) {
+  test("the last footer's chains rebuild every bin, from any worker's frames in any file") {
     val batches = Gen.nonEmptyListOf(Gen.zip(Gen.choose(0, 2), Gen.long))
     forAll(batches, compressions) { (batches, compression) =>
       val files = mutable.Map.empty[FileName, Array[Byte]]
@@ -203,7 +204,8 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test(
-    "a footer costs in proportion to its frames and chains: a tail of each of 1,024 bins, or a chain of two frames, takes under 8 and 20 bytes a bin"
+    "a footer of 1,024 bins takes under 8 bytes for a tail of each, " +
+      "and under 20 for a chain of two frames"
   ) {
     val name = FileName(7, StateName(1000000, "0123456789abcdef0123456789abcdef0123"))
     def frames(of: FileName, writer: WriterId): Vector[Frame] = {
@@ -214,7 +216,11 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
         Frame(bin, isImage = false, chunks(bin / 64), bin % 64 * 1000, 1000)
       )
     }
-    def size(footer: Footer): Int = { val e = new Encoder; footer.encode(e); e.size }
+    def size(footer: Footer): Int = {
+      val e = new Encoder
+      footer.encode(e)
+      e.size
+    }
     val empty = size(EmptyFooter.copy(file = name))
     val own = frames(name, WriterId(1, 2))
     val counts = own.map(_.bin -> 1000000L).toMap
@@ -228,7 +234,7 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     )
   }
 
-  test("a writer leaves its stream open, and counts what it wrote") {
+  test("a writer leaves its stream open, and counts the bytes that it wrote") {
     var isClosed = false
     val out = new ByteArrayOutputStream { override def close(): Unit = isClosed = true }
     val writer = new DeltaFile.Writer(out, Compression.None, EmptyFooter.file, EmptyFooter.writer)

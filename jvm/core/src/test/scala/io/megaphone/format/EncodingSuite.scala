@@ -7,7 +7,7 @@ import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
 import io.megaphone.errors.DamagedFileException
 
-/** The primitives of all formats come back as they were written, byte for byte as specified, and a
+/** The primitives of all formats are read as they were written, their bytes are as specified, and a
   * decoder never reads past its end.
   */
 class EncodingSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
@@ -22,7 +22,7 @@ class EncodingSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     e
   }
 
-  /** A value and its way through an encoder and a decoder. */
+  /** A value, and how to write and to read it. */
   private final class Item(val write: Encoder => Unit, val read: Decoder => Any, val value: Any) {
     override def toString: String = value.toString
   }
@@ -55,7 +55,7 @@ class EncodingSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       .map(v => new Item(e => e.option(v)(e.varint(_)), d => d.option(d.varint()), v))
   )
 
-  test("any sequence of values comes back as it was, and cut anywhere it is damaged") {
+  test("any sequence of values is read as it was written; cut anywhere, it is damage") {
     forAll(Gen.listOf(items), Gen.choose(0, 300)) { (items, capacity) =>
       val encoder = new Encoder(capacity)
       items.foreach(_.write(encoder))
@@ -70,7 +70,7 @@ class EncodingSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("a decoder of a range reads that range and not beyond it") {
+  test("a decoder of a range does not read beyond it") {
     val bytes = new Encoder().int(1).int(2).int(3).toBytes
     val in = new Decoder("some.file", bytes, 4, 8)
     assert(in.remaining == 4 && in.int() == 2 && in.remaining == 0)
@@ -78,7 +78,7 @@ class EncodingSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test(
-    "words are little-endian, integers of variable length have seven bits a byte, lowest first"
+    "words are little-endian; integers of variable length have seven bits a byte, lowest first"
   ) {
     assert(hex(new Encoder().int(0x01020304)) == "04030201")
     assert(hex(new Encoder().long(0x0102030405060708L)) == "0807060504030201")
@@ -92,15 +92,12 @@ class EncodingSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(hex(new Encoder().varint(-1)) == "ff" * 9 + "01")
     assert(hex(new Encoder().string("é")) == "02c3a9")
     assert(
-      hex(new Encoder().option(Option(5L))(_ => ())) == "01" && hex(
-        new Encoder().option(Option.empty[Long])(_ => ())
-      ) == "00"
+      hex(new Encoder().option(Option(5L))(_ => ())) == "01" &&
+        hex(new Encoder().option(Option.empty[Long])(_ => ())) == "00"
     )
   }
 
-  test(
-    "an integer of more than ten bytes, a count out of range and a length beyond the end are damage"
-  ) {
+  test("an integer over ten bytes, a count out of range and a length beyond the end are damage") {
     assert(
       damaged(decoder(Array.fill[Byte](20)(-1)).varint()).getMessage.contains("at most ten bytes")
     )
@@ -116,20 +113,20 @@ class EncodingSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     damaged(decoder(new Encoder().varint(3).byte(1).toBytes).string())
   }
 
-  test("a damaged count of elements asks for no more memory than the bytes that are there") {
+  test("a damaged count of elements takes memory for no more than the remaining bytes") {
     val bytes = new Encoder().varint(Int.MaxValue.toLong).int(0).toBytes
     assert(damaged {
-      val in = decoder(bytes); in.seq(in.byte())
+      val in = decoder(bytes)
+      in.seq(in.byte())
     }.expected == s"a count between 0 and ${bytes.length}")
   }
 
-  test("the checksum is CRC-32C, of a range or of the whole") {
+  test("the checksum is CRC-32C, of a range or of the whole array") {
     val bytes = "..123456789..".getBytes
     assert(Checksum.of(bytes, 2, 9) == 0xe3069283) // the check value of the CRC's definition
     assert(
-      Checksum.of(bytes, 0, bytes.length) == Checksum.of(bytes) && Checksum.of(
-        new Array[Byte](0)
-      ) == 0
+      Checksum.of(bytes, 0, bytes.length) == Checksum.of(bytes) &&
+        Checksum.of(new Array[Byte](0)) == 0
     )
   }
 }

@@ -9,7 +9,7 @@ import org.scalacheck.Gen
 /** Delta files in memory, and random footers. */
 object Files {
 
-  /** A compression of the JDK's own, for tests. */
+  /** The JDK's compression, for tests. */
   object Deflate extends Compression {
     val id = 77
     def compress(bytes: Array[Byte], length: Int): Array[Byte] = {
@@ -35,10 +35,10 @@ object Files {
     }
   }
 
-  /** Knows both. */
+  /** Both compressions. */
   val All: Compressions = Compressions(Deflate)
 
-  /** Writes a file by `write`, which is given the writer and gives the footer to end with. */
+  /** Writes a file by `write`, which takes the writer and returns how to make the footer. */
   def file(compression: Compression, name: FileName, id: WriterId)(
       write: DeltaFile.Writer => Vector[Frame] => Footer
   ): Array[Byte] = {
@@ -56,13 +56,13 @@ object Files {
   /** All that a file holds: its footer, and the records of its own frames. */
   final case class Contents(footer: Footer, records: Vector[Seq[Byte]])
 
-  /** Reads every byte of a file that means anything. */
+  /** Reads every byte of a file that has a meaning. */
   def contents(name: String, bytes: Array[Byte], compressions: Compressions = All): Contents = {
     val r = reader(name, bytes)
     Contents(r.footer, r.footer.frames.map(f => r.records(f, compressions).toSeq))
   }
 
-  /** A footer that tells of nothing. */
+  /** A footer without frames, chains or previous files. */
   val EmptyFooter: Footer =
     Footer(
       FileName(0, StateName(1, "")),
@@ -129,7 +129,7 @@ object Files {
         }
       }
 
-  /** Several chains point into the same few chunks of the same few files, as they do. */
+  /** Several chains that point into the same few chunks of the same few files, as real ones do. */
   private val chains: Gen[Map[Int, Chain]] = for {
     files <- Gen.choose(1, 5).flatMap(Gen.listOfN(_, Gen.zip(fileNames, writers)))
     chunks <- Gen
@@ -137,9 +137,8 @@ object Files {
       .flatMap(
         Gen.listOfN(_, Gen.oneOf(files).flatMap { case (file, writer) => chunks(file, writer) })
       )
-    bins <- Gen
-      .oneOf(Gen.choose(0, 4), Gen.choose(0, 50))
-      .flatMap(Gen.listOfN(_, counts)) // maps of up to four keep the order they were made in
+    // Maps of up to four keep the order in which they were made.
+    bins <- Gen.oneOf(Gen.choose(0, 4), Gen.choose(0, 50)).flatMap(Gen.listOfN(_, counts))
     chains <- Gen.sequence[Vector[(Int, Chain)], (Int, Chain)](bins.map { bin =>
       Gen
         .choose(0, 6)
@@ -179,7 +178,7 @@ object Files {
     )
   }
 
-  /** Counts for the bins that a footer must count, some of those given. */
+  /** Key counts for the bins that a footer must count, taken from `counts`. */
   def counted(frames: Vector[Frame], chains: Map[Int, Chain], counts: Seq[Long]): Map[Int, Long] =
     Footer.counted(frames, chains).map(bin => bin -> counts(bin % counts.size)).toMap
 }

@@ -5,12 +5,12 @@ import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
-/** A file's name is its worker, its version and, under checkpoint format v2, its unique id; what
-  * looks otherwise is not ours.
+/** A file's name is its worker, its version and, under checkpoint format v2, its unique id. A file
+  * of any other name is foreign.
   */
 class NamesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
-  test("names read as they are documented") {
+  test("names are written as documented") {
     assert(FileName(3, StateName(7, StateName.FixedId)).toString == "3/7.delta")
     assert(FileName(0, StateName(12, "0b9c-1")).toString == "0/12_0b9c-1.delta")
   }
@@ -28,7 +28,7 @@ class NamesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("files of others are none of ours, nor are names that we would write otherwise") {
+  test("foreign file names, and names not exactly as written, are not parsed") {
     val others = Seq(
       "",
       "delta",
@@ -56,19 +56,19 @@ class NamesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     for (name <- others ++ otherwise) assert(FileName.parse(0, name).isEmpty, name)
   }
 
-  test("a chain begins anew at an image, and else grows by a tail") {
+  test("an image starts a new chain, a tail extends it") {
     val writer = WriterId(1, 2)
     def frame(version: Long, isImage: Boolean, raw: Int) =
       Frame(5, isImage, Chunk(FileName(0, StateName(version, "")), writer, 8, 1, raw, 0), 0, raw)
     val tails = Chain.Empty + frame(1, isImage = false, 10) + frame(2, isImage = false, 20)
     assert(
-      tails.frameCount == 2 && tails.imageBytes == 0 && tails.tailBytes == 30 && tails.frames.map(
-        _.file.name.version
-      ) == Vector(1L, 2L)
+      tails.frameCount == 2 && tails.imageBytes == 0 && tails.tailBytes == 30 &&
+        tails.frames.map(_.file.name.version) == Vector(1L, 2L)
     )
     val imaged = tails + frame(3, isImage = true, 7) + frame(4, isImage = false, 1)
     assert(
-      imaged.frameCount == 2 && imaged.imageBytes == 7 && imaged.tailBytes == 1 && imaged.frames.head.file.name.version == 3
+      imaged.frameCount == 2 && imaged.imageBytes == 7 && imaged.tailBytes == 1 &&
+        imaged.frames.head.file.name.version == 3
     )
     assert(Chain(tails.frames ++ imaged.frames) == imaged)
   }

@@ -6,19 +6,19 @@ import java.nio.file.{Files => Disk, Path}
 
 import io.megaphone.log.BinLog
 
-/** Sample files of the format, kept in the test resources (`format/v<version>/`) so that what was
-  * once written stays readable.
+/** Sample files of the format, kept in the test resources (`format/v<version>/`) so that files once
+  * written stay readable.
   *
-  * They tell a short story in three files: worker 0 commits version 1, with bins 5 and 6; bin 6
-  * moves to worker 2, which commits version 2 and writes an image of bin 7 beside it; worker 0
-  * commits version 2 under checkpoint format v1, where names have no id. The frames are not
-  * compressed, because a compressor's next release may pack the same bytes otherwise.
+  * There are three files. Worker 0 commits version 1 with bins 5 and 6. Bin 6 moves to worker 2,
+  * which commits version 2 with a tail of bin 6 and an image of bin 7. Worker 0 commits version 2
+  * under checkpoint format v1, where names have no id. The frames are not compressed, because a
+  * compressor's next release may compress the same bytes differently.
   *
   * They were written once. A new format version gets new ones, by
   * {{{
   * ./sbt 'core/Test/runMain io.megaphone.format.SampleFile src/test/resources/format'
   * }}}
-  * (the folder is relative to `jvm/core`), and the old ones stay. A file that is there is never
+  * (the folder is relative to `jvm/core`), and the old ones stay. An existing file is never
   * replaced: delete it first, if its version was never released.
   */
 object SampleFile {
@@ -30,7 +30,7 @@ object SampleFile {
   val MovedWriter: WriterId = WriterId(-1L, Long.MinValue)
   val WithoutIdWriter: WriterId = WriterId(0, 1)
 
-  /** The files, by today's writer. */
+  /** The files, as today's writer writes them. */
   def files: Vector[(FileName, Array[Byte])] = {
     val log5, log6, log7 = new BinLog
 
@@ -66,11 +66,8 @@ object SampleFile {
     put(log7, 0, "é", "ünïcödé")
     val (moved, movedBytes) = write(Moved, MovedWriter) { writer =>
       writer.frame(6, isImage = false, log6.tail().toBytes)
-      writer.frame(
-        7,
-        isImage = true,
-        log7.tail().toBytes
-      ) // of puts alone, so it is an image as well, in an order that no hash decides
+      // A tail of puts alone is also an image, in an order that does not depend on a hash.
+      writer.frame(7, isImage = true, log7.tail().toBytes)
       frames => {
         val chains = Map(
           6 -> Chain(Vector(first.frameOf(6), frames(0))),
@@ -112,14 +109,14 @@ object SampleFile {
     Vector(First -> firstBytes, Moved -> movedBytes, WithoutId -> withoutIdBytes)
   }
 
-  /** Writes the files of today's format version, below a folder. */
+  /** Writes the files of today's format version below a folder. */
   def main(args: Array[String]): Unit = {
     val folder = Path
-      .of(args.headOption.getOrElse(sys.error("Give the folder format/ of the test resources.")))
+      .of(args.headOption.getOrElse(sys.error("Pass the folder format/ of the test resources.")))
       .resolve(s"v${DeltaFile.FormatVersion}")
     for ((name, bytes) <- files) {
       val file = folder.resolve(name.toString)
-      if (Disk.exists(file)) println(s"$file is there: it stays as it is.")
+      if (Disk.exists(file)) println(s"$file exists: it is not replaced.")
       else {
         Disk.createDirectories(file.getParent)
         Disk.write(file, bytes)

@@ -6,8 +6,8 @@ import org.scalatest.funsuite.AnyFunSuite
 import io.megaphone.log.{BinLog, Bytes}
 import io.megaphone.log.Bytes.Bytes
 
-/** Files that were written once, and are kept in the test resources, are read for ever; and today's
-  * writer still writes the same. See [[SampleFile]].
+/** Files once written, which are kept in the test resources, stay readable for ever, and today's
+  * writer still writes the same bytes. See [[SampleFile]].
   */
 class SampleFileSuite extends AnyFunSuite {
   import SampleFile._
@@ -37,24 +37,16 @@ class SampleFileSuite extends AnyFunSuite {
     }
   }
 
-  test(
-    "files of version 1: the frames hold the records that were put and removed, each in its place"
-  ) {
+  test("files of version 1: each frame has the records that were put and removed") {
     val expected = Map(
       First -> Vector(
-        put(0, "", "the empty key") ++ put(0, "eight by", "16 bytes of value") ++ put(
-          3,
-          "eight by",
-          "another family"
-        ),
+        put(0, "", "the empty key") ++ put(0, "eight by", "16 bytes of value") ++
+          put(3, "eight by", "another family"),
         put(0, "to be removed", "x" * 100) ++ put(0, "to be overwritten", "soon")
       ),
       Moved -> Vector(
-        remove(0, "to be removed") ++ put(0, "to be overwritten", "now") ++ put(
-          1023,
-          "in the last family",
-          ""
-        ),
+        remove(0, "to be removed") ++ put(0, "to be overwritten", "now") ++
+          put(1023, "in the last family", ""),
         put(0, "é", "ünïcödé")
       ),
       WithoutId -> Vector(remove(0, ""))
@@ -65,14 +57,13 @@ class SampleFileSuite extends AnyFunSuite {
         r.footer.frames.map(f => Bytes.of(r.records(f, Compressions(Compression.None)))) == frames
       )
       assert(
-        r.footer.frames.map(_.rawBytes) == frames.map(_.length) && r.footer.frames.map(
-          _.at
-        ) == frames.map(_.length).scanLeft(0)(_ + _).dropRight(1)
+        r.footer.frames.map(_.rawBytes) == frames.map(_.length) &&
+          r.footer.frames.map(_.at) == frames.map(_.length).scanLeft(0)(_ + _).dropRight(1)
       )
     }
   }
 
-  test("files of version 1: the footers tell names, tables, chains, counts and what came before") {
+  test("files of version 1: the footers have names, tables, chains, counts and previous files") {
     val (first, moved, withoutId) =
       (reader(1, First).footer, reader(1, Moved).footer, reader(1, WithoutId).footer)
     val (frame5, frame6) = (first.frames(0), first.frames(1))
@@ -155,11 +146,11 @@ class SampleFileSuite extends AnyFunSuite {
     assert(rebuilt(1, moved.chains(7)) == Map((0, "é") -> "ünïcödé"))
   }
 
-  test("today's writer makes the very bytes of the files of its format version") {
+  test("today's writer writes exactly the bytes of the files of its format version") {
     for ((name, bytes) <- files)
       assert(
         bytes.sameElements(resource(DeltaFile.FormatVersion, name)),
-        s"$name is written otherwise: the format has changed, so its version must"
+        s"$name is written differently: the format has changed, so its version must change"
       )
   }
 }

@@ -10,8 +10,8 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.log.memory.Records
 
-/** A settled prefix is read by other threads while its log goes on, with no lock and no copy, and
-  * its bytes never change.
+/** Other threads read a settled prefix without a lock or a copy while its log is written; its bytes
+  * never change.
   */
 class BinLogConcurrencySuite extends AnyFunSuite {
   import BinLogConcurrencySuite._
@@ -41,7 +41,7 @@ class BinLogConcurrencySuite extends AnyFunSuite {
     }
   }
 
-  /** Some batches, some of them undone, a tail that is left open, and at times a compaction. */
+  /** Writes some batches, undoes some of them, compacts at times, and leaves a tail. */
   private def writeRound(log: BinLog, random: Random): Unit = {
     log.undo()
     for (_ <- 0 until 3) {
@@ -53,15 +53,17 @@ class BinLogConcurrencySuite extends AnyFunSuite {
   }
 
   test(
-    "readers of prefixes see the bytes of the time they were taken while the writer appends, undoes, settles and compacts"
+    "the bytes of a prefix do not change under its readers " +
+      "while the writer appends, undoes, settles and compacts"
   ) {
     val published = new AtomicReference(Vector.empty[Taken])
     val done = new AtomicReference(false)
     val started = new CountDownLatch(ReadersCount)
     val readBeforeTheEnd = new CountDownLatch(ReadersCount)
 
-    def read(taken: Taken): Boolean = taken.records.length == taken.bytes.length && java.util.Arrays
-      .equals(taken.records.toBytes, taken.bytes)
+    def read(taken: Taken): Boolean =
+      taken.records.length == taken.bytes.length &&
+        java.util.Arrays.equals(taken.records.toBytes, taken.bytes)
 
     def reader(seed: Long): Callable[Int] = () => {
       val random = new Random(seed)
@@ -100,9 +102,7 @@ class BinLogConcurrencySuite extends AnyFunSuite {
     }
   }
 
-  test(
-    "a prefix handed to another thread, and read only after the log has changed beyond recognition, is as it was"
-  ) {
+  test("a prefix that another thread reads only after many changes of the log is unchanged") {
     withThreads { threads =>
       val log = new BinLog
       val random = new Random(7)
@@ -113,7 +113,8 @@ class BinLogConcurrencySuite extends AnyFunSuite {
         val changed = new CountDownLatch(1)
         val prefix = log.prefix()
         val late = threads.submit((() => {
-          changed.await(); prefix.toBytes
+          changed.await()
+          prefix.toBytes
         }): Callable[Array[Byte]])
         for (_ <- 0 until 5) writeRound(log, random)
         log.undo()

@@ -12,8 +12,8 @@ import io.megaphone.log.memory.{HeapBudget, Records}
 import io.megaphone.log.record.{Record, Words}
 import io.megaphone.log.record.Cursor
 
-/** A BinLog next to a plain map that says what must be in it. Each command runs on both, and
-  * `check` compares all that can be seen.
+/** A BinLog next to a plain map with its expected contents. Each command runs on both, and `check`
+  * compares everything visible.
   */
 final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Assertions {
   import BinLogModel._
@@ -28,8 +28,8 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
   private var prefix = new Array[Byte](0)
   private val kept = mutable.ArrayBuffer.empty[(Records, Array[Byte])]
   private val random = new scala.util.Random(1) // for the ranges that are checked
-  private val keptTails =
-    mutable.ArrayBuffer.empty[(Records, Array[Byte])] // good until they are undone
+  // Valid until they are undone.
+  private val keptTails = mutable.ArrayBuffer.empty[(Records, Array[Byte])]
 
   def run(command: Command): Unit = command match {
     case Put(family, key, valueBytes, seed) =>
@@ -47,10 +47,8 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
       val random = new scala.util.Random(seed)
       var left = puts
       scanWhile(family, rangeOf(family, random)) { (removed, current) =>
-        val some = math.min(
-          left,
-          random.nextInt(puts / 2 + 1)
-        ) // many in one step: the index grows, and nodes split, during the scan
+        // Many in one step, so that the index grows, and nodes split, during the scan.
+        val some = math.min(left, random.nextInt(puts / 2 + 1))
         left -= some
         for (i <- 0 until some)
           put(
@@ -94,7 +92,7 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
       log.compact()
       prefix = log.prefix().toBytes
       assert(Bytes.replay(prefix) == live, "after compaction")
-      assert(prefix.length == log.liveBytes, "nothing dead is left by compaction")
+      assert(prefix.length == log.liveBytes, "compaction leaves nothing dead")
     case GoOnFromImage =>
       val image = log.image()
       assert(image.length == log.liveBytes && Bytes.replay(image) == live, "in the image")
@@ -125,16 +123,14 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
     assert(log.isTouched == tail.nonEmpty)
     val tailBytes = Bytes.concat(tail)
     assert(
-      log.tail().length == tailBytes.length && java.util.Arrays
-        .equals(log.tail().toBytes, tailBytes),
+      log.tail().length == tailBytes.length &&
+        java.util.Arrays.equals(log.tail().toBytes, tailBytes),
       "the tail"
     )
     assert(
-      log.tailBytes == tailBytes.length && log.logBytes >= log.liveBytes && (budget != HeapBudget.Unlimited || log.heapBytes >= log
-        .prefix()
-        .length + log
-        .tail()
-        .length)
+      log.tailBytes == tailBytes.length && log.logBytes >= log.liveBytes &&
+        (budget != HeapBudget.Unlimited ||
+          log.heapBytes >= log.prefix().length + log.tail().length)
     )
     for (family <- ColumnFamilies ++ AbsentFamilies) {
       val expected = live.collect { case ((`family`, key), value) => key -> value }
@@ -169,8 +165,8 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
     }
   }
 
-  /** A range in which to scan an ordered family, at times one of a prefix, or all; None for another
-    * family.
+  /** A random range of an ordered family, at times that of a prefix, or all keys; None for a family
+    * without order.
     */
   private def rangeOf(family: Int, random: scala.util.Random): Option[KeyRange] =
     Option.when(Record.isOrdered(family)) {
@@ -179,14 +175,14 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
       else bound().fold[KeyRange](Prefix(Bytes.Empty))(key => Prefix(key.take(random.nextInt(4))))
     }
 
-  /** Compares the prefixes and tails that were kept with what they were. */
+  /** Checks that the prefixes and tails that were kept have not changed. */
   def checkKept(): Unit = {
     run(Keep)
     for ((records, bytes) <- kept ++ keptTails) {
       assert(records.length == bytes.length)
       assert(
         java.util.Arrays.equals(records.toBytes, bytes),
-        "a prefix, or a tail, reads as it was when it was taken"
+        "a prefix or a tail does not change after it was taken"
       )
     }
   }
@@ -218,10 +214,13 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
     if (log.find(family, surrounded(key, 2), 2, key.length, cursor)) {
       assert(log.has(family, surrounded(key, 1), 1, key.length) && keyAt(cursor) == key)
       Some(valueAt(cursor))
-    } else { assert(!log.has(family, surrounded(key, 1), 1, key.length)); None }
+    } else {
+      assert(!log.has(family, surrounded(key, 1), 1, key.length))
+      None
+    }
 
-  /** Scans a family, or a range of it, calls `change` with a way to remove keys and with the key at
-    * hand, and holds the scan to its promise.
+  /** Scans a family, or a range of it, and checks the scan's contract. Calls `change` for each key,
+    * with a function that removes keys, and with the key.
     */
   private def scanWhile(family: Int, range: Option[KeyRange])(
       change: (Bytes => Unit, Bytes) => Unit
@@ -237,7 +236,7 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
       val shown = if (range.isEmpty) live else begun
       assert(
         shown.get((family, key)).contains(valueAt(scan.cursor)),
-        "a scan shows what is live as it is now, a range as it was when it began"
+        "a scan shows the current values, a range those of when it began"
       )
       for (r <- range)
         assert(
@@ -249,7 +248,7 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
     }
     val counts = seen.groupMapReduce(identity)(_ => 1)(_ + _)
     for (key <- throughout)
-      assert(counts.get(key).contains(1), "a key that is there throughout is seen once")
+      assert(counts.get(key).contains(1), "a key that exists throughout is seen once")
     for (r <- range) {
       val expected = begun.keysIterator
         .collect { case (`family`, key) if r.contains(key) => key }
@@ -257,7 +256,7 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
         .sorted(Bytes.Unsigned)
       assert(
         seen.toVector == expected,
-        "a range shows all keys that there were when it began, and no other"
+        "a range shows the keys that existed when it began, and no others"
       )
     }
   }
@@ -273,17 +272,17 @@ object BinLogModel {
   case object Undo extends Command
   case object Settle extends Command
 
-  /** Settles first where it must, and sees that `compact` refuses before that. */
+  /** Compacts; if there is a tail, checks that `compact` refuses, and settles first. */
   case object Compact extends Command
 
-  /** Goes on with a new log made from the image. */
+  /** Continues with a new log made from the image. */
   case object GoOnFromImage extends Command
 
-  /** Goes on with a copy at the base on which the tail was applied. */
+  /** Continues with a copy of the prefix to which the tail was applied. */
   case object GoOnFromTail extends Command
   case object Keep extends Command
 
-  /** What part of an ordered family a scan is of. */
+  /** The part of an ordered family that a scan shows. */
   sealed trait KeyRange {
     def contains(key: Bytes): Boolean
     def scan(log: BinLog, family: Int): Scan
@@ -299,12 +298,12 @@ object BinLogModel {
     def scan(log: BinLog, family: Int): Scan = log.prefix(family, prefix.toArray)
   }
 
-  /** Some of the lower ones, whose keys are in no order, and of the upper ones, whose keys are. */
+  /** Some without order, from the lower half of the numbers, and some ordered, from the upper. */
   val ColumnFamilies: Vector[Int] = Vector(0, 1, 6, 512, 517)
   val AbsentFamilies: Vector[Int] = Vector(9, 513)
 
-  /** Keys of equal hash, some of which begin as others do: of the hash of a key of the pool, and of
-    * those that an index could take for none.
+  /** Keys of equal hash, some of them prefixes of others: of the hash of another key of the pool,
+    * and of the hashes 0 and 1, which an index could mistake for no key.
     */
   private val colliding: Vector[Array[Byte]] =
     Vector(Words.hash(new Array[Byte](8), 0, 8), 0, 1).flatMap { hash =>
@@ -315,17 +314,15 @@ object BinLogModel {
       Vector(one, other, Collisions.key(hash, one, 3), Collisions.key(hash, one ++ other, 4))
     }
 
-  /** Short keys of the bytes at the ends of what a byte can be, with a sign and without; many begin
-    * as others do.
-    */
+  /** Short keys of extreme bytes, signed and unsigned; many are prefixes of others. */
   private val extreme: Vector[Bytes] = {
     val bytes = Vector(0, 0x7f, 0x80, 0xff).map(_.toByte)
     val pairs = for (one <- bytes; other <- bytes) yield Array(one, other)
     (bytes.map(Array(_)) ++ pairs ++ pairs.map(_ :+ (-1).toByte)).map(Bytes.of(_))
   }
 
-  /** Keys of every length from 0 to 40; every other one is all zeros, so that some differ in
-    * nothing but their length. In front, those that collide; at the end, the extreme ones.
+  /** The colliding keys, keys of every length from 0 to 40, and the extreme keys. Keys of even
+    * length are all zeros, so that some differ in nothing but their length.
     */
   val KeyPool: Vector[Bytes] = colliding.map(Bytes.of(_)) ++
     (0 to 40).map(length =>

@@ -9,9 +9,7 @@ import io.megaphone.log.Bytes.Bytes
 import io.megaphone.log.memory.{DamagedRecordsException, HeapBudget, HeapBudgetSuite, SpillFiles}
 import io.megaphone.log.record.{Record, Words}
 
-/** A bin's log behaves as a map does whose changes since `settle` can be read, shipped and taken
-  * back.
-  */
+/** A bin's log is a map whose changes since `settle` can be read, transferred and undone. */
 class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   private def put(log: BinLog, key: String, value: Bytes, family: Int = 0): Unit = {
@@ -30,19 +28,20 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test(
-    "after any sequence of commands a log holds what a map would hold, and prefixes and tails read as they were when they were taken"
+    "after any sequence of commands a log equals a map, " +
+      "and prefixes and tails do not change after they are taken"
   ) {
     forAll(commands, minSuccessful(200))(agrees(_, HeapBudget.Unlimited))
   }
 
   for (budget <- Seq(0L, 20000L, 60000L))
-    test(s"it does so where $budget bytes may be kept in memory, and the other pages lie on disk") {
+    test(s"it does so with a budget of $budget bytes of heap and all other pages on disk") {
       HeapBudgetSuite.withFolder { folder =>
-        val overflow = new SpillFiles(Seq(folder), fileBytes = 1 << 14)
+        val spillFiles = new SpillFiles(Seq(folder), fileBytes = 1 << 14)
         var mostOnDisk = 0L
         forAll(commands, minSuccessful(100)) { commands =>
-          agrees(commands, new HeapBudget(budget, overflow, pageBytesMin = 256))
-          mostOnDisk = math.max(mostOnDisk, overflow.liveBytes)
+          agrees(commands, new HeapBudget(budget, spillFiles, pageBytesMin = 256))
+          mostOnDisk = math.max(mostOnDisk, spillFiles.liveBytes)
         }
         assert(mostOnDisk > 0, "nothing has been on disk")
       }
@@ -57,7 +56,7 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     model.checkKept()
   }
 
-  test("an empty log has nothing to find, scan, ship or undo, and costs two hundred bytes") {
+  test("an empty log has nothing to find, scan, transfer or undo, and takes at most 200 bytes") {
     val log = new BinLog
     assert(!has(log, "a") && !log.scan(0).next() && !remove(log, "a"))
     log.undo()
@@ -65,7 +64,8 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(log.image().isEmpty && log.tail().toBytes.isEmpty && log.prefix().toBytes.isEmpty)
     log.apply(new Array[Byte](0), 0, 0)
     assert(
-      !log.isTouched && log.keyCount == 0 && log.liveBytes == 0 && log.tailBytes == 0 && log.logBytes == 0
+      !log.isTouched && log.keyCount == 0 && log.liveBytes == 0 && log.tailBytes == 0 &&
+        log.logBytes == 0
     )
     assert(log.heapBytes <= 200)
     put(log, "a", "1")
@@ -73,7 +73,8 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test(
-    "a value that is lengthened bit by bit costs what is new, is read as one, and is in one record of the image"
+    "each append to a value costs only the new bytes; " +
+      "the value is read as one, and is one record of the image"
   ) {
     val log = new BinLog
     val parts = (0 until 5000).map(i => s"part $i, ".getBytes)
@@ -85,14 +86,14 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(log.logBytes < parts.length * 48, "each part is written once")
     assert(get(log, "list").contains(whole))
     assert(
-      log.liveBytes == Bytes
-        .recordSize(Bytes.of("list"), whole) && log.image().length == log.liveBytes
+      log.liveBytes == Bytes.recordSize(Bytes.of("list"), whole) &&
+        log.image().length == log.liveBytes
     )
     log.compact()
     assert(log.logBytes < log.liveBytes + 512 && get(log, "list").contains(whole))
   }
 
-  test("too long a value is refused, whichever way it would become so") {
+  test("an append that would make a value too long is refused") {
     val log = new BinLog
     val most = new Array[Byte](Record.ValueBytesMax)
     log.put(0, "a".getBytes, 0, 1, most, 0, most.length)
@@ -105,7 +106,9 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     )
   }
 
-  test("keys of equal hash are told apart by their bytes, through removal, undo and compaction") {
+  test(
+    "keys of equal hash are distinguished by their bytes, through removal, undo and compaction"
+  ) {
     for (hash <- Seq(0, 1, -1, 12345)) {
       val log = new BinLog
       val keys = (1 to 40)
@@ -133,7 +136,7 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("column families share the log and nothing else, up to the last family a header can name") {
+  test("column families share nothing but the log, up to the last family that a header can name") {
     val log = new BinLog
     for (family <- Seq(0, 3, Record.FamilyMax)) put(log, "k", Bytes.of(s"in $family"), family)
     for (family <- Seq(0, 3, Record.FamilyMax))
@@ -148,7 +151,7 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test(
-    "a key or a value too long for a record is refused, by a sentence with both sizes, and leaves no trace"
+    "a key or value too long for a record is refused with both sizes named, and without effect"
   ) {
     val log = new BinLog
     val byte = new Array[Byte](1)
@@ -158,17 +161,15 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       val e =
         intercept[IllegalArgumentException](log.put(0, byte, 0, keyBytes, byte, 0, valueBytes))
       assert(
-        e.getMessage.contains("is too long: at most") && (e.getMessage.contains(
-          s"$keyBytes bytes"
-        ) || e.getMessage.contains(s"$valueBytes bytes"))
+        e.getMessage.contains("is too long: at most") &&
+          (e.getMessage.contains(s"$keyBytes bytes") ||
+            e.getMessage.contains(s"$valueBytes bytes"))
       )
     }
     assert(!log.isTouched && log.keyCount == 0 && log.liveBytes == 0)
   }
 
-  test(
-    "records of more than a mebibyte live among small ones, through undo, compaction and copies"
-  ) {
+  test("records larger than a mebibyte survive among small ones: undo, compaction, copies") {
     val log = new BinLog
     def value(mebibytes: Int, seed: Long) = Bytes.of(Bytes.random((mebibytes << 20) + 5, seed))
     put(log, "small", "1")
@@ -192,8 +193,8 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     log.settle()
     log.compact()
     assert(
-      log.logBytes < (9L << 20) && get(log, "larger").contains(value(5, 3)) && get(log, "small too")
-        .contains(Bytes.of("2"))
+      log.logBytes < (9L << 20) && get(log, "larger").contains(value(5, 3)) &&
+        get(log, "small too").contains(Bytes.of("2"))
     )
     val copy = new BinLog
     copy.apply(log.image(), 0, log.image().length)
@@ -201,12 +202,13 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(java.util.Arrays.equals(before.toBytes, bytes))
   }
 
-  test("bytes handed out stay as they are for the batch, whatever is put and removed meanwhile") {
+  test("bytes handed out do not change during the batch, despite puts and removals") {
     val log = new BinLog
     for (i <- 0 until 50) put(log, s"k$i", s"value $i")
     log.settle()
     val handedOut = for (i <- 0 until 50) yield {
-      val c = found(log, 0, s"k$i".getBytes).get; (i, c.bytes, c.valueOffset, c.valueBytes)
+      val c = found(log, 0, s"k$i".getBytes).get
+      (i, c.bytes, c.valueOffset, c.valueBytes)
     }
     for (i <- 0 until 50)
       if (i % 2 == 0) put(log, s"k$i", s"another value, longer than the one before it: $i")
@@ -216,7 +218,7 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       assert(Bytes.slice(bytes, offset, length) == Bytes.of(s"value $i"))
   }
 
-  test("a scan goes on where its caller removes every key that it shows") {
+  test("a scan continues if its caller removes every key that it shows") {
     val log = new BinLog
     for (i <- 0 until 1000) put(log, s"k$i", "v")
     val scan = log.scan(0)
@@ -228,7 +230,7 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(seen == 1000 && log.keyCount == 0 && keysOf(log).isEmpty)
   }
 
-  test("a scan that sees its index grow shows neither what was removed since nor an old value") {
+  test("a scan whose index has grown shows neither removed keys nor old values") {
     val log = new BinLog
     for (i <- 0 until 100) put(log, s"k$i", "old")
     val scan = log.scan(0)
@@ -245,13 +247,12 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       .toVector
     val expected = (1 until 100 by 2).map(i => Bytes.of(s"k$i")).toSet - first
     assert(
-      rest.length == expected.size && rest.map(_._1).toSet == expected && rest.forall(
-        _._2 == Bytes.of("young")
-      )
+      rest.length == expected.size && rest.map(_._1).toSet == expected &&
+        rest.forall(_._2 == Bytes.of("young"))
     )
   }
 
-  test("keys that come and go for ever cost no more than those that are there") {
+  test("keys that are added and removed for ever cost no memory") {
     val log = new BinLog
     for (round <- 0 until 2000) {
       for (i <- 0 until 10) put(log, s"k$round-$i", "v")
@@ -262,7 +263,7 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(log.keyCount == 0 && log.liveBytes == 0 && log.heapBytes < 8192)
   }
 
-  test("a large tail gives its undo list back when it is settled, and when it is undone") {
+  test("the undo list of a large tail is freed when the tail is settled or undone") {
     val log = new BinLog
     for (i <- 0 until 20000) put(log, "k", s"$i")
     val before = log.heapBytes
@@ -276,7 +277,7 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test(
-    "bytes cut anywhere but between two records are refused with the place, and undo takes back what came before"
+    "bytes cut inside a record are refused with the place, and undo reverts the records before it"
   ) {
     val source = new BinLog
     for (i <- 0 until 5) put(source, s"key $i", Bytes.of(Bytes.random(i * 9, i.toLong)))
@@ -301,7 +302,7 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("bytes whose header names no kind are refused") {
+  test("a record whose header has no valid kind is refused") {
     val bytes = new Array[Byte](24)
     Words.set(bytes, 0, Record.header(0, 0, 8, 8))
     assert(

@@ -6,9 +6,7 @@ import java.util.SplittableRandom
 
 import scala.collection.immutable.ArraySeq
 
-/** Byte strings with value equality, and records encoded by hand: what the tests hold the log
-  * against.
-  */
+/** Byte strings with value equality, and records encoded by hand, to compare a log with. */
 object Bytes {
   type Bytes = ArraySeq[Byte]
 
@@ -21,8 +19,8 @@ object Bytes {
     java.util.Arrays.copyOfRange(bytes, offset, offset + length)
   )
 
-  /** The order of an ordered family's keys: by their bytes without sign, and a key before those
-    * that begin with it.
+  /** The order of an ordered family's keys: by unsigned bytes, a key before those that it is a
+    * prefix of.
     */
   val Unsigned: Ordering[Bytes] = (one, other) => {
     val both = math.min(one.length, other.length)
@@ -42,13 +40,14 @@ object Bytes {
     val out = new Array[Byte](parts.iterator.map(_.length).sum)
     var at = 0
     parts.foreach { part =>
-      System.arraycopy(array(part), 0, out, at, part.length); at += part.length
+      System.arraycopy(array(part), 0, out, at, part.length)
+      at += part.length
     }
     out
   }
 
-  /** A record as the format says it: header word, key and value, each padded with zeros to whole
-    * words.
+  /** A record as `docs/format.md` specifies it: header word, key and value, each padded with zeros
+    * to whole words.
     */
   def putRecord(family: Int, key: Bytes, value: Bytes): Bytes = record(family, 1, key, value)
   def appendRecord(family: Int, key: Bytes, value: Bytes): Bytes = record(family, 3, key, value)
@@ -67,7 +66,7 @@ object Bytes {
     of(out.array)
   }
 
-  /** What is live after the records of `bytes`, by family and key. */
+  /** The live values after the records of `bytes`, by family and key. */
   def replay(bytes: Array[Byte]): Map[(Int, Bytes), Bytes] = {
     val in = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN)
     var live = Map.empty[(Int, Bytes), Bytes]

@@ -3,11 +3,11 @@ package io.megaphone.log
 
 import io.megaphone.log.record.Words
 
-/** Keys made to have a given hash: the log must tell them apart by their bytes alone. */
+/** Makes keys of a given hash, which the log must distinguish by their bytes alone. */
 object Collisions {
   private val Multiplier = 0x9e3779b97f4a7c15L
   private val Inverse = {
-    var x = Multiplier // five Newton steps double the number of right bits from three to sixty-four
+    var x = Multiplier // has three right bits; five Newton steps double them to all sixty-four
     for (_ <- 0 until 5) x *= 2 - Multiplier * x
     x
   }
@@ -15,8 +15,8 @@ object Collisions {
   private def mix(h: Long, word: Long): Long = { val x = (h ^ word) * Multiplier; x ^ (x >>> 29) }
   private def unmix(h: Long): Long = (h ^ (h >>> 29) ^ (h >>> 58)) * Inverse
 
-  /** `start`, whose length is a multiple of eight, and eight bytes more, chosen such that the hash
-    * of all is `hash`. Keys of other `salt` are others.
+  /** Returns `start`, whose length must be a multiple of eight, followed by eight bytes such that
+    * the hash of all is `hash`. Another `salt` makes another key.
     */
   def key(hash: Int, start: Array[Byte], salt: Int): Array[Byte] = {
     val bytes = start ++ new Array[Byte](8)

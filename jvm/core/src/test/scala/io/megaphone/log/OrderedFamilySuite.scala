@@ -10,8 +10,8 @@ import io.megaphone.log.Bytes.Bytes
 import io.megaphone.log.memory.Records
 import io.megaphone.log.record.Record
 
-/** An ordered family is scanned by ranges and prefixes of its keys, from whichever records its log
-  * was made.
+/** An ordered family is scanned by ranges and prefixes of its keys, whatever records its log was
+  * made from.
   */
 class OrderedFamilySuite extends AnyFunSuite {
   private val ColumnFamily = Record.OrderedFamilyMin
@@ -36,7 +36,7 @@ class OrderedFamilySuite extends AnyFunSuite {
     log
   }
 
-  test("a range is from its first key until, and without, its end; no bound is no limit") {
+  test("a range includes its start and excludes its end; a missing bound is no limit") {
     val log = ordered("d", "b", "a", "c", "bb")
     assert(all(log) == Vector("a", "b", "bb", "c", "d"))
     assert(texts(log.range(ColumnFamily, "b".getBytes, "d".getBytes)) == Vector("b", "bb", "c"))
@@ -53,12 +53,10 @@ class OrderedFamilySuite extends AnyFunSuite {
     val scan = log.range(ColumnFamily, null, "b".getBytes)
     assert(texts(scan) == Vector("a") && !scan.next())
     put(log, "aa", "v")
-    assert(!scan.next(), "a scan that has ended has ended")
+    assert(!scan.next(), "a scan that has ended stays so")
   }
 
-  test(
-    "a prefix is of all keys that begin with it, the key of its own bytes included, also where it ends in 0xFF"
-  ) {
+  test("a prefix scan shows the prefix and all keys that begin with it, even if it ends in 0xFF") {
     val log = new BinLog
     val all = Seq(
       bytes(),
@@ -81,7 +79,7 @@ class OrderedFamilySuite extends AnyFunSuite {
     assert(keys(log.prefix(ColumnFamily, null)) == all.map(Bytes.of(_)))
   }
 
-  test("families below 512 keep no order and say so, those from there on do, up to the last one") {
+  test("families below 512 keep no order and say so; those from 512 to the last one do") {
     val log = new BinLog
     for (family <- Seq(0, 1, 511)) {
       put(log, Bytes.of("a"), "v", family)
@@ -96,15 +94,14 @@ class OrderedFamilySuite extends AnyFunSuite {
       for (key <- Seq("b", "a")) put(log, Bytes.of(key + family), "v", family)
       assert(texts(log.range(family, null, null)) == Vector("a" + family, "b" + family))
       assert(
-        texts(log.scan(family)).sorted == Vector("a" + family, "b" + family) && log.keyCount(
-          family
-        ) == 2
+        texts(log.scan(family)).sorted == Vector("a" + family, "b" + family) &&
+          log.keyCount(family) == 2
       )
     }
     assert(log.keyCount == 9)
   }
 
-  test("a range is of the keys and values that there were when it began") {
+  test("a range shows the keys and values that existed when it began") {
     val log = ordered("a", "c", "e", "g")
     log.settle()
     put(log, "c", "of this batch")
@@ -115,7 +112,7 @@ class OrderedFamilySuite extends AnyFunSuite {
       .map { s =>
         val (key, value) =
           (new String(keyAt(s.cursor).toArray), new String(valueAt(s.cursor).toArray))
-        put(log, key + "+", "behind the key that the scan stands on")
+        put(log, key + "+", "after the key that the scan is on")
         put(log, "g", "later")
         put(log, "g", "later still")
         remove(log, "e")
@@ -129,7 +126,7 @@ class OrderedFamilySuite extends AnyFunSuite {
     assert(!log.range(Record.OrderedFamilyMin + 1, null, null).next())
   }
 
-  test("scans of several logs are one scan in the order of the keys") {
+  test("scans of several logs are merged in the order of the keys") {
     val random = new Random(12)
     for (logs <- Seq(0, 1, 2, 7)) {
       val keys = random.shuffle((0 until 1000).toVector).take(100 * logs).map(numbered)
@@ -145,7 +142,7 @@ class OrderedFamilySuite extends AnyFunSuite {
     }
   }
 
-  test("scans of several logs are one scan where keys are short, begin alike or are all ones") {
+  test("scans of several logs are merged if keys are short, begin alike or are all ones") {
     val random = new Random(13)
     for (logs <- 1 to 9) {
       val keys =
@@ -177,14 +174,14 @@ class OrderedFamilySuite extends AnyFunSuite {
     }
   }
 
-  test("undo takes back many puts and removals of one key in one tail, whatever they were") {
+  test("undo reverts many puts and removals of one key in one tail") {
     val random = new Random(4)
     for (_ <- 0 until 200) {
       val log = ordered("a", "c", "x")
       if (random.nextBoolean()) put(log, "b", "settled")
       log.settle()
       def contents = {
-        val scan = log.range(ColumnFamily, null, null);
+        val scan = log.range(ColumnFamily, null, null)
         Iterator
           .continually(scan)
           .takeWhile(_.next())
@@ -204,7 +201,8 @@ class OrderedFamilySuite extends AnyFunSuite {
   }
 
   test(
-    "image, tail and prefix carry the order without a word, and what is compacted or copied lies in order"
+    "image, tail and prefix restore the order of the keys, " +
+      "and a compacted or copied log lies in order"
   ) {
     val log = new BinLog
     val numbers = new Random(6).shuffle((0 until 3000).toVector)
@@ -235,11 +233,11 @@ class OrderedFamilySuite extends AnyFunSuite {
   }
 
   test(
-    "compaction points index and order at the same record, where records move to where others of one hash, or of one probe, were"
+    "compaction points both indexes at the same record, " +
+      "even if records of one hash or one probe swap positions"
   ) {
-    val firstSlot = BigInt(-1640531527)
-      .modInverse(BigInt(1) << 32)
-      .toInt // multiples of this begin at the first slot, as HashIndex has it
+    // Small multiples of this begin at the first slot of a HashIndex.
+    val firstSlot = BigInt(-1640531527).modInverse(BigInt(1) << 32).toInt
     for (hash <- Seq[Int => Int](_ => 77, _ * firstSlot)) {
       val log = new BinLog
       val keys = (1 to 60).map(i => Bytes.of(Collisions.key(hash(i), Array.emptyByteArray, i)))
@@ -259,7 +257,7 @@ class OrderedFamilySuite extends AnyFunSuite {
   }
 
   test(
-    "a range scan goes on where its caller removes every key that it shows, and those around it, and puts others"
+    "a range scan continues if its caller removes the keys shown and others, and puts new ones"
   ) {
     for (step <- Seq(1, 2, 3)) {
       val log = ordered((0 until 2000).map(numbered): _*)
@@ -278,9 +276,7 @@ class OrderedFamilySuite extends AnyFunSuite {
     }
   }
 
-  test(
-    "a key put again under a scan is seen once, with the value that it had when the scan began"
-  ) {
+  test("a key put again during a scan is seen once, with its value of when the scan began") {
     val log = ordered((0 until 200).map(numbered): _*)
     val scan = log.range(ColumnFamily, null, null)
     var seen = 0
@@ -295,7 +291,7 @@ class OrderedFamilySuite extends AnyFunSuite {
     assert(seen == 200)
   }
 
-  test("a range scan ends with the batch that it was begun in") {
+  test("a range scan ends with the batch that it began in") {
     for (end <- Seq[BinLog => Unit](_.settle(), _.undo())) {
       val log = ordered("a", "b", "c")
       log.settle()
@@ -307,21 +303,19 @@ class OrderedFamilySuite extends AnyFunSuite {
     }
   }
 
-  test("two scans of one family do not disturb each other, nor does a look-up between them") {
+  test("two scans of one family, and a lookup between them, do not disturb each other") {
     val log = ordered("a", "b", "c")
     val (one, other) =
       (log.range(ColumnFamily, null, null), log.range(ColumnFamily, "b".getBytes, null))
     assert(
-      one.next() && other.next() && one
-        .next() && found(log, ColumnFamily, "a".getBytes).map(keyAt).contains(Bytes.of("a"))
+      one.next() && other.next() && one.next() &&
+        found(log, ColumnFamily, "a".getBytes).map(keyAt).contains(Bytes.of("a"))
     )
     assert(keyAt(one.cursor) == Bytes.of("b") && keyAt(other.cursor) == Bytes.of("b"))
     assert(texts(one) == Vector("c") && texts(other) == Vector("c"))
   }
 
-  test(
-    "an ordered family's index and order are in the log's heap bytes, and the order costs less than ten bytes a key"
-  ) {
+  test("the log's heap bytes include both indexes; the ordered one takes under ten bytes a key") {
     val (log, other) = (new BinLog, new BinLog)
     for (i <- new Random(8).shuffle((0 until 20000).toVector)) {
       put(log, numbered(i), "v")

@@ -5,9 +5,10 @@ import java.util
 
 import io.megaphone.log.record.Record
 
-/** The indexes of a log's column families: of each a hash index and, of one whose number says so
-  * (see [[Record]]), an order. They are made as a family's first key comes. One thread only, but
-  * for `heapBytes`.
+/** The indexes of a log's column families: a hash index for each and, if the family's number says
+  * so (see [[Record]]), an ordered index. They are created with a family's first key.
+  *
+  * Threads: one, except `heapBytes`.
   */
 private[log] final class FamilyIndexes {
   import FamilyIndexes._
@@ -15,17 +16,19 @@ private[log] final class FamilyIndexes {
   private var indexes = NoIndexes // by place
   private var orders = NoOrders // by ordered family
 
-  /** The index of a family, or null. */
+  /** Returns the hash index of a family, or null. */
   def of(family: Int): HashIndex = {
-    val place = placeOf(family); if (place < indexes.length) indexes(place) else null
+    val place = placeOf(family)
+    if (place < indexes.length) indexes(place) else null
   }
 
-  /** The order of an ordered family, or null. */
+  /** Returns the ordered index of an ordered family, or null. */
   def orderOf(family: Int): OrderedIndex = {
-    val i = family - Record.OrderedFamilyMin; if (i < orders.length) orders(i) else null
+    val i = family - Record.OrderedFamilyMin
+    if (i < orders.length) orders(i) else null
   }
 
-  /** Begins a family. Throws IllegalArgumentException where its number is too large. */
+  /** Creates a family's indexes. Throws IllegalArgumentException if its number is too large. */
   def add(family: Int): Unit = {
     require(
       family <= Record.FamilyMax,
@@ -41,16 +44,20 @@ private[log] final class FamilyIndexes {
     indexes(place) = new HashIndex
   }
 
-  /** Calls `f(index, order)` for each family, always in the same order of families; those that are
-    * not ordered have null in place of an order.
+  /** Calls `f(index, order)` for each family, always in the same order of families. `order` is null
+    * if the family is not ordered.
     */
   def foreach(f: (HashIndex, OrderedIndex) => Unit): Unit =
     for (place <- indexes.indices)
       if (indexes(place) != null)
         f(indexes(place), if (isOrderedPlace(place)) orders(place >>> 1) else null)
 
-  /** Live keys of all families. */
-  def keyCount: Int = { var sum = 0; indexes.foreach(i => if (i != null) sum += i.size); sum }
+  /** Number of live keys of all families. */
+  def keyCount: Int = {
+    var sum = 0
+    indexes.foreach(i => if (i != null) sum += i.size)
+    sum
+  }
 
   def heapBytes: Long = {
     var sum = OwnBytes + listBytes(indexes.length) + listBytes(orders.length)
@@ -65,11 +72,11 @@ private object FamilyIndexes {
   private val NoOrders = new Array[OrderedIndex](0)
   private val OwnBytes = 24L
 
-  /** Of a list of references, head and padding included; all logs share the empty one. */
+  /** Bytes of an array of references, header and padding included; all logs share the empty one. */
   private def listBytes(length: Int): Int = if (length == 0) 0 else (16 + 4 * length + 7) & ~7
 
-  /** Where the index of a family lies. Those of the two kinds take turns, so that the array is
-    * short whichever are used.
+  /** The place of a family's index. Unordered and ordered families alternate, so the array is short
+    * whichever kind is used.
     */
   private def placeOf(family: Int): Int =
     if (Record.isOrdered(family)) ((family - Record.OrderedFamilyMin) << 1) | 1 else family << 1

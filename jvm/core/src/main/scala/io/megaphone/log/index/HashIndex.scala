@@ -1,42 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log.index
 
-/** An open-addressing hash index from key hash to the position of the key's live record; the keys
+/** An open-addressing hash index from a key's hash to the position of its live record. The keys
   * themselves stay in the log.
   *
-  * A slot is one word: the 32-bit hash above, position + 1 below. 0 is a slot never used, a lower
-  * half of 0 under any upper half one whose key was removed. Slots keep their place until the index
-  * grows, so a scan may go on while its caller removes. One thread only.
+  * A slot is one word: the 32-bit hash in the upper half, position + 1 in the lower half. A word of
+  * 0 is a slot never used; a lower half of 0 under another upper half is a removed key. Slots keep
+  * their place until the index grows, so a scan may continue while its caller removes keys.
+  *
+  * Threads: one, except `heapBytes`.
   */
 final class HashIndex {
   import HashIndex._
 
   private var slots: Array[Long] = NoSlots
-  private var shift =
-    0 // that leaves as many upper bits of a hash as a slot's number has: the array need not be asked for its length
+  // Leaves as many upper bits of a hash as a slot number has: no need to read the array's length.
+  private var shift = 0
   private var usedCount = 0 // live and removed slots
   private var liveCount = 0
 
-  /** Live keys. */
+  /** Number of live keys. */
   def size: Int = liveCount
   def heapBytes: Long = slots.length * 8L + OwnBytes
 
-  /** The array as it stands: a scan holds on to it, and sees by `isCurrent` that the index has
+  /** The current array of slots. A scan keeps it, and learns from `isCurrent` whether the index has
     * grown since.
     */
   def snapshot: Array[Long] = slots
   def isCurrent(snapshot: Array[Long]): Boolean = snapshot eq slots
 
-  /** First slot to probe for `hash`, or -1 in an empty index. */
+  /** Returns the first slot to probe for `hash`, or -1 in an index that was never used. */
   def probe(hash: Int): Int = if (shift == 0) -1 else start(hash)
 
-  /** The slot that follows. */
+  /** Returns the slot to probe after `slot`. */
   def next(slot: Int): Int = (slot + 1) & (slots.length - 1)
   def word(slot: Int): Long = slots(slot)
 
-  /** A slot that points to this very position, or -1. There are two of them where, in a compaction,
-    * a key has moved to where another one of its hash is yet to move from: then either will do for
-    * either.
+  /** Returns a slot of this hash and position, or -1. During compaction two slots may match: one
+    * key has just moved to a position that another key of equal hash has not left yet. Either slot
+    * may then be updated for either key.
     */
   def slotAt(hash: Int, position: Int): Int = {
     val word = entry(hash, position)
@@ -49,9 +51,12 @@ final class HashIndex {
   def repoint(slot: Int, position: Int): Unit = slots(slot) = entry(hashOf(slots(slot)), position)
 
   /** Removes a live slot. */
-  def remove(slot: Int): Unit = { slots(slot) = Removed; liveCount -= 1 }
+  def remove(slot: Int): Unit = {
+    slots(slot) = Removed
+    liveCount -= 1
+  }
 
-  /** Calls `f` with the position of each live slot and points the slot at what `f` returns. */
+  /** Calls `f` with the position of each live slot and points the slot at the position returned. */
   def foreach(f: Int => Int): Unit = {
     var slot = 0
     while (slot < slots.length) {
@@ -64,7 +69,7 @@ final class HashIndex {
     }
   }
 
-  /** Adds a key that is not there. */
+  /** Adds a key that the index does not have. */
   def add(hash: Int, position: Int): Unit = {
     if ((usedCount + 1) * 4 > slots.length * 3) grow()
     var slot = start(hash)
@@ -77,8 +82,8 @@ final class HashIndex {
   private def grow(): Unit = {
     val old = slots
     var capacity = CapacityMin
-    while (capacity * 2 < (liveCount + 1) * 3)
-      capacity <<= 1 // at most two thirds full after growing
+    // At most two thirds full after growing.
+    while (capacity * 2 < (liveCount + 1) * 3) capacity <<= 1
     slots = new Array[Long](capacity)
     shift = Integer.numberOfLeadingZeros(capacity) + 1
     usedCount = liveCount
@@ -101,7 +106,7 @@ final class HashIndex {
 object HashIndex {
   private val NoSlots = new Array[Long](0)
   private val CapacityMin = 4
-  private val OwnBytes = 48 // itself and the head of its array
+  private val OwnBytes = 48 // this object and its array's header
   private val Removed = 1L << 32
   val Never = 0L
 

@@ -6,20 +6,22 @@ import java.util
 import io.megaphone.log.memory.{PagedRecord, Pages}
 import io.megaphone.log.record.{Record, Words}
 
-/** The order of a family's keys, by their bytes without sign: a B+-tree over the positions of the
-  * live records; the keys themselves stay in the log.
+/** A family's keys in the order of their unsigned bytes: a B+-tree over the positions of the live
+  * records. The keys themselves stay in the log.
   *
-  *   1. A node holds up to 64 positions, ascending by key. In a leaf they are those of the keys;
-  *      above, each is the first position below the child beside it. So every position in the tree
-  *      is that of a live record, and the log may drop all others.
-  *   1. A full node gives its upper half to a new one. A key in front of a full leaf, or behind it,
-  *      begins a leaf instead: keys that come in order leave full leaves.
-  *   1. A node under a quarter full joins a neighbour, or is given a share of what the neighbour
-  *      has.
-  *   1. Arrays are as long as they must be and at most half as long again: about six bytes a key
-  *      where keys come at random.
+  *   1. A node holds up to 64 positions, ascending by key. In a leaf they are the positions of the
+  *      keys; in an inner node each is the first position below the child of the same place. So
+  *      every position in the tree is that of a live record, and the log may drop all others.
+  *   1. A full node moves its upper half to a new one. A key before all keys of a full leaf, or
+  *      after them, starts a new leaf instead: keys inserted in order leave full leaves.
+  *   1. A node less than a quarter full is merged with a neighbour, or takes a share of the
+  *      neighbour's positions.
+  *   1. Arrays are at most half as long again as needed: about six bytes a key if keys are inserted
+  *      in random order.
   *
-  * What compares keys is handed the pages that the records lie in. One thread only.
+  * Methods that compare keys take the pages that hold the records.
+  *
+  * Threads: one, except `heapBytes`.
   */
 final class OrderedIndex {
   import OrderedIndex._
@@ -30,12 +32,12 @@ final class OrderedIndex {
   private var arrayBytes = 0L
   private var nodesCount = 1
 
-  /** Keys. */
+  /** Number of keys. */
   def size: Int = keysCount
   def heapBytes: Long = arrayBytes + nodesCount * NodeBytes + OwnBytes
 
-  /** Adds the key of the record at `position`. Throws IllegalArgumentException where it is there
-    * already.
+  /** Adds the key of the record at `position`. Throws IllegalArgumentException if the index already
+    * has the key.
     */
   def add(pages: Pages, position: Int): Unit = {
     val page = pages.page(position)
@@ -58,8 +60,8 @@ final class OrderedIndex {
     changesCount += 1
   }
 
-  /** Removes the key of the record at `position`. Throws IllegalArgumentException where this is not
-    * its live record.
+  /** Removes the key of the record at `position`. Throws IllegalArgumentException if the index does
+    * not have the key at this position.
     */
   def remove(pages: Pages, position: Int): Unit = {
     val page = pages.page(position)
@@ -81,8 +83,8 @@ final class OrderedIndex {
     changesCount += 1
   }
 
-  /** Points the key of the record at `position` at another record of the same key. Throws
-    * IllegalArgumentException as `remove` does.
+  /** Replaces `position` by `to`, another record of the same key. Throws IllegalArgumentException
+    * as `remove` does.
     */
   def repoint(pages: Pages, position: Int, to: Int): Unit = {
     val page = pages.page(position)
@@ -98,8 +100,8 @@ final class OrderedIndex {
     )
   }
 
-  /** Puts `place` on the first key that is not before the one given or, where `isAfter`, that comes
-    * after it.
+  /** Moves `place` to the first key that is equal to or greater than the key given or, if
+    * `isAfter`, greater than it.
     */
   def seek(
       place: Place,
@@ -117,8 +119,8 @@ final class OrderedIndex {
     place.changesCount = changesCount
   }
 
-  /** Puts `place` on the next key, or behind the last one; false where keys have come or gone since
-    * it was put where it is: `seek` then.
+  /** Moves `place` to the next key, or past the last one. Returns false if keys were added or
+    * removed since `place` was last moved: then use `seek`.
     */
   def step(place: Place): Boolean = place.changesCount == changesCount && {
     place.at += 1
@@ -126,8 +128,8 @@ final class OrderedIndex {
     true
   }
 
-  /** Calls `f` with each position in the order of the keys, and takes what it returns for the key's
-    * position from then on.
+  /** Calls `f` with each position in the order of the keys, and replaces the position by the one
+    * that `f` returns.
     */
   def foreach(f: Int => Int): Unit = foreach(root, f)
 
@@ -167,7 +169,8 @@ final class OrderedIndex {
       node.positions(i) = child.positions(0)
       if (split == null) null
       else if (i + 1 < node.count && split.count + node.children(i + 1).count <= NodeMax) {
-        // Or keys that come in descending order behind a full leaf would have a leaf each.
+        /* Otherwise keys inserted in descending order after a full leaf would each get a leaf of
+         * their own. */
         move(split, 0, node.children(i + 1), 0, split.count)
         drop(split)
         node.positions(i + 1) = node.children(i + 1).positions(0)
@@ -181,8 +184,10 @@ final class OrderedIndex {
       position: Int,
       child: OrderedNode
   ): OrderedNode =
-    if (node.count < NodeMax) { insert(node, at, position, child); null }
-    else {
+    if (node.count < NodeMax) {
+      insert(node, at, position, child)
+      null
+    } else {
       val middle = if (node.isLeaf && (at == 0 || at == NodeMax)) at else NodeMax / 2
       val right = newNode(node.isLeaf)
       move(node, middle, right, 0, NodeMax - middle)
@@ -208,7 +213,9 @@ final class OrderedIndex {
       else node.positions(i) = child.positions(0)
     }
 
-  /** Joins the child at `i` and the next one, or makes them equal where they hold too much for one. */
+  /** Merges the child at `i` and the next one, or, if they hold too much for one node, makes them
+    * equally full.
+    */
   private def balance(node: OrderedNode, i: Int): Unit = {
     val left = node.children(i)
     val right = node.children(i + 1)
@@ -295,33 +302,38 @@ final class OrderedIndex {
     arrayBytes += node.arrayBytes
   }
 
-  private def newNode(ofLeaf: Boolean): OrderedNode = { nodesCount += 1; new OrderedNode(ofLeaf) }
-  private def drop(node: OrderedNode): Unit = { nodesCount -= 1; arrayBytes -= node.arrayBytes }
+  private def newNode(ofLeaf: Boolean): OrderedNode = {
+    nodesCount += 1
+    new OrderedNode(ofLeaf)
+  }
+
+  private def drop(node: OrderedNode): Unit = {
+    nodesCount -= 1
+    arrayBytes -= node.arrayBytes
+  }
 }
 
 object OrderedIndex {
   private[log] val NodeMax = 64
   private[log] val NodeMin = NodeMax / 4
-  private val JoinedMax =
-    NodeMax * 3 / 4 // so that what was joined is not split again by the next few keys
+  private val JoinedMax = NodeMax * 3 / 4 // so that the next few keys do not split a merged node
   private[log] val NodeBytes = 24L
   private[log] val OwnBytes = 40L
 
-  /** Where a scan stands. */
+  /** The place of a scan in an index. */
   final class Place {
     private[OrderedIndex] var leaf: OrderedNode = _
     private[OrderedIndex] var at = 0
     private[OrderedIndex] var changesCount = 0
     private[OrderedIndex] var depth = 0
-    private var above = new Array[OrderedNode](
-      1
-    ) // the nodes above the leaf, from the root down, and which child of each leads to it
+    // The nodes above the leaf, from the root down, and the child of each that leads to the leaf.
+    private var above = new Array[OrderedNode](1)
     private var children = new Array[Int](1)
 
-    /** From the inner node that `leaf` is yet to the child at `i`. */
+    /** Descends from `leaf`, which is still an inner node, to its child at `i`. */
     private[OrderedIndex] def goDown(i: Int): Unit = {
       if (depth == above.length) {
-        above = util.Arrays.copyOf(above, depth * 2);
+        above = util.Arrays.copyOf(above, depth * 2)
         children = util.Arrays.copyOf(children, depth * 2)
       }
       above(depth) = leaf
@@ -330,7 +342,7 @@ object OrderedIndex {
       leaf = leaf.children(i)
     }
 
-    /** To the first key of the next leaf, if there is one. */
+    /** Moves to the first key of the next leaf, if there is one. */
     private[OrderedIndex] def goToNextLeaf(): Unit = {
       var up = depth - 1
       while (up >= 0 && children(up) + 1 == above(up).count) up -= 1
@@ -343,7 +355,7 @@ object OrderedIndex {
       }
     }
 
-    /** Behind the last key. */
+    /** Whether this place is past the last key. */
     def isEnd: Boolean = at == leaf.count
     def position: Int = leaf.positions(at)
   }

@@ -5,8 +5,8 @@ import java.util
 
 import io.megaphone.log.memory.{PagedRecord, Pages}
 
-/** A node of an [[OrderedIndex]]: positions of records, ascending by key, and above the leaves the
-  * child that each is the first of.
+/** A node of an [[OrderedIndex]]: positions of records, ascending by key, and in an inner node the
+  * child whose first position each is.
   */
 private[log] final class OrderedNode(ofLeaf: Boolean) {
   import OrderedNode._
@@ -17,8 +17,8 @@ private[log] final class OrderedNode(ofLeaf: Boolean) {
 
   def isLeaf: Boolean = children == null
 
-  /** The first place from `from` on whose key is not before the one given or, where `isAfter`,
-    * comes after it; else the count.
+  /** Returns the first place from `from` on whose key is equal to or greater than the key given or,
+    * if `isAfter`, greater than it; the count if there is none.
     */
   def search(
       from: Int,
@@ -38,19 +38,19 @@ private[log] final class OrderedNode(ofLeaf: Boolean) {
     low
   }
 
-  /** The child that holds a key, or would. The first position is not looked at: what comes before
-    * all keys belongs to the first child.
+  /** Returns the child that holds a key, or would hold it. The first position is ignored: a key
+    * before all others belongs to the first child.
     */
   def childOf(pages: Pages, key: Array[Byte], keyOffset: Int, keyBytes: Int): Int =
     search(1, isAfter = true, pages, key, keyOffset, keyBytes) - 1
 
-  /** Sets the room of the arrays, which must not be less than the count. */
+  /** Sets the length of the arrays, which must not be less than the count. */
   def resize(capacity: Int): Unit = {
     positions = util.Arrays.copyOf(positions, capacity)
     if (!isLeaf) children = util.Arrays.copyOf(children, capacity)
   }
 
-  /** Moves what stands from `from` on to `to`, for which there must be room. */
+  /** Moves the entries from `from` on to `to`. The arrays must have room for them. */
   def shift(from: Int, to: Int): Unit = {
     System.arraycopy(positions, from, positions, to, count - from)
     if (!isLeaf) System.arraycopy(children, from, children, to, count - from)

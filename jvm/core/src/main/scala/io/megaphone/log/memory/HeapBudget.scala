@@ -4,46 +4,48 @@ package io.megaphone.log.memory
 import java.util.concurrent.{ConcurrentHashMap, ConcurrentLinkedQueue}
 import java.util.concurrent.atomic.LongAdder
 
-/** The heap that the logs of an executor may take, and where their pages go that do not fit.
+/** The heap that the logs of an executor may use, and the files that take the pages beyond it.
   *
-  *   1. Whoever holds logs tells what they take, from time to time (`measure`); what pages have
-  *      grown by since is added. Logs are not given back: they go by garbage collection, and the
-  *      next measurement knows.
-  *   1. A log that is about to grow beyond the budget pays for it, with closed pages of its own,
-  *      oldest first (`deficit`). So the pages of a load, and of a batch of any size, stay near it.
-  *   1. After a commit a worker pays its share of what is still too much, with the bins that have
-  *      not changed for longest (`excess`).
-  *   1. A page comes back when it is read from and there is room for it. As long as there is none,
-  *      single records are read where they lie.
+  *   1. Usage is measured now and then (`measure`); growth since then is added to it. Logs are
+  *      never released explicitly: once collected, they are missing from the next measurement.
+  *   1. A log that is about to grow beyond the budget first spills full pages of its own, oldest
+  *      first (`deficit`). So usage stays near the budget during a load or a batch of any size.
+  *   1. After a commit a worker spills its share of the remaining excess (`share`), from the bins
+  *      that have not changed for longest.
+  *   1. A spilled page returns to the heap when it is read and there is room for it. Otherwise
+  *      single records are read from disk.
   *
-  * Indexes stay in memory, and so do small pages and the one that a log is writing: these are part
-  * of the budget, and can be more than it.
+  * Indexes, small pages and the page that a log is writing stay in memory. They count toward the
+  * budget and may exceed it.
   *
-  * Any thread. The pages of a log are moved by the one that writes it.
+  * Threads: any. A log's pages are moved only by the thread that writes the log.
   *
   * @param budgetBytes
-  *   of heap, for all logs
+  *   heap for all logs
   * @param pageBytesMin
-  *   pages with less than this in them are not worth a place on disk
+  *   pages with fewer bytes are not spilled
   */
 final class HeapBudget(
     val budgetBytes: Long,
     overflow: SpillFiles,
     private[log] val pageBytesMin: Int = HeapBudget.PageBytesMin
 ) {
-  private val grownBytes = new LongAdder // since ever; what pages gave back is taken off
+  private val grownBytes = new LongAdder // since the start; freed pages are subtracted
   private val loads = ConcurrentHashMap.newKeySet[HeapBudget.Loading]()
   private val targetBytes = budgetBytes / 10 * 9
   @volatile private var known = HeapBudget.Known(0, 0)
 
-  /** What all logs take, as far as it is known. */
-  def heldBytes: Long = { val k = known; k.bytes + (grownBytes.sum - k.grownBytes) }
+  /** Heap bytes of all logs: the last measurement plus the growth since. */
+  def heldBytes: Long = {
+    val k = known
+    k.bytes + (grownBytes.sum - k.grownBytes)
+  }
 
-  /** Bytes of pages on disk. */
+  /** Bytes of the pages on disk. */
   def bytesOnDisk: Long = overflow.liveBytes
 
-  /** Says what all logs of holdings and copies take. What grows while they are summed counts twice
-    * until the next time, rather than not at all.
+  /** Records the heap bytes of all logs of holdings and replicas. Growth while they are summed
+    * counts twice until the next measurement, rather than not at all.
     */
   def measure(logs: => Long): Unit = synchronized {
     val grown = grownBytes.sum
@@ -52,11 +54,11 @@ final class HeapBudget(
     known = HeapBudget.Known(sum, grown)
   }
 
-  /** Whether so much is held that workers should give some up. */
+  /** Whether usage is so high that workers should spill. */
   def isTight: Boolean = heldBytes > targetBytes
 
-  /** What a worker that has so much of it should give up, to bring all to nine tenths of the
-    * budget.
+  /** Returns how many bytes a worker that holds `bytes` should spill, so that all together come
+    * down to nine tenths of the budget.
     */
   def share(bytes: Long): Long = {
     val held = heldBytes
@@ -64,49 +66,59 @@ final class HeapBudget(
     else math.min(bytes, math.ceil((held - targetBytes).toDouble * bytes / held).toLong)
   }
 
-  /** What copies that are made ahead should give up: a tenth of the budget is for the batches that
-    * run meanwhile, which cannot wait for room as a copy can.
+  /** Bytes that prepared replicas should spill. A tenth of the budget is reserved for running
+    * batches, which cannot wait for room as a replica can.
     */
   def excessOfReplicas: Long = math.max(0L, heldBytes - targetBytes)
 
-  /** What is missing for so many bytes more. */
+  /** Returns how far `bytes` more would exceed the budget. */
   private[log] def deficit(bytes: Int): Long = math.max(0L, heldBytes + bytes - budgetBytes)
 
-  /** A page is there, or, below zero, is not any more. */
+  /** Accounts for a page that entered the heap or grew (`bytes` > 0), or left it or shrank (`bytes`
+    * < 0).
+    */
   private[log] def grew(bytes: Int): Unit = grownBytes.add(bytes.toLong)
 
-  /** Whether a page may come back: with a fifth of the budget to spare, so that it does not leave
-    * again at once.
+  /** Whether a page may return to the heap: a fifth of the budget must stay free, so that the page
+    * does not leave again at once.
     */
   private[log] def hasRoom(bytes: Int): Boolean = heldBytes + bytes <= budgetBytes / 10 * 8
 
   private[log] def write(page: Array[Byte]): SpillFiles.SpilledPage = overflow.write(page)
 
-  /** Logs that are being loaded, and are in no holding yet. */
+  /** Runs `load`. Until it ends, counts the logs that it registers: no holding has them yet. */
   def loading[A](load: HeapBudget.Loading => A): A = {
     val one = new HeapBudget.Loading
     loads.add(one)
     try load(one)
-    finally { loads.remove(one); () }
+    finally {
+      loads.remove(one)
+      ()
+    }
   }
 }
 
 object HeapBudget {
 
-  private val PageBytesMin = 3584 // a page of 4 KiB has so much in it, unless records are large
+  private val PageBytesMin = 3584 // a 4 KiB page has at least this, unless records are large
   private final case class Known(bytes: Long, grownBytes: Long)
 
-  /** Takes memory of the heap. */
+  /** An object that uses heap of the budget. */
   trait User {
     def heapBytes: Long
   }
 
-  /** What a load has made so far. */
+  /** The logs that a load has made so far. */
   final class Loading private[HeapBudget] {
     private val made = new ConcurrentLinkedQueue[User]
-    def add[A <: User](user: A): A = { made.add(user); user }
+    def add[A <: User](user: A): A = {
+      made.add(user)
+      user
+    }
     private[HeapBudget] def heapBytes: Long = {
-      var sum = 0L; made.forEach(u => sum += u.heapBytes); sum
+      var sum = 0L
+      made.forEach(u => sum += u.heapBytes)
+      sum
     }
   }
 

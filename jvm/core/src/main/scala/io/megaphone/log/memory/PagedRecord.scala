@@ -6,20 +6,20 @@ import java.util
 import io.megaphone.log.record.{Record, Words}
 import io.megaphone.log.record.Cursor
 
-/** The record at a position of some pages. */
+/** Reads and writes the record at a position of some pages. */
 private[log] object PagedRecord {
 
   def header(pages: Pages, position: Int): Long =
     Words.get(pages.page(position), pages.offset(position))
 
-  /** Hash of its key. */
+  /** Hash of the record's key. */
   def hash(pages: Pages, position: Int): Int = {
     val page = pages.page(position)
     val at = pages.offset(position)
     Words.hash(page, at + Record.HeaderBytes, Record.keyBytes(Words.get(page, at)))
   }
 
-  /** Whether its key is the one given. */
+  /** Whether the record's key is the one given. */
   def hasKey(
       pages: Pages,
       position: Int,
@@ -35,9 +35,7 @@ private[log] object PagedRecord {
     }
   }
 
-  /** Below zero where its key comes before the one given, above zero where it comes after it, by
-    * bytes without sign.
-    */
+  /** Compares the record's key with the one given, by unsigned bytes; see `Words.compare`. */
   def compareKey(
       pages: Pages,
       position: Int,
@@ -57,14 +55,14 @@ private[log] object PagedRecord {
     )
   }
 
-  /** So of the keys of two records. */
+  /** Compares the keys of two records, by unsigned bytes. */
   def compareKeys(pages: Pages, one: Int, other: Int): Int = {
     val page = pages.page(other)
     val at = pages.offset(other)
     compareKey(pages, one, page, at + Record.HeaderBytes, Record.keyBytes(Words.get(page, at)))
   }
 
-  /** Puts a cursor on it. */
+  /** Moves a cursor to the record. */
   def moveTo(pages: Pages, position: Int, cursor: Cursor): Unit =
     cursor.set(pages.page(position), pages.offset(position))
 
@@ -94,7 +92,7 @@ private[log] object PagedRecord {
     position
   }
 
-  /** Appends a copy of it to other pages and returns its position there. */
+  /** Appends a copy of the record to other pages and returns its position there. */
   def copy(pages: Pages, position: Int, to: Pages): Int = {
     val bytes = Record.size(header(pages, position))
     val target = to.reserve(bytes)
@@ -115,8 +113,8 @@ private[log] object PagedRecord {
       to: Array[Byte],
       toOffset: Int
   ): Unit = {
-    if ((length & 7) != 0)
-      Words.set(to, toOffset + (length & ~7), 0L) // a page may hold stale bytes of an undone tail
+    // A page may have stale bytes of an undone tail.
+    if ((length & 7) != 0) Words.set(to, toOffset + (length & ~7), 0L)
     System.arraycopy(from, fromOffset, to, toOffset, length)
   }
 }

@@ -5,42 +5,39 @@ import java.util
 
 import io.megaphone.log.record.{Record, Words}
 
-/** The space of one log: an append-only address space in pages that start small and grow with the
-  * log.
+/** The pages of one log, on the heap or on disk: an append-only sequence of records.
   *
-  * A position is a word number (bytes / 8) that never changes while the record lives. Pages come in
-  * levels of four: 4 × 1 KiB, 4 × 2 KiB, … up to 64 KiB, then all of 64 KiB: the page of a position
-  * is arithmetic. A record never spans pages; one larger than a page takes a page of its own that
-  * spans the slots it needs.
+  * A position is a word number (bytes / 8) that never changes while the record lives; `PageLayout`
+  * maps it to a slot. A record never spans pages. A record larger than a slot has a page of its
+  * own, which spans the slots that it needs.
   *
-  * The first pages become as large as their slots in steps of an eighth of the log, each a copy,
-  * for there are logs of a few records. A page that has no room for the next record is cut off
-  * behind its last one: of a log of small records, an eighth is unused on average.
+  * The first pages grow to the size of their slots in steps of an eighth of the log, each a copy,
+  * because some logs have only a few records. A page without room for the next record is cut off
+  * after its last one. In a log of small records an eighth is unused on average.
   *
-  * One thread uses them. Others may read a `prefix` that they were handed (through any safe
-  * publication): nothing below its end is ever overwritten. What was read from a page that has
-  * grown since stays as it was.
+  * If [[HeapBudget]] is short, full pages lie on disk, and `page` returns a copy of the one record
+  * asked for.
   *
-  * Where [[HeapBudget]] is short, pages that are full lie on disk, and `page` gives a copy of the
-  * one record that is asked for.
+  * Threads: one. Others may read a `prefix` that was safely published to them: nothing below its
+  * end is ever overwritten. Bytes read from a page do not change when the page grows.
   *
   * @param expectedWords
-  *   of records that are known to come: pages are made for them in one step
+  *   words of the records that are known to come: pages for them are allocated in one step
   */
 final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int = 0) {
+  import PageLayout._
   import Pages._
 
-  private var pages = EmptyPages // OnDisk where a page has the bytes
-  private var spilled = NoSpilled // as long as `pages` as soon as one has left the heap
+  private var pages = EmptyPages // by slot; OnDisk if `spilled` has the page
+  private var spilled = NoSpilled // by slot; empty until a page has left the heap
   private var oldestOnHeap = 0 // no slot below has a page that may leave
-  private var arrayWords = 0 // that the pages on the heap take
-  private var expectedEnd =
-    expectedWords // position behind the records that are known to come; 0 where none are
-  private var copiedPosition = -1 // the record on disk that was read last, and its copy
-  private var copied: Array[Byte] = _
+  private var arrayWords = 0 // words of the pages on the heap
+  private var expectedEnd = expectedWords // position after the expected records; 0 if none are
+  private var copiedPosition = -1 // the record on disk that was read last
+  private var copied: Array[Byte] = _ // its copy
   private var endPosition = 0 // words
 
-  /** The position behind the last record, in words. */
+  /** The position after the last record, in words. */
   def end: Int = endPosition
 
   /** Reserves `size` bytes (a multiple of 8) and returns their position. */
@@ -54,9 +51,7 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
         endPosition
       } else {
         val next = if (isThere) slotAfter(slot) else slot
-        pay(
-          math.max(size, slotBytes(next))
-        ) // all that the page may become, so that its steps need not ask
+        pay(math.max(size, slotBytes(next))) // the page's full size, so its steps need not pay
         if (isThere) close(slot, used)
         allocate(next, size)
         startOf(next)
@@ -70,24 +65,26 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
     position
   }
 
-  /** The bytes that hold the record at `position`. */
+  /** Returns the array that holds the record at `position`. */
   def page(position: Int): Array[Byte] = {
     val slot = baseSlot(position)
     val page = pages(slot)
     if (page ne OnDisk) page
     else if (copiedPosition == position) copied
-    else if (budget.hasRoom(spilled(slot).length)) { bringBack(slot); pages(slot) }
-    else recordOf(slot, position)
+    else if (budget.hasRoom(spilled(slot).length)) {
+      bringBack(slot)
+      pages(slot)
+    } else recordOf(slot, position)
   }
 
-  /** The byte offset of `position` in them. */
+  /** Returns the byte offset of `position` in the array that `page` has just returned for it. */
   def offset(position: Int): Int = {
     val slot = baseSlot(position)
     if (pages(slot) ne OnDisk) offsetIn(slot, position) else 0
   }
 
-  /** Has the processor fetch the record at `position` if it lies in memory; what it gives means
-    * nothing.
+  /** Prefetches the record at `position` if its page is on the heap. The result is meaningless; it
+    * keeps the JIT from dropping the load.
     */
   private[log] def prefetch(position: Int): Long = {
     val slot = baseSlot(position)
@@ -95,25 +92,31 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
     if (page ne OnDisk) Words.get(page, offsetIn(slot, position)) else 0
   }
 
-  /** Drops everything from `position` on. What was read above it must not be used any more. */
+  /** Drops all records from `position` on. Bytes read from there must no longer be used. */
   def truncate(position: Int): Unit = {
     endPosition = position
     expectedEnd = 0
     val keep = if (position == 0) 0 else slotOf(position - 1) + 1
     var slot = keep
-    while (slot < pages.length) { drop(slot); slot += 1 }
+    while (slot < pages.length) {
+      drop(slot)
+      slot += 1
+    }
     oldestOnHeap = math.min(oldestOnHeap, keep)
     val last = if (position == 0) -1 else baseSlot(position - 1)
-    if (last >= 0 && (pages(last) eq OnDisk)) bringBack(last) // it is written to again
+    if (last >= 0 && (pages(last) eq OnDisk)) bringBack(last) // it will be written to
     forget()
   }
 
-  /** Lets go of the copy of the record on disk that was read last. */
-  def forget(): Unit = { copiedPosition = -1; copied = null }
+  /** Releases the copy of the record on disk that was read last. */
+  def forget(): Unit = {
+    copiedPosition = -1
+    copied = null
+  }
 
-  /** Puts pages that are full on disk, oldest first, until so many bytes of heap are free or no
-    * more can be; gives how many are. Throws SpillException; those that have left are on disk then,
-    * the others are not.
+  /** Spills full pages to disk, oldest first, until `bytes` of heap are free or no further page can
+    * leave. Returns the bytes freed. Throws SpillException; each page is then either on disk or
+    * still on the heap.
     */
   def spill(bytes: Long): Long = {
     val last = if (endPosition == 0) 0 else baseSlot(endPosition - 1)
@@ -132,7 +135,7 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
     freed
   }
 
-  /** Writes those spilled anew whose files have little else in them. Throws SpillException. */
+  /** Rewrites the spilled pages whose files have few live pages left. Throws SpillException. */
   def repack(): Unit =
     for (slot <- spilled.indices; page = spilled(slot) if page != null && page.isThin)
       spilled(slot) = budget.write(page.read(0, page.length))
@@ -144,8 +147,8 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
       else f(spilled(slot).read(start, stop - start), 0, stop - start)
     }
 
-  /** Calls `f(position, page, offset)` for each record, in order: memory is read from its beginning
-    * to its end, and what lies on disk page by page.
+  /** Calls `f(position, page, offset)` for each record, in order. Memory is read sequentially, and
+    * the disk page by page.
     */
   def foreachRecord(f: RecordVisitor): Unit =
     foreachPage(0, endPosition) { (slot, start, stop) =>
@@ -157,7 +160,7 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
       }
     }
 
-  /** Calls `f(slot, fromByte, toByte)` for each page that has records in `[from, until)`, in order. */
+  /** Calls `f(slot, fromByte, toByte)` for each page with records in `[from, until)`, in order. */
   private def foreachPage(from: Int, until: Int)(f: (Int, Int, Int) => Unit): Unit =
     if (until > from) {
       val last = slotOf(until - 1)
@@ -173,23 +176,25 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
       }
     }
 
-  /** Bytes of records in `[from, until)`; nothing is read. */
+  /** Bytes of the records in `[from, until)`, computed without reading them. */
   def bytesOf(from: Int, until: Int): Long = {
     var sum = 0L
     foreachPage(from, until)((_, start, stop) => sum += stop - start)
     sum
   }
 
-  /** Heap bytes held, headers of arrays aside. */
+  /** Heap bytes of the pages, and of their lists without the lists' headers. */
   def heapBytes: Long = (arrayWords.toLong << 3) + pages.length * 4L + spilled.length * 8L
 
-  /** Bytes of pages that lie on disk. */
+  /** Bytes of the pages on disk. */
   def bytesOnDisk: Long = {
-    var sum = 0L; spilled.foreach(p => if (p != null) sum += p.length); sum
+    var sum = 0L
+    spilled.foreach(p => if (p != null) sum += p.length)
+    sum
   }
 
-  /** A view of what lies below `end` that later appends do not touch: shares the pages, copies only
-    * their list.
+  /** Returns a view of the records below `end` that later appends do not change. It shares the
+    * pages and copies only their list.
     */
   def prefix(end: Int): Pages = {
     val p = new Pages
@@ -200,13 +205,14 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
     p
   }
 
+  /** Returns the slot in which the page of a position begins. */
   private def baseSlot(position: Int): Int = {
     var slot = slotOf(position)
-    while (pages(slot) == null) slot -= 1 // inside a page that spans several slots: rare
+    while (pages(slot) == null) slot -= 1 // rare: inside a page that spans several slots
     slot
   }
 
-  /** Makes a page for a record of so many bytes. */
+  /** Allocates the page of `slot` for a first record of `size` bytes. */
   private def allocate(slot: Int, size: Int): Unit = {
     val last = slotOf(startOf(slot) + (math.max(size, slotBytes(slot)) >>> 3) - 1)
     if (last >= pages.length)
@@ -215,7 +221,7 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
     held(pages(slot).length)
   }
 
-  /** Cuts the last page off behind its records. */
+  /** Cuts the last page off after its records. */
   private def close(slot: Int, used: Int): Unit = {
     if (expectedEnd > 0) expectedEnd += (capacity(slot) - used) >>> 3
     if (pages(slot).length > used) resize(slot, used)
@@ -228,25 +234,28 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
     budget.grew(more)
   }
 
-  /** Bytes for the last page where it needs `size` of them: room for the records that are known to
-    * come, or for what may come.
+  /** Returns the length for the last page if it needs `size` bytes: with room for the expected
+    * records or, if none are expected, for a step's growth.
     */
   private def steppedBytes(slot: Int, size: Int): Int = {
     val expected = (expectedEnd - startOf(slot)).toLong << 3
+    // An eighth of the log's bytes equals its number of words.
     val spare =
-      if (slot < SteppedSlots) math.max(StepBytesMin, endPosition & ~7)
-      else slotBytes(slot) // an eighth of the log: its words are as many
+      if (slot < SteppedSlots) math.max(StepBytesMin, endPosition & ~7) else slotBytes(slot)
     math.min(slotBytes(slot).toLong, if (expected >= size) expected else size.toLong + spare).toInt
   }
 
-  /** Makes room in the budget. Throws, if at all, before there is any record to take back. */
+  /** Makes room for `bytes` in the budget. Throws SpillException, before the log has changed. */
   private def pay(bytes: Int): Unit = {
     val deficit = budget.deficit(bytes)
-    if (deficit > 0) { spill(deficit); () }
+    if (deficit > 0) {
+      spill(deficit)
+      ()
+    }
   }
 
-  /** Bytes that the page of a slot has room for, wherever it lies: a page spans the slots behind it
-    * that have none.
+  /** Bytes that the page of a slot can hold, on the heap or on disk: those of its slot, or of its
+    * one larger record.
     */
   private def capacity(slot: Int): Int = math.max(slotBytes(slot), bytesIn(slot))
 
@@ -281,8 +290,8 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
     if (slot < spilled.length) spilled(slot) = null
   }
 
-  /** A page is on the heap, or, below zero, is not any more; of one that lies on disk there is
-    * nothing to say.
+  /** Accounts for a page that entered the heap (`bytes` > 0) or left it (`bytes` < 0). Pages on
+    * disk have no bytes here and are not counted.
     */
   private def held(bytes: Int): Unit = if (bytes != 0) {
     arrayWords += (bytes >> 3) + (if (bytes > 0) ArrayHeaderWords else -ArrayHeaderWords)
@@ -292,8 +301,8 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
 
 object Pages {
 
-  /** Is shown a record: its position, and the page and the byte where it lies. A function of
-    * Scala's would box two numbers for each.
+  /** Takes a record: its position, and the page and the byte where it lies. A Scala function would
+    * box two numbers for each record.
     */
   trait RecordVisitor {
     def apply(position: Int, page: Array[Byte], at: Int): Unit
@@ -304,34 +313,5 @@ object Pages {
   private val OnDisk = new Array[Byte](0)
   private val ArrayHeaderWords = 2
   private val StepBytesMin = 64
-  private val SlotBytesMin = 1024
   private val SteppedSlots = 4
-  private val UnitWordsShift = 7 // the smallest slot in words
-  private val TopLevel =
-    6 // 1 KiB << 6 = 64 KiB: what a log is writing cannot leave the heap, and larger arrays are a burden to some collectors
-  private val TopSlot = TopLevel << 2
-  private val TopUnits = 4 * ((1 << TopLevel) - 1)
-
-  /** Bytes that the page in `slot` has at most, but for one that spans several slots. */
-  def slotBytes(slot: Int): Int = SlotBytesMin << math.min(slot >>> 2, TopLevel)
-
-  /** First position of `slot`. */
-  def startOf(slot: Int): Int = {
-    val units =
-      if (slot >= TopSlot) TopUnits + ((slot - TopSlot) << TopLevel)
-      else { val level = slot >>> 2; 4 * ((1 << level) - 1) + ((slot & 3) << level) }
-    units << UnitWordsShift
-  }
-
-  /** Slot of a position. */
-  def slotOf(position: Int): Int = {
-    val units = position >>> UnitWordsShift
-    if (units >= TopUnits) TopSlot + ((units - TopUnits) >>> TopLevel)
-    else {
-      val level = 31 - Integer.numberOfLeadingZeros((units >>> 2) + 1)
-      (level << 2) + ((units - 4 * ((1 << level) - 1)) >>> level)
-    }
-  }
-
-  private def offsetIn(slot: Int, position: Int): Int = (position - startOf(slot)) << 3
 }

@@ -3,12 +3,12 @@ package io.megaphone.log.memory
 
 import io.megaphone.log.record.{Record, Words}
 
-/** A stretch of a log: what files, transfers and replicas carry. Immutable as long as its log does
-  * not undo it.
+/** A stretch of a log, as files, transfers and replicas carry it. It stays valid as long as its log
+  * does not undo it.
   */
 final class Records private[log] (pages: Pages, from: Int, until: Int) {
 
-  /** Bytes of all records. */
+  /** Bytes of all records. Throws IllegalArgumentException if they do not fit in one array. */
   def length: Int = {
     val sum = pages.bytesOf(from, until)
     require(
@@ -36,8 +36,8 @@ final class Records private[log] (pages: Pages, from: Int, until: Int) {
 
 object Records {
 
-  /** Calls `f(offset, header)` for each record in a byte range. Throws DamagedRecordsException
-    * where the bytes are no sequence of whole records.
+  /** Calls `f(offset, header)` for each record in a byte range. Throws DamagedRecordsException if
+    * the bytes are not a sequence of whole records.
     */
   def foreach(bytes: Array[Byte], offset: Int, length: Int)(f: (Int, Long) => Unit): Unit = {
     val end = offset + length
@@ -64,5 +64,5 @@ object Records {
   }
 }
 
-/** Bytes that should be records and are not. */
+/** Thrown for bytes that should be records and are not. */
 final class DamagedRecordsException(message: String) extends RuntimeException(message)

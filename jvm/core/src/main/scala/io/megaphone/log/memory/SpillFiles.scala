@@ -9,17 +9,17 @@ import java.nio.file.{Files, Path}
 import java.util.UUID
 import java.util.concurrent.atomic.AtomicLong
 
-/** Pages of logs in memory-mapped files under some folders, one folder after the other.
+/** Spilled pages of logs, in memory-mapped files under one of some folders.
   *
-  *   1. A file is written from its beginning to its end, through the file system, so that a full
-  *      disk is an error and not a crash, and read where it is mapped.
-  *   1. It has no name any more from the moment on when it is mapped: whatever becomes of the
-  *      process, the disk is free then.
-  *   1. A spilled lives as long as anyone refers to it, and a file as long as one of its spilled
-  *      pages does. One that has few of them left is `isThin`: when their owner commits next, it
-  *      writes those anew, elsewhere.
+  *   1. A file is written sequentially through the file system, so that a full disk is an error and
+  *      not a crash. It is read through its mapping.
+  *   1. A file's name is deleted as soon as the file is mapped, so the disk space is freed however
+  *      the process ends.
+  *   1. A spilled page lives as long as something refers to it, and a file as long as one of its
+  *      pages. A page of a file with few live pages left `isThin`: its owner rewrites it elsewhere
+  *      at its next commit.
   *
-  * Any thread.
+  * Threads: any.
   */
 final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
   import SpillFiles._
@@ -29,11 +29,11 @@ final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
   private var folder = 0
   private var collectedNanos = System.nanoTime - CollectNanosMin - 1
 
-  /** Bytes of spilled pages that are referred to. */
+  /** Bytes of the spilled pages that are not yet collected. */
   def liveBytes: Long = live.get
 
-  /** Writes a page; to the next folder where one is full. Throws SpillException, or, in a thread
-    * that is interrupted, ClosedByInterruptException.
+  /** Writes a page, to the next folder if writing to the current one fails. Throws SpillException
+    * if all fail, and ClosedByInterruptException if an interrupted thread has to open a file.
     */
   private[log] def write(page: Array[Byte]): SpilledPage = synchronized {
     var failed: IOException = null
@@ -42,14 +42,16 @@ final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
       try return append(page)
       catch {
         case e: ClosedByInterruptException => throw e
-        case e: IOException => failed = e; leave()
+        case e: IOException =>
+          failed = e
+          leave()
       }
       tries += 1
-      if (tries == folders.size)
-        collect() // what nobody refers to any more may be all that is in the way
+      if (tries == folders.size) collect() // pages no longer referred to may fill the disk
     }
     throw new SpillException(
-      s"State beyond what may be kept in memory could not be written to ${folders.mkString(", ")}: ${failed.getMessage}. " +
+      "State beyond what may be kept in memory could not be written to " +
+        s"${folders.mkString(", ")}: ${failed.getMessage}. " +
         "Give the executor more local disk, or its state more memory.",
       failed
     )
@@ -62,7 +64,8 @@ final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
       finally own.close()
     } else {
       if (current != null && current.size - current.end < page.length) {
-        current.close(); current = null
+        current.close()
+        current = null
       }
       if (current == null) current = new SpillFile(folders(folder), fileBytes)
       register(current, current.append(page))
@@ -71,10 +74,18 @@ final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
   private def register(file: SpillFile, spilled: SpilledPage): SpilledPage = {
     val length = spilled.length.toLong
     live.addAndGet(length)
-    cleaner.register(spilled, () => { live.addAndGet(-length); file.live.addAndGet(-length); () })
+    cleaner.register(
+      spilled,
+      () => {
+        live.addAndGet(-length)
+        file.live.addAndGet(-length)
+        ()
+      }
+    )
     spilled
   }
 
+  /** Continues in the next folder. */
   private def leave(): Unit = {
     if (current != null) current.close()
     current = null
@@ -91,10 +102,10 @@ final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
 private[log] object SpillFiles {
   private val cleaner = Cleaner.create()
   private val ThinShare = 4
-  private val LargeShare = 4 // of a file, from which on a page has one to itself
+  private val LargeShare = 4 // a page larger than a quarter of a file has its own file
   private val CollectNanosMin = 10L * 1000 * 1000 * 1000
 
-  /** A page that lies on disk. Immutable; any thread. */
+  /** A page on disk. Immutable. Threads: any. */
   final class SpilledPage(file: SpillFile, offset: Int, val length: Int) {
     def read(from: Int, count: Int): Array[Byte] = {
       val bytes = new Array[Byte](count)
@@ -103,22 +114,26 @@ private[log] object SpillFiles {
     }
     def word(at: Int): Long = file.bytes.getLong(offset + at)
 
-    /** Whether little else is left in its file. */
+    /** Whether its file is full and less than a quarter of the file's bytes are live. */
     def isThin: Boolean = file.isFull && file.live.get < file.end / ThinShare
   }
 
-  /** A file. Its mapping goes when nobody refers to it any more. */
+  /** A file. Its mapping is freed once no page refers to it. */
   final class SpillFile(folder: Path, val size: Int) {
     private val path = folder.resolve(s"megaphone-${UUID.randomUUID}.pages")
-    private val file = new RandomAccessFile(
-      path.toFile,
-      "rw"
-    ) // whose writes no interrupt of a task ends, nor closes for all others
+    // Not a channel: interrupting a task would break its write, and close the file for all others.
+    private val file = new RandomAccessFile(path.toFile, "rw")
     val bytes: MappedByteBuffer =
       try {
-        val mapped = file.getChannel.map(FileChannel.MapMode.READ_ONLY, 0, size.toLong);
-        Files.delete(path); mapped
-      } catch { case e: Throwable => file.close(); Files.deleteIfExists(path); throw e }
+        val mapped = file.getChannel.map(FileChannel.MapMode.READ_ONLY, 0, size.toLong)
+        Files.delete(path)
+        mapped
+      } catch {
+        case e: Throwable =>
+          file.close()
+          Files.deleteIfExists(path)
+          throw e
+      }
     bytes.order(java.nio.ByteOrder.LITTLE_ENDIAN)
     val live = new AtomicLong
     @volatile var end = 0
@@ -136,11 +151,11 @@ private[log] object SpillFiles {
     def close(): Unit = {
       isFull = true
       try file.close()
-      catch { case _: IOException => () } // what is mapped stays so
+      catch { case _: IOException => () } // the mapping stays valid
     }
   }
 }
 
-/** Pages that had to leave memory and found no place on disk. */
+/** Thrown if pages had to leave memory and could not be written to disk. */
 final class SpillException(message: String, cause: Throwable)
     extends RuntimeException(message, cause)

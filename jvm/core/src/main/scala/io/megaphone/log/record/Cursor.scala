@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log.record
 
-/** Where a record's key and value lie. The bytes stay as they are for the batch; the cursor moves. */
+/** The place of a record's key and value. The cursor moves; the bytes do not change in a batch. */
 final class Cursor {
   var bytes: Array[Byte] = _
   var keyOffset, keyBytes, valueOffset, valueBytes = 0

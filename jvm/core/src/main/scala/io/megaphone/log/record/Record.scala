@@ -7,15 +7,15 @@ package io.megaphone.log.record
   * From the low bits up: value length (28 bits, bytes), key length (24 bits, bytes), kind (2 bits),
   * column family (10 bits). No header is zero, because no kind is.
   *
-  * The top bit of the family says that its keys are kept in order, too: whoever is handed records
-  * knows by them alone what to build.
+  * The top bit of the family says that its keys are also kept in order, so the records alone
+  * determine which indexes to build.
   */
 object Record {
   val HeaderBytes = 8
   val Put = 1
   val Remove = 2
 
-  /** Its value goes on where the value that its key has ends. */
+  /** Its value is appended to the value that the key has, if any. */
   val Append = 3
   val ValueBytesMax: Int = (1 << 28) - 1
   val KeyBytesMax: Int = (1 << 24) - 1
@@ -33,7 +33,7 @@ object Record {
   def keyBytes(header: Long): Int = (header >>> 28).toInt & KeyBytesMax
   def valueBytes(header: Long): Int = header.toInt & ValueBytesMax
 
-  /** Bytes that a record occupies, header and padding included. */
+  /** Bytes of a record, header and padding included. */
   def size(header: Long): Int = size(keyBytes(header), valueBytes(header))
   def size(keyBytes: Int, valueBytes: Int): Int =
     HeaderBytes + padded(keyBytes) + padded(valueBytes)

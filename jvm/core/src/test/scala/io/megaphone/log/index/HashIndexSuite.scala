@@ -12,17 +12,15 @@ import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 import io.megaphone.log.Bytes
 import io.megaphone.log.record.Words
 
-/** The keys of one bin are those whose murmur3 hash ends in the same bits: the log's own hash and
-  * its index must not collide over them.
+/** The murmur3 hashes of one bin's keys end in the same bits. The log's own hash and its index must
+  * not collide on such keys.
   */
 class HashIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   private val KeysCount = 1300
   private val Bins = 1024
   private val Bin = 5
 
-  /** An index of this many keys is 63 % full, and looks at 1.9 slots a key, seldom at 2.2, where
-    * hashes are random.
-    */
+  /** An index of this many keys is 63 % full; random hashes need 1.9 slots a key, rarely 2.2. */
   private val ProbesMax = 2.4
 
   private def words(values: Long*): Array[Byte] = {
@@ -31,7 +29,7 @@ class HashIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     out.array
   }
 
-  /** Rows as Spark lays them out: a word of null bits, a word a column, strings behind them. */
+  /** Rows as Spark lays them out: a word of null bits, a word for each column, then strings. */
   private val shapes: Seq[(String, Long => Array[Byte])] = Seq(
     "a counter" -> (i => words(0, i)),
     "a counter without null bits" -> (i => words(i)),
@@ -56,7 +54,7 @@ class HashIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       .take(KeysCount)
       .toVector
 
-  /** Slots looked at to find each key, on average, in an index that holds these hashes. */
+  /** Average number of slots read to find a key in an index of these hashes. */
   private def probesPerKey(hashes: Seq[Int]): Double = {
     val index = new HashIndex
     hashes.zipWithIndex.foreach { case (hash, i) => index.add(hash, i) }
@@ -64,14 +62,17 @@ class HashIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     hashes.zipWithIndex.foreach { case (hash, i) =>
       var slot = index.probe(hash)
       probes += 1
-      while (HashIndex.positionOf(index.word(slot)) != i) { slot = index.next(slot); probes += 1 }
+      while (HashIndex.positionOf(index.word(slot)) != i) {
+        slot = index.next(slot)
+        probes += 1
+      }
     }
     probes.toDouble / hashes.length
   }
 
   for ((shape, key) <- shapes) test(s"one bin's keys do not collide: $shape") {
     val hashes = keysOfOneBin(key).map(k => Words.hash(k, 0, k.length))
-    assert(hashes.distinct.length >= KeysCount - 1, "32 bits tell the keys of a bin apart")
+    assert(hashes.distinct.length >= KeysCount - 1, "32 bits distinguish the keys of a bin")
     for (count <- Seq(KeysCount / 2, KeysCount))
       assert(probesPerKey(hashes.take(count)) < ProbesMax)
     for (shift <- Seq(0, 8, 16, 22)) {
@@ -80,19 +81,22 @@ class HashIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("an index spreads even hashes whose low bits, or all but the low bits, are alike") {
+  test("an index spreads even hashes that agree in their low bits, or in all but their low bits") {
     assert(probesPerKey((0 until KeysCount).map(i => i * Bins + Bin)) < ProbesMax)
     assert(probesPerKey((0 until KeysCount).map(i => i << 20)) < ProbesMax)
     assert(probesPerKey(0 until KeysCount) < ProbesMax)
   }
 
-  test("an index grows seldom, whether its keys stay or come and go") {
+  test("an index grows rarely, whether its keys stay or are replaced") {
     val index = new HashIndex
     var growths = 0
     var slots = index.snapshot
     def add(hash: Int, position: Int): Unit = {
       index.add(hash, position)
-      if (!index.isCurrent(slots)) { growths += 1; slots = index.snapshot }
+      if (!index.isCurrent(slots)) {
+        growths += 1
+        slots = index.snapshot
+      }
     }
     val random = new scala.util.Random(3)
     val hashes = Array.fill(1000)(random.nextInt())
@@ -107,11 +111,11 @@ class HashIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       hashes(i) = random.nextInt()
       add(hashes(i), position)
     }
-    assert(index.size == 1000 && growths <= 75, "it makes use of the slots of removed keys")
+    assert(index.size == 1000 && growths <= 75, "it reuses the slots of removed keys")
     assert(index.heapBytes <= 2048 * 8 + 48)
   }
 
-  test("a hash depends on the bytes of the range and on nothing around it, and on its length") {
+  test("a hash depends on the bytes of the range and its length, and on nothing around it") {
     forAll(Gen.choose(0, 50), Gen.choose(0, 20), Gen.long) { (length, offset, seed) =>
       val bytes = Bytes.random(length, seed)
       val moved = Bytes.random(offset, seed + 1) ++ bytes ++ Bytes.random(9, seed + 2)
@@ -140,15 +144,13 @@ class HashIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("words are little-endian, at any offset, and out of range beyond the array") {
+  test("words are little-endian at any offset, and refused beyond the array") {
     forAll(Gen.long, Gen.choose(0, 9)) { (word, offset) =>
       val bytes = new Array[Byte](17)
       Words.set(bytes, offset, word)
       assert(
-        ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).getLong(offset) == word && Words.get(
-          bytes,
-          offset
-        ) == word
+        ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).getLong(offset) == word &&
+          Words.get(bytes, offset) == word
       )
       assert(bytes.indices.forall(i => (i >= offset && i < offset + 8) || bytes(i) == 0))
     }

@@ -33,7 +33,7 @@ class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       (0 until n).reverse.map(i => if (i % 2 == 0) i / 2 else n - 1 - i / 2)
     ),
     "ascending in seven groups" -> (n => (0 until n).sortBy(i => (i % (n / 7 + 1), i))),
-    "descending behind what is there" -> (n =>
+    "descending after existing keys" -> (n =>
       (0 until n).take(NodeMax) ++ (0 until n).drop(NodeMax).reverse
     )
   )
@@ -52,27 +52,29 @@ class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     NodeMax * NodeMax + 1
   )
 
-  for ((name, order) <- orders) test(s"keys that come and go in any order are in order: $name") {
-    for (size <- sizes; (_, removed) <- orders) {
-      val model = new Model
-      order(size).foreach(i => model.add(numbered(i)))
-      model.check()
-      val (first, rest) = removed(size).splitAt(size * 3 / 4)
-      first.foreach(i => model.remove(numbered(i)))
-      model.check()
-      first.foreach(i => model.add(numbered(i)))
-      model.check()
-      (rest ++ first).foreach(i => model.remove(numbered(i)))
-      model.check()
-      assert(
-        model.index.size == 0 && model.index.heapBytes < 128,
-        "an index that is empty again holds nothing"
-      )
+  for ((name, order) <- orders)
+    test(s"keys added and removed in any order are kept in order: $name") {
+      for (size <- sizes; (_, removed) <- orders) {
+        val model = new Model
+        order(size).foreach(i => model.add(numbered(i)))
+        model.check()
+        val (first, rest) = removed(size).splitAt(size * 3 / 4)
+        first.foreach(i => model.remove(numbered(i)))
+        model.check()
+        first.foreach(i => model.add(numbered(i)))
+        model.check()
+        (rest ++ first).foreach(i => model.remove(numbered(i)))
+        model.check()
+        assert(
+          model.index.size == 0 && model.index.heapBytes < 128,
+          "an index that is empty again has no arrays"
+        )
+      }
     }
-  }
 
   test(
-    "after any sequence of additions, removals and new records an index is the sorted map it should be, and finds what is next to any key"
+    "after any sequence of additions, removals and new records an index equals a sorted map, " +
+      "and finds the key next to any key"
   ) {
     forAll(Gen.choose(0, 4000), Gen.choose(1, 8), Gen.long, minSuccessful(100)) {
       (stepsCount, addsOfNine, seed) =>
@@ -92,7 +94,8 @@ class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test(
-    "a key that is there is refused, and so is the removal or update of one that is not; neither changes anything"
+    "adding an existing key is refused, and so is removing or updating an absent one; " +
+      "neither has any effect"
   ) {
     val model = new Model
     for (i <- 0 until 300) model.add(numbered(2 * i))
@@ -122,7 +125,7 @@ class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     model.check()
   }
 
-  test("a place steps until keys come or go, and not for a new record of a key") {
+  test("a place steps until keys are added or removed, and despite a new record of a key") {
     val model = new Model
     for (i <- 0 until 10) model.add(numbered(i))
     val place = new OrderedIndex.Place
@@ -137,7 +140,7 @@ class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(!model.index.step(place))
   }
 
-  test("what foreach is given for a position stands for it from then on, above the leaves, too") {
+  test("foreach replaces each position by the one returned, in inner nodes too") {
     val model = new Model
     new Random(5).shuffle((0 until 5000).toVector).foreach(i => model.add(numbered(i)))
     model.rewrite()
@@ -148,7 +151,8 @@ class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test(
-    "a key costs some six bytes where keys come at random, less where they come in order, and never more than ten while keys come"
+    "a key costs about six bytes if keys are added at random, less if in order, " +
+      "and never more than ten"
   ) {
     val size = 100000
     for ((name, order) <- orders) {
@@ -157,7 +161,7 @@ class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       val perKey = model.index.heapBytes.toDouble / size
       info(f"$name: $perKey%.2f bytes a key")
       val bound = name match {
-        case "ascending" | "descending" | "descending behind what is there" => 5.2
+        case "ascending" | "descending" | "descending after existing keys" => 5.2
         case "random" | "from both ends" => 6.5
         case _ => 10
       }
@@ -166,7 +170,8 @@ class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test(
-    "a key costs no more than ten bytes where most keys have gone at random, and a small index tens of bytes in all"
+    "a key costs at most ten bytes after most keys were removed at random, " +
+      "and a small index only some tens of bytes"
   ) {
     val model = new Model
     val keys = new Random(9).shuffle((0 until 50000).toVector)
@@ -179,12 +184,13 @@ class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
     model.check()
     val small = new Model
-    for (i <- 1 to 10) { small.add(numbered(i)); assert(small.index.heapBytes <= 96 + 8 * i) }
+    for (i <- 1 to 10) {
+      small.add(numbered(i))
+      assert(small.index.heapBytes <= 96 + 8 * i)
+    }
   }
 
-  test(
-    "keys of no bytes, keys that begin as others do and keys of 0xFF stand where bytes without sign put them"
-  ) {
+  test("empty keys, prefixes of other keys and keys of 0xFF are in the order of unsigned bytes") {
     val inOrder =
       Seq(
         Seq(),
@@ -210,7 +216,7 @@ class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("byte ranges are compared without sign, wherever they lie") {
+  test("byte ranges are compared as unsigned bytes, at any offset") {
     val keys = Gen.listOf(Gen.oneOf(Ends)).map(bytes => Bytes.of(bytes.toArray))
     forAll(keys, keys, Gen.choose(0, 5)) { (one, other, offset) =>
       val compared = Words.compare(
@@ -225,30 +231,29 @@ class OrderedIndexSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("the successor of a prefix is the first key behind all that begin with it") {
+  test("the successor of a prefix is the first key after all that begin with it") {
     def successor(bytes: Int*): Option[Seq[Int]] =
       Option(Words.successor(bytes.map(_.toByte).toArray)).map(_.toSeq.map(_ & 0xff))
     assert(
-      successor(1, 2) == Some(Seq(1, 3)) && successor(127) == Some(Seq(128)) && successor(
-        0
-      ) == Some(Seq(1))
+      successor(1, 2) == Some(Seq(1, 3)) && successor(127) == Some(Seq(128)) &&
+        successor(0) == Some(Seq(1))
     )
     assert(successor(1, 255) == Some(Seq(2)) && successor(1, 254, 255, 255) == Some(Seq(1, 255)))
     assert(successor().isEmpty && successor(255).isEmpty && successor(255, 255, 255).isEmpty)
     val bytes = Array[Byte](3)
     Words.successor(bytes)
-    assert(bytes(0) == 3, "what was given stays")
+    assert(bytes(0) == 3, "the argument is unchanged")
   }
 }
 
 object OrderedIndexSuite {
 
-  /** The bytes at the ends of what a byte can be, with a sign and without. */
+  /** The extreme bytes, signed and unsigned. */
   private val Ends = Vector[Byte](0, 1, 0x7f, -0x80, -2, -1)
 
   def numbered(i: Int): Bytes = Bytes.of(ByteBuffer.allocate(4).putInt(i ^ Int.MinValue).array)
 
-  /** An index, the pages of its records, and a sorted map of what must be in it. */
+  /** An index, the pages of its records, and a sorted map of its expected contents. */
   final class Model extends org.scalatest.Assertions {
     var pages = new Pages
     val index = new OrderedIndex
@@ -302,7 +307,7 @@ object OrderedIndexSuite {
       BinLogModel.keyAt(cursor)
     }
 
-    /** What is found at a key and behind it, as the map has it. */
+    /** Checks what `seek` finds at a key, and after it. */
     def checkSeek(key: Bytes): Unit = {
       val place = new OrderedIndex.Place
       for (
@@ -320,24 +325,27 @@ object OrderedIndexSuite {
       val place = new OrderedIndex.Place
       index.seek(place, isAfter = false, pages, Array.emptyByteArray, 0, 0)
       val all = Vector.newBuilder[Int]
-      while (!place.isEnd) { all += place.position; assert(index.step(place)) }
+      while (!place.isEnd) {
+        all += place.position
+        assert(index.step(place))
+      }
       all.result()
     }
 
-    /** Compares the list of keys, and looks at each node. */
+    /** Compares the list of keys with the map, and checks each node. */
     def check(): Assertion = {
       assert(
-        listedPositions == positions.values.toVector && steppedPositions == listedPositions && index.size == positions.size
+        listedPositions == positions.values.toVector && steppedPositions == listedPositions &&
+          index.size == positions.size
       )
       val nodes = nodesBelow(index.root, isRoot = true)._2
       assert(
-        index.heapBytes == nodes
-          .map(_.arrayBytes + OrderedIndex.NodeBytes)
-          .sum + OrderedIndex.OwnBytes
+        index.heapBytes ==
+          nodes.map(_.arrayBytes + OrderedIndex.NodeBytes).sum + OrderedIndex.OwnBytes
       )
     }
 
-    /** Height, and all nodes from `node` on. */
+    /** Checks the nodes below `node`, and returns its height and all of them, itself included. */
     private def nodesBelow(node: OrderedNode, isRoot: Boolean): (Int, Vector[OrderedNode]) = {
       assert(node.count <= NodeMax && node.count <= node.positions.length)
       if (node.isLeaf) {
@@ -350,7 +358,7 @@ object OrderedIndexSuite {
           below.map(_.positions(0)) == node.positions.take(node.count).toVector,
           "each position is the first one below"
         )
-        assert(node.children.drop(node.count).forall(_ == null), "nothing is held that was dropped")
+        assert(node.children.drop(node.count).forall(_ == null), "no dropped node is referred to")
         val (heights, nodes) = below.map(nodesBelow(_, isRoot = false)).unzip
         assert(heights.distinct.length == 1)
         (heights.head + 1, node +: nodes.flatten)

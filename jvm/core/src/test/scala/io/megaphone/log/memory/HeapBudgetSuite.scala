@@ -10,7 +10,7 @@ import org.scalatest.time.SpanSugar._
 import io.megaphone.log.{BinLog, BinLogModel, Bytes}
 import io.megaphone.log.record.{Record, Words}
 
-/** State that is larger than the budget stays within it, and is read as it was written. */
+/** State larger than the budget stays within it on the heap, and is read as it was written. */
 class HeapBudgetSuite extends AnyFunSuite {
   import HeapBudgetSuite._
 
@@ -24,7 +24,8 @@ class HeapBudgetSuite extends AnyFunSuite {
     BinLogModel.valueOf(log, 0, key(i)).contains(Bytes.of(value(i, round)))
 
   test(
-    "ten times the budget is put, read, overwritten, removed and compacted, and the pages in memory stay within the budget"
+    "ten times the budget is put, read, overwritten, removed and compacted, " +
+      "while the pages on the heap stay near the budget"
   ) {
     withFolder { folder =>
       val budget = new HeapBudget(4 * MiB, new SpillFiles(Seq(folder)))
@@ -36,8 +37,8 @@ class HeapBudgetSuite extends AnyFunSuite {
       val live = logs.map(_.liveBytes).sum
       assert(live > 10 * budget.budgetBytes)
       def onHeap = logs.map(l => l.heapBytes).sum
-      val indexes =
-        16L * keys * 2 // a word a slot, at most half as many keys as slots, and the undo list
+      // A word for each slot, at most twice as many slots as keys, and the undo list.
+      val indexes = 16L * keys * 2
       assert(
         onHeap - indexes < 2 * budget.budgetBytes,
         s"$onHeap bytes, of which up to $indexes are indexes"
@@ -49,13 +50,16 @@ class HeapBudgetSuite extends AnyFunSuite {
       logs.foreach(_.undo())
       for (i <- 0 until keys by 11) assert(isThere(logOf(i), i, 0))
       for (i <- 0 until keys by 3) put(logOf(i), i, 1)
-      logs.foreach { log => log.settle(); log.compact() }
+      logs.foreach { log =>
+        log.settle()
+        log.compact()
+      }
       for (i <- 0 until keys by 5) assert(isThere(logOf(i), i, if (i % 3 == 0) 1 else 0))
       assert(onHeap - indexes < 2 * budget.budgetBytes)
     }
   }
 
-  test("a page comes back when it is read from and there is room for it again") {
+  test("a page returns to the heap when it is read and there is room for it again") {
     withFolder { folder =>
       val budget = new HeapBudget(MiB, new SpillFiles(Seq(folder)))
       val (rests, other) = (new BinLog(budget), new BinLog(budget))
@@ -74,12 +78,12 @@ class HeapBudgetSuite extends AnyFunSuite {
     }
   }
 
-  test("what is told of pages is what they are, whatever they went through") {
+  test("the bytes reported for pages are those that they hold, after any operations") {
     withFolder { folder =>
       val budget = new HeapBudget(Long.MaxValue, new SpillFiles(Seq(folder)), pageBytesMin = 256)
       val pages = new Pages(budget)
       val random = new scala.util.Random(2)
-      var ends = List((0, 0)) // where the last record begins, and ends
+      var ends = List((0, 0)) // begin and end of each record, newest first
       def append(records: Int) = for (_ <- 0 until records) {
         val bytes = 16 + 8 * random.nextInt(if (random.nextInt(20) == 0) 2000 else 40)
         val position = pages.reserve(bytes)
@@ -109,7 +113,7 @@ class HeapBudgetSuite extends AnyFunSuite {
     }
   }
 
-  test("what is too much in all is given up by each in proportion, and a load under way counts") {
+  test("workers spill the excess in proportion to their shares, and a load in progress counts") {
     val budget = new HeapBudget(1000, new SpillFiles(Seq.empty))
     budget.measure(900)
     assert(budget.share(500) == 0)
@@ -125,7 +129,7 @@ class HeapBudgetSuite extends AnyFunSuite {
   }
 
   test(
-    "where one folder takes nothing the next does; where none does, the sentence says so, and the log is as it was"
+    "if a folder fails the next is used; if all fail the error says so, and the log is unchanged"
   ) {
     withFolder { folder =>
       val missing = folder.resolve("missing")
@@ -141,22 +145,18 @@ class HeapBudgetSuite extends AnyFunSuite {
       val error = intercept[SpillException](for (i <- 0 until 5000) put(full, i, 1))
       for (_ <- 0 until 3) intercept[SpillException](for (i <- 0 until 5000) put(full, i, 1))
       assert(
-        error.getMessage.contains("could not be written to") && error.getMessage.contains(
-          "more local disk"
-        ) && error.getMessage.contains("missing")
+        error.getMessage.contains("could not be written to") &&
+          error.getMessage.contains("more local disk") && error.getMessage.contains("missing")
       )
       full.undo()
       assert(
-        full.keyCount == 1 && isThere(
-          full,
-          0,
-          0
-        ) && budget.heldBytes >= held && budget.heldBytes <= Pages.slotBytes(0)
+        full.keyCount == 1 && isThere(full, 0, 0) && budget.heldBytes >= held &&
+          budget.heldBytes <= PageLayout.slotBytes(0)
       )
     }
   }
 
-  test("a compaction that finds no room leaves the log as it was") {
+  test("a compaction that finds no room leaves the log unchanged") {
     val budget = new HeapBudget(4 * MiB, new SpillFiles(Seq(java.nio.file.Paths.get("/nowhere"))))
     val log = new BinLog(budget)
     for (i <- 0 until 5000) put(log, i, 0)
@@ -171,40 +171,43 @@ class HeapBudgetSuite extends AnyFunSuite {
     assert(log.prefix().length == log.liveBytes)
   }
 
-  test("a thread that is interrupted writes for itself alone, and the disk is not taken for full") {
+  test(
+    "an interrupted thread does not break the writes of others, nor is the disk taken for full"
+  ) {
     withFolder { folder =>
-      val overflow = new SpillFiles(Seq(folder))
+      val spillFiles = new SpillFiles(Seq(folder))
       val page = Bytes.random(1000, 1)
-      val first = overflow.write(page)
+      val first = spillFiles.write(page)
       Thread.currentThread.interrupt()
       val second =
-        try overflow.write(page)
+        try spillFiles.write(page)
         finally Thread.interrupted()
-      assert(Seq(first, second, overflow.write(page)).forall(_.read(0, 1000).sameElements(page)))
+      assert(Seq(first, second, spillFiles.write(page)).forall(_.read(0, 1000).sameElements(page)))
     }
   }
 
-  test("files have no name, and a piece says when it is one of few that are left of its file") {
+  test("files have no name, and a page knows if few live pages are left in its file") {
     withFolder { folder =>
-      val overflow = new SpillFiles(Seq(folder), fileBytes = 1 << 14)
+      val spillFiles = new SpillFiles(Seq(folder), fileBytes = 1 << 14)
       val page = Bytes.random(1000, 1)
-      var pieces = Vector.fill(40)(overflow.write(page))
+      var spilled = Vector.fill(40)(spillFiles.write(page))
       assert(Files.list(folder).count() == 0)
-      assert(overflow.liveBytes == 40 * 1000 && !pieces.exists(_.isThin))
-      pieces = Vector(
-        pieces(0),
-        pieces(39)
-      ) // one of a file that is full, one of the file that is written to
-      eventually(timeout(60.seconds)) { System.gc(); assert(overflow.liveBytes == 2000) }
-      assert(pieces.map(_.isThin) == Vector(true, false))
-      assert(pieces.forall(p => p.read(0, 1000).sameElements(page)))
+      assert(spillFiles.liveBytes == 40 * 1000 && !spilled.exists(_.isThin))
+      // One of a full file, and one of the file that is being written.
+      spilled = Vector(spilled(0), spilled(39))
+      eventually(timeout(60.seconds)) {
+        System.gc()
+        assert(spillFiles.liveBytes == 2000)
+      }
+      assert(spilled.map(_.isThin) == Vector(true, false))
+      assert(spilled.forall(p => p.read(0, 1000).sameElements(page)))
     }
   }
 
-  test("a log's pieces of thin files are written anew") {
+  test("a log's pages in files with few live pages are rewritten") {
     withFolder { folder =>
-      val overflow = new SpillFiles(Seq(folder), fileBytes = 1 << 16)
-      val pages = new Pages(new HeapBudget(0, overflow, pageBytesMin = 256))
+      val spillFiles = new SpillFiles(Seq(folder), fileBytes = 1 << 16)
+      val pages = new Pages(new HeapBudget(0, spillFiles, pageBytesMin = 256))
       val filled = Vector.fill(30) {
         val position = pages.reserve(200)
         Words.set(
@@ -216,17 +219,20 @@ class HeapBudgetSuite extends AnyFunSuite {
         position
       }
       pages.spill(Long.MaxValue)
-      val mine = overflow.liveBytes
-      var others = Vector.fill(100)(overflow.write(new Array[Byte](1000)))
-      val all = overflow.liveBytes
+      val mine = spillFiles.liveBytes
+      var others = Vector.fill(100)(spillFiles.write(new Array[Byte](1000)))
+      val all = spillFiles.liveBytes
       pages.repack()
-      assert(overflow.liveBytes == all, "nothing is thin yet")
+      assert(spillFiles.liveBytes == all, "nothing is thin yet")
       others = Vector.empty
-      eventually(timeout(60.seconds)) { System.gc(); assert(overflow.liveBytes == mine) }
+      eventually(timeout(60.seconds)) {
+        System.gc()
+        assert(spillFiles.liveBytes == mine)
+      }
       pages.repack()
       assert(
-        overflow.liveBytes > mine,
-        "the pieces are there twice until the old ones are collected"
+        spillFiles.liveBytes > mine,
+        "the pages are on disk twice until the old ones are collected"
       )
       assert(filled.forall(p => Words.get(pages.page(p), pages.offset(p) + 8) == p))
       assert(others.isEmpty)
@@ -239,7 +245,9 @@ object HeapBudgetSuite {
     val folder = Files.createTempDirectory("megaphone-space")
     try body(folder)
     finally {
-      val left = Files.list(folder); left.forEach(f => Files.delete(f)); left.close();
+      val left = Files.list(folder)
+      left.forEach(f => Files.delete(f))
+      left.close()
       Files.delete(folder)
     }
   }

@@ -10,14 +10,14 @@ import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 import io.megaphone.log.Bytes
 import io.megaphone.log.Bytes.Bytes
 
-/** Pages are one address budget: what is written at a position stays there, in order, whatever page
-  * it came to lie in.
+/** Pages are one address space: records written at a position stay there, in order, whatever page
+  * they lie in.
   */
 class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
-  import Pages._
+  import PageLayout._
   import PagesSuite._
 
-  /** The last slot begins where an address still fits, 512 words below the end. */
+  /** The last slot whose first position fits an Int; it begins 512 words below the end. */
   private val LastSlot = 24 + 262140
   private val MiB = 1 << 20
 
@@ -42,9 +42,7 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     Bytes.concat(parts)
   }
 
-  test(
-    "slots tile the address budget, without a gap, and each position of a slot leads back to it"
-  ) {
+  test("slots tile the address space without gaps, and each position of a slot leads back to it") {
     assert(startOf(0) == 0)
     for (slot <- 0 to LastSlot) {
       val start = startOf(slot)
@@ -65,15 +63,15 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("slots come in levels of four, from 1 KiB up to 64 KiB, and stay there") {
+  test("slots come in levels of four, from 1 KiB to 64 KiB, and then stay at 64 KiB") {
     assert((0 until 12).map(slotBytes(_) >> 10) == Vector(1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 4))
     assert(slotBytes(23) == (32 << 10) && (24 to LastSlot).forall(slotBytes(_) == (64 << 10)))
   }
 
   private val sizes = Gen.frequency(
     20 -> Gen.choose(1, 40),
-    10 -> Gen.oneOf(31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256,
-      257), // around steps and the smallest slots
+    // Around steps and the smallest slots.
+    10 -> Gen.oneOf(31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257),
     10 -> Gen.choose(1, 700),
     2 -> Gen.choose(1, 20000),
     1 -> Gen.choose(100000, 400000)
@@ -87,16 +85,14 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     Gen.choose(1, 80).flatMap(Gen.listOfN(_, step))
   }
 
-  test(
-    "a stretch between any two ends of records is what was written there, after any appends and truncations"
-  ) {
+  test("a stretch between any two records reads as written, after any appends and truncations") {
     forAll(steps, Gen.long, minSuccessful(200)) { (steps, seed) =>
       val budget = new HeapBudget(Long.MaxValue, new SpillFiles(Vector.empty))
       val pages = new Pages(budget)
       val random = new scala.util.Random(seed)
       val records = mutable.ArrayBuffer.empty[(Int, Bytes)]
       val kept = mutable.ArrayBuffer.empty[(Pages, Int, Array[Byte], Long)]
-      var immutableRecords = 0 // what was handed out is never truncated
+      var immutableRecords = 0 // records handed out are never truncated
       def endOf(count: Int): Int = if (count == 0) 0
       else records(count - 1) match { case (position, bytes) => position + bytes.length / 8 }
       steps.foreach {
@@ -130,7 +126,8 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
         assert(Bytes.slice(pages.page(position), pages.offset(position), bytes.length) == bytes)
       for (_ <- 0 until 20) {
         val (from, until) = {
-          val a = random.nextInt(records.length + 1); val b = random.nextInt(records.length + 1);
+          val a = random.nextInt(records.length + 1)
+          val b = random.nextInt(records.length + 1)
           (math.min(a, b), math.max(a, b))
         }
         val expected = Bytes.concat(records.slice(from, until).map(_._2))
@@ -141,21 +138,20 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       for ((view, end, bytes, heapBytes) <- kept) {
         assert(
           java.util.Arrays.equals(read(view, 0, end), bytes),
-          "a prefix is not touched by what comes later"
+          "later appends do not change a prefix"
         )
         assert(view.heapBytes == heapBytes, "nor does it hold later pages")
       }
       assert(
-        budget.heldBytes >= pages.end * 8L - pages.bytesOnDisk - endOf(records.length) * 8L + Bytes
-          .concat(records.map(_._2))
-          .length
+        budget.heldBytes >= pages.end * 8L - pages.bytesOnDisk - endOf(records.length) * 8L +
+          Bytes.concat(records.map(_._2)).length
       )
       pages.truncate(0)
-      assert(budget.heldBytes == 0, "all that was told of is given back")
+      assert(budget.heldBytes == 0, "all bytes reported as held are reported as freed")
     }
   }
 
-  test("a record larger than a page takes a page of its own, and the next one goes on behind it") {
+  test("a record larger than a slot has a page of its own, and the next record follows it") {
     for (
       size <- Seq(264, 1032, 2056, 5000, 9000, MiB - 8, MiB, MiB + 8, 3 * MiB + 40, 20 * MiB);
       before <- Seq(0, 8, 256, 1024, 3000, 9000)
@@ -172,38 +168,38 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       assert(Bytes.of(read(pages, next, pages.end)) == small ++ large)
       pages.truncate(next)
       assert(
-        write(pages, small) == next && Bytes
-          .of(read(pages, 0, pages.end))
-          .takeRight(size + 48) == large ++ small
+        write(pages, small) == next &&
+          Bytes.of(read(pages, 0, pages.end)).takeRight(size + 48) == large ++ small
       )
     }
   }
 
-  test("a record as large as one page, or as some, takes just them") {
+  test("a record as large as one or several slots takes exactly those") {
     for (size <- Seq(1024, 2048, 3072, 4096, 6144)) {
       val pages = new Pages
       assert(pages.page(pages.reserve(size)).length == size)
       assert(
         pages.page(pages.reserve(8)).length <= (if (size < 4096) 8 + math.max(64, size / 8)
                                                 else 2048),
-        "and the next one begins anew"
+        "and the next one starts a new page"
       )
     }
   }
 
-  test("records that are expected take no steps, and what is not expected is not made room for") {
+  test("expected records take no steps, and no room is made for more") {
     val pages = new Pages(expectedWords = 300)
     assert(pages.page(pages.reserve(40)).length == 1024 && pages.heapBytes < 1100)
     while (pages.end < 256) pages.reserve(512)
-    assert(pages.page(pages.reserve(40)).length == 824, "what is left of those expected")
+    assert(pages.page(pages.reserve(40)).length == 824, "the rest of the expected records")
   }
 
   test(
-    "a log of small records leaves an eighth of its pages unused on average, never more than a half, and some hundred bytes while it is tiny"
+    "a log of small records leaves an eighth of its pages unused on average, " +
+      "never more than about half, and some hundred bytes while it is tiny"
   ) {
     val pages = new Pages
     var written = 0L
-    val shares = mutable.ArrayBuffer.empty[Double] // of what is held
+    val shares = mutable.ArrayBuffer.empty[Double] // unused share of the heap bytes
     while (written < 64L * MiB) {
       written += 64
       pages.reserve(64)
@@ -219,9 +215,7 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(pages.heapBytes < (16 << 10), "only the list of pages is left")
   }
 
-  test(
-    "a page that has no room for the next record is as long as what is in it, also where records were taken back"
-  ) {
+  test("a page without room for the next record is cut to its records, also after a truncation") {
     val pages = new Pages
     val random = new scala.util.Random(1)
     def appended() = for (_ <- 0 until 1000) pages.reserve(8 * (1 + random.nextInt(60)))
@@ -233,18 +227,19 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(unused.length > 20 && unused.init.forall(_ == 0))
   }
 
-  test("what was read from a page stays as it was while the page grows") {
+  test("bytes read from a page do not change while the page grows") {
     val pages = new Pages
     val records = Vector.tabulate(200)(i => Bytes.of(Bytes.random(40, i.toLong)))
     val read = records.map { record =>
-      val position = write(pages, record); (pages.page(position), pages.offset(position))
+      val position = write(pages, record)
+      (pages.page(position), pages.offset(position))
     }
-    assert(read.map(_._1).distinct.size > 10, "there were several arrays to a page")
+    assert(read.map(_._1).distinct.size > 10, "a page had several arrays in turn")
     for (((page, at), record) <- read.zip(records))
       assert(Bytes.slice(page, at, record.length) == record)
   }
 
-  test("no page at all is held before the first record") {
+  test("no page is allocated before the first record") {
     assert(new Pages().heapBytes == 0 && new Pages().prefix(0).heapBytes == 0)
     assert(read(new Pages, 0, 0).isEmpty)
   }

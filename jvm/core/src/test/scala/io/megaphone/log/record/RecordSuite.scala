@@ -5,14 +5,14 @@ import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
-/** A record's header word keeps its four parts apart, up to the largest of each. */
+/** A record's header word keeps its four parts apart, up to the largest value of each. */
 class RecordSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   import Record._
 
   private def upTo(max: Int): Gen[Int] =
     Gen.frequency(1 -> Gen.const(0), 1 -> Gen.const(max), 4 -> Gen.choose(0, max))
 
-  test("a header gives back family, kind and lengths, and is never zero") {
+  test("a header returns its family, kind and lengths, and is never zero") {
     forAll(upTo(FamilyMax), Gen.oneOf(Put, Remove), upTo(KeyBytesMax), upTo(ValueBytesMax)) {
       (f, k, keys, values) =>
         val word = header(f, k, keys, values)
@@ -28,7 +28,7 @@ class RecordSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(!isOrdered(511) && isOrdered(512) && isOrdered(FamilyMax))
   }
 
-  test("a record takes whole words, and the largest one fits an array") {
+  test("a record takes whole words, and the largest record fits in an array") {
     forAll(upTo(KeyBytesMax), upTo(ValueBytesMax)) { (keys, values) =>
       val bytes = size(header(0, Put, keys, values))
       assert(bytes % 8 == 0 && bytes >= 8 + keys + values && bytes < 8 + keys + values + 16)
