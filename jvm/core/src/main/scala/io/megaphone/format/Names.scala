@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.format
 
-<<<<<<< HEAD
 /** A worker's state at one version. Equal names mean equal content, for ever.
-=======
-/** The name of a worker's state at one version. Equal names stand for equal state, for ever (I2).
->>>>>>> lang1
   *
   * @param version
   *   number of committed batches
@@ -18,7 +14,7 @@ final case class StateName(version: Long, id: String) {
 
 object StateName {
 
-  /** The one id under checkpoint format v1, which has no unique ids. */
+  /** The one id of checkpoint format v1, which knows no others. */
   val FixedId = ""
 }
 
@@ -53,11 +49,7 @@ final case class FileName(worker: Int, name: StateName) {
 object FileName {
   private val Pattern = """(0|[1-9]\d*)(?:_([^.]+))?\.delta""".r
 
-<<<<<<< HEAD
   /** The name of a file in a worker's folder, or None if it is not ours. */
-=======
-  /** Parses the name of a file in a worker's folder; returns None if it is not a delta file's. */
->>>>>>> lang1
   def parse(worker: Int, file: String): Option[FileName] = file match {
     case Pattern(version, id) if version.length < 19 =>
       Some(FileName(worker, StateName(version.toLong, Option(id).getOrElse(StateName.FixedId))))
@@ -65,7 +57,6 @@ object FileName {
   }
 }
 
-<<<<<<< HEAD
 /** Identifies one writing of a file: under checkpoint format v1 a late attempt may write a file
   * again under its old name.
   */
@@ -77,21 +68,6 @@ final case class StoreId(operator: Long, store: String) {
 
   /** The same store in one run of the query. */
   def in(run: String): StoreKey = StoreKey(run, this)
-=======
-/** Identifies one writing of a file: under checkpoint format v1 a late attempt may overwrite a file
-  * under the same name (H9).
-  */
-final case class WriterId(high: Long, low: Long)
-
-/** Identifies the replica of bins of worker `source` that is prepared for worker `target`, for one
-  * step.
-  */
-final case class ReplicaKey(store: StoreKey, source: Int, target: Int, step: String)
-
-/** One store of one operator in one run of a query: the start of all names of its state. */
-final case class StoreKey(run: String, operator: Long, store: String) {
-  override def toString: String = s"operator $operator, store $store, run $run"
->>>>>>> lang1
 }
 
 /** One store in one run of a query: every name of its state begins with it. */
