@@ -23,9 +23,10 @@ final case class Settled(
     val table = tables(group)
     Vector
       .tabulate(table.workers)(worker => worker -> table.binsOf(worker).toVector)
-      .collect { case (worker, bins) if bins.nonEmpty =>
-        val file = Settled.headOf(store, ids.getOrElse(store, VersionIds.Fixed), version, worker)
-        Sweep.Head(file, bins, table.contentHash)
+      .collect {
+        case (worker, bins) if bins.nonEmpty =>
+          val file = Settled.headOf(store, ids.getOrElse(store, VersionIds.Fixed), version, worker)
+          Sweep.Head(file, bins, table.contentHash)
       }
   }
 }

@@ -19,8 +19,8 @@ trait SweptFiles {
   *
   *   1. The files that the oldest retained version needs are found, as [[Sweep]] says. Anything
   *      missing, damaged or not fitting the plan log is an error: nothing is deleted then.
-  *   1. The others of version s - 16 or older are deleted, one by one. ''Dies:'' the next sweep finds
-  *      the rest.
+  *   1. The others of version s - 16 or older are deleted, one by one. ''Dies:'' the next sweep
+  *      finds the rest.
   *   1. Temporary files of versions before the oldest one, which attempts that died left, are
   *      deleted.
   *

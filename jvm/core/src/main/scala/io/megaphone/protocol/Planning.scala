@@ -81,17 +81,17 @@ private[protocol] object Planning {
       )
     )
 
-  /** Rule 3: a batch takes a step only if this run alone can have planned it. A first batch that this
-    * run logged, and from which another run has started since, may be running there with the tables
-    * as they are.
+  /** Rule 3: a batch takes a step only if this run alone can have planned it. A first batch that
+    * this run logged, and from which another run has started since, may be running there with the
+    * tables as they are.
     */
   private def mayStep(state: State, batch: Batch): Boolean = batch.isOwn && !(
     state.firstBatch.contains(batch.number) &&
       state.history.starts.exists(s => s.run != state.run && s.firstBatch >= batch.number)
   )
 
-  /** The plan whose turn it is in a group, the one submitted first, and its steps still to be sealed.
-    * There are several open plans only if a restart further back has opened one again.
+  /** The plan whose turn it is in a group, the one submitted first, and its steps still to be
+    * sealed. There are several open plans only if a restart further back has opened one again.
     */
   private def inTurn(
       state: State,
@@ -109,8 +109,8 @@ private[protocol] object Planning {
     .find(_._2.nonEmpty)
 
   /** Plans without those whose next step does not fit the table: after a restart further back than
-    * the plan's submission, or if workers that were to go keep bins that there was no room for. Such
-    * a plan is cancelled, because it can never go on.
+    * the plan's submission, or if workers that were to go keep bins that there was no room for.
+    * Such a plan is cancelled, because it can never go on.
     */
   @tailrec
   private def fitting(
@@ -151,8 +151,11 @@ private[protocol] object Planning {
   ): Vector[Announced] = inTurn(state, open, group.id, Nil).fold(Vector.empty[Announced]) {
     case (plan, left) =>
       @tailrec
-      def go(due: Vector[Announced], table: RoutingTable, left: List[(StepId, Step)])
-          : Vector[Announced] = left match {
+      def go(
+          due: Vector[Announced],
+          table: RoutingTable,
+          left: List[(StepId, Step)]
+      ): Vector[Announced] = left match {
         case (id, step) :: rest if due.size < state.settings.stepsPerBatch =>
           val isAgain = step.moves.exists(m => due.exists(_.step.moves.exists(_.bin == m.bin)))
           val next = if (isAgain) None else dueStep(state, batch, group, table, plan, id, step)

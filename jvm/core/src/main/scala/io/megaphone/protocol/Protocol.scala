@@ -9,35 +9,37 @@ import io.megaphone.state.ReplicaKey
 /** The driver's half of the protocol, for one run of one query, as a pure state machine: events in,
   * commands out. No Spark, no thread, no clock.
   *
-  *   1. A run starts: it appends its start record before its first batch is planned. ''Dies before:''
-  *      nothing happened. ''Dies after:'' the next run appends its own. ''Number taken:'' another
-  *      driver is at work; the run reads on and tries the next number, unless the other driver has
-  *      taken the query over.
-  *   1. A plan is submitted: it is appended. ''Dies before:'' it was never accepted. ''Dies after:''
-  *      the next run goes on with it. ''Not confirmed:'' the submission fails, and the number is read
-  *      before the next append; if the plan is there, it counts.
-  *   1. A batch is planned, and by that the version that it reads is settled. The next steps of each
-  *      plan are ''announced'': sources publish images, then tails; targets make replicas.
-  *   1. A step whose replicas are ready, or whose patience is over, is ''sealed'': one atomic append
-  *      gives it its batch, before any task of the batch runs. ''Dies before:'' the batch is replayed
-  *      without the step. ''Dies after:'' it is replayed with it. ''Not confirmed, or number taken:''
-  *      the batch fails and nothing goes on, so a driver that was thought dead can seal nothing.
-  *   1. The batch gets its tables. If it asks again, it gets the same: once handed out, never another.
+  *   1. A run starts: it appends its start record before its first batch is planned. ''Dies
+  *      before:'' nothing happened. ''Dies after:'' the next run appends its own. ''Number taken:''
+  *      another driver is at work; the run reads on and tries the next number, unless the other
+  *      driver has taken the query over.
+  *   1. A plan is submitted: it is appended. ''Dies before:'' it was never accepted. ''Dies
+  *      after:'' the next run goes on with it. ''Not confirmed:'' the submission fails, and the
+  *      number is read before the next append; if the plan is there, it counts.
+  *   1. A batch is planned, and by that the version that it reads is settled. The next steps of
+  *      each plan are ''announced'': sources publish images, then tails; targets make replicas.
+  *   1. A step whose replicas are ready, or whose patience is over, is ''sealed'': one atomic
+  *      append gives it its batch, before any task of the batch runs. ''Dies before:'' the batch is
+  *      replayed without the step. ''Dies after:'' it is replayed with it. ''Not confirmed, or
+  *      number taken:'' the batch fails and nothing goes on, so a driver that was thought dead can
+  *      seal nothing.
+  *   1. The batch gets its tables. If it asks again, it gets the same: once handed out, never
+  *      another.
   *   1. The next batch is planned: the step is done, and no duty names its replicas and blocks.
   *
-  * A move that its target has no room for is left out of its step, with the reason; the others go on.
-  * A plan that is cancelled keeps what was sealed and loses the rest. So does a plan that cannot go
-  * on, which is cancelled with the reason. A lost executor takes its replicas with it: its duties go
-  * where the placement now says. [[Planning]] has the rules of step 3 to 5, [[Duties]] what follows
-  * from a decision.
+  * A move that its target has no room for is left out of its step, with the reason; the others go
+  * on. A plan that is cancelled keeps what was sealed and loses the rest. So does a plan that
+  * cannot go on, which is cancelled with the reason. A lost executor takes its replicas with it:
+  * its duties go where the placement now says. [[Planning]] has the rules of step 3 to 5,
+  * [[Duties]] what follows from a decision.
   */
 object Protocol {
 
   /** @param windowSteps
     *   steps of a plan and group that are announced at once
     * @param patienceBatches
-    *   batches after which an announced step is sealed even if its replicas are not ready: the files
-    *   serve then
+    *   batches after which an announced step is sealed even if its replicas are not ready: the
+    *   files serve then
     * @param gapBatches
     *   the least distance of two moves of one bin
     * @param stepsPerBatch
@@ -53,12 +55,13 @@ object Protocol {
   /** What the driver knows when it plans a batch.
     *
     * @param isOwn
-    *   whether this run itself wrote the batch's offset log: only then may the batch take a new step
+    *   whether this run itself wrote the batch's offset log: only then may the batch take a new
+    *   step
     * @param ids
     *   of each store's workers at the version that the batch reads
     * @param placement
-    *   by group: id of each worker's executor, as wanted, for as many workers as the group has or an
-    *   open plan will give it
+    *   by group: id of each worker's executor, as wanted, for as many workers as the group has or
+    *   an open plan will give it
     */
   final case class Batch(
       number: Long,
@@ -112,8 +115,9 @@ object Protocol {
 
   sealed trait Event
 
-  /** The run is about to plan `firstBatch`. `history` is the log as read before the look that showed
-    * `firstBatch` uncommitted: what a newer run does after that, the start record's number shows.
+  /** The run is about to plan `firstBatch`. `history` is the log as read before the look that
+    * showed `firstBatch` uncommitted: what a newer run does after that, the start record's number
+    * shows.
     */
   final case class RunStarting(
       firstBatch: Long,

@@ -8,8 +8,8 @@ final case class Route(source: Int, target: Int, bins: Vector[Int])
 
 object Route {
 
-  /** What of a step travels, by source and target worker. A move between two workers of one executor
-    * takes no bytes: the target takes the bins over where they lie.
+  /** What of a step travels, by source and target worker. A move between two workers of one
+    * executor takes no bytes: the target takes the bins over where they lie.
     *
     * @param table
     *   that the step begins with

@@ -17,11 +17,12 @@ import io.megaphone.transfer.{BlockName, Peers, Preparer, ReplicaDuty, TransferB
 /** The executor's half of the runtime: what one executor keeps for others, and what it does between
   * tasks. It has no thread: the host calls it.
   *
-  *   1. `report` says how far replicas are. ''Lost:'' the step waits; its patience ends at the files.
-  *   1. `obey` drops what the orders do not name, and takes over the new duties. ''Lost or late:'' an
-  *      older counter is ignored; things are kept longer, never used wrongly.
-  *   1. `prepare` works on one duty. `publishNext` makes one image block out of the queue. ''Dies:''
-  *      replicas and blocks are gone; the duties go elsewhere, and files serve.
+  *   1. `report` says how far replicas are. ''Lost:'' the step waits; its patience ends at the
+  *      files.
+  *   1. `obey` drops what the orders do not name, and takes over the new duties. ''Lost or late:''
+  *      an older counter is ignored; things are kept longer, never used wrongly.
+  *   1. `prepare` works on one duty. `publishNext` makes one image block out of the queue.
+  *      ''Dies:'' replicas and blocks are gone; the duties go elsewhere, and files serve.
   *
   * Threads: any. One call of `prepare` at a time for a duty.
   *
@@ -108,13 +109,13 @@ final class ExecutorAgent(
     images.synchronized { images.enqueue(block -> snapshot); () }
 
   /** Makes and publishes one image out of the queue. Returns false if the queue is empty. */
-  def publishNext(): Boolean = images.synchronized(images.removeHeadOption()).exists {
-    case (block, snapshot) =>
+  def publishNext(): Boolean =
+    images.synchronized(images.removeHeadOption()).exists { case (block, snapshot) =>
       faults.at(FaultPoints.SourcePublishing)
       publish(block, snapshot)
       faults.at(FaultPoints.SourcePublished)
       true
-  }
+    }
 
   /** Makes and publishes an image now. */
   def publish(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit =

@@ -2,17 +2,17 @@
 package io.megaphone.runtime
 
 import io.megaphone.checkpoint.{CatchUp, Recovery}
+import io.megaphone.errors.DamagedFileException
 import io.megaphone.errors.MissingBinException
+import io.megaphone.errors.MissingFileException
 import io.megaphone.format.{Chain, FileName, StateName, WorkerId}
 import io.megaphone.log.BinLog
-import io.megaphone.state.{Holding, Lease, Registry, StoreBatch}
-import io.megaphone.transfer.{BlockName, Peers, TransferBlocks}
 import io.megaphone.plan.StepId
+import io.megaphone.state.{Holding, Lease, Registry, StoreBatch}
 import io.megaphone.state.LoadedBin
-import io.megaphone.transfer.BlockKind
-import io.megaphone.errors.DamagedFileException
 import io.megaphone.state.ReplicaKey
-import io.megaphone.errors.MissingFileException
+import io.megaphone.transfer.{BlockName, Peers, TransferBlocks}
+import io.megaphone.transfer.BlockKind
 
 /** Opens a worker's state for a batch: rules 11 to 14.
   *

@@ -6,9 +6,7 @@ import scala.collection.mutable
 
 import io.megaphone.checkpoint.Settled
 import io.megaphone.checkpoint.planlog.{AppendOutcome, History, LogRecord, PlanLogFiles}
-import io.megaphone.errors.{
-  PlanRefusedException, StepNotSealedException, UnsupportedQueryException
-}
+import io.megaphone.errors.{PlanRefusedException, StepNotSealedException, UnsupportedQueryException}
 import io.megaphone.format.{ExecutorAddress, StoreId, VersionIds}
 import io.megaphone.placement.Placement
 import io.megaphone.plan.{Group, Plan, RoutingTable}
@@ -16,12 +14,12 @@ import io.megaphone.protocol.{Duties, Protocol, ReplicaState, Route}
 import io.megaphone.state.{ForStep, ReplicaKey}
 import io.megaphone.transfer.ReplicaDuty
 
-/** The driver's half of the runtime, for one run of one query: feeds the protocol with what happens,
-  * and carries out what it commands. It has no thread and no clock, and knows no Spark: the host
-  * tells it what it sees, and does what a [[BatchPlan]] says.
+/** The driver's half of the runtime, for one run of one query: feeds the protocol with what
+  * happens, and carries out what it commands. It has no thread and no clock, and knows no Spark:
+  * the host tells it what it sees, and does what a [[BatchPlan]] says.
   *
-  *   1. `start`, with the plan log as read and a look at the commit log after that, appends the start
-  *      record.
+  *   1. `start`, with the plan log as read and a look at the commit log after that, appends the
+  *      start record.
   *   1. `plan` settles the version that the batch reads, places the workers, may seal steps, and
   *      returns what the batch's plan carries.
   *   1. `submit` and `cancel` append what users ask for; `reported` and `committed` take what
@@ -64,8 +62,8 @@ final class QueryRun(
     * @param history
     *   the plan log, as read
     * @param latestCommitted
-    *   the newest batch in the commit log, as seen after the plan log was read: what another run does
-    *   after that, the start record's number shows
+    *   the newest batch in the commit log, as seen after the plan log was read: what another run
+    *   does after that, the start record's number shows
     * @param checkpointFormat
     *   1 or 2
     * @param bins
@@ -73,8 +71,8 @@ final class QueryRun(
     * @param makeFolders
     *   makes the folders that Spark's readers go by
     * @throws io.megaphone.errors.UnsupportedQueryException
-    *   if the checkpoint does not fit the query; StepNotSealedException if another run is at work or
-    *   the start record cannot be written
+    *   if the checkpoint does not fit the query; StepNotSealedException if another run is at work
+    *   or the start record cannot be written
     */
   def start(
       firstBatch: Long,
@@ -149,8 +147,8 @@ final class QueryRun(
     BatchPlan(decision, tables, assignments, pins, sweepOf(decision))
   }
 
-  /** Accepts a plan, which is in the plan log when this returns. Throws StepNotSealedException if it
-    * could not be written; it is then not known whether the plan is there.
+  /** Accepts a plan, which is in the plan log when this returns. Throws StepNotSealedException if
+    * it could not be written; it is then not known whether the plan is there.
     */
   def submit(make: Protocol.State => Plan): Plan = {
     readUnconfirmed()
@@ -302,7 +300,9 @@ final class QueryRun(
   private def readUnconfirmed(): Unit = if (current.unconfirmed.nonEmpty)
     recordAt(current.history.nextNumber) match {
       case Some(found) if current.unconfirmed.contains(found) =>
-        warn(s"A record of query $run that was reported as not confirmed is in its plan log: $found")
+        warn(
+          s"A record of query $run that was reported as not confirmed is in its plan log: $found"
+        )
         feed(Protocol.Confirmed(found))
         readUnconfirmed()
       case _ => ()

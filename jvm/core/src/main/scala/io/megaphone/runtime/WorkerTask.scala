@@ -2,19 +2,19 @@
 package io.megaphone.runtime
 
 import io.megaphone.checkpoint.{Committer, Recovery, StateFiles}
-import io.megaphone.format.{Compression, StateName, StoreId, WriterId, WorkerId}
+import io.megaphone.format.{Compression, StateName, StoreId, WorkerId, WriterId}
 import io.megaphone.state.{Attempt, Holding, Lease, StoreBatch}
 import io.megaphone.transfer.{BlockKind, BlockName, TransferBlocks}
 
 /** The task's half of the runtime: one worker's state in one task of a batch.
   *
-  *   1. `open` takes the lease, and opens the worker's state by what the batch's plan says (rules 10
-  *      to 14). Images of steps that are announced now are published in the background. ''Dies:'' the
-  *      next attempt opens it, here or elsewhere.
+  *   1. `open` takes the lease, and opens the worker's state by what the batch's plan says (rules
+  *      10 to 14). Images of steps that are announced now are published in the background.
+  *      ''Dies:'' the next attempt opens it, here or elsewhere.
   *   1. The task reads and writes the holding.
-  *   1. `commit` writes the delta file, then moves memory forward, then publishes blocks for steps to
-  *      come. ''Dies before the file is durable:'' nothing happened. ''Dies after:'' the next attempt
-  *      commits under another id; the file is an orphan.
+  *   1. `commit` writes the delta file, then moves memory forward, then publishes blocks for steps
+  *      to come. ''Dies before the file is durable:'' nothing happened. ''Dies after:'' the next
+  *      attempt commits under another id; the file is an orphan.
   *   1. `end` undoes what was not committed and gives the lease back.
   *
   * Threads: one, the task's. Called twice: `commit` throws; `end` does nothing.

@@ -71,7 +71,9 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
     owner match {
       case Some(o) if o.attempt.id == attempt.id => o
       case previous =>
-        previous.foreach { o => o.isDetached = true; holding = new Holding(worker.worker, binsCount) }
+        previous.foreach { o =>
+          o.isDetached = true; holding = new Holding(worker.worker, binsCount)
+        }
         val lease = new Lease(this, attempt, holding)
         owner = Some(lease)
         lease

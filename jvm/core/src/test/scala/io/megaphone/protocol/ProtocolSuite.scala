@@ -6,10 +6,10 @@ import org.scalatest.funsuite.AnyFunSuite
 import io.megaphone.checkpoint.planlog.{History, LogRecord}
 import io.megaphone.checkpoint.planlog.LogRecord._
 import io.megaphone.format.{ExecutorAddress, StateName, StoreId}
-import io.megaphone.state.ReplicaKey
 import io.megaphone.plan.{
   Group, Move, Operator, Plan, RoutingTable, SealedStep, Step, StepId, TransferMode
 }
+import io.megaphone.state.ReplicaKey
 
 /** The driver's state machine, event by event. A [[Run]] is the driver around it: it appends to a
   * log that several runs may share.
@@ -207,7 +207,9 @@ class ProtocolSuite extends AnyFunSuite {
     val step = StepId("p", 0, 0)
     val key = ReplicaKey.forStep(StoreId(0, "default").in("r"), 0, 1, step)
     def reported(state: ReplicaState) = ReplicaReported(key, step, state)
-    for ((relief, batch) <- Seq(ExecutorLost("b") -> 5L, reported(ReplicaState.Ready(0, "b")) -> 2L)) {
+    for (
+      (relief, batch) <- Seq(ExecutorLost("b") -> 5L, reported(ReplicaState.Ready(0, "b")) -> 2L)
+    ) {
       val run = newRun.submit("p", TransferMode.Prepared, moveOne)
       run.plan(1)
       run.feed(reported(ReplicaState.Refused("full", "b"))).feed(relief)
@@ -387,7 +389,10 @@ class ProtocolSuite extends AnyFunSuite {
       one.after(0) == RoutingTable.roundRobin(
         8,
         2
-      ) && back.state.history.open.isEmpty && log.records.last == Cancelled("shrink", Some(Planning.Misfit))
+      ) && back.state.history.open.isEmpty && log.records.last == Cancelled(
+        "shrink",
+        Some(Planning.Misfit)
+      )
     )
     assert(back.plan(2).after == one.after)
   }

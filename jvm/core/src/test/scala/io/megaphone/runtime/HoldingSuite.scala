@@ -5,8 +5,8 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.Committer
 import io.megaphone.format.StoreId
-import io.megaphone.state.Registry
 import io.megaphone.format.WorkerId
+import io.megaphone.state.Registry
 
 /** Schedules of a few steps that once broke a holding; the simulation found them. */
 class HoldingSuite extends AnyFunSuite with SmallStore {

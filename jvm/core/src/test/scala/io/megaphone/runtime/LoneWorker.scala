@@ -3,7 +3,9 @@ package io.megaphone.runtime
 
 import io.megaphone.checkpoint.{AtomicOutput, Committer, StateFiles}
 import io.megaphone.errors.MissingFileException
-import io.megaphone.format.{VersionIds, Chain, Compression, FileName, FileSource, StateName, StoreId, WriterId}
+import io.megaphone.format.{
+  Chain, Compression, FileName, FileSource, StateName, StoreId, VersionIds, WriterId
+}
 import io.megaphone.log.BinLog
 import io.megaphone.log.memory.HeapBudget
 import io.megaphone.plan.RoutingTable

@@ -8,11 +8,11 @@ import org.scalatest.funsuite.AnyFunSuite
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.format.{Compression, Compressions, StateName, StoreId}
 import io.megaphone.format.ExecutorAddress
-import io.megaphone.plan.StepId
 import io.megaphone.log.memory.{HeapBudget, SpillException, SpillFiles}
+import io.megaphone.plan.StepId
 import io.megaphone.state.{Holding, Registry}
-import io.megaphone.transfer.{Preparer, ReplicaDuty, TransferBlocks}
 import io.megaphone.state.ReplicaKey
+import io.megaphone.transfer.{Preparer, ReplicaDuty, TransferBlocks}
 
 /** Copies that are made ready, and those for which there is no room. */
 class PreparerSuite extends AnyFunSuite with SmallStore {
@@ -80,7 +80,8 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     assert(prepared(heapBytes * 100 / 85).contains(source.base.version))
   }
 
-  private val copyKey = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, StepId("plan", 0, 0))
+  private val copyKey =
+    ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, StepId("plan", 0, 0))
 
   /** Memory with no disk. */
   private def spaceOf(budgetBytes: Long) =

@@ -7,10 +7,10 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.format.{StateName, StoreId}
 import io.megaphone.format.ExecutorAddress
-import io.megaphone.state.{Holding, Registry}
 import io.megaphone.plan.StepId
-import io.megaphone.transfer.{Preparer, ReplicaDuty}
+import io.megaphone.state.{Holding, Registry}
 import io.megaphone.state.ReplicaKey
+import io.megaphone.transfer.{Preparer, ReplicaDuty}
 
 class RegistrySuite extends AnyFunSuite with SmallStore {
 

@@ -9,13 +9,16 @@ import org.scalatest.Assertions
 
 import io.megaphone.checkpoint.{AtomicOutput, Committer, Recovery, StateFiles}
 import io.megaphone.errors.MissingFileException
-import io.megaphone.format.{VersionIds, BytesSource, Compression, Compressions, FileName, FileSource, Footer, StateName, StoreId, WriterId}
+import io.megaphone.format.{
+  BytesSource, Compression, Compressions, FileName, FileSource, Footer, StateName, StoreId,
+  VersionIds, WriterId
+}
+import io.megaphone.format.WorkerId
 import io.megaphone.log.BinLog
 import io.megaphone.log.BinLogModel.found
 import io.megaphone.plan.{Move, RoutingTable}
 import io.megaphone.state.{Attempt, Holding, Lease, Registry, StoreBatch}
 import io.megaphone.transfer.TransferBlocks
-import io.megaphone.format.WorkerId
 
 /** One store of four bins, or of as many as are asked for, and two workers, in memory, and the code
   * around it: for schedules of a few steps told by hand.
@@ -62,7 +65,9 @@ trait SmallStore extends Assertions {
     def turn(version: Long, from: RoutingTable, to: RoutingTable): StoreBatch =
       StoreBatch(StoreId(0, "default").in("run"), version, from, to, VersionIds.Fixed)
     def lease(registry: Registry, worker: Int, attempt: Long): Lease =
-      registry.lease(WorkerId(StoreId(0, "default").in("run"), worker), binsCount,
+      registry.lease(
+        WorkerId(StoreId(0, "default").in("run"), worker),
+        binsCount,
         new Attempt(attempt, () => true),
         0
       )

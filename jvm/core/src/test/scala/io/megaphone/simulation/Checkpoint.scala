@@ -32,8 +32,7 @@ final class Checkpoint(setup: Setup, faults: Faults) {
   def purge(batch: Long): Unit =
     commits.filterInPlace((committed, _) => committed >= batch - setup.retained)
 
-  /** What a user does who wants to go on from `version`: deletes what came later, except the state.
-    */
+  /** What a user does who wants to go on from `version`: deletes what came later, except the state. */
   def goBack(version: Long): Unit = {
     offsets.filterInPlace((batch, _) => batch < version)
     commits.filterInPlace((batch, _) => batch < version)

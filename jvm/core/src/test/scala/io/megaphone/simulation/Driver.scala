@@ -11,19 +11,20 @@ import io.megaphone.plan.Plan
 import io.megaphone.protocol.Protocol
 import io.megaphone.runtime.{BatchPlan, FaultPoints, QueryRun, SweepOrder}
 
-/** One run of the query: the shipped [[io.megaphone.runtime.QueryRun]], and a host made of dice that
-  * does, write by write, what Spark's driver does:
+/** One run of the query: the shipped [[io.megaphone.runtime.QueryRun]], and a host made of dice
+  * that does, write by write, what Spark's driver does:
   *
   *   1. The query starts: the offset log as it is now may not be the offset log that Spark reads.
-  *   1. Spark reads the offset and commit logs, and by that decides which batch is next, and whether
-  *      it is a replay.
-  *   1. Offset log N is written, unless the batch is a replay: only then is the batch this run's own.
+  *   1. Spark reads the offset and commit logs, and by that decides which batch is next, and
+  *      whether it is a replay.
+  *   1. Offset log N is written, unless the batch is a replay: only then is the batch this run's
+  *      own.
   *   1. In the first batch: the plan log is read, then the commit log is looked at, then the run
   *      starts. Other drivers may write in between.
   *   1. The batch is planned; steps that are due are sealed.
   *   1. The tasks of each group run; a failed one is sent again. `foreachBatch` may run them twice.
-  *   1. The first accepted id of each worker goes to commit log N. If another driver was faster, this
-  *      one dies.
+  *   1. The first accepted id of each worker goes to commit log N. If another driver was faster,
+  *      this one dies.
   *
   * It may die or be paused between any two steps, and before or after any write.
   */
@@ -107,16 +108,18 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
       latestCommitted = world.planted.latestCommitted(latestCommitted)
       phase = StartingRun
     case StartingRun =>
-      orDie(run.start(
-        batch,
-        setup.groups,
-        history,
-        latestCommitted,
-        if (setup.isV2) 2 else 1,
-        setup.bins,
-        QueryRun.Settings(setup.settings, setup.sweepEvery.toLong, setup.retained),
-        _ => ()
-      ))
+      orDie(
+        run.start(
+          batch,
+          setup.groups,
+          history,
+          latestCommitted,
+          if (setup.isV2) 2 else 1,
+          setup.bins,
+          QueryRun.Settings(setup.settings, setup.sweepEvery.toLong, setup.retained),
+          _ => ()
+        )
+      )
       isStarted = !isDead
       phase = Planning
     case Planning => planBatch()

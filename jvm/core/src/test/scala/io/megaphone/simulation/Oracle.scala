@@ -3,9 +3,9 @@ package io.megaphone.simulation
 
 import scala.collection.mutable
 
+import io.megaphone.format.StoreId
 import io.megaphone.log.BinLog
 import io.megaphone.plan.RoutingTable
-import io.megaphone.format.StoreId
 
 /** What is true: the state at every version as plain maps, and the table that wrote it. No code
   * under test has a part in it, but the values that accepted attempts say they wrote.
@@ -46,7 +46,8 @@ final class Oracle(setup: Setup) {
     }
     tables(settledVersion) = by
     settledVersion += 1
-    oldestVersion = math.max(oldestVersion, settledVersion - setup.retained + (if (setup.isV2) 1 else 0))
+    oldestVersion =
+      math.max(oldestVersion, settledVersion - setup.retained + (if (setup.isV2) 1 else 0))
     states(settledVersion) = state.toMap
   }
 

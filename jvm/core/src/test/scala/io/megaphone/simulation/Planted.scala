@@ -13,7 +13,8 @@ import io.megaphone.runtime.{Assignment, Orders, SweepOrder, Tables, WorkerTask}
 import io.megaphone.state.{Holding, ReplicaKey}
 import io.megaphone.transfer.{BlockKind, BlockName, ReplicaDuty, TransferBlocks}
 
-/** The places where the simulated query does wrong when a bug is planted. With none they do nothing.
+/** The places where the simulated query does wrong when a bug is planted. With none they do
+  * nothing.
   */
 final class Planted(world: World, bug: Option[Bug]) {
   private val setup = world.setup
@@ -187,9 +188,7 @@ final class Planted(world: World, bug: Option[Bug]) {
     if (!is(Bug.VoidSealsKept)) history
     else {
       val seals = history.records.collect { case s: LogRecord.Sealed => s.batch -> s }
-      history.copy(seals =
-        mutable.LinkedHashMap.from(seals).values.toVector.sortBy(_.batch)
-      )
+      history.copy(seals = mutable.LinkedHashMap.from(seals).values.toVector.sortBy(_.batch))
     }
   }
 

@@ -14,7 +14,8 @@ object Reader {
   def check(world: World, version: Long): Unit = {
     world.trace(s"a reader reads version $version")
     val history = world.checkpoint.planLog.history
-    val ids = if (world.setup.isV2) world.checkpoint.idsAt(version).get else Map.empty[StoreId, VersionIds]
+    val ids =
+      if (world.setup.isV2) world.checkpoint.idsAt(version).get else Map.empty[StoreId, VersionIds]
     for { group <- world.setup.groups; store <- world.setup.storesOf(group.id) } {
       val table = history.tableAt(group.id, version - 1)
       for (partition <- 0 until group.firstWorkers) {

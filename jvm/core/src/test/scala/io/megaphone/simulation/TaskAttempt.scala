@@ -28,8 +28,8 @@ final case class Stage(
 /** One attempt of the stateful task of one worker, phase by phase, as Spark runs it:
   *
   *   1. The task brings the driver's counter.
-  *   1. It opens each store by the shipped [[io.megaphone.runtime.WorkerTask]]; its bins are compared
-  *      with the oracle.
+  *   1. It opens each store by the shipped [[io.megaphone.runtime.WorkerTask]]; its bins are
+  *      compared with the oracle.
   *   1. Rows are read and written, a few at a time.
   *   1. Each store is committed, and the driver is told.
   *   1. The leases are given back, and the attempt may be accepted.

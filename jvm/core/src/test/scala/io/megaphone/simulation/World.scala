@@ -7,14 +7,12 @@ import io.megaphone.checkpoint.Recovery
 import io.megaphone.errors.{DamagedFileException, MissingFileException, PlanLogMismatchException}
 import io.megaphone.format.{ExecutorAddress, StoreId}
 import io.megaphone.plan.RoutingTable
-import io.megaphone.runtime.{
-  Arrivals, ClusterView, Committed, Orders, QueryRun, SweepOrder
-}
+import io.megaphone.runtime.{Arrivals, ClusterView, Committed, Orders, QueryRun, SweepOrder}
 import io.megaphone.state.{DetachedLeaseException, LeaseTimeoutException, ReplicaKey}
 import io.megaphone.transfer.BlockName
 
-/** All that exists in one schedule: the checkpoint, the executors, the drivers, zombies, messages on
-  * their way, and the oracle that knows what is true.
+/** All that exists in one schedule: the checkpoint, the executors, the drivers, zombies, messages
+  * on their way, and the oracle that knows what is true.
   */
 final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Option[Bug]) {
   val faults = new Faults(dice, setup.faults, trace)
@@ -108,8 +106,8 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
       case e: Throwable => throw new Violation(s"$task failed without a cause: $e", e)
     }
 
-  /** Whether the error is one that damage of the plan log may lead to: it names what does not fit, or
-    * what is missing. A file that the state needs is never swept.
+  /** Whether the error is one that damage of the plan log may lead to: it names what does not fit,
+    * or what is missing. A file that the state needs is never swept.
     */
   def isRefusal(e: Throwable): Boolean = checkpoint.planLog.isDamaged && (e match {
     case missing: MissingFileException =>
@@ -127,7 +125,8 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
 
   /** A block is made for another executor only. */
   def checkTravels(block: BlockName): Unit = {
-    // An image of the settled state is of the batch that reads it; what a commit publishes is of the
+    /* An image of the settled state is of the batch that reads it; what a commit publishes is of
+     * the */
     // batch before.
     val batches = Seq(block.name.version, block.name.version - 1)
     for {
@@ -138,8 +137,8 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     } throw new Violation(s"$block is made for a worker of the same executor")
   }
 
-  /** The promise that a schedule without faults must keep: after a run's first batch nothing is read
-    * from files, except for steps that were sealed because patience was over.
+  /** The promise that a schedule without faults must keep: after a run's first batch nothing is
+    * read from files, except for steps that were sealed because patience was over.
     */
   def checkPromise(stage: Stage, arrivals: Arrivals): Unit =
     if (faults.isFree && !stage.driver.isFirst(stage.batch)) {

@@ -16,8 +16,8 @@ import io.megaphone.errors.DamagedFileException
 
 /** The plan log in a checkpoint: `megaphone/log/<number>`, one file a record, none overwritten.
   *
-  * A record is appended by an atomic creation that fails if its number is taken: of two drivers that
-  * think the query theirs, one finds out.
+  * A record is appended by an atomic creation that fails if its number is taken: of two drivers
+  * that think the query theirs, one finds out.
   *
   * Threads: one.
   */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.conf
 
-import io.megaphone.plan.{Bins => BinNumbers, Strategy, TransferMode}
 import io.megaphone.errors.InvalidConfException
+import io.megaphone.plan.{Bins => BinNumbers, Strategy, TransferMode}
 
 /** A configuration key: the documentation and the Python constants are made from these.
   *

@@ -13,8 +13,8 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.{ActiveQueries, Cluster, RunningQuery}
 
 import io.megaphone.runtime.{Committed, Held, Orders, Report}
-import io.megaphone.spark.wire.MessageBytes
 import io.megaphone.runtime.QueryRun
+import io.megaphone.spark.wire.MessageBytes
 
 /** The driver's side of the plugin: one per application. Knows the running queries, and answers the
   * executors. Any thread.

@@ -18,10 +18,10 @@ import io.megaphone.protocol.Protocol
 import io.megaphone.runtime.{
   Assignment, BatchPlan, ClusterView, Committed, Pin, QueryRun, Report, SweepOrder, Tables
 }
+import io.megaphone.runtime.RecentCommits
 import io.megaphone.spark.checkpoint.{HadoopPlanLog, HadoopStateFiles, Lz4}
 import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.wire.ShippedFaultPoints
-import io.megaphone.runtime.RecentCommits
 
 /** What a batch's plan is rewritten with, by group. */
 final case class PlannedBatch(
@@ -75,8 +75,8 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
   /** The protocol's state, for those who show it; None before the first batch. */
   def snapshot: Option[Protocol.State] = run.snapshot
 
-  /** Accepts a plan, which is in the plan log when this returns. Throws StepNotSealedException if it
-    * could not be written.
+  /** Accepts a plan, which is in the plan log when this returns. Throws StepNotSealedException if
+    * it could not be written.
     */
   def submit(make: Protocol.State => Plan): Plan = synchronized(run.submit(make))
 
@@ -89,8 +89,7 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
   /** The table that the newest batch of a group has. */
   def currentTable(group: Long): RoutingTable = synchronized(run.currentTable(group))
 
-  /** The configuration that plans are submitted under: that of the session which started the query.
-    */
+  /** The configuration that plans are submitted under: that of the session which started the query. */
   def conf: String => Option[String] = session.sessionState.conf.getAllConfs.get
 
   private[driver] def reported(report: Report): Unit = synchronized(run.reported(report))
@@ -167,7 +166,9 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
             val recovery = new Recovery(files, Lz4.All)
             val deleted =
               StateSweeper.sweep(group.id, store, oldest, order.newest, recovery, files.swept)
-            logInfo(s"Deleted $deleted files of $store that no version from ${oldest.version} needs.")
+            logInfo(
+              s"Deleted $deleted files of $store that no version from ${oldest.version} needs."
+            )
           } catch {
             case NonFatal(e) =>
               logInfo(s"Old files of $store could not be swept at version ${oldest.version}: $e")

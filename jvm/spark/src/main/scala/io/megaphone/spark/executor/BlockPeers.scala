@@ -21,7 +21,9 @@ import io.megaphone.transfer.{BlockName, Peers}
   * @param threads
   *   run the pulls, so that each has a deadline of its own rather than Spark's network time-out
   */
-final class BlockPeers(blocks: BlockStore, threads: ExecutorService, faults: FaultPoints) extends Peers with Logging {
+final class BlockPeers(blocks: BlockStore, threads: ExecutorService, faults: FaultPoints)
+    extends Peers
+    with Logging {
   private val published = ConcurrentHashMap.newKeySet[BlockName]()
 
   override def address: ExecutorAddress = blocks.address

@@ -39,8 +39,8 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
 
   private lazy val spillFiles = new SpillFiles(SparkPrivate.localFolders(env))
 
-  /** The heap that this executor's state may take. Not taken from Spark's memory manager: that lends
-    * memory to tasks and reclaims it, and this state outlives every task.
+  /** The heap that this executor's state may take. Not taken from Spark's memory manager: that
+    * lends memory to tasks and reclaims it, and this state outlives every task.
     */
   val budget: HeapBudget = newBudget()
 
@@ -124,8 +124,8 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     }
   }
 
-  /** After a worker's commit, by the holder of its lease. The commit stands, whatever comes of it: a
-    * batch that needs the room reports what is missing.
+  /** After a worker's commit, by the holder of its lease. The commit stands, whatever comes of it:
+    * a batch that needs the room reports what is missing.
     */
   def keepWithin(holding: Holding): Unit =
     try agent.registry.keepWithin(holding)

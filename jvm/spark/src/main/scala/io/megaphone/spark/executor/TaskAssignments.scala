@@ -7,15 +7,20 @@ import org.apache.spark.TaskContext
 
 import io.megaphone.runtime.{Assignment, Tables}
 
-/** The assignment of the running tasks of this JVM, by task attempt: put by the node above the group,
-  * read when a store is opened.
+/** The assignment of the running tasks of this JVM, by task attempt: put by the node above the
+  * group, read when a store is opened.
   */
 object TaskAssignments {
   private val assignment = new ConcurrentHashMap[java.lang.Long, Vector[(Assignment, Tables)]]()
 
   def put(context: TaskContext, batch: Assignment, tables: Tables): Unit = {
     val attempt = context.taskAttemptId()
-    if (assignment.put(attempt, assignment.getOrDefault(attempt, Vector.empty) :+ (batch -> tables)) == null)
+    if (
+      assignment.put(
+        attempt,
+        assignment.getOrDefault(attempt, Vector.empty) :+ (batch -> tables)
+      ) == null
+    )
       context.addTaskCompletionListener[Unit](_ => {
         assignment.remove(attempt); ()
       })

@@ -34,8 +34,8 @@ private[provider] final class LiveStore(
   /** Whether the commit is to write all bins whole, as Spark may ask for. */
   @volatile var withImages = false
 
-  /** Whether its batch is done: a task that computes the same rows again, as a cross join of a batch
-    * with itself does, opens the version again.
+  /** Whether its batch is done: a task that computes the same rows again, as a cross join of a
+    * batch with itself does, opens the version again.
     */
   @volatile private var isCommitted = false
 

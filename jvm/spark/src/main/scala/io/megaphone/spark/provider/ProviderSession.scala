@@ -13,13 +13,13 @@ import org.apache.spark.sql.megaphone.{SnapshotReports, SparkPrivate}
 import org.apache.spark.sql.types.StructType
 
 import io.megaphone.errors.MissingFileException
+import io.megaphone.errors.UnsupportedQueryException
 import io.megaphone.format.{StoreId, WorkerId}
 import io.megaphone.log.record.Record
 import io.megaphone.plan.Operator
 import io.megaphone.runtime.{Assignment, Tables}
 import io.megaphone.spark.checkpoint.HadoopPlanLog
 import io.megaphone.spark.conf.ConfEntry
-import io.megaphone.errors.UnsupportedQueryException
 import io.megaphone.spark.executor.{ExecutorHost, TaskAssignments}
 import io.megaphone.spark.provider.families.{ColumnFamilies, ColumnFamilyRegistry, ColumnFamilySpec}
 import io.megaphone.spark.provider.rows.RowChecksums

@@ -13,9 +13,9 @@ import io.megaphone.runtime.{Assignment, Tables}
 
 /** The node above a group: carries what the batch must agree on to the group's tasks.
   *
-  * It adds nothing to the rows. Its RDD hands the assignment to the task before the operators below open
-  * their stores, so they are right in every thread that may start the job, and in a stage that is
-  * run again.
+  * It adds nothing to the rows. Its RDD hands the assignment to the task before the operators below
+  * open their stores, so they are right in every thread that may start the job, and in a stage that
+  * is run again.
   */
 final case class GroupExec(child: SparkPlan, assignment: Assignment, tables: Broadcast[Tables])
     extends UnaryExecNode {

@@ -12,10 +12,10 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOpera
 import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.FlatMapGroupsWithStateExec
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExec
 
+import io.megaphone.errors.UnroutableGroupException
 import io.megaphone.plan.Group
 import io.megaphone.plan.Operator
 import io.megaphone.plan.RoutingTable
-import io.megaphone.errors.UnroutableGroupException
 import io.megaphone.spark.partitioning.RoutedPartitioning
 
 /** Stateful operators joined by no exchange, and the exchanges at their boundary.

@@ -12,9 +12,9 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.{
 import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
 import org.apache.spark.sql.megaphone.RunningQuery
 
+import io.megaphone.errors.{UnroutableGroupException, UnsupportedQueryException}
 import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.driver.{ApplicationDriver, PlannedBatch}
-import io.megaphone.errors.{UnroutableGroupException, UnsupportedQueryException}
 
 /** Routes every micro-batch of a query on our provider by its routing tables.
   *
@@ -23,8 +23,8 @@ import io.megaphone.errors.{UnroutableGroupException, UnsupportedQueryException}
   *   1. What is not supported is refused with a sentence, never half-run.
   *   1. The controller is asked for the batch's tables; it may seal a step, and answers the same
   *      when asked again.
-  *   1. Exchanges, state infos and checkpoint ids are rewritten, and the assignment of the batch put
-  *      above each group.
+  *   1. Exchanges, state infos and checkpoint ids are rewritten, and the assignment of the batch
+  *      put above each group.
   */
 final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logging {
 

@@ -5,8 +5,8 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExecBase
 
-import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.errors.UnsupportedQueryException
+import io.megaphone.spark.conf.MegaphoneConf
 
 /** Spark runs `transformWithState` on state stores of certain names only, whatever they can do:
   * each operator holds a set of them, and looks there when it is executed. Ours is added to the

@@ -164,11 +164,16 @@ final class LocalFilesSuite extends AnyFunSuite {
       val file = FileName(0, StateName(1, "id"))
       val out = files.create(file)
       out.write("state".getBytes(UTF_8))
-      val before = files.list(0)
-      assert(before.files.isEmpty && before.unfinished.map(_._1) == Vector(file))
+      def temporary = names(folder.resolve("0")).filter(_.endsWith(".tmp"))
+      assert(files.swept.listed.isEmpty && temporary.size == 1)
+      files.swept.deleteUnfinished(before = 1)
+      assert(temporary.size == 1, "it is of version 1")
       out.close()
-      val after = files.list(0)
-      assert(after.files == Vector(file) && after.unfinished.isEmpty)
+      assert(files.swept.listed == Vector(file) && temporary.isEmpty)
+      val lost = files.create(FileName(0, StateName(1, "other")))
+      lost.write(1)
+      files.swept.deleteUnfinished(before = 2)
+      assert(temporary.isEmpty && files.swept.listed == Vector(file))
     }
   }
 

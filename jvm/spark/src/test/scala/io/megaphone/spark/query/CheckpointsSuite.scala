@@ -15,9 +15,9 @@ import org.apache.spark.sql.functions._
 import org.apache.spark.sql.megaphone.LocalCheckpointFileManager
 import org.apache.spark.sql.streaming.StreamingQueryException
 
+import io.megaphone.errors.PlanRefusedException
 import io.megaphone.spark.checkpoint.{HadoopPlanLog, StartedProcesses}
 import io.megaphone.spark.driver.ApplicationDriver
-import io.megaphone.errors.PlanRefusedException
 import io.megaphone.spark.executor.ExecutorHost
 import io.megaphone.spark.faces.api.MegaphoneApi
 import io.megaphone.spark.query.OperatorSession.{OnMaps, OnRocks}

@@ -119,7 +119,7 @@ class PlansSuite extends KeyedSession {
     source.feed()
     running.query.processAllAvailable()
     val operators = running.plan.collect { case g: GroupExec =>
-      g.facts.operators.map(_.id)
+      g.assignment.operators.map(_.id)
     }.flatten
     assert(operators.toSet == Set(0L, 1L))
     running.rescale(6, () => source.feed(), operator = 1)

@@ -47,7 +47,7 @@ class RunsSuite extends KeyedSession {
       val running = start(
         source.stream.groupBy("k").count(),
         "complete",
-        inBatch = () => published :+= ExecutorHost.active.get.peers.publishedCount
+        inBatch = () => published :+= ExecutorHost.active.get.agent.peers.publishedCount
       )
       source.feed()
       running.query.processAllAvailable()

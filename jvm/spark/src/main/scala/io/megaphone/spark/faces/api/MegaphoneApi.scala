@@ -8,6 +8,7 @@ import scala.jdk.CollectionConverters._
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import org.apache.spark.sql.megaphone.ActiveQueries
 
+import io.megaphone.errors.{PlanRefusedException, UnsupportedQueryException}
 import io.megaphone.errors.InvalidPlanException
 import io.megaphone.plan.{
   Group, Move, Plan, Planner, RoutingTable, Step, StepId, Strategies, Strategy, TransferMode
@@ -15,7 +16,6 @@ import io.megaphone.plan.{
 import io.megaphone.protocol.{PlanStatus, Protocol}
 import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.driver.{ApplicationDriver, QueryDriver}
-import io.megaphone.errors.{PlanRefusedException, UnsupportedQueryException}
 
 /** The door for other languages: plain arguments in, JSON out. Python's facade is written on it.
   *
@@ -157,7 +157,9 @@ object MegaphoneApi {
       counts = table.binCounts
       worker <- 0 until table.workers
     } yield {
-      val commits = newest.collect { case (w, c) if w.store.id.operator == group.id && w.worker == worker => c }
+      val commits = newest.collect {
+        case (w, c) if w.store.id.operator == group.id && w.worker == worker => c
+      }
       row(
         "operator" -> group.id,
         "worker" -> worker,
@@ -173,23 +175,27 @@ object MegaphoneApi {
     * bytes, and the time waited.
     */
   def migrations(runId: String): String =
-    array(controlOf(runId).commits.all.filter(c => c.arrivals.binsIn > 0 || c.arrivals.isRecovered).map { c =>
-      row(
-        "batch" -> c.batch,
-        "operator" -> c.worker.store.id.operator,
-        "store" -> c.worker.store.id.store,
-        "worker" -> c.worker.worker,
-        "executor" -> c.executor.id,
-        "bins_in" -> c.arrivals.binsIn,
-        "bins_relabelled" -> c.arrivals.binsRelabelled,
-        "bins_from_peer" -> c.arrivals.binsFromPeer,
-        "bins_from_checkpoint" -> c.arrivals.binsFromCheckpoint,
-        "bytes_from_peer" -> c.arrivals.bytesFromPeer,
-        "bytes_from_checkpoint" -> c.arrivals.bytesFromCheckpoint,
-        "wait_ms" -> c.arrivals.waitMs,
-        "is_recovery" -> c.arrivals.isRecovered
-      )
-    })
+    array(
+      controlOf(runId).commits.all
+        .filter(c => c.arrivals.binsIn > 0 || c.arrivals.isRecovered)
+        .map { c =>
+          row(
+            "batch" -> c.batch,
+            "operator" -> c.worker.store.id.operator,
+            "store" -> c.worker.store.id.store,
+            "worker" -> c.worker.worker,
+            "executor" -> c.executor.id,
+            "bins_in" -> c.arrivals.binsIn,
+            "bins_relabelled" -> c.arrivals.binsRelabelled,
+            "bins_from_peer" -> c.arrivals.binsFromPeer,
+            "bins_from_checkpoint" -> c.arrivals.binsFromCheckpoint,
+            "bytes_from_peer" -> c.arrivals.bytesFromPeer,
+            "bytes_from_checkpoint" -> c.arrivals.bytesFromCheckpoint,
+            "wait_ms" -> c.arrivals.waitMs,
+            "is_recovery" -> c.arrivals.isRecovered
+          )
+        }
+    )
 
   /** One row an executor that has reported: `executor`, and what it keeps for all queries:
     * `workers` with state, `copies` made ready for steps, `blocks` published for other executors.

@@ -15,7 +15,9 @@ import org.apache.spark.sql.streaming.StreamingQueryException
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
-import io.megaphone.format.{BytesSource, Chain, DeltaFile, StoreKey}
+import io.megaphone.format.{BytesSource, Chain, DeltaFile}
+import io.megaphone.format.StoreId
+import io.megaphone.format.WorkerId
 import io.megaphone.log.BinLog
 import io.megaphone.log.record.Cursor
 import io.megaphone.log.record.Record
@@ -208,8 +210,10 @@ class RowChecksumSuite extends PluginSession {
       val running = start(counted(memory.toDF()), "update")
       def feed(): Unit = { memory.addData(0L until 20L); running.query.processAllAvailable() }
       feed()
-      val key = StoreKey(running.query.runId.toString, 0, StateStoreId.DEFAULT_STORE_NAME)
-      val holdings = (0 until 3).flatMap(ExecutorHost.active.get.registry.holding(key, _))
+      val key =
+        StoreId(0, StateStoreId.DEFAULT_STORE_NAME).in(running.query.runId.toString)
+      val holdings =
+        (0 until 3).flatMap(w => ExecutorHost.active.get.agent.registry.holding(WorkerId(key, w)))
       for (holding <- holdings; bin <- holding.bins) {
         val scan = holding.log(bin).scan(0)
         while (scan.next())
@@ -270,7 +274,7 @@ object RowChecksumSuite {
       )
     }
     val rows =
-      new BinnedRows(StoreKey("run", 0, StateStoreId.DEFAULT_STORE_NAME), holding, families)
+      new BinnedRows(StoreId(0, StateStoreId.DEFAULT_STORE_NAME).in("run"), holding, families)
 
     def of(family: String): ColumnFamily = families("get", family)
     def logs: Seq[BinLog] = (0 until BinsCount).map(holding.log)

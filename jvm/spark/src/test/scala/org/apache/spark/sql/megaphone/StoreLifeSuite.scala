@@ -13,9 +13,9 @@ import org.apache.spark.sql.execution.streaming.state.StateStore
 import org.apache.spark.sql.types._
 
 import io.megaphone.checkpoint.Recovery
+import io.megaphone.errors.UnsupportedQueryException
 import io.megaphone.format.{FileName, Frame, StateName}
 import io.megaphone.spark.checkpoint.{HadoopStateFiles, Lz4}
-import io.megaphone.errors.UnsupportedQueryException
 import io.megaphone.spark.query.PluginSession
 
 /** What Spark asks of a store beside its rows: to be released, to be written whole, to be

@@ -35,7 +35,17 @@ final class StoreTask(run: String, operator: Long, table: RoutingTable, families
     )
     TaskAssignments.put(
       task,
-      Assignment(run, 0, Vector(known), version, Map.empty, None, Vector.empty, ""),
+      Assignment(
+        run,
+        0,
+        Vector(known),
+        version,
+        Map.empty,
+        Vector.empty,
+        Map.empty,
+        Vector.empty,
+        ""
+      ),
       Tables(table, table)
     )
   }

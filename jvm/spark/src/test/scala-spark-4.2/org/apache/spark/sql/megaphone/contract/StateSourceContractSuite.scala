@@ -13,6 +13,7 @@ import org.apache.spark.sql.megaphone.upstream.{NotRun, UpstreamSuites}
 import org.apache.spark.sql.types.StructType
 import org.scalatest.{Args, DoNotDiscover, Status}
 
+import io.megaphone.checkpoint.planlog.AppendOutcome
 import io.megaphone.checkpoint.planlog.LogRecord
 import io.megaphone.plan.{Group, Operator}
 import io.megaphone.spark.checkpoint.HadoopPlanLog
@@ -127,7 +128,8 @@ final class PlannedProvider extends StandAloneProvider {
       Vector(group),
       Map(group.id -> table)
     )
-    assert(new HadoopPlanLog(id.checkpointRootLocation, hadoopConf).append(0, started))
+    val log = new HadoopPlanLog(id.checkpointRootLocation, hadoopConf)
+    assert(log.append(0, started) == AppendOutcome.Appended)
     val beside = id.copy(checkpointRootLocation = s"${id.checkpointRootLocation}/state")
     super.init(
       beside,

@@ -93,7 +93,8 @@ private final class ScrambledRule(session: SparkSession) extends Rule[SparkPlan]
       Vector.empty,
       info.storeVersion,
       Map.empty,
-      None,
+      Vector.empty,
+      Map.empty,
       Vector.empty,
       table.toString
     )
