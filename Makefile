@@ -23,6 +23,8 @@ VENV_DONE := $(VENV)/.done
 VENV_4_2_DONE := $(VENV_4_2)/.done
 JARS := python/spark_megaphone/jars
 JARS_DONE := $(JARS)/.done
+# The fault points are built with the JVM tests of Spark 4.2, and serve on both versions.
+FAULTS_JAR := jvm/spark/target/spark-4.2/spark-megaphone-faults.jar
 # Folders stand beside their files, so that a file's removal is noticed too.
 JAR_SOURCES := $(shell find jvm/core/src/main jvm/spark/src/main 2>/dev/null) \
   build.sbt pyproject.toml LICENSE NOTICE $(wildcard project/*.sbt project/*.scala project/build.properties)
@@ -34,7 +36,7 @@ say = @echo "==> $(1)"
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup jars fmt lint test-jvm test-python test-cluster test test-all test-all-4.2 test-all-4.3 neutrality-stock demo simulate bench wheel clean
+.PHONY: help setup jars faults-jar fmt lint test-jvm test-python test-cluster test test-all test-all-4.2 test-all-4.3 neutrality-stock demo simulate bench wheel clean
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +44,8 @@ help: ## lists the targets
 setup: $(VENV_DONE) $(JARS_DONE) ## makes .venv with all dependencies, and builds the jars
 
 jars: $(JARS_DONE) ## builds the plugin's jars, one per Spark minor, and puts them into the Python package
+
+faults-jar: $(FAULTS_JAR) ## builds the jar that lets things go wrong in the Python tests
 
 fmt: $(VENV_DONE) ## formats the Scala and Python sources
 	$(call say,Formatting the Scala sources)
@@ -59,11 +63,11 @@ test-jvm: $(VENV_DONE) ## runs the JVM tests: core, and the plugin on Spark 4.2 
 	$(call say,Running the JVM tests: core and Spark 4.2)
 	@./sbt core/test spark42/test spark43/compile
 
-test-python: $(VENV_DONE) $(JARS_DONE) ## runs the Python tests and the short ones on real executor processes, on Spark 4.3
+test-python: $(VENV_DONE) $(JARS_DONE) $(FAULTS_JAR) ## runs the Python tests and the short ones on real executor processes, on Spark 4.3
 	$(call say,Running the Python tests on Spark 4.3)
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 
-test-cluster: $(VENV_DONE) $(JARS_DONE) ## runs all tests on real executor processes, the long ones too, on Spark 4.3
+test-cluster: $(VENV_DONE) $(JARS_DONE) $(FAULTS_JAR) ## runs all tests on real executor processes, the long ones too, on Spark 4.3
 	$(call say,Running the cluster tests on Spark 4.3)
 	@$(VENV)/bin/python -m pytest -m '' integration-tests $(PYTEST_ARGS)
 
@@ -71,7 +75,7 @@ test-cluster: $(VENV_DONE) $(JARS_DONE) ## runs all tests on real executor proce
 test: $(VENV_DONE) ## runs lint, the JVM tests and the Python tests: what a change must pass
 	$(lint_python)
 	$(call say,Checking the format of the Scala sources; JVM tests: core and Spark 4.2; building the jars)
-	@./sbt lint core/test spark42/test $(ASSEMBLIES)
+	@./sbt lint core/test spark42/test spark42/faultsJar $(ASSEMBLIES)
 	$(take_jars)
 	$(call say,Running the Python tests on Spark 4.3)
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
@@ -79,13 +83,13 @@ test: $(VENV_DONE) ## runs lint, the JVM tests and the Python tests: what a chan
 test-all: lint test-all-4.2 test-all-4.3 ## runs every test on both Spark versions
 
 # The Python tests first: what they find is known within the first half hour.
-test-all-4.2: $(VENV_DONE) $(VENV_4_2_DONE) $(JARS_DONE) ## runs every test of the core, and every test on Spark 4.2
+test-all-4.2: $(VENV_DONE) $(VENV_4_2_DONE) $(JARS_DONE) $(FAULTS_JAR) ## runs every test of the core, and every test on Spark 4.2
 	$(call say,Running the Python tests on Spark 4.2)
 	@$(VENV_4_2)/bin/python -m pytest -m '' $(PYTEST_ARGS)
 	$(call say,Running the JVM tests: core and Spark 4.2)
 	@MEGAPHONE_TESTS=all ./sbt core/test spark42/test
 
-test-all-4.3: $(VENV_DONE) $(JARS_DONE) ## runs every test on Spark 4.3
+test-all-4.3: $(VENV_DONE) $(JARS_DONE) $(FAULTS_JAR) ## runs every test on Spark 4.3
 	$(call say,Running the Python tests on Spark 4.3)
 	@$(VENV)/bin/python -m pytest -m '' $(PYTEST_ARGS)
 	$(call say,Running the JVM tests on Spark 4.3)
@@ -152,6 +156,11 @@ $(VENV_DONE): pyproject.toml
 $(VENV_4_2_DONE): pyproject.toml
 	$(call say,Installing the Python dependencies and Spark $(SPARK_4_2) into $(VENV_4_2))
 	$(call make_venv,$(VENV_4_2),--editable '.[test]' 'pyspark[connect]==$(SPARK_4_2)')
+
+$(FAULTS_JAR): $(JAR_SOURCES) $(wildcard jvm/spark/src/test/scala/io/megaphone/spark/faults/*) | $(VENV_DONE)
+	$(call say,Building the jar of the fault points)
+	@./sbt spark42/faultsJar
+	@touch $(FAULTS_JAR)
 
 $(JARS_DONE): $(JAR_SOURCES) | $(VENV_DONE)
 	$(call say,Building the jars for Spark 4.2 and 4.3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arms the plugin's fault points, one at a time, and tells whom they struck."""
+"""Arms fault points, one at a time, and reports whom they struck. A jar of the tests brings them."""
 
 from pathlib import Path
 
@@ -27,15 +27,21 @@ ENTRIES = (
 )
 
 
+# The plugin's own jar has nothing that kills, pauses or damages.
+JAR = Path(__file__).parents[1] / "jvm/spark/target/spark-4.2/spark-megaphone-faults.jar"
+
+
 class Faults:
     """The fault points of one or more drivers. A point is armed as long as its marker file is not there."""
 
     def __init__(self, folder: Path) -> None:
+        assert JAR.exists(), f"{JAR} is missing; `make faults-jar` builds it"
         folder.mkdir(parents=True)
         self.folder = folder
         self.settings = {
             "spark.megaphone.test.faults": ",".join(ENTRIES),
             "spark.megaphone.test.faultsFolder": str(folder),
+            "spark.jars": str(JAR),
         }
         for entry in ENTRIES:
             self.disarm(entry)

@@ -9,7 +9,7 @@ import io.megaphone.plan.{Bins, RoutingTable, Strategy, TransferMode}
 /** The page of the documentation and the module of Python constants that are made from the
   * configuration entries.
   *
-  * After an entry has changed: `./sbt "spark43/runMain io.megaphone.conf.Reference"`. A test of the
+  * After an entry has changed: `./sbt "spark43/runMain io.megaphone.spark.conf.Reference"`. A test of the
   * Python package fails until then.
   */
 object Reference {
@@ -24,7 +24,7 @@ object Reference {
                                              |""".stripMargin
     )
     s"""# SPDX-License-Identifier: Apache-2.0
-       |\"\"\"The configuration keys and what may stand in them; made by io.megaphone.conf.Reference, not by hand.\"\"\"
+       |\"\"\"The configuration keys and what may stand in them; made by io.megaphone.spark.conf.Reference, not by hand.\"\"\"
        |
        |from typing import Final
        |
@@ -49,7 +49,7 @@ object Reference {
     s"""# Configuration
        |
        |Set these as Spark configuration: with `--conf`, in `spark-defaults.conf`, on the session's builder, or by the arguments of `spark_megaphone.configure`, whose module
-       |`spark_megaphone.conf` has each key as a constant. This page is made from the code, by `io.megaphone.conf.Reference`.
+       |`spark_megaphone.conf` has each key as a constant. This page is made from the code, by `io.megaphone.spark.conf.Reference`.
        |
        || key | default | read | meaning |
        ||---|---|---|---|

@@ -89,7 +89,7 @@ class RunsSuite extends KeyedSession {
       }
       assert(
         warnings == Seq(
-          s"The checkpoint of query ${second.query.runId} has 16 bins and keeps them; the configuration spark.megaphone.bins=64 is for new queries."
+          s"The checkpoint of query ${second.query.runId} has 16 bins and keeps them; the configured number of bins, 64, is for new queries."
         )
       )
       assert(second.workers == Seq(5))

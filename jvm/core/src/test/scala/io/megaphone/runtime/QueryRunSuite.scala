@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import java.io.IOException
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.megaphone.checkpoint.planlog.{AppendOutcome, History, LogRecord, PlanLogFiles}
+import io.megaphone.errors.{StepNotSealedException, UnsupportedQueryException}
+import io.megaphone.format.{ExecutorAddress, StoreId, WorkerId}
+import io.megaphone.plan.{Group, Move, Operator, Plan, Step, TransferMode}
+import io.megaphone.protocol.Protocol
+
+/** The driver's half of the runtime on a plan log whose file system is not to be trusted. */
+class QueryRunSuite extends AnyFunSuite {
+  private val group = Group(Vector(Operator(0, "aggregate", Vector("default"))), 2)
+  private val executors = Vector("a", "b").map(ExecutorAddress(_, "host", 1))
+
+  private final class Log extends PlanLogFiles {
+    var records = Vector.empty[LogRecord]
+
+    /** Whether the next append is durable, and whether it is confirmed. */
+    var isDurable, isConfirmed = true
+    var isReadable = true
+
+    override def read(): History = History.of(records)
+    override def append(number: Long, record: LogRecord): AppendOutcome =
+      if (number < records.size) AppendOutcome.Taken(records(number.toInt))
+      else {
+        if (isDurable) records :+= record
+        if (isConfirmed) AppendOutcome.Appended
+        else AppendOutcome.Unconfirmed(new IOException("the connection was lost"))
+      }
+    override def recordAt(number: Long): Option[LogRecord] =
+      if (isReadable) records.lift(number.toInt) else throw new IOException("no connection")
+  }
+
+  private final class Query(val log: Log = new Log, id: String = "r") {
+    var warnings = Vector.empty[String]
+    val run = new QueryRun(id, "root", log, FaultPoints.Off, w => warnings :+= w)
+
+    def start(batch: Long, committed: Option[Long] = None): this.type = {
+      run.start(batch, Vector(group), log.read(), committed, 1, 8, QueryRun.Settings(), _ => ())
+      this
+    }
+    def plan(batch: Long, seen: Vector[ExecutorAddress] = executors): BatchPlan =
+      run.plan(batch, Vector(group), isOwn = true, Map.empty, ClusterView(seen))
+    def submit(id: String, moves: Move*): Plan = run.submit(_ => planOf(id, moves: _*))
+  }
+
+  private def planOf(id: String, moves: Move*) =
+    Plan(id, Map(0L -> Vector(Step(moves.toVector, 2))), "fluid", TransferMode.Direct)
+  private def begun: Query = { val q = new Query().start(0); q.plan(0); q }
+  private def plans(q: Query) = q.run.snapshot.get.history.plans.map(_.id)
+
+  test("a plan whose append is durable but not confirmed is accepted, once it is read back") {
+    val q = begun
+    q.log.isConfirmed = false
+    q.submit("one", Move(0, 1))
+    assert(plans(q) == Vector("one") && q.warnings.size == 1)
+  }
+
+  test("a plan that cannot be read back either is reported as unknown, and runs with a word") {
+    val q = begun
+    q.log.isConfirmed = false
+    q.log.isReadable = false
+    val told = intercept[StepNotSealedException](q.submit("one", Move(0, 1))).getMessage
+    assert(told.startsWith("It is not known whether the record is in the plan log"))
+    assert(plans(q).isEmpty)
+    q.log.isConfirmed = true
+    q.log.isReadable = true
+    q.plan(1)
+    assert(plans(q) == Vector("one") && q.warnings.last.contains("is in its plan log"))
+    q.submit("two", Move(2, 1))
+    assert(
+      (2L to 4L).map(q.plan(_).decision.sealedSteps.map(_.id.planId)).flatten == Seq("one", "two")
+    )
+  }
+
+  test("a plan that was never written leaves its number to the next record") {
+    val q = begun
+    q.log.isDurable = false
+    q.log.isConfirmed = false
+    intercept[StepNotSealedException](q.submit("one", Move(0, 1)))
+    q.log.isDurable = true
+    q.log.isConfirmed = true
+    q.submit("two", Move(2, 1))
+    assert(plans(q) == Vector("two") && q.run.snapshot.get.unconfirmed.isEmpty)
+  }
+
+  test("a seal whose number an own unconfirmed record has is appended at the next one") {
+    val q = begun
+    q.submit("one", Move(0, 1))
+    q.plan(1)
+    q.log.isConfirmed = false
+    q.log.isReadable = false
+    intercept[StepNotSealedException](q.run.cancel("one"))
+    q.log.isConfirmed = true
+    // The record cannot be read as the batch is planned, but stands where the seal should.
+    val planned = q.plan(2)
+    assert(planned.decision.sealedSteps.map(_.id.planId) == Vector("one"))
+    assert(q.log.records.takeRight(2).head == LogRecord.Cancelled("one"))
+  }
+
+  test("a seal that is durable but not confirmed lets the batch go on") {
+    val q = begun
+    q.submit("one", Move(0, 1))
+    q.plan(1)
+    q.log.isConfirmed = false
+    assert(q.plan(2).tables(0).after.workerOf(0) == 1)
+  }
+
+  test("a seal that is not known to be written fails the batch, with the reason") {
+    val q = begun
+    q.submit("one", Move(0, 1))
+    q.plan(1)
+    q.log.isConfirmed = false
+    q.log.isReadable = false
+    val told = intercept[StepNotSealedException](q.plan(2)).getMessage
+    assert(told.startsWith("Batch 2 cannot take its step") && told.contains("was not confirmed"))
+  }
+
+  test("a run that finds its first batch committed does not start") {
+    val told = intercept[StepNotSealedException](new Query().start(3, committed = Some(3)))
+    assert(told.getMessage.contains("another run of the query is at work"))
+  }
+
+  test("a checkpoint with batches but no plan log is refused by name") {
+    val refused = intercept[UnsupportedQueryException](new Query().start(3, committed = Some(2)))
+    assert(refused.condition == "PLAN_LOG_MISSING")
+  }
+
+  test("workers are pinned where they are wanted, until they are known to run there") {
+    val q = new Query().start(0)
+    def pins(p: BatchPlan) = p.pins.map(pin => pin.worker -> pin.executor.id)
+    def ran(worker: Int, on: Int) = q.run.committed(
+      Committed(
+        WorkerId(StoreId(0, "default").in("r"), worker),
+        0,
+        executors(on),
+        keys = 0,
+        bytes = 0,
+        new Arrivals
+      )
+    )
+    assert(pins(q.plan(0)) == Vector(0 -> "a", 1 -> "b"))
+    ran(0, on = 0)
+    ran(1, on = 1)
+    assert(pins(q.plan(1)).isEmpty)
+    assert(pins(q.plan(2, executors.take(1))) == Vector(1 -> "a"), "its executor is gone")
+    ran(1, on = 0)
+    assert(pins(q.plan(3)).isEmpty, "a worker stays where it runs")
+  }
+
+  test("orders name what lives: runs that have planned a batch, and the steps under way") {
+    val q = begun
+    assert(QueryRun.orders(7, Seq(new Query(id = "unstarted").run), "a").runs.isEmpty)
+    q.submit("one", Move(0, 1))
+    q.plan(1)
+    val orders = QueryRun.orders(8, Seq(q.run), "a")
+    assert(orders.counter == 8 && orders.runs("r").settled == 1)
+    assert(orders.runs("r").steps.map(_.toString) == Set("one.0.0"))
+    assert(q.run.live.get.steps == orders.runs("r").steps)
+    assert(Protocol.Settings().stepsPerBatch == 1)
+  }
+
+  test(
+    "several consecutive steps of a plan are taken by one batch, none of whose bins moves twice"
+  ) {
+    val q = new Query()
+    val settings = QueryRun.Settings(Protocol.Settings(stepsPerBatch = 3))
+    q.run.start(0, Vector(group), q.log.read(), None, 1, 8, settings, _ => ())
+    q.plan(0)
+    val steps = Vector(Move(0, 1), Move(2, 1), Move(0, 0), Move(4, 1)).map(m => Step(Vector(m), 2))
+    q.run.submit(_ => Plan("p", Map(0L -> steps), "fluid", TransferMode.Prepared))
+    q.plan(1)
+    for (
+      (step, key) <- q.run.snapshot.get.announced.map(_.id).zip(Seq((0, 1), (0, 1), (0, 0), (0, 1)))
+    )
+      q.run.reported(
+        Report(
+          executors(1),
+          Vector(
+            io.megaphone.state.ReplicaKey
+              .forStep(StoreId(0, "default").in("r"), key._1, key._2, step) -> 1L
+          ),
+          Vector.empty,
+          Held(0, 0, 0)
+        )
+      )
+    val planned = q.plan(2)
+    assert(planned.decision.sealedSteps.map(_.id.index) == Vector(0, 1))
+    assert(planned.assignments(0).incoming.map(_.bins) == Vector(Vector(0), Vector(2)))
+    assert(q.run.snapshot.get.history.sealedSteps("p").keySet.map(_.index) == Set(0, 1))
+  }
+}
