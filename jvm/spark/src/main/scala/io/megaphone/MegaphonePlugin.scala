@@ -7,6 +7,7 @@ import org.apache.spark.{SparkConf, SparkContext, SparkEnv, TaskContext}
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 import org.apache.spark.sql.megaphone.SparkPrivate
 
+import io.megaphone.spark.checkpoint.LocalCheckpointFileManager
 import io.megaphone.spark.driver.{ApplicationDriver, EndListener, QueryDriver}
 import io.megaphone.spark.executor.ExecutorHost
 
@@ -62,7 +63,7 @@ object MegaphonePlugin {
     conf.setIfMissing(Provider, classOf[BinnedStateStoreProvider].getName)
     conf.setIfMissing(
       ExecutorHost.FileManagerKey,
-      classOf[org.apache.spark.sql.megaphone.LocalCheckpointFileManager].getName
+      classOf[LocalCheckpointFileManager].getName
     )
     ()
   }

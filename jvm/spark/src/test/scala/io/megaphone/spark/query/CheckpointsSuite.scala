@@ -12,10 +12,11 @@ import org.apache.spark.sql.{DataFrame, Encoder, Encoders}
 import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.functions._
-import org.apache.spark.sql.megaphone.LocalCheckpointFileManager
 import org.apache.spark.sql.streaming.StreamingQueryException
 
-import io.megaphone.spark.checkpoint.{HadoopPlanLog, StartedProcesses}
+import io.megaphone.spark.checkpoint.{
+  HadoopPlanLog, LocalCheckpointFileManager, StartedProcesses
+}
 import io.megaphone.spark.driver.ApplicationDriver
 import io.megaphone.spark.errors.PlanRefusedException
 import io.megaphone.spark.executor.ExecutorHost

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-package org.apache.spark.sql.megaphone
+package io.megaphone.spark.checkpoint
 
 import java.io.{FileNotFoundException, OutputStream}
 import java.nio.file.{
