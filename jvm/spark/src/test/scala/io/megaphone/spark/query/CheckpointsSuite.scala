@@ -14,9 +14,7 @@ import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.streaming.StreamingQueryException
 
-import io.megaphone.spark.checkpoint.{
-  HadoopPlanLog, LocalCheckpointFileManager, StartedProcesses
-}
+import io.megaphone.spark.checkpoint.{HadoopPlanLog, LocalCheckpointFileManager, StartedProcesses}
 import io.megaphone.spark.driver.ApplicationDriver
 import io.megaphone.spark.errors.PlanRefusedException
 import io.megaphone.spark.executor.ExecutorHost
@@ -119,7 +117,8 @@ class CheckpointsSuite extends PluginSession {
         val message = counted.refused()
         assert(
           message.contains(
-            "where one of Spark's own state store providers wrote it, set spark.sql.streaming.stateStore.providerClass to that provider"
+            "if one of Spark's own state store providers wrote it, set " +
+              "spark.sql.streaming.stateStore.providerClass to that provider"
           ),
           message
         )
