@@ -10,17 +10,19 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import io.megaphone.checkpoint.planlog.{History, LogRecord, LogRecordFormat}
 import io.megaphone.errors.DamagedFileException
 
-/** The plan log in a checkpoint: `megaphone/log/<number>`, one file a record, none overwritten.
+/** The plan log in a checkpoint: one file per record, `megaphone/log/<number>`, never overwritten.
   *
-  * A record is appended by an atomic creation that fails where its number is taken: of two drivers
-  * that think the query theirs, one finds out. One thread.
+  * A record is appended by an atomic creation that fails if its number is taken. If two drivers run
+  * the same query, one of them finds out that way.
+  *
+  * Threads: one.
   */
 final class HadoopPlanLog(checkpointRoot: String, hadoopConf: Configuration) {
   private val folder = new Path(checkpointRoot, "megaphone/log")
   private lazy val files = CheckpointFileManager.create(folder, hadoopConf)
 
-  /** All records, in order; empty where there is no log. Throws DamagedFileException for a damaged
-    * record or a gap.
+  /** All records, in order; empty if there is no log. Throws DamagedFileException if a record is
+    * damaged or missing.
     */
   def read(): History = {
     val numbers =
@@ -44,23 +46,29 @@ final class HadoopPlanLog(checkpointRoot: String, hadoopConf: Configuration) {
     History.of(numbers.map(readRecord))
   }
 
-  /** Appends a record as number `number`; false where that number is taken. Throws what the file
-    * system throws: whether the record is there is then not known.
+  /** Appends a record under a number. Returns false if the number is taken. Throws what the file
+    * system throws; the record may then have been written or not.
     */
   def append(number: Long, record: LogRecord): Boolean = {
     val bytes = LogRecordFormat.encode(record)
     if (number == 0) files.mkdirs(folder)
     try {
       val out = files.createAtomic(new Path(folder, number.toString), overwriteIfPossible = false)
-      try { out.write(bytes); out.close() }
-      catch { case e: Throwable => out.cancel(); throw e }
+      try {
+        out.write(bytes)
+        out.close()
+      } catch {
+        case e: Throwable =>
+          out.cancel()
+          throw e
+      }
       true
     } catch {
       case _: FileAlreadyExistsException | _: java.nio.file.FileAlreadyExistsException => false
     }
   }
 
-  /** One record. */
+  /** Reads one record. Throws DamagedFileException if it is damaged. */
   def readRecord(number: Long): LogRecord = {
     val path = new Path(folder, number.toString)
     val in = files.open(path)

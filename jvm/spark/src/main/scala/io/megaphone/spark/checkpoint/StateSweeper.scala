@@ -11,22 +11,30 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import io.megaphone.checkpoint.{Recovery, Settled, Sweep}
 import io.megaphone.plan.Group
 
-/** Deletes state files that no retained version needs: rules 27 and 28. Off the batch's path, and
-  * the only one that deletes.
+/** Deletes the state files that no retained version needs: rules 27 and 28. Nothing else deletes
+  * state files.
   *
-  * It keeps nothing in memory, so that runs of a batch or two get rid of old files, too. With them
-  * goes what attempts that died left of files of versions before the oldest one retained. A sweep
-  * that fails has deleted nothing, or files that nobody needs; the next one finds the others.
+  * Given the oldest retained version and the newest settled one, for each store:
+  *   1. The footers of all workers at the oldest version, and under checkpoint format v1 also at
+  *      the newest, say which files are referenced.
+  *   1. The delta files in the workers' folders that rule 28 no longer needs are deleted.
+  *   1. Temporary files of versions before the oldest retained one are deleted: the attempts that
+  *      wrote them have died.
+  *
+  * Nothing is kept in memory between sweeps, so runs of one or two batches sweep as well. Dies at
+  * any point: only files that no version needs are gone, and the next sweep finds the rest.
   */
 private[spark] final class StateSweeper(checkpointRoot: String, hadoopConf: Configuration)
     extends Logging {
 
-  /** One look at the state. One call at a time.
+  /** Sweeps all stores once. A store that cannot be swept is logged and skipped.
+    *
+    * Threads: one call at a time, off the batch's path.
     *
     * @param oldest
-    *   the oldest version that is retained
+    *   the oldest retained version
     * @param newest
-    *   the newest that is settled
+    *   the newest settled version
     */
   def sweep(groups: Vector[Group], oldest: Settled, newest: Settled): Unit =
     for (group <- groups; operator <- group.operators; store <- operator.stores)
@@ -34,7 +42,8 @@ private[spark] final class StateSweeper(checkpointRoot: String, hadoopConf: Conf
       catch {
         case NonFatal(e) =>
           logInfo(
-            s"Old files of the state of operator ${operator.id} could not be looked for at version ${oldest.version}: $e"
+            s"Old files of the state of operator ${operator.id} could not be looked for at " +
+              s"version ${oldest.version}: $e"
           )
       }
 
@@ -47,9 +56,8 @@ private[spark] final class StateSweeper(checkpointRoot: String, hadoopConf: Conf
   ): Unit = {
     val folder = new Path(s"$checkpointRoot/state/$operator")
     val files = new HadoopStateFiles(folder, store, hadoopConf)
-    val isFixed = !oldest.names.contains(
-      (operator, store)
-    ) // checkpoint format v1, where a late attempt may have written a newer file anew
+    // Checkpoint format v1, under which a late attempt may have overwritten a newer file.
+    val isFixed = !oldest.names.contains((operator, store))
     val heads = (if (isFixed) Vector(oldest, newest) else Vector(oldest)).flatMap(
       _.heads(group, operator, store)
     )
@@ -61,7 +69,8 @@ private[spark] final class StateSweeper(checkpointRoot: String, hadoopConf: Conf
       if (file.name.version < oldest.version) files.delete(path)
     }
     logInfo(
-      s"Deleted ${unneeded.size} files of the state of operator $operator that no version from ${oldest.version} on needs."
+      s"Deleted ${unneeded.size} files of the state of operator $operator that no version from " +
+        s"${oldest.version} on needs."
     )
   }
 

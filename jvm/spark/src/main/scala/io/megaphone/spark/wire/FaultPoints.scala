@@ -5,29 +5,31 @@ import java.nio.file.{FileAlreadyExistsException, Files, Path, Paths}
 
 import org.apache.spark.SparkEnv
 
-/** Named points of the protocol at which a test can let something go wrong. Off, and free, unless
-  * `spark.megaphone.test.faults` is set: a comma-separated list of entries, and
-  * `spark.megaphone.test.faultsFolder`, where a file named like the entry says that it has struck.
-  * A file that is there beforehand disarms its entry.
+/** Named points of the protocol at which a test can inject a fault. Off, and free, unless two keys
+  * are set: `spark.megaphone.test.faults`, a comma-separated list of entries, and
+  * `spark.megaphone.test.faultsFolder`. An entry that strikes creates a file of its name in that
+  * folder. A file that exists beforehand disarms its entry.
   *
-  * An entry strikes once in all, in whichever process reaches its point first. It is
-  *   - `point`: `kill -9` of that process, so nothing is flushed, closed or told;
-  *   - `point=pause`: the process stops where it is, until it is sent SIGCONT;
-  *   - `block-published=lost`, `=damaged` or `=cut`: a block for another executor is not put, has a
-  *     wrong byte, or lacks its second half;
-  *   - `block-pulled=late`: a pull hangs until it is given up.
+  * An entry strikes once, in the first process that reaches its point. It is one of
+  *   - `point`: `kill -9` of that process, so that nothing is flushed, closed or reported;
+  *   - `point=pause`: the process stops until it gets SIGCONT;
+  *   - `block-published=lost`, `=damaged` or `=cut`: a block for another executor is not stored,
+  *     has a wrong byte, or lacks its second half;
+  *   - `block-pulled=late`: a pull hangs until it is cancelled.
+  *
+  * Threads: any.
   */
 object FaultPoints {
 
-  /** An executor that publishes images: before and after one is there. */
+  /** An executor that publishes an image: before, and after. */
   val SourcePublishing = "source-publishing"
   val SourcePublished = "source-published"
 
-  /** An executor that prepares a copy: before it pulls, and when the copy is made. */
+  /** An executor that prepares a replica: before it pulls, and when the replica is ready. */
   val TargetPulling = "target-pulling"
   val TargetPrepared = "target-prepared"
 
-  /** A task of a step's batch: before it adopts bins, and when it has. */
+  /** A task of a step's batch: before it adopts bins, and after. */
   val StepOpening = "step-opening"
   val StepOpened = "step-opened"
 
@@ -35,26 +37,26 @@ object FaultPoints {
   val StepCommitting = "step-committing"
   val StepCommitted = "step-committed"
 
-  /** The driver: before a seal is appended, when it is, and when the batch after it is planned. */
+  /** The driver: before a seal is appended, after it, and when the batch after it is planned. */
   val DriverSealing = "driver-sealing"
   val DriverSealed = "driver-sealed"
   val DriverSettled = "driver-settled"
 
-  /** A block on its way: as it is put, and as it is pulled. */
+  /** A block: when it is stored, and when it is pulled. */
   val BlockPublished = "block-published"
   val BlockPulled = "block-pulled"
 
   private val Faults = "spark.megaphone.test.faults"
   private val Folder = "spark.megaphone.test.faultsFolder"
 
-  /** The process is at a point. */
+  /** Strikes if an entry names this point. */
   def at(point: String): Unit = strike(point) {
     case "pause" => signal("-STOP")
     case "late" => Thread.sleep(Long.MaxValue)
     case _ => signal("-9")
   }
 
-  /** What is put of a block: None for nothing. */
+  /** The bytes to store of a block; None if the block is lost. */
   def published(bytes: Array[Byte]): Option[Array[Byte]] = {
     var result: Option[Array[Byte]] = Some(bytes)
     strike(BlockPublished) {
@@ -79,11 +81,13 @@ object FaultPoints {
     } action(parts.lift(1).getOrElse("kill"))
 
   private def signal(name: String): Unit = {
-    new ProcessBuilder("kill", name, ProcessHandle.current.pid.toString).start().waitFor(); ()
+    new ProcessBuilder("kill", name, ProcessHandle.current.pid.toString).start().waitFor()
+    ()
   }
 
   private def isFirst(marker: Path): Boolean =
     try {
-      Files.writeString(Files.createFile(marker), Option(SparkEnv.get).fold("")(_.executorId)); true
+      Files.writeString(Files.createFile(marker), Option(SparkEnv.get).fold("")(_.executorId))
+      true
     } catch { case _: FileAlreadyExistsException => false }
 }
