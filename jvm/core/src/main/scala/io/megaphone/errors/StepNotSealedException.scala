@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.errors
 
-/** A record could not be written to the plan log: the batch must not go on. */
+/** A record could not be written to the plan log, so the batch must not go on. */
 final class StepNotSealedException(message: String) extends RuntimeException(message) {
 
-  /** The stable name of the error, by which other languages map it. */
+  /** The stable name of the error, which other languages map to a class. */
   val condition: String = "PLAN_LOG_NOT_WRITTEN"
 }
