@@ -3,12 +3,10 @@ package io.megaphone.errors
 
 /** A plan, or a question about one, that cannot be answered: one sentence that says what was wrong,
   * what is allowed and what to do.
-  *
-  * @param condition
-  *   the stable name of the reason, by which other languages map it
   */
-final class PlanRefusedException(val condition: String, message: String)
+final class PlanRefusedException private (override val condition: String, message: String)
     extends IllegalArgumentException(message)
+    with MegaphoneError
 
 object PlanRefusedException {
   def notStarted: PlanRefusedException =

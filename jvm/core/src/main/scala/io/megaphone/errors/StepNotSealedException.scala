@@ -2,8 +2,8 @@
 package io.megaphone.errors
 
 /** A record could not be written to the plan log: the batch must not go on. */
-final class StepNotSealedException(message: String) extends RuntimeException(message) {
-
-  /** The stable name of the error, by which other languages map it. */
-  val condition: String = "PLAN_LOG_NOT_WRITTEN"
+final class StepNotSealedException(message: String)
+    extends RuntimeException(message)
+    with MegaphoneError {
+  override def condition: String = "PLAN_LOG_NOT_WRITTEN"
 }

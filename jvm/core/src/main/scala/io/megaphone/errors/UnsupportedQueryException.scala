@@ -3,12 +3,10 @@ package io.megaphone.errors
 
 /** A query that the plugin does not run: one sentence that says so and what to use meanwhile.
   * Thrown when its first batch is planned, before anything is written.
-  *
-  * @param condition
-  *   the stable name of the reason
   */
-final class UnsupportedQueryException(val condition: String, message: String)
+final class UnsupportedQueryException private (override val condition: String, message: String)
     extends UnsupportedOperationException(message)
+    with MegaphoneError
 
 object UnsupportedQueryException {
   private val Instead =
