@@ -12,9 +12,10 @@ object ExecutorRow {
     "A row for each executor that has reported: what it keeps for all queries.",
     Vector(
       Column.of("executor", Text, "Id of the executor.", _.executor),
-      Column.of("workers", Int32, "Workers that it has state of.", _.workers),
-      Column.of("replicas", Int32, "Replicas that it has prepared for steps.", _.replicas),
-      Column.of("blocks", Int32, "Blocks that it publishes for other executors.", _.blocks)
+      Column.of("workers", Int32, "Number of workers whose state it keeps.", _.workers),
+      Column
+        .of("replicas", Int32, "Number of replicas that it has prepared for steps.", _.replicas),
+      Column.of("blocks", Int32, "Number of blocks that it publishes for others.", _.blocks)
     )
   )
 

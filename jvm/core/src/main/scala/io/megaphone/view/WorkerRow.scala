@@ -24,7 +24,8 @@ object WorkerRow {
       Column.of("worker", Int32, "Number of the worker, from 0.", _.worker),
       Column.optional("executor", Text, "Id of the executor that it ran on last.", _.executor),
       Column.of("bins", Int32, "Number of bins that it owns.", _.bins),
-      Column.of("keys", Int64, "Keys in its stores of the operator of that id.", _.keys),
+      Column
+        .of("keys", Int64, "Number of keys in its stores of the operator with that id.", _.keys),
       Column.optional("last_batch", Int64, "The batch that it committed last.", _.lastBatch)
     )
   )
