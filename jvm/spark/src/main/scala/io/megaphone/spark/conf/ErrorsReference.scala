@@ -10,7 +10,7 @@ object ErrorsReference {
   /** The text of `spark_megaphone/_conditions.py`. */
   def python: String =
     s"""# SPDX-License-Identifier: Apache-2.0
-       |\"\"\"What can go wrong, by condition; made by io.megaphone.spark.conf.Reference, not by hand.\"\"\"
+       |\"\"\"What can go wrong, by condition; ${Reference.Made}.\"\"\"
        |
        |from typing import Final
        |

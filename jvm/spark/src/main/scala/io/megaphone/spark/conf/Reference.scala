@@ -16,6 +16,9 @@ object Reference {
   private val Prefix = "spark.megaphone."
   private val ColumnsMax = 108
 
+  /** What the first line of a module says of where it comes from. */
+  private[conf] val Made = "made by io.megaphone.spark.conf.Reference, not by hand"
+
   /** The text of `spark_megaphone/conf.py`. */
   def python: String = {
     val keys = MegaphoneConf.all.map(e =>

@@ -7,13 +7,13 @@ import io.megaphone.view.{
   Bool, Column, Int32, Int32List, Int64, Int64List, Kind, Table, Tables, Text
 }
 
-/** The page and the module of Arrow schemas that are made from the tables of `io.megaphone.view`. */
+/** The page and the Arrow schemas that are made from the tables of `io.megaphone.view`. */
 object TablesReference {
 
   /** The text of `spark_megaphone/_tables.py`. */
   def python: String =
     s"""# SPDX-License-Identifier: Apache-2.0
-       |\"\"\"The Arrow schemas of all tables; made by io.megaphone.spark.conf.Reference, not by hand.\"\"\"
+       |\"\"\"The Arrow schemas of all tables; ${Reference.Made}.\"\"\"
        |
        |import pyarrow as pa
        |
