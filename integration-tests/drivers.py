@@ -106,8 +106,8 @@ class DriverProcess:
         until(lambda: len(self.call("executors")) == count, f"{count} executors are there", 180)
 
     def check_nothing_is_held(self, workers: bool = False) -> None:
-        """No executor keeps a copy or a block; nor, if `workers` says so, any worker's state."""
-        kinds = ("copies", "blocks", "workers") if workers else ("copies", "blocks")
+        """No executor keeps a replica or a block; nor, if `workers` says so, any worker's state."""
+        kinds = ("replicas", "blocks", "workers") if workers else ("replicas", "blocks")
         until(
             lambda: not any(row[kind] for row in self.call("held") for kind in kinds),
             f"the executors drop their {' and '.join(kinds)}",

@@ -104,7 +104,7 @@ class Workload:
         return [str(i.id()) for i in self._infos()]
 
     def held(self) -> list[dict[str, Any]]:
-        """What each executor reported last that it keeps: states of workers, prepared copies, blocks."""
+        """What each executor reported last that it keeps: states of workers, replicas, blocks."""
         jvm: Any = self._spark._jvm
         rows: list[dict[str, Any]] = json.loads(jvm.io.megaphone.spark.faces.api.MegaphoneApi.executors())
         return rows

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables that a handle gives: fixed schemas, also where there is no row."""
-
-from typing import Any
+"""The Arrow schemas of all tables; made by io.megaphone.spark.conf.Reference, not by hand."""
 
 import pyarrow as pa
 
-BINS = pa.schema(
+# A row for each running query that has its state in bins.
+QUERIES = pa.schema(
     [
-        pa.field("operator", pa.int64(), nullable=False),
-        pa.field("bin", pa.int32(), nullable=False),
-        pa.field("worker", pa.int32(), nullable=False),
-        pa.field("executor", pa.string()),
+        pa.field("query_id", pa.string(), nullable=False),
+        pa.field("run_id", pa.string(), nullable=False),
+        pa.field("name", pa.string()),
+        pa.field("operators", pa.int32(), nullable=False),
+        pa.field("workers", pa.int32(), nullable=False),
+        pa.field("bins", pa.int32(), nullable=False),
+        pa.field("last_batch", pa.int64()),
+        pa.field("open_plan", pa.string()),
     ]
 )
 
+# A row for each worker of each group of operators.
 WORKERS = pa.schema(
     [
         pa.field("operator", pa.int64(), nullable=False),
@@ -25,6 +29,17 @@ WORKERS = pa.schema(
     ]
 )
 
+# A row for each bin of each group of operators.
+BINS = pa.schema(
+    [
+        pa.field("operator", pa.int64(), nullable=False),
+        pa.field("bin", pa.int32(), nullable=False),
+        pa.field("worker", pa.int32(), nullable=False),
+        pa.field("executor", pa.string()),
+    ]
+)
+
+# A row for each plan of the checkpoint, in the order of submission.
 PLANS = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
@@ -41,6 +56,21 @@ PLANS = pa.schema(
     ]
 )
 
+# A row for each step of a plan: by group of operators, then in the order of the steps.
+STEPS = pa.schema(
+    [
+        pa.field("operator", pa.int64(), nullable=False),
+        pa.field("step", pa.int32(), nullable=False),
+        pa.field("bins", pa.list_(pa.int32()), nullable=False),
+        pa.field("targets", pa.list_(pa.int32()), nullable=False),
+        pa.field("workers", pa.int32(), nullable=False),
+        pa.field("batch", pa.int64()),
+        pa.field("stayed", pa.list_(pa.int32()), nullable=False),
+    ]
+)
+
+# A row for each batch, store and worker that bins moved into, or that was recovered; the newest of
+# this run.
 MIGRATIONS = pa.schema(
     [
         pa.field("batch", pa.int64(), nullable=False),
@@ -59,7 +89,12 @@ MIGRATIONS = pa.schema(
     ]
 )
 
-
-def table_of(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    """The rows as a table of the schema; what the schema does not name is left out."""
-    return pa.Table.from_pylist(rows, schema=schema)
+# A row for each executor that has reported: what it keeps for all queries.
+EXECUTORS = pa.schema(
+    [
+        pa.field("executor", pa.string(), nullable=False),
+        pa.field("workers", pa.int32(), nullable=False),
+        pa.field("replicas", pa.int32(), nullable=False),
+        pa.field("blocks", pa.int32(), nullable=False),
+    ]
+)

@@ -157,6 +157,12 @@ class InvalidWorkers(InvalidPlan):
     condition = "INVALID_WORKERS"
 
 
+class NoWorkersLeft(InvalidPlan):
+    """All workers are to be emptied, and none is left to take their bins."""
+
+    condition = "NO_WORKERS_LEFT"
+
+
 class WorkerNotEmpty(InvalidPlan):
     """A step takes a worker away that still owns bins."""
 

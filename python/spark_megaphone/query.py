@@ -196,7 +196,7 @@ class Megaphone:
         return Plan(self._door, self._door.ask(verb, asked, how, when, _checks.operator_id(operator)))
 
     def _table(self, verb: str, schema: pa.Schema) -> pa.Table:
-        return _tables.table_of(self._door.ask(verb), schema)
+        return pa.Table.from_pylist(self._door.ask(verb), schema=schema)
 
 
 def _total(rows: list[dict[str, Any]], group: int, column: str) -> int:

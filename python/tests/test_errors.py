@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,8 +15,6 @@ from spark_megaphone import Megaphone, __version__, _jvm, errors
 
 if TYPE_CHECKING:
     from tests.conftest import Counting
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -203,20 +199,3 @@ def test_a_condition_without_a_class_is_still_carried() -> None:
         "A sentence.",
     )
     assert errors.MegaphoneError.condition == "UNCLASSIFIED"
-
-
-def test_every_condition_of_the_jvm_has_a_class() -> None:
-    main = ROOT / "jvm"
-    sources = [
-        main / "core/src/main/scala/io/megaphone/errors/InvalidPlanException.scala",
-        main / "core/src/main/scala/io/megaphone/errors/PlanRefusedException.scala",
-        main / "core/src/main/scala/io/megaphone/errors/StepNotSealedException.scala",
-        main / "core/src/main/scala/io/megaphone/errors/InvalidConfException.scala",
-    ]
-    conditions = {
-        c for file in sources for c in re.findall(r'"([A-Z]+(?:_[A-Z]+)+)"', file.read_text("utf-8"))
-    }
-    # What only files and verbs not built yet can give.
-    without = {"BINS_DIFFER", "DAMAGED_TABLE", "NO_WORKERS_LEFT"}
-    assert conditions - without <= set(errors._Registry.by_condition)
-    assert without <= conditions

@@ -32,6 +32,7 @@ LAYERS = [
     f"{CORE}.protocol",
     f"{CORE}.placement",
     f"{CORE}.runtime",
+    f"{CORE}.view",
     PRIVATE,
     f"{SPARK}.conf",
     f"{SPARK}.checkpoint",

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -94,6 +95,40 @@ def test_the_tables_tell_of_a_move(counting: Counting) -> None:
         (1, "driver", 34),
     ]
     assert {row["last_batch"] for row in workers} == {counting.batches - 1}
+
+
+def test_rows_have_the_columns_of_their_tables(counting: Counting) -> None:
+    megaphone = counting.megaphone
+    plan = megaphone.move({0: 1})
+    counting.run_until_done(plan)
+    counting.run()
+    jvm: Any = counting.spark._jvm
+    api = jvm.io.megaphone.spark.faces.api.MegaphoneApi
+    run = counting.query.runId
+    for text, schema in (
+        (api.queries(), _tables.QUERIES),
+        (api.workers(run), _tables.WORKERS),
+        (api.bins(run), _tables.BINS),
+        (api.plans(run), _tables.PLANS),
+        (api.steps(run, plan.id), _tables.STEPS),
+        (api.migrations(run), _tables.MIGRATIONS),
+        (api.executors(), _tables.EXECUTORS),
+    ):
+        rows = json.loads(text)
+        assert rows
+        assert all(list(row) == schema.names for row in rows)
+        pa.Table.from_pylist(rows, schema=schema).validate(full=True)
+    (query,) = (row for row in json.loads(api.queries()) if row["run_id"] == run)
+    assert query == {
+        "query_id": counting.query.id,
+        "run_id": run,
+        "name": None,
+        "operators": 1,
+        "workers": 2,
+        "bins": BINS,
+        "last_batch": counting.batches - 1,
+        "open_plan": None,
+    }
 
 
 def test_a_table_turns_into_pandas(counting: Counting) -> None:

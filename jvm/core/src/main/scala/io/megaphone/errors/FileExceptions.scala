@@ -14,10 +14,14 @@ sealed class DamagedFileException(
 ) extends RuntimeException(
       s"The file $file is damaged${bin.fold("")(b => s" at bin $b")}: expected $expected, found $found."
     )
+    with MegaphoneError {
+  override def condition: String = "DAMAGED_FILE"
+}
 
 /** A file that this release is too old to read. */
 final class NewerFormatException(file: String, known: Int, version: Int)
     extends DamagedFileException(file, None, s"format version $known", version.toString) {
+  override def condition: String = "NEWER_FORMAT"
   override def getMessage: String =
     s"The file $file has format version $version, where this release reads version $known: use the release of spark-megaphone that wrote it, or a later one."
 }
@@ -27,3 +31,6 @@ final class MissingFileException(val file: String)
     extends RuntimeException(
       s"The file $file is missing: it holds state that a version still to be read needs."
     )
+    with MegaphoneError {
+  override def condition: String = "MISSING_FILE"
+}

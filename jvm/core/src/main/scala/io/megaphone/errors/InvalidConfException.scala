@@ -9,8 +9,7 @@ package io.megaphone.errors
 final class InvalidConfException(key: String, value: String, reason: String)
     extends IllegalArgumentException(
       s"$key is set to '$value', which is invalid: $reason"
-    ) {
-
-  /** The stable name of the error, which other languages map to a class. */
-  val condition: String = "INVALID_CONFIGURATION"
+    )
+    with MegaphoneError {
+  override def condition: String = "INVALID_CONFIGURATION"
 }

@@ -5,12 +5,10 @@ package io.megaphone.errors
   * come first.
   *
   * The message is one sentence for the user: what was wrong, what is allowed, what to do.
-  *
-  * @param condition
-  *   the stable name of the error, by which other languages map it
   */
-sealed abstract class InvalidPlanException(val condition: String, text: String)
+sealed abstract class InvalidPlanException(override val condition: String, text: String)
     extends IllegalArgumentException(text)
+    with MegaphoneError
 
 object InvalidPlanException {
 

@@ -8,3 +8,6 @@ final class MissingBinException(store: String, worker: Int, bin: Int)
     extends RuntimeException(
       s"Worker $worker ($store) should have bin $bin and does not; the batch stops rather than take the bin for empty."
     )
+    with MegaphoneError {
+  override def condition: String = "MISSING_BIN"
+}

@@ -8,10 +8,9 @@ final class PlanLogMismatchException private (reason: String)
     extends RuntimeException(
       s"The plan log does not fit the state: $reason; restore the checkpoint's folder megaphone/log and its state from one copy, or go back to a version " +
         "before the records that are missing."
-    ) {
-
-  /** The stable name of the error, by which other languages map it. */
-  val condition: String = "PLAN_LOG_MISMATCH"
+    )
+    with MegaphoneError {
+  override def condition: String = "PLAN_LOG_MISMATCH"
 }
 
 object PlanLogMismatchException {

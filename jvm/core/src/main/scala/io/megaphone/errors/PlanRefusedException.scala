@@ -7,8 +7,9 @@ package io.megaphone.errors
   * @param condition
   *   the stable name of the reason, which other languages map to a class
   */
-final class PlanRefusedException(val condition: String, message: String)
+final class PlanRefusedException private (override val condition: String, message: String)
     extends IllegalArgumentException(message)
+    with MegaphoneError
 
 object PlanRefusedException {
   def notStarted: PlanRefusedException =

@@ -2,8 +2,8 @@
 package io.megaphone.errors
 
 /** A record could not be written to the plan log, so the batch must not go on. */
-final class StepNotSealedException(message: String) extends RuntimeException(message) {
-
-  /** The stable name of the error, which other languages map to a class. */
-  val condition: String = "PLAN_LOG_NOT_WRITTEN"
+final class StepNotSealedException(message: String)
+    extends RuntimeException(message)
+    with MegaphoneError {
+  override def condition: String = "PLAN_LOG_NOT_WRITTEN"
 }

@@ -7,8 +7,9 @@ package io.megaphone.errors
   * @param condition
   *   the stable name of the reason
   */
-final class UnsupportedQueryException(val condition: String, message: String)
+final class UnsupportedQueryException private (override val condition: String, message: String)
     extends UnsupportedOperationException(message)
+    with MegaphoneError
 
 object UnsupportedQueryException {
   private val Instead =

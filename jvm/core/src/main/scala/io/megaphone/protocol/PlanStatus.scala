@@ -24,6 +24,9 @@ object PlanStatus {
     */
   case object Failed extends PlanStatus("failed")
 
+  /** In the order in which a plan may come by them. */
+  val all: Vector[PlanStatus] = Vector(Submitted, Preparing, Running, Done, Cancelled, Failed)
+
   /** The status.
     *
     * @param committed

@@ -106,6 +106,9 @@ object Protocol {
   ) {
     def group(id: Long): Group = groups.find(_.id == id).getOrElse(unknownGroup(id))
 
+    /** The table that the newest batch of a group has. */
+    def currentTable(group: Long): RoutingTable = history.tableAt(group, Long.MaxValue)
+
     /** The tables that the next batch begins with. */
     def tables(batch: Long): Map[Long, RoutingTable] =
       groups.map(g => g.id -> history.tableAt(g.id, batch)).toMap

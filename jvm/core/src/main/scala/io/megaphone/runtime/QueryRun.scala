@@ -191,7 +191,7 @@ final class QueryRun(
     state.toVector.flatMap(Duties(_, cluster.get)).collect { case (e, d) if e == executor => d }
 
   /** The table that the newest batch of a group has. */
-  def currentTable(group: Long): RoutingTable = current.history.tableAt(group, Long.MaxValue)
+  def currentTable(group: Long): RoutingTable = current.currentTable(group)
 
   /** The executor that a worker ran on last, if it is known. */
   def executorOf(operator: Long, worker: Int): Option[String] = ranOn.get((operator, worker))

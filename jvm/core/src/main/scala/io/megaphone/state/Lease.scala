@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.state
 
+import io.megaphone.errors.{DetachedLeaseException, LeaseTimeoutException}
 import io.megaphone.format.WorkerId
 
 /** A task attempt, and whether it still has a right to go on.
@@ -39,16 +40,6 @@ final class Lease private[megaphone] (
   def release(): Unit = slot.release(this)
 }
 
-final class DetachedLeaseException(attempt: Long)
-    extends RuntimeException(
-      s"Task attempt $attempt has lost its lease on the state to a newer attempt and must not commit; nothing of it was kept."
-    )
-
-final class LeaseTimeoutException(worker: WorkerId, waitMs: Long, owner: Long)
-    extends RuntimeException(
-      s"The state of worker ${worker.worker} (${worker.store}) is in use by task attempt $owner since over $waitMs ms; the task will be tried again."
-    )
-
 /** The place of one worker's holding on one executor, and its lease. */
 final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
   private var holding = new Holding(worker.worker, binsCount)
@@ -65,7 +56,13 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
     val deadline = System.nanoTime + waitMs * 1000000L
     while (owner.exists(o => o.attempt.id != attempt.id && o.attempt.isAlive())) {
       val leftMs = (deadline - System.nanoTime) / 1000000L
-      if (leftMs <= 0) throw new LeaseTimeoutException(worker, waitMs, owner.get.attempt.id)
+      if (leftMs <= 0)
+        throw new LeaseTimeoutException(
+          worker.store.toString,
+          worker.worker,
+          waitMs,
+          owner.get.attempt.id
+        )
       wait(math.min(leftMs, Slot.PollMs)) // a kill makes no noise: look again now and then
     }
     owner match {

@@ -4,11 +4,14 @@ package io.megaphone.simulation
 import scala.collection.mutable
 
 import io.megaphone.checkpoint.Recovery
-import io.megaphone.errors.{DamagedFileException, MissingFileException, PlanLogMismatchException}
+import io.megaphone.errors.{
+  DamagedFileException, DetachedLeaseException, LeaseTimeoutException, MissingFileException,
+  PlanLogMismatchException
+}
 import io.megaphone.format.{ExecutorAddress, StoreId}
 import io.megaphone.plan.RoutingTable
 import io.megaphone.runtime.{Arrivals, ClusterView, Committed, Orders, QueryRun, SweepOrder}
-import io.megaphone.state.{DetachedLeaseException, LeaseTimeoutException, ReplicaKey}
+import io.megaphone.state.ReplicaKey
 import io.megaphone.transfer.BlockName
 
 /** All that exists in one schedule: the checkpoint, the executors, the drivers, zombies, messages

@@ -6,14 +6,18 @@ import java.nio.file.{Files, Path}
 
 import io.megaphone.plan.{Bins, RoutingTable, Strategy, TransferMode}
 
-/** Generates the configuration page of the documentation and the module of Python constants.
+/** The pages of the documentation and the Python modules that are made from the code: those of the
+  * configuration entries, which are here, of the tables and of the conditions.
   *
-  * After changing an entry, run `./sbt "spark43/runMain io.megaphone.spark.conf.Reference"`. A test
-  * of the Python package fails until then.
+  * After one of these has changed: `./sbt "spark43/runMain io.megaphone.spark.conf.Reference"`. A
+  * test of the Python package fails until then.
   */
 object Reference {
   private val Prefix = "spark.megaphone."
   private val ColumnsMax = 100
+
+  /** What the first line of a module says of where it comes from. */
+  private[conf] val Made = "made by io.megaphone.spark.conf.Reference, not by hand"
 
   /** The text of `spark_megaphone/conf.py`. */
   def python: String = {
@@ -66,11 +70,26 @@ object Reference {
        |the allowed values.
        |""".stripMargin
 
-  /** Writes both files into a repository. Its root is the argument, or else the working folder. */
+  /** Every file that is made, by its path in the repository, and its text. */
+  def files: Vector[(String, String)] = Vector(
+    "python/spark_megaphone/conf.py" -> python,
+    "python/spark_megaphone/_tables.py" -> TablesReference.python,
+    "python/spark_megaphone/_conditions.py" -> ErrorsReference.python,
+    "docs/configuration.md" -> markdown,
+    "docs/reference/tables.md" -> TablesReference.markdown,
+    "docs/reference/errors.md" -> ErrorsReference.markdown
+  )
+
+  /** Their paths, one a line. */
+  def paths: String = files.map(_._1).mkString("\n")
+
+  /** The text of the file of that path. */
+  def textOf(path: String): String = files.toMap.apply(path)
+
+  /** Writes them into the repository whose root is the argument, by default the working folder. */
   def main(args: Array[String]): Unit = {
     val root = Path.of(args.headOption.getOrElse("."))
-    write(root.resolve("python/spark_megaphone/conf.py"), python)
-    write(root.resolve("docs/configuration.md"), markdown)
+    files.foreach { case (path, text) => write(root.resolve(path), text) }
   }
 
   private def write(file: Path, text: String): Unit = {
@@ -95,7 +114,12 @@ object Reference {
 
   private def quoted(names: Seq[String]): String = names.map(n => s""""$n"""").mkString(", ")
 
-  private def comment(text: String): String =
+  /** A table of a page. */
+  private[conf] def table(head: Vector[String], rows: Vector[Vector[String]]): String =
+    (head +: head.map(_ => "---") +: rows).map(_.mkString("| ", " | ", " |\n")).mkString
+
+  /** The text as lines of a Python comment. */
+  private[conf] def comment(text: String): String =
     text
       .split(' ')
       .foldLeft(Vector("#")) { (lines, word) =>

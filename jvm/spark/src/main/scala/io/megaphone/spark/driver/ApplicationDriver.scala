@@ -56,6 +56,9 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   def query(runId: String): Option[QueryDriver] =
     Option(queries.get(runId)).filter(_.query.isActive)
 
+  /** The controls of all runs that go on. */
+  def running: Vector[QueryDriver] = queries.values.asScala.filter(_.query.isActive).toVector
+
   /** The control of a run that has planned a batch; for one that is about to plan its first, waits
     * until it has.
     */
@@ -103,7 +106,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
     case r: Report =>
       held.put(r.executor.id, r.held)
       val counter = nextCounter() // before the queries are listed: one that starts now is newer
-      val active = queries.values.asScala.filter(_.query.isActive).toVector
+      val active = running
       active.foreach(_.reported(r))
       MessageBytes.encode(ordersFor(r.executor.id, counter, active))
     case c: Committed => query(c.worker.store.run).foreach(_.committed(c)); null

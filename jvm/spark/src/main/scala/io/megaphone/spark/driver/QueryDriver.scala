@@ -12,8 +12,9 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import org.apache.spark.sql.megaphone.{Cluster, Pins, RunningQuery, SparkPrivate}
 
 import io.megaphone.checkpoint.{Recovery, StateSweeper}
+import io.megaphone.errors.PlanRefusedException
 import io.megaphone.format.{StoreId, VersionIds}
-import io.megaphone.plan.{Group, Plan, RoutingTable}
+import io.megaphone.plan.{Group, Plan}
 import io.megaphone.protocol.Protocol
 import io.megaphone.runtime.{
   Assignment, BatchPlan, ClusterView, Committed, Pin, QueryRun, Report, SweepOrder, Tables
@@ -75,6 +76,9 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
   /** The protocol's state, for those who show it; None before the first batch. */
   def snapshot: Option[Protocol.State] = run.snapshot
 
+  /** The same. Throws PlanRefusedException before the first batch. */
+  def state: Protocol.State = snapshot.getOrElse(throw PlanRefusedException.notStarted)
+
   /** Accepts a plan, which is in the plan log when this returns. Throws StepNotSealedException if
     * it could not be written.
     */
@@ -85,9 +89,6 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
 
   def executorOf(operator: Long, worker: Int): Option[String] =
     synchronized(run.executorOf(operator, worker))
-
-  /** The table that the newest batch of a group has. */
-  def currentTable(group: Long): RoutingTable = synchronized(run.currentTable(group))
 
   /** The configuration that plans are submitted under: that of the session which started the query. */
   def conf: String => Option[String] = session.sessionState.conf.getAllConfs.get

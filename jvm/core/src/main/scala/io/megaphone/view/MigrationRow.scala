@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.view
+
+import io.megaphone.runtime.Committed
+
+/** A row of the table `migrations`. */
+final case class MigrationRow(
+    batch: Long,
+    operator: Long,
+    store: String,
+    worker: Int,
+    executor: String,
+    binsIn: Int,
+    binsRelabelled: Int,
+    binsFromPeer: Int,
+    binsFromCheckpoint: Int,
+    bytesFromPeer: Long,
+    bytesFromCheckpoint: Long,
+    waitMs: Long,
+    isRecovery: Boolean
+)
+
+object MigrationRow {
+  val table: Table[MigrationRow] = Table(
+    "migrations",
+    "A row for each batch, store and worker that bins moved into, or that was recovered; the " +
+      "newest of this run.",
+    Vector(
+      Column.of("batch", Int64, "The batch at which the bins arrived.", _.batch),
+      Column.of("operator", Int64, "Id of the stateful operator.", _.operator),
+      Column.of("store", Text, "Name of the operator's store.", _.store),
+      Column.of("worker", Int32, "The worker that the bins moved into.", _.worker),
+      Column.of("executor", Text, "Id of the executor that it ran on.", _.executor),
+      Column.of("bins_in", Int32, "Number of bins that moved in.", _.binsIn),
+      Column.of(
+        "bins_relabelled",
+        Int32,
+        "Bins that came from another worker of the same executor, and were not copied.",
+        _.binsRelabelled
+      ),
+      Column.of(
+        "bins_from_peer",
+        Int32,
+        "Bins that came from the memory of another executor.",
+        _.binsFromPeer
+      ),
+      Column.of(
+        "bins_from_checkpoint",
+        Int32,
+        "Bins that were read from files of the checkpoint.",
+        _.binsFromCheckpoint
+      ),
+      Column.of("bytes_from_peer", Int64, "Bytes received for them.", _.bytesFromPeer),
+      Column.of("bytes_from_checkpoint", Int64, "Bytes read for them.", _.bytesFromCheckpoint),
+      Column.of("wait_ms", Int64, "How long the batch waited for the bins.", _.waitMs),
+      Column.of(
+        "is_recovery",
+        Bool,
+        "Whether the worker's own bins were read from files, as after the loss of an executor.",
+        _.isRecovery
+      )
+    )
+  )
+
+  /** The rows of a run, from the commits that its tasks reported, in their order. */
+  def of(commits: Vector[Committed]): Vector[MigrationRow] = for {
+    c <- commits
+    arrivals = c.arrivals if arrivals.binsIn > 0 || arrivals.isRecovered
+  } yield MigrationRow(
+    c.batch,
+    c.worker.store.id.operator,
+    c.worker.store.id.store,
+    c.worker.worker,
+    c.executor.id,
+    arrivals.binsIn,
+    arrivals.binsRelabelled,
+    arrivals.binsFromPeer,
+    arrivals.binsFromCheckpoint,
+    arrivals.bytesFromPeer,
+    arrivals.bytesFromCheckpoint,
+    arrivals.waitMs,
+    arrivals.isRecovered
+  )
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.view
+
+import io.megaphone.format.WorkerId
+import io.megaphone.protocol.Protocol
+import io.megaphone.runtime.Committed
+
+/** A row of the table `workers`. */
+final case class WorkerRow(
+    operator: Long,
+    worker: Int,
+    executor: Option[String],
+    bins: Int,
+    keys: Long,
+    lastBatch: Option[Long]
+)
+
+object WorkerRow {
+  val table: Table[WorkerRow] = Table(
+    "workers",
+    "A row for each worker of each group of operators.",
+    Vector(
+      Column.ofGroup(_.operator),
+      Column.of("worker", Int32, "Number of the worker, from 0.", _.worker),
+      Column.optional("executor", Text, "Id of the executor that it ran on last.", _.executor),
+      Column.of("bins", Int32, "Number of bins that it owns.", _.bins),
+      Column
+        .of("keys", Int64, "Number of keys in its stores of the operator with that id.", _.keys),
+      Column.optional("last_batch", Int64, "The batch that it committed last.", _.lastBatch)
+    )
+  )
+
+  /** The rows of a query.
+    *
+    * @param executorOf
+    *   where a worker of an operator ran last
+    * @param newest
+    *   the newest commit of each worker
+    */
+  def of(
+      state: Protocol.State,
+      executorOf: (Long, Int) => Option[String],
+      newest: Map[WorkerId, Committed]
+  ): Vector[WorkerRow] = {
+    val commitsOf =
+      newest.toVector.groupMap { case (w, _) => w.store.id.operator -> w.worker }(_._2)
+    for {
+      group <- state.groups
+      routing = state.currentTable(group.id)
+      (bins, worker) <- routing.binCounts.toVector.zipWithIndex
+    } yield {
+      val commits = commitsOf.getOrElse(group.id -> worker, Vector.empty)
+      WorkerRow(
+        group.id,
+        worker,
+        executorOf(group.id, worker),
+        bins,
+        keys = commits.map(_.keys).sum,
+        lastBatch = commits.map(_.batch).maxOption
+      )
+    }
+  }
+}

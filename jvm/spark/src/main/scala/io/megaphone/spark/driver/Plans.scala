@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.driver
+
+import java.util.UUID
+
+import io.megaphone.errors.{InvalidPlanException, PlanRefusedException}
+import io.megaphone.plan.{
+  Group, Move, Plan, Planner, RoutingTable, Step, Strategies, Strategy, TransferMode
+}
+import io.megaphone.protocol.Protocol
+import io.megaphone.spark.conf.MegaphoneConf
+
+/** What the verbs that make plans have in common.
+  *
+  * @param strategy
+  *   how moves are grouped into steps; None for the configuration's
+  * @param mode
+  *   when the bytes travel; None for the configuration's
+  * @param operator
+  *   a stateful operator, whose group alone moves; None for all groups that can move
+  */
+final case class PlanOptions(
+    strategy: Option[Strategy] = None,
+    mode: Option[TransferMode] = None,
+    operator: Option[Long] = None
+)
+
+/** A step made by hand.
+  *
+  * @param workers
+  *   number of workers after it; None for as many as before it
+  */
+final case class StepByHand(moves: Vector[Move], workers: Option[Int])
+
+/** Makes plans, and submits them to a running query. Each verb returns the plan, which is in the
+  * plan log by then.
+  *
+  * Threads: any. Throws PlanRefusedException, InvalidPlanException or InvalidConfException, after
+  * which nothing has changed; StepNotSealedException if it is not known whether the plan is in the
+  * plan log.
+  */
+object Plans {
+
+  /** The strategy of a plan whose steps are as they were given. */
+  val AsGiven = "as given"
+
+  /** Spreads the bins evenly over a number of workers, with the fewest moves. */
+  def rescale(query: QueryDriver, workers: Int, options: PlanOptions): Plan =
+    inSteps(query, options)(Planner.rescale(_, workers))
+
+  /** Moves bins to workers that exist. */
+  def move(query: QueryDriver, moves: Vector[Move], options: PlanOptions): Plan =
+    inSteps(query, options)(Planner.move(_, moves))
+
+  /** Submits steps made by hand, in their order. A strategy cuts each of them; without one they
+    * stay as they are. Steps that change nothing are left out.
+    */
+  def submit(query: QueryDriver, steps: Vector[StepByHand], options: PlanOptions): Plan = {
+    if (steps.isEmpty || steps.exists(s => s.moves.isEmpty && s.workers.isEmpty))
+      throw new InvalidPlanException.EmptyPlan
+    make(query, options, options.strategy.fold(AsGiven)(_.toString)) { first =>
+      val (_, made) = steps.foldLeft((first, Vector.empty[Step])) { case ((table, before), asked) =>
+        val step = Step(asked.moves, asked.workers.getOrElse(table.workers))
+        val after = table.moved(step.moves, table.number, step.workers)
+        val changes = after.workers != table.workers || table.movesTo(after).nonEmpty
+        def cut = options.strategy.fold(Vector(step))(Strategies.steps(table, step, _))
+        (after, if (changes) before ++ cut else before)
+      }
+      made
+    }
+  }
+
+  /** Cancels a plan: steps not sealed yet will not be. Nothing happens if it has ended. */
+  def cancel(query: QueryDriver, planId: String): Unit = query.cancel(planId)
+
+  /** A plan of a query. */
+  def find(state: Protocol.State, planId: String): Plan =
+    state.history.plan(planId).getOrElse(throw PlanRefusedException.unknownPlan(planId))
+
+  private def inSteps(query: QueryDriver, options: PlanOptions)(
+      change: RoutingTable => Step
+  ): Plan = {
+    val strategy = options.strategy.getOrElse(MegaphoneConf.DefaultStrategy.read(query.conf))
+    make(query, options, strategy.toString)(t => Strategies.steps(t, change(t), strategy))
+  }
+
+  private def make(query: QueryDriver, options: PlanOptions, strategy: String)(
+      stepsFrom: RoutingTable => Vector[Step]
+  ): Plan = query.submit { state =>
+    val steps = groupsOf(state, options.operator)
+      .map(g => g.id -> stepsFrom(tableOf(state, g)))
+      .filter(_._2.nonEmpty)
+      .toMap
+    if (steps.isEmpty) throw PlanRefusedException.nothingToDo
+    val mode = options.mode.getOrElse(MegaphoneConf.Mode.read(query.conf))
+    Plan(UUID.randomUUID().toString.take(8), steps, strategy, mode)
+  }
+
+  /** The table that a new plan starts from: no other plan of the group may be open. */
+  private def tableOf(state: Protocol.State, group: Group): RoutingTable = {
+    state.history.open
+      .find(_.steps.contains(group.id))
+      .foreach(p => throw PlanRefusedException.overlapping(p.id, "concerns the same bins"))
+    state.currentTable(group.id)
+  }
+
+  private def groupsOf(state: Protocol.State, operator: Option[Long]): Vector[Group] =
+    operator match {
+      case None =>
+        val movable = state.groups.filter(_.isMovable)
+        if (movable.isEmpty) throw PlanRefusedException.notMovable(state.groups.head.id)
+        movable
+      case Some(id) =>
+        val group = state.groups.find(_.operators.exists(_.id == id)).getOrElse {
+          val known = state.groups.flatMap(_.operators.map(_.id))
+          throw PlanRefusedException.unknownOperator(id, known)
+        }
+        if (!group.isMovable) throw PlanRefusedException.notMovable(id)
+        Vector(group)
+    }
+}

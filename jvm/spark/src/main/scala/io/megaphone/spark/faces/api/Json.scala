@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.faces.api
+
+import java.util.{LinkedHashMap => JMap}
+
+import scala.jdk.CollectionConverters._
+
+import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+
+import io.megaphone.view.Table
+
+/** Rows of any table as JSON objects, a field for each column. */
+private[api] object Json {
+  private val mapper = new ObjectMapper
+
+  def read(text: String): JsonNode = mapper.readTree(text)
+  def write(value: AnyRef): String = mapper.writeValueAsString(value)
+
+  /** A row, as it is to be written. */
+  def row[A](table: Table[A], row: A): JMap[String, Any] = {
+    val fields = new JMap[String, Any]
+    table.columns.foreach(c => fields.put(c.name, plain(c.value(row))))
+    fields
+  }
+
+  /** An array of rows. */
+  def rows[A](table: Table[A], rows: Iterable[A]): String =
+    write(rows.map(row(table, _)).toSeq.asJava)
+
+  private def plain(value: Any): Any = value match {
+    case option: Option[_] => option.map(plain).orNull
+    case values: Seq[_] => values.asJava
+    case other => other
+  }
+}

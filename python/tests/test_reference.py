@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The modules and pages that are made from the JVM half are what it makes of its code today."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+AGAIN = 'run ./sbt "spark43/runMain io.megaphone.spark.conf.Reference"'
+
+FILES = [
+    "python/spark_megaphone/conf.py",
+    "python/spark_megaphone/_tables.py",
+    "python/spark_megaphone/_conditions.py",
+    "docs/configuration.md",
+    "docs/reference/tables.md",
+    "docs/reference/errors.md",
+]
+
+
+@pytest.fixture
+def reference(spark: SparkSession) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.io.megaphone.spark.conf.Reference
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_is_what_is_made_of_the_code(reference: Any, file: str) -> None:
+    assert (ROOT / file).read_text("utf-8") == reference.textOf(file), AGAIN
+
+
+def test_all_files_that_are_made_are_compared(reference: Any) -> None:
+    assert reference.paths().split("\n") == FILES
