@@ -7,7 +7,7 @@ import io.megaphone.format.{
 import io.megaphone.log.BinLog
 import io.megaphone.state.{Holding, StoreBatch}
 
-/** Writes a worker's commit: one delta file, then, once it is durable, the holding's head (rule 17:
+/** Writes a worker's commit: one delta file, then, once it is durable, the holding's head (rule 16:
   * memory is never ahead of files).
   *
   * A bin that was touched gives its tail as it stands or, when it is due, an image: when its chain

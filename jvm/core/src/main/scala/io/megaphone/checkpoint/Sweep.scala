@@ -5,8 +5,8 @@ import scala.collection.mutable
 
 import io.megaphone.format.{FileName, Footer, Frame, StateName}
 
-/** Finds the files that no retained version needs: rules 27 and 28. Run by the driver alone,
-  * because a bin's chain crosses workers (H11).
+/** Finds the files that no retained version needs: rules 21 and 22. Run by the driver alone,
+  * because a bin's chain crosses workers (H12).
   *
   *   1. `referenced` reads the footers of all workers at the oldest version s that is retained, and
   *      gives the files that their bins' chains point into. Anything missing or damaged is an

@@ -10,7 +10,7 @@ import io.megaphone.plan.{Group, Plan, RoutingTable, SealedStep, Step, StepId}
 import io.megaphone.protocol.Protocol._
 import io.megaphone.state.ReplicaKey
 
-/** How a batch is planned: rules 5 to 9.
+/** How a batch is planned: rules 4 to 8.
   *
   * ''Given:'' the state, and what the driver knows of the batch.
   *

@@ -14,7 +14,7 @@ import io.megaphone.state.ReplicaKey
 import io.megaphone.transfer.{BlockName, Peers, TransferBlocks}
 import io.megaphone.transfer.BlockKind
 
-/** Opens a worker's state for a batch: rules 11 to 14.
+/** Opens a worker's state for a batch: rules 10 to 13.
   *
   *   1. `bring`: the worker's own bins to the batch's name, by the cheapest way there is: they are
   *      there; a head is settled or undone; a head that was set aside is put back; tails are read

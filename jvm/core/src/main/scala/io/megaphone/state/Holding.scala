@@ -91,7 +91,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
   /** Takes uncommitted records back. Nothing happens after `commit`. */
   def abort(): Unit = synchronized { if (headCommit.isEmpty) undoTails() }
 
-  /** Records a commit whose file is durable: rule 17, memory is never ahead of files. */
+  /** Records a commit whose file is durable: rule 16, memory is never ahead of files. */
   def commit(name: StateName, file: FileName, newChains: Iterable[(Int, Chain)]): Unit =
     synchronized {
       require(headCommit.isEmpty, s"worker $worker has committed ${headCommit.map(_.name)} already")

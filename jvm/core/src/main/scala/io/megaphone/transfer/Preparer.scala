@@ -6,7 +6,7 @@ import io.megaphone.errors.{DamagedFileException, MissingFileException}
 import io.megaphone.format.{FileName, StateName}
 import io.megaphone.state.{Holding, Registry}
 
-/** Prepares copies ahead of their step, in the background: rule 23.
+/** Prepares copies ahead of their step, in the background: rule 19.
   *
   *   1. No copy yet: the image block of the source's executor makes it. A block that is not there
   *      yet may come; once the source is `PatienceVersions` beyond it, the files are read instead.

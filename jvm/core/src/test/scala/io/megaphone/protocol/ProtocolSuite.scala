@@ -255,7 +255,7 @@ class ProtocolSuite extends AnyFunSuite {
     assert(sealedIn(three).isEmpty && announcedIn(three).isEmpty && three.after == two.after)
   }
 
-  test("rule 6: a batch that is planned twice gets the same decision, whatever happened between") {
+  test("rule 5: a batch that is planned twice gets the same decision, whatever happened between") {
     val run = newRun.submit("p", TransferMode.Direct, moveOne)
     run.plan(1)
     val first = run.plan(2)

@@ -44,19 +44,19 @@ object Bug {
     */
   case object WritersAlike extends Bug("H9")
 
-  /** H10: the image of a batch that is being written is published as the settled one. */
-  case object UnsettledImage extends Bug("H10")
+  /** H11: the image of a batch that is being written is published as the settled one. */
+  case object UnsettledImage extends Bug("H11")
 
-  /** H11: each worker deletes the files of its own folder that it no longer needs. */
-  case object OwnerDeletes extends Bug("H11")
+  /** H12: each worker deletes the files of its own folder that it no longer needs. */
+  case object OwnerDeletes extends Bug("H12")
 
-  /** H12: the plan log is believed, whatever the state's files say of the tables that they were
+  /** H13: the plan log is believed, whatever the state's files say of the tables that they were
     * written under.
     */
-  case object PlanLogTrusted extends Bug("H12")
+  case object PlanLogTrusted extends Bug("H13")
 
-  /** H13: a block that is missing is read as one of empty bins. */
-  case object MissingIsEmpty extends Bug("H13")
+  /** H14: a block that is missing is read as one of empty bins. */
+  case object MissingIsEmpty extends Bug("H14")
 
   /** H15: an attempt that was given up still shares the holding with the one that took its place. */
   case object ZombieShares extends Bug("H15")
@@ -69,11 +69,11 @@ object Bug {
     */
   case object OffsetLogSeenEarly extends Bug("H17")
 
-  /** H29: blocks are made for moves between two workers of one executor, which nobody pulls. */
-  case object PublishesToItself extends Bug("H29")
+  /** H21: blocks are made for moves between two workers of one executor, which nobody pulls. */
+  case object PublishesToItself extends Bug("H21")
 
-  /** H20: a message that a newer one has overtaken is obeyed. */
-  case object OldMessageObeyed extends Bug("H20")
+  /** H18: a message that a newer one has overtaken is obeyed. */
+  case object OldMessageObeyed extends Bug("H18")
 
   val All: Vector[Bug] = Vector(
     RelabelByVersion,

@@ -4,7 +4,7 @@ package io.megaphone.simulation
 import io.megaphone.checkpoint.Settled
 import io.megaphone.format.{StoreId, VersionIds}
 
-/** A reader of the state at one version, as the state data source is one (rule 30): the table of
+/** A reader of the state at one version, as the state data source is one (rule 23): the table of
   * the batch before from the plan log, its ids from its commit log, and files; no memory of a run,
   * no lease.
   */

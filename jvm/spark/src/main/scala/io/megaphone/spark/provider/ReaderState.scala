@@ -19,7 +19,7 @@ import io.megaphone.spark.checkpoint.{HadoopStateFiles, Lz4}
 import io.megaphone.spark.executor.ExecutorHost
 import io.megaphone.state.Holding
 
-/** Loads one partition of the state for a reader such as Spark's state data source: rule 30.
+/** Loads one partition of the state for a reader such as Spark's state data source: rule 23.
   *
   * Given a partition p, a version v and the plan log. Spark's readers count partitions by the first
   * batch, which had n₀, whatever the number of workers is now.

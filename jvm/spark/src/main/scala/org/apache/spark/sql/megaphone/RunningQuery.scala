@@ -63,7 +63,7 @@ final class RunningQuery(execution: MicroBatchExecution) {
     }
 
   /** From now on, pads each array that Spark sets to `length`. Spark's reader indexes the arrays by
-    * the partitions of the first batch, even if there are fewer now (H24). Called twice: the second
+    * the partitions of the first batch, even if there are fewer now (H20). Called twice: the second
     * call does nothing.
     */
   def keepCheckpointIds(length: Int): Unit = checkpointIds match {
