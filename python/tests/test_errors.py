@@ -59,8 +59,9 @@ def test_a_query_without_state(start: Callable[..., Counting]) -> None:
     with pytest.raises(errors.NoBinnedState) as caught:
         counting.megaphone.bins()
     assert str(caught.value) == (
-        f"The query with run id {counting.query.runId} has no state on the binned state store: it has no "
-        "stateful operator, or has not run a batch yet."
+        f"The query with run id {counting.query.runId} has no state on the binned state store: it "
+        "has no stateful operator, or has not run a batch yet; ask again after its first batch, or "
+        "ask about a query with state."
     )
 
 
@@ -73,9 +74,9 @@ def test_a_query_on_another_provider(
     with pytest.raises(errors.NoBinnedState) as caught:
         counting.megaphone.rescale(3)
     assert str(caught.value) == (
-        f"The query with run id {counting.query.runId} keeps its state on {provider}, on which it runs on "
-        "unmoved: the checkpoint was begun with it, or the configuration names it; to move state, start the "
-        "query from a new checkpoint with the binned state store."
+        f"The query with run id {counting.query.runId} keeps its state on {provider}, from which "
+        "it cannot be moved: the checkpoint was started with that provider, or the configuration "
+        "names it; to move state, start the query from a new checkpoint with the binned state store."
     )
 
 
@@ -85,9 +86,8 @@ def test_state_over_a_single_partition(start: Callable[..., Counting]) -> None:
 
     counting = start(total).run()
     sentence = (
-        "The state of operator 0 is over a single partition, as a global aggregate's or a limit's "
-        "is, and stays "
-        "where it is; name another operator."
+        "The state of operator 0 is in a single partition, as that of a global aggregate or a "
+        "limit is, and cannot be moved; name another operator."
     )
     for operator in (None, 0):
         with pytest.raises(errors.NotMovable) as caught:
@@ -103,7 +103,7 @@ def test_a_session_whose_configuration_cannot_be(
     with pytest.raises(errors.InvalidConfiguration) as caught:
         counting.megaphone.rescale(3)
     assert str(caught.value) == (
-        "The configuration spark.megaphone.transfer.mode has the value 'later', which cannot be: "
+        "spark.megaphone.transfer.mode is set to 'later', which is invalid: "
         "There is no transfer mode 'later', only direct, prepared; choose one of these."
     )
     assert counting.megaphone.rescale(3, mode="direct").mode == "direct"
@@ -122,7 +122,8 @@ def test_a_query_that_has_stopped(counting: Counting) -> None:
     megaphone = counting.megaphone
     counting.query.stop()
     sentence = (
-        f"The query with run id {counting.query.runId} is not running; start it, and make a new handle on it."
+        f"The query with run id {counting.query.runId} is not running; start it, and create a new "
+        "handle for it."
     )
     for ask in (
         megaphone.bins,

@@ -206,7 +206,7 @@ REFUSED: list[Case] = [
         "a plan that is not there",
         errors.UnknownPlan,
         lambda m: m.cancel("abc"),
-        "The query has no plan abc; see plans() for those it has.",
+        "The query has no plan abc; plans() lists those it has.",
     ),
     (
         "an id that is no text",

@@ -10,15 +10,17 @@ import io.megaphone.errors.UnsupportedQueryException
 import io.megaphone.spark.metrics.OperatorMetrics
 import io.megaphone.spark.provider.ProviderSession
 
-/** Spark's door to the binned state:
+/** The state store provider that keeps state in bins:
   * `spark.sql.streaming.stateStore.providerClass=io.megaphone.BinnedStateStoreProvider`.
   *
-  * It keeps no state of its own. In a task of a running batch it opens the worker's holding in the
-  * executor's registry, by the facts that the batch's plan carries. Anywhere else it reads files.
-  * Closing it drops nothing: a bin's life hangs on the driver's word.
+  * An instance keeps no state. In a task of a running batch it opens the worker's holding in the
+  * executor's registry, by the assignment in the batch's plan. Anywhere else it reads files.
+  * Closing an instance drops nothing: only the driver's orders drop bins.
   *
-  * Making an instance is free: Spark makes them on the driver, without `init`, to ask for metrics.
-  * Handles are for one thread each; instances may be used by several.
+  * The constructor does nothing, because Spark creates instances on the driver, without `init`, to
+  * ask for metrics.
+  *
+  * Threads: an instance may be used by several threads, a handle by one.
   */
 class BinnedStateStoreProvider extends StateStoreProvider with SupportsFineGrainedReplay {
   private var session: ProviderSession = _
@@ -51,8 +53,8 @@ class BinnedStateStoreProvider extends StateStoreProvider with SupportsFineGrain
   override def stateStoreId: StateStoreId = session.id
   override def close(): Unit = ()
 
-  /** Throws UnsupportedQueryException where `loadEmpty` asks for a store without the state before
-    * it: only Spark's offline rewrite of state does.
+  /** Opens the state at `version` for writing. Throws UnsupportedQueryException for `loadEmpty`, a
+    * store without the state before it: only Spark's offline rewrite of state asks for that.
     */
   override def getStore(
       version: Long,
@@ -76,16 +78,17 @@ class BinnedStateStoreProvider extends StateStoreProvider with SupportsFineGrain
       uniqueId: Option[String],
       forceSnapshotOnCommit: Boolean
   ): StateStore = {
-    /* The last read handle of the task's thread: under a union, another operator's of the same
-     * batch. What is opened is the task's in any case. */
+    /* Spark passes the last read handle of the task's thread. Under a union that may be another
+     * operator's handle of the same batch. This task's own state is opened in any case. */
     require(
       version == readStore.version,
-      s"A handle on ${readStore.id} at version ${readStore.version} cannot become one on $stateStoreId at version $version."
+      s"A handle on ${readStore.id} at version ${readStore.version} cannot become one on " +
+        s"$stateStoreId at version $version."
     )
     getStore(version, uniqueId, forceSnapshotOnCommit, loadEmpty = false)
   }
 
-  /** The state at `endVersion`; throws where `snapshotVersion` is not there, too. Read-only. */
+  /** The state at `endVersion`, read-only. Also throws if `snapshotVersion` does not exist. */
   override def replayStateFromSnapshot(
       snapshotVersion: Long,
       endVersion: Long,
@@ -103,7 +106,7 @@ class BinnedStateStoreProvider extends StateStoreProvider with SupportsFineGrain
     )
   }
 
-  /** What the batches that made the versions from `startVersion` to `endVersion` changed. */
+  /** The changes of the batches that made the versions from `startVersion` to `endVersion`. */
   override def getStateStoreChangeDataReader(
       startVersion: Long,
       endVersion: Long,

@@ -8,8 +8,8 @@ import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 
 import io.megaphone.spark.rule.RoutingRule
 
-/** The session extensions: the routing rule, at the one point that sees every micro-batch's
-  * physical plan after its exchanges are placed.
+/** The session extensions: inject the routing rule as a columnar rule, the only extension point
+  * that sees every micro-batch's physical plan after its exchanges are placed.
   */
 final class MegaphoneExtensions extends SparkSessionExtensionsProvider {
   override def apply(extensions: SparkSessionExtensions): Unit = extensions.injectColumnar {

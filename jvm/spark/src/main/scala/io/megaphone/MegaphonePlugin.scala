@@ -7,14 +7,16 @@ import org.apache.spark.{SparkConf, SparkContext, SparkEnv, TaskContext}
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 import org.apache.spark.sql.megaphone.SparkPrivate
 
+import io.megaphone.spark.checkpoint.LocalCheckpointFileManager
 import io.megaphone.spark.driver.{ApplicationDriver, EndListener, QueryDriver}
 import io.megaphone.spark.executor.ExecutorHost
 
 /** The plugin: `spark.plugins=io.megaphone.MegaphonePlugin`.
   *
-  * On the driver it adds the session extensions and a query listener to what is configured, and
-  * names the state store provider and, for `file:` checkpoints, the file manager where the user
-  * named none; all before any session exists. On each executor it keeps the state and moves it.
+  * On the driver it adds the session extensions and a query listener to the configured ones. It
+  * sets the state store provider and the checkpoint file manager, which differs from Spark's for
+  * `file:` only, if the user set none. It does so before any session exists. On each executor it
+  * keeps the state and moves it.
   */
 final class MegaphonePlugin extends SparkPlugin {
   override def driverPlugin(): DriverPlugin = new MegaphoneDriver
@@ -55,14 +57,14 @@ object MegaphonePlugin {
   private val Listeners = "spark.sql.streaming.streamingQueryListeners"
   private val Provider = "spark.sql.streaming.stateStore.providerClass"
 
-  /** Sets what the plugin needs; what the user has set stays, lists are added to. */
+  /** Sets the keys that the plugin needs. Values set by the user stay; lists are extended. */
   private[megaphone] def configure(conf: SparkConf): Unit = {
     append(conf, Extensions, classOf[MegaphoneExtensions].getName)
     append(conf, Listeners, classOf[EndListener].getName)
     conf.setIfMissing(Provider, classOf[BinnedStateStoreProvider].getName)
     conf.setIfMissing(
       ExecutorHost.FileManagerKey,
-      classOf[org.apache.spark.sql.megaphone.LocalCheckpointFileManager].getName
+      classOf[LocalCheckpointFileManager].getName
     )
     ()
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.errors
 
-/** A plan, or a question about one, that cannot be answered: one sentence that says what was wrong,
+/** A plan, or a question about one, is refused. The message says in one sentence what was wrong,
   * what is allowed and what to do.
   */
 final class PlanRefusedException private (override val condition: String, message: String)
@@ -12,35 +12,41 @@ object PlanRefusedException {
   def notStarted: PlanRefusedException =
     new PlanRefusedException(
       "QUERY_NOT_STARTED",
-      "The query has not planned a batch with state yet, because it waits for data or for its trigger, so there is nothing to move; ask again after its first batch."
+      "The query has not planned a batch with state yet, because it waits for data or for its " +
+        "trigger, so there is nothing to move; ask again after its first batch."
     )
   def stopped(run: String): PlanRefusedException =
     new PlanRefusedException(
       "QUERY_STOPPED",
-      s"The query with run id $run is not running; start it, and make a new handle on it."
+      s"The query with run id $run is not running; start it, and create a new handle for it."
     )
   def notBinned(run: String): PlanRefusedException = new PlanRefusedException(
     "NO_BINNED_STATE",
-    s"The query with run id $run has no state on the binned state store: it has no stateful operator, or has not run a batch yet."
+    s"The query with run id $run has no state on the binned state store: it has no stateful " +
+      "operator, or has not run a batch yet; ask again after its first batch, or ask about a " +
+      "query with state."
   )
   def onOtherProvider(run: String, provider: String): PlanRefusedException =
     new PlanRefusedException(
       "NO_BINNED_STATE",
-      s"The query with run id $run keeps its state on $provider, on which it runs on unmoved: the checkpoint was begun with it, or the configuration names it; " +
-        "to move state, start the query from a new checkpoint with the binned state store."
+      s"The query with run id $run keeps its state on $provider, from which it cannot be moved: " +
+        "the checkpoint was started with that provider, or the configuration names it; to move " +
+        "state, start the query from a new checkpoint with the binned state store."
     )
   def unknownPlan(id: String): PlanRefusedException = new PlanRefusedException(
     "UNKNOWN_PLAN",
-    s"The query has no plan $id; see plans() for those it has."
+    s"The query has no plan $id; plans() lists those it has."
   )
   def unknownOperator(operator: Long, known: Seq[Long]): PlanRefusedException =
     new PlanRefusedException(
       "UNKNOWN_OPERATOR",
-      s"The query has no stateful operator $operator, only ${known.mkString(", ")}; name one of these, or none for all."
+      s"The query has no stateful operator $operator, only ${known.mkString(", ")}; name one of " +
+        "these, or none for all."
     )
   def notMovable(operator: Long): PlanRefusedException = new PlanRefusedException(
     "NOT_MOVABLE",
-    s"The state of operator $operator is over a single partition, as a global aggregate's or a limit's is, and stays where it is; name another operator."
+    s"The state of operator $operator is in a single partition, as that of a global aggregate or " +
+      "a limit is, and cannot be moved; name another operator."
   )
   def overlapping(id: String, reason: String): PlanRefusedException =
     new PlanRefusedException(
@@ -49,6 +55,7 @@ object PlanRefusedException {
     )
   def nothingToDo: PlanRefusedException = new PlanRefusedException(
     "EMPTY_PLAN",
-    "The plan would move nothing: every bin is already where it is wanted; ask for another number of workers or other bins."
+    "The plan would move nothing: every bin is already where it is wanted; ask for another " +
+      "number of workers or other bins."
   )
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.errors
 
-/** A record could not be written to the plan log: the batch must not go on. */
+/** A record could not be written to the plan log, so the batch must not go on. */
 final class StepNotSealedException(message: String)
     extends RuntimeException(message)
     with MegaphoneError {

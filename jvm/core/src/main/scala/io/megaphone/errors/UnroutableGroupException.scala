@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.errors
 
-/** A query whose state could only be re-routed wrongly is refused by name. */
+/** The query is refused, because some of its state cannot be re-routed consistently. */
 final class UnroutableGroupException(message: String)
     extends RuntimeException(message)
     with MegaphoneError {

@@ -3,7 +3,7 @@ package io.megaphone.spark.provider
 
 import org.apache.spark.sql.execution.streaming.state.ReadStateStore
 
-/** Spark 4.2 creates column families by handles that write only. */
+/** In Spark 4.2 only writing handles create column families. */
 private[provider] trait RegistersFamilies extends ReadStateStore {
   protected def rows: BinnedRows
 }

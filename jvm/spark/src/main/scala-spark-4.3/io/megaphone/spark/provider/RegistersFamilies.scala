@@ -6,7 +6,7 @@ import org.apache.spark.sql.types.StructType
 
 import io.megaphone.spark.provider.families.ColumnFamilySpec
 
-/** Spark 4.3 names a family that is there already to a handle that reads. */
+/** Spark 4.3 registers existing column families with reading handles, too. */
 private[provider] trait RegistersFamilies extends ReadStateStore {
   protected def rows: BinnedRows
 

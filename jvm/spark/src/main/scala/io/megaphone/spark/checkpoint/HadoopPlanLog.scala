@@ -14,10 +14,10 @@ import io.megaphone.checkpoint.planlog.{
 }
 import io.megaphone.errors.DamagedFileException
 
-/** The plan log in a checkpoint: `megaphone/log/<number>`, one file a record, none overwritten.
+/** The plan log in a checkpoint: one file per record, `megaphone/log/<number>`, never overwritten.
   *
-  * A record is appended by an atomic creation that fails if its number is taken: of two drivers
-  * that think the query theirs, one finds out.
+  * A record is appended by an atomic creation that fails if its number is taken. If two drivers run
+  * the same query, one of them finds out that way.
   *
   * Threads: one.
   */

@@ -12,8 +12,8 @@ import io.megaphone.checkpoint.{AtomicOutput, StateFiles, SweptFiles}
 import io.megaphone.errors.MissingFileException
 import io.megaphone.format.{FileName, FileSource}
 
-/** The files of one store of one operator in a checkpoint, through Spark's checkpoint file manager:
-  * `<state>/<operator>/<worker>[/<store>]/<version>[_<id>].delta`.
+/** The delta files of one store of one operator in a checkpoint, through Spark's checkpoint file
+  * manager: `<state>/<operator>/<worker>[/<store>]/<version>[_<id>].delta`.
   */
 final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Configuration)
     extends StateFiles {
@@ -98,13 +98,13 @@ final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Co
 object HadoopStateFiles {
 
   /** @param unfinished
-    *   temporary files that an attempt has not renamed (yet), by the name that they were to have
+    *   temporary files that an attempt has not renamed (yet), with the name they were to get
     */
   private final case class Listed(files: Vector[FileName], unfinished: Vector[(FileName, Path)])
 
   private val Temporary = """\.(.+\.delta)\..+\.tmp""".r
 
-  /** The name that a temporary file, of Spark's checkpoint file managers or ours, is renamed to. */
+  /** The name that a temporary file of our file manager or one of Spark's is renamed to. */
   private def finalName(temporary: String): Option[String] = temporary match {
     case Temporary(name) => Some(name)
     case _ => None

@@ -5,7 +5,7 @@ import net.jpountz.lz4.LZ4Factory
 
 import io.megaphone.format.{Compression, Compressions}
 
-/** LZ4 blocks, by the library that Spark brings for its own LZ4 codec. */
+/** Compresses LZ4 blocks with the library that Spark's own LZ4 codec uses. */
 object Lz4 extends Compression {
   private val factory = LZ4Factory.fastestInstance()
 
@@ -19,6 +19,6 @@ object Lz4 extends Compression {
     else throw new IllegalArgumentException(s"$read bytes instead of $rawBytes")
   }
 
-  /** What this release writes and reads. */
+  /** The compressions that this release writes and reads. */
   val All: Compressions = Compressions(this)
 }

@@ -4,14 +4,20 @@ package io.megaphone.spark.conf
 import io.megaphone.errors.InvalidConfException
 import io.megaphone.plan.{Bins => BinNumbers, Strategy, TransferMode}
 
-/** A configuration key: the documentation and the Python constants are made from these.
+/** A configuration key. The documentation and the Python constants are generated from these
+  * entries.
   *
   * @param key
   *   full name
   * @param default
-  *   as text
+  *   default value, as text
   * @param scope
-  *   when a value is read: `application`, `query` (when it starts) or `plan` (when it is submitted)
+  *   when the value is read: `application` (at its start), `query` (at its start) or `plan` (when
+  *   it is submitted)
+  * @param doc
+  *   meaning, unit and allowed values, for users
+  * @param parse
+  *   throws an exception whose message says what is allowed
   */
 final case class ConfEntry[A](
     key: String,
@@ -21,8 +27,8 @@ final case class ConfEntry[A](
     parse: String => A
 ) {
 
-  /** The value that `get` has for the key, or the default. Throws InvalidConfException with a
-    * sentence.
+  /** The value that `get` returns for the key, or the default. Throws InvalidConfException if the
+    * value is invalid.
     */
   def read(get: String => Option[String]): A = {
     val text = get(key).getOrElse(default)
@@ -31,15 +37,17 @@ final case class ConfEntry[A](
   }
 }
 
+/** The plugin's configuration keys. */
 object MegaphoneConf {
 
-  /** The state store provider's class name, as a query's session has it. */
+  /** The state store provider's class name, as a query's session names it. */
   val ProviderClass = "io.megaphone.BinnedStateStoreProvider"
   val Bins: ConfEntry[Int] = ConfEntry(
     "spark.megaphone.bins",
     "1024",
     "query",
-    "Bins that a new query's keyed state is split into: a power of two from 1 to 65536. Fixed for the life of the checkpoint.",
+    "Number of bins that a new query's keyed state is split into: a power of two from 1 to " +
+      "65536. Fixed for the life of the checkpoint.",
     text => BinNumbers.check(whole(text))
   )
   val Mode: ConfEntry[TransferMode] =
@@ -47,7 +55,8 @@ object MegaphoneConf {
       "spark.megaphone.transfer.mode",
       "prepared",
       "plan",
-      "When the bytes of a moving bin travel: `prepared` (ahead of the step) or `direct` (at the step).",
+      "When the bytes of a moving bin travel: `prepared` (ahead of the step) or `direct` (during " +
+        "the step's batch).",
       TransferMode.parse
     )
   val DefaultStrategy: ConfEntry[Strategy] =
@@ -55,14 +64,16 @@ object MegaphoneConf {
       "spark.megaphone.strategy",
       "batched",
       "plan",
-      "How moves are grouped in steps: `all-at-once`, `fluid`, `batched`, `batched(k)` or `optimized`.",
+      "How the moves of a plan are grouped into steps: `all-at-once`, `fluid`, `batched`, " +
+        "`batched(k)` or `optimized`.",
       Strategy.parse
     )
   val PatienceBatches: ConfEntry[Long] = ConfEntry(
     "spark.megaphone.transfer.patienceBatches",
     "10",
     "query",
-    "Batches after which a step that could not be prepared goes on from the checkpoint.",
+    "Number of batches that a step waits for its preparation. After that it takes effect anyway, " +
+      "and bins that are not prepared are read from the checkpoint.",
     text => atLeast(1)(text)
   )
   val WindowSteps: ConfEntry[Int] =
@@ -70,7 +81,7 @@ object MegaphoneConf {
       "spark.megaphone.transfer.windowSteps",
       "4",
       "query",
-      "Steps of a plan that are prepared at once.",
+      "Maximum number of steps of a plan that are prepared at the same time.",
       text => atLeast(1)(text).toInt
     )
   val TailDeadlineMs: ConfEntry[Long] =
@@ -78,14 +89,16 @@ object MegaphoneConf {
       "spark.megaphone.transfer.tailDeadlineMs",
       "1000",
       "query",
-      "Time that a batch waits for the last tail from another executor before it reads the file.",
+      "How long, in milliseconds, a batch waits for the last tail from another executor before " +
+        "it reads the file instead.",
       text => atLeast(1)(text)
     )
   val ImageDeadlineMs: ConfEntry[Long] = ConfEntry(
     "spark.megaphone.transfer.imageDeadlineMs",
     "30000",
     "query",
-    "Time that a batch in mode `direct`, or a preparation, waits for an image from another executor before it reads files.",
+    "How long, in milliseconds, a batch in mode `direct` waits for an image from another " +
+      "executor before it reads files instead.",
     text => atLeast(1)(text)
   )
   val LeaseTimeoutMs: ConfEntry[Long] =
@@ -93,7 +106,8 @@ object MegaphoneConf {
       "spark.megaphone.lease.timeoutMs",
       "60000",
       "query",
-      "Time that a task waits for another living attempt that uses the same state.",
+      "How long, in milliseconds, a task waits for another running attempt to release the same " +
+        "state.",
       text => atLeast(1)(text)
     )
   val SweepBatches: ConfEntry[Long] =
@@ -101,7 +115,8 @@ object MegaphoneConf {
       "spark.megaphone.sweep.intervalBatches",
       "50",
       "query",
-      "Batches between two looks for files that no retained version needs.",
+      "Number of batches between two sweeps, which delete state files that no retained version " +
+        "needs.",
       text => atLeast(1)(text)
     )
 
@@ -110,7 +125,9 @@ object MegaphoneConf {
       "spark.megaphone.recovery.framesMax",
       "32",
       "query",
-      "Frames (the changes of a batch) of a bin from which on it is written whole, a few bins a batch. A recovery reads at most twice as many of a bin.",
+      "Number of frames (one per batch that changed the bin) at which a bin's chain is due to be " +
+        "rewritten as an image. A few bins are rewritten per batch, so a recovery reads at most " +
+        "twice this many frames per bin.",
       text => atLeast(2)(text).toInt
     )
 
@@ -118,7 +135,8 @@ object MegaphoneConf {
     "spark.megaphone.memory.budget",
     "40%",
     "application",
-    "Heap that state may take on an executor, as a share of all of it or a size (`8g`). Beyond that, state lies on the executor's local disks (`spark.local.dir`).",
+    "Heap that state may use on an executor: a share of the whole heap (`40%`) or a size (`8g`). " +
+      "State beyond it is kept on the executor's local disks (`spark.local.dir`).",
     io.megaphone.spark.conf.MemoryBudget.parse
   )
 

@@ -3,7 +3,7 @@ package io.megaphone.spark.conf
 
 import org.apache.spark.network.util.JavaUtils
 
-/** How much heap state may take on an executor: a share of it (`40%`), or a size (`512m`, `8g`). */
+/** How much heap state may use on an executor: a share of it (`40%`) or a size (`512m`, `8g`). */
 sealed abstract class MemoryBudget {
   def bytesOf(heapBytes: Long): Long
 }
@@ -16,7 +16,7 @@ object MemoryBudget {
     override def bytesOf(heapBytes: Long): Long = bytes
   }
 
-  /** Throws IllegalArgumentException with a sentence. */
+  /** Throws IllegalArgumentException, which says what is allowed, if the text is invalid. */
   def parse(text: String): MemoryBudget = {
     val trimmed = text.trim
     val budget =

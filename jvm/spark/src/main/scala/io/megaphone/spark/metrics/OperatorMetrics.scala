@@ -3,8 +3,8 @@ package io.megaphone.spark.metrics
 
 import org.apache.spark.sql.execution.streaming.state._
 
-/** The custom metrics of a stateful operator: in `StreamingQueryProgress`, the SQL tab and the
-  * Structured Streaming page. They are summed over an operator's workers and stores.
+/** The custom metrics of a stateful operator. Spark shows them in `StreamingQueryProgress`, the SQL
+  * tab and the Structured Streaming page, summed over the operator's workers and stores.
   */
 object OperatorMetrics {
   val BinsIn: StateStoreCustomMetric =
@@ -31,8 +31,8 @@ object OperatorMetrics {
     "commits that wrote all bins whole, as asked for"
   )
 
-  /** By worker and store, the newest version that is recovered from quickly: with short chains each
-    * is.
+  /** For each worker and store, the newest version that can be recovered quickly. That is every
+    * committed version, because chains are short.
     */
   val SnapshotLastUploaded: StateStoreInstanceMetric = StateStoreSnapshotLastUploadInstanceMetric()
 

@@ -8,9 +8,9 @@ import io.megaphone.plan.RoutingTable
 
 /** The partitioning of a routed exchange: key → hash → bin → worker, by a routing table.
   *
-  * A subclass of `HashPartitioning` that keeps the keys, so that unions, joins above, exchange
-  * reuse and Spark's own checks treat it as one. Two are equal only if their tables are: exchanges
-  * of different tables are never reused for each other.
+  * It is a subclass of `HashPartitioning` with the same keys, so that unions, joins above it,
+  * exchange reuse and Spark's own checks treat it as one. Two are equal only if their tables are
+  * equal, so an exchange is never reused under another table.
   */
 final class RoutedPartitioning(keys: Seq[Expression], val table: RoutingTable)
     extends HashPartitioning(keys, table.workers) {
@@ -22,7 +22,7 @@ final class RoutedPartitioning(keys: Seq[Expression], val table: RoutingTable)
       newChildren: IndexedSeq[Expression]
   ): HashPartitioning = new RoutedPartitioning(newChildren, table)
 
-  // What Spark copies, prints and compares the node by: its own constructor's arguments.
+  // Spark copies, prints and compares a node by its constructor's arguments.
   override def productArity: Int = 2
   override def productElement(n: Int): Any = if (n == 0) expressions else table
 

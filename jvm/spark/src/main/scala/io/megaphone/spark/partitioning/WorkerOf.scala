@@ -10,7 +10,7 @@ import org.apache.spark.sql.types.{DataType, IntegerType}
 import io.megaphone.plan.RoutingTable
 
 /** The worker of a key's hash. Generated code holds the table by reference, so it stays the same,
-  * and compiled, when the table changes; a plan prints the table's number, not its content.
+  * and compiled, when the table changes. A plan prints the table's number, not its content.
   */
 final case class WorkerOf(child: Expression, table: RoutingTable) extends UnaryExpression {
   override def nullable: Boolean = false

@@ -13,13 +13,17 @@ import io.megaphone.spark.provider.families.{ColumnFamilies, ColumnFamily}
 import io.megaphone.spark.provider.rows.MultiValueCodec
 import io.megaphone.state.Holding
 
-/** Reads and writes one worker's bins as Spark's rows. One thread. */
+/** Reads and writes one worker's bins as Spark's rows. Throws MissingBinException for a key whose
+  * bin the holding does not have (I8).
+  *
+  * Threads: one.
+  */
 private[provider] final class BinnedRows(
     key: StoreKey,
     holding: Holding,
     val families: ColumnFamilies
 ) {
-  private val cursor = new Cursor // of what was found last
+  private val cursor = new Cursor // at the record found last
 
   def get(f: ColumnFamily, row: UnsafeRow): UnsafeRow =
     if (find(f, row)) valueAt(f, cursor) else null
@@ -27,62 +31,66 @@ private[provider] final class BinnedRows(
   def has(f: ColumnFamily, row: UnsafeRow): Boolean =
     logOfKey(f, row).has(f.number, f.keys.bytes, f.keys.offset, f.keys.length)
 
-  /** All values of a key. */
+  /** All values of a key in a multi-valued family. */
   def valuesOf(f: ColumnFamily, row: UnsafeRow): Iterator[UnsafeRow] = {
     val many = f.many
     if (find(f, row)) manyAt(many, cursor) else Iterator.empty
   }
 
   def put(f: ColumnFamily, row: UnsafeRow, value: UnsafeRow): Unit = {
-    f.keys.set(row); f.values.set(value); writeSet(f, row, isAppend = false)
+    f.keys.encode(row)
+    f.values.encode(value)
+    writeEncoded(f, row, isAppend = false)
   }
 
-  /** Sets the values of a key. */
+  /** Replaces the values of a key. */
   def putAll(f: ColumnFamily, row: UnsafeRow, values: Iterable[UnsafeRow]): Unit = {
     val many = f.many
-    f.keys.set(row)
-    many.setAll(values)
-    writeSet(f, row, isAppend = false)
+    f.keys.encode(row)
+    many.encodeAll(values)
+    writeEncoded(f, row, isAppend = false)
   }
 
-  /** Adds values to those of a key. */
+  /** Appends to the values of a key. */
   def merge(f: ColumnFamily, row: UnsafeRow, values: Iterable[UnsafeRow]): Unit = {
     val many = f.many
-    f.keys.set(row)
-    many.setAll(values)
-    writeSet(f, row, isAppend = true)
+    f.keys.encode(row)
+    many.encodeAll(values)
+    writeEncoded(f, row, isAppend = true)
   }
 
   def remove(f: ColumnFamily, row: UnsafeRow): Unit = {
     val bin = f.binOf(row)
     val log = logOf(bin)
     val keys = f.keys
-    keys.set(row)
+    keys.encode(row)
     holding.touch(bin)
     log.remove(f.number, keys.bytes, keys.offset, keys.length)
     ()
   }
 
-  /** All rows of the worker's bins, without those of bins that leave; the caller may put and remove
-    * meanwhile. The pair is reused, and so are rows that were encoded.
+  /** All rows of the worker's bins, except of bins that leave. The caller may put and remove while
+    * it iterates. The pair is reused, and so are rows that an encoding codec decodes.
     */
   def iterator(f: ColumnFamily): Iterator[UnsafeRowPair] = rowsOf(f, scansOf(f))
 
-  /** Any row of the default family. */
+  /** Some row of the default family. */
   def first: Option[UnsafeRowPair] = iterator(families.default).nextOption()
 
-  /** The rows whose keys begin with these columns. As `iterator`. */
+  /** The rows whose keys begin with these columns; otherwise as `iterator`. */
   def withPrefix(f: ColumnFamily, prefix: UnsafeRow): Iterator[UnsafeRowPair] =
     rowsOf(f, scansOfPrefix(f, prefix))
 
-  /** The rows from the first key on until, and without, the second, in order. As `iterator`. */
+  /** The rows from the first key (inclusive) to the second (exclusive), in order; otherwise as
+    * `iterator`.
+    */
   def range(
       f: ColumnFamily,
       from: Option[UnsafeRow],
       until: Option[UnsafeRow]
   ): Iterator[UnsafeRowPair] = rowsOf(f, scansOfRange(f, from, until))
 
-  /** The same rows as an iterator of pairs, each value of a key in its own. */
+  /** The rows of a multi-valued family: one pair for each value. */
   def iteratorOfMany(f: ColumnFamily): Iterator[UnsafeRowPair] = manyOf(f, scansOf(f))
   def manyWithPrefix(f: ColumnFamily, prefix: UnsafeRow): Iterator[UnsafeRowPair] =
     manyOf(f, scansOfPrefix(f, prefix))
@@ -92,13 +100,13 @@ private[provider] final class BinnedRows(
       until: Option[UnsafeRow]
   ): Iterator[UnsafeRowPair] = manyOf(f, scansOfRange(f, from, until))
 
-  /** Removes the rows from the first key on until, and without, the second. */
+  /** Removes the rows from the first key (inclusive) to the second (exclusive). */
   def deleteRange(f: ColumnFamily, from: UnsafeRow, until: UnsafeRow): Unit = {
     val (first, last) = (f.bytesOfKey(from), f.bytesOfKey(until))
     bins.foreach(bin => removeAll(f.number, bin, holding.log(bin).range(f.number, first, last)))
   }
 
-  /** Removes a family with all its rows; false where there was none. */
+  /** Removes a family and its rows; false if neither existed. */
   def removeFamily(name: String): Boolean = {
     val wasThere = families.created.remove(name)
     val numbers = families.remove(name)
@@ -108,7 +116,7 @@ private[provider] final class BinnedRows(
     wasThere || filled.nonEmpty
   }
 
-  /** Keys that are the query's own, not those of Spark's indexes. */
+  /** The number of the query's own keys, without those of Spark's internal families. */
   def keyCount: Long = {
     val others = families.internalNumbers
     if (others.isEmpty) holding.keyCount
@@ -121,7 +129,7 @@ private[provider] final class BinnedRows(
   private def bins: Iterator[Int] = holding.bins.filterNot(holding.isLeaving)
   private def logs: Iterator[BinLog] = bins.map(holding.log)
 
-  /** Puts the cursor on a key's record; false where there is none. */
+  /** Moves the cursor to a key's record; false if there is none. */
   private def find(f: ColumnFamily, row: UnsafeRow): Boolean = {
     val isThere =
       logOfKey(f, row).find(f.number, f.keys.bytes, f.keys.offset, f.keys.length, cursor)
@@ -129,17 +137,17 @@ private[provider] final class BinnedRows(
     isThere
   }
 
-  /** The log of a key's bin; the family's `keys` have the key's bytes then. */
+  /** The log of a key's bin. Also encodes the key. */
   private def logOfKey(f: ColumnFamily, row: UnsafeRow): BinLog = {
     val log = logOf(f.binOf(row))
-    f.keys.set(row)
+    f.keys.encode(row)
     log
   }
 
-  /** Writes what the family's keys and values were set to, the value after the key: a checksum is
-    * of both.
+  /** Writes the key and value that were encoded last. The key must be encoded before the value,
+    * because a checksum covers both.
     */
-  private def writeSet(f: ColumnFamily, row: UnsafeRow, isAppend: Boolean): Unit = {
+  private def writeEncoded(f: ColumnFamily, row: UnsafeRow, isAppend: Boolean): Unit = {
     val bin = f.binOf(row)
     val log = logOf(bin)
     val keys = f.keys
@@ -204,7 +212,7 @@ private[provider] final class BinnedRows(
   private def rowsOf(f: ColumnFamily, scans: Iterator[Scan]): Iterator[UnsafeRowPair] = {
     val pair = new UnsafeRowPair
     cursorsOf(f, scans).map(c =>
-      pair.withRows(f.keys.row(c.bytes, c.keyOffset, c.keyBytes), valueAt(f, c))
+      pair.withRows(f.keys.decode(c.bytes, c.keyOffset, c.keyBytes), valueAt(f, c))
     )
   }
 
@@ -212,12 +220,12 @@ private[provider] final class BinnedRows(
     val many = f.many
     val pair = new UnsafeRowPair
     cursorsOf(f, scans).flatMap { c =>
-      val key = f.keys.row(c.bytes, c.keyOffset, c.keyBytes)
+      val key = f.keys.decode(c.bytes, c.keyOffset, c.keyBytes)
       manyAt(many, c).map(pair.withRows(key, _))
     }
   }
 
-  /** Of records that are verified, before anybody makes rows of them. */
+  /** The records of the scans. Verifies each before its rows are decoded. */
   private def cursorsOf(f: ColumnFamily, scans: Iterator[Scan]): Iterator[Cursor] =
     new Iterator[Cursor] {
       private var scan: Scan = _
@@ -240,18 +248,14 @@ private[provider] final class BinnedRows(
     }
 
   private def valueAt(f: ColumnFamily, c: Cursor): UnsafeRow =
-    f.values.row(c.bytes, c.valueOffset, c.valueBytes)
+    f.values.decode(c.bytes, c.valueOffset, c.valueBytes)
   private def manyAt(many: MultiValueCodec, c: Cursor): Iterator[UnsafeRow] =
-    many.rows(c.bytes, c.valueOffset, c.valueBytes)
+    many.decodeAll(c.bytes, c.valueOffset, c.valueBytes)
 
   private def logOf(bin: Int): BinLog = {
     val log = holding.log(bin)
-    if (log == null)
-      throw new MissingBinException(
-        key.toString,
-        holding.worker,
-        bin
-      ) // I8: never an insert into a bin that is not there
+    // I8: a missing bin is never read as empty.
+    if (log == null) throw new MissingBinException(key.toString, holding.worker, bin)
     log
   }
 }

@@ -7,10 +7,10 @@ import org.apache.spark.sql.types.StructType
 
 import io.megaphone.spark.provider.families.{ColumnFamily, ColumnFamilySpec}
 
-/** What is the same in both handles: reading. */
+/** The reading half, which both handles share. */
 private[provider] trait BinnedReads extends ReadStateStore with RegistersFamilies {
 
-  /** The family that an operation is about. */
+  /** The family that an operation names. */
   protected def family(operation: String, name: String): ColumnFamily =
     rows.families(operation, name)
 
@@ -84,8 +84,10 @@ private[provider] object BinnedReads {
   val Name = "BinnedStateStore"
 }
 
-/** The handle that an operator reads by. It owns no records: its late `abort` must not undo the
-  * commit of the handle that writes.
+/** The handle through which an operator reads. Its `abort` does nothing: Spark calls it late, when
+  * it must not undo the commit of the writing handle.
+  *
+  * Threads: one.
   */
 private[provider] final class BinnedReadStore(
     override val id: StateStoreId,
@@ -97,7 +99,11 @@ private[provider] final class BinnedReadStore(
   override def release(): Unit = ()
 }
 
-/** The handle that an operator writes by. */
+/** The handle through which an operator writes.
+  *
+  * Threads: one. Called twice: `commit` throws IllegalStateException; `abort` and `release` do
+  * nothing after a commit or an abort.
+  */
 private[provider] final class BinnedStore(
     override val id: StateStoreId,
     override val version: Long,
@@ -107,7 +113,7 @@ private[provider] final class BinnedStore(
     with BinnedReads {
   private var phase = BinnedStore.Updating
 
-  /** The family that is written to. */
+  /** The family to write to. Throws IllegalStateException after a commit or an abort. */
   private def open(operation: String, name: String): ColumnFamily = {
     if (phase != BinnedStore.Updating)
       throw new IllegalStateException(s"Cannot $operation after already committed or aborted")
@@ -167,7 +173,10 @@ private[provider] final class BinnedStore(
   }
 
   override def abort(): Unit =
-    if (phase == BinnedStore.Updating) { phase = BinnedStore.Aborted; session.abort() }
+    if (phase == BinnedStore.Updating) {
+      phase = BinnedStore.Aborted
+      session.abort()
+    }
   override def release(): Unit = abort()
   override def hasCommitted: Boolean = phase == BinnedStore.Committed
   override def metrics: StateStoreMetrics = session.metrics(rows)

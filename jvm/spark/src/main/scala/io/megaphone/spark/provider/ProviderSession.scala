@@ -21,7 +21,9 @@ import io.megaphone.runtime.{Assignment, Tables}
 import io.megaphone.spark.checkpoint.HadoopPlanLog
 import io.megaphone.spark.conf.ConfEntry
 import io.megaphone.spark.executor.{ExecutorHost, TaskAssignments}
-import io.megaphone.spark.provider.families.{ColumnFamilies, ColumnFamilyRegistry, ColumnFamilySpec}
+import io.megaphone.spark.provider.families.{
+  ColumnFamilies, ColumnFamilyRegistry, ColumnFamilySpec, EncoderPool
+}
 import io.megaphone.spark.provider.rows.RowChecksums
 import io.megaphone.state.Holding
 
@@ -48,6 +50,7 @@ private[megaphone] final class ProviderSession(
     ColumnFamilySpec(keySpec, valueSchema, isMultiValued, isInternal = false),
     useFamilies
   )
+  private val encoders = new EncoderPool
   private val run = Option(hadoopConf.get(StreamExecution.RUN_ID_KEY)).getOrElse("")
   private val operatorFolder = new Path(id.checkpointRootLocation, id.operatorId.toString)
   private val checksums = Option.when(storeConf.rowChecksumEnabled)(
@@ -105,7 +108,7 @@ private[megaphone] final class ProviderSession(
     for {
       version <- (from to until).iterator
       c <- source.changes(version, untilId.isDefined).filter(_.family == f.number)
-      key = f.keys.row(c.bytes, c.keyOffset, c.keyBytes).copy()
+      key = f.keys.decode(c.bytes, c.keyOffset, c.keyBytes).copy()
       (value, kind) <- c.kind match {
         case Record.Remove => Iterator((null, RecordType.DELETE_RECORD))
         case how =>
@@ -171,8 +174,8 @@ private[megaphone] final class ProviderSession(
       override def hasCheckpointIds: Boolean = storeConf.enableStateStoreCheckpointIds
       override def baseId: Option[String] = base
       override def takeFamilies(binsCount: Int): ColumnFamilies =
-        families.take(operator, familiesOf(operator, binsCount))
-      override def giveBack(used: ColumnFamilies): Unit = families.giveBack(used)
+        encoders.take(operator, familiesOf(operator, binsCount))
+      override def giveBack(used: ColumnFamilies): Unit = encoders.giveBack(used)
       override def reportCommit(newVersion: Long): Unit = {
         if (storeConf.commitValidationEnabled)
           StateStore.reportCommitToCoordinator(newVersion, id, hadoopConf)

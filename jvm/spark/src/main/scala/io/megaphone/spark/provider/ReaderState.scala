@@ -19,17 +19,18 @@ import io.megaphone.spark.checkpoint.{HadoopStateFiles, Lz4}
 import io.megaphone.spark.executor.ExecutorHost
 import io.megaphone.state.Holding
 
-/** A partition of the state at some version for a reader, as Spark's state data source is: rule 30.
+/** Loads one partition of the state for a reader such as Spark's state data source: rule 30.
   *
-  *   1. Spark's readers count partitions by the first batch, whatever number of workers there is:
-  *      partition p has the bins b with b mod n₀ = p.
-  *   1. Bins, tables and operators are the plan log's, the ids are the commit log's; the session's
-  *      configuration is asked nothing.
-  *   1. Each bin is read from the files of the worker that owned it. No lease is taken, no memory
-  *      of a run is touched.
+  * Given a partition p, a version v and the plan log. Spark's readers count partitions by the first
+  * batch, which had n₀, whatever the number of workers is now.
+  *   1. The bins, tables and operators come from the plan log, and the ids from commit log v-1. The
+  *      session's configuration is not read.
+  *   1. Partition p has the bins b with b mod n₀ = p.
+  *   1. Each bin is read from the files of the worker that had it in batch v-1. No lease is taken,
+  *      and no memory of a run is touched.
   *
   * @param checkLoaded
-  *   throws where records that were read are not what was written
+  *   throws if records that were read are not those that were written
   */
 private[provider] final class ReaderState(
     id: StateStoreId,
@@ -39,7 +40,7 @@ private[provider] final class ReaderState(
 ) {
   private val first = history.first.get
   private val group: Group =
-    history.last.get.groups // the newest knows all families
+    history.last.get.groups // the newest start record has all families
       .find(_.operators.exists(_.id == id.operatorId))
       .getOrElse(
         throw new NoSuchElementException(
@@ -54,7 +55,7 @@ private[provider] final class ReaderState(
   def load(version: Long, hasCheckpointIds: Boolean): Holding =
     load(version, hasCheckpointIds, mine)
 
-  /** What the batch that made `version` changed in the bins of this partition. */
+  /** The changes that the batch that made `version` made to the bins of this partition. */
   def changes(version: Long, hasCheckpointIds: Boolean): Iterator[Change] =
     filesAt(version, hasCheckpointIds, mine).iterator.flatMap { case (file, bins) =>
       recovery.frames(file, bins.toSet, tableAt(version).contentHash).iterator.flatMap {
@@ -67,7 +68,7 @@ private[provider] final class ReaderState(
       }
     }
 
-  /** Throws where the state at `version` is not there any more, or not yet. */
+  /** Throws if the state at `version` no longer exists, or does not exist yet. */
   def check(version: Long, hasCheckpointIds: Boolean): Unit =
     filesAt(version, hasCheckpointIds, mine).keys.foreach(
       recovery.footer(_, tableAt(version).contentHash)
@@ -102,9 +103,7 @@ private[provider] final class ReaderState(
   /** The table of the batch that made `version`. */
   private def tableAt(version: Long): RoutingTable = history.tableAt(group.id, version - 1)
 
-  /** The files that workers wrote at the end of the batch that made `version`, by which they had
-    * these bins.
-    */
+  /** The wanted bins at `version`, by the file that their worker wrote at the end of the batch. */
   private def filesAt(
       version: Long,
       hasCheckpointIds: Boolean,

@@ -3,9 +3,7 @@ package io.megaphone.spark.provider
 
 import org.apache.spark.sql.execution.streaming.state._
 
-/** Behind a writing handle of a reader: state that was loaded from files, of which nothing is ever
-  * written.
-  */
+/** The session of a reader's writing handle: its state comes from files and is never written. */
 private[provider] final class ReadOnlySession(id: StateStoreId) extends WriteSession {
   override def checkWritable(): Unit = refuse()
   override def commit(): Unit = refuse()
@@ -17,11 +15,12 @@ private[provider] final class ReadOnlySession(id: StateStoreId) extends WriteSes
 
   private def refuse(): Nothing =
     throw new UnsupportedOperationException(
-      s"The state $id was opened by a reader and cannot be written; only a batch of its own query writes it."
+      s"The state $id was opened by a reader and cannot be written; only a batch of its own " +
+        "query writes it."
     )
 }
 
-/** What stands behind a writing handle. */
+/** What a [[BinnedStore]] needs from the task's or the reader's session. */
 private[provider] trait WriteSession {
   def checkWritable(): Unit
   def commit(): Unit

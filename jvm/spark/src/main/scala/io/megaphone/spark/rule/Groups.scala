@@ -18,13 +18,13 @@ import io.megaphone.plan.Operator
 import io.megaphone.plan.RoutingTable
 import io.megaphone.spark.partitioning.RoutedPartitioning
 
-/** Stateful operators joined by no exchange, and the exchanges at their boundary.
+/** Stateful operators with no exchange between them, and the exchanges at their boundary.
   *
   * @param operators
-  *   nodes with state, by plan identity
+  *   the plan's nodes with state
   * @param exchanges
-  *   all shuffles that feed them, which change together or not at all; none where the group is over
-  *   a single partition and stays where it is
+  *   all shuffles that feed the operators, which change together or not at all; none if the group
+  *   is in a single partition and cannot move
   */
 final case class PlanGroup(
     operators: Vector[StatefulOperator],
@@ -36,20 +36,19 @@ final case class PlanGroup(
 
 /** Finds the groups of a batch's physical plan, and re-routes them.
   *
-  *   1. From the leaves up, each node passes on the ''inputs'' it is fed by with no shuffle
-  *      between: exchanges, and leaves that have none.
-  *   1. A node that relies on the clustering of its children, as a stateful operator or a join
-  *      does, ties their inputs together: they route alike, or rows that should meet do not.
-  *   1. What is tied together and has a stateful operator is a group. Its inputs must all be hash
-  *      exchanges, or all of one partition.
-  *   1. Re-routing replaces the partitioning of all exchanges of a group, the number of partitions
-  *      in the operators' state infos, and puts a node above each topmost operator.
+  * Given a plan after `EnsureRequirements`.
+  *   1. From the leaves up, each node passes on its ''inputs'': the exchanges and the leaves that
+  *      feed it with no shuffle between.
+  *   1. A node that relies on the clustering of its children, such as a stateful operator or a
+  *      join, ties their inputs together. They must route alike, or rows that should meet do not.
+  *   1. Inputs tied to a stateful operator form a group with it. The inputs must all be hash
+  *      exchanges, or all have one partition.
+  *   1. Re-routing replaces the partitioning of all exchanges of a group and the number of
+  *      partitions in its operators' state infos, and puts a node above each topmost operator.
   */
 object Groups {
 
-  /** The groups of a plan. Throws UnroutableGroupException where one could not be re-routed
-    * consistently.
-    */
+  /** The groups of a plan. Throws UnroutableGroupException if one cannot be re-routed. */
   def find(plan: SparkPlan): Vector[PlanGroup] = {
     val ties = new Ties
     collect(plan, ties)
@@ -60,7 +59,7 @@ object Groups {
     }
   }
 
-  /** A group as the plan log knows it. */
+  /** The group as the plan log records it. */
   def described(group: PlanGroup): Group = {
     val byId = group.operators.groupBy(_.stateInfo.get.operatorId).toVector.sortBy(_._1)
     val operators = byId.map { case (id, nodes) =>
@@ -83,8 +82,8 @@ object Groups {
     case _ => None
   }
 
-  /** A node's children but for an initial state that the batch does not use: Spark leaves it in the
-    * plan, unplanned or without an exchange, and never runs it.
+  /** The children of a node, without an initial state that the batch does not use. Spark leaves
+    * that in the plan, unplanned or without an exchange, and never runs it.
     */
   def childrenThatRun(node: SparkPlan): Seq[SparkPlan] = node match {
     case f: FlatMapGroupsWithStateExec if !f.hasInitialState => Seq(f.child)
@@ -93,8 +92,8 @@ object Groups {
     case other => other.children
   }
 
-  /** The plan with `tableOf` in force; `above` wraps the topmost operators of each routed or single
-    * group.
+  /** Rewrites the plan: exchanges by `tableOf`, operators by `rewriteOperator`. Wraps the topmost
+    * operators of each group with `above`.
     */
   def reroute(
       plan: SparkPlan,
@@ -127,13 +126,15 @@ object Groups {
   }
 
   private def collect(node: SparkPlan, ties: Ties): Vector[SparkPlan] = node match {
-    case e: ShuffleExchangeLike => e.children.foreach(collect(_, ties)); Vector(e)
+    case e: ShuffleExchangeLike =>
+      e.children.foreach(collect(_, ties))
+      Vector(e)
     case e: Exchange =>
-      e.children.foreach(collect(_, ties));
+      e.children.foreach(collect(_, ties))
       Vector.empty // a broadcast has no partitions to agree on
     case c: CoalesceExec =>
-      collect(c.child, ties);
-      Vector(c) // fewer partitions without a shuffle: what is above never sees those below
+      collect(c.child, ties)
+      Vector(c) // reduces the partitions without a shuffle: nodes above do not see those below
     case leaf if leaf.children.isEmpty => Vector(leaf)
     case other =>
       val inputs = childrenThatRun(other).map(collect(_, ties))
@@ -145,10 +146,8 @@ object Groups {
       stateful(other) match {
         case Some(o) => ties.tie(o +: clustered)
         case None =>
-          if (clustered.size > 1)
-            ties.tie(
-              clustered
-            ) // two, under one child too: a union hands on what its sides agree on
+          // Two inputs may be under one child: a union passes on a partitioning its sides share.
+          if (clustered.size > 1) ties.tie(clustered)
       }
       inputs.flatten.toVector
   }
@@ -170,8 +169,9 @@ object Groups {
       val others = inputs.filterNot(hashed.contains).map(_.nodeName).distinct.mkString(", ")
       throw new UnroutableGroupException(
         s"The state of $names cannot be moved, because a side of the same join or operator is " +
-          s"partitioned without an exchange of its own ($others), as a cached or bucketed table is; " +
-          "drop the cache or the bucketing, or run this query on one of Spark's own state store providers."
+          s"partitioned without an exchange of its own ($others), as a cached or bucketed table " +
+          "is; drop the cache or the bucketing, or run this query on one of Spark's own state " +
+          "store providers."
       )
     } else {
       operators.foreach(checkKeys(_, hashed))
@@ -179,8 +179,8 @@ object Groups {
     }
   }
 
-  /** The provider computes bins from the operator's keys, the exchange from its own: they must be
-    * the same, by position.
+  /** The provider computes bins from the operator's keys, the exchange from its own keys. Throws
+    * UnroutableGroupException if the two differ in number or in a type.
     */
   private def checkKeys(operator: StatefulOperator, exchanges: Vector[ShuffleExchangeExec]): Unit =
     operator.requiredChildDistribution.foreach {
@@ -201,12 +201,14 @@ object Groups {
       }
       if (!isSame)
         throw new UnroutableGroupException(
-          s"The state of ${operator.nodeName} cannot be moved, because its rows are exchanged by (${routed.mkString(", ")}) and its state is kept by (${keys.mkString(", ")}); " +
-            "start from a new checkpoint, or run this query on one of Spark's own state store providers."
+          s"The state of ${operator.nodeName} cannot be moved, because its rows are exchanged by " +
+            s"(${routed.mkString(", ")}) and its state is kept by (${keys.mkString(", ")}); " +
+            "start from a new checkpoint, or run this query on one of Spark's own state store " +
+            "providers."
         )
     }
 
-  /** Tree nodes are compared by identity: equal subtrees of one plan are different exchanges. */
+  /** Compares plan nodes by identity: equal subtrees of one plan are different exchanges. */
   private final class NodeKey(val node: SparkPlan) {
     override def equals(other: Any): Boolean = other match {
       case k: NodeKey => k.node eq node; case _ => false
@@ -233,6 +235,10 @@ object Groups {
         .toVector
         .sortBy(_.map(n => parent.keys.toVector.indexOf(NodeKey(n))).min)
 
-    private def root(k: NodeKey): NodeKey = { var r = k; while (parent(r) != r) r = parent(r); r }
+    private def root(k: NodeKey): NodeKey = {
+      var r = k
+      while (parent(r) != r) r = parent(r)
+      r
+    }
   }
 }

@@ -8,14 +8,14 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.transformwith
 import io.megaphone.errors.UnsupportedQueryException
 import io.megaphone.spark.conf.MegaphoneConf
 
-/** Spark runs `transformWithState` on state stores of certain names only, whatever they can do:
-  * each operator holds a set of them, and looks there when it is executed. Ours is added to the
-  * operators of a batch, after all rules, which copy nodes, and before they are executed.
+/** Adds our provider to those on which Spark runs `transformWithState`. Each such operator checks
+  * the provider's class name against a set of its own when it is executed. The name must be added
+  * after all rules, because rules copy nodes, and before the operator is executed.
   */
 object StateStoreNames {
   private val Names = "SUPPORTED_STATE_STORE_PROVIDERS"
 
-  /** Throws UnsupportedQueryException where this Spark keeps the names otherwise. */
+  /** Throws UnsupportedQueryException if this Spark version has no such set. */
   def allow(operator: TransformWithStateExecBase): Unit =
     try {
       val names = classOf[TransformWithStateExecBase].getDeclaredField(Names)

@@ -14,16 +14,15 @@ import org.apache.spark.sql.internal.SQLConf
 
 import io.megaphone.errors.UnsupportedQueryException
 
-/** The stateful operators that run on bins; every other is refused when the query starts, never
-  * half-run.
-  */
+/** The stateful operators that run on bins. A query with any other is refused when it starts. */
 object SupportedOperators {
 
-  /** The newest state format of a join that keeps each side's stores by name, rather than in column
-    * families.
+  /** The newest state format of a join that has named stores for each side. Later formats have
+    * column families.
     */
   private val NamedStoresFormat = 2
 
+  /** Throws UnsupportedQueryException if an operator or a setting is not supported. */
   def check(session: SparkSession, operators: Seq[StatefulOperator]): Unit = {
     operators.foreach {
       case _: StateStoreRestoreExec | _: StateStoreSaveExec | _: StreamingDeduplicateExec |
@@ -39,21 +38,21 @@ object SupportedOperators {
       throw UnsupportedQueryException.unloadOnCommit
   }
 
-  /** The name by which Spark finds how an operator's state key leads to its partition key: that of
-    * the operator that writes.
+  /** Spark's short name of the operator that writes the state. Spark's partition key extractors are
+    * chosen by it.
     */
   def nameOf(operators: Seq[StatefulOperator]): String = operators
     .collectFirst { case w: StateStoreWriter => w.shortName }
     .getOrElse(operators.head.nodeName)
 
-  /** Names of an operator's stores. */
+  /** The names of an operator's stores. */
   def storesOf(operators: Seq[StatefulOperator]): Vector[String] =
     operators
       .collectFirst { case w: StateStoreWriter => w.stateStoreNames.toVector }
       .getOrElse(Vector("default"))
 
-  /** Names of the column families that an operator has beside the default one, as Spark has written
-    * them down for the batch.
+  /** The names of an operator's column families, without the default one, sorted. They come from
+    * the schemas that Spark has written for the batch.
     */
   def familiesOf(operators: Seq[StatefulOperator]): Vector[String] = {
     val names = operators

@@ -8,9 +8,11 @@ import java.io.{
 
 import io.megaphone.runtime.Message
 
-/** Messages as bytes, for the plugin's own channel. Spark's RPC resolves classes by its own loader,
-  * which does not see a jar given by `spark.jars`: an object of ours would break the executor's
-  * connection to the driver.
+/** Encodes messages as bytes for the plugin's channel. Spark's RPC resolves classes with its own
+  * class loader, which does not see a jar given by `spark.jars`. An object of a class of ours would
+  * break the executor's connection to the driver.
+  *
+  * Threads: any.
   */
 object MessageBytes {
 
@@ -22,7 +24,7 @@ object MessageBytes {
     bytes.toByteArray
   }
 
-  /** The message that `encode` made bytes of. */
+  /** Decodes what `encode` returned. */
   def decode(bytes: Array[Byte]): Message = {
     val in = new ObjectInputStream(new ByteArrayInputStream(bytes)) {
       override def resolveClass(c: ObjectStreamClass): Class[_] =

@@ -15,7 +15,6 @@ import org.apache.hadoop.util.NativeCodeLoader
 import org.apache.spark.sql.execution.streaming.checkpointing.{
   CheckpointFileManager, FileContextBasedCheckpointFileManager
 }
-import org.apache.spark.sql.megaphone.LocalCheckpointFileManager
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.format.{FileName, StateName}

@@ -12,11 +12,10 @@ import org.apache.spark.sql.{DataFrame, Encoder, Encoders}
 import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.functions._
-import org.apache.spark.sql.megaphone.LocalCheckpointFileManager
 import org.apache.spark.sql.streaming.StreamingQueryException
 
 import io.megaphone.errors.PlanRefusedException
-import io.megaphone.spark.checkpoint.{HadoopPlanLog, StartedProcesses}
+import io.megaphone.spark.checkpoint.{HadoopPlanLog, LocalCheckpointFileManager, StartedProcesses}
 import io.megaphone.spark.driver.ApplicationDriver
 import io.megaphone.spark.executor.ExecutorHost
 import io.megaphone.spark.faces.api.MegaphoneApi
@@ -118,7 +117,8 @@ class CheckpointsSuite extends PluginSession {
         val message = counted.refused()
         assert(
           message.contains(
-            "where one of Spark's own state store providers wrote it, set spark.sql.streaming.stateStore.providerClass to that provider"
+            "if one of Spark's own state store providers wrote it, set " +
+              "spark.sql.streaming.stateStore.providerClass to that provider"
           ),
           message
         )

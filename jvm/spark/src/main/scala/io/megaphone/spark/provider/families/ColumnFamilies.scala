@@ -8,14 +8,16 @@ import org.apache.spark.sql.execution.streaming.state._
 import io.megaphone.plan.Operator
 import io.megaphone.spark.provider.rows.RowChecksums
 
-/** The column families of one task's handles, or of one reader's. One thread.
+/** The column families that the handles of one task, or of one reader, use.
   *
-  * A family's place is the plan log's: the same for all workers, and over all runs.
+  * A family's place comes from the plan log: it is the same on all workers and in all runs.
+  *
+  * Threads: one.
   *
   * @param schemas
-  *   where rows are to be read by later schemas: those there are
+  *   the known schemas, if schema evolution is on
   * @param checksums
-  *   where rows have them
+  *   if rows have checksums
   */
 private[provider] final class ColumnFamilies(
     val created: ColumnFamilyRegistry,
@@ -29,32 +31,35 @@ private[provider] final class ColumnFamilies(
   private val byName = mutable.HashMap.empty[String, ColumnFamily]
   val default: ColumnFamily = make(ColumnFamilyRegistry.Default, created.default)
 
-  /** The family that an operation is about. Throws what Spark's own providers throw where there is
-    * none.
+  /** The family that an operation names. Throws what Spark's own providers throw if it does not
+    * exist.
     */
   def apply(operation: String, name: String): ColumnFamily =
     if (name == ColumnFamilyRegistry.Default) default
     else
       byName.getOrElse(
-        name,
-        { val f = make(name, created.get(operation, name)); byName(name) = f; f }
+        name, {
+          val f = make(name, created.get(operation, name))
+          byName(name) = f
+          f
+        }
       )
 
-  /** Whether those that were made are still kept as they were created. */
-  def areAll(kinds: java.util.Map[String, ColumnFamilySpec]): Boolean = byName.forall {
-    case (name, family) => kinds.get(name) eq family.kind
+  /** Whether the families used so far are still registered with the spec they were made from. */
+  def areCurrent: Boolean = byName.forall { case (name, family) =>
+    created.isCurrent(name, family.kind)
   }
 
-  /** Numbers in the logs of the families that Spark keeps for itself. */
+  /** The log numbers of Spark's internal families. */
   def internalNumbers: Vector[Int] = created.all.collect {
     case (name, spec) if spec.isInternal => ColumnFamily.numberOf(placeOf(name), spec.keys)
   }.toVector
 
-  /** Removes a family; gives its numbers in the logs, under one of which its rows are: also where
-    * it was created in an earlier run only.
+  /** Removes a family and returns the numbers its records may carry in the logs, even if only an
+    * earlier run created it.
     */
   def remove(name: String): Seq[Int] = {
-    byName.remove(name);
+    byName.remove(name)
     if (operator.families.contains(name)) ColumnFamily.numbersOf(placeOf(name)) else Seq.empty
   }
 
@@ -64,8 +69,10 @@ private[provider] final class ColumnFamilies(
       val place = operator.families.indexOf(name)
       if (place < 0)
         throw new IllegalStateException(
-          s"Operator ${operator.id} asks for the column family '$name', but the plan log of its checkpoint knows only ${operator.families.mkString("'", "', '", "'")}: " +
-            "this is an error of spark-megaphone; run the query on one of Spark's own state store providers, and report it."
+          s"Operator ${operator.id} asks for the column family '$name', but the plan log of its " +
+            s"checkpoint knows only ${operator.families.mkString("'", "', '", "'")}: this is an " +
+            "error of spark-megaphone; run the query on one of Spark's own state store providers," +
+            " and report it."
         )
       place + 1
     }

@@ -10,13 +10,15 @@ import io.megaphone.spark.provider.rows.{
   ChecksummedValues, EncodedKeys, EncodedValues, MultiValueCodec, PlainRows, RowChecksums, RowCodec
 }
 
-/** A column family of a store: its place in the logs, how its rows become bytes, and which bin a
-  * key has. One thread.
+/** A column family of a store: its number in the logs, the codecs of its rows, and the bin of a
+  * key.
+  *
+  * Threads: one.
   *
   * @param number
-  *   in the records of a log; the upper half of all numbers keeps keys in order
+  *   the family's number in log records; numbers in the upper half keep keys in order
   * @param checksums
-  *   of its rows, where they have any
+  *   if the rows have checksums
   */
 private[provider] final class ColumnFamily(
     val name: String,
@@ -31,10 +33,10 @@ private[provider] final class ColumnFamily(
   private val several = values match {
     case many: MultiValueCodec if kind.isMultiValued => many; case _ => null
   }
-  private val verifier = checksums.orNull // asked for every row that is read
+  private val verifier = checksums.orNull // read for every row
 
-  /** Whether a scan of all its keys is in order, over all bins: a family that is asked for what is
-    * due, by time.
+  /** Whether a scan of all keys is in order over all bins, as Spark expects of a family that it
+    * asks for keys due by time.
     */
   val isSorted: Boolean = kind.keys match {
     case _: RangeKeyScanStateEncoderSpec | _: TimestampAsPrefixKeyStateEncoderSpec => true
@@ -45,12 +47,12 @@ private[provider] final class ColumnFamily(
   def hasRange: Boolean = encoder != null && encoder.supportsRangeScan
   def canDeleteRange: Boolean = encoder != null && encoder.supportsDeleteRange
 
-  /** What the bytes of all keys with these first columns begin with. */
+  /** The common first bytes of all keys with these first columns. */
   def bytesOfPrefix(prefix: UnsafeRow): Array[Byte] = encoder.encodePrefixKey(prefix)
   def bytesOfKey(key: UnsafeRow): Array[Byte] = encoder.encodeKey(key)
 
-  /** Whether two keys differ in no more than the time behind them, so that what lies between them
-    * is in one bin.
+  /** Whether two keys differ only in the time at their end, so that all keys between them are in
+    * one bin.
     */
   def isOneKey(one: Array[Byte], other: Array[Byte]): Boolean = kind.keys match {
     case _: TimestampAsPostfixKeyStateEncoderSpec if binOf.isByPrefix =>
@@ -66,28 +68,29 @@ private[provider] final class ColumnFamily(
     case _ => false
   }
 
-  /** Throws Spark's error where a record is to be verified and is not what was written. */
+  /** Throws Spark's error if the record is verified and its checksum does not match. */
   def verify(found: Cursor): Unit = if (verifier != null) verifier.verify(found)
 
-  /** The values of a key, of which there may be one only. */
+  /** The values in a byte range: one, or several in a multi-valued family. */
   def valuesOf(bytes: Array[Byte], offset: Int, length: Int): Iterator[UnsafeRow] =
-    if (several != null) several.rows(bytes, offset, length)
-    else Iterator(values.row(bytes, offset, length))
+    if (several != null) several.decodeAll(bytes, offset, length)
+    else Iterator(values.decode(bytes, offset, length))
 
-  /** Several values to a key. */
+  /** The codec of a multi-valued family. Throws IllegalStateException for any other family. */
   def many: MultiValueCodec =
     if (several != null) several
     else
       throw new IllegalStateException(
-        s"Column family $name holds one value to a key: it was created without useMultipleValuesPerKey."
+        s"Column family $name holds one value to a key: it was created without " +
+          "useMultipleValuesPerKey."
       )
 }
 
 private[provider] object ColumnFamily {
   private val TimeBytes = 8
 
-  /** The numbers in the logs that the family at a place may have: without and with an order of its
-    * keys. Place 0 is the default family's.
+  /** The two log numbers of the family at a place: for unordered and for ordered keys. The default
+    * family has place 0.
     */
   def numbersOf(place: Int): Seq[Int] = Seq(place, Record.OrderedFamilyMin + place)
 
@@ -96,8 +99,8 @@ private[provider] object ColumnFamily {
     case _ => numbersOf(place).last
   }
 
-  /** With its encoders: rows of one value to a key stay as they are, unless they are to be read by
-    * later schemas.
+  /** Creates a family and its codecs. Single-valued rows are stored unchanged unless schema
+    * evolution is on.
     */
   def of(
       name: String,

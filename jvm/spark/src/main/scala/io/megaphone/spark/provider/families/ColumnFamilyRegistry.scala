@@ -2,45 +2,35 @@
 package io.megaphone.spark.provider.families
 
 import java.util.concurrent.ConcurrentHashMap
-import java.util.concurrent.atomic.AtomicReference
 
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.execution.streaming.state._
 
-import io.megaphone.plan.Operator
-
-/** The column families of a store, by name: created by any handle of a provider, and from then on
-  * there for all. Any thread.
+/** The column families of a store, by name. Any handle of a provider may create a family; it then
+  * exists for all handles.
+  *
+  * Threads: any.
   *
   * @param default
-  *   the family that there is without being created
+  *   the default family, which always exists
   * @param areUsed
-  *   whether there may be others
+  *   whether the store may have other families
   */
 private[provider] final class ColumnFamilyRegistry(
     val default: ColumnFamilySpec,
     areUsed: Boolean
 ) {
   private val byName = new ConcurrentHashMap[String, ColumnFamilySpec]()
-  private val spare = new AtomicReference[ColumnFamilies]
-
-  /** What a task works with: what one before has given back, or else new. Encoders are code that
-    * Spark generates, which takes longer than the rows of a small batch.
-    */
-  def take(operator: Operator, make: => ColumnFamilies): ColumnFamilies =
-    Option(spare.getAndSet(null))
-      .filter(f => f.operator == operator && f.areAll(byName))
-      .getOrElse(make)
-
-  /** Keeps them for a task to come: whoever gives them back uses them no more. */
-  def giveBack(families: ColumnFamilies): Unit = spare.set(families)
 
   def all: Map[String, ColumnFamilySpec] = byName.asScala.toMap
   def names: Set[String] = byName.keySet.asScala.toSet + ColumnFamilyRegistry.Default
 
-  /** The family that an operation is about. Throws what Spark's own providers throw where there is
-    * none.
+  /** Whether `spec` is what the family of this name was created with. */
+  def isCurrent(name: String, spec: ColumnFamilySpec): Boolean = byName.get(name) eq spec
+
+  /** The family that an operation names. Throws what Spark's own providers throw if it does not
+    * exist.
     */
   def get(operation: String, name: String): ColumnFamilySpec =
     if (name == ColumnFamilyRegistry.Default) default
@@ -54,16 +44,17 @@ private[provider] final class ColumnFamilyRegistry(
       )
     }
 
-  /** Creates a family; nothing happens where there is one of that name. */
+  /** Creates a family. Called twice with one name: the second call does nothing. */
   def create(name: String, spec: ColumnFamilySpec): Unit = {
     check("create_col_family", name, spec.isInternal)
     if (name != ColumnFamilyRegistry.Default) byName.putIfAbsent(name, spec)
     ()
   }
 
-  /** Whether there was such a family. */
+  /** Removes a family; false if there was none. */
   def remove(name: String): Boolean = {
-    check("remove_col_family", name, isInternal = false); byName.remove(name) != null
+    check("remove_col_family", name, isInternal = false)
+    byName.remove(name) != null
   }
 
   private def check(operation: String, name: String, isInternal: Boolean): Unit = {
@@ -78,5 +69,5 @@ private[provider] final class ColumnFamilyRegistry(
 
 private object ColumnFamilyRegistry {
   val Default: String = StateStore.DEFAULT_COL_FAMILY_NAME
-  private val NotUsed = "multiple column families is disabled in " + "BinnedStateStore"
+  private val NotUsed = "multiple column families is disabled in BinnedStateStore"
 }

@@ -9,11 +9,14 @@ import org.apache.spark.sql.types.StructType
 
 import io.megaphone.spark.partitioning.PartitionHash
 
-/** Hashes of partition keys, as Spark generates code for them. One thread. */
+/** Hashes partition keys with code that Spark generates.
+  *
+  * Threads: one.
+  */
 private[provider] final class KeyHashes {
   private val byKey = mutable.HashMap.empty[StructType, UnsafeProjection]
 
-  /** From a key of this schema to its hash, in the only column. */
+  /** A projection from a key of this schema to a row whose only column is the key's hash. */
   def of(key: StructType): UnsafeProjection = byKey.getOrElseUpdate(
     key, {
       val columns = key.fields.toSeq.zipWithIndex.map { case (f, i) =>

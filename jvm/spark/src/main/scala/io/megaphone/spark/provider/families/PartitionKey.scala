@@ -13,14 +13,15 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.transformwith
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 
-/** How the keys of a column family lead to the key that the exchange routes by.
+/** How the exchange's partition key is derived from the state keys of a column family.
   *
   * @param extractor
-  *   None where the state key is the partition key, or begins with its columns
+  *   None if the state key is the partition key, or begins with its columns
   * @param schema
-  *   the partition key's
+  *   the partition key's schema
   * @param prefix
-  *   what the first columns of a key, where a family is scanned by them, tell of it
+  *   what a key's prefix, the first columns that a family may be scanned by, says about the
+  *   partition key
   */
 private[provider] final case class PartitionKey(
     extractor: Option[StatePartitionKeyExtractor],
@@ -34,21 +35,21 @@ private[provider] object PartitionKey {
   /** The prefix is the partition key. */
   case object PrefixIsKey extends Prefix
 
-  /** The partition key is a struct among the prefix's columns, where the state key has it. */
+  /** The partition key is a struct in the prefix, in the column where the state key has it. */
   case object PrefixHasKey extends Prefix
 
-  /** The prefix leads to no one partition key. */
+  /** Keys with one prefix may have different partition keys. */
   case object PrefixTellsNothing extends Prefix
 
-  /** Of a family.
+  /** The partition key of a family.
     *
     * @param operator
     *   Spark's name of the operator
     * @param store
-    *   the store's name: a join's stores have keys of different kinds in its first two formats, its
-    *   families in the others
+    *   the store's name. The state keys of a join depend on the store in its first two state
+    *   formats, and on the family in the later ones.
     * @param specOf
-    *   how the other families of the store keep their keys, by name
+    *   how the other families of the store encode their keys, by name
     */
   def of(
       operator: String,
@@ -69,8 +70,8 @@ private[provider] object PartitionKey {
         by(StatePartitionKeyExtractorFactory.create(operator, keys), PrefixIsKey)
       case Join =>
         spec match {
-          /* The columns before the time are the join's keys. Spark's factory takes the time for one
-           * of them. */
+          /* The columns before the time are the join's keys. Spark's factory would count the time
+           * as one of them. */
           case _: TimestampAsPostfixKeyStateEncoderSpec =>
             by(new DropLastNFieldsStatePartitionKeyExtractor(keys, 1), PrefixIsKey)
           case _: TimestampAsPrefixKeyStateEncoderSpec =>
@@ -78,7 +79,7 @@ private[provider] object PartitionKey {
           case _ =>
             val isNamed = family != StateStore.DEFAULT_COL_FAMILY_NAME
             if (store == StateStoreId.DEFAULT_STORE_NAME && !isNamed)
-              whole // of a store with families: holds nothing
+              whole // the default family of a store with families: always empty
             else
               by(
                 StatePartitionKeyExtractorFactory.create(
@@ -91,10 +92,9 @@ private[provider] object PartitionKey {
                 PrefixTellsNothing
               )
         }
+      // The default family is always empty.
       case tws
-          if TransformWithState.contains(
-            tws
-          ) && family != StateStore.DEFAULT_COL_FAMILY_NAME => // the default family holds nothing
+          if TransformWithState.contains(tws) && family != StateStore.DEFAULT_COL_FAMILY_NAME =>
         val kind = StateStoreColumnFamilySchemaUtils
         val isTimer = TimerStateUtils.isTimerCFName(family)
         val isTtl = !isTimer && kind.isTtlColFamilyName(family)
@@ -108,7 +108,7 @@ private[provider] object PartitionKey {
               else StateVariableType.ValueState
             )
           else Some(StateVariableType.MapState).filter(_ => isMap(spec))
-        // Values and lists are kept by the grouping key, and so is what counts their elements.
+        // Values, lists and the counts of their elements are keyed by the grouping key.
         variable.fold(whole) { kindOfVariable =>
           val info = TransformWithStateVariableInfo(
             if (isTimer) family else kind.getBaseStateName(family),
@@ -126,16 +126,16 @@ private[provider] object PartitionKey {
     }
   }
 
-  /** Whether an expiring element is one of a map, by its key: for a reader that knows nothing of
-    * the map.
+  /** Whether the TTL family of these keys belongs to a map. For a reader that does not know the
+    * map's own family.
     */
   private def isComposite(keys: StructType): Boolean = keys.last.dataType match {
     case element: StructType => element.fieldNames.sameElements(Array("key", "userKey"))
     case _ => false
   }
 
-  /** Join state formats with the named stores, and with families: of each, those after it have the
-    * same keys.
+  /** The first join state formats with named stores (2) and with column families (3). Later formats
+    * of each kind use the same keys.
     */
   private val StoresFormat = 2
   private val FamiliesFormat = 3

@@ -3,8 +3,8 @@ package io.megaphone.spark.provider.rows
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
-/** Rows of which there may be several to a key: their bytes follow each other. */
+/** A codec for keys with several values: the values' bytes follow each other in one byte range. */
 private[provider] abstract class MultiValueCodec extends RowCodec {
-  def setAll(rows: Iterable[UnsafeRow]): Unit
-  def rows(bytes: Array[Byte], offset: Int, length: Int): Iterator[UnsafeRow]
+  def encodeAll(rows: Iterable[UnsafeRow]): Unit
+  def decodeAll(bytes: Array[Byte], offset: Int, length: Int): Iterator[UnsafeRow]
 }

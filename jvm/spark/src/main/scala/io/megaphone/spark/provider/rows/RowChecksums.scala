@@ -12,24 +12,24 @@ import io.megaphone.log.memory.Records
 import io.megaphone.log.record.{Record, Words}
 import io.megaphone.log.record.Cursor
 
-/** Verifies rows that have a checksum, as `spark.sql.streaming.stateStore.rowChecksum.enabled` asks
-  * for, by Spark's own classes and with its error.
+/** Verifies the checksums of rows, which `spark.sql.streaming.stateStore.rowChecksum.enabled` turns
+  * on. Uses Spark's own classes and throws Spark's error.
   *
-  * Spark writes the setting to the offset log with a query's first batch, and goes by what is
-  * written there from then on, as its readers do. So all rows of a checkpoint have a checksum, or
-  * none has.
+  * Spark writes the setting to the offset log with a query's first batch. From then on the query
+  * and Spark's readers follow the offset log. So either all rows of a checkpoint have a checksum,
+  * or none has.
   *
   * @param store
-  *   its name in the error
+  *   the store's name in the error
   * @param ratio
-  *   of the rows that are read, one in so many is verified; none where it is 0
+  *   one in `ratio` rows read is verified; none if it is 0
   */
 private[provider] final class RowChecksums(store: String, ratio: Long) {
   import RowChecksums._
 
   private val ofReads = verifier(ratio)
 
-  /** Verifies a record that is read, as often as the ratio says. Threads that read at once may
+  /** Verifies a record that was read, or skips it, as the ratio says. Concurrent readers may
     * miscount a little.
     */
   def verify(found: Cursor): Unit =
@@ -37,7 +37,7 @@ private[provider] final class RowChecksums(store: String, ratio: Long) {
       check(_, found.bytes, found.keyOffset, found.keyBytes, found.valueOffset, found.valueBytes)
     )
 
-  /** Verifies all of the records that a file has of a bin. Any thread. */
+  /** Verifies all records of a bin that were read from a file. Threads: any. */
   def verifyAll(records: Array[Byte]): Unit = verifier(ratio = 1).foreach { all =>
     Records.foreach(records, 0, records.length) { (at, header) =>
       val keyAt = at + Record.HeaderBytes
@@ -59,7 +59,7 @@ private[provider] final class RowChecksums(store: String, ratio: Long) {
 
 private[provider] object RowChecksums {
 
-  /** Before each value: the checksum of its key and itself (4 B), and its length (4 B). */
+  /** The header of a value: the checksum of key and value (4 B), the value's length (4 B). */
   val HeaderBytes = 8
 
   def headerOf(key: RowCodec, value: RowCodec): Long = {
@@ -67,14 +67,14 @@ private[provider] object RowChecksums {
     (value.length.toLong << 32) | (checksum.toLong & 0xffffffffL)
   }
 
-  /** Where the values of a key begin, each with its header. */
+  /** The offsets of the headers of a key's values. */
   def starts(bytes: Array[Byte], offset: Int, end: Int): Iterator[Int] =
     Iterator
       .iterate(offset)(at => at + HeaderBytes + lengthAt(bytes, at, end))
       .takeWhile(_ + HeaderBytes <= end)
 
-  /** Bytes of the value whose header is at `at`. A length that cannot be is damage and taken for
-    * none: the checksum is not that of no bytes.
+  /** Length of the value whose header is at `at`. An invalid length is damage. It is read as 0, and
+    * the checksum then does not match.
     */
   def lengthAt(bytes: Array[Byte], at: Int, end: Int): Int = {
     val most = end - at - HeaderBytes
@@ -99,7 +99,7 @@ private[provider] object RowChecksums {
         val value = ArrayIndexRange(bytes, from, from + lengthAt(bytes, at, end))
         verifier.verify(key, Some(value), Words.get(bytes, at).toInt)
         at = value.untilIndex
-      } else { // too few to be a value
+      } else { // fewer bytes than a header: damage
         val rest = Some(ArrayIndexRange(bytes, at, end))
         verifier.verify(key, rest, ~KeyValueChecksum.create(key, rest))
         at = end
@@ -111,8 +111,8 @@ private[provider] object RowChecksums {
     ArrayIndexRange(row.bytes, row.offset, row.offset + row.length)
 }
 
-/** Values with the header of a checksum before each, whether a key has one or several. A value is
-  * set when its key has been.
+/** Encodes values with a checksum header before each, for keys with one value or several. The key
+  * must be encoded before its values: the checksum covers both.
   */
 private[provider] final class ChecksummedValues(keys: RowCodec, values: RowCodec)
     extends MultiValueCodec {
@@ -120,21 +120,21 @@ private[provider] final class ChecksummedValues(keys: RowCodec, values: RowCodec
 
   bytes = new Array[Byte](ChecksummedValues.BytesMin)
 
-  override def set(row: UnsafeRow): Unit = { length = 0; add(row) }
-  override def setAll(rows: Iterable[UnsafeRow]): Unit = { length = 0; rows.foreach(add) }
+  override def encode(row: UnsafeRow): Unit = { length = 0; add(row) }
+  override def encodeAll(rows: Iterable[UnsafeRow]): Unit = { length = 0; rows.foreach(add) }
 
-  override def row(bytes: Array[Byte], offset: Int, length: Int): UnsafeRow =
-    values.row(bytes, offset + HeaderBytes, lengthAt(bytes, offset, offset + length))
+  override def decode(bytes: Array[Byte], offset: Int, length: Int): UnsafeRow =
+    values.decode(bytes, offset + HeaderBytes, lengthAt(bytes, offset, offset + length))
 
-  override def rows(bytes: Array[Byte], offset: Int, length: Int): Iterator[UnsafeRow] = {
+  override def decodeAll(bytes: Array[Byte], offset: Int, length: Int): Iterator[UnsafeRow] = {
     val end = offset + length
     starts(bytes, offset, end).map(at =>
-      values.row(bytes, at + HeaderBytes, lengthAt(bytes, at, end))
+      values.decode(bytes, at + HeaderBytes, lengthAt(bytes, at, end))
     )
   }
 
   private def add(row: UnsafeRow): Unit = {
-    values.set(row)
+    values.encode(row)
     val at = length
     length = at + HeaderBytes + values.length
     if (length > bytes.length) bytes = util.Arrays.copyOf(bytes, math.max(length, 2 * bytes.length))

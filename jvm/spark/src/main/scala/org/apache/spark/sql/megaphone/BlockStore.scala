@@ -10,17 +10,20 @@ import org.apache.spark.util.io.ChunkedByteBuffer
 
 import io.megaphone.format.ExecutorAddress
 
-/** Bytes under free names in Spark's block manager. Its class, `TestBlockId` and
-  * `ChunkedByteBuffer` are private to Spark (4.2, 4.3).
+/** Stores bytes under names of our own in Spark's block manager.
   *
-  * `TestBlockId` is the one block id of Spark's whose name is free and that another executor can
-  * parse back. Blocks are put `MEMORY_AND_DISK_SER`. The driver is told of each, so that `isAt` can
-  * ask it: to ask an executor for a block that it does not have logs errors with stack traces at
-  * both ends. Any thread.
+  * Private to Spark (4.2, 4.3): `TestBlockId`, `ChunkedByteBuffer`.
+  *
+  * `TestBlockId` is the only block id of Spark with a free name that another executor can parse.
+  * Blocks are stored as `MEMORY_AND_DISK_SER` and reported to the driver, so that `isAt` can ask
+  * the driver. Asking an executor for a block that it does not have would log errors with stack
+  * traces at both ends.
+  *
+  * Threads: any.
   */
 final class BlockStore(env: SparkEnv) {
 
-  /** Where other executors get this one's blocks. */
+  /** The address from which other executors get this executor's blocks. */
   def address: ExecutorAddress = BlockStore.addressOf(env.blockManager.blockManagerId)
 
   def put(name: String, bytes: Array[Byte]): Unit = {
@@ -35,18 +38,21 @@ final class BlockStore(env: SparkEnv) {
 
   def remove(name: String): Unit = env.blockManager.removeBlock(id(name), tellMaster = true)
 
-  /** A block of this executor. */
+  /** A block of this executor; None if it does not have it. */
   def local(name: String): Option[Array[Byte]] =
     env.blockManager.getLocalBytes(id(name)).map { data =>
       try bytesOf(data.toByteBuffer())
-      finally { env.blockManager.releaseLock(id(name)); data.dispose() }
+      finally {
+        env.blockManager.releaseLock(id(name))
+        data.dispose()
+      }
     }
 
-  /** Whether an executor has told the driver of the block. */
+  /** Whether the executor at `address` has reported the block to the driver. */
   def isAt(name: String, address: ExecutorAddress): Boolean =
     env.blockManager.master.getLocations(id(name)).exists(BlockStore.addressOf(_) == address)
 
-  /** A block of another executor. Throws what Spark's block transfer throws. */
+  /** Fetches a block of another executor. Throws what Spark's block transfer throws. */
   def remote(name: String, address: ExecutorAddress): Array[Byte] = {
     val buffer: ManagedBuffer = env.blockManager.blockTransferService.fetchBlockSync(
       address.host,
@@ -56,11 +62,16 @@ final class BlockStore(env: SparkEnv) {
       null
     )
     try bytesOf(buffer.nioByteBuffer())
-    finally { buffer.release(); () }
+    finally {
+      buffer.release()
+      ()
+    }
   }
 
   private def bytesOf(buffer: ByteBuffer): Array[Byte] = {
-    val bytes = new Array[Byte](buffer.remaining); buffer.get(bytes); bytes
+    val bytes = new Array[Byte](buffer.remaining)
+    buffer.get(bytes)
+    bytes
   }
   private def id(name: String): BlockId = TestBlockId(name)
 }

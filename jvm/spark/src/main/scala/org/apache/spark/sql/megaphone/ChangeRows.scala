@@ -5,10 +5,18 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state.RecordType
 import org.apache.spark.util.NextIterator
 
-/** Rows of a change feed (kind, key, value, batch) as the iterator that Spark asks a provider for. */
+/** The rows of a change feed (kind, key, value, batch), as the iterator that Spark expects of a
+  * provider.
+  *
+  * Private to Spark (4.2, 4.3): `NextIterator`.
+  */
 final class ChangeRows(rows: Iterator[(RecordType.Value, UnsafeRow, UnsafeRow, Long)])
     extends NextIterator[(RecordType.Value, UnsafeRow, UnsafeRow, Long)] {
   override protected def getNext(): (RecordType.Value, UnsafeRow, UnsafeRow, Long) =
-    if (rows.hasNext) rows.next() else { finished = true; null }
+    if (rows.hasNext) rows.next()
+    else {
+      finished = true
+      null
+    }
   override protected def close(): Unit = ()
 }

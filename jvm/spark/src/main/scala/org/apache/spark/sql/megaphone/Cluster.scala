@@ -5,13 +5,14 @@ import org.apache.spark.SparkContext
 
 import io.megaphone.format.ExecutorAddress
 
-/** The executors of an application. `SparkContext.env` and the block manager's master are private
-  * to Spark (4.2, 4.3).
+/** The executors of an application.
+  *
+  * Private to Spark (4.2, 4.3): `SparkContext.env`.
   */
 object Cluster {
 
-  /** Those that are registered now, by id; the driver itself only where it is the one executor, in
-    * local mode. Asks the driver's own endpoint.
+  /** The executors that are registered now, in the order of their ids. The driver is included only
+    * in local mode, where it is the executor. Asks the driver's own block manager endpoint.
     */
   def executors(sc: SparkContext): Vector[ExecutorAddress] = {
     val all = sc.env.blockManager.master.getMemoryStatus.keys.toVector

@@ -6,12 +6,16 @@ import org.apache.spark.sql.execution.streaming.state.{
   StateStoreCoordinatorRef, StateStoreId, StateStoreProviderId
 }
 
-/** Wishes where workers should run. Spark sends a state task to the executor that the coordinator
-  * has for its store; told from the driver before the batch, that is a pin, and a preference only.
+/** Asks Spark to run a worker on an executor. Spark prefers, for a task with state, the executor
+  * that the state store coordinator has for its store. The driver sets that executor before the
+  * batch. It is a preference only.
+  *
+  * Private to Spark (4.2, 4.3): `StreamingQueryManager.stateStoreCoordinator`,
+  * `StateStoreCoordinatorRef.reportActiveInstance`.
   */
 object Pins {
 
-  /** Pins all stores of a worker. */
+  /** Pins all stores of a worker. Each pin is a blocking call to the coordinator. */
   def pin(
       session: SparkSession,
       query: RunningQuery,

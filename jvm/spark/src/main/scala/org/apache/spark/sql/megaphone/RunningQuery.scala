@@ -11,7 +11,11 @@ import org.apache.spark.sql.execution.streaming.runtime.{
   MicroBatchExecution, MicroBatchExecutionContext, StreamExecution
 }
 
-/** What the plugin must know of a running query and Spark does not show: one place for it. */
+/** The internals of a running query that the plugin reads and changes.
+  *
+  * Private to Spark (4.2, 4.3): `SharedState.activeStreamingQueries` and, by reflection, the field
+  * `MicroBatchExecution.currentStateStoreCkptId`.
+  */
 final class RunningQuery(execution: MicroBatchExecution) {
   def id: UUID = execution.id
   def runId: UUID = execution.runId
@@ -23,9 +27,9 @@ final class RunningQuery(execution: MicroBatchExecution) {
 
   def isActive: Boolean = execution.isActive
 
-  /** Whether this run itself wrote the offset log of the batch that it is at, rather than found it
-    * there. Spark measures the writing if, and only if, this run constructed the batch; a look at
-    * the log from outside comes earlier than Spark's own, and another run may write in between.
+  /** Whether this run itself wrote the offset log of its current batch, rather than found it. Spark
+    * measures the writing if, and only if, this run constructed the batch. Checking the log from
+    * here is not enough: the check comes before Spark's own, and another run may write in between.
     */
   def hasLoggedOffsets(batch: Long): Boolean = execution.getLatestExecutionContext() match {
     case context: MicroBatchExecutionContext =>
@@ -33,23 +37,23 @@ final class RunningQuery(execution: MicroBatchExecution) {
     case _ => false
   }
 
-  /** The newest batch that the commit log has, if any. */
+  /** The newest batch in the commit log. */
   def latestCommittedBatch: Option[Long] = execution.commitLog.getLatestBatchId()
 
-  /** Checkpoint ids by operator and partition at the version that the next batch reads: empty under
-    * checkpoint format v1.
+  /** Checkpoint ids by operator, partition and store, at the version that the next batch reads.
+    * Empty under checkpoint format v1.
     */
   def checkpointIds: mutable.Map[Long, Array[Array[String]]] =
     RunningQuery.IdsField.get(execution).asInstanceOf[mutable.Map[Long, Array[Array[String]]]]
 
-  /** The same at a version that its batch's commit tells of; None where the commit log does not
-    * have that batch any more.
+  /** The checkpoint ids at an earlier version; None if the commit log no longer has the batch that
+    * made it.
     */
   def checkpointIdsAt(version: Long): Option[Map[Long, Array[Array[String]]]] =
     execution.commitLog.get(version - 1).map(_.stateUniqueIds.getOrElse(Map.empty))
 
-  /** Lengthens an operator's array of checkpoint ids. Spark indexes it by partition, and a step may
-    * have added partitions since it was written.
+  /** Lengthens an operator's array of checkpoint ids and returns it; None if there is none. Spark
+    * indexes the array by partition, and a step may have added partitions since it was written.
     */
   def padCheckpointIds(operator: Long, length: Int): Option[Array[Array[String]]] =
     checkpointIds.get(operator).map { ids =>
@@ -58,8 +62,9 @@ final class RunningQuery(execution: MicroBatchExecution) {
       padded
     }
 
-  /** From now on, what Spark writes into the arrays is never shorter than `length`: its own reader
-    * indexes them by the partitions of the first batch, however few there are now.
+  /** From now on, pads each array that Spark sets to `length`. Spark's reader indexes the arrays by
+    * the partitions of the first batch, even if there are fewer now (H24). Called twice: the second
+    * call does nothing.
     */
   def keepCheckpointIds(length: Int): Unit = checkpointIds match {
     case _: RunningQuery.PaddingMap => ()
@@ -70,26 +75,27 @@ final class RunningQuery(execution: MicroBatchExecution) {
 
 object RunningQuery {
 
-  /** The name under which `MicroBatchExecution.constructNextBatch` reports how long it wrote the
-    * offset log.
+  /** The name under which `MicroBatchExecution.constructNextBatch` reports how long writing the
+    * offset log took.
     */
   private val OffsetLogWriting = "walCommit"
 
   private val IdsField = {
-    // A private val of MicroBatchExecution since Spark 4.0; the compiler may qualify its name.
+    // A private val of MicroBatchExecution since Spark 4.0. The compiler may prefix its name.
     val field = classOf[MicroBatchExecution].getDeclaredFields
       .find(_.getName.endsWith("currentStateStoreCkptId"))
       .getOrElse(
         throw new IllegalStateException(
-          "Spark's MicroBatchExecution keeps no checkpoint ids any more: this jar does not fit this Spark version."
+          "Spark's MicroBatchExecution keeps no checkpoint ids any more: this jar does not fit " +
+            "this Spark version."
         )
       )
     field.setAccessible(true)
     field
   }
 
-  /** The running query of this run, in whatever session; None for plans that only look like a
-    * batch's (`explain`, batch queries).
+  /** The running query of this run, in any session. None for plans that only look like a batch's
+    * (`explain`, batch queries).
     */
   def find(session: SparkSession, runId: UUID): Option[StreamExecution] =
     session.sharedState.activeStreamingQueries.values.asScala.find(_.runId == runId)
@@ -104,7 +110,8 @@ object RunningQuery {
     override def get(operator: Long): Option[Array[Array[String]]] = ids.get(operator)
     override def iterator: Iterator[(Long, Array[Array[String]])] = ids.iterator
     override def addOne(entry: (Long, Array[Array[String]])): this.type = {
-      ids(entry._1) = padded(entry._2, length); this
+      ids(entry._1) = padded(entry._2, length)
+      this
     }
     override def subtractOne(operator: Long): this.type = { ids -= operator; this }
   }

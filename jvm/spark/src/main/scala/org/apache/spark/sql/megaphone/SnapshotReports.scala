@@ -9,11 +9,14 @@ import org.apache.spark.sql.execution.streaming.state.{
   StateStoreCoordinatorRef, StateStoreProviderId
 }
 
-/** Tells Spark's coordinator how far a store can be recovered quickly; it warns of stores that it
-  * does not hear of for long.
+/** Reports to Spark's coordinator the version up to which a store can be recovered quickly. The
+  * coordinator warns about stores without a report for long.
+  *
+  * Private to Spark (4.2, 4.3): `StateStoreCoordinatorRef.snapshotUploaded`.
   */
 object SnapshotReports extends Logging {
 
+  /** Reports a version. A failure is logged and otherwise ignored. */
   def report(id: StateStoreProviderId, version: Long): Unit =
     try
       Option(SparkEnv.get).foreach(env =>

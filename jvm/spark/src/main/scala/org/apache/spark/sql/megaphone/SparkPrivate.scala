@@ -10,25 +10,29 @@ import org.apache.spark.deploy.SparkHadoopUtil
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.errors.QueryExecutionErrors
 
-/** Small things of Spark's that are private to it, since 4.2. */
+/** One-line calls of members that are private to Spark.
+  *
+  * Private to Spark (4.2, 4.3): `SparkContext.conf`, `SparkHadoopUtil`,
+  * `DiskBlockManager.localDirs`, `QueryExecutionErrors`.
+  */
 object SparkPrivate {
 
-  /** The context's own configuration: a driver plugin may still change it, for no session exists
-    * yet.
+  /** The context's own configuration, not a copy. A driver plugin may change it, because no session
+    * exists yet.
     */
   def conf(context: SparkContext): SparkConf = context.conf
 
-  /** Hadoop's configuration with an application's `spark.hadoop.*`, where there is no session. */
+  /** Hadoop's configuration with the application's `spark.hadoop.*`, without a session. */
   def hadoopConf(conf: SparkConf): Configuration = SparkHadoopUtil.get.newConfiguration(conf)
 
-  /** Hadoop's configuration of a session, its SQL configuration included. */
+  /** Hadoop's configuration of a session, including its SQL configuration. */
   def hadoopConf(session: SparkSession): Configuration = session.sessionState.newHadoopConf()
 
-  /** The folders of an executor for what lives no longer than it does. */
+  /** The local folders of an executor, for files that live no longer than the executor. */
   def localFolders(env: SparkEnv): Seq[Path] =
     env.blockManager.diskBlockManager.localDirs.toSeq.map(_.toPath)
 
-  /** The errors that Spark's own providers give. */
+  // The errors that Spark's own providers throw.
   def unexpectedVersion(version: Long): Throwable =
     QueryExecutionErrors.unexpectedStateStoreVersion(version)
   def stateFileIsMissing(file: String, cause: Throwable): Throwable =

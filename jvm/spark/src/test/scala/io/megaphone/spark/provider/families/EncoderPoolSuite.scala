@@ -26,11 +26,12 @@ class EncoderPoolSuite extends AnyFunSuite {
 
   private final class Provider {
     val created = new ColumnFamilyRegistry(plain, areUsed = true)
+    private val pool = new EncoderPool
     created.create("one", plain)
     created.create("other", plain)
 
     def take(of: Operator = operator): ColumnFamilies =
-      created.take(
+      pool.take(
         of,
         new ColumnFamilies(
           created,
@@ -45,7 +46,7 @@ class EncoderPoolSuite extends AnyFunSuite {
     /** What a task leaves that has used one of the two. */
     val used: ColumnFamilies = take()
     private val family = used("get", "one")
-    created.giveBack(used)
+    pool.giveBack(used)
 
     def isKept: Boolean = take() match { case f => (f eq used) && (f("get", "one") eq family) }
   }

@@ -3,9 +3,10 @@ package org.apache.spark.sql.megaphone.neutrality
 
 import org.apache.spark.SparkConf
 import org.apache.spark.sql.internal.{SQLConf, StaticSQLConf}
-import org.apache.spark.sql.megaphone.LocalCheckpointFileManager
 import org.apache.spark.sql.megaphone.upstream.{Upstream, UpstreamSuites}
 import org.apache.spark.sql.streaming.StreamTest
+
+import io.megaphone.spark.checkpoint.LocalCheckpointFileManager
 
 /** One of Spark's own suites, run with all its state re-routed, or, where the environment has
   * `MEGAPHONE_NEUTRALITY=stock`, as it is. Its files are written without forks either way, to be

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-package org.apache.spark.sql.megaphone
+package io.megaphone.spark.checkpoint
 
 import java.io.{FileNotFoundException, OutputStream}
 import java.nio.file.{
@@ -17,12 +17,11 @@ import org.apache.spark.sql.execution.streaming.checkpointing.{
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 import org.apache.spark.sql.internal.SQLConf
 
-/** A checkpoint file manager that writes `file:` paths without forking a process for each file, as
-  * Hadoop's local file system does to set permissions where its native library is missing. All
-  * reading is left to Spark's own manager, and so is every other scheme, to the one that Spark
-  * chooses for it.
+/** A checkpoint file manager that writes `file:` paths without forking a process for each file.
+  * Hadoop's local file system forks to set permissions if its native library is missing. Spark's
+  * own manager does all reading, and the manager that Spark chooses serves every other scheme.
   *
-  * A file is written under a temporary name and then renamed, or, where nothing may be replaced,
+  * A file is written under a temporary name. It is then renamed or, if it must not replace another,
   * linked, which fails if the name is taken.
   */
 final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
@@ -46,8 +45,11 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
 
   override def open(path: Path): FSDataInputStream = spark.open(path)
   override def list(path: Path, filter: PathFilter): Array[FileStatus] = spark.list(path, filter)
-  override def mkdirs(path: Path): Unit = if (isFile) { Files.createDirectories(nio(path)); () }
-  else spark.mkdirs(path)
+  override def mkdirs(path: Path): Unit =
+    if (isFile) {
+      Files.createDirectories(nio(path))
+      ()
+    } else spark.mkdirs(path)
   override def exists(path: Path): Boolean =
     if (isFile) Files.exists(nio(path)) else spark.exists(path)
   override def delete(path: Path): Unit = spark.delete(path)
@@ -85,8 +87,8 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
           super.close()
           if (!overwrite) link()
           else {
-            /* Of the file that was there, if Spark's own manager wrote it: nobody could read the
-             * new one beside it. */
+            /* If Spark's own manager wrote the replaced file, its checksum file exists. The new
+             * file could not be read with that checksum. */
             Files.deleteIfExists(target.resolveSibling(s".${target.getFileName}.crc"))
             Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE)
             ()
@@ -114,8 +116,8 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
 
 private object LocalCheckpointFileManager {
 
-  /** The manager that Spark takes where none is configured: by `FileContext` or, for a scheme that
-    * has none, by `FileSystem`.
+  /** The manager that Spark chooses if none is configured: one on `FileContext` or, if a scheme has
+    * none, one on `FileSystem`.
     */
   private def sparksChoice(path: Path, hadoopConf: Configuration): CheckpointFileManager = {
     val unset = new Configuration(hadoopConf)
