@@ -58,7 +58,9 @@ lazy val common = Seq(
   publish / skip := true
 )
 
-/** What kills, pauses and damages in the Python tests, as a jar of its own: nothing of it is in the plugin's. */
+/** What kills, pauses and damages in the Python tests, as a jar of its own: nothing of it is in the
+  * plugin's.
+  */
 lazy val faultsJar = taskKey[File]("builds the jar of the tests' fault points")
 
 /** The plugin for one Spark minor: the shared sources, and those that only this minor sees. */
@@ -106,7 +108,11 @@ def sparkSettings(minor: String) = common ++ Seq(
     val classes = (Test / classDirectory).value
     val ours = Seq("io/megaphone/spark/faults", "META-INF/services").map(classes / _)
     val jar = target.value / "spark-megaphone-faults.jar"
-    IO.zip(ours.flatMap(folder => (folder ** "*").get.filter(_.isFile)).pair(Path.relativeTo(classes)), jar, None)
+    IO.zip(
+      ours.flatMap(folder => (folder ** "*").get.filter(_.isFile)).pair(Path.relativeTo(classes)),
+      jar,
+      None
+    )
     jar
   },
   assembly / mainClass := None
