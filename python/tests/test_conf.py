@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The constants of the configuration keys, which are made from the JVM half's entries."""
+"""The constants of the configuration keys, which are generated."""
 
 from spark_megaphone import conf
 

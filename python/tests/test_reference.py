@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The modules and pages that are made from the JVM half are what it makes of its code today."""
+"""The generated modules and pages are what the JVM half generates today."""
 
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,9 @@ def reference(spark: SparkSession) -> Any:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_file_is_what_is_made_of_the_code(reference: Any, file: str) -> None:
+def test_a_file_is_up_to_date(reference: Any, file: str) -> None:
     assert (ROOT / file).read_text("utf-8") == reference.textOf(file), AGAIN
 
 
-def test_all_files_that_are_made_are_compared(reference: Any) -> None:
+def test_every_generated_file_is_compared(reference: Any) -> None:
     assert reference.paths().split("\n") == FILES

@@ -10,8 +10,8 @@ package io.megaphone.errors
   */
 final case class Condition(name: String, sqlState: String, doc: String)
 
-/** All conditions, each defined once: the reference page and the Python module are made from them.
-  * Each stands in one list only, by where its reader meets it first.
+/** All conditions, each defined once: the reference page and the Python module are generated. Each
+  * stands in one list only, by where its reader meets it first.
   */
 object Conditions {
 

@@ -3,9 +3,6 @@ package io.megaphone.errors
 
 /** A plan, or a question about one, is refused. The message says in one sentence what was wrong,
   * what is allowed and what to do.
-  *
-  * @param condition
-  *   the stable name of the reason, which other languages map to a class
   */
 final class PlanRefusedException private (override val condition: String, message: String)
     extends IllegalArgumentException(message)

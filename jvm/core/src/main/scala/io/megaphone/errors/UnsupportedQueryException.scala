@@ -3,9 +3,6 @@ package io.megaphone.errors
 
 /** The plugin does not run this query. The message says why, and what to use instead. Thrown when
   * the query's first batch is planned, before anything is written.
-  *
-  * @param condition
-  *   the stable name of the reason
   */
 final class UnsupportedQueryException private (override val condition: String, message: String)
     extends UnsupportedOperationException(message)

@@ -3,14 +3,17 @@ package io.megaphone.spark.conf
 
 import io.megaphone.errors.{Condition, Conditions}
 
-/** The page and the Python module that are made from the conditions of `io.megaphone.errors`. */
+/** The page and the Python module generated from the conditions of `io.megaphone.errors`. */
 object ErrorsReference {
   private val ColumnsMax = 110
 
   /** The text of `spark_megaphone/_conditions.py`. */
   def python: String =
     s"""# SPDX-License-Identifier: Apache-2.0
-       |\"\"\"What can go wrong, by condition; ${Reference.Made}.\"\"\"
+       |\"\"\"What can go wrong, by condition.
+       |
+       |${Reference.Generated}
+       |\"\"\"
        |
        |from typing import Final
        |
@@ -33,7 +36,7 @@ object ErrorsReference {
        |message is one sentence that says what was wrong, what is allowed and what to do. In
        |Python, `spark_megaphone.errors` has a class for each condition of a call and of the
        |package itself, whose `condition` is the name. In the JVM, every exception is an
-       |`io.megaphone.errors.MegaphoneError`. This page is made from the code, by
+       |`io.megaphone.errors.MegaphoneError`. This page is generated from the code by
        |`io.megaphone.spark.conf.Reference`.
        |""".stripMargin +
       section("Of a call", "Unless it says otherwise, nothing has changed.", Conditions.ofCalls) +

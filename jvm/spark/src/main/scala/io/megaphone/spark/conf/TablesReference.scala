@@ -7,13 +7,16 @@ import io.megaphone.view.{
   Bool, Column, Int32, Int32List, Int64, Int64List, Kind, Table, Tables, Text
 }
 
-/** The page and the Arrow schemas that are made from the tables of `io.megaphone.view`. */
+/** The page and the Arrow schemas generated from the tables of `io.megaphone.view`. */
 object TablesReference {
 
   /** The text of `spark_megaphone/_tables.py`. */
   def python: String =
     s"""# SPDX-License-Identifier: Apache-2.0
-       |\"\"\"The Arrow schemas of all tables; ${Reference.Made}.\"\"\"
+       |\"\"\"The Arrow schemas of all tables.
+       |
+       |${Reference.Generated}
+       |\"\"\"
        |
        |import pyarrow as pa
        |
@@ -27,7 +30,7 @@ object TablesReference {
        |`migrations()` return Arrow tables with these columns, in this order, and `Plan.steps`
        |returns the steps of a plan. A table is of the moment it is asked for, and has the same
        |schema without a row. A group of operators is a number of operators with no exchange
-       |between them: their bins move together. This page is made from the code, by
+       |between them: their bins move together. This page is generated from the code by
        |`io.megaphone.spark.conf.Reference`.
        |""".stripMargin + Tables.all.map(section(_)).mkString
 
