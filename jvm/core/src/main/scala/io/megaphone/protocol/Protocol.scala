@@ -249,11 +249,13 @@ object Protocol {
 
   private def takenOver(found: LogRecord): String = found match {
     case other: LogRecord.Started =>
-      s"Run ${other.run} of the query has started from batch ${other.firstBatch} meanwhile, so this " +
-        "run must not go on."
+      s"The plan log shows that run ${other.run} of the query has started from batch " +
+        s"${other.firstBatch} meanwhile, so this run must not go on."
     case other: LogRecord.Sealed =>
-      s"Run ${other.run} of the query is at work, at batch ${other.batch}, so this run must not go on."
-    case _ => "Another run of the query is at work, so this run must not go on."
+      s"The plan log shows that run ${other.run} of the query is at work, at batch " +
+        s"${other.batch}, so this run must not go on."
+    case _ =>
+      "The plan log shows that another run of the query is at work, so this run must not go on."
   }
 
   private val SealNotConfirmed =

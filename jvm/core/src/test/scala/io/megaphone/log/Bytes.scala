@@ -46,7 +46,7 @@ object Bytes {
     out
   }
 
-  /** A record as `docs/format.md` specifies it: header word, key and value, each padded with zeros
+  /** A record as `docs/spec/format.md` specifies it: header word, key and value, each padded with zeros
     * to whole words.
     */
   def putRecord(family: Int, key: Bytes, value: Bytes): Bytes = record(family, 1, key, value)
