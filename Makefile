@@ -31,7 +31,9 @@ JAR_SOURCES := $(shell find jvm/core/src/main jvm/spark/src/main 2>/dev/null) \
 # The folders that hold Python, of those that may.
 PYTHON_SOURCES := $(foreach folder,python integration-tests benchmarks demo,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
 
-say = @echo "==> $(1)"
+# Each part's beginning, for the times that `make test` tells at its end.
+TIMES := target/times
+say = @echo "==> $(1)"; mkdir -p $(dir $(TIMES)); echo "$$(date +%s) $(1)" >> $(TIMES)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -73,12 +75,15 @@ test-cluster: $(VENV_DONE) $(JARS_DONE) $(FAULTS_JAR) ## runs all tests on real 
 
 # What `lint`, `test-jvm` and `test-python` do, but sbt starts once.
 test: $(VENV_DONE) ## runs lint, the JVM tests and the Python tests: what a change must pass
+	@rm -f $(TIMES)
 	$(lint_python)
 	$(call say,Checking the format of the Scala sources; JVM tests: core and Spark 4.2; building the jars)
 	@./sbt lint core/test spark42/test spark42/faultsJar $(ASSEMBLIES)
 	$(take_jars)
 	$(call say,Running the Python tests on Spark 4.3)
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+	@$(VENV)/bin/python -m pytest --durations=10 --durations-min=1 $(PYTEST_ARGS)
+	$(call say,Done)
+	$(tell_times)
 
 test-all: lint test-all-4.2 test-all-4.3 ## runs every test on both Spark versions
 
@@ -139,6 +144,17 @@ define lint_python
 	@$(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
 	@$(VENV)/bin/ruff check $(PYTHON_SOURCES)
 	@$(VENV)/bin/mypy $(PYTHON_SOURCES)
+endef
+
+# Prints what took longest: the parts, and the JVM's suites; pytest has told of its own tests.
+SUITE_REPORTS := jvm/core/target/test-reports jvm/spark/target/spark-4.2/test-reports
+define tell_times
+	@echo "What took longest, in seconds:"
+	@awk 'NR > 1 { printf "%6d  %s\n", $$1 - begun, part } \
+	  { begun = $$1; $$1 = ""; part = substr($$0, 2) }' $(TIMES) | sort -rn
+	@grep -rho '<testsuite [^>]*' $(SUITE_REPORTS) \
+	  | sed -E 's/.* name="([^"]*)".* time="([^"]*)".*/\2 \1/' | sort -rn | head -10 \
+	  | awk '{ printf "%6d  %s\n", $$1, $$2 }'
 endef
 
 ASSEMBLIES := spark42/assembly spark43/assembly
