@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a query leaves in its checkpoint, and how long the first batch of its next run takes, by provider.
+"""What a query leaves in its checkpoint, and how long the first batch of its next run takes, by
+provider.
 
 `python benchmarks/durability.py [--keys 1000000] [--rows 50000] [--batches 20] [--rounds 5]`
 """
@@ -22,8 +23,12 @@ def written(state: Path) -> tuple[int, int]:
     return len(files), sum(f.stat().st_size for f in files)
 
 
-def measured(spark: SparkSession, provider: str, source: Path, last: Path, rows: int) -> dict[str, float]:
-    """One run over the files of `source`, and one more batch, of the file `last`, in the next run."""
+def measured(
+    spark: SparkSession, provider: str, source: Path, last: Path, rows: int
+) -> dict[str, float]:
+    """One run over the files of `source`, and one more batch, of the file `last`, in the next
+    run.
+    """
     harness.use(spark, provider)
     with harness.folder() as checkpoint, harness.folder() as files:
         for file in source.iterdir():
@@ -65,7 +70,10 @@ def main() -> None:
         last = next(later.iterdir())
         rows = arguments.keys + arguments.batches * arguments.rows
         rounds = harness.rounds(
-            "durability", arguments.rounds, kinds, lambda kind: measured(spark, kind, source, last, rows)
+            "durability",
+            arguments.rounds,
+            kinds,
+            lambda kind: measured(spark, kind, source, last, rows),
         )
     spark.stop()
     names = {
@@ -75,7 +83,10 @@ def main() -> None:
         "files_per_batch": f"files per batch, of {PARTITIONS} workers",
     }
     lines = [f"| | {' | '.join(kinds)} | against the better |", "|---|---|---|---|---|"]
-    panels = {name: {kind: [r[kind][key] for r in rounds] for kind in kinds} for key, name in names.items()}
+    panels = {
+        name: {kind: [r[kind][key] for r in rounds] for kind in kinds}
+        for key, name in names.items()
+    }
     for key, name in names.items():
         cells = [harness.median_and_spread(panels[name][kind]) for kind in kinds]
         values = [{kind: r[kind][key] for kind in kinds} for r in rounds]

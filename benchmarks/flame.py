@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of a steady batch goes: a flame of its tasks, and the share of each operation of the store.
+"""Where the time of a steady batch goes: a flame of its tasks, and the share of each operation of
+the store.
 
 `python benchmarks/flame.py [--work aggregate] [--provider megaphone] [--batches 60]`
 
-  1. The query runs once over all batches, for the compiler, and again while the JVM samples its threads.
+  1. The query runs once over all batches, for the compiler, and again while the JVM samples its
+     threads.
   2. Samples of tasks are kept, each from the task's first frame to the method that was running.
-  3. A sample belongs to the outermost call of the store in it: `get`, `put`, `commit` and so on, to opening
-     the store, or to going on with a scan. What is left is Spark's own, and no store can change it.
+  3. A sample belongs to the outermost call of the store in it: `get`, `put`, `commit` and so on, to
+     opening the store, or to going on with a scan. What is left is Spark's own, and no store can
+     change it.
 """
 
 from __future__ import annotations
@@ -48,15 +51,23 @@ class Node:
 
 
 def recorded(
-    spark: SparkSession, provider: str, source: Path, query: Callable[[DataFrame], DataFrame], mode: str
+    spark: SparkSession,
+    provider: str,
+    source: Path,
+    query: Callable[[DataFrame], DataFrame],
+    mode: str,
 ) -> list[Stack]:
-    """The stacks of tasks, outermost frame first, that were sampled in one run over the files of `source`."""
+    """The stacks of tasks, outermost frame first, that were sampled in one run over the files of
+    `source`.
+    """
     jvm = spark._jvm
     assert jvm is not None
     with harness.folder() as folder:
         file = folder / "samples.jfr"
         recording = jvm.jdk.jfr.Recording()
-        recording.enable("jdk.ExecutionSample").withPeriod(jvm.java.time.Duration.ofMillis(SAMPLE_MS))
+        recording.enable("jdk.ExecutionSample").withPeriod(
+            jvm.java.time.Duration.ofMillis(SAMPLE_MS)
+        )
         recording.start()
         harness.batch_ms(spark, provider, source, query, mode)
         recording.stop()
@@ -96,7 +107,9 @@ def part_of(stack: Stack) -> str:
 
 def shares(parts: Counter[str]) -> str:
     """The table: percent of all samples by part."""
-    rows = [f"| {part} | {100 * count / parts.total():.1f} |" for part, count in parts.most_common()]
+    rows = [
+        f"| {part} | {100 * count / parts.total():.1f} |" for part, count in parts.most_common()
+    ]
     return "\n".join(["| part | % of the tasks' time |", "|---|---|", *rows]) + "\n"
 
 
@@ -115,7 +128,9 @@ def drawn(stacks: list[Stack], title: str) -> Figure:
     axes = figure.subplots()
     for name, left, level, width in boxes:
         colour = harness.OURS_COLOUR if name.startswith(OURS) else "#9fb8c8"
-        axes.barh(level, width, height=0.95, left=left, color=colour, edgecolor="white", linewidth=0.4)
+        axes.barh(
+            level, width, height=0.95, left=left, color=colour, edgecolor="white", linewidth=0.4
+        )
         letters = int(width * 2.6)  # that fit: the plot is a hundred units wide
         if letters > 3:
             axes.text(
@@ -134,7 +149,9 @@ def drawn(stacks: list[Stack], title: str) -> Figure:
     return figure
 
 
-def _boxes(node: Node, left: float, level: int, total: int) -> Iterator[tuple[str, float, int, float]]:
+def _boxes(
+    node: Node, left: float, level: int, total: int
+) -> Iterator[tuple[str, float, int, float]]:
     """Name, left edge, level and width, in percent, of what is wide enough to be seen."""
     for name, called in sorted(node.calls.items()):
         width = 100 * called.count / total
@@ -147,22 +164,33 @@ def _boxes(node: Node, left: float, level: int, total: int) -> Iterator[tuple[st
 def main() -> None:
     """Records, prints and saves."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", choices=[w for w in steady.WORKS if w != "wide"], default="aggregate")
+    parser.add_argument(
+        "--work", choices=[w for w in steady.WORKS if w != "wide"], default="aggregate"
+    )
     parser.add_argument("--provider", choices=harness.PROVIDERS, default="megaphone")
     parser.add_argument("--batches", type=int, default=60)
     arguments = parser.parse_args()
     work = steady.WORKS[arguments.work]
-    conf = {"spark__driver__extraJavaOptions": "-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints"}
-    spark = harness.session(work.master, steady.PARTITIONS, **conf, **steady.settings([arguments.work]))
+    conf = {
+        "spark__driver__extraJavaOptions": "-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints"
+    }
+    spark = harness.session(
+        work.master, steady.PARTITIONS, **conf, **steady.settings([arguments.work])
+    )
     with harness.folder() as source:
         harness.write_batches(spark, source, work.keys, steady.ROWS, 1 + arguments.batches)
         harness.batch_ms(spark, arguments.provider, source, work.query, work.mode)
         stacks = recorded(spark, arguments.provider, source, work.query, work.mode)
     spark.stop()
     name = f"flame-{arguments.work}-{arguments.provider}"
-    title = f"{arguments.work} on {arguments.provider}: {len(stacks)} samples of {arguments.batches} batches"
+    title = (
+        f"{arguments.work} on {arguments.provider}: "
+        f"{len(stacks)} samples of {arguments.batches} batches"
+    )
     parts = Counter(part_of(stack) for stack in stacks)
-    harness.save(name, {"arguments": vars(arguments), "parts": parts}, shares(parts), drawn(stacks, title))
+    harness.save(
+        name, {"arguments": vars(arguments), "parts": parts}, shares(parts), drawn(stacks, title)
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all benchmarks share: sessions, input files, batch durations, ratios against a round's peers, results.
+"""What all benchmarks share: sessions, input files, batch durations, ratios against a round's
+peers, results.
 
-A round measures each subject once, in an order that turns from round to round; a ratio is always of two
-values of one round. A result is a table, a plot with a dot a round, and the raw numbers, in `results/`.
+A round measures each subject once, in an order that turns from round to round; a ratio is always of
+two values of one round. A result is a table, a plot with a dot a round, and the raw numbers, in
+`results/`.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ def folder() -> Iterator[Path]:
 
 
 def write_batches(spark: SparkSession, to: Path, keys: int, rows: int, batches: int) -> None:
-    """Writes one file a batch: first every key once, then `rows` updates of keys spread by a hash."""
+    """Writes one file a batch: first every key once, then `rows` updates of keys spread by a
+    hash.
+    """
     load = spark.range(keys).select(sf.col("id").alias("k"), sf.lit(0).cast("long").alias("v"))
     _write_one(load, to / "000000.parquet")
     for batch in range(1, batches):
@@ -75,7 +79,9 @@ def write_batches(spark: SparkSession, to: Path, keys: int, rows: int, batches: 
 def write_updates(spark: SparkSession, to: Path, batch: int, keys: int, rows: int) -> None:
     """Writes the file of one batch: `rows` updates of keys spread by a hash."""
     ids = spark.range(batch * rows, (batch + 1) * rows)
-    updates = ids.select(sf.pmod(sf.xxhash64("id"), sf.lit(keys)).alias("k"), sf.col("id").alias("v"))
+    updates = ids.select(
+        sf.pmod(sf.xxhash64("id"), sf.lit(keys)).alias("k"), sf.col("id").alias("v")
+    )
     _write_one(updates, to / f"{batch:06d}.parquet")
 
 
@@ -98,10 +104,14 @@ def wide_aggregate(stream: DataFrame) -> DataFrame:
 
 
 def benchmarks_jar() -> str:
-    """Path of the jar with what the benchmarks have on the JVM, built where it is missing or old."""
+    """Path of the jar with what the benchmarks have on the JVM, built where it is missing or
+    old.
+    """
     root = Path(__file__).parents[1]
     subprocess.run([str(root / "sbt"), "benchmarks/package"], check=True, capture_output=True)
-    return str(next((root / "benchmarks/jvm/target/scala-2.13").glob("megaphone-benchmarks_*[0-9].jar")))
+    return str(
+        next((root / "benchmarks/jvm/target/scala-2.13").glob("megaphone-benchmarks_*[0-9].jar"))
+    )
 
 
 def started(
@@ -112,7 +122,11 @@ def started(
     mode: str = "update",
 ) -> StreamingQuery:
     """Starts `query` over the files of `source`, one a batch; its rows go nowhere."""
-    stream = spark.readStream.schema("k long, v long").option("maxFilesPerTrigger", 1).parquet(str(source))
+    stream = (
+        spark.readStream.schema("k long, v long")
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(source))
+    )
     writer = query(stream).writeStream.format("noop").outputMode(mode)
     return writer.option("checkpointLocation", str(checkpoint)).start()
 
@@ -136,7 +150,9 @@ def batch_ms(
     query: Callable[[DataFrame], DataFrame],
     mode: str = "update",
 ) -> list[int]:
-    """Durations of all batches of `query` over the files of `source`, one a batch, on a new checkpoint."""
+    """Durations of all batches of `query` over the files of `source`, one a batch, on a new
+    checkpoint.
+    """
     use(spark, provider)
     with folder() as checkpoint:
         running = started(spark, source, checkpoint, query, mode)
@@ -147,7 +163,9 @@ def batch_ms(
             running.stop()
 
 
-def rounds(name: str, count: int, subjects: Sequence[str], measure: Callable[[str], T]) -> list[dict[str, T]]:
+def rounds(
+    name: str, count: int, subjects: Sequence[str], measure: Callable[[str], T]
+) -> list[dict[str, T]]:
     """Measures each subject once a round. One more round goes first: it warms up what all share."""
     found: list[dict[str, T]] = [{} for _ in range(1 + count)]
     for number, subject in tqdm(list(turned(1 + count, subjects)), desc=name, unit="run"):
@@ -182,7 +200,9 @@ def save(name: str, result: dict[str, Any], table: str, chart: Figure) -> None:
 
 
 def dots(panels: Mapping[str, Mapping[str, Sequence[float]]], unit: str) -> Figure:
-    """A plot: a panel a title, in it a row a subject, with a dot a round and a line at the median."""
+    """A plot: a panel a title, in it a row a subject, with a dot a round and a line at the
+    median.
+    """
     height = 0.9 + sum(0.5 + 0.32 * len(rows) for rows in panels.values())
     figure = Figure(figsize=(8, height), layout="constrained")
     ratios = [1 + len(rows) for rows in panels.values()]

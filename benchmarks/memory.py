@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What state takes of memory, each kind in a process of its own; and whether it stays so for a long time.
+"""What state takes of memory, each kind in a process of its own; and whether it stays so for a long
+time.
 
-`python benchmarks/memory.py [--keys 1000000] [--batches 2000]`; `--batches 0` leaves the long run out.
+`python benchmarks/memory.py [--keys 1000000] [--batches 2000]`; `--batches 0` leaves the long run
+out.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ SAMPLES = 20
 
 
 def used(spark: SparkSession) -> dict[str, float]:
-    """Heap of the driver's JVM after a collection, and what the process takes of the machine, in MiB."""
+    """Heap of the driver's JVM after a collection, and what the process takes of the machine, in
+    MiB.
+    """
     jvm: Any = spark._jvm
     for _ in range(3):
         jvm.System.gc()
@@ -73,12 +77,15 @@ def one(kind: str, keys: int) -> dict[str, float]:
 
 
 def long_run(batches: int) -> list[dict[str, float]]:
-    """Samples of memory and files over so many batches of keys that come and are evicted; in this process."""
+    """Samples of memory and files over so many batches of keys that come and are evicted; in this
+    process.
+    """
     conf = {
         "spark__sql__streaming__minBatchesToRetain": "10",
         "spark__megaphone__bins": "64",
         "spark__driver__memory": "1g",
-        # The whole heap from the start: what the process grows by is not the collector's choice, then.
+        # The whole heap from the start: what the process grows by is not the collector's choice,
+        # then.
         "spark__driver__extraJavaOptions": "-Xms1g -XX:+AlwaysPreTouch",
     }
     spark = harness.session("local[2]", 2, **conf)
@@ -112,7 +119,9 @@ def long_run(batches: int) -> list[dict[str, float]]:
 def apart(*arguments: str) -> Any:
     """What this program prints with other arguments, in a process of its own."""
     command = [sys.executable, __file__, *arguments]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1])
+    return json.loads(
+        subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1]
+    )
 
 
 def plot(per_key: dict[str, float], samples: list[dict[str, float]]) -> Figure:
@@ -122,9 +131,16 @@ def plot(per_key: dict[str, float], samples: list[dict[str, float]]) -> Figure:
     figure = Figure(figsize=(8, 7), layout="constrained")
     axes = figure.subplots(3, 1, sharex=True)
     for row, (key, label) in zip(
-        axes, (("heap_mib", "heap, MiB"), ("rss_mib", "process, MiB"), ("files", "files")), strict=True
+        axes,
+        (("heap_mib", "heap, MiB"), ("rss_mib", "process, MiB"), ("files", "files")),
+        strict=True,
     ):
-        row.plot([s["batch"] for s in samples], [s[key] for s in samples], "o-", color=harness.OURS_COLOUR)
+        row.plot(
+            [s["batch"] for s in samples],
+            [s[key] for s in samples],
+            "o-",
+            color=harness.OURS_COLOUR,
+        )
         row.set_ylabel(label)
         row.set_ylim(bottom=0)
         row.spines[["top", "right"]].set_visible(False)
@@ -137,26 +153,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--batches", type=int, default=2000, help="of the long run")
-    parser.add_argument("--one", choices=KINDS, help="measures this kind alone, and prints what it found")
+    parser.add_argument(
+        "--one", choices=KINDS, help="measures this kind alone, and prints what it found"
+    )
     parser.add_argument(
         "--long", action="store_true", help="makes the long run alone, and prints its samples"
     )
     arguments = parser.parse_args()
     if arguments.one or arguments.long:
         print(
-            json.dumps(one(arguments.one, arguments.keys) if arguments.one else long_run(arguments.batches))
+            json.dumps(
+                one(arguments.one, arguments.keys) if arguments.one else long_run(arguments.batches)
+            )
         )
         return
     keys = arguments.keys
     found = {
-        kind: apart("--one", kind, "--keys", str(keys)) for kind in tqdm(KINDS, desc="memory", unit="kind")
+        kind: apart("--one", kind, "--keys", str(keys))
+        for kind in tqdm(KINDS, desc="memory", unit="kind")
     }
     bare = found["stateless"]
     per_key = {
-        k: (f["heap_mib"] - bare["heap_mib"]) * 2**20 / keys for k, f in found.items() if f is not bare
+        k: (f["heap_mib"] - bare["heap_mib"]) * 2**20 / keys
+        for k, f in found.items()
+        if f is not bare
     }
     lines = [
-        "| kind | heap bytes a key | reported bytes a key | process, MiB above that without state |",
+        "| kind | heap bytes a key | reported bytes a key | process, MiB above that without state "
+        "|",
         "|---|---|---|---|",
     ]
     for kind, on_heap in per_key.items():
@@ -174,7 +198,8 @@ def main() -> None:
             late = statistics.median([s[key] for s in samples[-(half // 2) :]])
             lines += [
                 "",
-                f"{key} in the last quarter of {arguments.batches} batches: {late:.0f}, second: {early:.0f}",
+                f"{key} in the last quarter of {arguments.batches} batches: {late:.0f}, second: "
+                f"{early:.0f}",
             ]
     result = {"arguments": vars(arguments), "found": found, "samples": samples}
     harness.save("memory", result, "\n".join(lines) + "\n", plot(per_key, samples))

@@ -51,13 +51,16 @@ def measured(operations: Sequence[str], keys: int) -> Round:
                 files.append(Path(folder) / f"{len(files)}.json")
                 providers = ",".join(["megaphone", *peers])
                 options = (
-                    f"-p provider={providers} -p keys={keys} -foe true -rf json -rff {files[-1]} -v SILENT"
+                    f"-p provider={providers} -p keys={keys} "
+                    f"-foe true -rf json -rff {files[-1]} -v SILENT"
                 )
                 commands.append(f"benchmarks/Jmh/run {options} \\.({'|'.join(names)})$")
         ended = subprocess.run([str(SBT), *commands], capture_output=True, text=True)
         if ended.returncode != 0:
             raise RuntimeError(f"JMH failed:\n{ended.stdout[-4000:]}{ended.stderr[-2000:]}")
-        found: list[dict[str, Any]] = [one for file in files for one in json.loads(file.read_text())]
+        found: list[dict[str, Any]] = [
+            one for file in files for one in json.loads(file.read_text())
+        ]
     result: Round = {}
     for one in found:
         operation = one["benchmark"].rsplit(".", 1)[1]
@@ -68,7 +71,9 @@ def measured(operations: Sequence[str], keys: int) -> Round:
 def main() -> None:
     """Measures, prints and saves."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keys", type=int, default=2_000_000, help="of the operations on single keys")
+    parser.add_argument(
+        "--keys", type=int, default=2_000_000, help="of the operations on single keys"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=OPERATIONS, default=list(OPERATIONS))
     arguments = parser.parse_args()
@@ -76,12 +81,17 @@ def main() -> None:
         measured(arguments.only, arguments.keys)
         for _ in tqdm(range(arguments.rounds), desc="operations", unit="round")
     ]
-    lines = ["| operation | ns per row | against HDFS-backed | against RocksDB |", "|---|---|---|---|"]
+    lines = [
+        "| operation | ns per row | against HDFS-backed | against RocksDB |",
+        "|---|---|---|---|",
+    ]
     for operation in arguments.only:
         of = [r[operation] for r in rounds]
         typical = harness.median_and_spread([r["megaphone"] for r in of])
         against = [
-            harness.median_and_spread(harness.ratios(of, "megaphone", [peer])) if peer in of[0] else "-"
+            harness.median_and_spread(harness.ratios(of, "megaphone", [peer]))
+            if peer in of[0]
+            else "-"
             for peer in PEERS
         ]
         lines.append(f"| {operation} | {typical} | {' | '.join(against)} |")

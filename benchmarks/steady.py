@@ -3,7 +3,8 @@
 
 `python benchmarks/steady.py [--works aggregate sessions join transform wide] [--rounds 5]`
 
-The work `wide` has ten times as many keys, of 96 bytes each, and two executors in place of two threads.
+The work `wide` has ten times as many keys, of 96 bytes each, and two executors in place of two
+threads.
 """
 
 from __future__ import annotations
@@ -31,11 +32,15 @@ def aggregate(stream: DataFrame) -> DataFrame:
 
 def timed(stream: DataFrame, delay: str) -> DataFrame:
     """With an event time that goes on by one second every thousand rows."""
-    return stream.withColumn("t", sf.timestamp_seconds(sf.col("v") / 1000)).withWatermark("t", delay)
+    return stream.withColumn("t", sf.timestamp_seconds(sf.col("v") / 1000)).withWatermark(
+        "t", delay
+    )
 
 
 def sessions(stream: DataFrame) -> DataFrame:
-    """Sessions of a minute's gap: as many open ones as there are keys, a quarter of them ends each batch."""
+    """Sessions of a minute's gap: as many open ones as there are keys, a quarter of them ends each
+    batch.
+    """
     return (
         timed(stream, "300 seconds")
         .groupBy(sf.session_window("t", "60 seconds"), "k")
@@ -54,7 +59,9 @@ def join(stream: DataFrame) -> DataFrame:
 
 
 def transform(stream: DataFrame) -> DataFrame:
-    """Count and sum per key by `transformWithState`, compiled: Python's own cost would hide the store's."""
+    """Count and sum per key by `transformWithState`, compiled: Python's own cost would hide the
+    store's.
+    """
     spark = stream.sparkSession
     assert isinstance(spark, SparkSession)
     sums = spark._jvm.org.apache.spark.sql.megaphone.TransformWork.sums(stream._jdf)  # type: ignore[union-attr]
@@ -63,7 +70,9 @@ def transform(stream: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class Work:
-    """A query, its output mode, the providers of Spark's that run it, its keys, and where it runs."""
+    """A query, its output mode, the providers of Spark's that run it, its keys, and where it
+    runs.
+    """
 
     query: Callable[[DataFrame], DataFrame]
     mode: str = "update"
@@ -82,7 +91,9 @@ WORKS = {
 
 
 def settings(names: list[str]) -> dict[str, str]:
-    """What every session of a process needs that runs these works: its JVM takes jars only as it starts."""
+    """What every session of a process needs that runs these works: its JVM takes jars only as it
+    starts.
+    """
     return {"spark__jars": harness.benchmarks_jar()} if "transform" in names else {}
 
 
@@ -108,7 +119,11 @@ def measure(spark: SparkSession, name: str, work: Work, arguments: argparse.Name
     kinds = ["megaphone", *work.peers, "stateless"]
     with harness.folder() as source:
         harness.write_batches(
-            spark, source, arguments.keys or work.keys, arguments.rows, 1 + WARM_UP_BATCHES + MEASURED_BATCHES
+            spark,
+            source,
+            arguments.keys or work.keys,
+            arguments.rows,
+            1 + WARM_UP_BATCHES + MEASURED_BATCHES,
         )
 
         def batches(kind: str) -> list[int]:
@@ -122,14 +137,20 @@ def measure(spark: SparkSession, name: str, work: Work, arguments: argparse.Name
         for title, take in (("Median batch", statistics.median), ("Slowest batch", max))
     }
     result = {"arguments": vars(arguments), "batches_ms": rounds}
-    harness.save(f"steady-{name}", result, report(rounds, kinds, work.peers), harness.dots(panels, "ms"))
+    harness.save(
+        f"steady-{name}", result, report(rounds, kinds, work.peers), harness.dots(panels, "ms")
+    )
 
 
 def report(rounds: list[dict[str, list[int]]], kinds: list[str], peers: list[str]) -> str:
-    """The table: medians of each round's batches, and the 99th percentile over the batches of all rounds."""
+    """The table: medians of each round's batches, and the 99th percentile over the batches of all
+    rounds.
+    """
     p50 = [{kind: float(statistics.median(ms)) for kind, ms in r.items()} for r in rounds]
     p99 = {
-        kind: statistics.quantiles([ms for r in rounds for ms in r[kind]], n=100, method="inclusive")[-1]
+        kind: statistics.quantiles(
+            [ms for r in rounds for ms in r[kind]], n=100, method="inclusive"
+        )[-1]
         for kind in kinds
     }
     batches = len(rounds) * MEASURED_BATCHES
@@ -138,7 +159,9 @@ def report(rounds: list[dict[str, list[int]]], kinds: list[str], peers: list[str
         "|---|---|---|",
     ]
     for kind in kinds:
-        lines.append(f"| {kind} | {harness.median_and_spread([r[kind] for r in p50])} | {p99[kind]:.0f} |")
+        lines.append(
+            f"| {kind} | {harness.median_and_spread([r[kind] for r in p50])} | {p99[kind]:.0f} |"
+        )
     typical = harness.median_and_spread(harness.ratios(p50, "megaphone", peers))
     lines += ["", f"p50 against the better stock provider of the same round: {typical}"]
     slowest = p99["megaphone"] / min(p99[peer] for peer in peers)

@@ -26,7 +26,9 @@ MEDIAN_OF_BATCHES = 10
 
 
 class Feed:
-    """A stream of generated batches: each `next` writes one file and waits until it is processed."""
+    """A stream of generated batches: each `next` writes one file and waits until it is
+    processed.
+    """
 
     def __init__(self, spark: SparkSession, folder: Path, keys: int, rows: int) -> None:
         self.spark, self.folder, self.keys, self.rows, self.batch = spark, folder, keys, rows, 0
@@ -58,8 +60,11 @@ def step_ratio(spark: SparkSession, mode: str, keys: int, rows: int) -> dict[str
             before = [feed.next(query) for _ in range(MEDIAN_OF_BATCHES)]
             megaphone = Megaphone(query)
             owners = megaphone.bins().to_pydict()
-            # Every other bin of each worker changes places: half of the state moves, the load stays even.
-            half = {b: 1 - w for b, w in zip(owners["bin"], owners["worker"], strict=True) if b // 2 % 2}
+            # Every other bin of each worker changes places: half of the state moves, the load stays
+            # even.
+            half = {
+                b: 1 - w for b, w in zip(owners["bin"], owners["worker"], strict=True) if b // 2 % 2
+            }
             plan = megaphone.move(half, strategy="all-at-once", mode=mode)
             durations: dict[int, int] = {}
             while plan.steps[0].batch is None:
@@ -78,7 +83,9 @@ def step_ratio(spark: SparkSession, mode: str, keys: int, rows: int) -> dict[str
 
 
 def offline(spark: SparkSession, keys: int, rows: int) -> dict[str, float]:
-    """Spark's own way, on RocksDB: stop, repartition 2 to 4, start and run a batch; seconds of each part."""
+    """Spark's own way, on RocksDB: stop, repartition 2 to 4, start and run a batch; seconds of each
+    part.
+    """
     harness.use(spark, "rocksdb")
     with harness.folder() as folder, harness.folder() as checkpoint:
         feed = Feed(spark, folder, keys, rows)
@@ -111,8 +118,12 @@ def main() -> None:
     arguments = parser.parse_args()
     spark = harness.session("local-cluster[2,1,3072]", 2, spark__executor__memory="2g")
     rounds: dict[str, list[dict[str, float]]] = {"prepared": [], "direct": []}
-    step_ratio(spark, "prepared", arguments.keys, arguments.rows)  # not counted: it warms up the executors
-    for _, mode in tqdm(list(harness.turned(arguments.rounds, list(rounds))), desc="step", unit="run"):
+    step_ratio(
+        spark, "prepared", arguments.keys, arguments.rows
+    )  # not counted: it warms up the executors
+    for _, mode in tqdm(
+        list(harness.turned(arguments.rounds, list(rounds))), desc="step", unit="run"
+    ):
         rounds[mode].append(step_ratio(spark, mode, arguments.keys, arguments.rows))
     spark_way = offline(spark, arguments.keys, arguments.rows)
     lines = [

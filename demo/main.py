@@ -58,9 +58,13 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--rows", type=int, help="run over so many generated rows instead of the flights")
+    parser.add_argument(
+        "--rows", type=int, help="run over so many generated rows instead of the flights"
+    )
     parser.add_argument("--keys", type=int, help="generated keys (default: a fifth of the rows)")
-    parser.add_argument("--every", type=float, default=2.0, help="seconds between batches (default: 2)")
+    parser.add_argument(
+        "--every", type=float, default=2.0, help="seconds between batches (default: 2)"
+    )
     parser.add_argument("--limit", type=float, default=285.0, help="seconds for all (default: 285)")
     parser.add_argument(
         "--linger", type=float, default=0.0, help="seconds to keep Spark's pages up at the end"
@@ -74,10 +78,15 @@ def _run(options: argparse.Namespace, folder: Path, deadline: float) -> report.O
     print("Starting a standalone master, and a worker with one core …", flush=True)
     with standalone_cluster(folder / "cluster", workers=1) as cluster, _session(cluster) as spark:
         print(f"Input:    {load.title}, in {workload.BATCHES} batches")
-        print(f"Spark UI: {spark.sparkContext.uiWebUrl} while this runs; see Structured Streaming, and SQL")
+        print(
+            f"Spark UI: {spark.sparkContext.uiWebUrl} while this runs; see Structured Streaming, "
+            "and SQL"
+        )
         print(f"Master:   {cluster.ui}")
         print("A batch's line ends with worker@executor:bins.")
-        outcome = scenario.run(spark, cluster, load, folder / "checkpoints", options.every, deadline)
+        outcome = scenario.run(
+            spark, cluster, load, folder / "checkpoints", options.every, deadline
+        )
         if options.linger:
             print(f"Spark's pages stay up for {options.linger:.0f} s.")
             time.sleep(options.linger)
@@ -98,7 +107,8 @@ def _session(cluster: Cluster) -> Iterator[SparkSession]:
     for key, value in cluster.conf().items():
         builder = builder.config(key, value)
     for key, value in {
-        "spark.locality.wait": "10s",  # the core where a worker's state is may be busy with the other query
+        # The core where a worker's state is may be busy with the other query.
+        "spark.locality.wait": "10s",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of a run: batch durations with what was done, over the workers' shares of the bins."""
+"""The picture of a run: batch durations with what was done, over the workers' shares of the
+bins.
+"""
 
 from pathlib import Path
 from statistics import median
@@ -52,7 +54,11 @@ def _durations(axes: Axes, outcome: Outcome) -> None:
         axes.text(0.55, top * 0.98, f"{first.duration_s:.0f} s ↑", fontsize=8, va="top", color=_INK)
     calm_s = median(batch.duration_s for batch in outcome.batches if batch.number not in moved)
     axes.axhline(
-        calm_s, color=_INK, linewidth=0.8, linestyle=":", label=f"median without moves: {calm_s:.2f} s"
+        calm_s,
+        color=_INK,
+        linewidth=0.8,
+        linestyle=":",
+        label=f"median without moves: {calm_s:.2f} s",
     )
     axes.set_ylim(0, top)
     axes.set_ylabel("batch duration, s", color=_INK)
@@ -89,7 +95,9 @@ def _acts(upper: Axes, lower: Axes, outcome: Outcome) -> None:
             for axes in (upper, lower):
                 axes.axvline(act.first_batch, color=_KILL, linewidth=1.4)
         else:
-            upper.axvspan(act.first_batch - 0.5, act.last_batch + 0.5, color="#f0f0f0", linewidth=0, zorder=0)
+            upper.axvspan(
+                act.first_batch - 0.5, act.last_batch + 0.5, color="#f0f0f0", linewidth=0, zorder=0
+            )
         upper.annotate(
             act.name,
             (act.first_batch if kill else (act.first_batch + act.last_batch) / 2, 1.0),

@@ -52,11 +52,22 @@ class Outcome:
         return not self.wrong_keys and not self.wrong_firsts
 
 
-_HEADINGS = ("batch", "seconds", "bins in", "same executor", "from peer", "from checkpoint", "bytes in", "")
+_HEADINGS = (
+    "batch",
+    "seconds",
+    "bins in",
+    "same executor",
+    "from peer",
+    "from checkpoint",
+    "bytes in",
+    "",
+)
 
 
 def table(outcome: Outcome) -> str:
-    """A line for each batch that bins came into or in which something was done, and one for all others."""
+    """A line for each batch that bins came into or in which something was done, and one for all
+    others.
+    """
     rows: list[tuple[str, ...]] = [_HEADINGS]
     calm_s = []
     for batch in outcome.batches:
@@ -81,7 +92,9 @@ def table(outcome: Outcome) -> str:
         )
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADINGS))]
     lines = [
-        "  ".join([*(cell.rjust(width) for cell, width in zip(row, widths[:-1], strict=False)), row[-1]])
+        "  ".join(
+            [*(cell.rjust(width) for cell, width in zip(row, widths[:-1], strict=False)), row[-1]]
+        )
         for row in rows
     ]
     rule = "─" * max(map(len, lines))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is done to the running query.
 
-A second executor joins, and the query is rescaled so that its state spreads to it; in the middle of that the
-first executor is killed. Then a worker is emptied, and the query is scaled down.
+A second executor joins, and the query is rescaled so that its state spreads to it; in the middle of
+that the first executor is killed. Then a worker is emptied, and the query is scaled down.
 """
 
 from collections.abc import Iterator
@@ -29,12 +29,23 @@ EMPTIED = 1
 
 
 def run(
-    spark: SparkSession, cluster: Cluster, load: Workload, checkpoints: Path, every_s: float, deadline: float
+    spark: SparkSession,
+    cluster: Cluster,
+    load: Workload,
+    checkpoints: Path,
+    every_s: float,
+    deadline: float,
 ) -> Outcome:
-    """Runs both queries to the end of their input, acts on the first, compares both with batch queries."""
+    """Runs both queries to the end of their input, acts on the first, compares both with batch
+    queries.
+    """
     until(lambda: len(_executors(spark)) > 1, "an executor registers", 120)
     totals, firsts = Answers(), Answers()
-    stream = spark.readStream.schema(load.schema).option("maxFilesPerTrigger", 1).parquet(str(load.folder))
+    stream = (
+        spark.readStream.schema(load.schema)
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(load.folder))
+    )
     with (
         _started("totals", load.totals(stream), "update", totals, checkpoints, every_s) as query,
         _started("firsts", load.firsts(stream), "append", firsts, checkpoints, every_s) as beside,
@@ -108,7 +119,9 @@ def _has_begun(handle: Megaphone) -> bool:
         return False
 
 
-def _rescale_and_kill(spark: SparkSession, cluster: Cluster, watch: Watch, handle: Megaphone) -> Plan:
+def _rescale_and_kill(
+    spark: SparkSession, cluster: Cluster, watch: Watch, handle: Megaphone
+) -> Plan:
     with watch.act("rescale 2 → 4"):
         plan = handle.rescale(4, strategy=STRATEGY, mode=MODE)
         watch.until(lambda: plan.progress >= 0.5, "half of the bins had moved")
@@ -126,7 +139,9 @@ def _rescale_and_kill(spark: SparkSession, cluster: Cluster, watch: Watch, handl
 def _empty(watch: Watch, handle: Megaphone) -> Plan:
     with watch.act(f"all bins off worker {EMPTIED}"):
         others = cycle(w["worker"] for w in handle.workers().to_pylist() if w["worker"] != EMPTIED)
-        moves = {b["bin"]: next(others) for b in handle.bins().to_pylist() if b["worker"] == EMPTIED}
+        moves = {
+            b["bin"]: next(others) for b in handle.bins().to_pylist() if b["worker"] == EMPTIED
+        }
         plan = handle.move(moves, strategy=STRATEGY, mode=MODE)
         watch.done(plan)
     return plan

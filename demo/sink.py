@@ -6,7 +6,9 @@ from pyspark.sql import DataFrame
 
 
 class Answers:
-    """What a query has answered, batch by batch, kept in the driver; a batch run again replaces itself."""
+    """What a query has answered, batch by batch, kept in the driver; a batch run again replaces
+    itself.
+    """
 
     def __init__(self) -> None:
         self._by_batch: dict[int, pd.DataFrame] = {}
@@ -17,11 +19,15 @@ class Answers:
 
     def all(self) -> pd.DataFrame:
         """All rows, the oldest batch first."""
-        return pd.concat([self._by_batch[batch] for batch in sorted(self._by_batch)], ignore_index=True)
+        return pd.concat(
+            [self._by_batch[batch] for batch in sorted(self._by_batch)], ignore_index=True
+        )
 
 
 def wrong_keys(answers: pd.DataFrame, expected: pd.DataFrame, key: str) -> list[object]:
-    """Keys whose last answer is not exactly the expected one, is missing, or should not be there."""
+    """Keys whose last answer is not exactly the expected one, is missing, or should not be
+    there.
+    """
     both = answers.drop_duplicates(key, keep="last").merge(
         expected, on=key, how="outer", suffixes=("", "_expected"), indicator="found"
     )

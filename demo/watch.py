@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watches a query while the demo acts: prints its batches as they end, and waits for what should happen."""
+"""Watches a query while the demo acts: prints its batches as they end, and waits for what should
+happen.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -105,10 +107,14 @@ class Watch:
         for progress in self.query.recentProgress:
             if progress["batchId"] >= self.next_batch and progress["numInputRows"] > 0:
                 duration_s = progress["durationMs"]["triggerExecution"] / 1000
-                self.batches.append(Batch(progress["batchId"], duration_s, progress["numInputRows"]))
+                self.batches.append(
+                    Batch(progress["batchId"], duration_s, progress["numInputRows"])
+                )
                 self.say(self._line(self.batches[-1]))
 
     def _line(self, batch: Batch) -> str:
         workers = self._handle.workers().to_pylist()
         places = " ".join(f"{w['worker']}@{w['executor'] or '?'}:{w['bins']}" for w in workers)
-        return f"batch {batch.number:>3}  {batch.duration_s:5.2f} s  {batch.rows:>8,} rows   {places}"
+        return (
+            f"batch {batch.number:>3}  {batch.duration_s:5.2f} s  {batch.rows:>8,} rows   {places}"
+        )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the queries run over: the flights of 2013, or generated keys; files in the order of reading.
 
-A workload is two stateful queries and their input. The first, `totals`, has one row of state for each key,
-and is the one that is rescaled. The second, `firsts`, is a deduplication that runs beside it, on the same
-executors.
+A workload is two stateful queries and their input. The first, `totals`, has one row of state for
+each key, and is the one that is rescaled. The second, `firsts`, is a deduplication that runs beside
+it, on the same executors.
 """
 
 import os
@@ -30,7 +30,8 @@ class Workload:
 
     Attributes:
         title: In one line.
-        folder: Of the input: parquet files, one for each batch; their names and times are in reading order.
+        folder: Of the input: parquet files, one for each batch; their names and times are in
+            reading order.
         schema: Of the files, as Spark writes it.
         rows: Of all files.
         key: The column that `totals` gives one row for each value of.
@@ -52,7 +53,9 @@ class Workload:
 
 
 def flights(folder: Path) -> Workload:
-    """All flights from New York City's airports in 2013, in the order of their scheduled departure."""
+    """All flights from New York City's airports in 2013, in the order of their scheduled
+    departure.
+    """
     table = pd.read_csv(
         _flights_file(),
         usecols=["tailnum", "origin", "dest", "dep_delay", "distance", "minute", "time_hour"],
@@ -77,9 +80,13 @@ def flights(folder: Path) -> Workload:
 
 
 def generated(folder: Path, rows: int, keys: int) -> Workload:
-    """Made-up rows to count by key; each key comes equally often (or once more), in random order."""
+    """Made-up rows to count by key; each key comes equally often (or once more), in random
+    order.
+    """
     if not 1 <= keys <= rows:
-        raise ValueError(f"{keys:,} keys do not fit into {rows:,} rows; at least one row a key is needed.")
+        raise ValueError(
+            f"{keys:,} keys do not fit into {rows:,} rows; at least one row a key is needed."
+        )
     key = np.random.default_rng(seed=1).permutation(rows) % keys
     rows = _write(pd.DataFrame({"key": key, "group": key % _GROUPS}), folder)
     return Workload(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Spark standalone cluster on this machine: a master and workers, each a process of its own.
 
-The processes come from the installed `pyspark`, listen on 127.0.0.1 at ports that are free, and keep all
-their files in one folder. They end with the `with` block, however it ends; only processes that this module
-started are ever signalled, by their ids.
+The processes come from the installed `pyspark`, listen on 127.0.0.1 at ports that are free, and
+keep all their files in one folder. They end with the `with` block, however it ends; only processes
+that this module started are ever signalled, by their ids.
 """
 
 import contextlib
@@ -69,7 +69,9 @@ class Cluster:
         return f"http://{HOST}:{self.master_ui_port}"
 
     def conf(self) -> dict[str, str]:
-        """What a session on this cluster needs, so that it stays on this machine and within the folder."""
+        """What a session on this cluster needs, so that it stays on this machine and within the
+        folder.
+        """
         return {
             "spark.master": self.url,
             "spark.driver.host": HOST,
@@ -80,7 +82,9 @@ class Cluster:
         }
 
     def environment(self) -> dict[str, str]:
-        """What a driver's JVM should have in its environment; it then logs to `driver.log` in the folder."""
+        """What a driver's JVM should have in its environment; it then logs to `driver.log` in the
+        folder.
+        """
         return {
             "SPARK_LOCAL_IP": HOST,
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
@@ -92,7 +96,10 @@ class Cluster:
         """The executor processes that run now, whichever application they belong to."""
         groups = {daemon.pid for daemon in self._daemons.values()}
         listed = subprocess.run(
-            ["ps", "-A", "-ww", "-o", "pid=,pgid=,args="], capture_output=True, text=True, check=True
+            ["ps", "-A", "-ww", "-o", "pid=,pgid=,args="],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         found = []
         for line in listed.stdout.splitlines():
@@ -116,7 +123,16 @@ class Cluster:
     def add_worker(self) -> None:
         """Starts one more worker; returns at once."""
         name = f"worker-{len(self._daemons)}"
-        options = ["--host", HOST, "--webui-port", "0", "--cores", str(self.cores), "--memory", self.memory]
+        options = [
+            "--host",
+            HOST,
+            "--webui-port",
+            "0",
+            "--cores",
+            str(self.cores),
+            "--memory",
+            self.memory,
+        ]
         options += ["--work-dir", str(self.folder / name), self.url]
         self._start(name, "org.apache.spark.deploy.worker.Worker", options)
 
@@ -127,13 +143,19 @@ class Cluster:
             RuntimeError: A process of the cluster has ended; the message has the end of its log.
             TimeoutError: They did not come.
         """
-        until(lambda: self._alive_workers() >= count, f"{count} workers register at {self.url}", _START_S)
+        until(
+            lambda: self._alive_workers() >= count,
+            f"{count} workers register at {self.url}",
+            _START_S,
+        )
 
     def _alive_workers(self) -> int:
         for name, daemon in self._daemons.items():
             if daemon.poll() is not None:
                 log = (self.folder / f"{name}.log").read_text("utf-8", "replace")
-                raise RuntimeError(f"The {name} ended with status {daemon.returncode}:\n{log[-2000:]}")
+                raise RuntimeError(
+                    f"The {name} ended with status {daemon.returncode}:\n{log[-2000:]}"
+                )
         try:
             with urllib.request.urlopen(f"{self.ui}/json/", timeout=5) as page:
                 status: dict[str, Any] = json.load(page)
@@ -147,7 +169,11 @@ class Cluster:
         home = Path(pyspark.__file__).parent
         environment = {
             # Where these are set for a Spark of the user's, they would lead elsewhere.
-            **{key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))},
+            **{
+                key: value
+                for key, value in os.environ.items()
+                if not key.startswith(("SPARK_", "PYSPARK_"))
+            },
             **self.environment(),
             "SPARK_CONF_DIR": str(self.folder / "conf"),
             "SPARK_HOME": str(home),
@@ -160,7 +186,8 @@ class Cluster:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # A group of its own: Ctrl-C does not reach it, and a worker's executors are known by it.
+                # A group of its own: Ctrl-C does not reach it, and a worker's executors are known
+                # by it.
                 start_new_session=True,
             )
 
@@ -187,9 +214,10 @@ def standalone_cluster(
     """A master and workers, ready when the block begins, gone when it ends.
 
     Args:
-        folder: For logs and the executors' files, absolute; made where it is not there, and left there. What
-            executors log is in `worker-<n>/<application>/<executor>/stderr`.
-        workers: How many worker processes; each runs one executor of an application that uses `conf()`.
+        folder: For logs and the executors' files, absolute; made where it is not there, and left
+            there. What executors log is in `worker-<n>/<application>/<executor>/stderr`.
+        workers: How many worker processes; each runs one executor of an application that uses
+            `conf()`.
         cores: Of each worker.
         memory: Of each worker.
 
@@ -197,7 +225,10 @@ def standalone_cluster(
         RuntimeError: A process could not start; the message has the end of its log.
         TimeoutError: The cluster did not come up.
     """
-    for conf, target in (("conf", _TO_CONSOLE), ("conf-driver", _TO_FILE.format(folder / "driver.log"))):
+    for conf, target in (
+        ("conf", _TO_CONSOLE),
+        ("conf-driver", _TO_FILE.format(folder / "driver.log")),
+    ):
         (folder / conf).mkdir(parents=True, exist_ok=True)
         (folder / conf / "log4j2.properties").write_text(_LOGGING + target, "utf-8")
     port, ui_port = _free_ports(2)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the integration tests share: drivers in other processes, a session in this one, fault points."""
+"""What the integration tests share: drivers in other processes, a session in this one, fault
+points.
+"""
 
 import shutil
 import tempfile
@@ -75,7 +77,9 @@ def make_driver(work: Path) -> Iterator[MakeDriver]:
 
 @pytest.fixture(scope="module")
 def spark(work: Path, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """A session in the test's own process; where a module says `HAS_EXECUTORS`, with executors in theirs."""
+    """A session in the test's own process; where a module says `HAS_EXECUTORS`, with executors in
+    theirs.
+    """
     has_executors = getattr(request.module, "HAS_EXECUTORS", False)
     with local_session(fresh(work), has_executors=has_executors) as session:
         yield session

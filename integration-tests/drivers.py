@@ -49,7 +49,9 @@ class DriverProcess:
         config.write_text(json.dumps(_settings(folder, settings)))
         environment = os.environ | {
             **jvms.environment(),
-            "PYTHONPATH": os.pathsep.join([str(Path(spark_megaphone.__file__).parents[1]), str(_HERE)]),
+            "PYTHONPATH": os.pathsep.join(
+                [str(Path(spark_megaphone.__file__).parents[1]), str(_HERE)]
+            ),
             "SPARK_HOME": str(jvms.spark_home(folder / "spark")),
             "TMPDIR": str(folder),
         }
@@ -69,12 +71,16 @@ class DriverProcess:
         self._answer("start", START_SECONDS)
 
     def call(self, verb: str, /, *, timeout: float = CALL_SECONDS, **arguments: Any) -> Any:
-        """One command and its answer. Raises Refused for an error, EOFError where the driver has died."""
+        """One command and its answer. Raises Refused for an error, EOFError where the driver has
+        died.
+        """
         self.send(verb, **arguments)
         return self._answer(verb, timeout)
 
     def send(self, verb: str, /, **arguments: Any) -> None:
-        """One command, whose answer is of no interest: the driver is about to die, or to be stopped."""
+        """One command, whose answer is of no interest: the driver is about to die, or to be
+        stopped.
+        """
         assert self.process.stdin is not None
         print(json.dumps({"do": verb, **arguments}), file=self.process.stdin, flush=True)
 
@@ -93,7 +99,9 @@ class DriverProcess:
     def _jvm(self) -> tuple[int, str]:
         """Id and state of the driver's JVM: the one that Python began. Others come and go."""
         return next(
-            (p.pid, p.state) for p in self._listed() if p.parent == self.process.pid and "java" in p.args
+            (p.pid, p.state)
+            for p in self._listed()
+            if p.parent == self.process.pid and "java" in p.args
         )
 
     def executors(self) -> dict[str, int]:
@@ -126,7 +134,9 @@ class DriverProcess:
         until(lambda: not self.executors(), "the executors of a dead driver end", 120)
 
     def close(self) -> None:
-        """Ends the driver in good order; whatever does not end then is killed, and that is an error."""
+        """Ends the driver in good order; whatever does not end then is killed, and that is an
+        error.
+        """
         if self.process.poll() is None:
             try:
                 self.call("exit", timeout=120)
@@ -198,7 +208,8 @@ def _settings(folder: Path, settings: dict[str, str]) -> dict[str, str]:
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.locality.wait": "20s",
-        "spark.shuffle.io.retryWait": "500ms",  # executors die all the time: who asks one is soon told so
+        # Executors die all the time: who asks one is soon told so.
+        "spark.shuffle.io.retryWait": "500ms",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
     } | settings

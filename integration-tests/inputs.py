@@ -19,7 +19,8 @@ _SECONDS_PER_BATCH = 10
 class Input:
     """Files that are written at once and shown to the query one by one: each is one batch.
 
-    Row `i` has the key `i * 7919 % KEYS` and the value `i`; its time goes on by ten seconds a batch.
+    Row `i` has the key `i * 7919 % KEYS` and the value `i`; its time goes on by ten seconds a
+    batch.
     """
 
     folder: Path

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the tests start their JVMs. Each lives for seconds, so what counts is the time until it works.
+"""How the tests start their JVMs. Each lives for seconds, so what counts is the time until it
+works.
 
-1. Spark's classes come from an archive (class data sharing) that is made once, by running this file: a JVM
-   maps it instead of reading and checking ten thousand class files. If the process dies meanwhile, there is
-   no archive, for it gets its name when it is whole. A JVM that cannot use an archive goes on without it.
-2. Each line of code runs a few times: the compiler that makes the fastest code would take half of the time.
-3. Spark allocates blocks of megabytes for each batch, and the default collector starts a cycle for each.
+1. Spark's classes come from an archive (class data sharing) that is made once, by running this
+   file: a JVM maps it instead of reading and checking ten thousand class files. If the process dies
+   meanwhile, there is no archive, for it gets its name when it is whole. A JVM that cannot use an
+   archive goes on without it.
+2. Each line of code runs a few times: the compiler that makes the fastest code would take half of
+   the time.
+3. Spark allocates blocks of megabytes for each batch, and the default collector starts a cycle for
+   each.
 """
 
 import functools
@@ -20,7 +24,8 @@ import pyspark
 
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
 _MADE = Path(__file__).parents[1] / "target" / "python-tests" / f"spark-{pyspark.__version__}"
-# The class path must begin in the tests as it was when the archive was made, whatever SPARK_HOME is.
+# The class path must begin in the tests as it was when the archive was made, whatever SPARK_HOME
+# is.
 _CLASS_PATH = f"{Path(pyspark.__file__).parent}/jars/*"
 _MAKE_SECONDS = 300
 
@@ -33,7 +38,9 @@ def settings(java_options: str = "") -> dict[str, str]:
 
 
 def environment() -> dict[str, str]:
-    """What a driver's environment must have: the class path has the folder of the configuration in it."""
+    """What a driver's environment must have: the class path has the folder of the configuration in
+    it.
+    """
     folder = _MADE / "conf"
     folder.mkdir(parents=True, exist_ok=True)
     home = spark_home(_MADE / "home")
@@ -72,7 +79,11 @@ def _make(archive: Path) -> None:
 
     whole = archive.with_suffix(f".{os.getpid()}")
     builder = SparkSession.builder.master("local[2]").appName("the tests' class archive")
-    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    quiet = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
     dumped = _of_jvms(f"{_SHORT_LIVED} -XX:ArchiveClassesAtExit={whole} -Xlog:disable")
     for key, value in (quiet | dumped | {"spark.sql.shuffle.partitions": "2"}).items():
         builder = builder.config(key, value)
@@ -81,7 +92,9 @@ def _make(archive: Path) -> None:
         spark.range(100).write.parquet(f"{folder}/source")
         rows = spark.readStream.schema("id long").parquet(f"{folder}/source")
         writer = rows.groupBy("id").count().writeStream.outputMode("update")
-        writer = writer.foreachBatch(lambda batch, _: print(len(batch.collect()), "rows", file=sys.stderr))
+        writer = writer.foreachBatch(
+            lambda batch, _: print(len(batch.collect()), "rows", file=sys.stderr)
+        )
         query = writer.option("checkpointLocation", f"{folder}/checkpoint").start()
         query.processAllAvailable()
         query.stop()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One query as a test holds it, over as many drivers and restarts as the test likes, and its verdict."""
+"""One query as a test holds it, over as many drivers and restarts as the test likes, and its
+verdict.
+"""
 
 import json
 from collections.abc import Callable
@@ -16,7 +18,13 @@ class Query:
     """A query in `folder`: its input, its checkpoint and the rows that it has given out."""
 
     def __init__(
-        self, folder: Path, *, kind: str = "totals", format: int = 2, rows: int = 2000, **settings: str
+        self,
+        folder: Path,
+        *,
+        kind: str = "totals",
+        format: int = 2,
+        rows: int = 2000,
+        **settings: str,
     ) -> None:
         self.name = folder.name
         self.kind = kind
@@ -88,7 +96,9 @@ class Query:
 
     def executor_of(self, worker: int, operator: int = 0) -> str:
         rows = self.table("workers")
-        return str(next(r["executor"] for r in rows if r["worker"] == worker and r["operator"] == operator))
+        return str(
+            next(r["executor"] for r in rows if r["worker"] == worker and r["operator"] == operator)
+        )
 
     def bins_of(self, worker: int, operator: int = 0) -> list[int]:
         rows = self.table("bins")
@@ -97,7 +107,9 @@ class Query:
     def move_half(self, source: int, target: int, *, mode: str = "prepared") -> str:
         """Submits a plan of one step: every other bin of one worker goes to another."""
         bins = self.bins_of(source)[::2]
-        return self.submit("move", {str(b): target for b in bins}, strategy="all-at-once", mode=mode)
+        return self.submit(
+            "move", {str(b): target for b in bins}, strategy="all-at-once", mode=mode
+        )
 
     def rows(self) -> list[tuple[Any, ...]]:
         """All rows that the sink has, in the order of their batches."""

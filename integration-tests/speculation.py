@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a query with speculation on, one of whose tasks hangs until a speculative attempt of it has run.
+"""Runs a query with speculation on, one of whose tasks hangs until a speculative attempt of it has
+run.
 
-Arguments: a folder, and a JSON file with Spark's settings. Prints how many tasks hung, as the last line.
+Arguments: a folder, and a JSON file with Spark's settings. Prints how many tasks hung, as the last
+    line.
 """
 
 import json

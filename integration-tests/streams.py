@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queries driven from the test's own process: their input, what they gave out, and the batch answer."""
+"""Queries driven from the test's own process: their input, what they gave out, and the batch
+answer.
+"""
 
 import contextlib
 import itertools
@@ -42,7 +44,8 @@ Rows = list[tuple[Any, ...]]
 
 @contextlib.contextmanager
 def local_session(folder: Path, *, has_executors: bool = False) -> Iterator[SparkSession]:
-    """A session with the plugin, on `local[2]` or with two executors of one core that are processes.
+    """A session with the plugin, on `local[2]` or with two executors of one core that are
+    processes.
 
     One that other tests have left running is stopped first.
     """
@@ -66,7 +69,9 @@ def local_session(folder: Path, *, has_executors: bool = False) -> Iterator[Spar
     session.sparkContext.pythonExec = sys.executable
     yield session
     session.stop()
-    shutil.rmtree(Path(os.environ["SPARK_HOME"]) / "work", ignore_errors=True)  # what executors left there
+    shutil.rmtree(
+        Path(os.environ["SPARK_HOME"]) / "work", ignore_errors=True
+    )  # what executors left there
 
 
 def fresh(work: Path) -> Path:
@@ -75,9 +80,11 @@ def fresh(work: Path) -> Path:
 
 
 class Stream:
-    """One query over files that are written one by one, each a batch; it may be stopped and started again.
+    """One query over files that are written one by one, each a batch; it may be stopped and started
+    again.
 
-    A batch has 120 rows, with other keys of the 200 than the one before. Event time goes on by ten seconds.
+    A batch has 120 rows, with other keys of the 200 than the one before. Event time goes on by ten
+    seconds.
     """
 
     def __init__(
@@ -106,17 +113,24 @@ class Stream:
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.streaming.stateStore.checkpointFormatVersion": format,
             "spark.megaphone.bins": _BINS,
-            # Between executors long enough for bins to come from where they are, on a slow machine too.
+            # Between executors long enough for bins to come from where they are, on a slow machine
+            # too.
             "spark.megaphone.transfer.patienceBatches": 8 if self._has_executors else 3,
         } | {name.replace("__", "."): value for name, value in settings.items()}
         for key, value in confs.items():
             self.spark.conf.set(key, str(value))
 
     def start(self) -> "Stream":
-        rows = self.spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(self.source))
+        rows = (
+            self.spark.readStream.schema(_SCHEMA)
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(self.source))
+        )
         writer = self.shape(rows).writeStream.outputMode(self.mode).foreachBatch(self._seen)
         self.query = (
-            writer.option("checkpointLocation", str(self.checkpoint)).trigger(**self._trigger()).start()
+            writer.option("checkpointLocation", str(self.checkpoint))
+            .trigger(**self._trigger())
+            .start()
         )
         return self
 
@@ -142,7 +156,9 @@ class Stream:
         for _ in range(batches):
             batch = next(self.written)
             self.time += timedelta(seconds=_SECONDS_PER_BATCH)
-            self._write(batch, [((batch * 50 + row) * 7919 % KEYS, row % 3) for row in range(_ROWS)])
+            self._write(
+                batch, [((batch * 50 + row) * 7919 % KEYS, row % 3) for row in range(_ROWS)]
+            )
         return self
 
     def flush(self) -> "Stream":
@@ -159,7 +175,9 @@ class Stream:
         self.running.processAllAvailable()
         return self
 
-    def rescale(self, workers: int, *, mode: str = "prepared", strategy: str = "all-at-once") -> Plan:
+    def rescale(
+        self, workers: int, *, mode: str = "prepared", strategy: str = "all-at-once"
+    ) -> Plan:
         """Rescales, running batches until it is done; then one more."""
         plan = self.megaphone.rescale(workers, strategy=strategy, mode=mode)
         self.run_until_done(plan)
@@ -172,13 +190,15 @@ class Stream:
         return plan
 
     def _from_peers(self, batches: set[int | None]) -> int:
-        """Bins that moved in from the memory of other executors, in some batches: executors tell of them."""
+        """Bins that moved in from the memory of other executors, in some batches: executors tell of
+        them.
+        """
         moves = self.megaphone.migrations().to_pylist()
         return sum(row["bins_from_peer"] for row in moves if row["batch"] in batches)
 
     def up_and_down(self) -> "Stream":
-        """Starts it, and runs it through both rescales, one prepared and one direct: with v1 as well as with
-        v2 both modes are seen.
+        """Starts it, and runs it through both rescales, one prepared and one direct: with v1 as
+        well as with v2 both modes are seen.
         """
         self.start().run(6)  # sessions have ended, and rows have been given up for, by then
         first, second = ("direct", "prepared") if self.format == 1 else ("prepared", "direct")
@@ -218,7 +238,9 @@ class Stream:
         return stock.given_out()
 
     def given_out(self, keys: int = 1) -> Rows:
-        """What the output says at the end: in update mode the last row of each key, its first columns."""
+        """What the output says at the end: in update mode the last row of each key, its first
+        columns.
+        """
         batches = [self.given[batch] for batch in sorted(self.given)]
         if self.mode == "complete":
             return batches[-1]
@@ -226,7 +248,9 @@ class Stream:
         return rows if self.mode == "append" else list({row[:keys]: row for row in rows}.values())
 
     def check(self, keys: int = 1, answer: Shape | None = None) -> None:
-        """The output must be the batch answer; rows that were there for their time alone do not count."""
+        """The output must be the batch answer; rows that were there for their time alone do not
+        count.
+        """
         for batch, rows in self.given.items():
             twice = [key for key, n in Counter(row[:keys] for row in rows).items() if n > 1]
             assert self.mode == "append" or not twice, (
@@ -237,7 +261,9 @@ class Stream:
     def check_given_in_each_move(self, is_due: Callable[[Any], bool] = lambda row: True) -> None:
         """What is due in the very batch of a move is given out in it."""
         for batch in self.moved_in:
-            assert any(is_due(row) for row in self.given[batch]), f"nothing was due in batch {batch}"
+            assert any(is_due(row) for row in self.given[batch]), (
+                f"nothing was due in batch {batch}"
+            )
 
     def _seen(self, rows: DataFrame, batch: int) -> None:
         if self.each is None:
@@ -268,11 +294,17 @@ def check_rows(found: Rows, expected: Rows) -> None:
     wrong = Counter(found)
     wrong.subtract(expected)
     mistakes = {row: n for row, n in wrong.items() if n and FLUSH not in row}
-    assert not mistakes, f"{len(mistakes)} wrong rows, such as {next(iter(mistakes.items()))} too often"
-    assert any(FLUSH not in row for row in expected), "the batch answer is empty, so nothing was compared"
+    assert not mistakes, (
+        f"{len(mistakes)} wrong rows, such as {next(iter(mistakes.items()))} too often"
+    )
+    assert any(FLUSH not in row for row in expected), (
+        "the batch answer is empty, so nothing was compared"
+    )
 
 
-def state_of(spark: SparkSession, checkpoint: Path, batch: int | None = None, operator: int = 0) -> DataFrame:
+def state_of(
+    spark: SparkSession, checkpoint: Path, batch: int | None = None, operator: int = 0
+) -> DataFrame:
     """The state data source: the newest version, or that which a batch left."""
     reader = spark.read.format("statestore").option("operatorId", operator)
     return (reader if batch is None else reader.option("batchId", batch)).load(str(checkpoint))

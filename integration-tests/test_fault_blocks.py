@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks that are lost, damaged or late on their way, and a stop in their midst: slower, never wrong."""
+"""Blocks that are lost, damaged or late on their way, and a stop in their midst: slower, never
+wrong.
+"""
 
 from typing import Any
 
@@ -37,14 +39,20 @@ def test_a_block_that_is_no_use_is_replaced_by_files(
     faults: Faults,
     make_query: MakeQuery,
 ) -> None:
-    query = make_query(shared, format=format, **{"spark.megaphone.transfer.imageDeadlineMs": "1000"}).spread()
+    query = make_query(
+        shared, format=format, **{"spark.megaphone.transfer.imageDeadlineMs": "1000"}
+    ).spread()
     for source, target, entry in blocks:
-        query.feed(3)  # bins rest between two moves; a step that waits for that publishes more than one block
+        query.feed(
+            3
+        )  # bins rest between two moves; a step that waits for that publishes more than one block
         faults.arm(entry)
         plan = query.move_half(source, target, mode=mode)
         row = query.finish(plan)
         assert faults.struck(entry), f"no block came by {entry}"
-        moved = [r for r in query.table("migrations") if r["batch"] in row["batches"] and r["bins_in"]]
+        moved = [
+            r for r in query.table("migrations") if r["batch"] in row["batches"] and r["bins_in"]
+        ]
         assert sum(r["bins_in"] for r in moved) == row["moves"]
         if mode == "direct":
             assert sum(r["bins_from_checkpoint"] for r in moved) == row["moves"], entry

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Local disks that are full while state is beyond its memory: a sentence, and nothing is lost.
 
-The full disk is the operating system's own limit on the size of files, set on executors while they run:
-pages of state cannot be written any more, while shuffles and state files, which are small here, still can.
+The full disk is the operating system's own limit on the size of files, set on executors while they
+run: pages of state cannot be written any more, while shuffles and state files, which are small
+    here, still can.
 """
 
 import resource
@@ -13,7 +14,9 @@ import pytest
 from drivers import DriverProcess, MakeDriver, Refused
 from queries import PATIENCE_BATCHES, MakeQuery, Query
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of other processes are Linux's own")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="limits of other processes are Linux's own"
+)
 BINS = 32
 SMALL = 3  # bins that need no disk
 FILE_BYTES_MAX = 512 << 10  # above all other files here, far below the size of a file of pages
@@ -23,19 +26,27 @@ NEEDS_DISK = "Give the executor more local disk, or its state more memory."
 @pytest.fixture
 def driver(make_driver: MakeDriver) -> DriverProcess:
     """One whose executors have memory for half of the state."""
-    return make_driver(**{"spark.megaphone.memory.budget": "800k", "spark.megaphone.bins": str(BINS)})
+    return make_driver(
+        **{"spark.megaphone.memory.budget": "800k", "spark.megaphone.bins": str(BINS)}
+    )
 
 
 def limit(driver: DriverProcess, executors: list[str], bytes_max: int = FILE_BYTES_MAX) -> None:
     processes = driver.executors()
     for executor in executors:
-        resource.prlimit(processes[executor], resource.RLIMIT_FSIZE, (bytes_max, resource.RLIM_INFINITY))
+        resource.prlimit(
+            processes[executor], resource.RLIMIT_FSIZE, (bytes_max, resource.RLIM_INFINITY)
+        )
 
 
 def uneven(query: Query) -> Query:
-    """Runs it until the second worker has three bins and the first all others, most of them on disk."""
+    """Runs it until the second worker has three bins and the first all others, most of them on
+    disk.
+    """
     bins = query.spread().bins_of(1)[SMALL:]
-    query.finish(query.submit("move", {str(b): 0 for b in bins}, strategy="all-at-once", mode="direct"))
+    query.finish(
+        query.submit("move", {str(b): 0 for b in bins}, strategy="all-at-once", mode="direct")
+    )
     query.feed(12)
     return query
 

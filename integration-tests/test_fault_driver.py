@@ -28,10 +28,14 @@ def test_a_plan_goes_on_after_its_driver_has_died_at_each_point(
     make_driver: MakeDriver,
     make_query: MakeQuery,
 ) -> None:
-    """Before the seal, the batch replays without the step; after it, with it; what is done stays done."""
+    """Before the seal, the batch replays without the step; after it, with it; what is done stays
+    done.
+    """
     driver = make_driver(**own_faults.settings)
     query = make_query(driver, format=format).spread()
-    plan = query.submit("rescale", 4, strategy="batched(40)", mode=mode)  # steps enough for all three deaths
+    plan = query.submit(
+        "rescale", 4, strategy="batched(40)", mode=mode
+    )  # steps enough for all three deaths
     for point in DRIVER_POINTS:
         own_faults.arm(point)
         query.input.show(3)
@@ -47,7 +51,9 @@ def test_a_plan_goes_on_after_its_driver_has_died_at_each_point(
         if point == "driver-sealed":
             assert at in row["batches"], "the batch was replayed without its step"
         if point == "driver-sealing":
-            assert at not in row["batches"], "the batch was replayed with a step that it had not been given"
+            assert at not in row["batches"], (
+                "the batch was replayed with a step that it had not been given"
+            )
         assert _log(query)[: len(logged)] == logged, "a record of the plan log was changed"
     query.finish(plan, within=20)
     assert len({row["worker"] for row in query.table("workers")}) == 4
@@ -108,7 +114,9 @@ def test_a_restart_five_batches_back_forgets_the_steps_after(
         (query.checkpoint / "offsets" / str(batch)).unlink()
         (query.checkpoint / "commits" / str(batch)).unlink()
         (query.sink / f"{batch}.json").unlink()
-    query.start(shared).feed(0)  # what was taken back is one batch now: the source remembers its files
+    query.start(shared).feed(
+        0
+    )  # what was taken back is one batch now: the source remembers its files
     assert query.plan(lost["id"])["batches"] == [back + 1], "a step that is void counts as done"
     query.finish(lost["id"])
     assert len({row["worker"] for row in query.table("workers")}) == 1

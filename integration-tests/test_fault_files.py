@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State files that are damaged, cut, empty or gone: an error that names the file, never a wrong row."""
+"""State files that are damaged, cut, empty or gone: an error that names the file, never a wrong
+row.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +18,10 @@ def _flip(data: bytes, at: int) -> bytes:
 
 DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "a wrong byte in a chunk": (lambda data: _flip(data, 12), "expected chunk checksum"),
-    "a wrong byte in the footer": (lambda data: _flip(data, len(data) - 40), "expected footer checksum"),
+    "a wrong byte in the footer": (
+        lambda data: _flip(data, len(data) - 40),
+        "expected footer checksum",
+    ),
     "a file cut in half": (lambda data: data[: len(data) // 2], "expected the magic number MPHF"),
     "an empty file": (lambda data: b"", "expected at least 32 bytes, found 0"),
 }
@@ -51,7 +56,9 @@ def test_a_damaged_state_file_is_named_and_a_restored_one_read(
 def test_a_file_that_is_damaged_while_the_query_runs_does_not_stop_it(
     shared: DriverProcess, make_query: MakeQuery
 ) -> None:
-    """The executors have its content in memory: nobody reads it, also not for a move between them."""
+    """The executors have its content in memory: nobody reads it, also not for a move between
+    them.
+    """
     query = make_query(shared).spread()
     query.feed(2)
     file = _by_age(query, worker=0)[-1]

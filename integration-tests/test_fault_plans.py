@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans in odd company: of another plan, another operator, another query, and of batches without data."""
+"""Plans in odd company: of another plan, another operator, another query, and of batches without
+data.
+"""
 
 from collections import Counter
 
@@ -20,7 +22,9 @@ def test_of_two_plans_submitted_together_the_second_is_refused(
     with pytest.raises(Refused, match=f"OverlappingPlan: Plan {first} is still open") as refused:
         query.submit("rescale", 4, strategy="all-at-once")
     assert "cancel it" in str(refused.value)
-    assert [row["id"] for row in query.table("plans")] == [first], "what was refused has left a trace"
+    assert [row["id"] for row in query.table("plans")] == [first], (
+        "what was refused has left a trace"
+    )
     query.finish(first)
     query.finish(query.submit("rescale", 1, strategy="all-at-once"))
     query.check()
@@ -35,7 +39,9 @@ def test_steps_take_effect_at_batches_without_data_and_windows_close_once(
     plan = query.submit("rescale", 3, strategy="batched(300)", mode="direct")
     batches = query.finish(plan)["batches"]
     empty = _without_data(query)
-    assert set(batches) & empty, f"no step of {batches} was at a batch without data, {sorted(empty)}"
+    assert set(batches) & empty, (
+        f"no step of {batches} was at a batch without data, {sorted(empty)}"
+    )
     query.feed(2)
     plan = query.submit("rescale", 2, strategy="batched(300)", mode="prepared")
     query.finish(plan)
@@ -52,10 +58,14 @@ def test_steps_take_effect_at_batches_without_data_and_windows_close_once(
     assert closed
     assert closed <= found.keys(), "windows are missing"
     left = shared.call("state_count", checkpoint=str(query.checkpoint), operator=0)
-    assert left == len(expected) - len(found), "what was not evicted is in the state, and nothing else"
+    assert left == len(expected) - len(found), (
+        "what was not evicted is in the state, and nothing else"
+    )
 
 
-def test_of_two_operators_one_moves_and_the_other_stays(shared: DriverProcess, make_query: MakeQuery) -> None:
+def test_of_two_operators_one_moves_and_the_other_stays(
+    shared: DriverProcess, make_query: MakeQuery
+) -> None:
     query = make_query(shared, kind="distinct").spread()
     operators = sorted({row["operator"] for row in query.table("workers")})
     assert len(operators) == 2
@@ -88,15 +98,24 @@ def test_the_stores_of_a_join_move_together_though_an_executor_dies_between_two_
     query.feed(2)
     query.call("stop")
     rows = Counter(query.rows())
-    rows.subtract((key_of(v), v, v - KEYS) for v in range(KEYS, query.input.shown * query.input.rows))
+    rows.subtract(
+        (key_of(v), v, v - KEYS) for v in range(KEYS, query.input.shown * query.input.rows)
+    )
     mistakes = [row for row, n in rows.items() if n]
     assert not mistakes, f"{len(mistakes)} rows too often or not at all, such as {mistakes[0]}"
     assert len(rows) > KEYS
 
 
-def test_two_queries_of_one_session_do_not_meet(shared: DriverProcess, make_query: MakeQuery) -> None:
-    """The same operator number, the same bins, the same moment; also when one of them stops in mid-plan."""
-    one, two = make_query(shared, name="one").spread(), make_query(shared, name="two", format=1).spread()
+def test_two_queries_of_one_session_do_not_meet(
+    shared: DriverProcess, make_query: MakeQuery
+) -> None:
+    """The same operator number, the same bins, the same moment; also when one of them stops in
+    mid-plan.
+    """
+    one, two = (
+        make_query(shared, name="one").spread(),
+        make_query(shared, name="two", format=1).spread(),
+    )
     plan = one.submit("rescale", 3, strategy="batched(120)", mode="prepared")
     other = two.submit("rescale", 1, strategy="all-at-once", mode="direct")
     one.feed()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executors that die at every point of a move: the plan ends, the query goes on, and no row is wrong."""
+"""Executors that die at every point of a move: the plan ends, the query goes on, and no row is
+wrong.
+"""
 
 import pytest
 
@@ -20,7 +22,11 @@ slow = pytest.mark.slow
     ],
 )
 def test_an_executor_dies_at_each_point_of_a_prepared_move(
-    points: tuple[str, ...], format: int, shared: DriverProcess, faults: Faults, make_query: MakeQuery
+    points: tuple[str, ...],
+    format: int,
+    shared: DriverProcess,
+    faults: Faults,
+    make_query: MakeQuery,
 ) -> None:
     query = make_query(shared, format=format)
     for point in points:
@@ -60,7 +66,9 @@ def test_source_and_target_die_before_at_and_after_the_switch(
     faults: Faults,
     make_query: MakeQuery,
 ) -> None:
-    """The driver stands still meanwhile, so the moment is exact: before the seal, after it, a batch later."""
+    """The driver stands still meanwhile, so the moment is exact: before the seal, after it, a batch
+    later.
+    """
     query = make_query(shared, format=format)
     for moment in moments:
         for victim in (SOURCE, TARGET):
@@ -98,7 +106,9 @@ def test_an_executor_leaves_before_its_steps(shared: DriverProcess, make_query: 
 def test_an_owner_that_was_away_does_not_serve_what_it_remembers(
     shared: DriverProcess, make_query: MakeQuery
 ) -> None:
-    """Worker 0 goes to the other executor and gives bins away there; then it comes back to its old memory."""
+    """Worker 0 goes to the other executor and gives bins away there; then it comes back to its old
+    memory.
+    """
     query = make_query(shared).spread()
     home, away = query.executor_of(SOURCE), query.executor_of(TARGET)
     query.call("pin", worker=SOURCE, executor=away)
@@ -115,7 +125,9 @@ def test_an_owner_that_was_away_does_not_serve_what_it_remembers(
 def _die_at(
     query: Query, point: str, mode: str, driver: DriverProcess, faults: Faults
 ) -> tuple[str, str, str]:
-    """A move during which an executor dies at a point: who died, the source's and the target's executor."""
+    """A move during which an executor dies at a point: who died, the source's and the target's
+    executor.
+    """
     query.spread()
     source, target = query.executor_of(SOURCE), query.executor_of(TARGET)
     faults.arm(point)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each operator that moves is moved between executors, and no row is wrong; others stay, or are refused."""
+"""Each operator that moves is moved between executors, and no row is wrong; others stay, or are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ LATE_2 = [1, pytest.param(2, marks=slow)]
 
 
 def totals(rows: DataFrame) -> DataFrame:
-    return rows.groupBy("k").agg(f.count("*").alias("n"), f.sum("v").alias("s"), f.max("t").alias("t"))
+    return rows.groupBy("k").agg(
+        f.count("*").alias("n"), f.sum("v").alias("s"), f.max("t").alias("t")
+    )
 
 
 def windows(rows: DataFrame) -> DataFrame:
@@ -47,7 +51,9 @@ def keys_seen(rows: DataFrame) -> DataFrame:
 
 def distinct_then_totals(rows: DataFrame) -> DataFrame:
     """Two groups of operators: the exchange of the second stands between them."""
-    return rows.dropDuplicates(["k", "v"]).groupBy(f.expr("k % 10 as g")).agg(f.count("*").alias("n"))
+    return (
+        rows.dropDuplicates(["k", "v"]).groupBy(f.expr("k % 10 as g")).agg(f.count("*").alias("n"))
+    )
 
 
 def first_times(rows: DataFrame) -> DataFrame:
@@ -96,8 +102,12 @@ def test_windows_in_update_mode_move_and_are_dropped_behind_the_watermark(
     [
         pytest.param(keys_seen, "append", 1, id="dropDuplicates"),
         pytest.param(distinct_then_totals, "update", 2, id="two operators", marks=slow),
-        pytest.param(first_times, "update", 2, id="two operators over an exchange by the user", marks=slow),
-        pytest.param(seen_then_counted, "update", 1, id="two operators with no exchange between them"),
+        pytest.param(
+            first_times, "update", 2, id="two operators over an exchange by the user", marks=slow
+        ),
+        pytest.param(
+            seen_then_counted, "update", 1, id="two operators with no exchange between them"
+        ),
     ],
 )
 def test_duplicates_are_dropped_and_counted_across_moves(
@@ -144,10 +154,18 @@ def test_duplicates_within_the_watermark_are_dropped_across_moves(
 def test_apply_in_pandas_with_state_moves_with_its_timeouts(
     make_stream: MakeStream, is_by_clock: bool, format: int
 ) -> None:
-    """Each key is counted until it was not seen for five seconds, or in a batch; some are due in each."""
-    timeout = GroupStateTimeout.ProcessingTimeTimeout if is_by_clock else GroupStateTimeout.EventTimeTimeout
+    """Each key is counted until it was not seen for five seconds, or in a batch; some are due in
+    each.
+    """
+    timeout = (
+        GroupStateTimeout.ProcessingTimeTimeout
+        if is_by_clock
+        else GroupStateTimeout.EventTimeTimeout
+    )
 
-    def count(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    def count(
+        key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
         import pandas
 
         (known,) = state.get if state.exists else (0,)
@@ -188,7 +206,9 @@ def test_apply_in_pandas_with_state_moves_with_its_timeouts(
 
 def sessions(rows: DataFrame) -> DataFrame:
     timed = rows.withWatermark("t", "10 seconds").groupBy(f.session_window("t", "25 seconds"), "k")
-    return timed.agg(f.count("*").alias("n"), f.sum("v").alias("s")).select("session_window.*", "k", "n", "s")
+    return timed.agg(f.count("*").alias("n"), f.sum("v").alias("s")).select(
+        "session_window.*", "k", "n", "s"
+    )
 
 
 @pytest.mark.parametrize("format", LATE_1)
@@ -201,7 +221,9 @@ def test_sessions_move_while_they_are_open_and_are_given_out_once(
 
 
 @pytest.mark.parametrize("format", LATE_2)
-def test_sessions_whose_gap_a_python_function_gives_move(make_stream: MakeStream, format: int) -> None:
+def test_sessions_whose_gap_a_python_function_gives_move(
+    make_stream: MakeStream, format: int
+) -> None:
     def by_key(rows: DataFrame) -> DataFrame:
         gap = f.udf(lambda k: f"{15 + k % 3 * 10} seconds", "string")
         double = f.udf(lambda v: v * 2, "long")
@@ -212,14 +234,18 @@ def test_sessions_whose_gap_a_python_function_gives_move(make_stream: MakeStream
 
 
 def joined(how: str) -> Shape:
-    """Rows of one stream beside those of another that came within thirty seconds; some have no partner."""
+    """Rows of one stream beside those of another that came within thirty seconds; some have no
+    partner.
+    """
 
     def shape(rows: DataFrame) -> DataFrame:
         left = rows.where("v < 2 and k % 5 <> 0").withWatermark("t", "10 seconds")
         right = rows.where("v > 0 and k % 5 <> 1").select(
             f.col("k").alias("k2"), f.col("v").alias("v2"), f.col("t").alias("t2")
         )
-        meeting = f.expr("k = k2 and t2 between t - interval 30 seconds and t + interval 30 seconds")
+        meeting = f.expr(
+            "k = k2 and t2 between t - interval 30 seconds and t + interval 30 seconds"
+        )
         return left.join(right.withWatermark("t2", "10 seconds"), meeting, how)
 
     return shape
@@ -243,7 +269,9 @@ def joined(how: str) -> Shape:
 def test_a_join_of_two_streams_moves_and_gives_out_each_row_once(
     make_stream: MakeStream, how: str, format: int
 ) -> None:
-    """Rows without a partner are given out as the watermark passes them: in each batch with a move."""
+    """Rows without a partner are given out as the watermark passes them: in each batch with a
+    move.
+    """
     stream = make_stream(joined(how), mode="append", format=format, **DATA_ONLY).up_and_down()
     assert state_format_of(stream) == 2
     if how.endswith("outer"):
@@ -262,17 +290,26 @@ def state_format_of(stream: Stream) -> int:
 @pytest.mark.parametrize(
     ("how", "state_format"),
     [("inner", 1)]
-    + [(how, n) for n in (3, 4) for how in ("inner", "left_outer", "right_outer", "full_outer", "left_semi")],
+    + [
+        (how, n)
+        for n in (3, 4)
+        for how in ("inner", "left_outer", "right_outer", "full_outer", "left_semi")
+    ],
 )
 def test_a_join_moves_in_whichever_format_spark_keeps_its_state(
     make_stream: MakeStream, how: str, state_format: int, format: int
 ) -> None:
-    """From 4.3 on Spark takes format 2 instead of a later one, except for its own RocksDB provider."""
+    """From 4.3 on Spark takes format 2 instead of a later one, except for its own RocksDB
+    provider.
+    """
     asked = {"spark__sql__streaming__join__stateFormatVersion": str(state_format)}
     stream = make_stream(joined(how), mode="append", format=format, **asked, **DATA_ONLY)
     is_4_3 = stream.spark.version.startswith("4.3")
-    # Whatever the provider: Spark begins no join in the first format any more, and with 4.2 none in the last.
-    refused = {1: "Unsupported schema writer version: 1"} | ({} if is_4_3 else {4: "under development"})
+    # Whatever the provider: Spark begins no join in the first format any more, and with 4.2 none in
+    # the last.
+    refused = {1: "Unsupported schema writer version: 1"} | (
+        {} if is_4_3 else {4: "under development"}
+    )
     if state_format in refused:
         with pytest.raises(StreamingQueryException, match=refused[state_format]):
             stream.start().run()
@@ -283,9 +320,13 @@ def test_a_join_moves_in_whichever_format_spark_keeps_its_state(
 
 
 @pytest.mark.parametrize("format", LATE_1)
-def test_the_state_of_a_join_is_read_by_side_after_it_has_moved(make_stream: MakeStream, format: int) -> None:
+def test_the_state_of_a_join_is_read_by_side_after_it_has_moved(
+    make_stream: MakeStream, format: int
+) -> None:
     def forever(rows: DataFrame) -> DataFrame:
-        return rows.where("v < 2").join(rows.where("v > 0").select(f.col("k").alias("k2")), f.expr("k = k2"))
+        return rows.where("v < 2").join(
+            rows.where("v > 0").select(f.col("k").alias("k2")), f.expr("k = k2")
+        )
 
     stream = make_stream(forever, mode="append", format=format).up_and_down()
     stream.check(keys=4)
@@ -323,8 +364,8 @@ def test_a_limit_runs_and_stays(make_stream: MakeStream) -> None:
 
 
 OWN_PROVIDER = (
-    r"set spark\.sql\.streaming\.stateStore\.providerClass to one of Spark's own state store providers "
-    r"before the query is started\."
+    r"set spark\.sql\.streaming\.stateStore\.providerClass to one of Spark's own state store "
+    r"providers before the query is started\."
 )
 
 
@@ -346,9 +387,15 @@ def test_what_is_not_supported_is_refused_before_anything_is_written(
     with pytest.raises(StreamingQueryException, match=sentence):
         stream.running.processAllAvailable()
     files = [
-        str(file.relative_to(stream.checkpoint)) for file in stream.checkpoint.rglob("*") if file.is_file()
+        str(file.relative_to(stream.checkpoint))
+        for file in stream.checkpoint.rglob("*")
+        if file.is_file()
     ]
-    written = [file for file in files if file.startswith(("commits", "megaphone")) or file.endswith(".delta")]
+    written = [
+        file
+        for file in files
+        if file.startswith(("commits", "megaphone")) or file.endswith(".delta")
+    ]
     assert written == []
     assert stream.given == {}
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spark's state data sources read every retained version, before and after rescales; what is older goes."""
+"""Spark's state data sources read every retained version, before and after rescales; what is older
+goes.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ FOREIGN = (
 BATCHES_RETAINED = 2
 SWEEP_BATCHES = 2
 FEW_BINS = 8
-# A file is looked at once it is 16 versions old, and goes when no version before that look is retained.
+# A file is looked at once it is 16 versions old, and goes when no version before that look is
+# retained.
 BATCHES_UNTIL_SWEPT = 16 + 2 * SWEEP_BATCHES + BATCHES_RETAINED + 2
 
 
@@ -49,7 +52,9 @@ def totals(rows: DataFrame) -> DataFrame:
 
 
 def but_for_one_bin(rows: DataFrame) -> DataFrame:
-    """Writes all state in each batch, so that images come often, but for one bin after the first batch."""
+    """Writes all state in each batch, so that images come often, but for one bin after the first
+    batch.
+    """
     all_keys = rows.withColumn("k", f.explode(f.sequence(f.lit(0), f.lit(KEYS - 1))))
     return totals(
         all_keys.where(f"(hash(k) & {FEW_BINS - 1}) <> 0 or t < timestamp'2024-01-01 00:00:15 UTC'")
@@ -58,7 +63,9 @@ def but_for_one_bin(rows: DataFrame) -> DataFrame:
 
 def state_rows(stream: Stream, batch: int | None = None) -> Rows:
     rows = (
-        state_of(stream.spark, stream.checkpoint, batch).select("key.k", "value.count", "value.sum").collect()
+        state_of(stream.spark, stream.checkpoint, batch)
+        .select("key.k", "value.count", "value.sum")
+        .collect()
     )
     return [tuple(row) for row in rows]
 
@@ -78,7 +85,11 @@ class Moved:
 def moved(spark: SparkSession, work: Path, request: pytest.FixtureRequest) -> Moved:
     """More workers than at first, in several steps, then fewer."""
     stream = Stream(spark, fresh(work), totals, format=request.param).start().run(2)
-    up = [step.batch for step in stream.rescale(MORE, strategy="batched(12)").steps if step.batch is not None]
+    up = [
+        step.batch
+        for step in stream.rescale(MORE, strategy="batched(12)").steps
+        if step.batch is not None
+    ]
     (down,) = stream.rescale(FEWER).steps
     stream.stop()
     assert down.batch is not None
@@ -93,7 +104,9 @@ def moved(spark: SparkSession, work: Path, request: pytest.FixtureRequest) -> Mo
 
 
 @pytest.mark.parametrize("when", ["at_first", "during", "with_more", "with_fewer"])
-def test_the_state_of_a_batch_is_the_batch_answer_of_the_input_until_then(moved: Moved, when: str) -> None:
+def test_the_state_of_a_batch_is_the_batch_answer_of_the_input_until_then(
+    moved: Moved, when: str
+) -> None:
     batches: list[int] = getattr(moved, when)
     for batch in batches:
         check_rows(state_rows(moved.stream, batch), moved.stream.answer(batches=slice(batch + 1)))
@@ -105,7 +118,11 @@ def test_the_state_without_a_batch_is_that_of_the_last(moved: Moved) -> None:
 
 def test_partitions_are_counted_by_the_first_batch_and_have_all_rows(moved: Moved) -> None:
     for batch in (moved.at_first[-1], moved.with_more[-1], moved.with_fewer[-1]):
-        rows = state_of(moved.stream.spark, moved.stream.checkpoint, batch).groupBy("partition_id").count()
+        rows = (
+            state_of(moved.stream.spark, moved.stream.checkpoint, batch)
+            .groupBy("partition_id")
+            .count()
+        )
         assert {row["partition_id"] for row in rows.collect()} == set(range(FIRST_WORKERS))
 
 
@@ -123,11 +140,15 @@ def test_the_change_feed_tells_each_change_once_in_its_batch(moved: Moved) -> No
 
 def test_the_state_is_read_by_partition_from_a_snapshot_of_an_earlier_batch(moved: Moved) -> None:
     starts = [moved.at_first[0], moved.during[0], moved.with_more[0]]
-    for start, end in zip(starts, [moved.during[-1], moved.with_more[-1], moved.with_fewer[-1]], strict=True):
+    for start, end in zip(
+        starts, [moved.during[-1], moved.with_more[-1], moved.with_fewer[-1]], strict=True
+    ):
         whole = state_of(moved.stream.spark, moved.stream.checkpoint, end)
         for partition in range(FIRST_WORKERS):
             reader = moved.stream.spark.read.format("statestore").option("batchId", end)
-            reader = reader.option("snapshotStartBatchId", start).option("snapshotPartitionId", partition)
+            reader = reader.option("snapshotStartBatchId", start).option(
+                "snapshotPartitionId", partition
+            )
             columns = ["key.k", "value.count", "value.sum", "partition_id"]
             found = reader.load(str(moved.stream.checkpoint)).select(*columns).collect()
             expected = whole.where(f"partition_id = {partition}").select(*columns).collect()
@@ -158,13 +179,19 @@ def test_a_session_with_other_settings_reads_the_same(moved: Moved) -> None:
     other = moved.stream.spark.newSession()
     for key, value in {"spark.megaphone.bins": "16", "spark.sql.shuffle.partitions": "7"}.items():
         other.conf.set(key, value)
-    rows = state_of(other, moved.stream.checkpoint).select("key.k", "value.count", "value.sum").collect()
+    rows = (
+        state_of(other, moved.stream.checkpoint)
+        .select("key.k", "value.count", "value.sum")
+        .collect()
+    )
     check_rows([tuple(row) for row in rows], moved.stream.answer())
 
 
 @dataclass(frozen=True)
 class Retained:
-    """A query that has run for long with few batches retained, and its state files after each batch."""
+    """A query that has run for long with few batches retained, and its state files after each
+    batch.
+    """
 
     stream: Stream
     files: list[set[str]]
@@ -174,10 +201,14 @@ class Retained:
     def retained(self) -> list[int]:
         """The batches that Spark's own logs still have."""
         commits = {
-            int(file.name) for file in (self.stream.checkpoint / "commits").iterdir() if file.name.isdigit()
+            int(file.name)
+            for file in (self.stream.checkpoint / "commits").iterdir()
+            if file.name.isdigit()
         }
         offsets = {
-            int(file.name) for file in (self.stream.checkpoint / "offsets").iterdir() if file.name.isdigit()
+            int(file.name)
+            for file in (self.stream.checkpoint / "offsets").iterdir()
+            if file.name.isdigit()
         }
         return sorted(commits & offsets)
 
@@ -258,13 +289,19 @@ def test_old_files_go_though_no_run_has_more_than_one_batch(
     }
     stream = Stream(spark, fresh(work), but_for_one_bin, format=format, **settings).start()
     stream.run(BATCHES_UNTIL_SWEPT).stop()
-    assert {1, 2} <= versions_of(state_files(stream.checkpoint)), "they went before the runs of one batch"
+    assert {1, 2} <= versions_of(state_files(stream.checkpoint)), (
+        "they went before the runs of one batch"
+    )
     stream.spark.conf.set("spark.megaphone.sweep.intervalBatches", str(SWEEP_BATCHES))
     stream.trigger = {"availableNow": True}
     for _ in range(SWEEP_BATCHES):
         stream.write().start().running.awaitTermination()
-    until(lambda: 2 not in versions_of(state_files(stream.checkpoint)), "files of the second batch go")
-    assert 1 in versions_of(state_files(stream.checkpoint)), "a bin needs the file of the first batch"
+    until(
+        lambda: 2 not in versions_of(state_files(stream.checkpoint)), "files of the second batch go"
+    )
+    assert 1 in versions_of(state_files(stream.checkpoint)), (
+        "a bin needs the file of the first batch"
+    )
     check_rows(state_rows(stream), stream.answer())
 
 
@@ -274,18 +311,26 @@ def test_files_that_are_not_state_are_left_alone(long_run: Retained) -> None:
     folders = {path.name for path in long_run.stream.checkpoint.iterdir() if path.is_dir()}
     assert folders == {"commits", "offsets", "sources", "state", "megaphone"}
     assert (long_run.stream.checkpoint / "metadata").is_file()
-    records = sorted(int(file.name) for file in (long_run.stream.checkpoint / "megaphone" / "log").iterdir())
+    records = sorted(
+        int(file.name) for file in (long_run.stream.checkpoint / "megaphone" / "log").iterdir()
+    )
     assert records == list(range(len(records))), "the plan log is kept whole"
 
 
-def test_a_batch_writes_no_more_files_than_the_hdfs_backed_provider(spark: SparkSession, work: Path) -> None:
+def test_a_batch_writes_no_more_files_than_the_hdfs_backed_provider(
+    spark: SparkSession, work: Path
+) -> None:
     folder = fresh(work)
 
     def files_per_batch(name: str, **settings: Any) -> list[int]:
-        run = run_for_long(Stream(spark, folder / name, totals, format=1, **settings), 6, rescale=False)
+        run = run_for_long(
+            Stream(spark, folder / name, totals, format=1, **settings), 6, rescale=False
+        )
         return [len(after - before) for before, after in pairwise(run.files)]
 
     ours = files_per_batch("ours")
     stock = files_per_batch("stock", spark__sql__streaming__stateStore__providerClass=STOCK)
     assert ours == [FIRST_WORKERS] * len(ours)
-    assert all(few <= many for few, many in zip(ours, stock, strict=True)), f"{ours} against {stock}"
+    assert all(few <= many for few, many in zip(ours, stock, strict=True)), (
+        f"{ours} against {stock}"
+    )

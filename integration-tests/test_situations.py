@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users do with queries and clusters while state moves: no row is wrong, and nothing is logged."""
+"""What users do with queries and clusters while state moves: no row is wrong, and nothing is
+logged.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,18 @@ def rows_of(rows: DataFrame) -> Rows:
 
 
 def run_with(make_stream: MakeStream, each: Each, **how: Any) -> Stream:
-    """Runs a query through rescales up and down with that done in each batch; the answer must be right."""
+    """Runs a query through rescales up and down with that done in each batch; the answer must be
+    right.
+    """
     stream = make_stream(totals, each=each, **how).start().run(2)
     stream.rescale(UP)
     stream.rescale(DOWN, mode="direct")
     stream.stop()
     stream.check()
-    check_rows(rows_of(state_of(stream.spark, stream.checkpoint).select("key.k", "value.*")), stream.answer())
+    check_rows(
+        rows_of(state_of(stream.spark, stream.checkpoint).select("key.k", "value.*")),
+        stream.answer(),
+    )
     return stream
 
 
@@ -78,7 +85,9 @@ def test_a_thread_pool_of_the_first_batch_runs_the_actions_of_all(
     pools[0].shutdown()
 
 
-def test_an_action_that_takes_a_few_rows_leaves_the_others_to_the_next(make_stream: MakeStream) -> None:
+def test_an_action_that_takes_a_few_rows_leaves_the_others_to_the_next(
+    make_stream: MakeStream,
+) -> None:
     def take_first(stream: Stream, rows: DataFrame, batch: int) -> None:
         few = [tuple(row) for row in rows.take(3)]
         stream.given[batch] = rows_of(rows)
@@ -115,7 +124,9 @@ def test_the_state_read_inside_a_batch_is_that_of_the_batch_before(
 
 
 @BOTH_FORMATS
-def test_a_stage_whose_shuffle_files_are_lost_is_run_again(make_stream: MakeStream, format: int) -> None:
+def test_a_stage_whose_shuffle_files_are_lost_is_run_again(
+    make_stream: MakeStream, format: int
+) -> None:
     lost: list[int] = []
 
     def lose_files(stream: Stream, rows: DataFrame, batch: int) -> None:
@@ -125,7 +136,8 @@ def test_a_stage_whose_shuffle_files_are_lost_is_run_again(make_stream: MakeStre
         for file in files:
             file.unlink()
         lost.append(len(files))
-        # The outputs of the map stage are registered still: the fetch fails, and both stages run again.
+        # The outputs of the map stage are registered still: the fetch fails, and both stages run
+        # again.
         stream.given[batch] = rows_of(rows)
         check_rows(stream.given[batch], first)
 
@@ -170,7 +182,9 @@ def test_two_queries_in_two_sessions_move_at_once(make_stream: MakeStream) -> No
 
 
 @BOTH_FORMATS
-def test_a_plan_spans_runs_that_take_what_is_available_now(make_stream: MakeStream, format: int) -> None:
+def test_a_plan_spans_runs_that_take_what_is_available_now(
+    make_stream: MakeStream, format: int
+) -> None:
     plans: list[str] = []
 
     def ask(stream: Stream, rows: DataFrame, batch: int) -> None:
@@ -199,7 +213,10 @@ def test_a_plan_spans_runs_that_take_what_is_available_now(make_stream: MakeStre
 
 @slow
 def test_a_query_goes_on_over_another_cluster(
-    make_driver: MakeDriver, shared: DriverProcess, make_query: MakeQuery, monkeypatch: pytest.MonkeyPatch
+    make_driver: MakeDriver,
+    shared: DriverProcess,
+    make_query: MakeQuery,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one = make_driver(**{"spark.master": "local[3]"})
     monkeypatch.setattr(one, "wait_for_executors", lambda: None)  # it is its only executor itself
@@ -237,7 +254,10 @@ def test_speculative_attempts_of_a_task_write_the_state_once(work: Path) -> None
         cluster.wait_for_workers(2)
         config = folder / "settings.json"
         config.write_text(json.dumps(cluster.conf() | settings))
-        paths = [str(Path(spark_megaphone.__file__).parents[1]), str(Path(speculation.__file__).parent)]
+        paths = [
+            str(Path(spark_megaphone.__file__).parents[1]),
+            str(Path(speculation.__file__).parent),
+        ]
         ran = subprocess.run(
             [sys.executable, speculation.__file__, str(folder), str(config)],
             env=os.environ | cluster.environment() | {"PYTHONPATH": os.pathsep.join(paths)},
@@ -246,12 +266,15 @@ def test_speculative_attempts_of_a_task_write_the_state_once(work: Path) -> None
             timeout=1200,
         )
     assert ran.returncode == 0, ran.stderr[-4000:]
-    assert ran.stdout.split()[-1] == str(2 * len(speculation.AT_BATCHES)), "no task was tried a second time"
+    assert ran.stdout.split()[-1] == str(2 * len(speculation.AT_BATCHES)), (
+        "no task was tried a second time"
+    )
 
 
 HARMLESS = re.compile(
     # Stock Spark logs these too, in some runs: a matter of timing.
-    r"DAGScheduler: Failed to cancel job group|ProcessingTimeExecutor: Current batch is falling behind"
+    r"DAGScheduler: Failed to cancel job group|ProcessingTimeExecutor: Current batch is falling "
+    r"behind"
     r"|CoarseGrainedExecutorBackend: RECEIVED SIGNAL TERM"
     r"|WorkerWatcher: Lost connection to worker rpc endpoint"
 )
@@ -261,7 +284,9 @@ LOUD = re.compile(r" (WARN|ERROR|FATAL) ([A-Za-z0-9.$]+): (.*)")
 def loud_lines(driver: DriverProcess) -> list[str]:
     """What a driver and its executors logged at WARN or above."""
     logs = [driver.folder / "driver.log", *(driver.folder / "spark" / "work").rglob("stderr")]
-    found = (LOUD.search(line) for log in logs for line in log.read_text(errors="replace").splitlines())
+    found = (
+        LOUD.search(line) for log in logs for line in log.read_text(errors="replace").splitlines()
+    )
     return [f"{match[2].rsplit('.', 1)[-1]}: {match[3]}" for match in found if match]
 
 

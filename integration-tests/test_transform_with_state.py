@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`transformWithState` from Python moves between executors with all that it keeps; no row is wrong."""
+"""`transformWithState` from Python moves between executors with all that it keeps; no row is
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ HOUR_MS = 3_600_000
 def visits(*, with_pandas: bool, unseen_ms: int) -> StatefulProcessor:
     """Counts a key's rows in a value, a list and a map.
 
-    It gives the counts out, and once more when the key has not been seen for so long: then it starts anew.
+    It gives the counts out, and once more when the key has not been seen for so long: then it
+    starts anew.
 
     Defined in a function, so that it travels to Python's workers by value.
     """
@@ -50,7 +53,12 @@ def visits(*, with_pandas: bool, unseen_ms: int) -> StatefulProcessor:
             self.handle.registerTimer(int(max(row.t for row in new).timestamp() * 1000) + unseen_ms)
             yield self.told(key, is_last=False)
 
-        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
+        def handleExpiredTimer(  # noqa: N802
+            self,
+            key: Any,
+            timerValues: Any,  # noqa: N803
+            expiredTimerInfo: Any,  # noqa: N803
+        ) -> Iterator[Any]:
             yield self.told(key, is_last=True)
             self.count.clear()
             self.values.clear()
@@ -59,7 +67,9 @@ def visits(*, with_pandas: bool, unseen_ms: int) -> StatefulProcessor:
         def told(self, key: Any, *, is_last: bool) -> Any:
             listed = sum(1 for _ in self.values.get())
             mapped = sum(n for (n,) in self.by_value.values())
-            return told(k=key[0], n=self.count.get()[0], listed=listed, mapped=mapped, is_last=is_last)
+            return told(
+                k=key[0], n=self.count.get()[0], listed=listed, mapped=mapped, is_last=is_last
+            )
 
         def close(self) -> None: ...
 
@@ -84,7 +94,9 @@ def counts(rows: DataFrame) -> DataFrame:
 @pytest.mark.slow
 @pytest.mark.parametrize("with_pandas", [False, True])
 @pytest.mark.parametrize("format", [1, 2])
-def test_values_lists_maps_and_timers_move(make_stream: MakeStream, with_pandas: bool, format: int) -> None:
+def test_values_lists_maps_and_timers_move(
+    make_stream: MakeStream, with_pandas: bool, format: int
+) -> None:
     shape = visited(with_pandas=with_pandas, unseen_ms=5_000)
     stream = make_stream(shape, mode="append", format=format, **DATA_ONLY).up_and_down()
     stream.check_given_in_each_move(lambda row: row[-1])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State that expires, that is given at the start, that changes its schema or has another operator behind it:
-what `transformWithState` does from Python beyond values, lists, maps and timers, across moves.
+"""State that expires, that is given at the start, that changes its schema or has another operator
+behind it: what `transformWithState` does from Python beyond values, lists, maps and timers, across
+moves.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ INITIAL = 1000  # what each key begins with
 
 
 def expiring(*, with_pandas: bool) -> StatefulProcessor:
-    """Counts a key's rows in state that expires in a day, and tells what it finds of state that has expired.
+    """Counts a key's rows in state that expires in a day, and tells what it finds of state that has
+    expired.
 
     Defined in a function, as the others here, so that it travels to Python's workers by value.
     """
@@ -43,7 +45,9 @@ def expiring(*, with_pandas: bool) -> StatefulProcessor:
             self.gone_by_value = handle.getMapState("gone_by_value", "v long", "n long", 1)
 
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
-            found = sum((self.gone.exists(), self.gone_values.exists(), self.gone_by_value.exists()))
+            found = sum(
+                (self.gone.exists(), self.gone_values.exists(), self.gone_by_value.exists())
+            )
             values = [int(row.v) for row in seen(rows)]
             n = (self.kept.get()[0] if self.kept.exists() else 0) + len(values)
             for value, listed, mapped in (
@@ -138,7 +142,9 @@ def counts_of(stream: Stream) -> dict[int, int]:
 @pytest.mark.parametrize("format", [1, 2])
 def test_initial_state_moves(make_stream: MakeStream, with_pandas: bool, format: int) -> None:
     def shape(rows: DataFrame) -> DataFrame:
-        initial = rows.sparkSession.range(KEYS).select(f.col("id").alias("k"), f.lit(INITIAL).alias("n"))
+        initial = rows.sparkSession.range(KEYS).select(
+            f.col("id").alias("k"), f.lit(INITIAL).alias("n")
+        )
         run = runner(rows.groupBy("k"), with_pandas=with_pandas)
         processor = counting(with_pandas=with_pandas)
         return run(processor, COUNTED, "update", "None", initialState=initial.groupBy("k"))
@@ -151,7 +157,9 @@ def test_initial_state_moves(make_stream: MakeStream, with_pandas: bool, format:
 @slow
 @with_and_without_pandas
 @pytest.mark.parametrize("format", [1, 2])
-def test_a_schema_evolves_between_two_moves(make_stream: MakeStream, with_pandas: bool, format: int) -> None:
+def test_a_schema_evolves_between_two_moves(
+    make_stream: MakeStream, with_pandas: bool, format: int
+) -> None:
     """With a field more after a restart, rows of both schemas stand beside each other, and move."""
 
     def shape_with(schema: str) -> Any:
@@ -173,14 +181,18 @@ def test_a_schema_evolves_between_two_moves(make_stream: MakeStream, with_pandas
             had.setdefault(k, []).append(last)
             assert last is None or last < n
     firsts = {values[0] for values in had.values()}
-    assert firsts == {None}, "the first row of a key after the restart has what the old schema had not"
+    assert firsts == {None}, (
+        "the first row of a key after the restart has what the old schema had not"
+    )
     assert all(None not in values[1:] for values in had.values())
 
 
 @slow
 @with_and_without_pandas
 @pytest.mark.parametrize("format", [1, 2])
-def test_one_behind_the_other_moves(make_stream: MakeStream, with_pandas: bool, format: int) -> None:
+def test_one_behind_the_other_moves(
+    make_stream: MakeStream, with_pandas: bool, format: int
+) -> None:
     """What the first gives out, with its event time, goes on to the second, behind an exchange."""
 
     def totals() -> StatefulProcessor:
@@ -205,7 +217,9 @@ def test_one_behind_the_other_moves(make_stream: MakeStream, with_pandas: bool, 
         processor = counting(with_pandas=with_pandas)
         first = run(processor, COUNTED, "append", "EventTime", eventTimeColumnName="t")
         by_group = first.withColumn("g", f.expr("k % 10")).groupBy("g")
-        return runner(by_group, with_pandas=with_pandas)(totals(), "g long, n long", "append", "EventTime")
+        return runner(by_group, with_pandas=with_pandas)(
+            totals(), "g long, n long", "append", "EventTime"
+        )
 
     stream = make_stream(shape, mode="append", format=format).up_and_down()
     assert len(stream.workers()) == 2

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs queries in a driver process of its own, as a test tells it, so that it can be killed and restarted.
+"""Runs queries in a driver process of its own, as a test tells it, so that it can be killed and
+restarted.
 
-The configuration is a JSON file, given as the only argument. Each line of standard input is a JSON command,
-`{"do": "start", ...}`; each is answered by a JSON line, `{"result": ...}` or `{"error": ...}`.
+The configuration is a JSON file, given as the only argument. Each line of standard input is a JSON
+command, `{"do": "start", ...}`; each is answered by a JSON line, `{"result": ...}` or `{"error":
+...}`.
 """
 
 import json
@@ -25,7 +27,11 @@ _SCHEMA = "k long, v long, t timestamp"
 # Of every operator here: a join has four stores.
 _STORES = [
     "default",
-    *(f"{side}-{kind}" for side in ("left", "right") for kind in ("keyToNumValues", "keyWithIndexToValue")),
+    *(
+        f"{side}-{kind}"
+        for side in ("left", "right")
+        for kind in ("keyToNumValues", "keyWithIndexToValue")
+    ),
 ]
 
 
@@ -40,15 +46,27 @@ class Workload:
         self._queries: dict[str, StreamingQuery] = {}
 
     def start(
-        self, name: str, kind: str, source: str, checkpoint: str, sink: str, settings: dict[str, str]
+        self,
+        name: str,
+        kind: str,
+        source: str,
+        checkpoint: str,
+        sink: str,
+        settings: dict[str, str],
     ) -> str:
-        """Starts a query: the rows of each batch go into `<sink>/<batch>.json`, anew if it is run again."""
+        """Starts a query: the rows of each batch go into `<sink>/<batch>.json`, anew if it is run
+        again.
+        """
         for key, value in settings.items():
             self._spark.conf.set(key, value)
-        rows = self._spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(source)
+        rows = (
+            self._spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(source)
+        )
         aggregate, mode = _KINDS[kind]
         writer = aggregate(rows).writeStream.foreachBatch(_to_files(Path(sink))).outputMode(mode)
-        self._queries[name] = writer.option("checkpointLocation", checkpoint).queryName(name).start()
+        self._queries[name] = (
+            writer.option("checkpointLocation", checkpoint).queryName(name).start()
+        )
         return str(self._queries[name].runId)
 
     def settle(self, name: str) -> int:
@@ -69,7 +87,9 @@ class Workload:
 
     def stayed(self, name: str, id: str) -> list[int]:
         """Bins of a plan that there was no room for, ascending."""
-        return sorted(b for step in Megaphone(self._queries[name]).plan(id).steps for b in step.stayed)
+        return sorted(
+            b for step in Megaphone(self._queries[name]).plan(id).steps for b in step.stayed
+        )
 
     def cancel(self, name: str, id: str) -> None:
         Megaphone(self._queries[name]).cancel(id)
@@ -97,7 +117,12 @@ class Workload:
         return [list(r) for r in rows.select("key.k", "value.count", "value.sum").collect()]
 
     def state_count(self, checkpoint: str, operator: int) -> int:
-        return self._spark.read.format("statestore").option("operatorId", operator).load(checkpoint).count()
+        return (
+            self._spark.read.format("statestore")
+            .option("operatorId", operator)
+            .load(checkpoint)
+            .count()
+        )
 
     def executors(self) -> list[str]:
         """Ids of the executors that the driver sees."""
@@ -106,7 +131,9 @@ class Workload:
     def held(self) -> list[dict[str, Any]]:
         """What each executor reported last that it keeps: states of workers, replicas, blocks."""
         jvm: Any = self._spark._jvm
-        rows: list[dict[str, Any]] = json.loads(jvm.io.megaphone.spark.faces.api.MegaphoneApi.executors())
+        rows: list[dict[str, Any]] = json.loads(
+            jvm.io.megaphone.spark.faces.api.MegaphoneApi.executors()
+        )
         return rows
 
     def threads(self) -> list[str]:
@@ -153,7 +180,9 @@ def _wide_totals(rows: DataFrame) -> DataFrame:
     """Totals whose state has some 250 bytes for each key."""
     filled = f.max(f.repeat(f.col("v").cast("string"), 50)).alias("filled")
     totals = rows.groupBy("k").agg(f.count("*").alias("n"), f.sum("v").alias("s"), filled)
-    return totals.where("length(filled) > 0").drop("filled")  # a column that nobody reads is not kept
+    return totals.where("length(filled) > 0").drop(
+        "filled"
+    )  # a column that nobody reads is not kept
 
 
 def _distinct_totals(rows: DataFrame) -> DataFrame:
@@ -161,7 +190,9 @@ def _distinct_totals(rows: DataFrame) -> DataFrame:
 
 
 def _windows(rows: DataFrame) -> DataFrame:
-    windows = rows.withWatermark("t", "10 seconds").groupBy(f.window("t", f"{WINDOW_SECONDS} seconds"), "k")
+    windows = rows.withWatermark("t", "10 seconds").groupBy(
+        f.window("t", f"{WINDOW_SECONDS} seconds"), "k"
+    )
     totals = windows.agg(f.count("*").alias("n"), f.sum("v").alias("s"))
     return totals.select(f.unix_timestamp("window.start").alias("w"), "k", "n", "s")
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Live rescaling of stateful Structured Streaming queries: the Python half of Megaphone for Spark.
 
-`configure` prepares a session, `Megaphone` is the handle on a running query, `Plan` is what its verbs return.
-All errors derive from `MegaphoneError`; `spark_megaphone.errors` has them by name, `spark_megaphone.conf` the
-configuration keys. Importing the package imports neither Spark nor py4j.
+`configure` prepares a session, `Megaphone` is the handle on a running query, `Plan` is what its
+verbs return. All errors derive from `MegaphoneError`; `spark_megaphone.errors` has them by name,
+`spark_megaphone.conf` the configuration keys. Importing the package imports neither Spark nor py4j.
 """
 
 from spark_megaphone import conf, errors

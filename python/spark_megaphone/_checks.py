@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of arguments, made before anything else happens; where the JVM has the same check, in its words."""
+"""Checks of arguments, made before anything else happens.
+
+Where the JVM has the same check, the sentence is the same.
+"""
 
 import operator
 import re
@@ -26,20 +29,24 @@ _BATCHED_OF = re.compile(r"batched\(\s*(.*?)\s*\)", re.ASCII)
 
 
 def whole(name: str, value: object) -> int:
-    """The value as an int: also of numpy's whole numbers, never of a bool or a float. Raises `WrongType`."""
+    """The value as an int, also of numpy's whole numbers. Raises `WrongType` for others."""
     try:
         if isinstance(value, bool):
             raise TypeError
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         kind = type(value).__name__
-        raise WrongType(f"{name} is {value!r}, of type {kind}, but a whole number is needed.") from None
+        raise WrongType(
+            f"{name} is {value!r}, of type {kind}, but a whole number is needed."
+        ) from None
 
 
 def text(name: str, value: object) -> str:
     """The value, which must be a str. Raises `WrongType`."""
     if not isinstance(value, str):
-        raise WrongType(f"{name} is {value!r}, of type {type(value).__name__}, but a str is needed.")
+        raise WrongType(
+            f"{name} is {value!r}, of type {type(value).__name__}, but a str is needed."
+        )
     return value
 
 
@@ -67,19 +74,21 @@ def workers_count(value: object) -> int:
 
 
 def strategy_name(value: object) -> str:
-    """A strategy as the JVM reads it. Raises `WrongType`, `UnknownStrategy` or `InvalidBatchSize`."""
+    """A strategy as the JVM reads it; raises WrongType, UnknownStrategy or InvalidBatchSize."""
     given = text("strategy", value)
     name = given.strip().lower()
     if found := _BATCHED_OF.fullmatch(name):
         size = found.group(1)
         if not re.fullmatch(r"\+?0*[0-9]{1,9}", size) or not 1 <= int(size) <= BINS_MAX:
             raise InvalidBatchSize(
-                f"The strategy batched cannot move {size} bins a step, but a whole number from 1 to "
-                f"{BINS_MAX}; give one in that range, or leave it out."
+                f"The strategy batched cannot move {size} bins a step, but a whole number from 1 "
+                f"to {BINS_MAX}; give one in that range, or leave it out."
             )
     elif name not in STRATEGIES or "<" in name:
         allowed = ", ".join(STRATEGIES)
-        raise UnknownStrategy(f"There is no strategy '{given}', only {allowed}; choose one of these.")
+        raise UnknownStrategy(
+            f"There is no strategy '{given}', only {allowed}; choose one of these."
+        )
     return name
 
 
@@ -89,12 +98,14 @@ def mode_name(value: object) -> str:
     name = given.strip().lower()
     if name not in MODES:
         allowed = ", ".join(MODES)
-        raise UnknownMode(f"There is no transfer mode '{given}', only {allowed}; choose one of these.")
+        raise UnknownMode(
+            f"There is no transfer mode '{given}', only {allowed}; choose one of these."
+        )
     return name
 
 
 def operator_id(value: object) -> int:
-    """A stateful operator, or -1 for all where there is none. Raises `WrongType` or `UnknownOperator`."""
+    """A stateful operator, or -1 for all if None. Raises `WrongType` or `UnknownOperator`."""
     if value is None:
         return -1
     number = whole("operator", value)
@@ -109,14 +120,16 @@ def operator_id(value: object) -> int:
 def moves_of(moves: object) -> dict[int, int]:
     """Moves from bin to worker, in their order; whether the query has these is for the JVM to say.
 
-    Raises `WrongType`, `DuplicateBin`, and `UnknownBin` or `UnknownWorker` for what no query can have.
+    Raises `WrongType`, `DuplicateBin`, and `UnknownBin` or `UnknownWorker` for what no query can
+    have.
     """
     checked: dict[int, int] = {}
     for bin_, worker in _pairs(moves):
         number, target = whole("A bin", bin_), whole("A worker", worker)
         if abs(number) > _JVM_INT_MAX:
             raise UnknownBin(
-                f"There is no bin {number}, only bins 0 to {BINS_MAX - 1} at most; name one of these."
+                f"There is no bin {number}, only bins 0 to {BINS_MAX - 1} at most; name one of "
+                "these."
             )
         if abs(target) > _JVM_INT_MAX:
             raise UnknownWorker(
@@ -134,7 +147,9 @@ def moves_of(moves: object) -> dict[int, int]:
 def _pairs(moves: object) -> Iterable[tuple[object, object]]:
     if isinstance(moves, Mapping):
         return moves.items()
-    wrong = WrongType(f"The moves are {moves!r}, but {{bin: worker}} or pairs of bin and worker are needed.")
+    wrong = WrongType(
+        f"The moves are {moves!r}, but {{bin: worker}} or pairs of bin and worker are needed."
+    )
     if isinstance(moves, str | bytes) or not isinstance(moves, Iterable):
         raise wrong
     pairs = []

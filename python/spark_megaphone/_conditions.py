@@ -9,7 +9,10 @@ from typing import Final
 # The SQLSTATE and the sentence of each condition.
 CONDITIONS: Final = {
     "BINS_DIFFER": ("22023", "Two routing tables have different numbers of bins."),
-    "BINS_NOT_POWER_OF_TWO": ("22023", "The number of bins is not a power of two in the allowed range."),
+    "BINS_NOT_POWER_OF_TWO": (
+        "22023",
+        "The number of bins is not a power of two in the allowed range.",
+    ),
     "CHECKPOINT_FORMAT_DOWNGRADE": (
         "55000",
         "The checkpoint has format version 2, and the session asks for version 1.",
@@ -25,7 +28,10 @@ CONDITIONS: Final = {
     "DAMAGED_TABLE": ("58030", "A routing table in the plan log cannot be read."),
     "DUPLICATE_BIN": ("22023", "A step moves the same bin twice."),
     "EMPTY_PLAN": ("22023", "The plan would change nothing."),
-    "INVALID_BATCH_SIZE": ("22023", "The number of bins per step of the strategy batched is out of range."),
+    "INVALID_BATCH_SIZE": (
+        "22023",
+        "The number of bins per step of the strategy batched is out of range.",
+    ),
     "INVALID_CHECKPOINT_FORMAT": ("22023", "The checkpoint format version is neither 1 nor 2."),
     "INVALID_CONFIGURATION": (
         "22022",
@@ -40,17 +46,32 @@ CONDITIONS: Final = {
         "55006",
         "A newer attempt of the task has taken over the state, so this one must not commit.",
     ),
-    "LEASE_TIMEOUT": ("55006", "Another attempt used the same state for longer than the task waits."),
+    "LEASE_TIMEOUT": (
+        "55006",
+        "Another attempt used the same state for longer than the task waits.",
+    ),
     "MISSING_BIN": (
         "XX000",
         "A worker lacks a bin that the routing table gives to it; it is never taken for empty.",
     ),
     "MISSING_FILE": ("58030", "A state file is missing that a version still to be read needs."),
-    "NEWER_FORMAT": ("58030", "A file was written by a later release, and this one cannot read it."),
-    "NOT_MOVABLE": ("0A000", "The operator's state is over a single partition, and stays where it is."),
-    "NO_BINNED_STATE": ("55000", "The query has no stateful operator, or its state is on another provider."),
+    "NEWER_FORMAT": (
+        "58030",
+        "A file was written by a later release, and this one cannot read it.",
+    ),
+    "NOT_MOVABLE": (
+        "0A000",
+        "The operator's state is over a single partition, and stays where it is.",
+    ),
+    "NO_BINNED_STATE": (
+        "55000",
+        "The query has no stateful operator, or its state is on another provider.",
+    ),
     "NO_JAR_FOR_SPARK": ("0A000", "The package has no jar for this version of Spark."),
-    "NO_WORKERS_LEFT": ("22023", "All workers are to be emptied, and none is left to take their bins."),
+    "NO_WORKERS_LEFT": (
+        "22023",
+        "All workers are to be emptied, and none is left to take their bins.",
+    ),
     "OPERATORS_CHANGED": (
         "55000",
         "The stateful operators of the query are not those that wrote the checkpoint.",
@@ -71,7 +92,10 @@ CONDITIONS: Final = {
         "A record could not be written to the plan log, or it is unknown whether it was.",
     ),
     "PLAN_TIMEOUT": ("HYT00", "The plan was not done in time; it goes on."),
-    "PLUGIN_MISSING": ("55000", "The jar is there, but the session was started without the plugin."),
+    "PLUGIN_MISSING": (
+        "55000",
+        "The jar is there, but the session was started without the plugin.",
+    ),
     "QUERY_NOT_STARTED": ("55000", "The query has not planned a batch with state yet."),
     "QUERY_STOPPED": ("55000", "The query, or its session, is no longer running."),
     "SESSION_ALREADY_RUNNING": (
@@ -84,7 +108,10 @@ CONDITIONS: Final = {
     "UNKNOWN_PLAN": ("42704", "The query has no such plan."),
     "UNKNOWN_STRATEGY": ("22023", "There is no such strategy."),
     "UNKNOWN_WORKER": ("42704", "The query has no such worker."),
-    "UNROUTABLE_GROUP": ("0A000", "Rows of the query cannot be routed to the workers that own their bins."),
+    "UNROUTABLE_GROUP": (
+        "0A000",
+        "Rows of the query cannot be routed to the workers that own their bins.",
+    ),
     "UNSUPPORTED_OPERATOR": (
         "0A000",
         "A stateful operator of the query does not run on the binned state store yet.",
@@ -100,7 +127,10 @@ CONDITIONS: Final = {
     ),
     "VERSION_MISMATCH": ("55000", "The jar and the Python package are of different versions."),
     "WORKER_NOT_EMPTY": ("22023", "A step removes a worker that still owns bins."),
-    "WRONG_TYPE": ("22023", "An argument has the wrong type, for example a float for a whole number."),
+    "WRONG_TYPE": (
+        "22023",
+        "An argument has the wrong type, for example a float for a whole number.",
+    ),
 }
 
 # Those that a call of the plugin may be refused with, or fail with.

@@ -19,4 +19,6 @@ def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[object]])
 
 
 def _cells(tag: str, values: Sequence[object]) -> str:
-    return "".join(f"<{tag}>{'' if value is None else escape(str(value))}</{tag}>" for value in values)
+    return "".join(
+        f"<{tag}>{'' if value is None else escape(str(value))}</{tag}>" for value in values
+    )

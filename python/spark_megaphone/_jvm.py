@@ -32,26 +32,30 @@ _NO_CLASSES = (
     "or give the jar to spark-submit with --jars."
 )
 _SESSION_STOPPED = (
-    "The Spark session of the query has stopped, and the query with it; start both, and make a new handle."
+    "The Spark session of the query has stopped, and the query with it; "
+    "start both, and make a new handle."
 )
 
 
 class Door:
     """The plugin's interface for one query: verbs with plain arguments, answered by rows.
 
-    Holds nothing that changes, so any thread may use it. After the query has stopped every verb raises
-    `QueryStopped`.
+    Holds nothing that changes, so any thread may use it. After the query has stopped every verb
+    raises `QueryStopped`.
     """
 
     def __init__(self, query: "StreamingQuery") -> None:
         kind = type(query)
         if kind.__module__.startswith("pyspark.sql.connect."):
             raise ConnectNotSupported(
-                "The query runs through Spark Connect, from which there is no way to the plugin yet; "
-                "make the handle where the session is a classic one, in the driver's own Python process."
+                "The query runs through Spark Connect, from which there is no way to the plugin "
+                "yet; make the handle where the session is a classic one, in the driver's own "
+                "Python process."
             )
         if not kind.__module__.startswith("pyspark.sql.streaming."):
-            raise WrongType(f"The query is of type {kind.__name__}, but a StreamingQuery is needed.")
+            raise WrongType(
+                f"The query is of type {kind.__name__}, but a StreamingQuery is needed."
+            )
         self.query = query
         self._context, self._api = _plugin()
         self.run_id: str = query.runId
@@ -90,7 +94,7 @@ class Door:
             self.query.awaitTermination(seconds)  # type: ignore[arg-type]
 
     def is_in_batch(self) -> bool:
-        """Whether the query is working on data now; false while it waits for data or for its trigger."""
+        """Whether the query is working on data; false while it waits for data or its trigger."""
         status = self.query.status
         return bool(status["isTriggerActive"] and status["isDataAvailable"])
 
@@ -123,7 +127,7 @@ def _plugin() -> tuple[Any, Any]:
 
 
 def running_context_has_plugin() -> bool | None:
-    """Whether the Spark context of this process was started with the plugin; None where no context runs."""
+    """Whether this process's Spark context was started with the plugin; None if none runs."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
@@ -141,11 +145,13 @@ def running_jvm_knows_classes() -> bool | None:
 
 
 def _has_plugin(context: Any) -> bool:
-    return PLUGIN in [name.strip() for name in context.getConf().get("spark.plugins", "").split(",")]
+    return PLUGIN in [
+        name.strip() for name in context.getConf().get("spark.plugins", "").split(",")
+    ]
 
 
 def _is_known(jvm: Any) -> bool:
-    """A class that the JVM cannot load comes as a JavaPackage, which fails only when it is called."""
+    """A class that the JVM cannot load is a JavaPackage, which fails only when it is called."""
     from py4j.java_gateway import JavaClass
 
     return isinstance(jvm.io.megaphone.spark.faces.api.MegaphoneApi, JavaClass)
@@ -154,8 +160,8 @@ def _is_known(jvm: Any) -> bool:
 def _check_version(jar: str) -> None:
     if jar not in (__version__, "unknown"):
         raise VersionMismatch(
-            f"The session has the jar of spark-megaphone {jar}, but the Python package is {__version__}; "
-            "use the same version of both, which spark_megaphone.configure does."
+            f"The session has the jar of spark-megaphone {jar}, but the Python package is "
+            f"{__version__}; use the same version of both, which spark_megaphone.configure does."
         )
 
 

@@ -39,14 +39,14 @@ def configure(
 ) -> "SparkSession.Builder":
     """Adds the plugin, with the jar that fits the running Spark, to a session that is to be built.
 
-    What `spark.jars` and `spark.plugins` have already (on the builder, or in Spark's configuration) stays.
-    Doing it twice is the same as once. For a session that runs with the plugin already, only the settings are
-    added.
+    What `spark.jars` and `spark.plugins` have already (on the builder, or in Spark's configuration)
+    stays. Doing it twice is the same as once. For a session that runs with the plugin already, only
+    the settings are added.
 
     Args:
         builder: A builder of a classic session.
-        bins: How many bins a new query's state is split into: a power of two from 1 to 65,536. None leaves
-            1024, or what is configured.
+        bins: How many bins a new query's state is split into: a power of two from 1 to 65,536. None
+            leaves 1024, or what is configured.
         checkpoint_format: Spark's checkpoint format version, 1 or 2. None leaves Spark's default.
         mode: The transfer mode of plans that name none.
         strategy: The strategy of plans that name none.
@@ -72,16 +72,18 @@ def configure(
     has_plugin = running_context_has_plugin()
     if has_plugin is False:
         raise SessionAlreadyRunning(
-            "A Spark session without the plugin runs in this process already, and the builder would return "
-            "it as it is; stop it, restart Python, and call configure before the first session is made."
+            "A Spark session without the plugin runs in this process already, and the builder "
+            "would return it as it is; stop it, restart Python, and call configure before the "
+            "first session is made."
         )
     if has_plugin is None:
         jar = _jar()
         _check_submit_arguments(jar)
         if running_jvm_knows_classes() is False:
             raise JarMissing(
-                "The JVM of this process runs already, without Megaphone's jar, and cannot take it any more; "
-                f"give spark-submit --jars {jar}, or restart Python and call configure before the first "
+                "The JVM of this process runs already, without Megaphone's jar, and cannot take "
+                f"it any more; give spark-submit --jars {jar}, or restart Python and call "
+                "configure before the first "
                 "session is made."
             )
         jars = _configured(builder, _JARS)
@@ -95,7 +97,9 @@ def configure(
     return builder
 
 
-def _settings(bins: object, checkpoint_format: object, mode: object, strategy: object) -> dict[str, str]:
+def _settings(
+    bins: object, checkpoint_format: object, mode: object, strategy: object
+) -> dict[str, str]:
     settings = {}
     if bins is not None:
         settings[conf.BINS] = str(_checks.bins_count(bins))
@@ -118,12 +122,14 @@ def _refuse_connect(builder: "SparkSession.Builder") -> None:
     if (
         type(builder).__module__.startswith("pyspark.sql.connect.")
         or options.get("spark.remote") is not None
-        or str(options.get("spark.api.mode", os.environ.get("SPARK_API_MODE", ""))).lower() == "connect"
+        or str(options.get("spark.api.mode", os.environ.get("SPARK_API_MODE", ""))).lower()
+        == "connect"
         or not {"SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"}.isdisjoint(os.environ)
     ):
         raise ConnectNotSupported(
-            "The builder makes a Spark Connect session, which takes no jar and no plugin; configure the "
-            f"server with the jar in {_JARS} and {_PLUGINS}={PLUGIN}, or build a classic session."
+            "The builder makes a Spark Connect session, which takes no jar and no plugin; "
+            f"configure the server with the jar in {_JARS} and {_PLUGINS}={PLUGIN}, or build a "
+            "classic session."
         )
 
 
@@ -138,8 +144,8 @@ def _jar() -> Path:
     }
     if not jars:
         raise JarMissing(
-            f"There are no jars in {_JARS_FOLDER}; install the package's wheel, or run `make jars` in its "
-            "sources."
+            f"There are no jars in {_JARS_FOLDER}; install the package's wheel, or run `make "
+            "jars` in its sources."
         )
     minor = ".".join(pyspark.__version__.split(".")[:2])
     if minor not in jars:
@@ -152,17 +158,19 @@ def _jar() -> Path:
 
 
 def _configured(builder: "SparkSession.Builder", key: str) -> list[str]:
-    """The names in a list that the session would have without us: the builder's, else Spark's own."""
+    """The names in a list that the session has without us: the builder's, else Spark's own."""
     from pyspark import SparkConf, SparkContext
 
     value = builder._options.get(key)
     if value is None:
-        value = SparkConf().get(key) if SparkContext._jvm is not None else _spark_defaults().get(key)
+        value = (
+            SparkConf().get(key) if SparkContext._jvm is not None else _spark_defaults().get(key)
+        )
     return [name for name in map(str.strip, str(value or "").split(",")) if name]
 
 
 def _spark_defaults() -> dict[str, str]:
-    """What `spark-defaults.conf` says; read here, for the JVM that would read it does not run yet."""
+    """What `spark-defaults.conf` says; the JVM that would read it does not run yet."""
     from pyspark.find_spark_home import _find_spark_home
 
     folder = os.environ.get("SPARK_CONF_DIR") or str(Path(_find_spark_home()) / "conf")
@@ -186,7 +194,9 @@ def _check_submit_arguments(jar: Path) -> None:
         s for s in settings if s.startswith(f"{_JARS}=")
     ]
     if jars and not any("spark-megaphone_" in names for names in jars):
-        raise JarMissing(f"PYSPARK_SUBMIT_ARGS names jars, and Spark takes only those; add {jar} to them.")
+        raise JarMissing(
+            f"PYSPARK_SUBMIT_ARGS names jars, and Spark takes only those; add {jar} to them."
+        )
     plugins = [s for s in settings if s.startswith(f"{_PLUGINS}=")]
     if plugins and not any(PLUGIN in names for names in plugins):
         raise PluginMissing(

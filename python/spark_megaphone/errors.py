@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that can go wrong, by name: one class for each condition, one sentence for each error.
 
-A message says what was wrong, what is allowed and what to do. `condition` is the stable name that the JVM
-half uses for the same thing. Where nothing else is said, nothing has changed when an error is raised.
+A message says what was wrong, what is allowed and what to do. `condition` is the stable name that
+the JVM half uses for the same thing. Where nothing else is said, nothing has changed when an error
+is raised.
 """
 # ruff: noqa: N818 (the names say what happened, and the base class that they are errors)
 
@@ -10,7 +11,7 @@ from typing import ClassVar
 
 
 class MegaphoneError(Exception):
-    """Base of all errors of this package; itself raised only for a condition without a class of its own."""
+    """Base of all errors of this package; raised itself if a condition has no class of its own."""
 
     condition: str = "UNCLASSIFIED"
 
@@ -50,7 +51,7 @@ class SessionAlreadyRunning(SetupError):
 
 
 class ConnectNotSupported(SetupError):
-    """The builder or the query belongs to Spark Connect, through which there is no way to the plugin yet."""
+    """The builder or the query belongs to Spark Connect, which cannot reach the plugin yet."""
 
     condition = "CONNECT_NOT_SUPPORTED"
 
@@ -72,7 +73,7 @@ class InvalidCheckpointFormat(InvalidSetting):
 
 
 class InvalidConfiguration(InvalidSetting):
-    """A configuration key of the session has a value that cannot be; found when the value was read."""
+    """A configuration key of the session has an invalid value; found when it was read."""
 
     condition = "INVALID_CONFIGURATION"
 
@@ -88,13 +89,13 @@ class QueryError(MegaphoneError):
 
 
 class QueryStopped(QueryError):
-    """The query or its session is not running any more; if the query failed, its exception is the cause."""
+    """The query or its session no longer runs; if the query failed, its exception is the cause."""
 
     condition = "QUERY_STOPPED"
 
 
 class QueryNotStarted(QueryError):
-    """The query waits for data or its trigger and has planned no batch with state; ask again after one."""
+    """The query has planned no batch with state yet; ask again after its first batch."""
 
     condition = "QUERY_NOT_STARTED"
 
@@ -106,7 +107,7 @@ class NoBinnedState(QueryError):
 
 
 class PlanLogMismatch(QueryError):
-    """The plan log and the state of the checkpoint are from different times, so the state is not read."""
+    """The plan log and the state are of different times, so the state is not read."""
 
     condition = "PLAN_LOG_MISMATCH"
 
@@ -222,7 +223,7 @@ class PlanFailed(PlanError):
 
 
 class PlanLogNotWritten(PlanError):
-    """The plan log in the checkpoint could not be written, so it is not known whether the plan is in it."""
+    """The plan log could not be written, so it is not known whether the plan is in it."""
 
     condition = "PLAN_LOG_NOT_WRITTEN"
 

@@ -29,11 +29,13 @@ _FINAL = ("done", "cancelled", "failed")
 class Step:
     """Moves that take effect together, at one batch; a plan made by hand is a sequence of these.
 
-    Checked when it is made, except for what only the query knows (whether there is such a bin or worker).
+    Checked when it is made, except for what only the query knows (whether there is such a bin or
+    worker).
 
     Attributes:
         moves: Bin to target worker. Pairs of bin and worker are taken too, each bin at most once.
-        workers: How many workers there are once the step has taken effect; None for as many as before it.
+        workers: How many workers there are once the step has taken effect; None for as many as
+            before it.
 
     Raises:
         WrongType: Something is not a whole number.
@@ -57,7 +59,9 @@ class Step:
 def steps_of(plan: Iterable[Step | Moves]) -> list[Step]:
     """A plan made by hand, checked: each step a `Step`, or its moves. Raises what `Step` does."""
     if isinstance(plan, Step | Mapping | str) or not isinstance(plan, Iterable):
-        raise WrongType(f"The plan is {plan!r}, but a list of steps is needed: [{{bin: worker}}, …].")
+        raise WrongType(
+            f"The plan is {plan!r}, but a list of steps is needed: [{{bin: worker}}, …]."
+        )
     return [step if isinstance(step, Step) else Step(step) for step in plan]
 
 
@@ -71,7 +75,8 @@ class PlanStep:
         moves: Bin to target worker.
         workers: How many workers there are once it has taken effect.
         batch: The batch at which it took effect; None before that.
-        stayed: Bins of it that there was no room for where they were to go: they stay where they were.
+        stayed: Bins of it that there was no room for where they were to go: they stay where they
+            were.
     """
 
     operator: int
@@ -85,9 +90,9 @@ class PlanStep:
 class Plan:
     """A submitted plan, made by `Megaphone`.
 
-    It carries out itself as the query runs batches, whether this object lives or not. Properties ask the JVM
-    each time; once the plan has ended they answer from what was heard last, also after the query has stopped.
-    Before that, a stopped query makes them raise `QueryStopped`. Any thread.
+    It carries out itself as the query runs batches, whether this object lives or not. Properties
+    ask the JVM each time; once the plan has ended they answer from what was heard last, also after
+    the query has stopped. Before that, a stopped query makes them raise `QueryStopped`. Any thread.
     """
 
     def __init__(self, door: Door, row: dict[str, Any]) -> None:
@@ -101,14 +106,19 @@ class Plan:
 
     @property
     def status(self) -> str:
-        """`submitted`, `preparing`, `running`, `done`, `cancelled` or `failed`; the last three are final."""
+        """One of `submitted`, `preparing`, `running`, `done`, `cancelled` and `failed`.
+
+        The last three are final.
+        """
         return str(self._row()["status"])
 
     @property
     def progress(self) -> float:
-        """How much of it has taken effect, from 0 to 1: by moves, or by steps where nothing moves."""
+        """How much has taken effect, from 0 to 1: by moves, or by steps where nothing moves."""
         row = self._row()
-        return float(row["moves_done"] / row["moves"] if row["moves"] else row["steps_done"] / row["steps"])
+        return float(
+            row["moves_done"] / row["moves"] if row["moves"] else row["steps_done"] / row["steps"]
+        )
 
     @property
     def strategy(self) -> str:
@@ -122,7 +132,7 @@ class Plan:
 
     @property
     def steps(self) -> tuple[PlanStep, ...]:
-        """Its steps: by operator, then in their order. Asks the JVM, also when the plan has ended."""
+        """Its steps, by operator, then in order. Asks the JVM, also when the plan has ended."""
         return tuple(
             PlanStep(
                 operator=row["operator"],
@@ -136,7 +146,7 @@ class Plan:
         )
 
     def cancel(self) -> None:
-        """Drops the steps that have not taken effect; the others stay. Nothing happens if the plan has ended.
+        """Drops the steps that have not taken effect; does nothing if the plan has ended.
 
         Raises:
             QueryStopped: The query is not running; its plans go on when it is started again.
@@ -146,8 +156,8 @@ class Plan:
     def wait(self, timeout: float | None = None, progress: bool = True) -> Self:
         """Waits until the plan is done.
 
-        A plan moves only as the query runs batches. While none is being planned, the bar says `no batches`,
-        and so does the error when the time is up.
+        A plan moves only as the query runs batches. While none is being planned, the bar says `no
+        batches`, and so does the error when the time is up.
 
         Args:
             timeout: Seconds; None for no limit. 0 looks once.
@@ -173,7 +183,8 @@ class Plan:
                 idle = row["planned_batch"] == planned and not self._door.is_in_batch()
                 planned = row["planned_batch"]
                 bar.set_postfix_str(
-                    "no batches" if idle and row["status"] not in _FINAL else row["status"], refresh=False
+                    "no batches" if idle and row["status"] not in _FINAL else row["status"],
+                    refresh=False,
                 )
                 bar.n = row["moves_done"]
                 bar.refresh()
@@ -186,7 +197,8 @@ class Plan:
 
     def __repr__(self) -> str:
         row, note = self._seen()
-        return f"Plan({row['id']}: {row['status']}{note}, {_done(row)}, {row['strategy']}, {row['mode']})"
+        how = f"{row['strategy']}, {row['mode']}"
+        return f"Plan({row['id']}: {row['status']}{note}, {_done(row)}, {how})"
 
     def _repr_html_(self) -> str:
         row, note = self._seen()
@@ -220,15 +232,19 @@ class Plan:
     def _ended(self, row: dict[str, Any]) -> Self:
         if row["status"] == "cancelled":
             raise PlanCancelled(
-                f"Plan {self.id} was cancelled after {_done(row)}, which stay; submit another for the rest."
+                f"Plan {self.id} was cancelled after {_done(row)}, which stay; submit another for "
+                "the rest."
             )
         if row["status"] == "failed":
-            raise PlanFailed(f"Plan {self.id} failed after {_done(row)}, which stay. {row['reason']}")
+            raise PlanFailed(
+                f"Plan {self.id} failed after {_done(row)}, which stay. {row['reason']}"
+            )
         return self
 
     def _timed_out(self, row: dict[str, Any], idle: bool, timeout: float | None) -> str:
         why = (
-            "; the query is not planning any batches, for it has no new data or waits for its trigger"
+            "; the query is not planning any batches, for it has no new data or waits for its "
+            "trigger"
             if idle
             else ""
         )
@@ -237,7 +253,8 @@ class Plan:
 
 
 def _done(row: dict[str, Any]) -> str:
-    return f"{row['moves_done']} of {row['moves']} moves in {row['steps_done']} of {row['steps']} steps"
+    moves, steps = row["moves"], row["steps"]
+    return f"{row['moves_done']} of {moves} moves in {row['steps_done']} of {steps} steps"
 
 
 def _seconds(timeout: object) -> float:

@@ -20,20 +20,21 @@ if TYPE_CHECKING:
 class Megaphone:
     """A handle on a running `StreamingQuery` of a classic session that `configure` prepared.
 
-    Handles are cheap, any number may be made for one query, and any thread may use one. Once the query has
-    stopped, every method raises `QueryStopped`; a restarted query needs a new handle.
+    Handles are cheap, any number may be made for one query, and any thread may use one. Once the
+    query has stopped, every method raises `QueryStopped`; a restarted query needs a new handle.
 
-    `rescale`, `move` and `submit` return as soon as the plan is in the checkpoint's plan log: it survives
-    restarts of the query from then on, and takes effect as batches run. They share three arguments:
-    `strategy` (how moves are grouped in steps), `mode` (when the bytes travel), each None for the
-    configuration's, and `operator` (the id of a stateful operator, whose group of operators alone moves; None
-    for all). And they share these errors, after which all is as it was: `OverlappingPlan` while another plan
-    of the same operators is open, `EmptyPlan` if nothing would change, `UnknownStrategy`, `InvalidBatchSize`,
-    `UnknownMode`, `UnknownOperator`, `NotMovable`, `WrongType`, `QueryNotStarted` before the first batch,
-    `NoBinnedState`, `InvalidConfiguration`. Only after `PlanLogNotWritten` look at `plans()`.
+    `rescale`, `move` and `submit` return as soon as the plan is in the checkpoint's plan log: it
+    survives restarts of the query from then on, and takes effect as batches run. They share three
+    arguments: `strategy` (how moves are grouped in steps), `mode` (when the bytes travel), each
+    None for the configuration's, and `operator` (the id of a stateful operator, whose group of
+    operators alone moves; None for all). And they share these errors, after which all is as it was:
+    `OverlappingPlan` while another plan of the same operators is open, `EmptyPlan` if nothing would
+    change, `UnknownStrategy`, `InvalidBatchSize`, `UnknownMode`, `UnknownOperator`, `NotMovable`,
+    `WrongType`, `QueryNotStarted` before the first batch, `NoBinnedState`, `InvalidConfiguration`.
+    Only after `PlanLogNotWritten` look at `plans()`.
 
-    A query that is about to plan its first batch is waited for, up to a minute; `QueryNotStarted` is raised
-    at once where it waits for data or for its trigger.
+    A query that is about to plan its first batch is waited for, up to a minute; `QueryNotStarted`
+    is raised at once where it waits for data or for its trigger.
 
     Args:
         query: The running query. One that has stopped is noticed when the handle is used.
@@ -82,7 +83,8 @@ class Megaphone:
         """Moves bins to workers that are there already.
 
         Args:
-            moves: Bin to target worker, or pairs of the two. Moves of a bin to where it is are left out.
+            moves: Bin to target worker, or pairs of the two. Moves of a bin to where it is are left
+                out.
             strategy: See the class.
             mode: See the class.
             operator: See the class.
@@ -106,8 +108,8 @@ class Megaphone:
         """Submits steps made by hand.
 
         Args:
-            plan: The steps in order, each a `Step` or just its moves, `{bin: worker}`. Two steps may move the
-                same bin. Steps that change nothing are left out.
+            plan: The steps in order, each a `Step` or just its moves, `{bin: worker}`. Two steps
+                may move the same bin. Steps that change nothing are left out.
             strategy: None leaves the steps as they are; another cuts each into smaller ones.
             mode: See the class.
             operator: See the class.
@@ -117,17 +119,20 @@ class Megaphone:
             UnknownWorker: The query has no such worker at that step.
             DuplicateBin: A bin comes twice in one step.
             InvalidWorkers: A step's number of workers is out of range.
-            WorkerNotEmpty: A step takes a worker away that still owns bins. For the others see the class.
+            WorkerNotEmpty: A step takes a worker away that still owns bins. For the others see the
+                class.
         """
         steps = steps_of(plan)
         if not steps:
-            raise EmptyPlan("The plan has no steps, but it needs at least one; add a step of {bin: worker}.")
+            raise EmptyPlan(
+                "The plan has no steps, but it needs at least one; add a step of {bin: worker}."
+            )
         return self._submitted(
             "submitSteps", json.dumps([step.as_row() for step in steps]), strategy, mode, operator
         )
 
     def plan(self, id: str) -> Plan:
-        """A plan submitted earlier, perhaps by another handle or before a restart. Raises `UnknownPlan`."""
+        """A plan submitted earlier, by any handle, also before a restart. Raises `UnknownPlan`."""
         return Plan(self._door, self._door.ask("plan", _checks.text("id", id)))
 
     def cancel(self, plan: Plan | str) -> None:
@@ -139,15 +144,15 @@ class Megaphone:
         self._door.ask("cancel", plan.id if isinstance(plan, Plan) else _checks.text("plan", plan))
 
     def bins(self) -> pa.Table:
-        """Where each bin is: `operator`, `bin`, `worker`, and the `executor` that the worker last ran on.
+        """Where each bin is: `operator`, `bin`, `worker`, and the worker's last `executor`.
 
-        This and the other tables are of the moment they are asked for, and have fixed schemas, also without a
-        row. What is not known yet is null.
+        This and the other tables are of the moment they are asked for, and have fixed schemas, also
+        without a row. What is not known yet is null.
         """
         return self._table("bins", _tables.BINS)
 
     def workers(self) -> pa.Table:
-        """What each worker has: `operator`, `worker`, `executor`, its `bins` and `keys`, `last_batch`."""
+        """What each worker has: `operator`, `worker`, `executor`, `bins`, `keys`, `last_batch`."""
         return self._table("workers", _tables.WORKERS)
 
     def plans(self) -> pa.Table:
@@ -158,10 +163,10 @@ class Megaphone:
         return self._table("plans", _tables.PLANS)
 
     def migrations(self) -> pa.Table:
-        """What moved: a row for each batch, store and worker that bins came into, or that was recovered.
+        """What moved: a row per batch, store and worker that took bins in or was recovered.
 
-        With the bins' origins, their bytes, and how long the batch waited (`wait_ms`). Of this run only, the
-        newest some thousands.
+        With the bins' origins, their bytes, and how long the batch waited (`wait_ms`). Of this run
+        only, the newest some thousands.
         """
         return self._table("migrations", _tables.MIGRATIONS)
 
@@ -172,7 +177,8 @@ class Megaphone:
             return f"Megaphone({self._title()}: {error.condition})"
         groups = sorted({row["operator"] for row in workers})
         state = "; ".join(
-            f"operator {group}: {_total(workers, group, 'bins')} bins, {_total(workers, group, 'keys')} keys "
+            f"operator {group}: {_total(workers, group, 'bins')} bins, "
+            f"{_total(workers, group, 'keys')} keys "
             f"on {sum(row['operator'] == group for row in workers)} workers"
             for group in groups
         )
@@ -183,7 +189,9 @@ class Megaphone:
             rows = self.workers().to_pylist()
         except MegaphoneError as error:
             return _html.table(self._title(), [], [(error.condition, error)])
-        return _html.table(self._title(), _tables.WORKERS.names, [tuple(row.values()) for row in rows])
+        return _html.table(
+            self._title(), _tables.WORKERS.names, [tuple(row.values()) for row in rows]
+        )
 
     def _title(self) -> str:
         return f"query {self._door.name or self._door.run_id}"
@@ -193,7 +201,9 @@ class Megaphone:
     ) -> Plan:
         how = None if strategy is None else _checks.text("strategy", strategy)
         when = None if mode is None else _checks.text("mode", mode)
-        return Plan(self._door, self._door.ask(verb, asked, how, when, _checks.operator_id(operator)))
+        return Plan(
+            self._door, self._door.ask(verb, asked, how, when, _checks.operator_id(operator))
+        )
 
     def _table(self, verb: str, schema: pa.Schema) -> pa.Table:
         return pa.Table.from_pylist(self._door.ask(verb), schema=schema)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One session for all tests, and running queries whose state is moved and compared with a batch answer."""
+"""One session for all tests, and running queries whose state is moved and compared with a batch
+answer.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -40,7 +42,9 @@ def spark() -> Iterator[SparkSession]:
 class Counting:
     """A running query that counts how often each key came, with its source and its checkpoint."""
 
-    def __init__(self, spark: SparkSession, folder: Path, *, shape: Callable[[DataFrame], DataFrame]) -> None:
+    def __init__(
+        self, spark: SparkSession, folder: Path, *, shape: Callable[[DataFrame], DataFrame]
+    ) -> None:
         self.spark = spark
         self.source, self.checkpoint = folder / "source", folder / "checkpoint"
         self.source.mkdir()
@@ -52,7 +56,9 @@ class Counting:
 
     def start(self) -> StreamingQuery:
         stream = (
-            self.spark.readStream.schema("k long").option("maxFilesPerTrigger", 1).parquet(str(self.source))
+            self.spark.readStream.schema("k long")
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(self.source))
         )
         writer = self.shape(stream).writeStream.outputMode("update").foreachBatch(self._seen)
         self.query = writer.option("checkpointLocation", str(self.checkpoint)).start()
@@ -84,7 +90,9 @@ class Counting:
             if reached():
                 return
             self.run()
-        raise AssertionError(f"not after {batches_max} batches: {self.megaphone.plans().to_pylist()}")
+        raise AssertionError(
+            f"not after {batches_max} batches: {self.megaphone.plans().to_pylist()}"
+        )
 
     def run_until_done(self, plan: Plan) -> None:
         self.run_until(lambda: plan.status == "done")

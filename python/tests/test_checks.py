@@ -22,7 +22,9 @@ STRATEGY_LIKE = st.one_of(
     st.sampled_from(
         ["fluid", " Fluid", "ALL-AT-ONCE", "optimized", "batched", "batched()", "batched", "direct"]
     ),
-    st.builds("batched({})".format, st.one_of(st.integers(-3, 70000), st.integers(), st.text(max_size=4))),
+    st.builds(
+        "batched({})".format, st.one_of(st.integers(-3, 70000), st.integers(), st.text(max_size=4))
+    ),
     st.builds("Batched( {} ) ".format, st.integers(0, 9)),
 )
 
@@ -55,7 +57,11 @@ def test_a_strategy_is_refused_as_the_jvm_does_or_before_it(spark: SparkSession,
 
 
 @WITH_JVM
-@given(text=st.one_of(st.text(max_size=9), st.sampled_from(["direct", " Prepared ", "PREPARED", "fluid"])))
+@given(
+    text=st.one_of(
+        st.text(max_size=9), st.sampled_from(["direct", " Prepared ", "PREPARED", "fluid"])
+    )
+)
 def test_a_mode_is_refused_as_the_jvm_does_or_before_it(spark: SparkSession, text: str) -> None:
     parse = spark._jvm.io.megaphone.plan.TransferMode.parse  # type: ignore[union-attr]
     here, there = python_says(_checks.mode_name, text), jvm_says(parse, text)
@@ -72,7 +78,13 @@ def test_a_number_of_bins_is_refused_as_the_jvm_does(spark: SparkSession, bins: 
 
 
 NOT_WHOLE = st.one_of(
-    st.booleans(), st.floats(), st.text(), st.none(), st.binary(), st.lists(st.integers()), st.decimals()
+    st.booleans(),
+    st.floats(),
+    st.text(),
+    st.none(),
+    st.binary(),
+    st.lists(st.integers()),
+    st.decimals(),
 )
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors that the state of a query, a session or the plugin gives: class, condition and sentence."""
+"""Errors that the state of a query, a session or the plugin gives: class, condition and
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,8 @@ def test_a_query_that_has_no_batch_yet(start: Callable[..., Counting]) -> None:
     with pytest.raises(errors.QueryNotStarted) as caught:
         start().megaphone.rescale(3)
     assert str(caught.value) == (
-        "The query has not planned a batch with state yet, because it waits for data or for its trigger, "
-        "so there is nothing to move; ask again after its first batch."
+        "The query has not planned a batch with state yet, because it waits for data or for its "
+        "trigger, so there is nothing to move; ask again after its first batch."
     )
 
 
@@ -76,7 +78,8 @@ def test_a_query_on_another_provider(
     assert str(caught.value) == (
         f"The query with run id {counting.query.runId} keeps its state on {provider}, from which "
         "it cannot be moved: the checkpoint was started with that provider, or the configuration "
-        "names it; to move state, start the query from a new checkpoint with the binned state store."
+        "names it; to move state, start the query from a new checkpoint with the binned state "
+        "store."
     )
 
 
@@ -138,13 +141,15 @@ def test_a_query_that_has_stopped(counting: Counting) -> None:
 
 def test_a_session_that_has_stopped(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     megaphone = counting.megaphone
-    monkeypatch.setattr(SparkContext, "_active_spark_context", None)  # as SparkContext.stop leaves it
+    monkeypatch.setattr(
+        SparkContext, "_active_spark_context", None
+    )  # as SparkContext.stop leaves it
     for ask in (megaphone.bins, lambda: Megaphone(counting.query)):
         with pytest.raises(errors.QueryStopped) as caught:
             ask()
         assert str(caught.value) == (
-            "The Spark session of the query has stopped, and the query with it; start both, and make a "
-            "new handle."
+            "The Spark session of the query has stopped, and the query with it; start both, and "
+            "make a new handle."
         )
 
 
@@ -154,8 +159,7 @@ def test_a_jar_of_another_version(counting: Counting, monkeypatch: pytest.Monkey
         Megaphone(counting.query)
     assert str(caught.value) == (
         f"The session has the jar of spark-megaphone {__version__}, but the Python package is "
-        f"99.0.0; use the same "
-        "version of both, which spark_megaphone.configure does."
+        f"99.0.0; use the same version of both, which spark_megaphone.configure does."
     )
 
 
@@ -172,8 +176,7 @@ def test_a_query_of_spark_connect() -> None:
         Megaphone(StreamingQuery.__new__(StreamingQuery))  # type: ignore[arg-type]
     assert str(caught.value) == (
         "The query runs through Spark Connect, from which there is no way to the plugin yet; make "
-        "the handle where "
-        "the session is a classic one, in the driver's own Python process."
+        "the handle where the session is a classic one, in the driver's own Python process."
     )
 
 

@@ -15,7 +15,8 @@ def names(request: pytest.FixtureRequest) -> list[str]:
     """The names of the files (no folders) in the jar of one Spark minor."""
     found = list(JARS.glob(f"spark-megaphone_{request.param}_2.13-*.jar"))
     assert len(found) == 1, (
-        f"one jar for Spark {request.param} should be in {JARS}, found {len(found)}: run `make jars`"
+        f"one jar for Spark {request.param} should be in {JARS}, found {len(found)}: run `make "
+        "jars`"
     )
     return [name for name in zipfile.ZipFile(found[0]).namelist() if not name.endswith("/")]
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layers of the Scala sources: an import points inward, and every package says what it is.
 
-`LAYERS` lists all packages from the innermost to the outermost. A package imports only those that stand
-before it, so there is no cycle. docs/architecture.md shows the same list as a picture.
+`LAYERS` lists all packages from the innermost to the outermost. A package imports only those that
+stand before it, so there is no cycle. docs/architecture.md shows the same list as a picture.
 """
 
 import re
@@ -137,7 +137,9 @@ def test_the_picture_of_the_layers_is_the_list() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     named = re.findall(r"`((?:io\.megaphone|org\.apache\.spark\.sql\.megaphone)[\w.]*)`", page)
     shown = [name for i, name in enumerate(named) if name in LAYERS and name not in named[:i]]
-    assert shown == LAYERS, "the table of layers in docs/architecture.md has another order or lacks some"
+    assert shown == LAYERS, (
+        "the table of layers in docs/architecture.md has another order or lacks some"
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,11 @@ def test_the_picture_of_the_layers_is_the_list() -> None:
         (outward, "a.scala", f"package {CORE}.log\n\nimport {CORE}.state.Holding\n"),
         (outward, "a.scala", f"package {CORE}.plan\n\nval a = {CORE}.runtime.QueryRun\n"),
         (outward, "a.scala", f"package {CORE}.surprise\n"),
-        (spark_in_core, "jvm/core/a.scala", f"package {CORE}.log\n\nimport org.apache.spark.SparkEnv\n"),
+        (
+            spark_in_core,
+            "jvm/core/a.scala",
+            f"package {CORE}.log\n\nimport org.apache.spark.SparkEnv\n",
+        ),
         (spark_in_core, "jvm/core/a.scala", f"package {CORE}.log\n\nimport com.google.common.A\n"),
     ],
 )
@@ -158,4 +164,6 @@ def test_a_package_without_its_sentences_is_seen() -> None:
     sources = main_sources()
     file = next(name for name in sources if name.endswith("io/megaphone/plan/package.scala"))
     del sources[file]
-    assert list(unopened(sources)) == [f"{CORE}.plan has no package.scala that opens with what it is"]
+    assert list(unopened(sources)) == [
+        f"{CORE}.plan has no package.scala that opens with what it is"
+    ]

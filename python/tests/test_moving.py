@@ -27,7 +27,9 @@ def worker_by_bin(megaphone: Megaphone) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("mode", ["direct", "prepared"])
-def test_the_state_is_the_batch_answer_after_more_workers_and_fewer(counting: Counting, mode: str) -> None:
+def test_the_state_is_the_batch_answer_after_more_workers_and_fewer(
+    counting: Counting, mode: str
+) -> None:
     megaphone = counting.megaphone
     assert bins_by_worker(megaphone) == {0: 32, 1: 32}
     for workers, bins in [(3, {0: 22, 1: 21, 2: 21}), (1, {0: 64})]:
@@ -73,7 +75,11 @@ def test_steps_made_by_hand_take_effect_as_they_are_in_order(counting: Counting)
 
 def test_a_strategy_cuts_steps_made_by_hand(counting: Counting) -> None:
     plan = counting.megaphone.submit([{0: 1, 2: 1}, {0: 0}], strategy="fluid")
-    assert sorted(tuple(step.moves.items()) for step in plan.steps) == [((0, 0),), ((0, 1),), ((2, 1),)]
+    assert sorted(tuple(step.moves.items()) for step in plan.steps) == [
+        ((0, 0),),
+        ((0, 1),),
+        ((2, 1),),
+    ]
     assert plan.strategy == "fluid"
 
 
@@ -112,7 +118,9 @@ def test_a_plan_goes_on_when_the_query_is_started_again(counting: Counting) -> N
     assert len(counting.megaphone.bins()) == BINS
 
 
-def test_a_plan_may_be_submitted_as_soon_as_the_query_is_started(start: Callable[..., Counting]) -> None:
+def test_a_plan_may_be_submitted_as_soon_as_the_query_is_started(
+    start: Callable[..., Counting],
+) -> None:
     """The first batch is waited for, as long as the query is on its way to it."""
     counting = start()
     counting.query.stop()

@@ -32,7 +32,16 @@ def test_importing_the_package_does_not_import_spark() -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The names of the files in a wheel made now."""
     folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(folder),
+        str(ROOT),
+    ]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stdout + made.stderr
     (path,) = folder.glob("*.whl")
@@ -41,7 +50,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_the_wheel_has_both_jars_and_the_type_marker(wheel: list[str]) -> None:
-    jars = {f"spark_megaphone/jars/spark-megaphone_{minor}_2.13-{VERSION}.jar" for minor in ("4.2", "4.3")}
+    jars = {
+        f"spark_megaphone/jars/spark-megaphone_{minor}_2.13-{VERSION}.jar"
+        for minor in ("4.2", "4.3")
+    }
     assert {name for name in wheel if name.endswith(".jar")} == jars
     assert "spark_megaphone/py.typed" in wheel
 

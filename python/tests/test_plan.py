@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan says of itself, how it is waited for and cancelled, and what is left when its query ends."""
+"""What a plan says of itself, how it is waited for and cancelled, and what is left when its query
+ends.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ def test_waiting_returns_the_plan_when_it_is_done_and_draws_its_moves(
     assert plan.wait(timeout=0) is plan
 
 
-def test_waiting_without_a_bar_draws_nothing(counting: Counting, capsys: pytest.CaptureFixture[str]) -> None:
+def test_waiting_without_a_bar_draws_nothing(
+    counting: Counting, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan = counting.megaphone.rescale(3)
     with pytest.raises(errors.PlanTimeout):
         plan.wait(timeout=0, progress=False)
@@ -95,8 +99,9 @@ def test_waiting_while_no_batch_is_planned_says_so(
     with pytest.raises(errors.PlanTimeout) as caught:
         plan.wait(timeout=0.5)
     assert str(caught.value) == (
-        f"Plan {plan.id} was not done after 0.5 s: it is submitted, 0 of 21 moves in 0 of 11 steps; "
-        "the query is not planning any batches, for it has no new data or waits for its trigger. It goes on."
+        f"Plan {plan.id} was not done after 0.5 s: it is submitted, 0 of 21 moves in 0 of 11 "
+        "steps; the query is not planning any batches, for it has no new data or waits for its "
+        "trigger. It goes on."
     )
     assert isinstance(caught.value, TimeoutError)
     assert ", no batches" in capsys.readouterr().err
@@ -137,7 +142,8 @@ def test_a_plan_that_could_not_go_on_tells_why() -> None:
     with pytest.raises(errors.PlanFailed) as caught:
         plan.wait(progress=False)
     assert str(caught.value) == (
-        "Plan p failed after 7 of 21 moves in 1 of 3 steps, which stay. Executor 1 has no room for it."
+        "Plan p failed after 7 of 21 moves in 1 of 3 steps, which stay. Executor 1 has no room "
+        "for it."
     )
 
 
@@ -151,8 +157,12 @@ def test_waiting_ends_when_another_thread_cancels(counting: Counting) -> None:
 
 def test_a_plan_that_failed_says_so(counting: Counting) -> None:
     plan = counting.megaphone.rescale(3)
-    failed = Plan(plan._door, plan._last | {"status": "failed"})  # which no plan of this version does
-    with pytest.raises(errors.PlanFailed, match=r"failed after 0 of 21 moves in 0 of 11 steps, which stay"):
+    failed = Plan(
+        plan._door, plan._last | {"status": "failed"}
+    )  # which no plan of this version does
+    with pytest.raises(
+        errors.PlanFailed, match=r"failed after 0 of 21 moves in 0 of 11 steps, which stay"
+    ):
         failed.wait(progress=False)
 
 
@@ -190,12 +200,18 @@ def test_a_plan_that_has_ended_is_known_after_the_query_too(counting: Counting) 
 
 def test_a_plan_prints_itself(counting: Counting) -> None:
     plan = counting.megaphone.rescale(3, strategy="batched(7)", mode="direct")
-    assert repr(plan) == f"Plan({plan.id}: submitted, 0 of 21 moves in 0 of 3 steps, batched(7), direct)"
+    assert (
+        repr(plan)
+        == f"Plan({plan.id}: submitted, 0 of 21 moves in 0 of 3 steps, batched(7), direct)"
+    )
     html = plan._repr_html_()
     assert html.startswith(f"<table><caption>Plan {plan.id}</caption>")
     assert "<tr><td>moves</td><td>0 of 21</td></tr>" in html
     assert "<tr><td>strategy</td><td>batched(7)</td></tr>" in html
     counting.query.stop()
     stopped = "submitted when the query stopped"
-    assert repr(plan) == f"Plan({plan.id}: {stopped}, 0 of 21 moves in 0 of 3 steps, batched(7), direct)"
+    assert (
+        repr(plan)
+        == f"Plan({plan.id}: {stopped}, 0 of 21 moves in 0 of 3 steps, batched(7), direct)"
+    )
     assert f"<td>{stopped}</td>" in plan._repr_html_()

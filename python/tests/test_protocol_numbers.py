@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of the protocol's page have no gap in their numbers, and every number that is named exists."""
+"""The rules of the protocol's page have no gap in their numbers, and every number that is named
+exists.
+"""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "spec" / "protocol.md").read_text(encoding="utf-8")
 SOURCES = ("jvm", "python", "integration-tests", "benchmarks", "demo", "docs")
 
-# How the page defines what the sources refer to: an anchored line, or a row of the table of schedules.
+# How the page defines what the sources refer to: an anchored line, or a row of the table of
+# schedules.
 DEFINITIONS = {
     "rule": re.compile(r'^- <a id="rule-(\d+)"></a>\*\*\1\.\*\*', re.MULTILINE),
     "P": re.compile(r'^- <a id="p(\d+)"></a>\*\*P\1 ', re.MULTILINE),

@@ -15,13 +15,17 @@ def test_the_example_prints_what_it_says() -> None:
     blocks = BLOCK.findall(README.read_text("utf-8"))
     place = next(i for i, (language, _) in enumerate(blocks) if language == "python")
     code, (_, expected) = blocks[place][1], blocks[place + 1]
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600
+    )
     assert ended.returncode == 0, ended.stderr[-4000:]
     assert ended.stdout == expected
 
 
 def test_the_tests_of_the_operators_are_there() -> None:
-    """Each row of the table names suites of the JVM, or a test file and how some of its tests begin."""
+    """Each row of the table names suites of the JVM, or a test file and how some of its tests
+    begin.
+    """
     text = README.read_text("utf-8")
     table = text[text.index("| operator | runs, and moves |") :].split("\n\n", 1)[0]
     scala = "\n".join(f.read_text("utf-8") for f in (ROOT / "jvm/spark/src/test").rglob("*.scala"))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan is refused for that could never be one: class, condition and sentence of the error."""
+"""What a plan is refused for that could never be one: class, condition and sentence of the
+error.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ REFUSED: list[Case] = [
         "too many workers",
         errors.InvalidWorkers,
         lambda m: m.rescale(2**40),
-        "The number of workers is 1099511627776, but it must be from 1 to 65536; ask for one in that range.",
+        "The number of workers is 1099511627776, but it must be from 1 to 65536; ask for one in "
+        "that range.",
     ),
     (
         "a float of workers",
@@ -44,24 +47,21 @@ REFUSED: list[Case] = [
         errors.EmptyPlan,
         lambda m: m.rescale(2),
         "The plan would move nothing: every bin is already where it is wanted; ask for another "
-        "number of workers or "
-        "other bins.",
+        "number of workers or other bins.",
     ),
     (
         "an unknown strategy",
         errors.UnknownStrategy,
         lambda m: m.rescale(3, strategy="quick"),
         "There is no strategy 'quick', only all-at-once, fluid, batched, batched(<bins per step>), "
-        "optimized; choose "
-        "one of these.",
+        "optimized; choose one of these.",
     ),
     (
         "a strategy of no size",
         errors.InvalidBatchSize,
         lambda m: m.rescale(3, strategy="batched(0)"),
         "The strategy batched cannot move 0 bins a step, but a whole number from 1 to 65536; give "
-        "one in that range, "
-        "or leave it out.",
+        "one in that range, or leave it out.",
     ),
     (
         "a strategy that is no text",
@@ -86,8 +86,7 @@ REFUSED: list[Case] = [
         errors.UnknownOperator,
         lambda m: m.rescale(3, operator=-1),
         "There is no stateful operator -1, for they are numbered from 0; name one that workers() "
-        "shows, or none for "
-        "all.",
+        "shows, or none for all.",
     ),
     (
         "no moves",
@@ -100,8 +99,7 @@ REFUSED: list[Case] = [
         errors.EmptyPlan,
         lambda m: m.move({0: 0}),
         "The plan would move nothing: every bin is already where it is wanted; ask for another "
-        "number of workers or "
-        "other bins.",
+        "number of workers or other bins.",
     ),
     (
         "an unknown bin",
@@ -180,8 +178,7 @@ REFUSED: list[Case] = [
         errors.EmptyPlan,
         lambda m: m.submit([{0: 0}, Step(workers=2)]),
         "The plan would move nothing: every bin is already where it is wanted; ask for another "
-        "number of workers or "
-        "other bins.",
+        "number of workers or other bins.",
     ),
     (
         "moves instead of steps",
@@ -237,7 +234,9 @@ def shared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     query.stop()
 
 
-@pytest.mark.parametrize(("error", "ask", "sentence"), [c[1:] for c in REFUSED], ids=[c[0] for c in REFUSED])
+@pytest.mark.parametrize(
+    ("error", "ask", "sentence"), [c[1:] for c in REFUSED], ids=[c[0] for c in REFUSED]
+)
 def test_what_cannot_be_is_refused(
     shared: Any, error: type[errors.MegaphoneError], ask: Callable[[Megaphone], Any], sentence: str
 ) -> None:

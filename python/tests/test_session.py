@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `configure` does to a builder, and what it says where no builder can help.
 
-Builders and handles that need a process of their own run in one, with a script that prints what it sees.
+Builders and handles that need a process of their own run in one, with a script that prints what it
+sees.
 """
 
 from __future__ import annotations
@@ -32,7 +33,12 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(pyspark.SparkContext, "_active_spark_context", None)
     monkeypatch.setattr(pyspark.SparkContext, "_jvm", None)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    for name in ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+    for name in (
+        "PYSPARK_SUBMIT_ARGS",
+        "PYSPARK_GATEWAY_PORT",
+        "SPARK_REMOTE",
+        "SPARK_CONNECT_MODE_ENABLED",
+    ):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
@@ -52,7 +58,9 @@ def test_a_builder_gets_the_jar_and_the_plugin_and_nothing_else() -> None:
 @pytest.mark.usefixtures("fresh")
 def test_a_builder_gets_the_settings_that_are_given() -> None:
     made = options(
-        configure(SparkSession.builder, bins=64, checkpoint_format=2, mode="Direct", strategy="batched(8)")
+        configure(
+            SparkSession.builder, bins=64, checkpoint_format=2, mode="Direct", strategy="batched(8)"
+        )
     )
     assert made == {
         "spark.jars": JAR,
@@ -97,12 +105,14 @@ WRONG: list[tuple[dict[str, Any], type[errors.MegaphoneError], str]] = [
     (
         {"bins": 100},
         errors.InvalidBins,
-        "The number of bins is 100, but it must be a power of two from 1 to 65536; use 64, for example.",
+        "The number of bins is 100, but it must be a power of two from 1 to 65536; use 64, for "
+        "example.",
     ),
     (
         {"bins": 0},
         errors.InvalidBins,
-        "The number of bins is 0, but it must be a power of two from 1 to 65536; use 1, for example.",
+        "The number of bins is 0, but it must be a power of two from 1 to 65536; use 1, for "
+        "example.",
     ),
     ({"bins": True}, errors.WrongType, "bins is True, of type bool, but a whole number is needed."),
     ({"bins": "64"}, errors.WrongType, "bins is '64', of type str, but a whole number is needed."),
@@ -120,22 +130,22 @@ WRONG: list[tuple[dict[str, Any], type[errors.MegaphoneError], str]] = [
         {"strategy": "batched(0)"},
         errors.InvalidBatchSize,
         "The strategy batched cannot move 0 bins a step, but a whole number from 1 to 65536; give "
-        "one in that range, "
-        "or leave it out.",
+        "one in that range, or leave it out.",
     ),
     (
         {"strategy": "batched(<bins per step>)"},
         errors.InvalidBatchSize,
         "The strategy batched cannot move <bins per step> bins a step, but a whole number from 1 "
-        "to 65536; give one "
-        "in that range, or leave it out.",
+        "to 65536; give one in that range, or leave it out.",
     ),
     ({"strategy": 8}, errors.WrongType, "strategy is 8, of type int, but a str is needed."),
 ]
 
 
 @pytest.mark.usefixtures("fresh")
-@pytest.mark.parametrize(("arguments", "error", "sentence"), WRONG, ids=[str(case[0]) for case in WRONG])
+@pytest.mark.parametrize(
+    ("arguments", "error", "sentence"), WRONG, ids=[str(case[0]) for case in WRONG]
+)
 def test_a_setting_that_cannot_be_leaves_the_builder_alone(
     arguments: dict[str, Any], error: type[errors.MegaphoneError], sentence: str
 ) -> None:
@@ -165,8 +175,7 @@ def test_a_spark_without_a_jar(monkeypatch: pytest.MonkeyPatch) -> None:
         configure(SparkSession.builder)
     assert str(caught.value) == (
         f"spark-megaphone {__version__} has jars for Spark 4.2 and 4.3, but PySpark 9.7.1 runs; "
-        f"install one of "
-        "these, or a spark-megaphone made for yours."
+        f"install one of these, or a spark-megaphone made for yours."
     )
 
 
@@ -176,7 +185,8 @@ def test_a_package_without_jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     with pytest.raises(errors.JarMissing) as caught:
         configure(SparkSession.builder)
     assert str(caught.value) == (
-        f"There are no jars in {tmp_path}; install the package's wheel, or run `make jars` in its sources."
+        f"There are no jars in {tmp_path}; install the package's wheel, or run `make jars` in its "
+        "sources."
     )
 
 
@@ -197,14 +207,18 @@ def test_a_package_without_jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         (
             "--conf spark.plugins=org.A pyspark-shell",
             errors.PluginMissing,
-            f"PYSPARK_SUBMIT_ARGS sets spark.plugins, and Spark takes only that; add {PLUGIN} to it.",
+            f"PYSPARK_SUBMIT_ARGS sets spark.plugins, and Spark takes only that; add {PLUGIN} to "
+            "it.",
         ),
         (f"--jars /opt/a.jar,{JAR} --conf spark.plugins=org.A,{PLUGIN} pyspark-shell", None, ""),
         ("--master local[2] pyspark-shell", None, ""),
     ],
 )
 def test_submit_arguments_that_win_over_the_builder(
-    monkeypatch: pytest.MonkeyPatch, arguments: str, error: type[errors.MegaphoneError] | None, sentence: str
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: str,
+    error: type[errors.MegaphoneError] | None,
+    sentence: str,
 ) -> None:
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
     if error is None:
@@ -280,15 +294,20 @@ def printed(command: list[str], script: str, tmp_path: Path) -> list[str]:
     file.write_text(PREAMBLE + script)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK_", "SPARK_CONNECT"))}
     environment = kept | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    ran = subprocess.run([*command, str(file)], capture_output=True, text=True, env=environment, check=False)
+    ran = subprocess.run(
+        [*command, str(file)], capture_output=True, text=True, env=environment, check=False
+    )
     assert ran.returncode == 0, ran.stderr
-    return [line for line in ran.stdout.splitlines() if line.startswith(("fine:", *errors.__dict__))]
+    return [
+        line for line in ran.stdout.splitlines() if line.startswith(("fine:", *errors.__dict__))
+    ]
 
 
 STARTED_WITHOUT_JAR = (
     "JarMissing: The JVM of this process runs already, without Megaphone's jar, and cannot "
     "take it any more; give "
-    f"spark-submit --jars {JAR}, or restart Python and call configure before the first session is made."
+    f"spark-submit --jars {JAR}, or restart Python and call configure before the first session is "
+    "made."
 )
 
 
@@ -302,12 +321,12 @@ tried(lambda: configure(SparkSession.builder))
 """
     assert printed([sys.executable], script, tmp_path) == [
         "JarMissing: The JVM of this session does not know Megaphone's classes, because its jar is "
-        "missing; start the "
-        "session with spark_megaphone.configure(SparkSession.builder), or give the jar to "
-        "spark-submit with --jars.",
+        "missing; start the session with spark_megaphone.configure(SparkSession.builder), or give "
+        "the jar to spark-submit with --jars.",
         "SessionAlreadyRunning: A Spark session without the plugin runs in this process already, "
         "and the builder would "
-        "return it as it is; stop it, restart Python, and call configure before the first session is made.",
+        "return it as it is; stop it, restart Python, and call configure before the first session "
+        "is made.",
         STARTED_WITHOUT_JAR,
     ]
 
@@ -332,14 +351,17 @@ tried(lambda: configure(builder).getOrCreate().conf.get("spark.plugins"))
 def test_a_checkpoint_of_ours_without_the_jar_or_the_plugin_is_refused_and_runs_on_with_them(
     tmp_path: Path,
 ) -> None:
-    """Without the jar nothing of ours is there to say anything: Spark names the class that it misses."""
+    """Without the jar nothing of ours is there to say anything: Spark names the class that it
+    misses.
+    """
     common = f"""
 def run(spark):
     spark.range(10).write.mode("append").parquet({str(tmp_path / "source")!r})
     rows = spark.readStream.schema("id long").parquet({str(tmp_path / "source")!r})
     writer = rows.dropDuplicates().writeStream.format("noop").trigger(availableNow=True)
     try:
-        writer.option("checkpointLocation", {str(tmp_path / "checkpoint")!r}).start().awaitTermination()
+        writer = writer.option("checkpointLocation", {str(tmp_path / "checkpoint")!r})
+        writer.start().awaitTermination()
         return "it ran"
     except Exception as error:
         said = str(error)
@@ -350,7 +372,9 @@ def run(spark):
     with_ours = common + "tried(lambda: run(configure(builder).getOrCreate()))"
     assert printed([sys.executable], with_ours, tmp_path) == ["fine: it ran"]
     without_jar = common + "tried(lambda: run(builder.getOrCreate()))"
-    assert printed([sys.executable], without_jar, tmp_path) == ["fine: io.megaphone.BinnedStateStoreProvider"]
+    assert printed([sys.executable], without_jar, tmp_path) == [
+        "fine: io.megaphone.BinnedStateStoreProvider"
+    ]
     without_plugin = f"""
 spark = builder.config("spark.jars", {JAR!r}).getOrCreate()
 tried(lambda: run(spark))

@@ -60,7 +60,13 @@ def test_the_columns_are_these() -> None:
                 "bins_relabelled",
                 "bins_from_peer",
             ),
-            *("bins_from_checkpoint", "bytes_from_peer", "bytes_from_checkpoint", "wait_ms", "is_recovery"),
+            *(
+                "bins_from_checkpoint",
+                "bytes_from_peer",
+                "bytes_from_checkpoint",
+                "wait_ms",
+                "is_recovery",
+            ),
         ],
     }
 

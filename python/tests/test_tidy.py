@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The repository reads itself: licence headers, line width, no registry's host, no path of one machine.
+"""The repository reads itself: licence headers, line width, no registry's host, no path of one
+machine.
 
-A rule is a function from a file's path and text to what is wrong with it. Each is tried on a sample that
-breaks it, so that a rule that sees nothing is noticed.
+A rule is a function from a file's path and text to what is wrong with it. Each is tried on a sample
+that breaks it, so that a rule that sees nothing is noticed.
 """
 
 import re
@@ -67,7 +68,16 @@ RULES: list[Rule] = [licence_header, line_width, registry_host, machine_path]
 
 def text_files() -> Iterator[tuple[PurePosixPath, str]]:
     """Every text file that git tracks, and those that it would if they were added."""
-    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    command = [
+        "git",
+        "-C",
+        str(ROOT),
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     for name in sorted(set(listed.split("\0")) - {""}):
         file = ROOT / name
@@ -84,7 +94,9 @@ def text_files() -> Iterator[tuple[PurePosixPath, str]]:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_repository_keeps_the_rule(rule: Rule) -> None:
     files = list(text_files())
-    assert {"build.sbt", "pyproject.toml", "python/tests/test_tidy.py"} <= {str(path) for path, _ in files}
+    assert {"build.sbt", "pyproject.toml", "python/tests/test_tidy.py"} <= {
+        str(path) for path, _ in files
+    }
     problems = [problem for path, text in files for problem in rule(path, text)]
     assert not problems, "\n".join(problems)
 
@@ -122,7 +134,11 @@ def test_a_rule_sees_what_breaks_it(rule: Rule, name: str, text: str) -> None:
         (line_width, "a.md", "| " + "x" * 181 + " |"),
         (line_width, "a.csv", "x" * 181),
         (registry_host, "a.md", "org.scala-sbt:sbt-launch, from Maven Central"),
-        (machine_path, "a.md", "https://example.org/home/page and $HOME/work/x and /opt/spark/work-dir"),
+        (
+            machine_path,
+            "a.md",
+            "https://example.org/home/page and $HOME/work/x and /opt/spark/work-dir",
+        ),
     ],
 )
 def test_a_rule_leaves_alone_what_is_right(rule: Rule, name: str, text: str) -> None:

@@ -46,8 +46,8 @@ object Bytes {
     out
   }
 
-  /** A record as `docs/spec/format.md` specifies it: header word, key and value, each padded with zeros
-    * to whole words.
+  /** A record as `docs/spec/format.md` specifies it: header word, key and value, each padded with
+    * zeros to whole words.
     */
   def putRecord(family: Int, key: Bytes, value: Bytes): Bytes = record(family, 1, key, value)
   def appendRecord(family: Int, key: Bytes, value: Bytes): Bytes = record(family, 3, key, value)

@@ -5,7 +5,7 @@ import io.megaphone.errors.{Condition, Conditions}
 
 /** The page and the Python module generated from the conditions of `io.megaphone.errors`. */
 object ErrorsReference {
-  private val ColumnsMax = 110
+  private val ColumnsMax = 100
 
   /** The text of `spark_megaphone/_conditions.py`. */
   def python: String =
