@@ -349,7 +349,7 @@ class ProtocolSuite extends AnyFunSuite {
     assert(new Run("s", log).start(1, seen).failure.exists(_.contains("batch 2")))
     new Run("t", log).start(2)
     assert(
-      new Run("u", log).start(2, History.of(log.records.init)).failure.exists(_.contains("Run t"))
+      new Run("u", log).start(2, History.of(log.records.init)).failure.exists(_.contains("run t"))
     )
     assert(log.records.count(_.isInstanceOf[Started]) == 2)
   }
