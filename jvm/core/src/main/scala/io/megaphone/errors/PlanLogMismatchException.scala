@@ -6,8 +6,9 @@ package io.megaphone.errors
   */
 final class PlanLogMismatchException private (reason: String)
     extends RuntimeException(
-      s"The plan log does not fit the state: $reason; restore the checkpoint's folder megaphone/log and its state from one copy, or go back to a version " +
-        "before the records that are missing."
+      s"The plan log does not fit the state: $reason; restore the checkpoint's folder " +
+        "megaphone/log and its state from one copy, or go back to a version before the records " +
+        "that are missing."
     )
     with MegaphoneError {
   override def condition: String = "PLAN_LOG_MISMATCH"
@@ -20,7 +21,14 @@ object PlanLogMismatchException {
     */
   def otherTable(file: String, tableNumber: Long, version: Long): PlanLogMismatchException =
     new PlanLogMismatchException(
-      s"the file $file was written under routing table $tableNumber, which is not the table that the plan log has for version $version"
+      s"the file $file was written under routing table $tableNumber, which is not the table that " +
+        s"the plan log has for version $version"
+    )
+
+  /** A table is asked for that no retained version needed when the plan log was trimmed. */
+  def trimmed(batch: Long, since: Long): PlanLogMismatchException =
+    new PlanLogMismatchException(
+      s"the table of batch $batch is asked for, and the plan log has those from batch $since on"
     )
 
   /** The plan log gives a worker a bin that has left it. */
@@ -32,6 +40,7 @@ object PlanLogMismatchException {
   /** The plan log has a worker that wrote nothing at that version. */
   def noWorker(store: String, version: Long, worker: Int, workers: Int): PlanLogMismatchException =
     new PlanLogMismatchException(
-      s"by the plan log $store has worker $worker at version $version, but the commit log has only $workers workers there"
+      s"by the plan log $store has worker $worker at version $version, but the commit log has " +
+        s"only $workers workers there"
     )
 }

@@ -12,6 +12,12 @@ final case class Plan(
     strategy: String,
     mode: TransferMode
 ) {
-  def stepsCount: Int = steps.valuesIterator.map(_.size).sum
-  def movesCount: Int = steps.valuesIterator.flatten.map(_.moves.size).sum
+  lazy val stepsCount: Int = steps.valuesIterator.map(_.size).sum
+
+  /** By group: the most workers that any of its steps leads to. */
+  lazy val workersMax: Map[Long, Int] =
+    for ((group, all) <- steps if all.nonEmpty)
+      yield group -> all.iterator.map(_.workers).max
+
+  lazy val movesCount: Int = steps.valuesIterator.flatten.map(_.moves.size).sum
 }

@@ -40,8 +40,8 @@ object PlanStatus {
       if (last >= planned && !committed.exists(_ >= last)) Running
       else if (state.history.taken(plan.id).exists(_._2.noRoom.isDefined)) Failed
       else Done
-    } else if (state.history.cancelled.contains(plan.id))
-      state.history.cancelled(plan.id).fold[PlanStatus](Cancelled)(_ => Failed)
+    } else if (state.history.end(plan.id).isDefined)
+      state.history.end(plan.id).flatMap(_.reason).fold[PlanStatus](Cancelled)(_ => Failed)
     else if (sealedSteps.nonEmpty) Running
     else if (state.announced.exists(_.id.planId == plan.id)) Preparing
     else Submitted

@@ -2,6 +2,7 @@
 package io.megaphone.protocol
 
 import scala.annotation.tailrec
+import scala.collection.mutable
 
 import io.megaphone.checkpoint.planlog.LogRecord
 import io.megaphone.errors.InvalidPlanException
@@ -67,27 +68,27 @@ private[protocol] object Planning {
       after: Map[Long, RoutingTable]
   ): Vector[Announced] = for {
     group <- state.groups
-    (p, left) <- inTurn(state, open, group.id, due.map(_.id)).toVector
-    (id, step) <- left.take(p.mode.announcedSteps(state.settings.windowSteps))
+    turn <- inTurn(state, open, group.id, due.map(_.id)).toVector
+    (id, step) <- turn.window(turn.plan.mode.announcedSteps(state.settings.windowSteps))
   } yield state.announced
     .find(_.id == id)
     .getOrElse(
       Announced(
         id,
         step,
-        p.mode,
+        turn.plan.mode,
         batch.number,
         imagesOf(batch, group, before(group.id), after(group.id), step)
       )
     )
 
-  /** Rule 3: a batch takes a step only if this run alone can have planned it. A first batch that
+  /** Rule 6: a batch takes a step only if this run alone can have planned it. A first batch that
     * this run logged, and from which another run has started since, may be running there with the
     * tables as they are.
     */
   private def mayStep(state: State, batch: Batch): Boolean = batch.isOwn && !(
     state.firstBatch.contains(batch.number) &&
-      state.history.starts.exists(s => s.run != state.run && s.firstBatch >= batch.number)
+      state.history.starts.isOtherFrom(state.run, batch.number)
   )
 
   /** The plan whose turn it is in a group, the one submitted first, and its steps still to be
@@ -98,15 +99,12 @@ private[protocol] object Planning {
       open: Vector[Plan],
       group: Long,
       due: Seq[StepId]
-  ): Option[(Plan, Vector[(StepId, Step)])] = open.iterator
+  ): Option[Turn] = open.iterator
     .map { p =>
-      val sealedIds = state.history.sealedSteps(p.id)
-      val all = p.steps.getOrElse(group, Vector.empty).zipWithIndex
-      p -> all
-        .map { case (step, i) => StepId(p.id, group, i) -> step }
-        .filterNot { case (id, _) => sealedIds.contains(id) || due.contains(id) }
+      val taken = due.count(id => id.planId == p.id && id.group == group)
+      Turn(p, group, state.history.nextStep(p.id, group) + taken)
     }
-    .find(_._2.nonEmpty)
+    .find(_.steps.hasNext)
 
   /** Plans without those whose next step does not fit the table: after a restart further back than
     * the plan's submission, or if workers that were to go keep bins that there was no room for.
@@ -121,10 +119,10 @@ private[protocol] object Planning {
   ): Vector[Plan] = {
     val next = for {
       group <- state.groups.iterator
-      (plan, left) <- inTurn(state, open, group.id, Nil)
-      (id, step) = left.head
+      turn <- inTurn(state, open, group.id, Nil)
+      (id, step) = turn.steps.next()
       table = tables(group.id)
-    } yield (plan, table, taken(state, batch, group, table, id).fold(step)(_.step))
+    } yield (turn.plan, table, taken(state, batch, group, table, id).fold(step)(_.step))
     next.collectFirst { case (plan, table, step) if !fits(table, step) => plan } match {
       case None => open
       case Some(misfit) => fitting(state, batch, tables, open.filterNot(_.id == misfit.id))
@@ -141,32 +139,31 @@ private[protocol] object Planning {
     noRoom.headOption.fold(Misfit)(reason => s"$Full $reason")
   }
 
-  /** Rule 7: the consecutive steps of a group that this batch takes, if any. No bin moves twice. */
+  /** Rule 6: the consecutive steps of a group that this batch takes, if any. No bin moves twice. */
   private def dueSteps(
       state: State,
       batch: Batch,
       group: Group,
       table: RoutingTable,
       open: Vector[Plan]
-  ): Vector[Announced] = inTurn(state, open, group.id, Nil).fold(Vector.empty[Announced]) {
-    case (plan, left) =>
-      @tailrec
-      def go(
-          due: Vector[Announced],
-          table: RoutingTable,
-          left: List[(StepId, Step)]
-      ): Vector[Announced] = left match {
-        case (id, step) :: rest if due.size < state.settings.stepsPerBatch =>
-          val isAgain = step.moves.exists(m => due.exists(_.step.moves.exists(_.bin == m.bin)))
-          val next = if (isAgain) None else dueStep(state, batch, group, table, plan, id, step)
-          next.filter(a => fits(table, a.step)) match {
-            case Some(a) =>
-              go(due :+ a, table.moved(a.step.moves, table.number, a.step.workers), rest)
-            case None => due
-          }
-        case _ => due
-      }
-      go(Vector.empty, table, left.toList)
+  ): Vector[Announced] = inTurn(state, open, group.id, Nil).fold(Vector.empty[Announced]) { turn =>
+    @tailrec
+    def go(
+        due: Vector[Announced],
+        table: RoutingTable,
+        left: List[(StepId, Step)]
+    ): Vector[Announced] = left match {
+      case (id, step) :: rest =>
+        val isAgain = step.moves.exists(m => due.exists(_.step.moves.exists(_.bin == m.bin)))
+        val next = if (isAgain) None else dueStep(state, batch, group, table, turn.plan, id, step)
+        next.filter(a => fits(table, a.step)) match {
+          case Some(a) =>
+            go(due :+ a, table.moved(a.step.moves, table.number, a.step.workers), rest)
+          case None => due
+        }
+      case _ => due
+    }
+    go(Vector.empty, table, turn.steps.take(state.settings.stepsPerBatch).toList)
   }
 
   private def dueStep(
@@ -178,9 +175,10 @@ private[protocol] object Planning {
       id: StepId,
       step: Step
   ): Option[Announced] = {
-    val gap = state.settings.gapBatches
-    def isRested = step.moves
-      .forall(m => state.history.lastMoved(group.id, m.bin).forall(_ + gap <= batch.number))
+    def isRested = {
+      val moved = state.history.seals.movedAfter(group.id, batch.number - state.settings.gapBatches)
+      !step.moves.exists(m => moved(m.bin))
+    }
     if (state.announced.exists(_.id == id))
       taken(state, batch, group, table, id).filter(_ => isRested)
     // In a run's first batch nothing is in memory yet: a step is cheapest now.
@@ -227,6 +225,29 @@ private[protocol] object Planning {
     source <- step.moves.map(m => after.workerOf(m.bin)).distinct
     if source < before.workers
   } yield (store, source) -> batch.idsOf(store).nameOf(batch.number, source)).toMap
+}
+
+/** A plan in its turn in a group: its steps from one on are still to be sealed. */
+private[protocol] final case class Turn(plan: Plan, group: Long, from: Int) {
+  def steps: Iterator[(StepId, Step)] = {
+    val all = plan.steps.getOrElse(group, Vector.empty)
+    Iterator.range(from, all.size).map(i => StepId(plan.id, group, i) -> all(i))
+  }
+
+  /** The next steps, up to the first that moves a bin again: its source is not known before the
+    * step that moved the bin has taken effect.
+    */
+  def window(most: Int): Vector[(StepId, Step)] = {
+    val moved = mutable.Set.empty[Int]
+    steps
+      .take(most)
+      .takeWhile { case (_, step) =>
+        val isFirst = !step.moves.exists(m => moved(m.bin))
+        moved ++= step.moves.iterator.map(_.bin)
+        isFirst
+      }
+      .toVector
+  }
 }
 
 /** A replica that a step needs, and the bins in it. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.protocol
 
-import io.megaphone.checkpoint.planlog.{History, LogRecord}
+import io.megaphone.checkpoint.planlog.{History, LogRecord, Verdict}
 import io.megaphone.format.{StoreId, VersionIds}
 import io.megaphone.plan.{Group, Plan, RoutingTable, StepId}
 import io.megaphone.state.ReplicaKey
@@ -26,6 +26,14 @@ import io.megaphone.state.ReplicaKey
   *   1. The batch gets its tables. If it asks again, it gets the same: once handed out, never
   *      another.
   *   1. The next batch is planned: the step is done, and no duty names its replicas and blocks.
+  *   1. The log is ''trimmed'' from time to time: one record is appended that stands for all before
+  *      it. ''Not confirmed:'' the number is read before the next append. ''Number taken:'' the
+  *      batch fails, for another driver is at work.
+  *
+  * A batch that was sealed and never committed is replayed with its step. If `retries` replays have
+  * failed as well, the next run takes the seal back with its start record, and goes on without the
+  * step. An older run may have been slow rather than dead, and commit the batch with the step after
+  * all: the state's files show it to the run after that, which then restores the seal.
   *
   * A move that its target has no room for is left out of its step, with the reason; the others go
   * on. A plan that is cancelled keeps what was sealed and loses the rest. So does a plan that
@@ -44,12 +52,16 @@ object Protocol {
     *   the least distance of two moves of one bin
     * @param stepsPerBatch
     *   the most consecutive steps of a plan that one batch takes in a group
+    * @param retries
+    *   how many runs replay a sealed batch that was not committed; the next one goes on without its
+    *   steps, under checkpoint format 2
     */
   final case class Settings(
       windowSteps: Int = 4,
       patienceBatches: Long = 10,
       gapBatches: Long = 3,
-      stepsPerBatch: Int = 1
+      stepsPerBatch: Int = 1,
+      retries: Int = 2
   )
 
   /** What the driver knows when it plans a batch.
@@ -121,16 +133,24 @@ object Protocol {
   /** The run is about to plan `firstBatch`. `history` is the log as read before the look that
     * showed `firstBatch` uncommitted: what a newer run does after that, the start record's number
     * shows.
+    *
+    * @param isRestored
+    *   whether the state that `firstBatch` reads was written under the seal that the run before
+    *   took back
     */
   final case class RunStarting(
       firstBatch: Long,
       checkpointFormat: Int,
       bins: Int,
-      history: History
+      history: History,
+      isRestored: Boolean = false
   ) extends Event
   final case class BatchPlanning(batch: Batch) extends Event
   final case class PlanSubmitted(plan: Plan) extends Event
   final case class PlanCancelled(planId: String) extends Event
+
+  /** The log has grown: what no batch from this one on needs may go. */
+  final case class Trimming(batch: Long) extends Event
 
   /** The record that the last `Append` asked for is in the log. */
   final case class Appended(record: LogRecord) extends Event
@@ -138,11 +158,17 @@ object Protocol {
   /** Another record stands at its number. */
   final case class NumberTaken(record: LogRecord, found: LogRecord) extends Event
 
+  /** Another run has gone on: the record does not count, if it is there at all. */
+  final case class Overtaken(record: LogRecord) extends Event
+
   /** It is not known whether the record is in the log. */
   final case class NotConfirmed(record: LogRecord) extends Event
 
   /** An own record whose append was not confirmed stands at the next number. */
   final case class Confirmed(record: LogRecord) extends Event
+
+  /** Another run's record stands where own records might have: none of them is in the log. */
+  case object Refuted extends Event
 
   /** An executor reports how far a replica is. */
   final case class ReplicaReported(replica: ReplicaKey, step: StepId, state: ReplicaState)
@@ -164,13 +190,20 @@ object Protocol {
     State(run, settings, groups, None, History.Empty, Vector.empty, None, None, Vector.empty)
 
   def apply(state: State, event: Event): (State, Vector[Command]) = event match {
-    case RunStarting(firstBatch, checkpointFormat, bins, history) =>
+    case RunStarting(firstBatch, checkpointFormat, bins, history, isRestored) =>
+      val restored = history.takenBack.filter(_ => isRestored).fold(NoTables)(_.tables)
       val tables = state.groups.map { g =>
-        g.id -> (if (history.isEmpty) RoutingTable.roundRobin(bins, g.firstWorkers)
-                 else history.tableAt(g.id, firstBatch - 1))
+        val before =
+          if (history.isEmpty) RoutingTable.roundRobin(bins, g.firstWorkers)
+          else restored.getOrElse(g.id, history.tableAt(g.id, firstBatch - 1))
+        g.id -> before
       }.toMap
-      val record =
-        LogRecord.Started(state.run, firstBatch, checkpointFormat, bins, state.groups, tables)
+      val verdict =
+        if (isRestored) Verdict.Restores
+        else if (checkpointFormat == 2) verdictOn(history, firstBatch, state.settings.retries)
+        else Verdict.None // a late task of the batch as it was would replace files of the new one
+      val record = LogRecord
+        .Started(state.run, firstBatch, checkpointFormat, bins, state.groups, tables, verdict)
       (
         state.copy(history = history, firstBatch = Some(firstBatch)),
         Vector(Append(record))
@@ -184,6 +217,8 @@ object Protocol {
 
     case PlanSubmitted(plan) => (state, Vector(Append(LogRecord.Submitted(plan))))
     case PlanCancelled(planId) => (state, Vector(Append(LogRecord.Cancelled(planId))))
+    case Trimming(batch) =>
+      (state, Vector(Append(LogRecord.Trimmed(state.run, state.history.trimmed(batch)))))
 
     case Appended(record) =>
       // The numbers of unconfirmed records are taken now: what is not there by now never will be.
@@ -202,8 +237,13 @@ object Protocol {
     case NumberTaken(record: LogRecord.Started, found) => readOn(state, record, found)
     case NumberTaken(record: LogRecord.Sealed, found) => sealFails(state, record, takenOver(found))
     case NumberTaken(_, found) => (state, Vector(Fail(takenOver(found))))
+    case Overtaken(record: LogRecord.Sealed) => sealFails(state, record, GoneOn)
+    case Overtaken(_) => (state, Vector(Fail(GoneOn)))
 
     case NotConfirmed(record: LogRecord.Sealed) => sealFails(state, record, SealNotConfirmed)
+    // No batch and no user waits for these: they follow again from the next batch.
+    case NotConfirmed(record @ (_: LogRecord.Trimmed | LogRecord.Cancelled(_, Some(_)))) =>
+      (state.copy(unconfirmed = state.unconfirmed :+ record), Vector.empty)
     case NotConfirmed(record) =>
       (
         state.copy(unconfirmed = state.unconfirmed :+ record),
@@ -213,6 +253,8 @@ object Protocol {
       val rest = state.unconfirmed.filterNot(_ == record)
       (state.copy(history = state.history + record, unconfirmed = rest), Vector.empty)
 
+    case Refuted => (state.copy(unconfirmed = Vector.empty), Vector.empty)
+
     case ReplicaReported(replica, step, reported) =>
       val announced =
         state.announced.map(a => if (a.id == step) a.withReplica(replica, reported) else a)
@@ -221,6 +263,19 @@ object Protocol {
     case ExecutorLost(executor) =>
       (state.copy(announced = state.announced.map(_.without(executor))), Vector.empty)
   }
+
+  /** Whether the run goes on without the steps that its first batch was sealed with. */
+  private def verdictOn(history: History, firstBatch: Long, retries: Int): Verdict =
+    history.sealAt(firstBatch) match {
+      case Some(seal) if history.starts.retriesOf(firstBatch) >= retries =>
+        val steps = seal.steps.map(_.step).mkString(", ")
+        Verdict.TakesBack(
+          s"Batch $firstBatch was started ${retries + 1} times with step $steps and never " +
+            "committed, so the query goes on without it: submit the plan again once the cause, " +
+            "which the query's log has, is mended."
+        )
+      case _ => Verdict.None
+    }
 
   private def sealFails(
       state: State,
@@ -254,9 +309,12 @@ object Protocol {
     case other: LogRecord.Sealed =>
       s"The plan log shows that run ${other.run} of the query is at work, at batch " +
         s"${other.batch}, so this run must not go on."
-    case _ =>
-      "The plan log shows that another run of the query is at work, so this run must not go on."
+    case _ => GoneOn
   }
+
+  private val NoTables = Map.empty[Long, RoutingTable]
+  private val GoneOn =
+    "The plan log shows that another run of the query is at work, so this run must not go on."
 
   private val SealNotConfirmed =
     "Writing it was not confirmed, so the batch must not go on; when the query starts again, the " +

@@ -17,13 +17,16 @@ import io.megaphone.protocol.Protocol
   *   wishes where workers should run, of those that are not known to be there
   * @param sweep
   *   a sweep that is due, to be run in the background
+  * @param obsoleteRecords
+  *   the plan log's records before this number may be deleted, in the background
   */
 final case class BatchPlan(
     decision: Protocol.Decision,
     tables: Map[Long, Tables],
     assignments: Map[Long, Assignment],
     pins: Vector[Pin],
-    sweep: Option[SweepOrder]
+    sweep: Option[SweepOrder],
+    obsoleteRecords: Option[Long]
 )
 
 /** A wish that the tasks of a worker run on an executor. */

@@ -4,8 +4,8 @@ package io.megaphone.runtime
 import scala.annotation.tailrec
 import scala.collection.mutable
 
-import io.megaphone.checkpoint.Settled
-import io.megaphone.checkpoint.planlog.{AppendOutcome, History, LogRecord, PlanLogFiles}
+import io.megaphone.checkpoint.{Recovery, Settled}
+import io.megaphone.checkpoint.planlog.{AppendOutcome, History, LogRecord, PlanLog, Verdict}
 import io.megaphone.errors.{PlanRefusedException, StepNotSealedException, UnsupportedQueryException}
 import io.megaphone.format.{ExecutorAddress, StoreId, VersionIds}
 import io.megaphone.placement.Placement
@@ -38,7 +38,7 @@ import io.megaphone.transfer.ReplicaDuty
 final class QueryRun(
     val run: String,
     val checkpointRoot: String,
-    planLog: PlanLogFiles,
+    planLog: PlanLog,
     faults: FaultPoints,
     warn: String => Unit
 ) {
@@ -57,33 +57,27 @@ final class QueryRun(
 
   /** Begins the run, before its first batch is planned.
     *
-    * @param asked
-    *   the groups of the batch's plan
     * @param history
     *   the plan log, as read
-    * @param latestCommitted
-    *   the newest batch in the commit log, as seen after the plan log was read: what another run
-    *   does after that, the start record's number shows
-    * @param checkpointFormat
-    *   1 or 2
     * @param bins
     *   as configured, for new queries
     * @param makeFolders
     *   makes the folders that Spark's readers go by
+    * @param recovery
+    *   reads the state files of a store
     * @throws io.megaphone.errors.UnsupportedQueryException
     *   if the checkpoint does not fit the query; StepNotSealedException if another run is at work
     *   or the start record cannot be written
     */
   def start(
-      firstBatch: Long,
-      asked: Vector[Group],
+      first: QueryRun.FirstBatch,
       history: History,
-      latestCommitted: Option[Long],
-      checkpointFormat: Int,
       bins: Int,
       settings: QueryRun.Settings,
-      makeFolders: Vector[Group] => Unit
+      makeFolders: Vector[Group] => Unit,
+      recovery: StoreId => Recovery
   ): Unit = {
+    import first.{checkpointFormat, groups => asked, latestCommitted, number => firstBatch}
     if (latestCommitted.exists(_ >= firstBatch))
       throw new StepNotSealedException(
         s"Batch $firstBatch of the query is committed already: another run of the query is at work, " +
@@ -92,15 +86,15 @@ final class QueryRun(
     if (history.isEmpty && firstBatch > 0)
       throw UnsupportedQueryException.missingPlanLog(checkpointRoot)
     this.settings = settings
-    val known = history.first.fold(asked) { first =>
-      if (!QueryRun.areSame(first.groups, asked))
+    val known = history.first.fold(asked) { began =>
+      if (!QueryRun.areSame(began.groups, asked))
         throw UnsupportedQueryException
-          .changedOperators(QueryRun.describe(first.groups), QueryRun.describe(asked))
+          .changedOperators(QueryRun.describe(began.groups), QueryRun.describe(asked))
       if (history.last.exists(_.checkpointFormat == 2) && checkpointFormat == 1)
         throw UnsupportedQueryException.formatDowngrade
-      if (first.bins != bins)
+      if (began.bins != bins)
         warn(
-          s"The checkpoint of query $run has ${first.bins} bins and keeps them; the configured " +
+          s"The checkpoint of query $run has ${began.bins} bins and keeps them; the configured " +
             s"number of bins, $bins, is for new queries."
         )
       history.last.get.groups.zip(asked).map { case (before, now) => before.withFamiliesOf(now) }
@@ -109,7 +103,8 @@ final class QueryRun(
     try {
       makeFolders(known)
       val kept = history.first.fold(bins)(_.bins)
-      confirm(feed(Protocol.RunStarting(firstBatch, checkpointFormat, kept, history)))
+      val restored = isRestored(history, firstBatch, first.ids, recovery)
+      confirm(feed(Protocol.RunStarting(firstBatch, checkpointFormat, kept, history, restored)))
     } catch { case e: Throwable => state = None; throw e }
   }
 
@@ -133,6 +128,7 @@ final class QueryRun(
   ): BatchPlan = {
     val groups = asked.map(g => current.group(g.id)) // with families in the plan log's places
     readUnconfirmed()
+    val obsoleteRecords = trim(batch)
     see(cluster)
     groups.foreach(place)
     val planned = Protocol.Batch(batch, isOwn, ids, wanted.toMap)
@@ -144,7 +140,7 @@ final class QueryRun(
     if (current.history.sealAt(batch - 1).isDefined) faults.at(FaultPoints.DriverSettled)
     val tables = groups.map(g => g.id -> Tables(decision.before(g.id), decision.after(g.id))).toMap
     val assignments = groups.map(g => g.id -> assignmentOf(decision, g, tables(g.id))).toMap
-    BatchPlan(decision, tables, assignments, pins, sweepOf(decision))
+    BatchPlan(decision, tables, assignments, pins, sweepOf(decision), obsoleteRecords)
   }
 
   /** Accepts a plan, which is in the plan log when this returns. Throws StepNotSealedException if
@@ -208,9 +204,7 @@ final class QueryRun(
 
   /** Wishes an executor for each worker that the group has, or that an open plan will give it. */
   private def place(group: Group): Unit = {
-    val history = current.history
-    val planned =
-      history.open.iterator.flatMap(_.steps.getOrElse(group.id, Vector.empty)).map(_.workers)
+    val planned = current.history.open.iterator.flatMap(_.workersMax.get(group.id))
     val workers = (planned ++ Iterator(currentTable(group.id).workers)).max
     val before = wanted.getOrElse(group.id, Vector.empty)
     wanted(group.id) =
@@ -281,42 +275,77 @@ final class QueryRun(
     val number = current.history.nextNumber
     val isSeal = record.isInstanceOf[LogRecord.Sealed]
     if (isSeal) faults.at(FaultPoints.DriverSealing)
-    planLog.append(number, record) match {
-      case AppendOutcome.Appended =>
-        if (isSeal) faults.at(FaultPoints.DriverSealed)
-        Protocol.Appended(record)
-      case AppendOutcome.Taken(found) => Protocol.NumberTaken(record, found)
+    val outcome = planLog.append(number, record) match {
       case AppendOutcome.Unconfirmed(cause) =>
         warn(s"Writing record $number of query $run's plan log was not confirmed: $cause")
-        recordAt(number) match {
-          case Some(found) => Protocol.NumberTaken(record, found)
-          case None => Protocol.NotConfirmed(record)
-        }
+        lookAt(number, Seq(record))
+      case known => Some(known)
+    }
+    outcome match {
+      case Some(AppendOutcome.Appended) =>
+        if (isSeal) faults.at(FaultPoints.DriverSealed)
+        Protocol.Appended(record)
+      case Some(AppendOutcome.Taken(found)) => Protocol.NumberTaken(record, found)
+      case Some(AppendOutcome.Overtaken) => Protocol.Overtaken(record)
+      case _ => Protocol.NotConfirmed(record)
     }
   }
 
   /** Reads the numbers that own records may stand at whose append was not confirmed. */
   @tailrec
   private def readUnconfirmed(): Unit = if (current.unconfirmed.nonEmpty)
-    recordAt(current.history.nextNumber) match {
-      case Some(found) if current.unconfirmed.contains(found) =>
+    lookAt(current.history.nextNumber, current.unconfirmed) match {
+      case Some(AppendOutcome.Taken(found)) if current.unconfirmed.contains(found) =>
         warn(
           s"A record of query $run that was reported as not confirmed is in its plan log: $found"
         )
         feed(Protocol.Confirmed(found))
         readUnconfirmed()
-      case _ => ()
+      case Some(_) => feed(Protocol.Refuted); ()
+      case None => ()
     }
 
-  private def recordAt(number: Long): Option[LogRecord] =
-    try planLog.recordAt(number)
+  private def lookAt(number: Long, own: Seq[LogRecord]): Option[AppendOutcome] =
+    try planLog.lookAt(number, own)
     catch {
       case scala.util.control.NonFatal(e) =>
         warn(s"Record $number of query $run's plan log could not be read: $e")
         None
     }
 
+  /** Appends the record that stands for all before it, once there are many. Returns the number that
+    * the others are before, which may be deleted. If it cannot be confirmed the batch goes on.
+    */
+  private def trim(batch: Long): Option[Long] =
+    if (current.history.untrimmed < settings.trimRecords) None
+    else {
+      val oldest = batch - settings.batchesToRetain - settings.protocol.gapBatches - 1
+      confirm(feed(Protocol.Trimming(oldest)))
+      Option.when(current.history.untrimmed == 0)(current.history.nextNumber - 1)
+    }
+
+  /** Whether the state that a batch reads was written under the seal that the run before took back:
+    * an older run may have committed its batch after all. Asked for only after that has happened.
+    */
+  private def isRestored(
+      history: History,
+      batch: Long,
+      ids: Map[StoreId, VersionIds],
+      recovery: StoreId => Recovery
+  ): Boolean = history.takenBack.filter(_.batch < batch).exists { seal =>
+    val differing = seal.tables.find { case (group, table) =>
+      history.tableAt(group, batch - 1).contentHash != table.contentHash
+    }
+    differing.exists { case (group, table) =>
+      val store = current.group(group).stores.head
+      val of = ids.getOrElse(store, VersionIds.Fixed)
+      val head = Settled.headOf(store, of, batch, worker = 0) // every table has a worker 0
+      recovery(store).footer(head).tableHash == table.contentHash
+    }
+  }
+
   private def note(record: LogRecord): Unit = record match {
+    case LogRecord.Started(_, _, _, _, _, _, Verdict.TakesBack(reason)) => warn(reason)
     case LogRecord.Cancelled(plan, Some(reason)) =>
       warn(s"Plan $plan of query $run has failed. $reason")
     case LogRecord.Sealed(_, _, steps, _) =>
@@ -333,15 +362,38 @@ final class QueryRun(
 
 object QueryRun {
 
+  /** What a run finds when it is about to plan its first batch.
+    *
+    * @param groups
+    *   those of the batch's plan
+    * @param ids
+    *   of each store's workers at the version that the batch reads
+    * @param checkpointFormat
+    *   1 or 2
+    * @param latestCommitted
+    *   the newest batch in the commit log, as seen after the plan log was read: what another run
+    *   does after that, the start record's number shows
+    */
+  final case class FirstBatch(
+      number: Long,
+      groups: Vector[Group],
+      ids: Map[StoreId, VersionIds],
+      checkpointFormat: Int,
+      latestCommitted: Option[Long]
+  )
+
   /** @param sweepBatches
     *   batches between two sweeps
     * @param batchesToRetain
     *   Spark's `minBatchesToRetain`
+    * @param trimRecords
+    *   records of the plan log from which on it is trimmed
     */
   final case class Settings(
       protocol: Protocol.Settings = Protocol.Settings(),
       sweepBatches: Long = 50,
-      batchesToRetain: Int = 100
+      batchesToRetain: Int = 100,
+      trimRecords: Int = 100
   )
 
   private def areSame(one: Vector[Group], other: Vector[Group]): Boolean =

@@ -50,7 +50,7 @@ object PlanRow {
     */
   def of(state: Protocol.State, plan: Plan, committed: => Option[Long]): PlanRow = {
     val taken = state.history.taken(plan.id)
-    val ended = state.history.cancelled.get(plan.id).flatten
+    val ended = state.history.end(plan.id).flatMap(_.reason)
     PlanRow(
       plan.id,
       PlanStatus.of(state, plan, committed),
@@ -69,6 +69,6 @@ object PlanRow {
   /** The rows of a query. */
   def of(state: Protocol.State, committed: => Option[Long]): Vector[PlanRow] = {
     lazy val newest = committed
-    state.history.plans.map(of(state, _, newest))
+    state.history.plans.valuesIterator.map(p => of(state, p.plan, newest)).toVector
   }
 }

@@ -194,7 +194,7 @@ class ProtocolSuite extends AnyFunSuite {
         taken == steps.indices.init
           .map(i => s"p.0.$i") && run.state.history.tableAt(0, 20).workers == 2
       )
-      val reason = run.state.history.cancelled("p").get
+      val reason = run.state.history.end("p").flatMap(_.reason).get
       assert(
         reason.startsWith("Workers that were to go have bins left") && reason.endsWith(
           "to worker 0: full"
@@ -331,8 +331,8 @@ class ProtocolSuite extends AnyFunSuite {
     old.submit("p", TransferMode.Direct, moveOne)
     val run = new Run("s", log).start(1, seen)
     assert(
-      run.failure.isEmpty && log.records.last == run.state.history.records.last && run.state.history.open
-        .map(_.id) == Vector("p")
+      run.failure.isEmpty && log.records.last == run.state.history.last.get &&
+        run.state.history.open.map(_.id) == Vector("p")
     )
   }
 

@@ -5,53 +5,67 @@ import java.io.IOException
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.checkpoint.planlog.{AppendOutcome, History, LogRecord, PlanLogFiles}
+import io.megaphone.checkpoint.planlog.{LogRecord, MemoryRecords, PlanLog}
 import io.megaphone.errors.{StepNotSealedException, UnsupportedQueryException}
 import io.megaphone.format.{ExecutorAddress, StoreId, WorkerId}
 import io.megaphone.plan.{Group, Move, Operator, Plan, Step, TransferMode}
-import io.megaphone.protocol.Protocol
+import io.megaphone.protocol.{PlanStatus, Protocol}
+import io.megaphone.view.PlanRow
 
 /** The driver's half of the runtime on a plan log whose file system is not to be trusted. */
 class QueryRunSuite extends AnyFunSuite {
   private val group = Group(Vector(Operator(0, "aggregate", Vector("default"))), 2)
   private val executors = Vector("a", "b").map(ExecutorAddress(_, "host", 1))
 
-  private final class Log extends PlanLogFiles {
-    var records = Vector.empty[LogRecord]
+  private final class Log extends MemoryRecords {
 
     /** Whether the next append is durable, and whether it is confirmed. */
     var isDurable, isConfirmed = true
     var isReadable = true
 
-    override def read(): History = History.of(records)
-    override def append(number: Long, record: LogRecord): AppendOutcome =
-      if (number < records.size) AppendOutcome.Taken(records(number.toInt))
-      else {
-        if (isDurable) records :+= record
-        if (isConfirmed) AppendOutcome.Appended
-        else AppendOutcome.Unconfirmed(new IOException("the connection was lost"))
-      }
-    override def recordAt(number: Long): Option[LogRecord] =
-      if (isReadable) records.lift(number.toInt) else throw new IOException("no connection")
+    /** Whether the next reading alone fails. */
+    var isReadLate = false
+
+    override def create(number: Long, record: LogRecord): Boolean = {
+      val isFree = number == nextNumber
+      if (isFree && isDurable) super.create(number, record)
+      if (isFree && !isConfirmed) throw new IOException("the connection was lost")
+      isFree
+    }
+
+    override def read(numbers: Vector[Long]): Vector[Option[LogRecord]] = {
+      val isRead = isReadable && !isReadLate
+      isReadLate = false
+      if (isRead) super.read(numbers) else throw new IOException("no connection")
+    }
   }
 
   private final class Query(val log: Log = new Log, id: String = "r") {
     var warnings = Vector.empty[String]
-    val run = new QueryRun(id, "root", log, FaultPoints.Off, w => warnings :+= w)
+    val run = new QueryRun(id, "root", new PlanLog(log), FaultPoints.Off, w => warnings :+= w)
 
-    def start(batch: Long, committed: Option[Long] = None): this.type = {
-      run.start(batch, Vector(group), log.read(), committed, 1, 8, QueryRun.Settings(), _ => ())
+    def start(
+        batch: Long,
+        committed: Option[Long] = None,
+        settings: QueryRun.Settings = QueryRun.Settings(),
+        format: Int = 1
+    ): this.type = {
+      val first = QueryRun.FirstBatch(batch, Vector(group), Map.empty, format, committed)
+      run.start(first, new PlanLog(log).read(), 8, settings, _ => (), _ => fail("no state is read"))
       this
     }
-    def plan(batch: Long, seen: Vector[ExecutorAddress] = executors): BatchPlan =
-      run.plan(batch, Vector(group), isOwn = true, Map.empty, ClusterView(seen))
+    def plan(
+        batch: Long,
+        seen: Vector[ExecutorAddress] = executors,
+        isOwn: Boolean = true
+    ): BatchPlan = run.plan(batch, Vector(group), isOwn, Map.empty, ClusterView(seen))
     def submit(id: String, moves: Move*): Plan = run.submit(_ => planOf(id, moves: _*))
   }
 
   private def planOf(id: String, moves: Move*) =
     Plan(id, Map(0L -> Vector(Step(moves.toVector, 2))), "fluid", TransferMode.Direct)
   private def begun: Query = { val q = new Query().start(0); q.plan(0); q }
-  private def plans(q: Query) = q.run.snapshot.get.history.plans.map(_.id)
+  private def plans(q: Query) = q.run.snapshot.get.history.plans.keys.toVector
 
   test("a plan whose append is durable but not confirmed is accepted, once it is read back") {
     val q = begun
@@ -96,10 +110,12 @@ class QueryRunSuite extends AnyFunSuite {
     q.log.isReadable = false
     intercept[StepNotSealedException](q.run.cancel("one"))
     q.log.isConfirmed = true
+    q.log.isReadable = true
     // The record cannot be read as the batch is planned, but stands where the seal should.
+    q.log.isReadLate = true
     val planned = q.plan(2)
     assert(planned.decision.sealedSteps.map(_.id.planId) == Vector("one"))
-    assert(q.log.records.takeRight(2).head == LogRecord.Cancelled("one"))
+    assert(q.log.all.takeRight(2).head == LogRecord.Cancelled("one"))
   }
 
   test("a seal that is durable but not confirmed lets the batch go on") {
@@ -167,9 +183,8 @@ class QueryRunSuite extends AnyFunSuite {
   test(
     "several consecutive steps of a plan are taken by one batch, none of whose bins moves twice"
   ) {
-    val q = new Query()
     val settings = QueryRun.Settings(Protocol.Settings(stepsPerBatch = 3))
-    q.run.start(0, Vector(group), q.log.read(), None, 1, 8, settings, _ => ())
+    val q = new Query().start(0, settings = settings)
     q.plan(0)
     val steps = Vector(Move(0, 1), Move(2, 1), Move(0, 0), Move(4, 1)).map(m => Step(Vector(m), 2))
     q.run.submit(_ => Plan("p", Map(0L -> steps), "fluid", TransferMode.Prepared))
@@ -192,5 +207,70 @@ class QueryRunSuite extends AnyFunSuite {
     assert(planned.decision.sealedSteps.map(_.id.index) == Vector(0, 1))
     assert(planned.assignments(0).incoming.map(_.bins) == Vector(Vector(0), Vector(2)))
     assert(q.run.snapshot.get.history.sealedSteps("p").keySet.map(_.index) == Set(0, 1))
+  }
+
+  /** A query that is started again and again under checkpoint format 2. */
+  private def startAgain(log: Log, id: String, batch: Long, format: Int = 2): Query = {
+    val q = new Query(log, id)
+    q.start(batch, Some(batch - 1), format = format)
+    q
+  }
+
+  private def sealedAt2: Log = {
+    val q = begun
+    q.submit("one", Move(0, 1))
+    q.plan(1)
+    q.plan(2)
+    q.log
+  }
+
+  test("a step that two more runs have tried in vain is taken back, and the query goes on") {
+    val log = sealedAt2
+    for (id <- Seq("s", "t"))
+      assert(startAgain(log, id, 2).plan(2, isOwn = false).tables(0).after.workerOf(0) == 1)
+    val q = startAgain(log, "u", 2)
+    assert(q.plan(2, isOwn = false).tables(0).after.workerOf(0) == 0)
+    assert(q.warnings.head.startsWith("Batch 2 was started 3 times with step one.0.0"))
+    val row = PlanRow.of(q.run.snapshot.get, Some(1L)).head
+    assert(row.status == PlanStatus.Failed && row.reason.exists(_.contains("never committed")))
+    assert(q.plan(3).decision.sealedSteps.isEmpty, "it is not taken again")
+  }
+
+  test("a plan that cannot go on ends when its end is written; until then no batch fails for it") {
+    val q = begun
+    q.submit("misfit", Move(0, 7))
+    q.log.isDurable = false
+    q.log.isConfirmed = false
+    assert(q.plan(1).decision.announced.isEmpty)
+    q.log.isDurable = true
+    q.log.isConfirmed = true
+    q.plan(2)
+    assert(q.log.all.collect { case c: LogRecord.Cancelled => c.planId } == Vector("misfit"))
+  }
+
+  test("a step that moves a bin again is announced once the step before it has taken effect") {
+    val q = new Query().start(0)
+    q.plan(0)
+    val steps = Vector(Move(0, 1), Move(2, 1), Move(0, 0)).map(m => Step(Vector(m), 2))
+    q.run.submit(_ => Plan("p", Map(0L -> steps), "as given", TransferMode.Prepared))
+    assert(q.plan(1).decision.announced.map(_.id.index) == Vector(0, 1))
+    val first = (2L to 40L).iterator.map(q.plan(_).decision).find(_.sealedSteps.nonEmpty).get
+    assert(first.sealedSteps.map(_.id.index) == Vector(0))
+    assert(first.announced.map(_.id.index) == Vector(1, 2))
+    assert(first.announced.last.images.keySet.map(_._2) == Set(1), "worker 1 has the bin now")
+  }
+
+  test("runs that start from other batches are no retries") {
+    val log = sealedAt2
+    startAgain(log, "s", 2)
+    startAgain(log, "t", 3)
+    startAgain(log, "u", 2)
+    assert(startAgain(log, "v", 2).plan(2, isOwn = false).tables(0).after.workerOf(0) == 1)
+  }
+
+  test("under checkpoint format 1 a sealed step stays, for a late task would replace files") {
+    val log = sealedAt2
+    val runs = Seq("s", "t", "u", "v").map(startAgain(log, _, 2, format = 1))
+    assert(runs.last.plan(2, isOwn = false).tables(0).after.workerOf(0) == 1)
   }
 }

@@ -75,6 +75,14 @@ object Bug {
   /** H18: a message that a newer one has overtaken is obeyed. */
   case object OldMessageObeyed extends Bug("H18")
 
+  /** H22: a run that was paused since before the plan log was trimmed appends at a number whose
+    * record was deleted, and does not notice.
+    */
+  case object TrimUnseen extends Bug("H22")
+
+  /** H23: a seal that was taken back stays so, although an older run has committed its batch. */
+  case object TakenBackForGood extends Bug("H23")
+
   val All: Vector[Bug] = Vector(
     RelabelByVersion,
     TailOfOtherAttempt,
@@ -94,6 +102,8 @@ object Bug {
     CloseDropsOutgoing,
     OffsetLogSeenEarly,
     PublishesToItself,
-    OldMessageObeyed
+    OldMessageObeyed,
+    TrimUnseen,
+    TakenBackForGood
   )
 }

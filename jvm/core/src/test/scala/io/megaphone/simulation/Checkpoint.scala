@@ -6,7 +6,7 @@ import java.io.ByteArrayOutputStream
 import scala.collection.mutable
 
 import io.megaphone.checkpoint.{AtomicOutput, StateFiles, SweptFiles}
-import io.megaphone.checkpoint.planlog.{History, LogRecord, LogRecordFormat}
+import io.megaphone.checkpoint.planlog.{History, LogRecord, MemoryRecords, PlanLog}
 import io.megaphone.errors.MissingFileException
 import io.megaphone.format.{BytesSource, FileName, FileSource, StoreId, VersionIds}
 
@@ -40,35 +40,25 @@ final class Checkpoint(setup: Setup, faults: Faults) {
 }
 
 /** The plan log: numbered records, none ever overwritten, unless a fault does. */
-final class MemoryPlanLog(faults: Faults) {
-  private val records = mutable.ArrayBuffer.empty[Array[Byte]]
+final class MemoryPlanLog(faults: Faults) extends MemoryRecords {
 
   /** Whether records that were appended are lost. */
   var isDamaged = false
 
-  /** Loses all records but the first ones. */
-  def truncate(left: Int): Unit = if (left < records.size) {
-    records.takeInPlace(left)
-    isDamaged = true
-  }
+  def history: History = new PlanLog(this).read()
 
-  def size: Long = records.size.toLong
-  def read(number: Long): LogRecord = LogRecordFormat.decode(s"log/$number", records(number.toInt))
-  def history: History = History.of(records.indices.map(i => read(i.toLong)))
+  /** Loses the newest records, as `truncate` does. */
+  def damage(next: Long): Unit = if (next < nextNumber) { truncate(next); isDamaged = true }
 
-  /** Appends a record at a number, or returns the record that stands there. */
-  def append(number: Long, record: LogRecord): Option[LogRecord] =
-    if (number < size && faults.strikes(Fault.RecordReplaced)) {
-      records(number.toInt) = LogRecordFormat.encode(record)
+  override def create(number: Long, record: LogRecord): Boolean = {
+    if (number > nextNumber)
+      throw new Violation(s"record $number would leave a gap before it: $nextNumber is the next")
+    super.create(number, record) || faults.strikes(Fault.RecordReplaced) && {
+      replace(number, record)
       isDamaged = true
-      None
-    } else if (number < size) Some(read(number))
-    else {
-      if (number > size)
-        throw new Violation(s"record $number would leave a gap in a plan log of $size records")
-      records += LogRecordFormat.encode(record)
-      None
+      true
     }
+  }
 }
 
 /** The files of one store. */

@@ -2,9 +2,10 @@
 package io.megaphone.simulation
 
 import scala.collection.mutable
+import scala.util.control.ControlThrowable
 
 import io.megaphone.checkpoint.StateSweeper
-import io.megaphone.checkpoint.planlog.{AppendOutcome, History, LogRecord, PlanLogFiles}
+import io.megaphone.checkpoint.planlog.{History, LogRecord, PlanLog, PlanLogFiles, Verdict}
 import io.megaphone.errors.StepNotSealedException
 import io.megaphone.format.VersionIds
 import io.megaphone.plan.Plan
@@ -33,8 +34,9 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
 
   private val setup = world.setup
   private val checkpoint = world.checkpoint
+  private val planLog = new PlanLog(this)
   private val run =
-    new QueryRun(id, "root", this, FaultPoints.Off, text => world.trace(s"$id WARN $text"))
+    new QueryRun(id, "root", planLog, FaultPoints.Off, text => world.trace(s"$id WARN $text"))
   private var phase: Phase = Starting
   private var newestOffsetAtStart = -1L
   private var batch = -1L
@@ -52,6 +54,7 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   private var planned = Option.empty[BatchPlan]
   private val placements = mutable.HashMap.empty[Long, Map[Long, Vector[String]]]
   private var isStageAgain = false
+  private var isDoomed = false
   var isDead = false
   var isPaused = false
 
@@ -102,29 +105,38 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
       }
     case ReadingPlanLog =>
       latestCommitted = checkpoint.latestCommitted // of use to a planted bug only
-      history = read()
+      history = world.planted.history(checkpoint.planLog)
       phase = CheckingCommits
     case CheckingCommits =>
       latestCommitted = world.planted.latestCommitted(latestCommitted)
       phase = StartingRun
     case StartingRun =>
+      val settings = QueryRun.Settings(
+        setup.settings,
+        setup.sweepEvery.toLong,
+        setup.retained,
+        setup.trimRecords
+      )
+      val format = if (setup.isV2) 2 else 1
+      val first = QueryRun.FirstBatch(batch, setup.groups, idsAtBatch, format, latestCommitted)
       orDie(
-        run.start(
-          batch,
-          setup.groups,
-          history,
-          latestCommitted,
-          if (setup.isV2) 2 else 1,
-          setup.bins,
-          QueryRun.Settings(setup.settings, setup.sweepEvery.toLong, setup.retained),
-          _ => ()
-        )
+        run
+          .start(first, history, setup.bins, settings, _ => (), world.planted.recoveryAtStart)
       )
       isStarted = !isDead
+      if (isStarted) countVerdict()
       phase = Planning
     case Planning => planBatch()
     case Running => runStage()
     case Committing => commit()
+  }
+
+  private def countVerdict(): Unit = state.history.last.get.verdict match {
+    case Verdict.TakesBack(_) =>
+      world.counts = world.counts.copy(takenBack = world.counts.takenBack + 1)
+    case Verdict.Restores =>
+      world.counts = world.counts.copy(restored = world.counts.restored + 1)
+    case Verdict.None => ()
   }
 
   /** A batch that cannot be planned ends the query. */
@@ -133,8 +145,7 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
     catch { case refused: StepNotSealedException => die(refused.getMessage) }
 
   private def planBatch(): Unit = orDie {
-    // The ids of a batch that others have committed and purged meanwhile do not matter any more.
-    val ids = checkpoint.idsAt(batch).getOrElse(throw new DriverDied("the commit log is ahead"))
+    val ids = idsAtBatch
     def plan() = run.plan(batch, setup.groups, isOwn, ids, world.clusterView)
     val plan1 = plan()
     val decision = plan1.decision
@@ -144,13 +155,16 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
     if (!checkpoint.planLog.isDamaged) world.oracle.checkTables(batch, decision.before)
     if (world.dice.chance(0.1) && plan().decision != decision) // the rule may run twice for a batch
       throw new Violation(s"batch $batch was planned twice, and got other tables")
-    world.handedOut(batch, decision.after)
+    if (!state.history.takenBack.exists(_.batch == batch)) world.handedOut(batch, decision.after)
+    val isTaken = decision.sealedSteps.nonEmpty
+    if (setup.isV2 && isTaken && world.faults.strikes(Fault.StepBreaks)) world.breakStep(batch)
+    isDoomed = decision.after != decision.before && world.isBroken(batch)
     world.trace(
       s"$id plans batch $batch: ${decision.after.map(_._2).mkString(", ")}, sealed " +
         s"${decision.sealedSteps.map(_.id).mkString(" ")}, announced " +
         decision.announced.map(_.id).mkString(" ")
     )
-    world.steps += decision.sealedSteps.size
+    world.counts = world.counts.copy(steps = world.counts.steps + decision.sealedSteps.size)
     planned = Some(plan1)
     placements(batch) = decision.batch.placement
     plan1.pins.foreach(pin =>
@@ -158,9 +172,14 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
         .find(_.operators.exists(_.id == pin.operator))
         .foreach(g => located(g.id, pin.worker, pin.executor.id))
     )
-    plan1.sweep.foreach(order => world.sweepLater(this, order))
+    plan1.sweep.foreach(order => world.later(this)(sweep(order)))
+    plan1.obsoleteRecords.foreach(number => world.later(this)(deleteRecords(number)))
     launch(plan1)
   }
+
+  /** The ids of a batch that others have committed and purged meanwhile do not matter any more. */
+  private def idsAtBatch =
+    checkpoint.idsAt(batch).getOrElse(throw new DriverDied("the commit log is ahead"))
 
   private def launch(plan: BatchPlan): Unit = {
     world.planted.beforeBatch(plan.decision)
@@ -182,6 +201,8 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   }
 
   private def runStage(): Unit = stage match {
+    case _ if isDoomed && (stages.isEmpty || world.dice.chance(0.05)) =>
+      die(s"the step of batch $batch cannot be carried out")
     case None if stages.isEmpty => phase = Committing
     case None =>
       stage = Some(stages.head())
@@ -274,7 +295,7 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
       if (batch != world.oracle.settled)
         throw new Violation(s"batch $batch is committed after version ${world.oracle.settled}")
       world.oracle.commit(accepted.valuesIterator.flatMap(_.written.iterator).toVector, after)
-      world.batches += 1
+      world.counts = world.counts.copy(batches = world.counts.batches + 1)
       world.trace(s"$id commits batch $batch: ${checkpoint.commits(batch)}")
       batch += 1
       isOwn = false
@@ -301,7 +322,8 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
           val recovery = world.recovery(store)
           StateSweeper.sweep(group.id, store, order.oldest(ids), order.newest, recovery, files)
         }
-        world.deleted += before - files.listed.size
+        val deleted = before - files.listed.size
+        world.counts = world.counts.copy(deleted = world.counts.deleted + deleted)
       } catch {
         case e: Violation => throw e
         case e: Exception if isAhead || world.isRefusal(e) =>
@@ -320,23 +342,33 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
       case died: DriverDied => die(died.getMessage)
     }
 
+  /** The background thread that deletes the plan log's old records. It may end at any of them. */
+  private def deleteRecords(before: Long): Unit =
+    try planLog.deleteBefore(before)
+    catch { case e: InjectedFault => world.trace(s"$id stops deleting records: ${e.getMessage}") }
+
   // ---- The plan log, as this driver reaches it.
 
-  override def read(): History = world.planted.history(checkpoint.planLog)
-
-  override def append(number: Long, record: LogRecord): AppendOutcome = {
-    mayDie("before the plan log")
-    val found = world.planted.append(checkpoint.planLog, number, record)
-    world.trace(s"$id appends record $number, ${found.fold("done")(f => s"found $f")}: $record")
-    mayDie("after the plan log")
-    if (found.isEmpty && world.faults.strikes(Fault.AppendUnsure))
-      AppendOutcome.Unconfirmed(new InjectedFault("the connection was lost"))
-    else found.fold[AppendOutcome](AppendOutcome.Appended)(AppendOutcome.Taken)
+  override def folder: String = checkpoint.planLog.folder
+  override def numbers(): Vector[Long] = world.planted.numbers(checkpoint.planLog)
+  override def delete(number: Long): Unit = {
+    if (world.faults.strikes(Fault.FileFails)) throw new InjectedFault(s"record $number stays")
+    checkpoint.planLog.delete(number)
   }
 
-  override def recordAt(number: Long): Option[LogRecord] =
+  override def create(number: Long, record: LogRecord): Boolean = {
+    mayDie("before the plan log")
+    val isCreated = world.planted.create(checkpoint.planLog, number, record)
+    world.trace(s"$id appends record $number, ${if (isCreated) "done" else "taken"}: $record")
+    mayDie("after the plan log")
+    if (isCreated && world.faults.strikes(Fault.AppendUnsure))
+      throw new InjectedFault("the connection was lost")
+    isCreated
+  }
+
+  override def read(numbers: Vector[Long]): Vector[Option[LogRecord]] =
     if (world.faults.strikes(Fault.ReadUnsure)) throw new InjectedFault("the connection is lost")
-    else Option.when(number < checkpoint.planLog.size)(checkpoint.planLog.read(number))
+    else checkpoint.planLog.read(numbers)
 
   private def mayDie(when: String): Unit =
     if (world.faults.strikes(Fault.DriverDies)) throw new DriverDied(when)
@@ -357,8 +389,8 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   }
 }
 
-/** A driver's process ends in the midst of something. */
-final class DriverDied(reason: String) extends RuntimeException(reason)
+/** A driver's process ends in the midst of something: no code of it sees that. */
+final class DriverDied(reason: String) extends ControlThrowable(reason)
 
 object Driver {
   sealed private trait Phase

@@ -47,6 +47,9 @@ object Fault {
   case object DriverPauses extends Fault(0.006)
   case object AppendUnsure extends Fault(0.03)
 
+  /** A step cannot be carried out: nearly every run dies in its batch. */
+  case object StepBreaks extends Fault(0.15)
+
   /** The query is stopped, its last batches are deleted from the checkpoint, and it starts again
     * from there.
     */
@@ -91,6 +94,7 @@ object Fault {
     DriverDies,
     DriverPauses,
     AppendUnsure,
+    StepBreaks,
     GoesBack,
     PlanLogFromEarlier,
     RecordReplaced,

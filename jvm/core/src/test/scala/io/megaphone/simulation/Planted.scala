@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
-import scala.collection.mutable
-
 import io.megaphone.checkpoint.{Recovery, StateFiles, Sweep}
 import io.megaphone.checkpoint.planlog.{History, LogRecord}
 import io.megaphone.format.{
-  Chain, Compression, Compressions, Footer, StateName, StoreId, VersionIds, WorkerId, WriterId
+  Chain, Compression, Compressions, FileName, Footer, StateName, StoreId, VersionIds, WorkerId,
+  WriterId
 }
 import io.megaphone.protocol.{Protocol, Route}
 import io.megaphone.runtime.{Assignment, Orders, SweepOrder, Tables, WorkerTask}
@@ -176,21 +175,33 @@ final class Planted(world: World, bug: Option[Bug]) {
       } holding.bins.toVector.foreach(holding.drop)
     }
 
-  /** Appends a record, or returns what stands at its number. */
-  def append(log: MemoryPlanLog, number: Long, record: LogRecord): Option[LogRecord] =
+  /** Creates a record; returns false if its number is taken. */
+  def create(log: MemoryPlanLog, number: Long, record: LogRecord): Boolean =
     record match {
-      case _: LogRecord.Sealed if is(Bug.SealAnyway) => log.append(log.size, record)
-      case _ => log.append(number, record)
+      case _: LogRecord.Sealed if is(Bug.SealAnyway) => log.create(log.nextNumber, record)
+      case _ => log.create(number, record)
     }
 
+  /** The numbers of the records, as a driver sees them once it has appended one. */
+  def numbers(log: MemoryPlanLog): Vector[Long] =
+    if (is(Bug.TrimUnseen)) Vector.empty else log.numbers()
+
   def history(log: MemoryPlanLog): History = {
-    val history = log.history
+    val history = world.history
     if (!is(Bug.VoidSealsKept)) history
     else {
-      val seals = history.records.collect { case s: LogRecord.Sealed => s.batch -> s }
-      history.copy(seals = mutable.LinkedHashMap.from(seals).values.toVector.sortBy(_.batch))
+      val seals = log.all.collect { case s: LogRecord.Sealed => s }
+      seals.foldLeft(history)(_ + _).copy(nextNumber = history.nextNumber)
     }
   }
+
+  /** What a run takes for the seal that is to be restored. */
+  def recoveryAtStart(store: StoreId): Recovery =
+    if (!is(Bug.TakenBackForGood)) world.recovery(store)
+    else
+      new Recovery(world.checkpoint.files(store), Compressions(Compression.None)) {
+        override def footer(file: FileName): Footer = super.footer(file).copy(tableHash = 0)
+      }
 
   /** A sweep by the owners of files, each for itself; None if the sweep goes on as it is. */
   def sweep(

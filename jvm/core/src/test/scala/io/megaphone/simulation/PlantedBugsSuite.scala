@@ -17,7 +17,8 @@ class PlantedBugsSuite extends AnyFunSuite {
     )
     assert(progress.failure.isDefined, s"not found in ${progress.summary}")
     info(
-      s"after ${progress.schedules} schedules: ${progress.failure.flatMap(_.failure).fold("")(_.getMessage)}"
+      s"after ${progress.counts.schedules} schedules: " +
+        progress.failure.flatMap(_.failure).fold("")(_.getMessage)
     )
   }
 }

@@ -15,6 +15,8 @@ import io.megaphone.protocol.Protocol
   *   Spark's `minBatchesToRetain`
   * @param behindMax
   *   how far a holding may be behind before it is dropped
+  * @param trimRecords
+  *   records of the plan log from which on it is trimmed
   * @param batches
   *   batches to commit before faults stop
   */
@@ -30,6 +32,7 @@ final case class Setup(
     behindMax: Int,
     batches: Int,
     sweepEvery: Int,
+    trimRecords: Int,
     settings: Protocol.Settings,
     limits: Committer.Limits,
     faults: Map[Fault, Double]
@@ -64,6 +67,7 @@ object Setup {
       behindMax = dice.between(1, 6),
       batches = if (isLong) dice.between(30, 45) else dice.between(5, 16),
       sweepEvery = dice.between(1, 6),
+      trimRecords = if (dice.chance(0.5)) dice.between(2, 8) else 100,
       settings = Protocol.Settings(
         windowSteps = dice.between(1, 4),
         patienceBatches = dice.between(2, 6).toLong,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
-import java.util.concurrent.atomic.AtomicLong
+import java.util.concurrent.atomic.{AtomicLong, AtomicReference}
 
 /** Runs schedules by the thousand: `Simulate [schedules] [first seed] [threads]`.
   *
@@ -25,17 +25,8 @@ object Simulate {
   }
 
   /** How far a run of schedules came; `failure` is that of the lowest seed that was seen to fail. */
-  final case class Progress(
-      schedules: Long,
-      batches: Long,
-      steps: Long,
-      faults: Long,
-      deleted: Long,
-      refused: Long,
-      failure: Option[Simulation.Outcome]
-  ) {
-    def summary: String =
-      s"$schedules schedules, $batches batches, $steps steps, $faults faults, $refused queries refused after damage to their plan logs"
+  final case class Progress(counts: Counts, failure: Option[Simulation.Outcome]) {
+    def summary: String = counts.summary
   }
 
   /** Runs schedules from `first` on until one fails, on some threads: they have nothing in common. */
@@ -47,23 +38,18 @@ object Simulate {
       isLoud: Boolean = false
   ): Progress = {
     val next = new AtomicLong(first)
-    val done, batches, steps, faults, deleted, refused = new AtomicLong
-    val failure = new java.util.concurrent.atomic.AtomicReference[Option[Simulation.Outcome]](None)
+    val counts = new AtomicReference(Counts())
+    val failure = new AtomicReference[Option[Simulation.Outcome]](None)
     val workers = Vector.tabulate(threads) { i =>
       new Thread(
         () => {
           var seed = next.getAndIncrement()
           while (seed < first + schedules && failure.get.isEmpty) {
             val outcome = new Simulation(seed, bug).run()
-            batches.addAndGet(outcome.batches)
-            steps.addAndGet(outcome.steps)
-            faults.addAndGet(outcome.faults)
-            deleted.addAndGet(outcome.deleted)
-            if (outcome.isRefused) refused.incrementAndGet()
             if (outcome.failure.isDefined)
               failure.updateAndGet(f => if (f.exists(_.seed < seed)) f else Some(outcome))
-            val count = done.incrementAndGet()
-            if (isLoud && count % 2000 == 0) println(s"$count schedules")
+            val sum = counts.updateAndGet(_ + outcome.counts)
+            if (isLoud && sum.schedules % 2000 == 0) println(s"${sum.schedules} schedules")
             seed = next.getAndIncrement()
           }
         },
@@ -73,12 +59,7 @@ object Simulate {
     workers.foreach(_.start())
     workers.foreach(_.join())
     Progress(
-      done.get,
-      batches.get,
-      steps.get,
-      faults.get,
-      deleted.get,
-      refused.get,
+      counts.get,
       failure.get.map(f => new Simulation(f.seed, bug, isTraced = true).run())
     )
   }

@@ -33,23 +33,24 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
         case NonFatal(e) => Some(e)
       }
     failure.foreach(e => trace(s"VIOLATION ${e.getMessage}"))
-    Simulation.Outcome(
-      seed,
-      failure,
-      trace,
-      world.batches,
-      world.steps,
-      world.faults.count,
-      world.deleted,
-      isRefused
+    val counts = world.counts.copy(
+      schedules = 1,
+      faults = world.faults.count,
+      trimmed = world.checkpoint.planLog.deleted,
+      refused = if (isRefused) 1 else 0
     )
+    Simulation.Outcome(seed, failure, trace, counts)
   }
 
   private def go(): Unit = {
     var ticks = 0
-    while (world.batches < setup.batches && ticks < Simulation.TicksMax) { tick(); ticks += 1 }
-    if (world.batches < setup.batches)
-      throw new Violation(s"only ${world.batches} of ${setup.batches} batches after $ticks ticks")
+    while (world.counts.batches < setup.batches && ticks < Simulation.TicksMax) {
+      tick(); ticks += 1
+    }
+    if (world.counts.batches < setup.batches)
+      throw new Violation(
+        s"only ${world.counts.batches} of ${setup.batches} batches after $ticks ticks"
+      )
     settle()
   }
 
@@ -117,7 +118,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
       Long.MaxValue // of batches, counted from where one driver is left, for each step that it then has
     var isOverSince = -1L
     var ticks = 0
-    while (isOverSince < 0 || world.batches < isOverSince + 3) {
+    while (isOverSince < 0 || world.counts.batches < isOverSince + 3) {
       val roll = dice.below(100)
       if (roll < 60) stepDriver()
       else if (roll < 90) world.work()
@@ -126,9 +127,9 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
       ticks += 1
       if (isOverSince < 0) world.drivers.filterNot(_.isDead).toVector match {
         case Vector(driver) if driver.isReady && driver.isCurrent =>
-          if (bound == Long.MaxValue) bound = world.batches + 4 + patience * driver.stepsLeft
-          if (driver.openPlans.isEmpty) isOverSince = world.batches
-          else if (world.batches > bound)
+          if (bound == Long.MaxValue) bound = world.counts.batches + 4 + patience * driver.stepsLeft
+          if (driver.openPlans.isEmpty) isOverSince = world.counts.batches
+          else if (world.counts.batches > bound)
             throw new Violation(
               s"plans are still open although no fault was there for many batches: ${driver.openPlans}"
             )
@@ -148,14 +149,5 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
 object Simulation {
   private val TicksMax = 200000
 
-  final case class Outcome(
-      seed: Long,
-      failure: Option[Throwable],
-      trace: Trace,
-      batches: Long,
-      steps: Long,
-      faults: Long,
-      deleted: Long,
-      isRefused: Boolean
-  )
+  final case class Outcome(seed: Long, failure: Option[Throwable], trace: Trace, counts: Counts)
 }

@@ -4,13 +4,14 @@ package io.megaphone.simulation
 import scala.collection.mutable
 
 import io.megaphone.checkpoint.Recovery
+import io.megaphone.checkpoint.planlog.History
 import io.megaphone.errors.{
   DamagedFileException, DetachedLeaseException, LeaseTimeoutException, MissingFileException,
   PlanLogMismatchException
 }
 import io.megaphone.format.{ExecutorAddress, StoreId}
 import io.megaphone.plan.RoutingTable
-import io.megaphone.runtime.{Arrivals, ClusterView, Committed, Orders, QueryRun, SweepOrder}
+import io.megaphone.runtime.{Arrivals, ClusterView, Committed, Orders, QueryRun}
 import io.megaphone.state.ReplicaKey
 import io.megaphone.transfer.BlockName
 
@@ -30,13 +31,14 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   private val reporting = mutable.LinkedHashSet.empty[Executor] // a task has brought them news
   private val lateOrders = mutable.ArrayBuffer.empty[(Executor, Orders)]
   private val lateCommits = mutable.ArrayBuffer.empty[(Driver, Committed)]
-  private val sweeps = mutable.ArrayBuffer.empty[(Driver, SweepOrder)]
+  private val background = mutable.ArrayBuffer.empty[(Driver, () => Unit)]
   private val handed = mutable.HashMap.empty[Long, Map[Long, RoutingTable]]
+  private val broken = mutable.HashSet.empty[Long]
   private var gone = Vector.empty[ExecutorAddress] // the executors that the driver may still see
   private var lastNumber = 0L
 
   /** What happened so far. */
-  var batches, steps, deleted = 0L
+  var counts = Counts()
 
   for (_ <- 1 to setup.executors) join()
 
@@ -119,6 +121,17 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     case _ => false
   })
 
+  /** Whether the error is one that a reader may see while it is not clear in the plan log which of
+    * two runs has committed a batch: the next run tells.
+    */
+  def isContested(e: Throwable): Boolean = e.isInstanceOf[PlanLogMismatchException] &&
+    history.takenBack.exists(_.batch < oracle.settled)
+
+  /** What the plan log says. Throws Refused if it is damaged and says so. */
+  def history: History =
+    try checkpoint.planLog.history
+    catch { case e: Exception if isRefusal(e) => throw new Refused(e) }
+
   /** What was handed out for a batch is all that is ever handed out for it. */
   def handedOut(batch: Long, tables: Map[Long, RoutingTable]): Unit = {
     val first = handed.getOrElseUpdate(batch, tables)
@@ -126,10 +139,13 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
       throw new Violation(s"batch $batch got $tables, and $first before")
   }
 
+  /** The step of a batch cannot be carried out: most runs that try die of it. */
+  def breakStep(batch: Long): Unit = broken += batch
+  def isBroken(batch: Long): Boolean = broken(batch) && dice.chance(0.8)
+
   /** A block is made for another executor only. */
   def checkTravels(block: BlockName): Unit = {
-    /* An image of the settled state is of the batch that reads it; what a commit publishes is of
-     * the */
+    // An image of the settled state is of the batch that reads it; a commit publishes blocks of the
     // batch before.
     val batches = Seq(block.name.version, block.name.version - 1)
     for {
@@ -193,13 +209,14 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     }
   }
 
-  def sweepLater(driver: Driver, order: SweepOrder): Unit = sweeps += (driver -> order)
+  /** A driver's thread in the background does something, one thing after the other. */
+  def later(driver: Driver)(work: => Unit): Unit = background += (driver -> (() => work))
 
   /** A background thread of the driver or of some executor does something. */
   def work(): Unit =
-    if (sweeps.nonEmpty && dice.chance(0.3)) {
-      val (driver, order) = sweeps.remove(0)
-      if (!driver.isDead) driver.sweep(order)
+    if (background.nonEmpty && dice.chance(0.3)) {
+      val (driver, work) = background.remove(0)
+      if (!driver.isDead) work()
     } else if (reporting.nonEmpty && dice.chance(0.3)) report(reporting.head)
     else dice.pick(executors).work()
 
@@ -212,11 +229,12 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     val version = math.max(oldest, oracle.settled - dice.below(setup.retained + 1))
     trace(s"the query goes back from version ${oracle.settled} to $version")
     drivers.foreach(_.die("stopped by the user"))
-    sweeps.clear()
+    background.clear()
     if (!setup.isV2) { zombies.foreach(_.fail()); zombies.clear() }
     checkpoint.goBack(version)
     oracle.goBack(version)
     handed.filterInPlace((batch, _) => batch < version)
+    broken.filterInPlace(_ < version)
   }
 
   private def oldestCommitted: Long = checkpoint.commits.headOption.fold(0L)(_._1)
@@ -224,13 +242,16 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   /** The query is stopped, and its plan log is restored from a copy that was made earlier than that
     * of the rest.
     */
-  def restoreEarlierPlanLog(): Unit = if (checkpoint.planLog.size > 1) {
-    val left =
-      if (dice.chance(0.7)) checkpoint.planLog.size - 1
-      else 1L + dice.below(checkpoint.planLog.size.toInt - 1)
-    trace(s"of the plan log only $left records are left")
-    drivers.foreach(_.die("stopped by the user"))
-    checkpoint.planLog.truncate(left.toInt)
+  def restoreEarlierPlanLog(): Unit = {
+    val log = checkpoint.planLog
+    val numbers = log.numbers()
+    if (numbers.size > 1) {
+      val next =
+        if (dice.chance(0.7)) log.nextNumber - 1 else numbers(1 + dice.below(numbers.size - 1))
+      trace(s"the plan log is left with the records before $next")
+      drivers.foreach(_.die("stopped by the user"))
+      log.damage(next)
+    }
   }
 
   /** Once nothing is left to do: no replica, block, or memory of a dead run may remain (P5). */

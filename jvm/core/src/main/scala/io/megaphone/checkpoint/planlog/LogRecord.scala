@@ -8,7 +8,7 @@ sealed trait LogRecord
 
 object LogRecord {
 
-  /** Opens a run. Voids what earlier runs sealed for batches after `firstBatch`.
+  /** Opens a run. Voids the seals of earlier runs for batches after `firstBatch`.
     *
     * @param run
     *   Spark's run id
@@ -18,6 +18,8 @@ object LogRecord {
     *   Spark's checkpoint format version, 1 or 2
     * @param tables
     *   by group: the table in force before any seal of `firstBatch`
+    * @param verdict
+    *   on a seal of an earlier run
     */
   final case class Started(
       run: String,
@@ -25,7 +27,8 @@ object LogRecord {
       checkpointFormat: Int,
       bins: Int,
       groups: Vector[Group],
-      tables: Map[Long, RoutingTable]
+      tables: Map[Long, RoutingTable],
+      verdict: Verdict = Verdict.None
   ) extends LogRecord
 
   /** An intention: steps for groups. */
@@ -34,7 +37,7 @@ object LogRecord {
   /** Ends an intention: steps not sealed yet will not be.
     *
     * @param reason
-    *   why it cannot go on; None where a user has ended it
+    *   why it cannot go on; None if a user has ended it
     */
   final case class Cancelled(planId: String, reason: Option[String] = None) extends LogRecord
 
@@ -45,4 +48,32 @@ object LogRecord {
       steps: Vector[SealedStep],
       tables: Map[Long, RoutingTable]
   ) extends LogRecord
+
+  /** Stands for all records before it, whose files may then be deleted.
+    *
+    * @param kept
+    *   what those records say, without what no retained version needs
+    */
+  final case class Trimmed(run: String, kept: History) extends LogRecord {
+    override def toString: String = s"Trimmed($run, tables since batch ${kept.seals.since})"
+  }
+}
+
+/** What a run finds, as it starts, about the seal of a step that was tried again and again. */
+sealed trait Verdict
+
+object Verdict {
+  case object None extends Verdict
+
+  /** The seal for the run's first batch is taken back: the batch was never committed with it.
+    *
+    * @param reason
+    *   why, for the user: the plans of the sealed steps end with it
+    */
+  final case class TakesBack(reason: String) extends Verdict
+
+  /** The seal that the run before took back is in force: an older run has committed its batch after
+    * all, as the state's files show.
+    */
+  case object Restores extends Verdict
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.checkpoint.planlog
 
+import scala.collection.immutable.{TreeMap, VectorMap}
+
 import io.megaphone.errors.{DamagedFileException, InvalidPlanException, NewerFormatException}
 import io.megaphone.format.{Checksum, Decoder, Encoder}
 import io.megaphone.plan.{
@@ -17,31 +19,11 @@ object LogRecordFormat {
   def encode(record: LogRecord): Array[Byte] = {
     val out = new Encoder(512).int(Magic).byte(FormatVersion)
     record match {
-      case r: LogRecord.Started =>
-        out.byte(1).string(r.run).varint(r.firstBatch).varint(r.checkpointFormat).varint(r.bins)
-        out.seq(r.groups) { g =>
-          out.varint(g.firstWorkers).boolean(g.isMovable).seq(g.operators) { o =>
-            out
-              .varint(o.id)
-              .string(o.name)
-              .seq(o.stores)(s => out.string(s))
-              .seq(o.families)(f => out.string(f))
-          }
-        }
-        tables(out, r.tables)
-      case r: LogRecord.Submitted =>
-        out.byte(2).string(r.plan.id).string(r.plan.strategy).string(r.plan.mode.toString)
-        out.seq(r.plan.steps.toSeq.sortBy(_._1)) { case (group, steps) =>
-          out.varint(group).seq(steps)(s => moves(out.varint(s.workers), s.moves))
-        }
+      case r: LogRecord.Started => started(out.byte(1), r)
+      case r: LogRecord.Submitted => plan(out.byte(2), r.plan)
       case r: LogRecord.Cancelled => out.byte(3).string(r.planId).string(r.reason.getOrElse(""))
-      case r: LogRecord.Sealed =>
-        out.byte(4).string(r.run).varint(r.batch)
-        out.seq(r.steps) { s =>
-          moves(out.string(s.step.planId).varint(s.step.group).varint(s.step.index), s.moves);
-          out.string(s.noRoom.getOrElse(""))
-        }
-        tables(out, r.tables)
+      case r: LogRecord.Sealed => seal(out.byte(4), r)
+      case r: LogRecord.Trimmed => history(out.byte(5).string(r.run), r.kept)
     }
     val body = out.toBytes
     new Encoder(body.length + 4).raw(body).int(Checksum.of(body)).toBytes
@@ -68,34 +50,50 @@ object LogRecordFormat {
     if (version != FormatVersion) in.fail(s"format version $FormatVersion", version.toString)
     try
       in.byte() match {
-        case 1 =>
-          LogRecord.Started(
-            in.string(),
-            in.varint(),
-            in.count(),
-            in.count(),
-            in.seq(group(in)),
-            tables(in)
-          )
-        case 2 =>
-          val id = in.string()
-          val strategy = in.string()
-          val mode = TransferMode.parse(in.string())
-          LogRecord.Submitted(
-            Plan(id, in.seq(in.varint() -> in.seq(step(in))).toMap, strategy, mode)
-          )
+        case 1 => started(in)
+        case 2 => LogRecord.Submitted(plan(in))
         case 3 => LogRecord.Cancelled(in.string(), reason(in))
-        case 4 =>
-          LogRecord.Sealed(
-            in.string(),
-            in.varint(),
-            in.seq(SealedStep(StepId(in.string(), in.varint(), in.count()), moves(in), reason(in))),
-            tables(in)
-          )
-        case other => in.fail("a record of kind 1 to 4", other.toString)
+        case 4 => seal(in)
+        case 5 => LogRecord.Trimmed(in.string(), history(in))
+        case other => in.fail("a record of kind 1 to 5", other.toString)
       }
     catch { case e: InvalidPlanException => in.fail("valid tables and modes", e.getMessage) }
   }
+
+  private def started(out: Encoder, r: LogRecord.Started): Unit = {
+    out.string(r.run).varint(r.firstBatch).varint(r.checkpointFormat).varint(r.bins)
+    out.seq(r.groups) { g =>
+      out.varint(g.firstWorkers).boolean(g.isMovable).seq(g.operators) { o =>
+        out
+          .varint(o.id)
+          .string(o.name)
+          .seq(o.stores)(s => out.string(s))
+          .seq(o.families)(f => out.string(f))
+      }
+    }
+    tables(out, r.tables)
+    r.verdict match {
+      case Verdict.None => out.byte(0)
+      case Verdict.TakesBack(reason) => out.byte(1).string(reason)
+      case Verdict.Restores => out.byte(2)
+    }
+    ()
+  }
+
+  private def started(in: Decoder): LogRecord.Started = LogRecord.Started(
+    in.string(),
+    in.varint(),
+    in.count(),
+    in.count(),
+    in.seq(group(in)),
+    tables(in),
+    in.byte() match {
+      case 0 => Verdict.None
+      case 1 => Verdict.TakesBack(in.string())
+      case 2 => Verdict.Restores
+      case other => in.fail("a verdict from 0 to 2", other.toString)
+    }
+  )
 
   private def group(in: Decoder): Group = {
     val firstWorkers = in.count()
@@ -106,6 +104,76 @@ object LogRecordFormat {
       isMovable
     )
   }
+
+  private def plan(out: Encoder, p: Plan): Unit = {
+    out.string(p.id).string(p.strategy).string(p.mode.toString)
+    out.seq(p.steps.toSeq.sortBy(_._1)) { case (group, steps) =>
+      out.varint(group).seq(steps)(s => moves(out.varint(s.workers), s.moves))
+    }
+    ()
+  }
+
+  private def plan(in: Decoder): Plan = {
+    val id = in.string()
+    val strategy = in.string()
+    val mode = TransferMode.parse(in.string())
+    Plan(id, in.seq(in.varint() -> in.seq(step(in))).toMap, strategy, mode)
+  }
+
+  private def seal(out: Encoder, r: LogRecord.Sealed): Unit = {
+    out.string(r.run).varint(r.batch)
+    out.seq(r.steps)(sealedStep(out, _))
+    tables(out, r.tables)
+  }
+
+  private def seal(in: Decoder): LogRecord.Sealed =
+    LogRecord.Sealed(in.string(), in.varint(), in.seq(sealedStep(in)), tables(in))
+
+  private def sealedStep(out: Encoder, s: SealedStep): Unit = {
+    moves(out.string(s.step.planId).varint(s.step.group).varint(s.step.index), s.moves)
+    out.string(s.noRoom.getOrElse(""))
+    ()
+  }
+
+  private def sealedStep(in: Decoder): SealedStep =
+    SealedStep(StepId(in.string(), in.varint(), in.count()), moves(in), reason(in))
+
+  /** Without its next number, which is that of the record that it is in. */
+  private def history(out: Encoder, h: History): Unit = {
+    out.seq(h.starts.first.toSeq)(started(out, _))
+    out.seq(h.starts.last.toSeq)(started(out, _))
+    out.varint(h.starts.furthest + 1).varint(h.starts.retries)
+    out.varint(h.seals.since + 1).seq(h.seals.byBatch.values.toSeq)(seal(out, _))
+    out.seq(h.plans.values.toSeq) { p =>
+      plan(out, p.plan)
+      out.seq(p.taken) { case (batch, step) => sealedStep(out.varint(batch), step) }
+      out.seq(p.end.toSeq)(e => out.string(e.reason.getOrElse("")))
+    }
+    out.seq(h.takenBack.toSeq)(seal(out, _))
+    ()
+  }
+
+  private def history(in: Decoder): History = History(
+    nextNumber = 0,
+    untrimmed = 0,
+    Starts(
+      in.seq(started(in)).headOption,
+      in.seq(started(in)).headOption,
+      in.varint() - 1,
+      in.count()
+    ),
+    Seals(in.varint() - 1, TreeMap.from(in.seq(seal(in)).map(s => s.batch -> s))),
+    VectorMap.from(
+      in.seq(
+        PlanProgress(
+          plan(in),
+          in.seq(in.varint() -> sealedStep(in)),
+          in.seq(PlanEnd(reason(in))).headOption
+        )
+      ).map(p => p.plan.id -> p)
+    ),
+    in.seq(seal(in)).headOption
+  )
 
   private def reason(in: Decoder): Option[String] = Some(in.string()).filter(_.nonEmpty)
   private def step(in: Decoder): Step = { val workers = in.count(); Step(moves(in), workers) }

@@ -1,30 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.checkpoint.planlog
 
-/** The plan log as files: numbered records, none of them ever overwritten. */
+/** The files of a plan log, one per record, named by its number. They are never overwritten.
+  *
+  * Threads: any.
+  */
 trait PlanLogFiles {
 
-  /** All records that count. Throws DamagedFileException for a damaged record or a gap. */
-  def read(): History
+  /** Where they are, for messages. */
+  def folder: String
 
-  /** Appends a record at a number. Never throws. */
-  def append(number: Long, record: LogRecord): AppendOutcome
+  /** The numbers of the records that exist, in any order. */
+  def numbers(): Vector[Long]
 
-  /** The record at a number, or None if there is none. Throws if that cannot be known. */
-  def recordAt(number: Long): Option[LogRecord]
-}
+  /** The records of these numbers, read side by side, in this order; None for one that does not
+    * exist. Throws DamagedFileException, or if it is not known what a file has.
+    */
+  def read(numbers: Vector[Long]): Vector[Option[LogRecord]]
 
-/** What came of an append. */
-sealed trait AppendOutcome
+  /** Creates a record, atomically. Returns false, and changes nothing, if the number is taken.
+    * Throws if it is not known whether the record was created.
+    */
+  def create(number: Long, record: LogRecord): Boolean
 
-object AppendOutcome {
-
-  /** The record is in the log. */
-  case object Appended extends AppendOutcome
-
-  /** Another record stands at the number. */
-  final case class Taken(found: LogRecord) extends AppendOutcome
-
-  /** It is not known whether the record is in the log. */
-  final case class Unconfirmed(cause: Throwable) extends AppendOutcome
+  /** Deletes a record; nothing happens if it does not exist. */
+  def delete(number: Long): Unit
 }

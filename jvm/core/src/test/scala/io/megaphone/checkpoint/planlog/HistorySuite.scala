@@ -29,9 +29,9 @@ class HistorySuite extends AnyFunSuite {
     )
   private val second = first.moved(plan.steps(0)(0).moves, 2, 2)
   private val third = second.moved(plan.steps(0)(1).moves, 3, 2)
-  private val done = History.of(
+  private val records =
     Vector(started("a", 0), Submitted(plan), sealing(3, 0, second), sealing(6, 1, third))
-  )
+  private val done = History.of(records)
 
   test("R_v is the table of the last seal at v or before, else the first") {
     assert(
@@ -56,8 +56,8 @@ class HistorySuite extends AnyFunSuite {
         StepId("p", 0, 1) -> 6L
       )
     )
-    assert(History.of(done.records.take(3)).open == Vector(plan))
-    assert(History.of(done.records.take(3) :+ Cancelled("p")).open.isEmpty)
+    assert(History.of(records.take(3)).open == Vector(plan))
+    assert(History.of(records.take(3) :+ Cancelled("p")).open.isEmpty)
   }
 
   test("H8: a start record voids the seals of later batches, and their steps are open again") {
@@ -72,8 +72,8 @@ class HistorySuite extends AnyFunSuite {
     assert(again.tableAt(0, 6) == third && again.open.isEmpty)
   }
 
-  test("a bin's last move is that of the last valid seal") {
-    assert(Vector(2, 0, 5).map(done.lastMoved(0, _)) == Vector(Some(6L), Some(3L), None))
-    assert((done + started("b", 4)).lastMoved(0, 2).isEmpty)
+  test("the bins that moved lately are those of valid seals") {
+    assert(done.seals.movedAfter(0, 2) == Set(0, 2) && done.seals.movedAfter(0, 3) == Set(2))
+    assert((done + started("b", 4)).seals.movedAfter(0, 2) == Set(0))
   }
 }

@@ -12,7 +12,7 @@ import io.megaphone.plan.{
   *
   * They were written once. A new format version gets new ones, by
   * {{{
-  * ./sbt 'core/Test/runMain io.megaphone.protocol.SamplePlanLog src/test/resources/plan-log'
+  * ./sbt 'core/Test/runMain io.megaphone.checkpoint.planlog.SamplePlanLog src/test/resources/plan-log'
   * }}}
   * (the folder is relative to `jvm/core`), and the old ones stay. A file that is there is never
   * replaced: delete it first, if its version was never released.
@@ -36,17 +36,24 @@ object SamplePlanLog {
     )
   )
 
+  private val started = LogRecord
+    .Started("run", 0, 2, 16, groups, Map(0L -> table, 2L -> RoutingTable.roundRobin(16, 1)))
+  private val plan = Plan(
+    "p1",
+    Map(0L -> Vector(Step(Vector(Move(3, 1), Move(4, 2)), 3), Step(Vector.empty, 5))),
+    "batched(2)",
+    TransferMode.Prepared
+  )
+  private def seal(batch: Long, index: Int) = LogRecord.Sealed(
+    "run",
+    batch,
+    Vector(SealedStep(StepId("p1", 0, index), plan.steps(0)(index).moves)),
+    Map(0L -> table.moved(plan.steps(0)(index).moves, batch, 5))
+  )
+
   val records: Vector[LogRecord] = Vector(
-    LogRecord
-      .Started("run", 0, 2, 16, groups, Map(0L -> table, 2L -> RoutingTable.roundRobin(16, 1))),
-    LogRecord.Submitted(
-      Plan(
-        "p1",
-        Map(0L -> Vector(Step(Vector(Move(3, 1), Move(4, 2)), 3), Step(Vector.empty, 5))),
-        "batched(2)",
-        TransferMode.Prepared
-      )
-    ),
+    started,
+    LogRecord.Submitted(plan),
     LogRecord.Submitted(Plan("p2", Map.empty, "fluid", TransferMode.Direct)),
     LogRecord.Cancelled("p1"),
     LogRecord.Cancelled("p2", Some("no room")),
@@ -59,8 +66,28 @@ object SamplePlanLog {
       ),
       Map(0L -> table.moved(Vector(Move(3, 1)), 9, 3))
     ),
-    LogRecord.Sealed("", 0, Vector.empty, Map.empty)
+    LogRecord.Sealed("", 0, Vector.empty, Map.empty),
+    started.copy(firstBatch = 9, verdict = Verdict.TakesBack("never committed")),
+    started.copy(firstBatch = 10, verdict = Verdict.Restores),
+    LogRecord.Trimmed("run", History.Empty.trimmed(0)),
+    LogRecord.Trimmed("run", trimmed)
   )
+
+  /** A plan of two steps, the second of which was taken back, and a plan that a user has ended. */
+  private def trimmed: History = History
+    .of(
+      Vector(
+        started,
+        LogRecord.Submitted(plan),
+        LogRecord.Submitted(Plan("p2", Map.empty, "fluid", TransferMode.Direct)),
+        LogRecord.Cancelled("p2"),
+        seal(3, 0),
+        seal(8, 1),
+        started.copy(run = "again", firstBatch = 8),
+        started.copy(firstBatch = 8, verdict = Verdict.TakesBack("never committed"))
+      )
+    )
+    .trimmed(5)
 
   /** Writes the records in today's format version, below a folder. */
   def main(args: Array[String]): Unit = {

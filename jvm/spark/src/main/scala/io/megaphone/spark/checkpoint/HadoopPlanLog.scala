@@ -2,74 +2,72 @@
 package io.megaphone.spark.checkpoint
 
 import java.io.FileNotFoundException
+import java.util.concurrent.{Callable, ExecutionException, Executors}
 
-import scala.util.control.NonFatal
+import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
-import io.megaphone.checkpoint.planlog.{
-  AppendOutcome, History, LogRecord, LogRecordFormat, PlanLogFiles
-}
-import io.megaphone.errors.DamagedFileException
+import io.megaphone.checkpoint.planlog.{LogRecord, LogRecordFormat, PlanLogFiles}
 
-/** The plan log in a checkpoint: one file per record, `megaphone/log/<number>`, never overwritten.
+/** The plan log's records in a checkpoint: one file per record, `megaphone/log/<number>`.
   *
-  * A record is appended by an atomic creation that fails if its number is taken. If two drivers run
-  * the same query, one of them finds out that way.
-  *
-  * Threads: one.
+  * Threads: any.
   */
 final class HadoopPlanLog(checkpointRoot: String, hadoopConf: Configuration) extends PlanLogFiles {
-  private val folder = new Path(checkpointRoot, "megaphone/log")
-  private lazy val files = CheckpointFileManager.create(folder, hadoopConf)
+  private val path = new Path(checkpointRoot, "megaphone/log")
+  private lazy val files = CheckpointFileManager.create(path, hadoopConf)
 
-  override def read(): History = {
-    val numbers =
-      try
-        files
-          .list(folder)
-          .iterator
-          .filterNot(_.isDirectory)
-          .flatMap(f => f.getPath.getName.toLongOption)
-          .toVector
-          .sorted
-      catch { case _: FileNotFoundException => Vector.empty }
-    numbers.zipWithIndex.find { case (number, i) => number != i }.foreach { case (number, i) =>
-      throw new DamagedFileException(
-        folder.toString,
-        None,
-        s"record $i",
-        s"record $number as the next one"
-      )
+  override def folder: String = path.toString
+
+  override def numbers(): Vector[Long] =
+    try
+      files
+        .list(path)
+        .iterator
+        .filterNot(_.isDirectory)
+        .flatMap(f => f.getPath.getName.toLongOption)
+        .toVector
+    catch { case _: FileNotFoundException => Vector.empty }
+
+  override def read(numbers: Vector[Long]): Vector[Option[LogRecord]] =
+    if (numbers.size < 2) numbers.map(readRecord)
+    else {
+      val threads = Executors.newFixedThreadPool(math.min(numbers.size, HadoopPlanLog.ThreadsMax))
+      try {
+        val readings = numbers.map(n => (() => readRecord(n)): Callable[Option[LogRecord]])
+        threads.invokeAll(readings.asJava).asScala.iterator.map(_.get).toVector
+      } catch { case e: ExecutionException => throw e.getCause }
+      finally threads.shutdownNow()
     }
-    History.of(numbers.map(readRecord))
-  }
 
-  override def append(number: Long, record: LogRecord): AppendOutcome =
+  override def create(number: Long, record: LogRecord): Boolean =
     try {
-      if (number == 0) files.mkdirs(folder)
-      val out = files.createAtomic(path(number), overwriteIfPossible = false)
+      if (number == 0) files.mkdirs(path)
+      val out = files.createAtomic(file(number), overwriteIfPossible = false)
       try { out.write(LogRecordFormat.encode(record)); out.close() }
       catch { case e: Throwable => out.cancel(); throw e }
-      AppendOutcome.Appended
+      true
     } catch {
-      case _: FileAlreadyExistsException | _: java.nio.file.FileAlreadyExistsException =>
-        try AppendOutcome.Taken(readRecord(number))
-        catch { case NonFatal(e) => AppendOutcome.Unconfirmed(e) }
-      case NonFatal(e) => AppendOutcome.Unconfirmed(e)
+      case _: FileAlreadyExistsException | _: java.nio.file.FileAlreadyExistsException => false
     }
 
-  override def recordAt(number: Long): Option[LogRecord] =
-    try Some(readRecord(number))
-    catch { case _: FileNotFoundException => None }
+  override def delete(number: Long): Unit = files.delete(file(number))
 
-  private def readRecord(number: Long): LogRecord = {
-    val in = files.open(path(number))
-    try LogRecordFormat.decode(path(number).toString, in.readAllBytes())
-    finally in.close()
-  }
+  private def readRecord(number: Long): Option[LogRecord] =
+    try {
+      val in = files.open(file(number))
+      try Some(LogRecordFormat.decode(file(number).toString, in.readAllBytes()))
+      finally in.close()
+    } catch { case _: FileNotFoundException => None }
 
-  private def path(number: Long) = new Path(folder, number.toString)
+  private def file(number: Long) = new Path(path, number.toString)
+}
+
+private object HadoopPlanLog {
+
+  /** Records that are read at once: each is one request to the file system. */
+  private val ThreadsMax = 16
 }

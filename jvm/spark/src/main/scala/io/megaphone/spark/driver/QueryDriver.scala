@@ -12,6 +12,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import org.apache.spark.sql.megaphone.{Cluster, Pins, RunningQuery, SparkPrivate}
 
 import io.megaphone.checkpoint.{Recovery, StateSweeper}
+import io.megaphone.checkpoint.planlog.PlanLog
 import io.megaphone.errors.PlanRefusedException
 import io.megaphone.format.{StoreId, VersionIds}
 import io.megaphone.plan.{Group, Plan}
@@ -41,7 +42,7 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
   val runId: String = query.runId.toString
   private val session = query.session
   private val hadoopConf = SparkPrivate.hadoopConf(session)
-  private val planLog = new HadoopPlanLog(query.checkpointRoot, hadoopConf)
+  private val planLog = new PlanLog(new HadoopPlanLog(query.checkpointRoot, hadoopConf))
   private val run = new QueryRun(
     runId,
     query.checkpointRoot,
@@ -70,6 +71,9 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
         application.nextCounter().toString
       )
       planned.sweep.foreach(order => application.inBackground(sweep(order)))
+      planned.obsoleteRecords.foreach(number =>
+        application.inBackground(planLog.deleteBefore(number))
+      )
       PlannedBatch(planned.tables, planned.assignments, broadcastsOf(planned))
     }
 
@@ -118,7 +122,10 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
     )
     val bins = MegaphoneConf.Bins.read(conf)
     val format = sql.stateStoreCheckpointFormatVersion
-    run.start(batch, groups, history, latestCommitted, format, bins, settings, makeFolders)
+    val ids = idsOf(groups, query.checkpointIds)
+    val first = QueryRun.FirstBatch(batch, groups, ids, format, latestCommitted)
+    def recovery(store: StoreId) = new Recovery(filesOf(store), Lz4.All)
+    run.start(first, history, bins, settings, makeFolders, recovery)
     query.keepCheckpointIds(run.groups.map(_.firstWorkers).max)
   }
 
@@ -162,8 +169,7 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
         val oldest = order.oldest(ids)
         for (group <- order.groups; store <- group.stores)
           try {
-            val folder = new Path(s"${query.checkpointRoot}/state/${store.operator}")
-            val files = new HadoopStateFiles(folder, store.store, hadoopConf)
+            val files = filesOf(store)
             val recovery = new Recovery(files, Lz4.All)
             val deleted =
               StateSweeper.sweep(group.id, store, oldest, order.newest, recovery, files.swept)
@@ -175,6 +181,11 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
               logInfo(s"Old files of $store could not be swept at version ${oldest.version}: $e")
           }
     }
+
+  private def filesOf(store: StoreId): HadoopStateFiles = {
+    val folder = new Path(s"${query.checkpointRoot}/state/${store.operator}")
+    new HadoopStateFiles(folder, store.store, hadoopConf)
+  }
 
   private def broadcastsOf(planned: BatchPlan): Map[Long, Broadcast[Tables]] =
     planned.tables.map { case (group, tables) => group -> broadcast(group, tables) }

@@ -12,6 +12,7 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.megaphone.{SnapshotReports, SparkPrivate}
 import org.apache.spark.sql.types.StructType
 
+import io.megaphone.checkpoint.planlog.PlanLog
 import io.megaphone.errors.MissingFileException
 import io.megaphone.errors.UnsupportedQueryException
 import io.megaphone.format.{StoreId, WorkerId}
@@ -146,12 +147,9 @@ private[megaphone] final class ProviderSession(
     /* A batch of a query whose plan nobody has rewritten would read, and by other partitions than
      * the state has. */
     if (ExecutorHost.active.isEmpty && isInBatch) throw UnsupportedQueryException.noPlugin
-    val history =
-      new HadoopPlanLog(new Path(id.checkpointRootLocation).getParent.toString, hadoopConf).read()
-    if (history.isEmpty)
-      throw UnsupportedQueryException.missingPlanLog(
-        new Path(id.checkpointRootLocation).getParent.toString
-      )
+    val root = new Path(id.checkpointRootLocation).getParent.toString
+    val history = new PlanLog(new HadoopPlanLog(root, hadoopConf)).read()
+    if (history.isEmpty) throw UnsupportedQueryException.missingPlanLog(root)
     new ReaderState(id, history, hadoopConf, checkLoaded)
   }
 

@@ -14,6 +14,7 @@ import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.streaming.StreamingQueryException
 
+import io.megaphone.checkpoint.planlog.PlanLog
 import io.megaphone.errors.PlanRefusedException
 import io.megaphone.spark.checkpoint.{HadoopPlanLog, LocalCheckpointFileManager, StartedProcesses}
 import io.megaphone.spark.driver.ApplicationDriver
@@ -62,11 +63,10 @@ class CheckpointsSuite extends PluginSession {
     def answer: Seq[String] = sorted(counts(spark.createDataset(fed).toDF()).collect())
 
     /** The checkpoint format of the last run. */
-    def format: Int = new HadoopPlanLog(checkpoint.toString, spark.sparkContext.hadoopConfiguration)
-      .read()
-      .starts
-      .last
-      .checkpointFormat
+    def format: Int = {
+      val conf = spark.sparkContext.hadoopConfiguration
+      new PlanLog(new HadoopPlanLog(checkpoint.toString, conf)).read().last.get.checkpointFormat
+    }
 
     def offsets: Seq[Path] = {
       val files = Files.list(checkpoint.resolve("offsets"))

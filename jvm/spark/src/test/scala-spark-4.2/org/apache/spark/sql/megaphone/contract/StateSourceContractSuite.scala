@@ -13,7 +13,6 @@ import org.apache.spark.sql.megaphone.upstream.{NotRun, UpstreamSuites}
 import org.apache.spark.sql.types.StructType
 import org.scalatest.{Args, DoNotDiscover, Status}
 
-import io.megaphone.checkpoint.planlog.AppendOutcome
 import io.megaphone.checkpoint.planlog.LogRecord
 import io.megaphone.plan.{Group, Operator}
 import io.megaphone.spark.checkpoint.HadoopPlanLog
@@ -129,7 +128,7 @@ final class PlannedProvider extends StandAloneProvider {
       Map(group.id -> table)
     )
     val log = new HadoopPlanLog(id.checkpointRootLocation, hadoopConf)
-    assert(log.append(0, started) == AppendOutcome.Appended)
+    assert(log.create(0, started))
     val beside = id.copy(checkpointRootLocation = s"${id.checkpointRootLocation}/state")
     super.init(
       beside,

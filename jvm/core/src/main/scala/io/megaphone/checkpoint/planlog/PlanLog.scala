@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.checkpoint.planlog
+
+import scala.annotation.tailrec
+import scala.util.control.NonFatal
+
+import io.megaphone.errors.DamagedFileException
+
+/** The plan log: records with consecutive numbers, none of them ever overwritten.
+  *
+  *   1. A record is appended by an atomic creation that fails if its number is taken. Of two
+  *      drivers that append the same number, one finds out.
+  *   1. A [[LogRecord.Trimmed]] at number p is appended like any other record. It stands for all
+  *      records before it. ''Dies before:'' nothing happened. ''Dies after:'' a reader begins at p.
+  *   1. The records before p are deleted. ''Dies:'' the next trimming deletes the rest, and readers
+  *      ignore them.
+  *   1. A driver that was paused since before p may find the number that it takes for the next one
+  *      free, for its record is deleted. It finds out as well: after each creation the folder is
+  *      listed, and the newest record, which is never deleted, has a higher number. The record that
+  *      it left is ignored: it lies before p.
+  *
+  * Threads: any; it has no state.
+  */
+final class PlanLog(files: PlanLogFiles) {
+
+  /** All that the log says. Lists the folder once, and reads the records since the last one that
+    * stands for those before it, and what is left of these. Throws DamagedFileException for a
+    * damaged record or a gap.
+    */
+  def read(): History = read(PlanLog.TriesMax)
+
+  /** @param tries
+    *   how often a list may be out of date: another driver may trim at the same time
+    */
+  @tailrec
+  private def read(tries: Int): History = {
+    val numbers = files.numbers().sorted
+    val start = PlanLog.startOfLastRun(numbers)
+    val current = numbers.drop(start)
+    val records = files.read(current)
+    records.indexWhere(_.isEmpty) match {
+      case -1 => historyOf(current, records.flatten)
+      case _ if tries > 1 => read(tries - 1)
+      case gone => throw missing(current(gone))
+    }
+  }
+
+  private def historyOf(
+      current: Vector[Long],
+      records: Vector[LogRecord]
+  ): History = records.lastIndexWhere(_.isInstanceOf[LogRecord.Trimmed]) match {
+    case -1 if current.isEmpty => History.Empty
+    case -1 if current.head == 0 => History.of(records)
+    case -1 => throw missing(current.head - 1)
+    case last => History.of(current(last), records.drop(last))
+  }
+
+  /** Appends a record at a number. If the record is there already, it is appended. Never throws. */
+  def append(number: Long, record: LogRecord): AppendOutcome =
+    try
+      if (files.create(number, record)) ofOwn(number, AppendOutcome.Appended)
+      else
+        lookAt(number, Seq(record)) match {
+          case Some(AppendOutcome.Taken(found)) if found == record => AppendOutcome.Appended
+          case Some(outcome) => outcome
+          case None => AppendOutcome.Overtaken // it existed, and was deleted
+        }
+    catch { case NonFatal(e) => AppendOutcome.Unconfirmed(e) }
+
+  /** What stands at a number: `Taken`, or `Overtaken` for a record of this run that does not count;
+    * None if the number is free. Throws if that cannot be known.
+    *
+    * @param own
+    *   records of this run that may stand there
+    */
+  def lookAt(number: Long, own: Seq[LogRecord]): Option[AppendOutcome] =
+    files.read(Vector(number)).head.map { found =>
+      val taken = AppendOutcome.Taken(found)
+      if (own.contains(found)) ofOwn(number, taken) else taken
+    }
+
+  /** A run's own record counts only if it is the newest: else another run has gone on. */
+  private def ofOwn(number: Long, outcome: AppendOutcome): AppendOutcome =
+    if (files.numbers().exists(_ > number)) AppendOutcome.Overtaken else outcome
+
+  /** Deletes the records before a number. Throws what the first failure throws; the rest stays. */
+  def deleteBefore(number: Long): Unit = files.numbers().filter(_ < number).foreach(files.delete)
+
+  private def missing(number: Long) = new DamagedFileException(
+    files.folder,
+    None,
+    s"record $number",
+    "none of that number, and no later record that stands for it"
+  )
+}
+
+object PlanLog {
+  private val TriesMax = 10
+
+  /** Where the last numbers without a gap begin. */
+  private def startOfLastRun(sorted: Vector[Long]): Int =
+    sorted.indices.reverseIterator.find(i => i == 0 || sorted(i - 1) != sorted(i) - 1).getOrElse(0)
+}
+
+/** What came of an append. */
+sealed trait AppendOutcome
+
+object AppendOutcome {
+
+  /** The record is in the log. */
+  case object Appended extends AppendOutcome
+
+  /** Another record stands at the number. */
+  final case class Taken(found: LogRecord) extends AppendOutcome
+
+  /** Another run has gone on: records with higher numbers exist. */
+  case object Overtaken extends AppendOutcome
+
+  /** It is not known whether the record is in the log. */
+  final case class Unconfirmed(cause: Throwable) extends AppendOutcome
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.checkpoint.planlog
+
+import io.megaphone.plan.{Plan, SealedStep}
+
+/** How far a plan has come, as the valid seals say. The steps of a group are sealed in their order.
+  *
+  * @param taken
+  *   the steps as they were taken, each with its batch, in the order of the batches
+  * @param end
+  *   why no further step will be taken, if the plan was ended before its last one
+  */
+final case class PlanProgress(
+    plan: Plan,
+    taken: Vector[(Long, SealedStep)] = Vector.empty,
+    end: Option[PlanEnd] = None
+) {
+  private lazy val takenByGroup: Map[Long, Int] =
+    taken.groupMapReduce(_._2.step.group)(_ => 1)(_ + _)
+
+  /** How many steps of a group are sealed: the index of its next one. */
+  def next(group: Long): Int = takenByGroup.getOrElse(group, 0)
+
+  /** Whether it has steps that are still to be sealed. */
+  def isOpen: Boolean = end.isEmpty && taken.size < plan.stepsCount
+
+  private[planlog] def +(fact: (Long, SealedStep)): PlanProgress = copy(taken = taken :+ fact)
+
+  /** Without the steps of batches that do not count any more. */
+  private[planlog] def without(isVoid: Long => Boolean): PlanProgress =
+    if (taken.exists(fact => isVoid(fact._1))) copy(taken = taken.filterNot(f => isVoid(f._1)))
+    else this
+}
+
+/** The end of a plan before its last step.
+  *
+  * @param reason
+  *   why it could not go on; None if a user has ended it
+  */
+final case class PlanEnd(reason: Option[String])
