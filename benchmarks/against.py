@@ -22,7 +22,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,14 @@ from typing import Any
 import builds
 import harness
 import operations
+import steady
 from builds import Build
 from tqdm import tqdm
 
 COMMIT = "62b4825"  # the last one before the runtime was taken out of the plugin
 LIMIT = 1.03
+HEAP_LIMIT = 1.03
+REPORTED_LIMIT = 1.001
 OPERATIONS = ["putNew", "putOverwrite", "get", "remove", "scan", "putAndCommit"]
 JMH_ITERATIONS = ("-wi", "4", "-i", "4", "-w", "500ms", "-r", "500ms")
 LOG = builds.BUILDS / "log.txt"
@@ -54,13 +57,13 @@ class Work:
     has_source: bool = True
 
 
-STEADY = (13, *[4] * 9)
+STEADY = (21, *[4] * 9)
 WORKS = {
     "aggregate": Work(400_000, 100_000, STEADY),
     "join": Work(400_000, 100_000, STEADY),
     "sessions": Work(400_000, 100_000, STEADY),
     "transform": Work(400_000, 100_000, STEADY),
-    "step": Work(400_000, 25_000, (8, *[3] * 4), has_source=False),
+    "step": Work(400_000, 25_000, (8, *[3] * 3), has_source=False),
     "recovery": Work(500_000, 25_000, (9, *[2] * 4)),
     "operations": Work(500_000),
     "memory": Work(1_000_000),
@@ -85,18 +88,18 @@ def p99(values: Sequence[float]) -> float:
 
 
 FIGURES = [
-    *(
-        Figure(f"steady {work}, {name}, ms", work, "batch", value)
-        for work in ("aggregate", "join", "sessions", "transform")
-        for name, value in (("p50", statistics.median), ("p99", p99))
-    ),
+    *(Figure(f"steady {work}, p50, ms", work, "batch") for work in steady.WORKS),
+    # The slowest of a round's few batches, whatever slowed it: shown, and not judged.
+    *(Figure(f"steady {work}, p99, ms", work, "batch", p99, None) for work in steady.WORKS),
     Figure("batch between steps, ms", "step", "between"),
     Figure("batch of a prepared step, ms", "step", "prepared"),
     Figure("batch of a direct step, ms", "step", "direct"),
     Figure("first batch after a restart, ms", "recovery", "first"),
     *(Figure(f"{name}, ns per row", "operations", name) for name in operations.OPERATIONS),
-    Figure("heap bytes a key", "memory", "heap"),
-    Figure("reported bytes a key", "memory", "reported"),
+    # The heap of one jar differs by some MiB from process to process; a state of a million keys has
+    # 130. What the store counts itself is the same each time, but for rounding.
+    Figure("heap bytes a key", "memory", "heap", limit=HEAP_LIMIT),
+    Figure("reported bytes a key", "memory", "reported", limit=REPORTED_LIMIT),
 ]
 
 
@@ -116,10 +119,11 @@ class Subject:
         )
 
     def ask(self) -> None:
-        """Lets it begin its next turn."""
+        """Lets it begin its next turn. If the process has died, `answer` tells it."""
         assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
+        with suppress(BrokenPipeError):
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
 
     def answer(self) -> dict[str, list[float]]:
         """The values of the turn, once it has ended. Raises `RuntimeError` if the process died."""
@@ -133,7 +137,8 @@ class Subject:
     def close(self) -> None:
         """Ends it, and waits until it has ended."""
         assert self.process.stdin is not None
-        self.process.stdin.close()
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.wait()
         self.log.close()
 
@@ -218,9 +223,9 @@ def heap_per_key(of: dict[str, Path], rounds: int) -> list[Figures]:
                 subject.ask()
             return {name: subject.answer() for name, subject in both.items()}
 
-    bare = mib("stateless")
     found: list[Figures] = []
     for _ in tqdm(range(rounds), desc="memory", unit="round"):
+        bare = mib("stateless")
         figures: Figures = {"heap": {}, "reported": {}}
         for name, values in mib("megaphone").items():
             above = values["heap_mib"][0] - bare[name]["heap_mib"][0]
@@ -252,8 +257,9 @@ def told(
         medians = [f"{statistics.median([one[name] for one in of]):.4g}" for name in (old, "tree")]
         verdict = ""
         if figure.limit is not None and statistics.median(ratios) > figure.limit:
-            verdict, is_good = "above", False
-        limit = "-" if figure.limit is None else f"{figure.limit:.2f}"
+            verdict = "above, in each round" if min(ratios) > figure.limit else "above"
+            is_good = False
+        limit = "-" if figure.limit is None else f"{figure.limit:g}"
         ratio = f"{statistics.median(ratios):.3f} ({min(ratios):.2f}-{max(ratios):.2f})"
         lines.append(f"| {figure.title} | {' | '.join(medians)} | {ratio} | {limit} | {verdict} |")
         panels[figure.title] = {
