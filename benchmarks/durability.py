@@ -23,6 +23,15 @@ def written(state: Path) -> tuple[int, int]:
     return len(files), sum(f.stat().st_size for f in files)
 
 
+def first_batch(spark: SparkSession, files: Path, checkpoint: Path, last: Path) -> float:
+    """Milliseconds of the first batch of the query's next run: the one with the file `last`."""
+    (files / last.name).hardlink_to(last)
+    query = harness.started(spark, files, checkpoint, harness.wide_aggregate)
+    query.processAllAvailable()
+    query.stop()
+    return float(harness.durations_ms(query)[0])
+
+
 def measured(
     spark: SparkSession, provider: str, source: Path, last: Path, rows: int
 ) -> dict[str, float]:
@@ -38,12 +47,8 @@ def measured(
         query.stop()
         before = harness.durations_ms(query)
         files_count, state_bytes = written(checkpoint / "state")
-        (files / last.name).hardlink_to(last)
-        query = harness.started(spark, files, checkpoint, harness.wide_aggregate)
-        query.processAllAvailable()
-        query.stop()
+        first = first_batch(spark, files, checkpoint, last)
         typical = statistics.median(before[len(before) // 2 :])
-        first = float(harness.durations_ms(query)[0])
         return {
             "first_ms": first,
             "opening_ms": first - typical,

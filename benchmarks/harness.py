@@ -193,7 +193,7 @@ def turned(rounds: int, subjects: Sequence[str]) -> Iterator[tuple[int, str]]:
 def save(name: str, result: dict[str, Any], table: str, chart: Figure) -> None:
     """Prints a result's table, and writes it beside its numbers and its plot."""
     print(table)
-    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / name).parent.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     (RESULTS / f"{name}.md").write_text(table)
     chart.savefig(RESULTS / f"{name}.png", dpi=120)

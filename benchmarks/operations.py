@@ -40,6 +40,24 @@ OPERATIONS = {
 Round = dict[str, dict[str, float]]
 
 
+def jmh_arguments(names: Sequence[str], providers: Sequence[str], keys: int, to: Path) -> list[str]:
+    """What JMH is told to measure some operations and to write what it found to a file."""
+    return [
+        *("-p", f"provider={','.join(providers)}", "-p", f"keys={keys}", "-foe", "true"),
+        *("-rf", "json", "-rff", str(to), "-v", "SILENT", f"\\.({'|'.join(names)})$"),
+    ]
+
+
+def scores(files: Sequence[Path]) -> Round:
+    """Nanoseconds per row, by operation and provider, of the files that JMH wrote."""
+    found: list[dict[str, Any]] = [one for file in files for one in json.loads(file.read_text())]
+    result: Round = {}
+    for one in found:
+        operation = one["benchmark"].rsplit(".", 1)[1]
+        result.setdefault(operation, {})[one["params"]["provider"]] = one["primaryMetric"]["score"]
+    return result
+
+
 def measured(operations: Sequence[str], keys: int) -> Round:
     """One round: nanoseconds per row, by operation and provider."""
     with tempfile.TemporaryDirectory(prefix="megaphone-bench-") as folder:
@@ -49,23 +67,12 @@ def measured(operations: Sequence[str], keys: int) -> Round:
             names = [o for o in operations if OPERATIONS[o] == peers]
             if names:
                 files.append(Path(folder) / f"{len(files)}.json")
-                providers = ",".join(["megaphone", *peers])
-                options = (
-                    f"-p provider={providers} -p keys={keys} "
-                    f"-foe true -rf json -rff {files[-1]} -v SILENT"
-                )
-                commands.append(f"benchmarks/Jmh/run {options} \\.({'|'.join(names)})$")
+                arguments = jmh_arguments(names, ["megaphone", *peers], keys, files[-1])
+                commands.append(" ".join(["benchmarks/Jmh/run", *arguments]))
         ended = subprocess.run([str(SBT), *commands], capture_output=True, text=True)
         if ended.returncode != 0:
             raise RuntimeError(f"JMH failed:\n{ended.stdout[-4000:]}{ended.stderr[-2000:]}")
-        found: list[dict[str, Any]] = [
-            one for file in files for one in json.loads(file.read_text())
-        ]
-    result: Round = {}
-    for one in found:
-        operation = one["benchmark"].rsplit(".", 1)[1]
-        result.setdefault(operation, {})[one["params"]["provider"]] = one["primaryMetric"]["score"]
-    return result
+        return scores(files)
 
 
 def main() -> None:

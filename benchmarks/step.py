@@ -48,6 +48,23 @@ class Feed:
         return harness.durations_ms(query)[-1]
 
 
+def half_moved(feed: Feed, query: StreamingQuery, mode: str) -> tuple[int, int]:
+    """Moves half of the state in one step; the duration of the step's batch in ms, and the bins.
+
+    Called again, it moves the same bins back.
+    """
+    megaphone = Megaphone(query)
+    owners = megaphone.bins().to_pydict()
+    # Every other bin of each worker changes places: half of the state moves, the load stays even.
+    half = {b: 1 - w for b, w in zip(owners["bin"], owners["worker"], strict=True) if b // 2 % 2}
+    plan = megaphone.move(half, strategy="all-at-once", mode=mode)
+    durations: dict[int, int] = {}
+    while plan.steps[0].batch is None:
+        duration = feed.next(query)
+        durations[int(query.lastProgress["batchId"])] = duration  # type: ignore[index]
+    return durations[plan.steps[0].batch], len(half)
+
+
 def step_ratio(spark: SparkSession, mode: str, keys: int, rows: int) -> dict[str, float]:
     """One round: the step's batch over the median of the batches before it."""
     harness.use(spark, "megaphone")
@@ -58,25 +75,13 @@ def step_ratio(spark: SparkSession, mode: str, keys: int, rows: int) -> dict[str
             for _ in range(WARM_UP_BATCHES):
                 feed.next(query)
             before = [feed.next(query) for _ in range(MEDIAN_OF_BATCHES)]
-            megaphone = Megaphone(query)
-            owners = megaphone.bins().to_pydict()
-            # Every other bin of each worker changes places: half of the state moves, the load stays
-            # even.
-            half = {
-                b: 1 - w for b, w in zip(owners["bin"], owners["worker"], strict=True) if b // 2 % 2
-            }
-            plan = megaphone.move(half, strategy="all-at-once", mode=mode)
-            durations: dict[int, int] = {}
-            while plan.steps[0].batch is None:
-                duration = feed.next(query)
-                durations[int(query.lastProgress["batchId"])] = duration  # type: ignore[index]
-            step = durations[plan.steps[0].batch]
-            moved = megaphone.migrations().to_pydict()
+            step, bins = half_moved(feed, query, mode)
+            moved = Megaphone(query).migrations().to_pydict()
             return {
                 "median_ms": statistics.median(before),
                 "step_ms": step,
                 "bytes": float(sum(moved["bytes_from_peer"])),
-                "bins": float(len(half)),
+                "bins": float(bins),
             }
         finally:
             query.stop()

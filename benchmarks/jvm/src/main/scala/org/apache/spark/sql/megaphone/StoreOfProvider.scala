@@ -117,7 +117,17 @@ abstract class StoreOfProvider {
     val operators = Vector(Operator(0, operator, Vector("default")))
     TaskAssignments.put(
       task,
-      Assignment(run.toString, 0, operators, of, Map.empty, None, Vector.empty, ""),
+      Assignment(
+        run.toString,
+        0,
+        operators,
+        of,
+        Map.empty,
+        Vector.empty,
+        Map.empty,
+        Vector.empty,
+        ""
+      ),
       Tables(table, table)
     )
     store = opened.getStore(of)
