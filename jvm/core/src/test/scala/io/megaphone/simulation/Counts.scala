@@ -3,6 +3,8 @@ package io.megaphone.simulation
 
 /** What happened in some schedules.
   *
+  * @param faults
+  *   how often each has struck
   * @param deleted
   *   state files that sweeps deleted
   * @param trimmed
@@ -18,7 +20,7 @@ final case class Counts(
     schedules: Long = 0,
     batches: Long = 0,
     steps: Long = 0,
-    faults: Long = 0,
+    faults: Map[Fault, Long] = Map.empty,
     deleted: Long = 0,
     trimmed: Long = 0,
     takenBack: Long = 0,
@@ -29,7 +31,7 @@ final case class Counts(
     schedules + o.schedules,
     batches + o.batches,
     steps + o.steps,
-    faults + o.faults,
+    o.faults.foldLeft(faults) { case (all, (f, n)) => all.updated(f, all.getOrElse(f, 0L) + n) },
     deleted + o.deleted,
     trimmed + o.trimmed,
     takenBack + o.takenBack,
@@ -38,7 +40,23 @@ final case class Counts(
   )
 
   def summary: String =
-    s"$schedules schedules, $batches batches, $steps steps, $faults faults, $takenBack steps taken " +
+    s"$schedules schedules, $batches batches, $steps steps, ${faults.values.sum} faults, $takenBack steps taken " +
       s"back, $restored of them restored, $trimmed records trimmed, $refused queries refused after " +
       "damage to their plan logs"
+
+  /** How often each fault has struck, the rarest first. */
+  def strikes: String = faults.toVector.sortBy(_._2).map { case (f, n) => s"$f $n" }.mkString(", ")
+
+  /** The kinds of events that have not happened. */
+  def missing: Vector[String] = {
+    val numbers = Vector(
+      "steps" -> steps,
+      "deleted" -> deleted,
+      "trimmed" -> trimmed,
+      "takenBack" -> takenBack,
+      "restored" -> restored,
+      "refused" -> refused
+    )
+    numbers.filter(_._2 == 0).map(_._1) ++ Fault.All.filterNot(faults.contains).map(_.toString)
+  }
 }

@@ -69,7 +69,8 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   /** Whether no other driver has committed the batch that this one is at, and it knows its own plan
     * log.
     */
-  def isCurrent: Boolean = batch >= world.oracle.settled && state.unconfirmed.isEmpty
+  def isCurrent: Boolean = batch >= world.oracle.settled && (state.unconfirmed.isEmpty ||
+    state.history.nextNumber == checkpoint.planLog.nextNumber)
   def stepsLeft: Int =
     state.history.open.map(p => p.stepsCount - state.history.sealedSteps(p.id).size).sum
   def openPlans: Vector[String] = if (isStarted) state.history.open.map(_.id) else Vector.empty
@@ -233,8 +234,9 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
       )
     if (attempts(worker) > 6) world.killZombies()
     val wanted = locations.get((s.group, worker)).flatMap(world.executor)
+    val others = world.executors.filterNot(wanted.contains)
     val executor =
-      if (world.faults.strikes(Fault.ElsewhereSent)) world.dice.pick(world.executors)
+      if (world.faults.strikes(Fault.ElsewhereSent, others.nonEmpty)) world.dice.pick(others)
       else wanted.getOrElse(world.dice.pick(world.executors))
     running += new TaskAttempt(world, s, worker, executor, world.nextNumber())
   }
@@ -358,6 +360,7 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
 
   override def create(number: Long, record: LogRecord): Boolean = {
     mayDie("before the plan log")
+    if (world.faults.strikes(Fault.AppendFails)) throw new InjectedFault("nothing was written")
     val isCreated = world.planted.create(checkpoint.planLog, number, record)
     world.trace(s"$id appends record $number, ${if (isCreated) "done" else "taken"}: $record")
     mayDie("after the plan log")

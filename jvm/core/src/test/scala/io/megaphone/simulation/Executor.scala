@@ -39,13 +39,14 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
       block: BlockName,
       address: ExecutorAddress,
       deadlineMs: Long
-  ): Option[Array[Byte]] =
-    if (world.faults.strikes(Fault.BlockMissing)) None
+  ): Option[Array[Byte]] = {
+    val found = world.executor(address.id).flatMap(_.blockFor(block))
+    if (world.faults.strikes(Fault.BlockMissing, found.isDefined)) None
     else {
-      val found = world.executor(address.id).flatMap(_.blockFor(block))
-      val isDamaged = found.exists(_.length > 0) && world.faults.strikes(Fault.BlockDamaged)
+      val isDamaged = world.faults.strikes(Fault.BlockDamaged, found.exists(_.length > 0))
       (if (isDamaged) found.map(damaged) else found).orElse(world.planted.missingBlock(block))
     }
+  }
 
   private def blockFor(block: BlockName): Option[Array[Byte]] =
     world.planted.otherBlock(block, stored).orElse(stored.get(block))

@@ -41,11 +41,12 @@ object Fault {
   case object StageAgain extends Fault(0.05)
 
   /** A driver dies before or after a write; is paused and replaced; its append to the plan log is
-    * durable, and it hears nothing.
+    * durable, or not, and it hears nothing.
     */
   case object DriverDies extends Fault(0.02)
   case object DriverPauses extends Fault(0.006)
-  case object AppendUnsure extends Fault(0.03)
+  case object AppendUnsure extends Fault(0.06)
+  case object AppendFails extends Fault(0.03)
 
   /** A step cannot be carried out: nearly every run dies in its batch. */
   case object StepBreaks extends Fault(0.15)
@@ -64,7 +65,7 @@ object Fault {
   case object RecordReplaced extends Fault(0.5)
 
   /** A record of the plan log cannot be read now. */
-  case object ReadUnsure extends Fault(0.3)
+  case object ReadUnsure extends Fault(0.4)
 
   /** An executor that is gone is still in Spark's list when a batch is planned. */
   case object ClusterStale extends Fault(0.3)
@@ -94,6 +95,7 @@ object Fault {
     DriverDies,
     DriverPauses,
     AppendUnsure,
+    AppendFails,
     StepBreaks,
     GoesBack,
     PlanLogFromEarlier,
@@ -109,12 +111,25 @@ object Fault {
 /** The faults of one schedule. `quiet` stops them: what is wrong from then on is no fault's doing. */
 final class Faults(dice: Dice, enabled: Map[Fault, Double], trace: Trace) {
   var quiet = false
-  var count = 0L
+
+  /** How often each has struck. */
+  var struck: Map[Fault, Long] = Map.empty
 
   def isFree: Boolean = enabled.isEmpty
-  def strikes(fault: Fault): Boolean = !quiet && enabled.get(fault).exists { probability =>
-    dice.chance(probability) && { count += 1; trace(s"FAULT $fault"); true }
-  }
+
+  /** Whether a fault strikes now.
+    *
+    * @param canAct
+    *   whether it would change anything: a fault that cannot act does not count
+    */
+  def strikes(fault: Fault, canAct: => Boolean = true): Boolean =
+    !quiet && enabled.get(fault).exists { probability =>
+      dice.chance(probability) && canAct && {
+        struck = struck.updated(fault, struck.getOrElse(fault, 0L) + 1)
+        trace(s"FAULT $fault")
+        true
+      }
+    }
 }
 
 /** Thrown where a fault makes an operation fail. Never a sign of a bug. */

@@ -18,6 +18,7 @@ object Simulate {
     val threads = value(2, "THREADS", 2).toInt
     val progress = run(first, schedules, threads, isLoud = true)
     println(progress.summary)
+    println(progress.counts.strikes)
     progress.failure.foreach { outcome =>
       println(report(outcome))
       sys.exit(1)

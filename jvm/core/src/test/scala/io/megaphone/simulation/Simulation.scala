@@ -35,7 +35,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     failure.foreach(e => trace(s"VIOLATION ${e.getMessage}"))
     val counts = world.counts.copy(
       schedules = 1,
-      faults = world.faults.count,
+      faults = world.faults.struck,
       trimmed = world.checkpoint.planLog.deleted,
       refused = if (isRefused) 1 else 0
     )
@@ -93,8 +93,9 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     if (world.faults.strikes(Fault.ExecutorCutOff))
       world.lose(dice.pick(world.executors), isCutOff = true)
     if (world.executors.size < 6 && world.faults.strikes(Fault.ExecutorJoins)) world.join()
-    if (world.faults.strikes(Fault.GoesBack)) world.goBack()
-    if (world.faults.strikes(Fault.PlanLogFromEarlier)) world.restoreEarlierPlanLog()
+    if (world.faults.strikes(Fault.GoesBack, world.canGoBack)) world.goBack()
+    val hasRecords = world.checkpoint.planLog.numbers().size > 1
+    if (world.faults.strikes(Fault.PlanLogFromEarlier, hasRecords)) world.restoreEarlierPlanLog()
     world.drivers.filter(_.isPaused).foreach { d =>
       if (dice.chance(0.2)) { trace(s"${d.id} wakes up"); d.isPaused = false }
     }

@@ -12,9 +12,8 @@ class SimulationSuite extends AnyFunSuite {
     val progress = Simulate.run(first = 1, schedules = SimulationSuite.Schedules, threads = 2)
     info(progress.summary)
     progress.failure.foreach(outcome => fail(Simulate.report(outcome)))
-    val counts = progress.counts
-    val all = counts.productElementNames.zip(counts.productIterator.map(_.asInstanceOf[Long])).toMap
-    assert(all.values.forall(_ > 0), "the schedules did too little to show anything")
+    info(progress.counts.strikes)
+    assert(progress.counts.missing.isEmpty, "the schedules did too little to show anything")
   }
 
   test("a schedule follows from its seed") {

@@ -50,7 +50,8 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   /** The executors as a driver sees them: one that is gone may still be listed. */
   def clusterView: ClusterView = {
     val live = executors.iterator.map(_.address).toVector
-    ClusterView(if (faults.strikes(Fault.ClusterStale)) live ++ gone.lastOption else live)
+    val isStale = faults.strikes(Fault.ClusterStale, gone.nonEmpty)
+    ClusterView(if (isStale) live ++ gone.lastOption else live)
   }
 
   def join(): Unit = executors += new Executor(s"e${nextNumber()}", this)
@@ -220,11 +221,13 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     } else if (reporting.nonEmpty && dice.chance(0.3)) report(reporting.head)
     else dice.pick(executors).work()
 
+  def canGoBack: Boolean = oracle.settled > 1
+
   /** The user deletes the last batches from the checkpoint and starts the query again. Under
     * checkpoint format v1 no task of before may live on: its files would have the names of the new
     * ones.
     */
-  def goBack(): Unit = if (oracle.settled > 1) {
+  def goBack(): Unit = {
     val oldest = math.max(math.max(1, oracle.oldest), oldestCommitted + 1)
     val version = math.max(oldest, oracle.settled - dice.below(setup.retained + 1))
     trace(s"the query goes back from version ${oracle.settled} to $version")
@@ -245,13 +248,11 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   def restoreEarlierPlanLog(): Unit = {
     val log = checkpoint.planLog
     val numbers = log.numbers()
-    if (numbers.size > 1) {
-      val next =
-        if (dice.chance(0.7)) log.nextNumber - 1 else numbers(1 + dice.below(numbers.size - 1))
-      trace(s"the plan log is left with the records before $next")
-      drivers.foreach(_.die("stopped by the user"))
-      log.damage(next)
-    }
+    val next =
+      if (dice.chance(0.7)) log.nextNumber - 1 else numbers(1 + dice.below(numbers.size - 1))
+    trace(s"the plan log is left with the records before $next")
+    drivers.foreach(_.die("stopped by the user"))
+    log.damage(next)
   }
 
   /** Once nothing is left to do: no replica, block, or memory of a dead run may remain (P5). */

@@ -58,30 +58,31 @@ final class PlanLog(files: PlanLogFiles) {
   /** Appends a record at a number. If the record is there already, it is appended. Never throws. */
   def append(number: Long, record: LogRecord): AppendOutcome =
     try
-      if (files.create(number, record)) ofOwn(number, AppendOutcome.Appended)
+      if (files.create(number, record))
+        if (isPassed(number)) AppendOutcome.Overtaken else AppendOutcome.Appended
       else
         lookAt(number, Seq(record)) match {
           case Some(AppendOutcome.Taken(found)) if found == record => AppendOutcome.Appended
           case Some(outcome) => outcome
-          case None => AppendOutcome.Overtaken // it existed, and was deleted
+          case None => AppendOutcome.Unconfirmed(new IllegalStateException("the record has gone"))
         }
     catch { case NonFatal(e) => AppendOutcome.Unconfirmed(e) }
 
-  /** What stands at a number: `Taken`, or `Overtaken` for a record of this run that does not count;
-    * None if the number is free. Throws if that cannot be known.
+  /** What stands at a number: `Taken`; `Overtaken` if it is a record of this run that does not
+    * count, or was trimmed away; None if the number is free. Throws if that cannot be known.
     *
     * @param own
     *   records of this run that may stand there
     */
   def lookAt(number: Long, own: Seq[LogRecord]): Option[AppendOutcome] =
-    files.read(Vector(number)).head.map { found =>
-      val taken = AppendOutcome.Taken(found)
-      if (own.contains(found)) ofOwn(number, taken) else taken
+    files.read(Vector(number)).head match {
+      case Some(found) if !own.contains(found) => Some(AppendOutcome.Taken(found))
+      case found =>
+        if (isPassed(number)) Some(AppendOutcome.Overtaken) else found.map(AppendOutcome.Taken)
     }
 
-  /** A run's own record counts only if it is the newest: else another run has gone on. */
-  private def ofOwn(number: Long, outcome: AppendOutcome): AppendOutcome =
-    if (files.numbers().exists(_ > number)) AppendOutcome.Overtaken else outcome
+  /** Whether another run has gone on from a number: a record counts at once only as the newest. */
+  private def isPassed(number: Long): Boolean = files.numbers().exists(_ > number)
 
   /** Deletes the records before a number. Throws what the first failure throws; the rest stays. */
   def deleteBefore(number: Long): Unit = files.numbers().filter(_ < number).foreach(files.delete)
