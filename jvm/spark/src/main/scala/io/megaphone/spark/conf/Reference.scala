@@ -7,7 +7,7 @@ import java.nio.file.{Files, Path}
 import io.megaphone.plan.{Bins, RoutingTable, Strategy, TransferMode}
 
 /** Generates the pages of the documentation and the Python modules that come from the code: those
-  * of the configuration entries, which are here, of the tables and of the conditions.
+  * of the configuration entries, which are here, of the metrics, the tables and the conditions.
   *
   * After changing one of these, run `./sbt "spark43/runMain io.megaphone.spark.conf.Reference"`. A
   * test of the Python package fails until then.
@@ -51,14 +51,15 @@ object Reference {
        |""".stripMargin
   }
 
-  /** The text of `docs/configuration.md`. */
+  /** The text of `docs/reference/configuration.md`. */
   def markdown: String =
     s"""# Configuration
        |
        |Set these as Spark configuration: with `--conf`, in `spark-defaults.conf`, on the session's
        |builder, or with the arguments of `spark_megaphone.configure`. The Python module
-       |`spark_megaphone.conf` has each key as a constant. This page is generated from the code by
-       |`io.megaphone.spark.conf.Reference`.
+       |`spark_megaphone.conf` has each key as a constant. How to choose the values, and which of
+       |Spark's own settings matter, is in [operations](../operations.md). This page is generated
+       |from the code by `io.megaphone.spark.conf.Reference`.
        |
        || key | default | read | meaning |
        ||---|---|---|---|
@@ -75,7 +76,8 @@ object Reference {
     "python/spark_megaphone/conf.py" -> python,
     "python/spark_megaphone/_tables.py" -> TablesReference.python,
     "python/spark_megaphone/_conditions.py" -> ErrorsReference.python,
-    "docs/configuration.md" -> markdown,
+    "docs/reference/configuration.md" -> markdown,
+    "docs/reference/metrics.md" -> MetricsReference.markdown,
     "docs/reference/tables.md" -> TablesReference.markdown,
     "docs/reference/errors.md" -> ErrorsReference.markdown
   )
