@@ -121,11 +121,15 @@ object Reference {
     (head +: head.map(_ => "---") +: rows).map(_.mkString("| ", " | ", " |\n")).mkString
 
   /** The text as lines of a Python comment. */
-  private[conf] def comment(text: String): String =
-    text
-      .split(' ')
-      .foldLeft(Vector("#")) { (lines, word) =>
-        if (lines.last.length + 1 + word.length > ColumnsMax) lines :+ s"# $word"
+  private[conf] def comment(text: String): String = lines("#" +: text.split(' ').toVector, "# ")
+
+  /** The text as lines of a page. */
+  private[conf] def paragraph(text: String): String = lines(text.split(' ').toVector, "")
+
+  private def lines(words: Vector[String], prefix: String): String =
+    words.tail
+      .foldLeft(Vector(words.head)) { (lines, word) =>
+        if (lines.last.length + 1 + word.length > ColumnsMax) lines :+ s"$prefix$word"
         else lines.init :+ s"${lines.last} $word"
       }
       .mkString("\n")
