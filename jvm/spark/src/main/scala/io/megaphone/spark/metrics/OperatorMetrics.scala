@@ -31,7 +31,7 @@ object OperatorMetrics {
     )
   val ForcedSnapshots: StateStoreCustomMetric = StateStoreCustomSumMetric(
     "forceSnapshotCount",
-    "commits that wrote every bin as an image, because Spark asked for it"
+    "commits that wrote images of all bins, as requested"
   )
 
   /** For each worker and store, the newest version that can be recovered quickly. That is every
