@@ -14,7 +14,8 @@ FILES = [
     "python/spark_megaphone/conf.py",
     "python/spark_megaphone/_tables.py",
     "python/spark_megaphone/_conditions.py",
-    "docs/configuration.md",
+    "docs/reference/configuration.md",
+    "docs/reference/metrics.md",
     "docs/reference/tables.md",
     "docs/reference/errors.md",
 ]

@@ -36,8 +36,9 @@ object ErrorsReference {
        |message is one sentence that says what was wrong, what is allowed and what to do. In
        |Python, `spark_megaphone.errors` has a class for each condition of a call and of the
        |package itself, whose `condition` is the name. In the JVM, every exception is an
-       |`io.megaphone.errors.MegaphoneError`. This page is generated from the code by
-       |`io.megaphone.spark.conf.Reference`.
+       |`io.megaphone.errors.MegaphoneError`. The first response to each error of a query is in
+       |[operations](../operations.md#first-response-to-errors). This page is generated from the
+       |code by `io.megaphone.spark.conf.Reference`.
        |""".stripMargin +
       section("Of a call", "Unless it says otherwise, nothing has changed.", Conditions.ofCalls) +
       section(

@@ -7,7 +7,7 @@ import java.nio.file.{Files, Path}
 import io.megaphone.plan.{Bins, RoutingTable, Strategy, TransferMode}
 
 /** Generates the pages of the documentation and the Python modules that come from the code: those
-  * of the configuration entries, which are here, of the tables and of the conditions.
+  * of the configuration entries, which are here, of the metrics, the tables and the conditions.
   *
   * After changing one of these, run `./sbt "spark43/runMain io.megaphone.spark.conf.Reference"`. A
   * test of the Python package fails until then.
@@ -51,14 +51,15 @@ object Reference {
        |""".stripMargin
   }
 
-  /** The text of `docs/configuration.md`. */
+  /** The text of `docs/reference/configuration.md`. */
   def markdown: String =
     s"""# Configuration
        |
        |Set these as Spark configuration: with `--conf`, in `spark-defaults.conf`, on the session's
        |builder, or with the arguments of `spark_megaphone.configure`. The Python module
-       |`spark_megaphone.conf` has each key as a constant. This page is generated from the code by
-       |`io.megaphone.spark.conf.Reference`.
+       |`spark_megaphone.conf` has each key as a constant. How to choose the values, and which of
+       |Spark's own settings matter, is in [operations](../operations.md). This page is generated
+       |from the code by `io.megaphone.spark.conf.Reference`.
        |
        || key | default | read | meaning |
        ||---|---|---|---|
@@ -75,7 +76,8 @@ object Reference {
     "python/spark_megaphone/conf.py" -> python,
     "python/spark_megaphone/_tables.py" -> TablesReference.python,
     "python/spark_megaphone/_conditions.py" -> ErrorsReference.python,
-    "docs/configuration.md" -> markdown,
+    "docs/reference/configuration.md" -> markdown,
+    "docs/reference/metrics.md" -> MetricsReference.markdown,
     "docs/reference/tables.md" -> TablesReference.markdown,
     "docs/reference/errors.md" -> ErrorsReference.markdown
   )
@@ -119,12 +121,18 @@ object Reference {
     (head +: head.map(_ => "---") +: rows).map(_.mkString("| ", " | ", " |\n")).mkString
 
   /** The text as lines of a Python comment. */
-  private[conf] def comment(text: String): String =
-    text
-      .split(' ')
-      .foldLeft(Vector("#")) { (lines, word) =>
-        if (lines.last.length + 1 + word.length > ColumnsMax) lines :+ s"# $word"
+  private[conf] def comment(text: String): String = broken(text, "# ")
+
+  /** A text in lines of at most `ColumnsMax` columns. */
+  private[conf] def wrapped(text: String): String = broken(text, "")
+
+  private def broken(text: String, prefix: String): String = {
+    val words = text.split(' ')
+    words.tail
+      .foldLeft(Vector(prefix + words.head)) { (lines, word) =>
+        if (lines.last.length + 1 + word.length > ColumnsMax) lines :+ prefix + word
         else lines.init :+ s"${lines.last} $word"
       }
       .mkString("\n")
+  }
 }

@@ -26,11 +26,11 @@ object TablesReference {
   def markdown: String =
     s"""# Tables
        |
-       |What a running query shows. In Python, `Megaphone.bins()`, `workers()`, `plans()` and
-       |`migrations()` return Arrow tables with these columns, in this order, and `Plan.steps`
+       |The tables that a running query shows. In Python, `Megaphone.bins()`, `workers()`, `plans()`
+       |and `migrations()` return Arrow tables with these columns, in this order, and `Plan.steps`
        |returns the steps of a plan. A table is of the moment it is asked for, and has the same
-       |schema without a row. A group of operators is a number of operators with no exchange
-       |between them: their bins move together. This page is generated from the code by
+       |schema if it has no row. The words (bin, worker, group, step) are in the
+       |[glossary](../glossary.md). This page is generated from the code by
        |`io.megaphone.spark.conf.Reference`.
        |""".stripMargin + Tables.all.map(section(_)).mkString
 
@@ -53,7 +53,7 @@ object TablesReference {
       val nullable = if (c.isNullable) "yes" else ""
       Vector(s"`${c.name}`", typeName(c.kind), nullable, c.doc)
     }
-    s"\n## ${table.name}\n\n${table.doc}\n\n" +
+    s"\n## ${table.name}\n\n${Reference.wrapped(table.doc)}\n\n" +
       Reference.table(Vector("column", "type", "null", "meaning"), rows)
   }
 

@@ -8,9 +8,12 @@ import org.apache.spark.sql.execution.streaming.state._
   */
 object OperatorMetrics {
   val BinsIn: StateStoreCustomMetric =
-    StateStoreCustomSumMetric("megaphoneBinsIn", "bins that moved in")
+    StateStoreCustomSumMetric("megaphoneBinsIn", "bins that moved in from another worker")
   val BytesIn: StateStoreCustomMetric =
-    StateStoreCustomSizeMetric("megaphoneBytesIn", "bytes that moving and recovered bins read")
+    StateStoreCustomSizeMetric(
+      "megaphoneBytesIn",
+      "bytes read for bins that moved in or were recovered"
+    )
   val BinsFromPeer: StateStoreCustomMetric = StateStoreCustomSumMetric(
     "megaphoneBinsFromPeer",
     "bins that came from another executor's memory"
@@ -24,11 +27,11 @@ object OperatorMetrics {
   val BytesOnDisk: StateStoreCustomMetric =
     StateStoreCustomSizeMetric(
       "megaphoneBytesOnDisk",
-      "bytes of state that lie on local disk, beyond the memory budget"
+      "bytes of state on local disk, beyond the memory budget"
     )
   val ForcedSnapshots: StateStoreCustomMetric = StateStoreCustomSumMetric(
     "forceSnapshotCount",
-    "commits that wrote all bins whole, as asked for"
+    "commits that wrote images of all bins, as requested"
   )
 
   /** For each worker and store, the newest version that can be recovered quickly. That is every
