@@ -34,7 +34,7 @@ def test_the_tests_of_the_operators_are_there() -> None:
         file = ""
         for name in re.findall(r"`([^`]+)`", row.split("|")[3]):
             if name.endswith(".py"):
-                file = (ROOT / "integration-tests" / name).read_text("utf-8")
+                file = (ROOT / "integration-tests" / "operators" / name).read_text("utf-8")
             else:
                 sought = f"def test_{name[:-1]}" if name.endswith("…") else f"class {name} "
                 assert sought in (file if name.endswith("…") else scala), f"no {name}: {row}"
