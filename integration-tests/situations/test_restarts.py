@@ -22,7 +22,7 @@ def test_a_query_is_stopped_and_started_again_in_the_same_process(make_query: Ma
     query.run(2)
     query.stop()
     query.start().run()
-    query.finish(plan, within=30)
+    query.finish(plan.id, within=30)
     query.stop()
     query.start().run()
     assert query.workers() == {0: UP}
