@@ -29,7 +29,7 @@ FAULTS_JAR := jvm/spark/target/spark-4.2/spark-megaphone-faults.jar
 JAR_SOURCES := $(shell find jvm/core/src/main jvm/spark/src/main 2>/dev/null) \
   build.sbt pyproject.toml LICENSE NOTICE $(wildcard project/*.sbt project/*.scala project/build.properties)
 # The folders that hold Python, of those that may.
-PYTHON_SOURCES := $(foreach folder,python integration-tests benchmarks demo,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
+PYTHON_SOURCES := $(foreach folder,python testkit integration-tests benchmarks demo,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
 
 # Each part's beginning, for the times that `make test` tells at its end.
 TIMES := target/times

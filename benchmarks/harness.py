@@ -10,12 +10,10 @@ two values of one round. A result is a table, a plot with a dot a round, and the
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tqdm import tqdm
 
 import spark_megaphone
+from testkit import batch_files, folders
 
 PROVIDERS = {
     "megaphone": "io.megaphone.BinnedStateStoreProvider",
@@ -56,14 +55,9 @@ def session(master: str, partitions: int, **conf: str) -> SparkSession:
     return spark_megaphone.configure(builder).getOrCreate()
 
 
-@contextmanager
-def folder() -> Iterator[Path]:
+def folder() -> AbstractContextManager[Path]:
     """A folder that is gone afterwards."""
-    path = Path(tempfile.mkdtemp(prefix="megaphone-bench-"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+    return folders.temporary("megaphone-bench-")
 
 
 def write_batches(spark: SparkSession, to: Path, keys: int, rows: int, batches: int) -> None:
@@ -71,7 +65,7 @@ def write_batches(spark: SparkSession, to: Path, keys: int, rows: int, batches: 
     hash.
     """
     load = spark.range(keys).select(sf.col("id").alias("k"), sf.lit(0).cast("long").alias("v"))
-    _write_one(load, to / "000000.parquet")
+    _write_one(load, to, 0)
     for batch in range(1, batches):
         write_updates(spark, to, batch, keys, rows)
 
@@ -82,13 +76,13 @@ def write_updates(spark: SparkSession, to: Path, batch: int, keys: int, rows: in
     updates = ids.select(
         sf.pmod(sf.xxhash64("id"), sf.lit(keys)).alias("k"), sf.col("id").alias("v")
     )
-    _write_one(updates, to / f"{batch:06d}.parquet")
+    _write_one(updates, to, batch)
 
 
-def _write_one(frame: DataFrame, to: Path) -> None:
+def _write_one(frame: DataFrame, to: Path, batch: int) -> None:
     with folder() as staging:  # beside the source, which a stream may be listing right now
         frame.coalesce(1).write.mode("overwrite").parquet(str(staging))
-        next(staging.glob("part-*.parquet")).rename(to)
+        batch_files.place(next(staging.glob("part-*.parquet")), to, batch)
 
 
 def stateless(stream: DataFrame) -> DataFrame:
@@ -122,11 +116,7 @@ def started(
     mode: str = "update",
 ) -> StreamingQuery:
     """Starts `query` over the files of `source`, one a batch; its rows go nowhere."""
-    stream = (
-        spark.readStream.schema("k long, v long")
-        .option("maxFilesPerTrigger", 1)
-        .parquet(str(source))
-    )
+    stream = batch_files.stream(spark, source, "k long, v long")
     writer = query(stream).writeStream.format("noop").outputMode(mode)
     return writer.option("checkpointLocation", str(checkpoint)).start()
 

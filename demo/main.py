@@ -18,10 +18,10 @@ from types import FrameType
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from cluster import Cluster, standalone_cluster
 from demo import picture, report, scenario, workload
 from demo.workload import Workload
 from spark_megaphone import configure
+from testkit.cluster import Cluster, standalone_cluster
 
 OUTPUT = Path("target/demo")
 

@@ -14,14 +14,15 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cluster import Cluster
 from demo.report import Outcome, Shares
 from demo.sink import Answers, wrong_firsts, wrong_keys
 from demo.watch import Watch
 from demo.workload import BATCHES, Workload
 from spark_megaphone import Megaphone, Plan
 from spark_megaphone.errors import QueryNotStarted
-from waiting import until
+from testkit import batch_files
+from testkit.cluster import Cluster
+from testkit.waiting import until
 
 STRATEGY = "batched(128)"
 MODE = "prepared"
@@ -41,11 +42,7 @@ def run(
     """
     until(lambda: len(_executors(spark)) > 1, "an executor registers", 120)
     totals, firsts = Answers(), Answers()
-    stream = (
-        spark.readStream.schema(load.schema)
-        .option("maxFilesPerTrigger", 1)
-        .parquet(str(load.folder))
-    )
+    stream = batch_files.stream(spark, load.folder, load.schema)
     with (
         _started("totals", load.totals(stream), "update", totals, checkpoints, every_s) as query,
         _started("firsts", load.firsts(stream), "append", firsts, checkpoints, every_s) as beside,
@@ -62,7 +59,7 @@ def run(
         beside.processAllAvailable()
         watch.say("all is read; the same as batch queries, to compare …")
 
-    batch = spark.read.schema(load.schema).parquet(str(load.folder))
+    batch = batch_files.rows(spark, batch_files.in_order(load.folder), load.schema)
     expected, expected_firsts = load.totals(batch).toPandas(), load.firsts(batch).toPandas()
     return Outcome(
         title=load.title,

@@ -6,7 +6,6 @@ each key, and is the one that is rescaled. The second, `firsts`, is a deduplicat
 it, on the same executors.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -15,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from testkit import batch_files
+
 BATCHES = 40
-_FIRST_FILE_TIME_S = 1_357_000_000
 _GROUPS = 500
 
 
@@ -114,8 +113,5 @@ def _write(table: pd.DataFrame, folder: Path) -> int:
     ends = [len(table) * part // BATCHES for part in range(BATCHES + 1)]
     for part in range(BATCHES):
         rows = table.iloc[ends[part] : ends[part + 1]]
-        file = folder / f"part-{part:03d}.parquet"
-        pq.write_table(pa.Table.from_pandas(rows, preserve_index=False), file)
-        # Spark reads files in the order of their times.
-        os.utime(file, (_FIRST_FILE_TIME_S + 60 * part,) * 2)
+        batch_files.write(pa.Table.from_pandas(rows, preserve_index=False), folder, part)
     return len(table)

@@ -3,8 +3,6 @@
 points.
 """
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from drivers import DriverProcess, MakeDriver
-from faults import Faults
-from queries import MakeQuery, Query
-from streams import MakeStream, Shape, Stream, fresh, local_session
+from testkit.driver_process import DriverProcess, MakeDriver
+from testkit.faults import Faults
+from testkit.folders import fresh, temporary
+from testkit.in_process import InProcessQuery, MakeQuery
+from testkit.remote import MakeRemoteQuery, RemoteQuery
+from testkit.session import local_session
+from testkit.shapes import Shape
 
 _TAIL_BYTES = 6000
 
@@ -23,9 +24,8 @@ _TAIL_BYTES = 6000
 @pytest.fixture(scope="session")
 def work() -> Iterator[Path]:
     """A folder that is gone afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix="megaphone-test-"))
-    yield folder
-    shutil.rmtree(folder)
+    with temporary("megaphone-test-") as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")
@@ -43,27 +43,27 @@ def shared(work: Path, faults: Faults) -> Iterator[DriverProcess]:
 
 
 @pytest.fixture
-def make_query(work: Path, request: pytest.FixtureRequest) -> Iterator[MakeQuery]:
-    """Makes queries; those that a failed test has left running are stopped."""
-    made: list[Query] = []
-    folder = Path(tempfile.mkdtemp(dir=work, prefix="query-"))
+def make_remote_query(work: Path) -> Iterator[MakeRemoteQuery]:
+    """Makes queries for driver processes; those that a failed test has left running are stopped."""
+    made: list[RemoteQuery] = []
+    folder = fresh(work)
 
-    def make(driver: DriverProcess | None = None, name: str = "q", **how: object) -> Query:
-        query = Query(folder / name, **how)  # type: ignore[arg-type]
+    def make(driver: DriverProcess | None = None, name: str = "q", **how: Any) -> RemoteQuery:
+        query = RemoteQuery(folder / name, **how)
         made.append(query)
         return query if driver is None else query.start(driver)
 
     yield make
     for query in made:
         if query.driver is not None and query.driver.process.poll() is None:
-            query.call("stop")
+            query.stop()
 
 
 @pytest.fixture
 def make_driver(work: Path) -> Iterator[MakeDriver]:
     """Makes drivers of the test's own; all their processes have ended afterwards."""
     made: list[DriverProcess] = []
-    folder = Path(tempfile.mkdtemp(dir=work, prefix="drivers-"))
+    folder = fresh(work)
 
     def make(**settings: str) -> DriverProcess:
         driver = DriverProcess(folder / str(len(made)), settings)
@@ -80,24 +80,24 @@ def spark(work: Path, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """A session in the test's own process; where a module says `HAS_EXECUTORS`, with executors in
     theirs.
     """
-    has_executors = getattr(request.module, "HAS_EXECUTORS", False)
-    with local_session(fresh(work), has_executors=has_executors) as session:
+    on_executors = getattr(request.module, "HAS_EXECUTORS", False)
+    with local_session(fresh(work), on_executors=on_executors) as session:
         yield session
 
 
 @pytest.fixture
-def make_stream(spark: SparkSession, work: Path) -> Iterator[MakeStream]:
+def make_query(spark: SparkSession, work: Path) -> Iterator[MakeQuery]:
     """Makes queries on that session, which are stopped after the test."""
     folder = fresh(work)
-    made: list[Stream] = []
+    made: list[InProcessQuery] = []
 
-    def make(shape: Shape, **how: Any) -> Stream:
-        made.append(Stream(spark, folder / str(len(made)), shape, **how))
+    def make(shape: Shape, **how: Any) -> InProcessQuery:
+        made.append(InProcessQuery(spark, folder / str(len(made)), shape, **how))
         return made[-1]
 
     yield make
-    for stream in made:
-        stream.stop()
+    for query in made:
+        query.stop()
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -6,37 +6,20 @@ sentence.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark import SparkContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from spark_megaphone import Megaphone, __version__, _jvm, errors
+from testkit.in_process import STOCK
 
 if TYPE_CHECKING:
-    from tests.conftest import Counting
+    from testkit.in_process import InProcessQuery, MakeQuery
 
 
-@pytest.fixture
-def settings(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
-    """Sets keys of the session for the queries started in the test."""
-    changed = []
-
-    def put(key: str, value: str) -> None:
-        changed.append((key, spark.conf.get(key, None)))
-        spark.conf.set(key, value)
-
-    yield put
-    for key, before in changed:
-        if before is None:
-            spark.conf.unset(key)
-        else:
-            spark.conf.set(key, before)
-
-
-def test_a_second_plan_waits_for_the_first(counting: Counting) -> None:
+def test_a_second_plan_waits_for_the_first(counting: InProcessQuery) -> None:
     plan = counting.megaphone.rescale(3)
     with pytest.raises(errors.OverlappingPlan) as caught:
         counting.megaphone.move({0: 1})
@@ -47,7 +30,7 @@ def test_a_second_plan_waits_for_the_first(counting: Counting) -> None:
     assert counting.megaphone.move({0: 1}).status == "submitted"
 
 
-def test_a_query_that_has_no_batch_yet(start: Callable[..., Counting]) -> None:
+def test_a_query_that_has_no_batch_yet(start: MakeQuery) -> None:
     with pytest.raises(errors.QueryNotStarted) as caught:
         start().megaphone.rescale(3)
     assert str(caught.value) == (
@@ -56,34 +39,30 @@ def test_a_query_that_has_no_batch_yet(start: Callable[..., Counting]) -> None:
     )
 
 
-def test_a_query_without_state(start: Callable[..., Counting]) -> None:
+def test_a_query_without_state(start: MakeQuery) -> None:
     counting = start(lambda rows: rows.selectExpr("k", "1L as count")).run()
     with pytest.raises(errors.NoBinnedState) as caught:
         counting.megaphone.bins()
     assert str(caught.value) == (
-        f"The query with run id {counting.query.runId} has no state on the binned state store: it "
-        "has no stateful operator, or has not run a batch yet; ask again after its first batch, or "
-        "ask about a query with state."
+        f"The query with run id {counting.running.runId} has no state on the binned state store: "
+        "it has no stateful operator, or has not run a batch yet; ask again after its first "
+        "batch, or ask about a query with state."
     )
 
 
-def test_a_query_on_another_provider(
-    start: Callable[..., Counting], settings: Callable[[str, str], None]
-) -> None:
-    provider = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-    settings("spark.sql.streaming.stateStore.providerClass", provider)
-    counting = start().run()
+def test_a_query_on_another_provider(start: MakeQuery) -> None:
+    counting = start(**{"spark.sql.streaming.stateStore.providerClass": STOCK}).run()
     with pytest.raises(errors.NoBinnedState) as caught:
         counting.megaphone.rescale(3)
     assert str(caught.value) == (
-        f"The query with run id {counting.query.runId} keeps its state on {provider}, from which "
+        f"The query with run id {counting.running.runId} keeps its state on {STOCK}, from which "
         "it cannot be moved: the checkpoint was started with that provider, or the configuration "
         "names it; to move state, start the query from a new checkpoint with the binned state "
         "store."
     )
 
 
-def test_state_over_a_single_partition(start: Callable[..., Counting]) -> None:
+def test_state_over_a_single_partition(start: MakeQuery) -> None:
     def total(rows: DataFrame) -> DataFrame:
         return rows.groupBy().count().selectExpr("'all' as k", "count")
 
@@ -98,11 +77,8 @@ def test_state_over_a_single_partition(start: Callable[..., Counting]) -> None:
         assert str(caught.value) == sentence
 
 
-def test_a_session_whose_configuration_cannot_be(
-    start: Callable[..., Counting], settings: Callable[[str, str], None]
-) -> None:
-    settings("spark.megaphone.transfer.mode", "later")
-    counting = start().run()
+def test_a_session_whose_configuration_cannot_be(start: MakeQuery) -> None:
+    counting = start(**{"spark.megaphone.transfer.mode": "later"}).run()
     with pytest.raises(errors.InvalidConfiguration) as caught:
         counting.megaphone.rescale(3)
     assert str(caught.value) == (
@@ -112,7 +88,7 @@ def test_a_session_whose_configuration_cannot_be(
     assert counting.megaphone.rescale(3, mode="direct").mode == "direct"
 
 
-def test_a_plan_log_to_which_another_driver_writes(counting: Counting) -> None:
+def test_a_plan_log_to_which_another_driver_writes(counting: InProcessQuery) -> None:
     log = counting.checkpoint / "megaphone" / "log"
     last = max(int(file.name) for file in log.iterdir() if file.name.isdigit())
     shutil.copy(log / str(last), log / str(last + 1))
@@ -121,30 +97,32 @@ def test_a_plan_log_to_which_another_driver_writes(counting: Counting) -> None:
     assert "plan log" in str(caught.value)
 
 
-def test_a_query_that_has_stopped(counting: Counting) -> None:
+def test_a_query_that_has_stopped(counting: InProcessQuery) -> None:
     megaphone = counting.megaphone
-    counting.query.stop()
+    counting.stop()
     sentence = (
-        f"The query with run id {counting.query.runId} is not running; start it, and create a new "
-        "handle for it."
+        f"The query with run id {counting.running.runId} is not running; start it, and create a "
+        "new handle for it."
     )
     for ask in (
         megaphone.bins,
         megaphone.plans,
         lambda: megaphone.rescale(3),
-        lambda: Megaphone(counting.query).workers(),
+        lambda: Megaphone(counting.running).workers(),
     ):
         with pytest.raises(errors.QueryStopped) as caught:
             ask()
         assert str(caught.value) == sentence
 
 
-def test_a_session_that_has_stopped(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_has_stopped(
+    counting: InProcessQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
     megaphone = counting.megaphone
     monkeypatch.setattr(
         SparkContext, "_active_spark_context", None
     )  # as SparkContext.stop leaves it
-    for ask in (megaphone.bins, lambda: Megaphone(counting.query)):
+    for ask in (megaphone.bins, lambda: Megaphone(counting.running)):
         with pytest.raises(errors.QueryStopped) as caught:
             ask()
         assert str(caught.value) == (
@@ -153,10 +131,12 @@ def test_a_session_that_has_stopped(counting: Counting, monkeypatch: pytest.Monk
         )
 
 
-def test_a_jar_of_another_version(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jar_of_another_version(
+    counting: InProcessQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(_jvm, "__version__", "99.0.0")
     with pytest.raises(errors.VersionMismatch) as caught:
-        Megaphone(counting.query)
+        Megaphone(counting.running)
     assert str(caught.value) == (
         f"The session has the jar of spark-megaphone {__version__}, but the Python package is "
         f"99.0.0; use the same version of both, which spark_megaphone.configure does."
@@ -180,14 +160,14 @@ def test_a_query_of_spark_connect() -> None:
     )
 
 
-def test_a_call_that_the_plugin_does_not_have(counting: Counting) -> None:
+def test_a_call_that_the_plugin_does_not_have(counting: InProcessQuery) -> None:
     with pytest.raises(errors.MegaphoneError) as caught:
         counting.megaphone._door.ask("nothing")
     assert type(caught.value) is errors.MegaphoneError
     assert str(caught.value).startswith("The plugin does not understand the call:")
 
 
-def test_an_error_without_a_name_keeps_the_words_of_the_jvm(counting: Counting) -> None:
+def test_an_error_without_a_name_keeps_the_words_of_the_jvm(counting: InProcessQuery) -> None:
     with pytest.raises(errors.MegaphoneError) as caught:
         counting.megaphone._door.ask("move", "{", None, None, -1)
     assert type(caught.value) is errors.MegaphoneError

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 
 from spark_megaphone import Plan, errors
 
 if TYPE_CHECKING:
-    from tests.conftest import Counting
+    from testkit.in_process import InProcessQuery
 
 
 def in_thread(body: Callable[[], Any]) -> Callable[[], Any]:
@@ -42,7 +43,7 @@ def in_thread(body: Callable[[], Any]) -> Callable[[], Any]:
     return result
 
 
-def test_a_plan_goes_through_its_statuses(counting: Counting) -> None:
+def test_a_plan_goes_through_its_statuses(counting: InProcessQuery) -> None:
     plan = counting.megaphone.rescale(3, strategy="batched(7)")
     seen = [(plan.status, plan.progress)]
 
@@ -50,7 +51,7 @@ def test_a_plan_goes_through_its_statuses(counting: Counting) -> None:
         seen.append((plan.status, plan.progress))
         return seen[-1][0] == "done"
 
-    counting.run_until(is_done)
+    counting.run_until(is_done, "the plan is done")
     assert [status for i, (status, _) in enumerate(seen) if i == 0 or seen[i - 1][0] != status] == [
         "submitted",
         "preparing",
@@ -62,19 +63,21 @@ def test_a_plan_goes_through_its_statuses(counting: Counting) -> None:
     assert (progress[0], progress[-1]) == (0.0, 1.0)
 
 
-def test_a_plan_is_done_when_its_last_batch_is_also_if_no_other_follows(counting: Counting) -> None:
+def test_a_plan_is_done_when_its_last_batch_is_also_if_no_other_follows(
+    counting: InProcessQuery,
+) -> None:
     plan = counting.megaphone.move({0: 1}, strategy="all-at-once", mode="direct")
-    counting.run_until(lambda: plan.progress == 1)
+    counting.run_until(lambda: plan.progress == 1, "all bins have moved")
     assert plan.status == "done"
-    assert plan.steps[0].batch == counting.batches - 1
+    assert plan.steps[0].batch == counting.input.batches - 1
 
 
 def test_waiting_returns_the_plan_when_it_is_done_and_draws_its_moves(
-    counting: Counting, capsys: pytest.CaptureFixture[str]
+    counting: InProcessQuery, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = counting.megaphone.rescale(3, strategy="batched(11)")
     waited = in_thread(plan.wait)
-    counting.run_until_done(plan)
+    counting.finish(plan)
     assert waited() is plan
     bar = capsys.readouterr().err
     assert f"Plan {plan.id}" in bar
@@ -84,7 +87,7 @@ def test_waiting_returns_the_plan_when_it_is_done_and_draws_its_moves(
 
 
 def test_waiting_without_a_bar_draws_nothing(
-    counting: Counting, capsys: pytest.CaptureFixture[str]
+    counting: InProcessQuery, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = counting.megaphone.rescale(3)
     with pytest.raises(errors.PlanTimeout):
@@ -93,7 +96,7 @@ def test_waiting_without_a_bar_draws_nothing(
 
 
 def test_waiting_while_no_batch_is_planned_says_so(
-    counting: Counting, capsys: pytest.CaptureFixture[str]
+    counting: InProcessQuery, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = counting.megaphone.rescale(3)
     with pytest.raises(errors.PlanTimeout) as caught:
@@ -108,7 +111,7 @@ def test_waiting_while_no_batch_is_planned_says_so(
 
 
 @pytest.mark.parametrize("timeout", [True, "1", float("nan")])
-def test_a_timeout_is_a_number(counting: Counting, timeout: Any) -> None:
+def test_a_timeout_is_a_number(counting: InProcessQuery, timeout: Any) -> None:
     plan = counting.megaphone.rescale(3)
     with pytest.raises(
         errors.WrongType, match=r"timeout is .*, but a number of seconds is needed, or None\."
@@ -116,9 +119,9 @@ def test_a_timeout_is_a_number(counting: Counting, timeout: Any) -> None:
         plan.wait(timeout=timeout)
 
 
-def test_a_plan_that_is_cancelled_keeps_what_has_taken_effect(counting: Counting) -> None:
+def test_a_plan_that_is_cancelled_keeps_what_has_taken_effect(counting: InProcessQuery) -> None:
     plan = counting.megaphone.rescale(3, strategy="batched(7)")
-    counting.run_until(lambda: plan.progress > 0)
+    counting.run_until(lambda: plan.progress > 0, "some bins have moved")
     counting.megaphone.cancel(plan)
     counting.megaphone.cancel(plan.id)
     plan.cancel()
@@ -131,8 +134,8 @@ def test_a_plan_that_is_cancelled_keeps_what_has_taken_effect(counting: Counting
     )
     counting.run(2)
     assert len(counting.megaphone.workers()) == 3
-    counting.run_until_done(counting.megaphone.rescale(2, strategy="all-at-once"))
-    assert counting.answer == counting.expected()
+    counting.finish(counting.megaphone.rescale(2, strategy="all-at-once"))
+    counting.check()
 
 
 def test_a_plan_that_could_not_go_on_tells_why() -> None:
@@ -147,7 +150,7 @@ def test_a_plan_that_could_not_go_on_tells_why() -> None:
     )
 
 
-def test_waiting_ends_when_another_thread_cancels(counting: Counting) -> None:
+def test_waiting_ends_when_another_thread_cancels(counting: InProcessQuery) -> None:
     plan = counting.megaphone.rescale(3)
     waited = in_thread(lambda: plan.wait(progress=False))
     counting.megaphone.cancel(plan)
@@ -155,7 +158,7 @@ def test_waiting_ends_when_another_thread_cancels(counting: Counting) -> None:
         waited()
 
 
-def test_a_plan_that_failed_says_so(counting: Counting) -> None:
+def test_a_plan_that_failed_says_so(counting: InProcessQuery) -> None:
     plan = counting.megaphone.rescale(3)
     failed = Plan(
         plan._door, plan._last | {"status": "failed"}
@@ -166,10 +169,10 @@ def test_a_plan_that_failed_says_so(counting: Counting) -> None:
         failed.wait(progress=False)
 
 
-def test_waiting_ends_when_the_query_is_stopped(counting: Counting) -> None:
+def test_waiting_ends_when_the_query_is_stopped(counting: InProcessQuery) -> None:
     plan = counting.megaphone.rescale(3)
     waited = in_thread(lambda: plan.wait(progress=False))
-    counting.query.stop()
+    counting.stop()
     with pytest.raises(errors.QueryStopped) as caught:
         waited()
     assert caught.value.__cause__ is None
@@ -179,10 +182,14 @@ def test_waiting_ends_when_the_query_is_stopped(counting: Counting) -> None:
         plan.cancel()
 
 
-def test_waiting_ends_with_the_query_that_fails_and_tells_why(counting: Counting) -> None:
+def poisoned(query: InProcessQuery, rows: DataFrame, batch: int) -> None:
+    raise RuntimeError("poisoned")
+
+
+def test_waiting_ends_with_the_query_that_fails_and_tells_why(counting: InProcessQuery) -> None:
     plan = counting.megaphone.rescale(3)
     waited = in_thread(lambda: plan.wait(progress=False))
-    counting.poison = True
+    counting.each = poisoned
     with pytest.raises(StreamingQueryException):
         counting.run()
     with pytest.raises(errors.QueryStopped) as caught:
@@ -191,14 +198,14 @@ def test_waiting_ends_with_the_query_that_fails_and_tells_why(counting: Counting
     assert "poisoned" in str(caught.value.__cause__)
 
 
-def test_a_plan_that_has_ended_is_known_after_the_query_too(counting: Counting) -> None:
+def test_a_plan_that_has_ended_is_known_after_the_query_too(counting: InProcessQuery) -> None:
     plan = counting.megaphone.move({0: 1})
-    counting.run_until_done(plan)
-    counting.query.stop()
+    counting.finish(plan)
+    counting.stop()
     assert (plan.status, plan.progress, plan.wait(timeout=0)) == ("done", 1.0, plan)
 
 
-def test_a_plan_prints_itself(counting: Counting) -> None:
+def test_a_plan_prints_itself(counting: InProcessQuery) -> None:
     plan = counting.megaphone.rescale(3, strategy="batched(7)", mode="direct")
     assert (
         repr(plan)
@@ -208,7 +215,7 @@ def test_a_plan_prints_itself(counting: Counting) -> None:
     assert html.startswith(f"<table><caption>Plan {plan.id}</caption>")
     assert "<tr><td>moves</td><td>0 of 21</td></tr>" in html
     assert "<tr><td>strategy</td><td>batched(7)</td></tr>" in html
-    counting.query.stop()
+    counting.stop()
     stopped = "submitted when the query stopped"
     assert (
         repr(plan)

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "spec" / "protocol.md").read_text(encoding="utf-8")
-SOURCES = ("jvm", "python", "integration-tests", "benchmarks", "demo", "docs")
+SOURCES = ("jvm", "python", "testkit", "integration-tests", "benchmarks", "demo", "docs")
 
 # How the page defines what the sources refer to: an anchored line, or a row of the table of
 # schedules.

@@ -12,6 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_megaphone import Megaphone, Step, errors
+from testkit.in_process import InProcessQuery
+from testkit.shapes import counts
 
 # The handle as Any: many of these calls are wrong by their types already.
 Case = tuple[str, type[errors.MegaphoneError], Callable[[Any], Any], str]
@@ -217,20 +219,9 @@ REFUSED: list[Case] = [
 @pytest.fixture(scope="module")
 def shared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A query of which no plan is ever accepted."""
-    folder = tmp_path_factory.mktemp("shared")
-    rows = spark.range(100)
-    rows.write.parquet(str(folder / "source"))
-    stream = spark.readStream.schema("id long").parquet(str(folder / "source"))
-    query = (
-        stream.groupBy("id")
-        .count()
-        .writeStream.format("noop")
-        .outputMode("update")
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .start()
-    )
-    query.processAllAvailable()
-    yield query
+    query = InProcessQuery(spark, tmp_path_factory.mktemp("shared"), counts, format=1)
+    query.start().run()
+    yield query.running
     query.stop()
 
 

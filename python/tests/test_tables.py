@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ import pytest
 from spark_megaphone import Megaphone, _tables
 
 if TYPE_CHECKING:
-    from tests.conftest import Counting
+    from testkit.in_process import InProcessQuery, MakeQuery
 
 BINS = 64
 
@@ -26,14 +25,14 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_a_schema_is_the_same_with_rows_and_without(counting: Counting, name: str) -> None:
+def test_a_schema_is_the_same_with_rows_and_without(counting: InProcessQuery, name: str) -> None:
     def table() -> pa.Table:
         return getattr(counting.megaphone, name)()
 
     before = table()
     assert len(before) == {"bins": BINS, "workers": 2, "plans": 0, "migrations": 0}[name]
     assert before.schema == SCHEMAS[name]
-    counting.run_until_done(counting.megaphone.move({0: 1}))
+    counting.finish(counting.megaphone.move({0: 1}))
     counting.run()
     after = table()
     assert len(after) == {"bins": BINS, "workers": 2, "plans": 1, "migrations": 1}[name]
@@ -71,10 +70,10 @@ def test_the_columns_are_these() -> None:
     }
 
 
-def test_the_tables_tell_of_a_move(counting: Counting) -> None:
+def test_the_tables_tell_of_a_move(counting: InProcessQuery) -> None:
     megaphone = counting.megaphone
     plan = megaphone.move({0: 1, 2: 1}, strategy="fluid", mode="direct")
-    counting.run_until_done(plan)
+    counting.finish(plan)
     counting.run()
     (row,) = megaphone.plans().to_pylist()
     batches = [step.batch for step in plan.steps]
@@ -100,17 +99,17 @@ def test_the_tables_tell_of_a_move(counting: Counting) -> None:
         (0, "driver", 30),
         (1, "driver", 34),
     ]
-    assert {row["last_batch"] for row in workers} == {counting.batches - 1}
+    assert {row["last_batch"] for row in workers} == {counting.input.batches - 1}
 
 
-def test_rows_have_the_columns_of_their_tables(counting: Counting) -> None:
+def test_rows_have_the_columns_of_their_tables(counting: InProcessQuery) -> None:
     megaphone = counting.megaphone
     plan = megaphone.move({0: 1})
-    counting.run_until_done(plan)
+    counting.finish(plan)
     counting.run()
     jvm: Any = counting.spark._jvm
     api = jvm.io.megaphone.spark.faces.api.MegaphoneApi
-    run = counting.query.runId
+    run = counting.running.runId
     for text, schema in (
         (api.queries(), _tables.QUERIES),
         (api.workers(run), _tables.WORKERS),
@@ -126,25 +125,25 @@ def test_rows_have_the_columns_of_their_tables(counting: Counting) -> None:
         pa.Table.from_pylist(rows, schema=schema).validate(full=True)
     (query,) = (row for row in json.loads(api.queries()) if row["run_id"] == run)
     assert query == {
-        "query_id": counting.query.id,
+        "query_id": counting.running.id,
         "run_id": run,
         "name": None,
         "operators": 1,
         "workers": 2,
         "bins": BINS,
-        "last_batch": counting.batches - 1,
+        "last_batch": counting.input.batches - 1,
         "open_plan": None,
     }
 
 
-def test_a_table_turns_into_pandas(counting: Counting) -> None:
+def test_a_table_turns_into_pandas(counting: InProcessQuery) -> None:
     bins = counting.megaphone.bins().to_pandas()
     assert bins.groupby("worker").size().to_dict() == {0: 32, 1: 32}
 
 
-def test_a_handle_prints_itself(counting: Counting) -> None:
-    keys = len(counting.expected())
-    run = counting.query.runId
+def test_a_handle_prints_itself(counting: InProcessQuery) -> None:
+    keys = len(counting.answer())
+    run = counting.running.runId
     assert (
         repr(counting.megaphone)
         == f"Megaphone(query {run}: operator 0: {BINS} bins, {keys} keys on 2 workers)"
@@ -158,17 +157,17 @@ def test_a_handle_prints_itself(counting: Counting) -> None:
 
 
 def test_a_handle_prints_itself_before_the_first_batch_and_after_the_last(
-    start: Callable[..., Counting],
+    start: MakeQuery,
 ) -> None:
     counting = start()
-    megaphone = Megaphone(counting.query)
-    assert repr(megaphone) == f"Megaphone(query {counting.query.runId}: QUERY_NOT_STARTED)"
-    counting.query.stop()
-    assert repr(megaphone) == f"Megaphone(query {counting.query.runId}: QUERY_STOPPED)"
+    megaphone = Megaphone(counting.running)
+    assert repr(megaphone) == f"Megaphone(query {counting.running.runId}: QUERY_NOT_STARTED)"
+    counting.stop()
+    assert repr(megaphone) == f"Megaphone(query {counting.running.runId}: QUERY_STOPPED)"
     assert "<td>QUERY_STOPPED</td><td>The query with run id" in megaphone._repr_html_()
 
 
-def test_what_comes_from_a_user_is_escaped_in_html(counting: Counting) -> None:
+def test_what_comes_from_a_user_is_escaped_in_html(counting: InProcessQuery) -> None:
     megaphone = counting.megaphone
     megaphone._door.name = "<b>&"
     assert "<caption>query &lt;b&gt;&amp;</caption>" in megaphone._repr_html_()

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import io.megaphone.checkpoint.{AtomicOutput, Committer, StateFiles}
-import io.megaphone.errors.MissingFileException
-import io.megaphone.format.{
-  Chain, Compression, FileName, FileSource, StateName, StoreId, VersionIds, WriterId
-}
+import io.megaphone.checkpoint.Committer
+import io.megaphone.format.{Chain, Compression, FileName, StateName, StoreId, VersionIds, WriterId}
 import io.megaphone.log.BinLog
 import io.megaphone.log.memory.HeapBudget
 import io.megaphone.plan.RoutingTable
 import io.megaphone.state.{Holding, StoreBatch}
+import io.megaphone.testkit.MemoryFiles
 
-/** A worker that has all bins, and whose files nobody reads. */
+/** A worker that has all bins, and whose files nobody reads: they never appear. */
 final class LoneWorker(binsCount: Int, framesMax: Int, budget: HeapBudget = HeapBudget.Unlimited) {
-  import LoneWorker._
-
   private val table = RoutingTable.roundRobin(binsCount, 1)
-  private val committer = new Committer(Nowhere, Compression.None, Committer.Limits(framesMax))
+  private val nowhere = new MemoryFiles {
+    override protected def appear(file: FileName, bytes: Array[Byte]): Unit = ()
+  }
+  private val committer = new Committer(nowhere, Compression.None, Committer.Limits(framesMax))
   val holding = new Holding(0, binsCount)
   val bins: Vector[Int] = (0 until binsCount).toVector
   holding.restart(StateName(0, StateName.FixedId), Vector.empty)
@@ -50,15 +49,4 @@ final class LoneWorker(binsCount: Int, framesMax: Int, budget: HeapBudget = Heap
 
   /** Frames of the longest chain. */
   def longest: Int = bins.iterator.map(holding.chain(_).frameCount).max
-}
-
-private object LoneWorker {
-  object Nowhere extends StateFiles {
-    def create(file: FileName): AtomicOutput = new AtomicOutput {
-      def write(b: Int): Unit = ()
-      override def write(bytes: Array[Byte], offset: Int, length: Int): Unit = ()
-      def cancel(): Unit = ()
-    }
-    def open(file: FileName): FileSource = throw new MissingFileException(file.toString)
-  }
 }

@@ -12,8 +12,8 @@ import io.megaphone.format.{
 }
 import io.megaphone.log.Bytes
 import io.megaphone.plan.{Move, RoutingTable}
-import io.megaphone.state.{Holding, Registry}
-import io.megaphone.state.LoadedBin
+import io.megaphone.state.{Holding, LoadedBin, Registry}
+import io.megaphone.testkit.PassedOn
 
 /** What a recovery reads after a long history: few footers and, of the records, what it needs and
   * nothing else. That nothing is listed goes without a test: [[StateFiles]] cannot.
@@ -169,7 +169,7 @@ private object RecoveryReadsSuite {
   )
 
   /** A file that was opened, and what was read of it. */
-  final class Opening(val file: FileName, source: FileSource) extends FileSource {
+  final class Opening(val file: FileName, source: FileSource) extends PassedOn(source) {
     private val trailer = (source.length - DeltaFile.TrailerBytes, DeltaFile.TrailerBytes)
     private val footer = {
       val offset = new Decoder(source.name, source.read(trailer._1, trailer._2)).long()
@@ -186,11 +186,9 @@ private object RecoveryReadsSuite {
       others.map { case (position, count) => (file, position, count) }.toSeq
     }
 
-    def name: String = source.name
-    def length: Long = source.length
-    def read(position: Long, count: Int): Array[Byte] = {
-      reads += ((position, count)); source.read(position, count)
+    override def read(position: Long, count: Int): Array[Byte] = {
+      reads += ((position, count)); super.read(position, count)
     }
-    def close(): Unit = { isClosed = true; source.close() }
+    override def close(): Unit = { isClosed = true; super.close() }
   }
 }

@@ -16,6 +16,7 @@ import io.megaphone.format.{Compression, Compressions, FileName, FileSource, Foo
 import io.megaphone.log.BinLogModel.found
 import io.megaphone.plan.RoutingTable
 import io.megaphone.state.Registry
+import io.megaphone.testkit.PassedOn
 
 /** Bins of many bytes are loaded side by side, with the same result. */
 class RecoverySuite extends AnyFunSuite with SmallStore {
@@ -149,16 +150,12 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
       val damaged = new StateFiles {
         def create(file: FileName): AtomicOutput = store.files.create(file)
         def open(file: FileName): FileSource = {
-          val source = store.files.open(file)
-          new FileSource {
-            def name: String = source.name
-            def length: Long = source.length
-            def read(position: Long, count: Int): Array[Byte] = {
-              val bytes = source.read(position, count)
+          new PassedOn(store.files.open(file)) {
+            override def read(position: Long, count: Int): Array[Byte] = {
+              val bytes = super.read(position, count)
               if (count > (1 << 19) && position > (1 << 20)) bytes(7) = (bytes(7) ^ 1).toByte
               bytes
             }
-            def close(): Unit = source.close()
           }
         }
       }

@@ -3,21 +3,18 @@ package io.megaphone.runtime
 
 import java.io.IOException
 
-import scala.collection.mutable
-
 import org.scalatest.Assertions
 
-import io.megaphone.checkpoint.{AtomicOutput, Committer, Recovery, StateFiles}
-import io.megaphone.errors.MissingFileException
+import io.megaphone.checkpoint.{Committer, Recovery, StateFiles}
 import io.megaphone.format.{
-  BytesSource, Compression, Compressions, FileName, FileSource, Footer, StateName, StoreId,
-  VersionIds, WriterId
+  Compression, Compressions, FileName, FileSource, Footer, StateName, StoreId, VersionIds, WorkerId,
+  WriterId
 }
-import io.megaphone.format.WorkerId
 import io.megaphone.log.BinLog
 import io.megaphone.log.BinLogModel.found
 import io.megaphone.plan.{Move, RoutingTable}
 import io.megaphone.state.{Attempt, Holding, Lease, Registry, StoreBatch}
+import io.megaphone.testkit.{MemoryFiles, PassedOn}
 import io.megaphone.transfer.TransferBlocks
 
 /** One store of four bins, or of as many as are asked for, and two workers, in memory, and the code
@@ -30,31 +27,15 @@ trait SmallStore extends Assertions {
 
   /** One store's files and the code around them. */
   final protected class Store(binsCount: Int = 4) {
-    private val bytes = mutable.Map.empty[FileName, Array[Byte]]
 
     /** Reads of files until one fails; none does below zero. */
     var readsLeft = -1
-    val files: StateFiles = new StateFiles {
-      def create(file: FileName): AtomicOutput = new AtomicOutput {
-        private val out = new java.io.ByteArrayOutputStream
-        def write(b: Int): Unit = out.write(b)
-        override def close(): Unit = bytes(file) = out.toByteArray
-        def cancel(): Unit = ()
-      }
-      def open(file: FileName): FileSource = {
-        val source = new BytesSource(
-          file.toString,
-          bytes.getOrElse(file, throw new MissingFileException(file.toString))
-        )
-        new FileSource {
-          def name: String = source.name
-          def length: Long = source.length
-          def read(position: Long, count: Int): Array[Byte] = {
-            readsLeft -= 1
-            if (readsLeft == 0) throw new IOException("the connection was lost")
-            source.read(position, count)
-          }
-          def close(): Unit = source.close()
+    val files: StateFiles = new MemoryFiles {
+      override def open(file: FileName): FileSource = new PassedOn(super.open(file)) {
+        override def read(position: Long, count: Int): Array[Byte] = {
+          readsLeft -= 1
+          if (readsLeft == 0) throw new IOException("the connection was lost")
+          super.read(position, count)
         }
       }
     }

@@ -10,7 +10,6 @@ import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.{DataFrame, Encoder, Encoders}
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
-import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.streaming.StreamingQueryException
 import org.scalatest.concurrent.Eventually.{eventually, timeout}
 import org.scalatest.time.SpanSugar._
@@ -18,7 +17,7 @@ import org.scalatest.time.SpanSugar._
 import io.megaphone.format.{BytesSource, DeltaFile, FileName, Footer}
 import io.megaphone.spark.checkpoint.ProbeFileSystem.{Asked, Fault}
 import io.megaphone.spark.executor.ExecutorHost
-import io.megaphone.spark.query.PluginSession
+import io.megaphone.spark.query.{FedStream, PluginSession}
 
 /** A checkpoint on a file system that is not Hadoop's local one: what it is asked for, and what
   * becomes of a query when it fails.
@@ -42,16 +41,13 @@ final class OtherFileSystemSuite extends PluginSession {
   private final class Counting(format: Int, sweepBatches: Int = 2) {
     private implicit val encoder: Encoder[Long] = Encoders.scalaLong
     private val keysCount = 200
-    private val memory = MemoryStream[Long](spark)
-    private var fed = Vector.empty[Long]
+    private val fed = new FedStream[Long](spark)
     val folder: NioPath = OtherFileSystemSuite.this.folder("checkpoint")
     val checkpoint = s"probe:$folder"
 
-    def feed(): Unit = {
-      val rows = (0L until keysCount).map(i => i * i % 1009 + fed.size / keysCount % 3);
-      fed ++= rows; memory.addData(rows); ()
-    }
-    def answer: DataFrame = spark.createDataset(fed).toDF("k").groupBy("k").count()
+    def feed(): Unit =
+      fed.feed((0L until keysCount).map(i => i * i % 1009 + fed.count / keysCount % 3))
+    def answer: DataFrame = fed.batch.toDF("k").groupBy("k").count()
 
     def started(): Running =
       withConf(
@@ -60,8 +56,7 @@ final class OtherFileSystemSuite extends PluginSession {
         "spark.sql.streaming.minBatchesToRetain" -> "2"
       )(
         start(
-          memory
-            .toDS()
+          fed.stream
             .mapPartitions(OtherFileSystemSuite.inAnyOrder)
             .toDF("k")
             .groupBy("k")

@@ -10,7 +10,6 @@ import org.apache.logging.log4j.Level
 import org.apache.spark.{SPARK_VERSION, SparkException}
 import org.apache.spark.sql.{DataFrame, Encoder, Encoders}
 import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager
-import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.streaming.StreamingQueryException
 
@@ -36,8 +35,7 @@ class CheckpointsSuite extends PluginSession {
     */
   private final class Counted {
     val checkpoint: Path = folder("checkpoints").toRealPath().resolve("new")
-    private val memory = MemoryStream[(Long, Long)](spark)
-    private var fed = Vector.empty[(Long, Long)]
+    private val fed = new FedStream[(Long, Long)](spark)
 
     def counts(rows: DataFrame): DataFrame =
       rows.toDF("k", "v").groupBy("k").agg(count("*"), sum("v"))
@@ -46,10 +44,8 @@ class CheckpointsSuite extends PluginSession {
     def run(make: DataFrame => DataFrame = counts, mode: String = "complete")(
         look: Running => Unit = _ => ()
     ): Seq[String] = {
-      val running = start(make(memory.toDF()), mode, checkpoint.toString)
-      val rows = (0L until 50L).map(i => (i % 7, fed.size + i))
-      fed ++= rows
-      memory.addData(rows)
+      val running = start(make(fed.stream.toDF()), mode, checkpoint.toString)
+      fed.feed((0L until 50L).map(i => (i % 7, fed.count + i)))
       try {
         running.query.processAllAvailable()
         look(running)
@@ -60,7 +56,7 @@ class CheckpointsSuite extends PluginSession {
     def refused(make: DataFrame => DataFrame = counts, mode: String = "complete"): String =
       messagesOf(intercept[StreamingQueryException](run(make, mode)()))
 
-    def answer: Seq[String] = sorted(counts(spark.createDataset(fed).toDF()).collect())
+    def answer: Seq[String] = sorted(counts(fed.batch.toDF()).collect())
 
     /** The checkpoint format of the last run. */
     def format: Int = {

@@ -2,7 +2,6 @@
 package io.megaphone.spark.query
 
 import org.apache.spark.sql.{DataFrame, Encoder, Encoders, Row}
-import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.functions._
 
 import io.megaphone.spark.executor.ExecutorHost
@@ -28,16 +27,13 @@ final class MemorySuite extends PluginSession {
       .toSeq
 
   test("Ten times the budget.", isInShortRun = false) {
-    val memory = MemoryStream[(Long, Long)](spark)
-    var fed = Vector.empty[(Long, Long)]
-    def feed(keys: Range): Unit = {
-      val rows = keys.map(k => (k.toLong * 7919, fed.size.toLong + 100000L + k)); fed ++= rows;
-      memory.addData(rows); ()
-    }
+    val fed = new FedStream[(Long, Long)](spark)
+    def feed(keys: Range): Unit =
+      fed.feed(keys.map(k => (k.toLong * 7919, fed.count.toLong + 100000L + k)))
     val checkpoint = folder("checkpoint").toString
     def progress(running: Running) = running.query.lastProgress.stateOperators.head
 
-    val first = start(answer(memory.toDF()), "update", checkpoint)
+    val first = start(answer(fed.stream.toDF()), "update", checkpoint)
     for (part <- 0 until 6) {
       feed(part * 12500 until (part + 1) * 12500); first.query.processAllAvailable()
     }
@@ -52,18 +48,18 @@ final class MemorySuite extends PluginSession {
     first.rescale(2, () => feed(70000 until 75000), "direct", strategy = "all-at-once")
     assert(
       sorted(newestByKey(first.byBatch.map(_._2))) == sorted(
-        answer(spark.createDataset(fed).toDF()).collect()
+        answer(fed.batch.toDF()).collect()
       )
     )
     first.stop()
 
-    val second = start(answer(memory.toDF()), "update", checkpoint)
+    val second = start(answer(fed.stream.toDF()), "update", checkpoint)
     feed(0 until 75000 by 11)
     second.query.processAllAvailable()
     assert(progress(second).memoryUsedBytes < 4L * budgetBytes)
     assert(
       sorted(newestByKey((first.byBatch ++ second.byBatch).map(_._2))) == sorted(
-        answer(spark.createDataset(fed).toDF()).collect()
+        answer(fed.batch.toDF()).collect()
       )
     )
     val read = spark.read.format("statestore").load(checkpoint).selectExpr("key.k", "value.*")

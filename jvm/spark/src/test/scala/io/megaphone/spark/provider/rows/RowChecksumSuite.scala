@@ -9,7 +9,6 @@ import org.apache.spark.SparkThrowable
 import org.apache.spark.sql.{DataFrame, Encoder, Encoders}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
-import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.streaming.StreamingQueryException
 import org.apache.spark.sql.types._
@@ -28,7 +27,7 @@ import io.megaphone.spark.provider.BinnedRows
 import io.megaphone.spark.provider.families.{
   ColumnFamilies, ColumnFamily, ColumnFamilyRegistry, ColumnFamilySpec
 }
-import io.megaphone.spark.query.PluginSession
+import io.megaphone.spark.query.{FedStream, PluginSession}
 import io.megaphone.state.Holding
 
 /** Rows with a checksum each: damage is found by whatever reads them, and only who asks for
@@ -170,16 +169,12 @@ class RowChecksumSuite extends PluginSession {
       s"A query that has begun ${if (isOn) "with" else "without"} checksums goes on so, through moves and starts, whatever is set then; so do readers.",
       isInShortRun = false
     ) {
-      val memory = MemoryStream[Long](spark)
+      val fed = new FedStream[Long](spark)
       val checkpoint = folder("checkpoint")
-      var fed = Vector.empty[Long]
-      def feed(): Unit = {
-        val rows = (0L until 40L).map(_ * (1 + fed.size % 3)); fed ++= rows; memory.addData(rows);
-        ()
-      }
+      def feed(): Unit = fed.feed((0L until 40L).map(_ * (1 + fed.count % 3)))
       for ((setting, workers) <- Seq(isOn -> 5, !isOn -> 2))
         withConf(Enabled -> setting.toString, Ratio -> "1") {
-          val running = start(counted(memory.toDF()), "update", checkpoint.toString)
+          val running = start(counted(fed.stream.toDF()), "update", checkpoint.toString)
           feed()
           running.query.processAllAvailable()
           running.rescale(
@@ -198,7 +193,7 @@ class RowChecksumSuite extends PluginSession {
       for (setting <- Seq(true, false)) withConf(Enabled -> setting.toString) {
         val read =
           spark.read.format("statestore").load(checkpoint.toString).selectExpr("key.*", "value.*")
-        assert(sorted(read.collect()) == sorted(counted(spark.createDataset(fed).toDF()).collect()))
+        assert(sorted(read.collect()) == sorted(counted(fed.batch.toDF()).collect()))
       }
     }
 
@@ -206,9 +201,9 @@ class RowChecksumSuite extends PluginSession {
     "A bit that flips in an executor's memory ends the query when its row is read, with Spark's error."
   ) {
     withConf(Enabled -> "true", Ratio -> "1") {
-      val memory = MemoryStream[Long](spark)
-      val running = start(counted(memory.toDF()), "update")
-      def feed(): Unit = { memory.addData(0L until 20L); running.query.processAllAvailable() }
+      val fed = new FedStream[Long](spark)
+      val running = start(counted(fed.stream.toDF()), "update")
+      def feed(): Unit = { fed.feed(0L until 20L); running.query.processAllAvailable() }
       feed()
       val key =
         StoreId(0, StateStoreId.DEFAULT_STORE_NAME).in(running.query.runId.toString)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from drivers import DriverProcess, Refused
-from queries import MakeQuery, Query
+from testkit.driver_process import DriverProcess, Refused
+from testkit.remote import MakeRemoteQuery, RemoteQuery
 
 
 def _flip(data: bytes, at: int) -> bytes:
@@ -30,11 +30,11 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 @pytest.mark.parametrize("age", ["newest", pytest.param("oldest", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("format", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_damaged_state_file_is_named_and_a_restored_one_read(
-    format: int, age: str, shared: DriverProcess, make_query: MakeQuery
+    format: int, age: str, shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
-    query = make_query(shared, format=format).spread()
-    query.feed(2)
-    query.call("stop")
+    query = make_remote_query(shared, format=format).spread()
+    query.run(2)
+    query.stop()
     files = _by_age(query, worker=0)
     file = files[-1] if age == "newest" else files[0]
     sound = file.read_bytes()
@@ -49,37 +49,39 @@ def test_a_damaged_state_file_is_named_and_a_restored_one_read(
     assert file.name in message
     assert "does not exist" in message
     file.write_bytes(sound)
-    query.start(shared).feed()
-    query.check()
+    query.start(shared).run()
+    query.stop_and_check()
 
 
 def test_a_file_that_is_damaged_while_the_query_runs_does_not_stop_it(
-    shared: DriverProcess, make_query: MakeQuery
+    shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
     """The executors have its content in memory: nobody reads it, also not for a move between
     them.
     """
-    query = make_query(shared).spread()
-    query.feed(2)
+    query = make_remote_query(shared).spread()
+    query.run(2)
     file = _by_age(query, worker=0)[-1]
     sound = file.read_bytes()
     file.write_bytes(_flip(sound, 12))
     query.finish(query.move_half(0, 1))
-    query.feed()
-    query.check_given_out()
-    query.call("stop")
+    query.run()
+    query.check()
+    query.stop()
     message = _failure(query, shared)
     assert file.name in message
     assert "is damaged" in message
     file.write_bytes(sound)
-    query.start(shared).feed()
-    query.check()
+    query.start(shared).run()
+    query.stop_and_check()
 
 
-def test_a_damaged_plan_log_is_named(shared: DriverProcess, make_query: MakeQuery) -> None:
-    query = make_query(shared).spread()
+def test_a_damaged_plan_log_is_named(
+    shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = make_remote_query(shared).spread()
     query.finish(query.move_half(0, 1, mode="direct"))
-    query.call("stop")
+    query.stop()
     log = query.checkpoint / "megaphone" / "log"
     record = log / "1"
     sound = record.read_bytes()
@@ -92,26 +94,26 @@ def test_a_damaged_plan_log_is_named(shared: DriverProcess, make_query: MakeQuer
     message = _failure(query, shared)
     assert "expected record 1" in message
     record.write_bytes(sound)
-    query.start(shared).feed()
-    query.check()
+    query.start(shared).run()
+    query.stop_and_check()
 
 
-def _by_age(query: Query, worker: int) -> list[Path]:
+def _by_age(query: RemoteQuery, worker: int) -> list[Path]:
     """The state files of a worker, the oldest first."""
     files = (query.checkpoint / "state" / "0" / str(worker)).glob("*.delta")
     return sorted(files, key=lambda f: int(f.stem.split("_")[0]))
 
 
-def _failure(query: Query, driver: DriverProcess) -> str:
+def _failure(query: RemoteQuery, driver: DriverProcess) -> str:
     """Starts the query, which must fail at its first batch; what it says."""
     query.start(driver)
-    shown = query.input.shown
+    has_more = _has_more(query)
     with pytest.raises(Refused) as refused:
-        query.feed(0) if _has_more(query, shown) else query.feed()
+        query.settle() if has_more else query.run()
     return str(refused.value)
 
 
-def _has_more(query: Query, shown: int) -> bool:
+def _has_more(query: RemoteQuery) -> bool:
     """Whether the query has files to process that an earlier failure left."""
     commits = [int(f.name) for f in (query.checkpoint / "commits").iterdir() if f.name.isdigit()]
-    return shown > max(commits) + 1
+    return query.input.batches > max(commits) + 1

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the tests start their JVMs. Each lives for seconds, so what counts is the time until it
-works.
+"""How the tests start their JVMs.
+
+Each lives for seconds, so what counts is the time until it works.
 
 1. Spark's classes come from an archive (class data sharing) that is made once, by running this
    file: a JVM maps it instead of reading and checking ten thousand class files. If the process dies
@@ -38,9 +39,7 @@ def settings(java_options: str = "") -> dict[str, str]:
 
 
 def environment() -> dict[str, str]:
-    """What a driver's environment must have: the class path has the folder of the configuration in
-    it.
-    """
+    """What a driver's environment must have: the configuration's folder is in the class path."""
     folder = _MADE / "conf"
     folder.mkdir(parents=True, exist_ok=True)
     home = spark_home(_MADE / "home")

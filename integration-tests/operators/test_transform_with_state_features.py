@@ -14,10 +14,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from processors import runner, seen_and_told
-from streams import DATA_ONLY, FLUSH, KEYS, MakeStream, Stream, check_rows
+from testkit.answers import check_rows
+from testkit.in_process import DATA_ONLY, InProcessQuery, MakeQuery
+from testkit.input import FEW_ROWS, FLUSH
+from testkit.processors import runner, seen_and_told
 
 HAS_EXECUTORS = True
+KEYS = FEW_ROWS.keys
 slow = pytest.mark.slow
 with_and_without_pandas = pytest.mark.parametrize(
     "with_pandas", [pytest.param(True, id="frames"), pytest.param(False, id="rows")]
@@ -70,7 +73,7 @@ def expiring(*, with_pandas: bool) -> StatefulProcessor:
 @with_and_without_pandas
 @pytest.mark.parametrize("format", [1, 2])
 def test_state_that_expires_is_gone_and_all_other_stays(
-    make_stream: MakeStream, with_pandas: bool, format: int
+    make_query: MakeQuery, with_pandas: bool, format: int
 ) -> None:
     """What lives for a millisecond is gone in the next batch; what lives for a day is not."""
 
@@ -84,18 +87,18 @@ def test_state_that_expires_is_gone_and_all_other_stays(
         found = f.lit(0).cast("long")
         return rows.groupBy("k").agg(n, n.alias("listed"), n.alias("mapped"), found.alias("found"))
 
-    stream = make_stream(shape, format=format, **DATA_ONLY).up_and_down()
-    stream.check(answer=counts)
-    last = {row[0] for row in stream.given[max(stream.given)]}
-    stream.stop()
+    query = make_query(shape, format=format, **DATA_ONLY).up_and_down()
+    query.check(expected=query.answer(counts))
+    last = {row[0] for row in query.given[max(query.given)]}
+    query.stop()
     for variable in ("gone", "gone_values", "gone_by_value"):
-        assert keys_of(stream, variable) <= last, f"expired keys of {variable} were not removed"
-        assert len(keys_of(stream, f"kept{variable[4:]}")) == KEYS
+        assert keys_of(query, variable) <= last, f"expired keys of {variable} were not removed"
+        assert len(keys_of(query, f"kept{variable[4:]}")) == KEYS
 
 
-def keys_of(stream: Stream, variable: str) -> set[int]:
-    reader = stream.spark.read.format("statestore").option("stateVarName", variable)
-    return {row[0] for row in reader.load(str(stream.checkpoint)).select("key.k").collect()}
+def keys_of(query: InProcessQuery, variable: str) -> set[int]:
+    reader = query.spark.read.format("statestore").option("stateVarName", variable)
+    return {row[0] for row in reader.load(str(query.checkpoint)).select("key.k").collect()}
 
 
 def counting(schema: str = "n long", *, with_pandas: bool) -> StatefulProcessor:
@@ -131,16 +134,16 @@ def counting(schema: str = "n long", *, with_pandas: bool) -> StatefulProcessor:
 COUNTED = "k long, n long, t timestamp, had long"
 
 
-def counts_of(stream: Stream) -> dict[int, int]:
+def counts_of(query: InProcessQuery) -> dict[int, int]:
     """The newest count of each key."""
-    rows = (row for batch in sorted(stream.given) for row in stream.given[batch])
+    rows = (row for batch in sorted(query.given) for row in query.given[batch])
     return {k: n for k, n, *_ in rows if k != FLUSH}
 
 
 @slow
 @with_and_without_pandas
 @pytest.mark.parametrize("format", [1, 2])
-def test_initial_state_moves(make_stream: MakeStream, with_pandas: bool, format: int) -> None:
+def test_initial_state_moves(make_query: MakeQuery, with_pandas: bool, format: int) -> None:
     def shape(rows: DataFrame) -> DataFrame:
         initial = rows.sparkSession.range(KEYS).select(
             f.col("id").alias("k"), f.lit(INITIAL).alias("n")
@@ -149,16 +152,16 @@ def test_initial_state_moves(make_stream: MakeStream, with_pandas: bool, format:
         processor = counting(with_pandas=with_pandas)
         return run(processor, COUNTED, "update", "None", initialState=initial.groupBy("k"))
 
-    stream = make_stream(shape, format=format).up_and_down()
-    expected = stream.answer(lambda rows: rows.groupBy("k").agg(f.count("*") + INITIAL))
-    assert counts_of(stream) == dict(expected)
+    query = make_query(shape, format=format).up_and_down()
+    expected = query.answer(lambda rows: rows.groupBy("k").agg(f.count("*") + INITIAL))
+    assert counts_of(query) == dict(expected)
 
 
 @slow
 @with_and_without_pandas
 @pytest.mark.parametrize("format", [1, 2])
 def test_a_schema_evolves_between_two_moves(
-    make_stream: MakeStream, with_pandas: bool, format: int
+    make_query: MakeQuery, with_pandas: bool, format: int
 ) -> None:
     """With a field more after a restart, rows of both schemas stand beside each other, and move."""
 
@@ -168,16 +171,16 @@ def test_a_schema_evolves_between_two_moves(
             processor, COUNTED, "update", "None"
         )
 
-    avro = {"spark__sql__streaming__stateStore__encodingFormat": "avro"}
-    stream = make_stream(shape_with("n long"), format=format, **avro).up_and_down()
-    stream.stop()
-    stream.shape = shape_with("n long, last long")
-    before = max(stream.given)
-    stream.up_and_down()
-    assert counts_of(stream) == dict(stream.answer(lambda rows: rows.groupBy("k").count()))
+    avro = {"spark.sql.streaming.stateStore.encodingFormat": "avro"}
+    query = make_query(shape_with("n long"), format=format, **avro).up_and_down()
+    query.stop()
+    query.shape = shape_with("n long, last long")
+    before = max(query.given)
+    query.up_and_down()
+    assert counts_of(query) == dict(query.answer(lambda rows: rows.groupBy("k").count()))
     had: dict[int, list[int | None]] = {}
-    for batch in range(before + 1, max(stream.given) + 1):
-        for k, n, _, last in stream.given[batch]:
+    for batch in range(before + 1, max(query.given) + 1):
+        for k, n, _, last in query.given[batch]:
             had.setdefault(k, []).append(last)
             assert last is None or last < n
     firsts = {values[0] for values in had.values()}
@@ -190,9 +193,7 @@ def test_a_schema_evolves_between_two_moves(
 @slow
 @with_and_without_pandas
 @pytest.mark.parametrize("format", [1, 2])
-def test_one_behind_the_other_moves(
-    make_stream: MakeStream, with_pandas: bool, format: int
-) -> None:
+def test_one_behind_the_other_moves(make_query: MakeQuery, with_pandas: bool, format: int) -> None:
     """What the first gives out, with its event time, goes on to the second, behind an exchange."""
 
     def totals() -> StatefulProcessor:
@@ -221,13 +222,15 @@ def test_one_behind_the_other_moves(
             totals(), "g long, n long", "append", "EventTime"
         )
 
-    stream = make_stream(shape, mode="append", format=format).up_and_down()
-    assert len(stream.workers()) == 2
+    query = make_query(shape, mode="append", format=format).up_and_down()
+    assert len(query.workers()) == 2
     # The first gives out a row for each key of a batch: the second counts these.
-    batches = range(len(stream.files()))
-    keys = [set(stream.answer(lambda rows: rows.select("k"), slice(b, b + 1))) for b in batches]
+    batches = range(query.input.batches)
+    keys = [
+        set(query.answer(lambda rows: rows.select("k"), batches=slice(b, b + 1))) for b in batches
+    ]
     expected: dict[int, int] = {}
     for (k,) in (key for batch in keys for key in batch):
         expected[k % 10] = expected.get(k % 10, 0) + 1
-    found = {g: n for batch in sorted(stream.given) for g, n in stream.given[batch]}
+    found = {g: n for batch in sorted(query.given) for g, n in query.given[batch]}
     check_rows(list(found.items()), list(expected.items()))

@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from processors import runner, seen_and_told
-from streams import DATA_ONLY, MakeStream, check_rows
+from testkit.answers import check_rows
+from testkit.in_process import DATA_ONLY, MakeQuery
+from testkit.processors import runner, seen_and_told
 
 HAS_EXECUTORS = True
 OUTPUT = "k long, n long, listed long, mapped long, is_last boolean"
@@ -95,34 +96,34 @@ def counts(rows: DataFrame) -> DataFrame:
 @pytest.mark.parametrize("with_pandas", [False, True])
 @pytest.mark.parametrize("format", [1, 2])
 def test_values_lists_maps_and_timers_move(
-    make_stream: MakeStream, with_pandas: bool, format: int
+    make_query: MakeQuery, with_pandas: bool, format: int
 ) -> None:
     shape = visited(with_pandas=with_pandas, unseen_ms=5_000)
-    stream = make_stream(shape, mode="append", format=format, **DATA_ONLY).up_and_down()
-    stream.check_given_in_each_move(lambda row: row[-1])
-    stream.flush()
+    query = make_query(shape, mode="append", format=format, **DATA_ONLY).up_and_down()
+    query.check_given_in_each_move(lambda row: row[-1])
+    query.flush()
     ended: dict[int, tuple[int, ...]] = {}
-    for k, *counted, is_last in (row for rows in stream.given.values() for row in rows):
+    for k, *counted, is_last in (row for rows in query.given.values() for row in rows):
         if is_last:
             before = ended.get(k, (0, 0, 0))
             ended[k] = tuple(a + b for a, b in zip(before, counted, strict=True))
-    check_rows([(k, *counted) for k, counted in ended.items()], stream.answer(counts))
+    check_rows([(k, *counted) for k, counted in ended.items()], query.answer(counts))
 
 
-def test_each_variable_is_read_by_its_name_after_a_move(make_stream: MakeStream) -> None:
-    stream = make_stream(visited(with_pandas=False, unseen_ms=HOUR_MS), mode="append").up_and_down()
-    expected = stream.answer(counts)
-    stream.stop()
+def test_each_variable_is_read_by_its_name_after_a_move(make_query: MakeQuery) -> None:
+    query = make_query(visited(with_pandas=False, unseen_ms=HOUR_MS), mode="append").up_and_down()
+    expected = query.answer(counts)
+    query.stop()
 
     def rows(*columns: str, **options: str) -> list[tuple[Any, ...]]:
-        reader = stream.spark.read.format("statestore")
-        state = reader.options(**options).load(str(stream.checkpoint))
+        reader = query.spark.read.format("statestore")
+        state = reader.options(**options).load(str(query.checkpoint))
         return [tuple(row) for row in state.selectExpr(*columns).collect()]
 
     check_rows(rows("key.k", "value.n", stateVarName="count"), [row[:2] for row in expected])
     listed = rows("key.k", "list_element.v", stateVarName="values")
-    check_rows(listed, stream.answer(lambda rows: rows.select("k", "v")))
+    check_rows(listed, query.answer(lambda rows: rows.select("k", "v")))
     mapped = rows("key.k", "user_map_key.v", "user_map_value.n", stateVarName="by_value")
-    check_rows(mapped, stream.answer(lambda rows: rows.groupBy("k", "v").count()))
+    check_rows(mapped, query.answer(lambda rows: rows.groupBy("k", "v").count()))
     timers = rows("key.k", readRegisteredTimers="true")
     check_rows(timers, [row[:1] for row in expected])

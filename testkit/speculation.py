@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a query with speculation on, one of whose tasks hangs until a speculative attempt of it has
-run.
+"""Runs a query one of whose tasks hangs until a speculative attempt of it has run.
 
-Arguments: a folder, and a JSON file with Spark's settings. Prints how many tasks hung, as the last
-    line.
+`python -m testkit.speculation <folder> <file>`: the file has Spark's settings, as JSON. The last
+line that it prints is how many tasks hung.
 """
 
 import json
@@ -15,10 +14,11 @@ from pathlib import Path
 import pandas as pd
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
 from spark_megaphone import configure
-from streams import Stream
+from testkit.answers import rows_of
+from testkit.in_process import InProcessQuery
+from testkit.shapes import totals
 
 AT_BATCHES = (2, 5)
 WORKERS = 3
@@ -26,27 +26,24 @@ _PATIENCE_S = 240.0
 
 
 def main(folder: Path, settings: dict[str, str]) -> None:
+    """Runs it in both checkpoint formats."""
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = configure(builder).getOrCreate()
     for format in (1, 2):
-        stream = Stream(spark, folder / f"v{format}", _totals, format=format, each=_hang_once)
-        stream.start().run(3)
-        stream.rescale(WORKERS)
-        stream.run(3)
-        stream.stop()
-        stream.check()
+        query = InProcessQuery(spark, folder / f"v{format}", totals, format=format, each=_hang_once)
+        query.start().run(3)
+        query.rescale(WORKERS)
+        query.run(3)
+        query.stop()
+        query.check()
     spark.stop()
     print(len(list(folder.glob("v*/second-*"))))
 
 
-def _totals(rows: DataFrame) -> DataFrame:
-    return rows.groupBy("k").agg(f.count("*").alias("n"), f.sum("v").alias("s"))
-
-
-def _hang_once(stream: Stream, rows: DataFrame, batch: int) -> None:
-    folder, is_slow, patience = stream.source.parent, batch in AT_BATCHES, _PATIENCE_S
+def _hang_once(query: InProcessQuery, rows: DataFrame, batch: int) -> None:
+    folder, is_slow, patience = query.folder, batch in AT_BATCHES, _PATIENCE_S
 
     def through(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         task = TaskContext.get()
@@ -61,7 +58,7 @@ def _hang_once(stream: Stream, rows: DataFrame, batch: int) -> None:
                 time.sleep(0.05)
         yield from frames
 
-    stream.given[batch] = [tuple(row) for row in rows.mapInPandas(through, rows.schema).collect()]
+    query.given[batch] = rows_of(rows.mapInPandas(through, rows.schema))
 
 
 if __name__ == "__main__":

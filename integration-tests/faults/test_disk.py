@@ -3,21 +3,24 @@
 
 The full disk is the operating system's own limit on the size of files, set on executors while they
 run: pages of state cannot be written any more, while shuffles and state files, which are small
-    here, still can.
+here, still can.
 """
 
 import resource
 import sys
+from dataclasses import replace
 
 import pytest
 
-from drivers import DriverProcess, MakeDriver, Refused
-from queries import PATIENCE_BATCHES, MakeQuery, Query
+from testkit.driver_process import DriverProcess, MakeDriver, Refused
+from testkit.input import MANY_ROWS
+from testkit.remote import PATIENCE_BATCHES, MakeRemoteQuery, RemoteQuery
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="limits of other processes are Linux's own"
 )
 BINS = 32
+FEWER_ROWS = replace(MANY_ROWS, rows=500, step=500)
 SMALL = 3  # bins that need no disk
 FILE_BYTES_MAX = 512 << 10  # above all other files here, far below the size of a file of pages
 NEEDS_DISK = "Give the executor more local disk, or its state more memory."
@@ -39,29 +42,28 @@ def limit(driver: DriverProcess, executors: list[str], bytes_max: int = FILE_BYT
         )
 
 
-def uneven(query: Query) -> Query:
+def uneven(query: RemoteQuery) -> RemoteQuery:
     """Runs it until the second worker has three bins and the first all others, most of them on
     disk.
     """
     bins = query.spread().bins_of(1)[SMALL:]
-    query.finish(
-        query.submit("move", {str(b): 0 for b in bins}, strategy="all-at-once", mode="direct")
-    )
-    query.feed(12)
+    moves = dict.fromkeys(bins, 0)
+    query.finish(query.submit("move", moves, strategy="all-at-once", mode="direct"))
+    query.run(12)
     return query
 
 
 @pytest.mark.slow
 def test_a_target_with_a_full_disk_takes_no_bins_until_it_has_room_and_the_other_moves_go_on(
-    driver: DriverProcess, make_query: MakeQuery
+    driver: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
-    query = uneven(make_query(driver, kind="wide", rows=500))
+    query = uneven(make_remote_query(driver, kind="wide", pattern=FEWER_ROWS))
     target, bins = query.executor_of(1), query.bins_of(1)
     limit(driver, [target])
     away, asked = bins[-1], query.bins_of(0)
-    plan = query.submit("move", {str(b): 1 for b in asked} | {str(away): 0}, strategy="all-at-once")
+    plan = query.submit("move", dict.fromkeys(asked, 1) | {away: 0}, strategy="all-at-once")
     for _ in range(PATIENCE_BATCHES + 6):
-        query.feed()
+        query.run()
         if query.plan(plan)["status"] != "preparing":
             break
     row = query.plan(plan)
@@ -71,24 +73,24 @@ def test_a_target_with_a_full_disk_takes_no_bins_until_it_has_room_and_the_other
     assert row["moves_done"] == 1
     assert query.call("stayed", id=plan) == asked
     assert query.bins_of(1) == bins[:-1]
-    query.feed()
+    query.run()
     driver.check_nothing_is_held()
 
     limit(driver, [target], resource.RLIM_INFINITY)
     query.finish(query.move_half(0, 1))
-    query.check()
+    query.stop_and_check()
 
 
 @pytest.mark.slow
 def test_a_query_whose_disks_are_full_stops_with_a_sentence_and_goes_on_with_room(
-    driver: DriverProcess, make_query: MakeQuery
+    driver: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
-    query = uneven(make_query(driver, kind="wide", rows=500))
+    query = uneven(make_remote_query(driver, kind="wide", pattern=FEWER_ROWS))
     executors = list(driver.executors())
     limit(driver, executors)
     with pytest.raises(Refused, match=NEEDS_DISK):
-        query.feed(30)
+        query.run(30)
     assert list(driver.executors()) == executors, "an executor has died"
     limit(driver, executors, resource.RLIM_INFINITY)
-    query.start(driver).feed(2)
-    query.check()
+    query.start(driver).run(2)
+    query.stop_and_check()

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arms fault points, one at a time, and reports whom they struck. A jar of the tests brings
-them.
+"""Arms fault points, one at a time, and reports whom they struck.
+
+A jar of the tests brings them.
 """
 
 from pathlib import Path
 
-from waiting import until
+from testkit.waiting import until
 
 EXECUTOR_POINTS = (
     "source-publishing",
@@ -34,8 +35,9 @@ JAR = Path(__file__).parents[1] / "jvm/spark/target/spark-4.2/spark-megaphone-fa
 
 
 class Faults:
-    """The fault points of one or more drivers. A point is armed as long as its marker file is not
-    there.
+    """The fault points of one or more drivers.
+
+    A point is armed as long as its marker file is not there.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drivers that die, or stand still, at every point of a step; and users who turn the clock back."""
 
-import tempfile
 from pathlib import Path
 
 import pytest
 
-from drivers import DriverProcess, MakeDriver
-from faults import DRIVER_POINTS, Faults
-from queries import MakeQuery, Query
+from testkit.driver_process import DriverProcess, MakeDriver
+from testkit.faults import DRIVER_POINTS, Faults
+from testkit.folders import fresh
+from testkit.remote import MakeRemoteQuery, RemoteQuery
 
 slow = pytest.mark.slow
 
@@ -16,7 +16,7 @@ slow = pytest.mark.slow
 @pytest.fixture
 def own_faults(work: Path) -> Faults:
     """The fault points of a test's own drivers."""
-    return Faults(Path(tempfile.mkdtemp(dir=work)) / "faults")
+    return Faults(fresh(work) / "faults")
 
 
 @slow
@@ -26,26 +26,25 @@ def test_a_plan_goes_on_after_its_driver_has_died_at_each_point(
     format: int,
     own_faults: Faults,
     make_driver: MakeDriver,
-    make_query: MakeQuery,
+    make_remote_query: MakeRemoteQuery,
 ) -> None:
     """Before the seal, the batch replays without the step; after it, with it; what is done stays
     done.
     """
     driver = make_driver(**own_faults.settings)
-    query = make_query(driver, format=format).spread()
-    plan = query.submit(
-        "rescale", 4, strategy="batched(40)", mode=mode
-    )  # steps enough for all three deaths
+    query = make_remote_query(driver, format=format).spread()
+    # Steps enough for all three deaths.
+    plan = query.submit("rescale", 4, strategy="batched(40)", mode=mode)
     for point in DRIVER_POINTS:
         own_faults.arm(point)
-        query.input.show(3)
+        query.write(3)
         driver.send("settle", name=query.name)
         own_faults.wait(point)
         at = max(_batches(query, "offsets"))
         logged = _log(query)
         driver.kill()
         driver = make_driver(**own_faults.settings)
-        query.start(driver).feed(0)
+        query.start(driver).settle()
         row = query.plan(plan)
         assert row["status"] in ("submitted", "preparing", "running", "done"), "the plan is lost"
         if point == "driver-sealed":
@@ -57,7 +56,7 @@ def test_a_plan_goes_on_after_its_driver_has_died_at_each_point(
         assert _log(query)[: len(logged)] == logged, "a record of the plan log was changed"
     query.finish(plan, within=20)
     assert len({row["worker"] for row in query.table("workers")}) == 4
-    query.check()
+    query.stop_and_check()
 
 
 @pytest.mark.parametrize(
@@ -69,18 +68,22 @@ def test_a_plan_goes_on_after_its_driver_has_died_at_each_point(
     ],
 )
 def test_a_driver_that_wakes_up_after_another_took_over_harms_nothing(
-    moment: str, format: int, own_faults: Faults, make_driver: MakeDriver, make_query: MakeQuery
+    moment: str,
+    format: int,
+    own_faults: Faults,
+    make_driver: MakeDriver,
+    make_remote_query: MakeRemoteQuery,
 ) -> None:
     sleeper = make_driver(**own_faults.settings)
-    query = make_query(sleeper, format=format).spread()
+    query = make_remote_query(sleeper, format=format).spread()
     plan = query.submit("rescale", 3, strategy="batched(200)", mode="direct")
     pause = f"{moment}=pause"
     own_faults.arm(pause)
-    query.input.show(2)
+    query.write(2)
     sleeper.send("settle", name=query.name)
     own_faults.wait(pause)
     sleeper.wait_until_paused()
-    query.start(make_driver(**own_faults.settings)).feed(2)
+    query.start(make_driver(**own_faults.settings)).run(2)
     logged = _log(query)
     sleeper.resume()
     with pytest.raises(Exception, match=r"plan log|CONCURRENT|oncurrent"):
@@ -88,47 +91,46 @@ def test_a_driver_that_wakes_up_after_another_took_over_harms_nothing(
     assert not sleeper.call("is_active", name=query.name)
     assert _log(query) == logged, "it has written to a plan log that is another's now"
     query.finish(plan)
-    query.feed(2)
-    query.check()
-    query.start(query.driver).feed()  # type: ignore[arg-type]
-    query.check()
+    query.run(2)
+    query.stop_and_check()
+    query.start(query.driver).run()  # type: ignore[arg-type]
+    query.stop_and_check()
 
 
 @pytest.mark.parametrize("format", [2, pytest.param(1, marks=slow)])
 def test_a_restart_five_batches_back_forgets_the_steps_after(
-    format: int, shared: DriverProcess, make_query: MakeQuery
+    format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
     """The user has deleted the last offsets and commits, and takes the sink back likewise."""
-    query = make_query(shared, format=format).spread()
-    query.feed()
+    query = make_remote_query(shared, format=format).spread()
+    query.run()
     kept = query.finish(query.submit("rescale", 3, strategy="all-at-once", mode="direct"))
-    query.feed()
-    back = query.feed()
+    query.run()
+    back = query.write().settle()
     lost = query.finish(query.submit("rescale", 1, strategy="batched(400)", mode="direct"))
     assert kept["batches"][-1] < back < lost["batches"][0]
     newest = back
     while newest < back + 5:
-        newest = query.feed()
-    query.call("stop")
+        newest = query.write().settle()
+    query.stop()
     for batch in range(back + 1, newest + 1):
         (query.checkpoint / "offsets" / str(batch)).unlink()
         (query.checkpoint / "commits" / str(batch)).unlink()
         (query.sink / f"{batch}.json").unlink()
-    query.start(shared).feed(
-        0
-    )  # what was taken back is one batch now: the source remembers its files
+    # What was taken back is one batch now: the source remembers its files.
+    query.start(shared).settle()
     assert query.plan(lost["id"])["batches"] == [back + 1], "a step that is void counts as done"
     query.finish(lost["id"])
     assert len({row["worker"] for row in query.table("workers")}) == 1
     query.finish(query.submit("rescale", 2, strategy="all-at-once", mode="prepared"))
-    query.check()
+    query.stop_and_check()
 
 
-def _batches(query: Query, log: str) -> list[int]:
+def _batches(query: RemoteQuery, log: str) -> list[int]:
     return sorted(int(f.name) for f in (query.checkpoint / log).iterdir() if f.name.isdigit())
 
 
-def _log(query: Query) -> list[bytes]:
+def _log(query: RemoteQuery) -> list[bytes]:
     """The records of the plan log, in order."""
     folder = query.checkpoint / "megaphone" / "log"
     files = sorted((f for f in folder.iterdir() if f.name.isdigit()), key=lambda f: int(f.name))

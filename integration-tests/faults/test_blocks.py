@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from drivers import DriverProcess
-from faults import Faults
-from queries import PATIENCE_BATCHES, MakeQuery
-from waiting import until
+from testkit.driver_process import DriverProcess
+from testkit.faults import Faults
+from testkit.remote import PATIENCE_BATCHES, MakeRemoteQuery
+from testkit.waiting import until
 
 STOP_SECONDS = 5
 slow = pytest.mark.slow
@@ -37,15 +37,14 @@ def test_a_block_that_is_no_use_is_replaced_by_files(
     format: int,
     shared: DriverProcess,
     faults: Faults,
-    make_query: MakeQuery,
+    make_remote_query: MakeRemoteQuery,
 ) -> None:
-    query = make_query(
+    query = make_remote_query(
         shared, format=format, **{"spark.megaphone.transfer.imageDeadlineMs": "1000"}
     ).spread()
     for source, target, entry in blocks:
-        query.feed(
-            3
-        )  # bins rest between two moves; a step that waits for that publishes more than one block
+        # Bins rest between two moves; a step that waits for that publishes more than one block.
+        query.run(3)
         faults.arm(entry)
         plan = query.move_half(source, target, mode=mode)
         row = query.finish(plan)
@@ -56,46 +55,50 @@ def test_a_block_that_is_no_use_is_replaced_by_files(
         assert sum(r["bins_in"] for r in moved) == row["moves"]
         if mode == "direct":
             assert sum(r["bins_from_checkpoint"] for r in moved) == row["moves"], entry
-    query.feed(2)
+    query.run(2)
     shared.check_nothing_is_held()
-    query.check()
+    query.stop_and_check()
 
 
 def test_a_query_that_stops_in_mid_copy_leaves_no_work_behind(
-    shared: DriverProcess, faults: Faults, make_query: MakeQuery
+    shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
 ) -> None:
-    query = make_query(shared, **{"spark.megaphone.transfer.patienceBatches": "100"}).spread()
+    query = make_remote_query(
+        shared, **{"spark.megaphone.transfer.patienceBatches": "100"}
+    ).spread()
     faults.arm("block-pulled=late")
     plan = query.move_half(0, 1)
-    query.input.show(2)
+    query.write(2)
     shared.send("settle", name=query.name)
     faults.wait("block-pulled=late")
     shared.answer()
     assert query.plan(plan)["status"] == "preparing"
-    assert query.call("stop") < STOP_SECONDS
+    assert query.stop() < STOP_SECONDS
     until(lambda: not _at_work(shared), "the executors' copies are given up", STOP_SECONDS)
     shared.check_nothing_is_held(workers=True)
-    query.start(shared).feed()
+    query.start(shared).run()
     query.finish(plan)
-    query.check()
+    query.stop_and_check()
 
 
 def test_a_plan_that_is_cancelled_in_mid_copy_moves_nothing(
-    shared: DriverProcess, faults: Faults, make_query: MakeQuery
+    shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
 ) -> None:
-    query = make_query(shared, **{"spark.megaphone.transfer.patienceBatches": "100"}).spread()
+    query = make_remote_query(
+        shared, **{"spark.megaphone.transfer.patienceBatches": "100"}
+    ).spread()
     bins = query.bins_of(0)
     faults.arm("block-pulled=late")
     plan = query.move_half(0, 1)
-    query.feed(2)
+    query.run(2)
     faults.wait("block-pulled=late")
     query.call("cancel", id=plan)
-    query.feed(2)
+    query.run(2)
     assert query.plan(plan)["status"] == "cancelled"
     assert query.bins_of(0) == bins
     shared.check_nothing_is_held()
     query.finish(query.move_half(0, 1), within=PATIENCE_BATCHES + 6)
-    query.check()
+    query.stop_and_check()
 
 
 def _at_work(driver: DriverProcess) -> list[Any]:

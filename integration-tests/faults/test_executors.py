@@ -5,9 +5,9 @@ wrong.
 
 import pytest
 
-from drivers import DriverProcess
-from faults import EXECUTOR_POINTS, Faults
-from queries import MakeQuery, Query
+from testkit.driver_process import DriverProcess
+from testkit.faults import EXECUTOR_POINTS, Faults
+from testkit.remote import MakeRemoteQuery, RemoteQuery
 
 SOURCE, TARGET = 0, 1
 slow = pytest.mark.slow
@@ -26,9 +26,9 @@ def test_an_executor_dies_at_each_point_of_a_prepared_move(
     format: int,
     shared: DriverProcess,
     faults: Faults,
-    make_query: MakeQuery,
+    make_remote_query: MakeRemoteQuery,
 ) -> None:
-    query = make_query(shared, format=format)
+    query = make_remote_query(shared, format=format)
     for point in points:
         victims = _die_at(query, point, "prepared", shared, faults)
         if point.startswith(("source", "target")):
@@ -40,9 +40,9 @@ def test_an_executor_dies_at_each_point_of_a_prepared_move(
 @slow
 @pytest.mark.parametrize("format", [1, 2])
 def test_an_executor_dies_at_each_point_of_a_direct_move(
-    format: int, shared: DriverProcess, faults: Faults, make_query: MakeQuery
+    format: int, shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
 ) -> None:
-    query = make_query(shared, format=format)
+    query = make_remote_query(shared, format=format)
     for point in EXECUTOR_POINTS:
         if point.startswith("step"):
             _die_at(query, point, "direct", shared, faults)
@@ -64,12 +64,12 @@ def test_source_and_target_die_before_at_and_after_the_switch(
     format: int,
     shared: DriverProcess,
     faults: Faults,
-    make_query: MakeQuery,
+    make_remote_query: MakeRemoteQuery,
 ) -> None:
     """The driver stands still meanwhile, so the moment is exact: before the seal, after it, a batch
     later.
     """
-    query = make_query(shared, format=format)
+    query = make_remote_query(shared, format=format)
     for moment in moments:
         for victim in (SOURCE, TARGET):
             query.spread()
@@ -77,7 +77,7 @@ def test_source_and_target_die_before_at_and_after_the_switch(
             executor = query.executor_of(victim)
             plan = query.move_half(SOURCE, TARGET, mode=mode)
             faults.arm(pause)
-            query.input.show(4)
+            query.write(4)
             shared.send("settle", name=query.name)
             faults.wait(pause)
             shared.wait_until_paused()
@@ -89,10 +89,12 @@ def test_source_and_target_die_before_at_and_after_the_switch(
 
 
 @slow
-def test_an_executor_leaves_before_its_steps(shared: DriverProcess, make_query: MakeQuery) -> None:
-    query = make_query(shared).spread()
+def test_an_executor_leaves_before_its_steps(
+    shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = make_remote_query(shared).spread()
     plan = query.submit("rescale", 3, strategy="batched(120)", mode="prepared")
-    query.feed(2)
+    query.run(2)
     assert query.plan(plan)["status"] in ("preparing", "running")
     before = query.plan(plan)["steps_done"]
     shared.kill_executor(query.executor_of(TARGET))
@@ -104,26 +106,26 @@ def test_an_executor_leaves_before_its_steps(shared: DriverProcess, make_query: 
 
 
 def test_an_owner_that_was_away_does_not_serve_what_it_remembers(
-    shared: DriverProcess, make_query: MakeQuery
+    shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
     """Worker 0 goes to the other executor and gives bins away there; then it comes back to its old
     memory.
     """
-    query = make_query(shared).spread()
+    query = make_remote_query(shared).spread()
     home, away = query.executor_of(SOURCE), query.executor_of(TARGET)
     query.call("pin", worker=SOURCE, executor=away)
-    query.feed()
+    query.run()
     assert query.executor_of(SOURCE) == away
     query.finish(query.move_half(SOURCE, TARGET, mode="direct"))
     query.call("pin", worker=SOURCE, executor=home)
-    query.feed()
+    query.run()
     assert query.executor_of(SOURCE) == home
-    query.feed(3)
+    query.run(3)
     _check(query, shared)
 
 
 def _die_at(
-    query: Query, point: str, mode: str, driver: DriverProcess, faults: Faults
+    query: RemoteQuery, point: str, mode: str, driver: DriverProcess, faults: Faults
 ) -> tuple[str, str, str]:
     """A move during which an executor dies at a point: who died, the source's and the target's
     executor.
@@ -134,13 +136,13 @@ def _die_at(
     query.finish(query.move_half(SOURCE, TARGET, mode=mode))
     victim = faults.wait(point)
     assert victim in (source, target), f"{point} struck a process that had no part in the move"
-    query.check_given_out()
+    query.check()
     return victim, source, target
 
 
-def _check(query: Query, driver: DriverProcess) -> None:
+def _check(query: RemoteQuery, driver: DriverProcess) -> None:
     """No row is wrong, and nothing is left of the moves, nor of the query when it has stopped."""
-    query.feed(2)
+    query.run(2)
     driver.check_nothing_is_held()
-    query.check()
+    query.stop_and_check()
     driver.check_nothing_is_held(workers=True)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from waiting import until
+from testkit.waiting import until
 
 HOST = "127.0.0.1"
 
@@ -69,9 +69,7 @@ class Cluster:
         return f"http://{HOST}:{self.master_ui_port}"
 
     def conf(self) -> dict[str, str]:
-        """What a session on this cluster needs, so that it stays on this machine and within the
-        folder.
-        """
+        """What keeps a session on this cluster, on this machine, and within the folder."""
         return {
             "spark.master": self.url,
             "spark.driver.host": HOST,
@@ -82,8 +80,9 @@ class Cluster:
         }
 
     def environment(self) -> dict[str, str]:
-        """What a driver's JVM should have in its environment; it then logs to `driver.log` in the
-        folder.
+        """What a driver's JVM should have in its environment.
+
+        It then logs to `driver.log` in the folder.
         """
         return {
             "SPARK_LOCAL_IP": HOST,

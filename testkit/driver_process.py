@@ -14,11 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jvms
-import spark_megaphone
-from waiting import until
+from testkit import jvm
+from testkit.waiting import until
 
-_HERE = Path(__file__).parent
 _EXECUTOR_ID = re.compile(r"--executor-id (\S+)")
 START_SECONDS = 240
 CALL_SECONDS = 240
@@ -48,16 +46,13 @@ class DriverProcess:
         config = folder / "config.json"
         config.write_text(json.dumps(_settings(folder, settings)))
         environment = os.environ | {
-            **jvms.environment(),
-            "PYTHONPATH": os.pathsep.join(
-                [str(Path(spark_megaphone.__file__).parents[1]), str(_HERE)]
-            ),
-            "SPARK_HOME": str(jvms.spark_home(folder / "spark")),
+            **jvm.environment(),
+            "SPARK_HOME": str(jvm.spark_home(folder / "spark")),
             "TMPDIR": str(folder),
         }
         with (folder / "driver.log").open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(_HERE / "workload.py"), str(config)],
+                [sys.executable, "-m", "testkit.driver_program", str(config)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -71,16 +66,18 @@ class DriverProcess:
         self._answer("start", START_SECONDS)
 
     def call(self, verb: str, /, *, timeout: float = CALL_SECONDS, **arguments: Any) -> Any:
-        """One command and its answer. Raises Refused for an error, EOFError where the driver has
-        died.
+        """Sends one command, and returns its answer.
+
+        Raises:
+            Refused: The driver answered with an error.
+            EOFError: The driver has died.
+            TimeoutError: There was no answer in time.
         """
         self.send(verb, **arguments)
         return self._answer(verb, timeout)
 
     def send(self, verb: str, /, **arguments: Any) -> None:
-        """One command, whose answer is of no interest: the driver is about to die, or to be
-        stopped.
-        """
+        """Sends one command; `answer` returns the answer, if the driver lives to give it."""
         assert self.process.stdin is not None
         print(json.dumps({"do": verb, **arguments}), file=self.process.stdin, flush=True)
 
@@ -122,6 +119,7 @@ class DriverProcess:
         )
 
     def kill_executor(self, executor: str) -> None:
+        """Kills an executor's process as `kill -9` does, and waits until it is gone."""
         os.kill(self.executors()[executor], signal.SIGKILL)
         until(lambda: executor not in self.executors(), f"executor {executor} is gone")
 
@@ -134,8 +132,10 @@ class DriverProcess:
         until(lambda: not self.executors(), "the executors of a dead driver end", 120)
 
     def close(self) -> None:
-        """Ends the driver in good order; whatever does not end then is killed, and that is an
-        error.
+        """Ends the driver in good order. Whatever does not end then is killed.
+
+        Raises:
+            TimeoutError: Something had to be killed.
         """
         if self.process.poll() is None:
             try:
@@ -200,7 +200,7 @@ def _kill(pid: int) -> None:
 
 def _settings(folder: Path, settings: dict[str, str]) -> dict[str, str]:
     return {
-        **jvms.settings(f"-Djava.io.tmpdir={folder} -XX:-UsePerfData"),
+        **jvm.settings(f"-Djava.io.tmpdir={folder} -XX:-UsePerfData"),
         "spark.master": "local-cluster[2,1,1024]",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs queries in a driver process of its own, as a test tells it, so that it can be killed and
-restarted.
+"""The program of a driver process, which runs queries as a test tells it.
 
-The configuration is a JSON file, given as the only argument. Each line of standard input is a JSON
-command, `{"do": "start", ...}`; each is answered by a JSON line, `{"result": ...}` or `{"error":
-...}`.
+`python -m testkit.driver_program <configuration>`: a JSON file with Spark's settings. Each line of
+standard input is a JSON command, `{"do": "start", ...}`; each is answered by a JSON line,
+`{"result": ...}` or `{"error": ...}`.
 """
 
 import json
@@ -16,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from inputs import KEYS
 from spark_megaphone import Megaphone, MegaphoneError, configure
+from testkit import batch_files
+from testkit.answers import Rows, rows_of, state_of, totals_of
+from testkit.input import SCHEMA
+from testkit.shapes import KINDS
 
-WINDOW_SECONDS = 20
-_SCHEMA = "k long, v long, t timestamp"
 # Of every operator here: a join has four stores.
 _STORES = [
     "default",
@@ -35,7 +34,7 @@ _STORES = [
 ]
 
 
-class Workload:
+class Driver:
     """The commands. Each public method is one."""
 
     def __init__(self, settings: dict[str, str]) -> None:
@@ -54,36 +53,30 @@ class Workload:
         sink: str,
         settings: dict[str, str],
     ) -> str:
-        """Starts a query: the rows of each batch go into `<sink>/<batch>.json`, anew if it is run
-        again.
+        """Starts a query; returns the id of the run.
+
+        The rows of each batch go into `<sink>/<batch>.json`, anew if it is run again.
         """
         for key, value in settings.items():
             self._spark.conf.set(key, value)
-        rows = (
-            self._spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(source)
-        )
-        aggregate, mode = _KINDS[kind]
-        writer = aggregate(rows).writeStream.foreachBatch(_to_files(Path(sink))).outputMode(mode)
-        self._queries[name] = (
-            writer.option("checkpointLocation", checkpoint).queryName(name).start()
-        )
+        shape, mode = KINDS[kind]
+        rows = shape(batch_files.stream(self._spark, Path(source), SCHEMA))
+        writer = rows.writeStream.foreachBatch(_to_files(Path(sink))).outputMode(mode)
+        writer = writer.option("checkpointLocation", checkpoint).queryName(name)
+        self._queries[name] = writer.start()
         return str(self._queries[name].runId)
 
     def settle(self, name: str) -> int:
-        """Waits until all files that are there are processed; gives the newest batch."""
+        """Waits until all files that are there are processed; returns the newest batch."""
         self._queries[name].processAllAvailable()
         progress = self._queries[name].lastProgress
         return -1 if progress is None else int(progress["batchId"])
 
     def submit(self, name: str, verb: str, what: Any, how: dict[str, Any]) -> str:
-        """Submits a plan by a verb of the handle; gives its id."""
+        """Submits a plan by a verb of the handle; returns its id."""
         if verb == "move":
-            what = {int(b): w for b, w in what.items()}
+            what = dict(what)
         return str(getattr(Megaphone(self._queries[name]), verb)(what, **how).id)
-
-    def plan(self, name: str, id: str) -> dict[str, Any]:
-        rows = Megaphone(self._queries[name]).plans().to_pylist()
-        return next(row for row in rows if row["id"] == id)
 
     def stayed(self, name: str, id: str) -> list[int]:
         """Bins of a plan that there was no room for, ascending."""
@@ -99,30 +92,26 @@ class Workload:
         return rows
 
     def stop(self, name: str) -> float:
-        """Stops a query; gives the seconds that it took."""
+        """Stops a query; returns the seconds that it took."""
         began = time.monotonic()
         self._queries[name].stop()
         return time.monotonic() - began
 
-    def failure(self, name: str) -> str | None:
-        error = self._queries[name].exception()
-        return None if error is None else str(error)
-
     def is_active(self, name: str) -> bool:
         return bool(self._queries[name].isActive)
 
-    def state(self, checkpoint: str, operator: int = 0) -> list[list[int]]:
-        """The last committed state of totals: key, count, sum."""
-        rows = self._spark.read.format("statestore").option("operatorId", operator).load(checkpoint)
-        return [list(r) for r in rows.select("key.k", "value.count", "value.sum").collect()]
+    def answer(self, kind: str, files: list[str]) -> Rows:
+        """What a batch query of this kind answers over some files."""
+        rows = batch_files.rows(self._spark, [Path(file) for file in files], SCHEMA)
+        return rows_of(KINDS[kind].shape(rows))
+
+    def totals_in_state(self, checkpoint: str, batch: int | None, operator: int) -> Rows:
+        """The state of totals that a batch left, or the newest: key, count, sum."""
+        return totals_of(state_of(self._spark, Path(checkpoint), batch, operator))
 
     def state_count(self, checkpoint: str, operator: int) -> int:
-        return (
-            self._spark.read.format("statestore")
-            .option("operatorId", operator)
-            .load(checkpoint)
-            .count()
-        )
+        """Rows of the newest state of an operator."""
+        return state_of(self._spark, Path(checkpoint), operator=operator).count()
 
     def executors(self) -> list[str]:
         """Ids of the executors that the driver sees."""
@@ -146,7 +135,9 @@ class Workload:
             for thread in dump.get()
             if thread.threadName().startswith("megaphone-")
             and "io.megaphone" in (stack := str(thread.stackTrace()))
-            and any(word in stack for word in ("Preparer", "BlockPeers", "HandOver", "Sweeper"))
+            and any(
+                word in stack for word in ("Preparer", "BlockPeers", "TransferBlocks", "Sweeper")
+            )
         ]
 
     def pin(self, name: str, worker: int, executor: str) -> None:
@@ -172,68 +163,29 @@ class Workload:
         return list(jvm.scala.jdk.javaapi.CollectionConverters.asJava(members))
 
 
-def _totals(rows: DataFrame) -> DataFrame:
-    return rows.groupBy("k").agg(f.count("*").alias("n"), f.sum("v").alias("s"))
-
-
-def _wide_totals(rows: DataFrame) -> DataFrame:
-    """Totals whose state has some 250 bytes for each key."""
-    filled = f.max(f.repeat(f.col("v").cast("string"), 50)).alias("filled")
-    totals = rows.groupBy("k").agg(f.count("*").alias("n"), f.sum("v").alias("s"), filled)
-    return totals.where("length(filled) > 0").drop(
-        "filled"
-    )  # a column that nobody reads is not kept
-
-
-def _distinct_totals(rows: DataFrame) -> DataFrame:
-    return _totals(rows.dropDuplicates(["k", "v"]))
-
-
-def _windows(rows: DataFrame) -> DataFrame:
-    windows = rows.withWatermark("t", "10 seconds").groupBy(
-        f.window("t", f"{WINDOW_SECONDS} seconds"), "k"
-    )
-    totals = windows.agg(f.count("*").alias("n"), f.sum("v").alias("s"))
-    return totals.select(f.unix_timestamp("window.start").alias("w"), "k", "n", "s")
-
-
-def _joined(rows: DataFrame) -> DataFrame:
-    """Each row beside the one of its key before it."""
-    before = rows.select(f.col("k").alias("k2"), f.col("v").alias("w"))
-    return rows.join(before, f.expr(f"k = k2 and v = w + {KEYS}")).select("k", "v", "w")
-
-
-_KINDS: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
-    "totals": (_totals, "update"),
-    "wide": (_wide_totals, "update"),
-    "distinct": (_distinct_totals, "update"),
-    "windows": (_windows, "append"),
-    "joined": (_joined, "append"),
-}
-
-
 def _to_files(folder: Path) -> Callable[[DataFrame, int], None]:
     folder.mkdir(parents=True, exist_ok=True)
 
     def write(rows: DataFrame, batch: int) -> None:
         part = folder / f"{batch}.{os.getpid()}.part"
-        part.write_text(json.dumps([list(r) for r in rows.collect()]))
+        part.write_text(json.dumps(rows_of(rows)))
         part.rename(folder / f"{batch}.json")
 
     return write
 
 
 def main() -> None:
+    """Obeys until it is told to exit, or until nobody tells it anything more."""
     # The JVM writes to standard output too: answers have it to themselves.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    workload = Workload(json.loads(Path(sys.argv[1]).read_text()))
+    driver = Driver(json.loads(Path(sys.argv[1]).read_text()))
     print(json.dumps({"result": "ready"}), file=answers, flush=True)
     for line in sys.stdin:
         command = json.loads(line)
         verb = command.pop("do")
         try:
-            answer = {"result": getattr(workload, verb)(**command)}
+            answer = {"result": getattr(driver, verb)(**command)}
         except MegaphoneError as error:
             answer = {"error": type(error).__name__, "message": str(error)}
         except Exception as error:

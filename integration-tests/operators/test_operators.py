@@ -18,14 +18,17 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from spark_megaphone.errors import NotMovable
-from streams import DATA_ONLY, KEYS, UP, MakeStream, Stream, check_rows, fresh
+from testkit.answers import check_rows
+from testkit.folders import fresh
+from testkit.in_process import DATA_ONLY, UP, InProcessQuery, MakeQuery
+from testkit.input import FEW_ROWS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from streams import Shape
+    from testkit.shapes import Shape
 
-
+KEYS = FEW_ROWS.keys
 HAS_EXECUTORS = True
 slow = pytest.mark.slow
 # Checkpoint formats: in both of them each operator moves in both modes; in the short run in one.
@@ -66,34 +69,34 @@ def seen_then_counted(rows: DataFrame) -> DataFrame:
 
 
 @pytest.mark.parametrize("format", LATE_1)
-def test_an_aggregation_in_update_mode_moves(make_stream: MakeStream, format: int) -> None:
-    make_stream(totals, format=format).up_and_down().check()
+def test_an_aggregation_in_update_mode_moves(make_query: MakeQuery, format: int) -> None:
+    make_query(totals, format=format).up_and_down().check()
 
 
 @pytest.mark.parametrize("format", LATE_2)
-def test_an_aggregation_in_complete_mode_moves(make_stream: MakeStream, format: int) -> None:
-    make_stream(totals, mode="complete", format=format).up_and_down().check()
+def test_an_aggregation_in_complete_mode_moves(make_query: MakeQuery, format: int) -> None:
+    make_query(totals, mode="complete", format=format).up_and_down().check()
 
 
 @pytest.mark.parametrize("format", LATE_1)
 def test_an_aggregation_in_append_mode_moves_and_gives_out_each_window_once(
-    make_stream: MakeStream, format: int
+    make_query: MakeQuery, format: int
 ) -> None:
-    stream = make_stream(windows, mode="append", format=format, **DATA_ONLY).up_and_down()
-    stream.check_given_in_each_move()
-    stream.flush().check()
+    query = make_query(windows, mode="append", format=format, **DATA_ONLY).up_and_down()
+    query.check_given_in_each_move()
+    query.flush().check()
 
 
 @slow
 @pytest.mark.parametrize("format", [1, 2])
 def test_windows_in_update_mode_move_and_are_dropped_behind_the_watermark(
-    make_stream: MakeStream, format: int
+    make_query: MakeQuery, format: int
 ) -> None:
-    stream = make_stream(windows, format=format).up_and_down().flush()
-    stream.check(keys=2)
+    query = make_query(windows, format=format).up_and_down().flush()
+    query.check(keys=2)
     # What is left are the windows of the last rows, which are there for their time.
-    assert stream.running.lastProgress is not None
-    assert stream.running.lastProgress.stateOperators[0].numRowsTotal <= 2
+    assert query.running.lastProgress is not None
+    assert query.running.lastProgress.stateOperators[0].numRowsTotal <= 2
 
 
 @pytest.mark.parametrize("format", LATE_1)
@@ -111,48 +114,48 @@ def test_windows_in_update_mode_move_and_are_dropped_behind_the_watermark(
     ],
 )
 def test_duplicates_are_dropped_and_counted_across_moves(
-    make_stream: MakeStream, shape: Shape, mode: str, operators: int, format: int
+    make_query: MakeQuery, shape: Shape, mode: str, operators: int, format: int
 ) -> None:
-    stream = make_stream(shape, mode=mode, format=format).up_and_down()
-    assert len(stream.workers()) == operators
-    stream.check()
+    query = make_query(shape, mode=mode, format=format).up_and_down()
+    assert len(query.workers()) == operators
+    query.check()
 
 
 @slow
 @pytest.mark.parametrize("format", [1, 2])
 def test_duplicates_are_forgotten_behind_the_watermark_across_moves(
-    make_stream: MakeStream, format: int
+    make_query: MakeQuery, format: int
 ) -> None:
     def by_time(rows: DataFrame) -> DataFrame:
         return rows.withWatermark("t", "10 seconds").select("k", "t").dropDuplicates(["k", "t"])
 
-    stream = make_stream(by_time, mode="append", format=format).up_and_down()
-    stream.flush().check()
-    assert stream.running.lastProgress is not None
-    assert stream.running.lastProgress.stateOperators[0].numRowsTotal <= 2
+    query = make_query(by_time, mode="append", format=format).up_and_down()
+    query.flush().check()
+    assert query.running.lastProgress is not None
+    assert query.running.lastProgress.stateOperators[0].numRowsTotal <= 2
 
 
 @pytest.mark.parametrize("format", LATE_2)
 def test_duplicates_within_the_watermark_are_dropped_across_moves(
-    make_stream: MakeStream, format: int
+    make_query: MakeQuery, format: int
 ) -> None:
     """Keys expire in each batch, and are new again, once."""
 
     def within(rows: DataFrame) -> DataFrame:
         return rows.withWatermark("t", "5 seconds").dropDuplicatesWithinWatermark(["k"]).select("k")
 
-    stream = make_stream(within, mode="append", format=format, **DATA_ONLY).up_and_down()
-    stream.check_given_in_each_move()
-    stream.flush().run(2)
-    given = stream.given_out()
+    query = make_query(within, mode="append", format=format, **DATA_ONLY).up_and_down()
+    query.check_given_in_each_move()
+    query.flush().run(2)
+    given = query.given_out()
     assert len(given) > 2 * KEYS, "few keys expired"
-    check_rows(given, stream.on_stock())
+    check_rows(given, query.on_stock())
 
 
 @pytest.mark.parametrize("format", LATE_1)
 @pytest.mark.parametrize("is_by_clock", [False, pytest.param(True, marks=slow)])
 def test_apply_in_pandas_with_state_moves_with_its_timeouts(
-    make_stream: MakeStream, is_by_clock: bool, format: int
+    make_query: MakeQuery, is_by_clock: bool, format: int
 ) -> None:
     """Each key is counted until it was not seen for five seconds, or in a batch; some are due in
     each.
@@ -195,13 +198,13 @@ def test_apply_in_pandas_with_state_moves_with_its_timeouts(
             )
         )
 
-    stream = make_stream(counted, format=format, **DATA_ONLY).up_and_down()
-    stream.check_given_in_each_move(lambda row: row[-1])
-    stream.flush()
+    query = make_query(counted, format=format, **DATA_ONLY).up_and_down()
+    query.check_given_in_each_move(lambda row: row[-1])
+    query.flush()
     ended: Counter[int] = Counter()
-    for k, n, is_last in (row for rows in stream.given.values() for row in rows):
+    for k, n, is_last in (row for rows in query.given.values() for row in rows):
         ended[k] += n if is_last else 0
-    check_rows(list(ended.items()), stream.answer(lambda rows: rows.groupBy("k").count()))
+    check_rows(list(ended.items()), query.answer(lambda rows: rows.groupBy("k").count()))
 
 
 def sessions(rows: DataFrame) -> DataFrame:
@@ -213,16 +216,16 @@ def sessions(rows: DataFrame) -> DataFrame:
 
 @pytest.mark.parametrize("format", LATE_1)
 def test_sessions_move_while_they_are_open_and_are_given_out_once(
-    make_stream: MakeStream, format: int
+    make_query: MakeQuery, format: int
 ) -> None:
-    stream = make_stream(sessions, mode="append", format=format, **DATA_ONLY).up_and_down()
-    stream.check_given_in_each_move()
-    stream.flush().check()
+    query = make_query(sessions, mode="append", format=format, **DATA_ONLY).up_and_down()
+    query.check_given_in_each_move()
+    query.flush().check()
 
 
 @pytest.mark.parametrize("format", LATE_2)
 def test_sessions_whose_gap_a_python_function_gives_move(
-    make_stream: MakeStream, format: int
+    make_query: MakeQuery, format: int
 ) -> None:
     def by_key(rows: DataFrame) -> DataFrame:
         gap = f.udf(lambda k: f"{15 + k % 3 * 10} seconds", "string")
@@ -230,7 +233,7 @@ def test_sessions_whose_gap_a_python_function_gives_move(
         timed = rows.withWatermark("t", "10 seconds").groupBy(f.session_window("t", gap("k")), "k")
         return timed.agg(f.sum(double("v")).alias("s")).select("session_window.*", "k", "s")
 
-    make_stream(by_key, mode="append", format=format).up_and_down().flush().check()
+    make_query(by_key, mode="append", format=format).up_and_down().flush().check()
 
 
 def joined(how: str) -> Shape:
@@ -267,21 +270,21 @@ def joined(how: str) -> Shape:
     ],
 )
 def test_a_join_of_two_streams_moves_and_gives_out_each_row_once(
-    make_stream: MakeStream, how: str, format: int
+    make_query: MakeQuery, how: str, format: int
 ) -> None:
     """Rows without a partner are given out as the watermark passes them: in each batch with a
     move.
     """
-    stream = make_stream(joined(how), mode="append", format=format, **DATA_ONLY).up_and_down()
-    assert state_format_of(stream) == 2
+    query = make_query(joined(how), mode="append", format=format, **DATA_ONLY).up_and_down()
+    assert state_format_of(query) == 2
     if how.endswith("outer"):
-        stream.check_given_in_each_move(lambda row: None in row)
-    stream.flush().check()
+        query.check_given_in_each_move(lambda row: None in row)
+    query.flush().check()
 
 
-def state_format_of(stream: Stream) -> int:
+def state_format_of(query: InProcessQuery) -> int:
     """The format that its joins keep their state in, as its first batch has written down."""
-    _, batch, *_ = (stream.checkpoint / "offsets" / "0").read_text().splitlines()
+    _, batch, *_ = (query.checkpoint / "offsets" / "0").read_text().splitlines()
     return int(json.loads(batch)["conf"]["spark.sql.streaming.join.stateFormatVersion"])
 
 
@@ -297,14 +300,14 @@ def state_format_of(stream: Stream) -> int:
     ],
 )
 def test_a_join_moves_in_whichever_format_spark_keeps_its_state(
-    make_stream: MakeStream, how: str, state_format: int, format: int
+    make_query: MakeQuery, how: str, state_format: int, format: int
 ) -> None:
     """From 4.3 on Spark takes format 2 instead of a later one, except for its own RocksDB
     provider.
     """
-    asked = {"spark__sql__streaming__join__stateFormatVersion": str(state_format)}
-    stream = make_stream(joined(how), mode="append", format=format, **asked, **DATA_ONLY)
-    is_4_3 = stream.spark.version.startswith("4.3")
+    asked = {"spark.sql.streaming.join.stateFormatVersion": str(state_format)}
+    query = make_query(joined(how), mode="append", format=format, **asked, **DATA_ONLY)
+    is_4_3 = query.spark.version.startswith("4.3")
     # Whatever the provider: Spark begins no join in the first format any more, and with 4.2 none in
     # the last.
     refused = {1: "Unsupported schema writer version: 1"} | (
@@ -312,50 +315,50 @@ def test_a_join_moves_in_whichever_format_spark_keeps_its_state(
     )
     if state_format in refused:
         with pytest.raises(StreamingQueryException, match=refused[state_format]):
-            stream.start().run()
+            query.start().run()
         return
-    stream.up_and_down()
-    assert state_format_of(stream) == (2 if is_4_3 else state_format)
-    stream.flush().check()
+    query.up_and_down()
+    assert state_format_of(query) == (2 if is_4_3 else state_format)
+    query.flush().check()
 
 
 @pytest.mark.parametrize("format", LATE_1)
 def test_the_state_of_a_join_is_read_by_side_after_it_has_moved(
-    make_stream: MakeStream, format: int
+    make_query: MakeQuery, format: int
 ) -> None:
     def forever(rows: DataFrame) -> DataFrame:
         return rows.where("v < 2").join(
             rows.where("v > 0").select(f.col("k").alias("k2")), f.expr("k = k2")
         )
 
-    stream = make_stream(forever, mode="append", format=format).up_and_down()
-    stream.check(keys=4)
-    reader = stream.spark.read.format("statestore")
+    query = make_query(forever, mode="append", format=format).up_and_down()
+    query.check(keys=4)
+    reader = query.spark.read.format("statestore")
     for side, kept in (("left", "v < 2"), ("right", "v > 0")):
-        state = reader.option("joinSide", side).load(str(stream.checkpoint)).select("value.*")
+        state = reader.option("joinSide", side).load(str(query.checkpoint)).select("value.*")
         column = state.columns[0]
-        expected = stream.answer(lambda rows, kept=kept: rows.where(kept).select("k"))  # type: ignore[misc]
+        expected = query.answer(lambda rows, kept=kept: rows.where(kept).select("k"))  # type: ignore[misc]
         check_rows([tuple(row) for row in state.select(column).collect()], expected)
 
 
 @pytest.mark.parametrize("mode", ["complete", "update"])
-def test_a_global_aggregate_runs_and_stays(make_stream: MakeStream, mode: str) -> None:
+def test_a_global_aggregate_runs_and_stays(make_query: MakeQuery, mode: str) -> None:
     def overall(rows: DataFrame) -> DataFrame:
         return rows.groupBy().agg(f.count("*").alias("n"), f.sum("v").alias("s"))
 
-    stream = make_stream(overall, mode=mode).start().run()
+    query = make_query(overall, mode=mode).start().run()
     with pytest.raises(NotMovable, match="single partition"):
-        stream.megaphone.rescale(UP)
-    stream.run(2)
-    check_rows([stream.given[max(stream.given)][-1]], stream.answer())
+        query.megaphone.rescale(UP)
+    query.run(2)
+    check_rows([query.given[max(query.given)][-1]], query.answer())
 
 
-def test_a_limit_runs_and_stays(make_stream: MakeStream) -> None:
-    stream = make_stream(lambda rows: rows.select("k").limit(150), mode="append").start().run()
+def test_a_limit_runs_and_stays(make_query: MakeQuery) -> None:
+    query = make_query(lambda rows: rows.select("k").limit(150), mode="append").start().run()
     with pytest.raises(NotMovable, match="single partition"):
-        stream.megaphone.rescale(UP)
-    stream.run(2)
-    given = stream.given_out()
+        query.megaphone.rescale(UP)
+    query.run(2)
+    given = query.given_out()
     assert len(given) == 150
     assert {k for (k,) in given} <= set(range(KEYS))
 
@@ -374,21 +377,21 @@ OWN_PROVIDER = (
     [
         pytest.param(
             totals,
-            {"spark__sql__streaming__stateStore__unloadOnCommit": "true"},
+            {"spark.sql.streaming.stateStore.unloadOnCommit": "true"},
             f"unloadOnCommit drops the state after each batch.*set it to false, or {OWN_PROVIDER}",
             id="unloadOnCommit",
         ),
     ],
 )
 def test_what_is_not_supported_is_refused_before_anything_is_written(
-    make_stream: MakeStream, shape: Shape, settings: dict[str, str], sentence: str
+    make_query: MakeQuery, shape: Shape, settings: dict[str, str], sentence: str
 ) -> None:
-    stream = make_stream(shape, **settings).write().start()
+    query = make_query(shape, **settings).write().start()
     with pytest.raises(StreamingQueryException, match=sentence):
-        stream.running.processAllAvailable()
+        query.running.processAllAvailable()
     files = [
-        str(file.relative_to(stream.checkpoint))
-        for file in stream.checkpoint.rglob("*")
+        str(file.relative_to(query.checkpoint))
+        for file in query.checkpoint.rglob("*")
         if file.is_file()
     ]
     written = [
@@ -397,7 +400,7 @@ def test_what_is_not_supported_is_refused_before_anything_is_written(
         if file.startswith(("commits", "megaphone")) or file.endswith(".delta")
     ]
     assert written == []
-    assert stream.given == {}
+    assert query.given == {}
 
 
 def test_a_continuous_trigger_is_refused(spark: SparkSession, work: Path) -> None:

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries in driver processes, over as many drivers and restarts as a test likes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from testkit.answers import Rows
+from testkit.driver_process import DriverProcess
+from testkit.input import MANY_ROWS, Pattern
+from testkit.running_query import RunningQuery
+from testkit.shapes import KINDS
+
+PATIENCE_BATCHES = 4
+
+
+class RemoteQuery(RunningQuery):
+    """A query of one of the `KINDS`, on the driver that it was started on last.
+
+    Attributes:
+        sink: A folder with a file for each batch that has given rows out.
+        driver: None before the first start.
+    """
+
+    batches_to_finish = PATIENCE_BATCHES + 6
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        kind: str = "totals",
+        format: int = 2,
+        pattern: Pattern = MANY_ROWS,
+        **settings: str,
+    ) -> None:
+        super().__init__(folder, KINDS[kind].mode, pattern)
+        self.name, self.kind = folder.name, kind
+        self.sink = folder / "sink"
+        self.settings = {
+            "spark.sql.streaming.stateStore.checkpointFormatVersion": str(format),
+            "spark.megaphone.transfer.patienceBatches": str(PATIENCE_BATCHES),
+        } | settings
+        self.driver: DriverProcess | None = None
+
+    def start(self, driver: DriverProcess) -> Self:
+        """Starts it on a driver, once all executors are there."""
+        driver.wait_for_executors()
+        self.driver = driver
+        self.call(
+            "start",
+            kind=self.kind,
+            source=str(self.input.folder),
+            checkpoint=str(self.checkpoint),
+            sink=str(self.sink),
+            settings=self.settings,
+        )
+        return self
+
+    def spread(self) -> Self:
+        """Waits for all executors, and runs until the first two workers are on different ones."""
+        assert self.driver is not None
+        self.driver.wait_for_executors()
+        for _ in range(4):
+            self.run()
+            first, second = self.executor_of(0), self.executor_of(1)
+            if first != second:
+                return self
+            other = next(e for e in self.driver.call("executors") if e != first)
+            self.call("pin", worker=1, executor=other)
+        raise AssertionError(f"both workers stay on executor {first}")
+
+    def call(self, verb: str, /, **arguments: Any) -> Any:
+        """One command of the driver's that concerns this query, and its answer."""
+        assert self.driver is not None
+        return self.driver.call(verb, name=self.name, **arguments)
+
+    def stop(self) -> float:
+        """Stops it; returns the seconds that it took."""
+        return float(self.call("stop"))
+
+    def settle(self) -> int:
+        return int(self.call("settle"))
+
+    @property
+    def given(self) -> dict[int, Rows]:
+        return {
+            int(file.stem): [tuple(row) for row in json.loads(file.read_text())]
+            for file in self.sink.glob("*.json")
+        }
+
+    def answer(self, *, batches: slice = slice(None)) -> Rows:
+        assert self.driver is not None
+        files = [str(file) for file in self.input.files()[batches]]
+        return _tuples(self.driver.call("answer", kind=self.kind, files=files))
+
+    def totals_in_state(self, batch: int | None = None, operator: int = 0) -> Rows:
+        assert self.driver is not None
+        where: dict[str, Any] = {
+            "checkpoint": str(self.checkpoint),
+            "batch": batch,
+            "operator": operator,
+        }
+        return _tuples(self.driver.call("totals_in_state", **where))
+
+    def submit(self, verb: str, what: Any, **how: Any) -> str:
+        if verb == "move":
+            what = list(what.items())
+        return str(self.call("submit", verb=verb, what=what, how=how))
+
+    def table(self, which: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.call("table", which=which)
+        return rows
+
+
+def _tuples(rows: list[list[Any]]) -> Rows:
+    return [tuple(row) for row in rows]
+
+
+MakeRemoteQuery = Callable[..., RemoteQuery]
