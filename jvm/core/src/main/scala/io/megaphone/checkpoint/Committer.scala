@@ -11,10 +11,10 @@ import io.megaphone.state.{Holding, StoreBatch}
   *
   * Given a holding with the batch's records, under the lease.
   *   1. Choose the bins to write as images: those whose chains have become much longer than the
-  *      bin, or have `framesMax` frames. The longest chains come first. The images of one
-  *      commit have no more bytes than its tails, so no batch pays for a whole snapshot. Small
-  *      changes to large bins would fall behind at that pace. So each commit also writes a share of
-  *      the bins that have `framesMax` frames: no chain gets more than twice as many.
+  *      bin, or have `framesMax` frames. The longest chains come first. The images of one commit
+  *      have no more bytes than its tails, so no batch pays for a whole snapshot. Small changes to
+  *      large bins would fall behind at that pace. So each commit also writes a share of the bins
+  *      that have `framesMax` frames: no chain gets more than twice as many.
   *   1. Write one delta file: an image of each bin chosen, and the tail of each other bin that was
   *      touched. ''Dies before the file is durable:'' nothing happened.
   *   1. Once the file is durable, make the commit the holding's head: memory is never ahead of
