@@ -24,12 +24,12 @@ object Simulate {
     }
   }
 
-  /** How far a run of schedules came; `failure` is that of the lowest seed that was seen to fail. */
+  /** The progress of a run of schedules; `failure` is that of the lowest seed that failed. */
   final case class Progress(counts: Counts, failure: Option[Simulation.Outcome]) {
     def summary: String = counts.summary
   }
 
-  /** Runs schedules from `first` on until one fails, on some threads: they have nothing in common. */
+  /** Runs schedules from `first` on until one fails, on some threads that share nothing. */
   def run(
       first: Long,
       schedules: Long,
@@ -73,10 +73,10 @@ object Simulate {
         .flatMap(c => s"  $c" +: c.getStackTrace.take(6).map(f => s"    at $f"))
         .toVector
     )
-    (Vector(s"Seed ${outcome.seed} failed:") ++ stack ++ Vector(
-      "The end of its trace:"
-    ) ++ outcome.trace.last(sys.env.get("LINES").fold(60)(_.toInt)) :+
-      s"""Run it alone: ./sbt "core/Test/runMain io.megaphone.simulation.Simulate 1 ${outcome.seed} 1"""")
-      .mkString("\n")
+    val trace = outcome.trace.last(sys.env.get("LINES").fold(60)(_.toInt))
+    val command = s"core/Test/runMain io.megaphone.simulation.Simulate 1 ${outcome.seed} 1"
+    val lines = Vector(s"Seed ${outcome.seed} failed:") ++ stack ++
+      Vector("The end of its trace:") ++ trace :+ s"""Run it alone: ./sbt "$command""""
+    lines.mkString("\n")
   }
 }
