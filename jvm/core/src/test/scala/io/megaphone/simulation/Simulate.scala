@@ -58,10 +58,16 @@ object Simulate {
     }
     workers.foreach(_.start())
     workers.foreach(_.join())
-    Progress(
-      counts.get,
-      failure.get.map(f => new Simulation(f.seed, bug, isTraced = true).run())
-    )
+    Progress(counts.get, failure.get.map(again(_, bug)))
+  }
+
+  /** Runs a failed schedule again, for its trace. Keeps the first failure, also if the second run
+    * has none: the schedule then does not follow from its seed alone.
+    */
+  private def again(failed: Simulation.Outcome, bug: Option[Bug]): Simulation.Outcome = {
+    val traced = new Simulation(failed.seed, bug, isTraced = true).run()
+    if (traced.failure.isEmpty) traced.trace("the second run did not fail")
+    traced.copy(failure = traced.failure.orElse(failed.failure))
   }
 
   /** What a failed schedule has to say; it must have been traced. */
