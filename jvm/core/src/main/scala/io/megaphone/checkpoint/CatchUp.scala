@@ -8,23 +8,27 @@ import io.megaphone.format.{Chain, FileName, Footer, StateName}
 import io.megaphone.log.BinLog
 import io.megaphone.state.Holding
 
-/** Brings a holding forward to a newer name of its worker by the tails between: the same for a
-  * worker that missed batches, a prepared copy and a replica.
+/** Brings a holding forward to a newer name of its worker by the tails in between: a worker's that
+  * missed batches, or a replica.
   *
-  *   1. The newest footer tells the names that lead to it. If the holding's name is not among them,
-  *      there is no unbroken way: it says so and changes nothing.
-  *   1. Tail by tail: a bin that left the worker is dropped, for what the holding has of it is void
-  *      from there on; the frames of the bins it has are applied.
-  *   1. After each tail the holding has that tail's name.
+  * Given a holding, and a newer name of its worker.
+  *   1. Read the footer of the newest file, which lists the names that lead to it. If the holding's
+  *      name is not one of them, stop: no unbroken sequence of tails leads on from it.
+  *   1. Settle the head if it is one of those names; else undo it.
+  *   1. For each missing file, from the oldest: drop the bins that left the worker with it, because
+  *      their records in this holding are void from then on. Apply the frames of the other bins.
+  *      The holding then has the file's name.
   *
-  * A death between two tails leaves a holding at a valid name. The caller has the lease, or is the
-  * only one to know the holding.
+  * ''Dies between two files:'' the holding is at a valid name. ''Applying fails:'' the holding is
+  * at the name before that file.
+  *
+  * Threads: one that has the lease, or that alone knows the holding.
   */
 final class CatchUp(recovery: Recovery) {
 
-  /** Brings `holding` to `name`, by files; the bytes read, or None where the way is broken. A head
-    * on the way is settled, one beside it undone. Throws PlanLogMismatchException if the newest
-    * file was not written under the table of this content hash.
+  /** Brings `holding` to `name`. Returns the bytes read, or None if no unbroken sequence of tails
+    * leads there. Throws PlanLogMismatchException if the newest file was not written under the
+    * table of this content hash; DamagedFileException or MissingFileException for a file.
     */
   def apply(holding: Holding, name: StateName, tableHash: Long): Option[Long] = {
     if (holding.base == name) Some(0L)
@@ -59,7 +63,7 @@ final class CatchUp(recovery: Recovery) {
       )
     footer.left.foreach(holding.drop)
     val frames = footer.frames.filter(f => holding.has(f.bin))
-    val logs = mutable.Map.from(frames.map(frame => frame.bin -> holding.log(frame.bin)))
+    val logs = mutable.Map.from(frames.map(frame => frame.bin -> holding.here(frame.bin)))
     val lineage = footer.file +: footer.previous.take(Footer.PreviousMax - 1)
     CatchUp.advance(
       holding,
@@ -76,13 +80,14 @@ final class CatchUp(recovery: Recovery) {
 
 object CatchUp {
 
-  /** Applies a tail to settled logs and takes it over: settles them, and names the holding. Where
-    * applying fails, or the keys are not as many as the footer counted, it is taken back from all
-    * of them: what was lengthened by half a tail would be lengthened once more when the tail comes
-    * again.
+  /** Applies a tail to settled logs, settles them, and names the holding after the tail.
+    *
+    * If applying fails, or the footer counted other numbers of keys, the tail is undone in all logs
+    * and the exception is thrown. Otherwise a value that half of the tail lengthened would be
+    * lengthened again when the tail is applied again.
     *
     * @param logs
-    *   those that the tail is for, by bin; `apply` may put others in their places
+    *   the logs that the tail is for, by bin; `apply` may replace some of them
     */
   private[megaphone] def advance[A](
       holding: Holding,
@@ -101,7 +106,7 @@ object CatchUp {
     applied
   }
 
-  /** Compares the keys of logs with what a footer counted. Throws DamagedFileException. */
+  /** Compares the keys of logs with a footer's counts. Throws DamagedFileException. */
   private[megaphone] def check(
       source: String,
       footer: Footer,

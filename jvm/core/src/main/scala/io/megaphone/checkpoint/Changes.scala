@@ -8,11 +8,11 @@ import io.megaphone.log.record.Cursor
 import io.megaphone.log.record.Record
 import io.megaphone.log.record.Words
 
-/** What a commit did to a bin: a key set to a value, removed, or its value lengthened. Key and
-  * value are stretches of `bytes`; a removal has no value.
+/** One change that a commit made to a bin: it set a key to a value, removed the key, or lengthened
+  * its value. Key and value are stretches of `bytes`; a removal has no value.
   *
   * @param kind
-  *   one of those of [[Record]]
+  *   one of the kinds of [[Record]]
   */
 final case class Change(
     family: Int,
@@ -24,17 +24,17 @@ final case class Change(
     valueBytes: Int
 )
 
-/** Reads changes from the frame that a commit wrote of a bin.
+/** Finds the changes that a commit made to a bin, by the frame that it wrote.
   *
-  *   1. A tail is the changes, as they stand.
-  *   1. An image took the place of a tail: what it has otherwise than the bin before, or lacks, is
-  *      what the batch changed. A value that was set to what it was is not told of; one that begins
-  *      with what it was has been lengthened.
+  *   1. A tail has the changes themselves.
+  *   1. An image replaced a tail, so the changes are its differences from the bin before. A value
+  *      that was set to the same bytes is not among them. A value that begins with the old bytes
+  *      counts as lengthened.
   */
 object Changes {
 
   /** @param before
-    *   the bin before the commit, asked for where the frame is an image
+    *   the bin before the commit; evaluated only if the frame is an image
     */
   def of(frame: Frame, records: Array[Byte], before: => BinLog): Vector[Change] =
     if (!frame.isImage) changes(records)
@@ -70,7 +70,7 @@ object Changes {
     all.result()
   }
 
-  /** What a value is, told from what it was; None where it is the same. */
+  /** The change from an old value to a new one; None if they are the same. */
   private def since(old: Cursor, c: Change): Option[Change] = {
     val added = c.valueBytes - old.valueBytes
     val isLonger = added >= 0 && Words.compare(

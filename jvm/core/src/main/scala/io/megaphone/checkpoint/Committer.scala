@@ -7,31 +7,37 @@ import io.megaphone.format.{
 import io.megaphone.log.BinLog
 import io.megaphone.state.{Holding, StoreBatch}
 
-/** Writes a worker's commit: one delta file, then, once it is durable, the holding's head (rule 16:
-  * memory is never ahead of files).
+/** Writes a worker's commit: rule 16.
   *
-  * A bin that was touched gives its tail as it stands or, when it is due, an image: when its chain
-  * has grown much longer than the bin, or has `framesMax` frames. The longest chains come first,
-  * and no more images are written in one commit than tails (in bytes), so no batch pays for a whole
-  * snapshot. Many small changes to large bins would not keep pace so: bins whose chains have grown
-  * together are written one after the other, so many in a commit that the last is written before it
-  * has more than twice `framesMax`.
+  * Given a holding with the batch's records, under the lease.
+  *   1. Choose the bins to write as images: those whose chains have become much longer than the
+  *      bin, or have `framesMax` frames. The longest chains come first. The images of one commit
+  *      have no more bytes than its tails, so no batch pays for a whole snapshot. Small changes to
+  *      large bins would fall behind at that pace. So each commit also writes a share of the bins
+  *      that have `framesMax` frames: no chain gets more than twice as many.
+  *   1. Write one delta file: an image of each bin chosen, and the tail of each other bin that was
+  *      touched. ''Dies before the file is durable:'' nothing happened.
+  *   1. Once the file is durable, make the commit the holding's head: memory is never ahead of
+  *      files. ''Dies after:'' the file is an orphan that no commit log names. Under checkpoint
+  *      format v1 the next attempt replaces it.
   *
-  * The choice follows from the chains and the records alone: under checkpoint format v1 another
-  * attempt of the same batch may write the file anew, long after its predecessors are gone, and
+  * The choice depends on the chains and the records alone: under checkpoint format v1 another
+  * attempt of the same batch may write the file again, when the first attempt's memory is gone, and
   * must write the same frames.
   *
-  * Dies before the file is durable: nothing happened. Dies after: the file is an orphan that no
-  * commit log names, or, under checkpoint format v1, is replaced by the next attempt.
+  * Threads: one, the task's.
   */
 final class Committer(files: StateFiles, compression: Compression, limits: Committer.Limits) {
 
-  /** Commits what `holding` has on its base as `name`; where all bins are asked for, an image of
-    * each. Throws what the files throw; the holding is then as it was.
+  /** Commits the records of `holding` since its base as `name`. Throws what the files throw; the
+    * holding is then as it was.
+    *
+    * @param isWhole
+    *   whether to write an image of every bin
     */
   def apply(
       holding: Holding,
-      turn: StoreBatch,
+      batch: StoreBatch,
       name: StateName,
       writer: WriterId,
       isWhole: Boolean = false
@@ -39,19 +45,19 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
     val file = FileName(holding.worker, name)
     val touched =
       if (isWhole) holding.bins.filterNot(holding.isLeaving).toVector
-      else holding.touched.toVector.filter(bin => holding.log(bin).isTouched)
+      else holding.touched.toVector.filter(bin => holding.here(bin).isTouched)
     val imaged = if (isWhole) touched.toSet else chooseImages(holding, touched)
     val out = files.create(file)
     try {
       val writing = new DeltaFile.Writer(out, compression, file, writer)
       touched.foreach { bin =>
-        val log = holding.log(bin)
+        val log = holding.here(bin)
         if (imaged(bin)) writing.image(bin, log) else writing.tail(bin, log.tail())
       }
       var chains = Vector.empty[(Int, Chain)]
       val footer = writing.finish { frames =>
         chains = frames.map(f => f.bin -> (holding.chain(f.bin) + f))
-        footerOf(holding, turn, file, writer, frames, chains)
+        footerOf(holding, batch, file, writer, frames, chains)
       }
       out.close()
       holding.commit(name, file, chains)
@@ -61,7 +67,7 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
 
   private def footerOf(
       holding: Holding,
-      turn: StoreBatch,
+      batch: StoreBatch,
       file: FileName,
       writer: WriterId,
       frames: Vector[Frame],
@@ -77,14 +83,14 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
     val keyCounts = Footer
       .counted(frames, chains)
       .iterator
-      .map(bin => bin -> holding.log(bin).keyCount.toLong)
+      .map(bin => bin -> holding.stateOf(bin).keyCount)
       .toMap
     Footer(
       file,
       writer,
       holding.base,
-      turn.after.number,
-      turn.after.contentHash,
+      batch.after.number,
+      batch.after.contentHash,
       frames,
       chains,
       keyCounts,
@@ -99,31 +105,33 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
 
   private def chooseImages(holding: Holding, touched: Vector[Int]): Set[Int] = {
     val due = touched
-      .filter(bin => isDue(holding.chain(bin), holding.log(bin)))
+      .filter(bin => isDue(holding.chain(bin), holding.here(bin)))
       .sortBy(bin => -holding.chain(bin).frameCount)
     val pace = due.iterator.map(bin => paceOf(holding.chain(bin))).sum.toInt
-    val budget = touched.iterator.map(bin => holding.log(bin).tailBytes).sum
-    val left = due.scanLeft(budget)((bytes, bin) => bytes - holding.log(bin).liveBytes)
+    val budget = touched.iterator.map(bin => holding.here(bin).tailBytes).sum
+    val left = due.scanLeft(budget)((bytes, bin) => bytes - holding.here(bin).liveBytes)
     due.indices.iterator.takeWhile(i => i < pace || left(i) > 0).map(due).toSet
   }
 
-  /** What a bin that is due by its frames asks of this commit: an even share of the commits that
-    * are left to it, all of the last one.
+  /** The share of a bin that this commit must write, if the bin has `framesMax` frames: one part of
+    * as many as commits are left until it has twice as many frames.
     */
   private def paceOf(chain: Chain): Double =
     if (chain.frameCount < limits.framesMax) 0
     else 1.0 / math.max(1, 2 * limits.framesMax - chain.frameCount + 1)
 
   private def isDue(chain: Chain, log: BinLog): Boolean =
-    chain.frameCount >= limits.framesMax || chain.imageBytes + chain.tailBytes + log.tailBytes > 2 * log.liveBytes + limits.slackBytes
+    chain.frameCount >= limits.framesMax ||
+      chain.imageBytes + chain.tailBytes + log.tailBytes > 2 * log.liveBytes + limits.slackBytes
 }
 
 object Committer {
 
   /** @param framesMax
-    *   frames of a chain from which on the bin is due for an image
+    *   number of frames of a chain that makes the bin due for an image
     * @param slackBytes
-    *   raw bytes of a chain beyond twice the bin's live bytes that make no image due
+    *   how far a chain may exceed twice the bin's live bytes, in raw bytes, before the bin is due
+    *   for an image
     */
   final case class Limits(framesMax: Int = 32, slackBytes: Long = 4096)
 

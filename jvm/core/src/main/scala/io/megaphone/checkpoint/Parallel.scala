@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.checkpoint
 
-/** Does pieces of work at once, as far as there are threads for them. */
+/** Does pieces of work at the same time, as far as there are threads for them.
+  *
+  * Threads: any.
+  */
 trait Parallel {
 
-  /** How many pieces it does at once. */
+  /** How many pieces it does at the same time. */
   def width: Int
 
-  /** The results, in order. Throws what one of the pieces throws, once none of them runs any more. */
+  /** Does all pieces and returns their results, in order. If a piece throws, throws the same once
+    * no piece runs any more.
+    */
   def apply[A](pieces: Seq[() => A]): Seq[A]
 }
 

@@ -13,21 +13,22 @@ import io.megaphone.state.LoadedBin
 
 /** Rebuilds bins from the files of a checkpoint.
   *
-  *   1. `footers` reads a worker's footer at a name and those of its 15 predecessors, as far as
-  *      there are so many.
-  *   1. The newest footer says under which routing table the file was written. It must be the table
-  *      that the plan log has for that version.
-  *   1. `chains` finds each bin's chain among them: the newest full one, and the bin's frames in
-  *      newer footers. A bin that none of them lists is an error: missing is never read as empty.
-  *      So is a bin that has left the worker since its newest full chain.
-  *   1. `load` reads exactly those frames, file by file from the oldest, and applies them, bins of
-  *      many bytes side by side; the live keys must be as many as the footer counted.
+  * Given a worker's file at a name, some bins, and the routing table of that version.
+  *   1. `footers` reads the footer of the file and those of its predecessors, at most 15. The
+  *      newest footer must name the routing table that the plan log has for that version.
+  *   1. `chains` finds each bin's chain: the newest chain that a footer lists, and the bin's frames
+  *      in newer footers. A bin that no footer lists is an error: missing is never read as empty.
+  *      So is a bin that has left the worker after that chain was listed.
+  *   1. `load` reads the frames of those chains, file by file from the oldest, and applies them;
+  *      large bins in parallel. The number of live keys must be that of the footer.
   *
-  * Nothing is written, so a death at any step costs nothing but the time. Any thread.
+  * ''Dies at any of these:'' nothing was written, so only time is lost.
+  *
+  * Threads: any.
   *
   * @param check
-  *   is shown the records of each frame that is read, and may throw: of what they mean, a log knows
-  *   nothing. Several threads at once
+  *   is called with the records of each frame that is read, by several threads at once, and may
+  *   throw: a log does not know what the records mean
   */
 class Recovery(
     files: StateFiles,
@@ -38,7 +39,7 @@ class Recovery(
 ) {
   import Recovery._
 
-  /** The footer of a file. */
+  /** The footer of a file. Throws MissingFileException or DamagedFileException. */
   def footer(file: FileName): Footer = {
     val source = files.open(file)
     try {
@@ -63,21 +64,21 @@ class Recovery(
     found
   }
 
-  /** A worker's footers that tell its chains, newest first. */
+  /** The footers that together list the chains of a worker's bins, newest first. */
   def footers(file: FileName): Vector[Footer] = withPrevious(footer(file))
 
   private def withPrevious(newest: Footer): Vector[Footer] =
     newest +: together(newest.previous.map(f => () => footer(f))).toVector
 
   /** The same, of a file that was written under the routing table of this content hash. Throws
-    * PlanLogMismatchException if it was not.
+    * PlanLogMismatchException if the file was not.
     */
   def footers(file: FileName, tableHash: Long): Vector[Footer] = withPrevious(
     footer(file, tableHash)
   )
 
-  /** Compares the table that a file was written under with the one that the plan log has for its
-    * version.
+  /** Throws PlanLogMismatchException if a file was not written under the table that the plan log
+    * has for its version.
     */
   protected def checkTable(footer: Footer, tableHash: Long): Unit =
     if (footer.tableHash != tableHash)
@@ -87,7 +88,9 @@ class Recovery(
         footer.file.name.version
       )
 
-  /** Refuses a bin that has left its worker: what the worker's files have of it is of before. */
+  /** Throws PlanLogMismatchException if a bin has left its worker: the worker's files have only an
+    * older state of it.
+    */
   protected def checkHasNotLeft(footers: Vector[Footer], bin: Int): Unit =
     footers
       .find(_.left.contains(bin))
@@ -95,8 +98,8 @@ class Recovery(
         throw PlanLogMismatchException.left(footer.file.toString, footer.file.worker, bin)
       )
 
-  /** The chains, and counts of live keys, of `bins` as the newest of `footers` left them. Throws
-    * DamagedFileException for a bin that none of them lists, PlanLogMismatchException for one that
+  /** The chains of `bins`, and their numbers of live keys, at the newest of `footers`. Throws
+    * DamagedFileException for a bin that no footer lists, PlanLogMismatchException for a bin that
     * has left the worker.
     */
   def chains(footers: Vector[Footer], bins: Iterable[Int]): Map[Int, Located] =
@@ -135,8 +138,8 @@ class Recovery(
   private def load(all: Vector[Footer], bins: Iterable[Int]): Loaded =
     load(chains(all, bins)).copy(lineage = all.map(_.file).take(Footer.PreviousMax))
 
-  /** The frames that one file has of some bins, with their records. Throws PlanLogMismatchException
-    * as `footer` does.
+  /** The frames of some bins in one file, with their records. Throws PlanLogMismatchException if
+    * the file was not written under the routing table of this content hash.
     */
   def frames(file: FileName, bins: Set[Int], tableHash: Long): Vector[(Frame, Array[Byte])] = {
     val source = files.open(file)
@@ -157,8 +160,8 @@ class Recovery(
     Loaded(parts.iterator.flatMap(_.bins).toMap, parts.map(_.bytes).sum, Vector.empty)
   }
 
-  /** Bins in as many shares as are loaded at once, of about the same bytes, side by side as they
-    * share chunks; one where there is little to load.
+  /** Cuts the bins into one share for each thread, of about the same bytes. Neighbours stay
+    * together, because they share chunks. Returns a single share if there is little to load.
     */
   private def shares(located: Map[Int, Located]): Seq[Map[Int, Located]] = {
     val bytes = located.valuesIterator.map(bytesOf).sum
@@ -203,7 +206,11 @@ class Recovery(
     )
   }
 
-  /** Applies frames of one file; gives the bytes read. */
+  /** Applies frames of one file to logs. Returns the bytes read.
+    *
+    * @param logs
+    *   by bin; an image replaces the log
+    */
   def apply(
       file: FileName,
       frames: Vector[Frame],
@@ -219,7 +226,8 @@ class Recovery(
           try applyFrame(reader, frame, logs, newLog)
           catch {
             case damage: DamagedFileException
-                if file.name.id == StateName.FixedId && reader.footer.writer != frame.chunk.writer =>
+                if file.name.id == StateName.FixedId &&
+                  reader.footer.writer != frame.chunk.writer =>
               rewritten(frame.chunk) = damage
           }
         rewritten.get(frame.chunk).foreach(applyRewritten(reader, frame, logs, newLog, _))
@@ -228,7 +236,7 @@ class Recovery(
     } finally source.close()
   }
 
-  /** Applies a frame's records to a bin's log; an image takes the place of the log. */
+  /** Applies a frame's records to a bin's log; an image replaces the log. */
   private def applyFrame(
       reader: DeltaFile.Reader,
       frame: Frame,
@@ -251,8 +259,8 @@ class Recovery(
     check(records)
   }
 
-  /** Under checkpoint format v1 a late attempt of the same batch may have written the file anew:
-    * the same state in other frames. Its own footers tell where the bin is now.
+  /** Under checkpoint format v1 a late attempt of the same batch may have written the file again:
+    * the same state in other frames. The file's own footer lists the bin's new frame.
     */
   private def applyRewritten(
       reader: DeltaFile.Reader,
@@ -265,8 +273,8 @@ class Recovery(
     standIn(reader.footer, wanted) match {
       case Some(frame) => applyFrame(reader, frame, logs, newLog)
       case None =>
-        /* Alone: this may be one of the threads that load together, and they cannot wait for each
-         * other. */
+        /* Sequential, because this may be one of the threads that load in parallel, and they must
+         * not wait for each other. */
         val alone = new Recovery(files, compressions, Parallel.Sequential, budget, check)
         try logs(bin) = alone.load(alone.footers(wanted.file), Seq(bin)).bins(bin).log
         catch { case e: Exception => damage.addSuppressed(e); throw damage }
@@ -278,18 +286,18 @@ object Recovery {
   private val Unchecked: Array[Byte] => Unit = _ => ()
   private val ShareBytesMin = 2L << 20 // raw
 
-  /** Where a bin is, and how many live keys it has. */
+  /** The frames of a bin, and its number of live keys. */
   final case class Located(chain: Chain, keyCount: Long)
 
   /** @param bytes
-    *   read, as stored
+    *   bytes read, as stored
     * @param lineage
-    *   the files the worker's state came by, newest first
+    *   the files that led to the worker's state, newest first
     */
   final case class Loaded(bins: Map[Int, LoadedBin], bytes: Long, lineage: Vector[FileName])
 
-  /** The frame of a rewritten file that does for one of the file that was there before: another
-    * tail for a tail, an image for either.
+  /** The frame of a rewritten file that replaces a frame of the file before it: a tail or an image
+    * for a tail, an image for an image.
     */
   private[megaphone] def standIn(footer: Footer, wanted: Frame): Option[Frame] =
     footer.frameOf.get(wanted.bin).filter(frame => frame.isImage || !wanted.isImage)

@@ -8,9 +8,9 @@ import io.megaphone.plan.RoutingTable
 /** A settled version of a query's state.
   *
   * @param tables
-  *   by group: the table whose workers wrote it
+  *   by group: the table whose workers wrote the version
   * @param ids
-  *   of each store's workers; none under checkpoint format v1
+  *   by store: checkpoint ids of its workers; none under checkpoint format v1
   */
 final case class Settled(
     version: Long,

@@ -14,17 +14,17 @@ trait SweptFiles {
   def deleteUnfinished(before: Long): Unit
 }
 
-/** Deletes state files that no retained version needs. Off the batch's path, and the only one that
-  * deletes.
+/** Deletes state files that no retained version needs. It runs in the background, and nothing else
+  * deletes state files.
   *
+  * Given the oldest version that is retained, and the newest that is settled.
   *   1. The files that the oldest retained version needs are found, as [[Sweep]] says. Anything
   *      missing, damaged or not fitting the plan log is an error: nothing is deleted then.
-  *   1. The others of version s - 16 or older are deleted, one by one. ''Dies:'' the next sweep
-  *      finds the rest.
-  *   1. Temporary files of versions before the oldest one, which attempts that died left, are
-  *      deleted.
+  *   1. The other files of version s - 16 or older are deleted, one by one, if s is that oldest
+  *      version. ''Dies:'' the next sweep finds the rest.
+  *   1. Temporary files of versions before s, which attempts that died left, are deleted.
   *
-  * It keeps nothing in memory, so runs of a batch or two get rid of old files, too.
+  * It keeps nothing in memory, so that runs of one or two batches delete old files, too.
   *
   * Threads: one call at a time for a store.
   */

@@ -5,24 +5,26 @@ import scala.collection.mutable
 
 import io.megaphone.format.{FileName, Footer, Frame, StateName}
 
-/** Finds the files that no retained version needs: rules 21 and 22. Run by the driver alone,
+/** Finds the files that no retained version needs: rules 21 and 22. Only the driver calls it,
   * because a bin's chain crosses workers (H12).
   *
-  *   1. `referenced` reads the footers of all workers at the oldest version s that is retained, and
-  *      gives the files that their bins' chains point into. Anything missing or damaged is an
-  *      error: then there is no sweep.
-  *   1. `unneeded` are the files of version s - 16 or older that are not among them. No later
-  *      version needs them either, for a chain never regains a file. Under checkpoint format v1
-  *      those that the newest settled version references are left out, too.
+  * Given the newest files of all workers at the oldest version s that is retained.
+  *   1. `referenced` reads their footers, and returns the files that their bins' chains point into.
+  *      Anything missing or damaged is an error: nothing is deleted then.
+  *   1. `unneeded` returns the other files of version s - 16 or older. No later version needs them
+  *      either, because a chain never regains a file. Under checkpoint format v1 the caller also
+  *      counts the files that the newest settled version references.
   *
-  * Under v1 a late attempt may have written a file anew. References into it then lead on to what
-  * its own footer says, as in [[Recovery]].
+  * Under v1 a late attempt may have written a file again. Chains that point into it are then
+  * followed by the file's own footer, as in [[Recovery]].
   *
-  * A death at any point: the next sweep, of this run or another, finds the same files.
+  * ''Dies at any point:'' the next sweep, of this run or another, finds the same files.
+  *
+  * Threads: one.
   */
 final class Sweep(recovery: Recovery) {
 
-  /** The files that the bins of some workers need. Throws PlanLogMismatchException where a head was
+  /** The files that the bins of some workers need. Throws PlanLogMismatchException if a head was
     * not written under the table that the plan log has.
     */
   def referenced(heads: Iterable[Sweep.Head]): Set[FileName] = {
@@ -55,12 +57,12 @@ final class Sweep(recovery: Recovery) {
 
 object Sweep {
 
-  /** A worker's newest file at a version, the bins that the plan log gives the worker there, and
-    * the content hash of the table that says so.
+  /** A worker's newest file at a version, the bins that the plan log gives the worker at that
+    * version, and the content hash of the table that does.
     */
   final case class Head(file: FileName, bins: Vector[Int], tableHash: Long)
 
-  /** Of the files listed, those that no version from `oldest` on needs. */
+  /** The listed files that no version from `oldest` on needs. */
   def unneeded(listed: Iterable[FileName], referenced: Set[FileName], oldest: Long): Set[FileName] =
     listed.iterator.filter(f => f.name.version <= oldest - Footer.Slices && !referenced(f)).toSet
 }

@@ -22,8 +22,8 @@ object InvalidPlanException {
   final class BinsDiffer(val bins: Int, val otherBins: Int)
       extends InvalidPlanException(
         "BINS_DIFFER",
-        s"A table of $bins bins cannot turn into one of $otherBins, because the number of bins is fixed for the life " +
-          "of a checkpoint; keep it, or start from a new checkpoint."
+        s"A table of $bins bins cannot turn into one of $otherBins, because the number of bins " +
+          "is fixed for the life of a checkpoint; keep it, or start from a new checkpoint."
       )
 
   final class InvalidWorkers(val workers: Int, workersMax: Int)
@@ -42,7 +42,8 @@ object InvalidPlanException {
   final class UnknownWorker(val worker: Int, val workers: Int)
       extends InvalidPlanException(
         "UNKNOWN_WORKER",
-        s"There is no worker $worker, only workers 0 to ${workers - 1}; name one of these, or rescale first."
+        s"There is no worker $worker, only workers 0 to ${workers - 1}; name one of these, or " +
+          "rescale first."
       )
 
   final class DuplicateBin(val bin: Int)
@@ -54,15 +55,15 @@ object InvalidPlanException {
   final class WorkerNotEmpty(val worker: Int, val bin: Int, val workers: Int)
       extends InvalidPlanException(
         "WORKER_NOT_EMPTY",
-        s"Worker $worker still owns bin $bin, but with $workers workers the last is ${workers - 1}; " +
-          "move its bins away, or keep more workers."
+        s"Worker $worker still owns bin $bin, but with $workers workers the last is " +
+          s"${workers - 1}; move its bins away, or keep more workers."
       )
 
   final class NoWorkersLeft(val workers: Int)
       extends InvalidPlanException(
         "NO_WORKERS_LEFT",
-        s"All $workers workers are to be emptied, but one at least must keep the bins; name fewer workers, " +
-          "or rescale first."
+        s"All $workers workers are to be emptied, but at least one must keep the bins; name " +
+          "fewer workers, or rescale first."
       )
 
   final class EmptyPlan
@@ -80,8 +81,8 @@ object InvalidPlanException {
   final class InvalidBatchSize(val text: String, binsMax: Int)
       extends InvalidPlanException(
         "INVALID_BATCH_SIZE",
-        s"The strategy batched cannot move $text bins a step, but a whole number from 1 to $binsMax; " +
-          "give one in that range, or leave it out."
+        s"The strategy batched cannot move $text bins a step, but a whole number from 1 to " +
+          s"$binsMax; give one in that range, or leave it out."
       )
 
   final class UnknownMode(val text: String, val allowed: Seq[String])
@@ -93,7 +94,8 @@ object InvalidPlanException {
   final class DamagedTable(val reason: String)
       extends InvalidPlanException(
         "DAMAGED_TABLE",
-        s"A stored routing table cannot be read: $reason; restore the checkpoint's plan log from a copy."
+        s"A stored routing table cannot be read: $reason; restore the checkpoint's plan log " +
+          "from a copy."
       )
 
   private def powerOfTwoNear(bins: Int, binsMax: Int): Int =

@@ -2,7 +2,8 @@
 package io.megaphone.errors
 
 /** The plan log and the state contradict each other: one of them is from another time, or records
-  * of the plan log are missing. The state is not read, for nobody knows which worker has which bin.
+  * of the plan log are missing. The state is not read, because nobody knows which worker has which
+  * bin.
   */
 final class PlanLogMismatchException private (reason: String)
     extends RuntimeException(

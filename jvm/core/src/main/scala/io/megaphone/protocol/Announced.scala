@@ -5,14 +5,14 @@ import io.megaphone.format.{StateName, StoreId}
 import io.megaphone.plan.{RoutingTable, Step, StepId, TransferMode}
 import io.megaphone.state.{ForStep, ReplicaKey}
 
-/** An announced step: its bytes are on their way.
+/** An announced step: sources publish blocks for it, and targets make replicas of them.
   *
   * @param since
-  *   the batch that announced it, whose settled state the images are of
+  *   the batch that announced the step; the images are of the state that it reads
   * @param images
   *   names of the images, by store and source worker
   * @param replicas
-  *   how far each of its replicas is, as its executor reported
+  *   how far each of the step's replicas is, as the executors reported
   */
 final case class Announced(
     id: StepId,
@@ -26,7 +26,7 @@ final case class Announced(
   def withReplica(key: ReplicaKey, state: ReplicaState): Announced =
     copy(replicas = replicas.updated(key, state))
 
-  /** Without the replicas of an executor that is lost. */
+  /** The step without the replicas of an executor that is lost. */
   def without(executor: String): Announced =
     copy(replicas = replicas.filterNot(_._2.executor == executor))
 
@@ -35,16 +35,16 @@ final case class Announced(
     case _ => false
   }
 
-  /** Whether a replica has reached a version. */
+  /** Whether a replica has reached a version, or a later one. */
   def isReady(key: ReplicaKey, version: Long): Boolean = replicas.get(key).exists {
     case ready: ReplicaState.Ready => ready.version >= version
     case _ => false
   }
 
-  /** Without the moves that have no room at their targets.
+  /** The step without the moves that have no room at their targets.
     *
     * @param table
-    *   that the step begins with
+    *   the table before the step
     */
   def withRoom(table: RoutingTable): Announced = {
     val full = refusals.map { case (key, _) => key.source -> Announced.targetOf(key) }.toSet
@@ -53,9 +53,9 @@ final case class Announced(
     )
   }
 
-  /** Why moves are left out, if some are. */
+  /** Why moves are left out; None if none is. */
   def noRoom: Option[String] = refusals.headOption.map { case (key, refused) =>
-    s"Executor ${refused.executor} has no room for what is to move to worker " +
+    s"Executor ${refused.executor} has no room for the bins that are to move to worker " +
       s"${Announced.targetOf(key)}: ${refused.reason}"
   }
 
@@ -78,9 +78,9 @@ sealed trait ReplicaState {
 
 object ReplicaState {
 
-  /** It has reached a version. */
+  /** The replica has reached a version. */
   final case class Ready(version: Long, executor: String) extends ReplicaState
 
-  /** There is no room for it, for now. */
+  /** There was no room for the replica. */
   final case class Refused(reason: String, executor: String) extends ReplicaState
 }

@@ -7,14 +7,14 @@ import io.megaphone.protocol.Protocol._
 import io.megaphone.state.ReplicaKey
 import io.megaphone.transfer.ReplicaDuty
 
-/** What executors are to do and to keep, as it follows from the last decision. */
+/** The duties of executors, as they follow from the last decision. */
 object Duties {
 
-  /** The replicas that each executor is to have ready: the complete list. A replica that no duty
-    * names is dropped.
+  /** All replicas that executors must have ready, each with the executor's id. Executors drop the
+    * replicas that no duty names.
     *
     * @param addressOf
-    *   where an executor's blocks are to be had, if it is known
+    *   the address of an executor's blocks, if it is known
     */
   def apply(
       state: State,
@@ -40,13 +40,13 @@ object Duties {
     executors.lift(needed.key.source).flatMap(addressOf)
   )
 
-  /** Steps whose blocks and replicas may still be used: those announced, and those sealed for the
-    * batch last planned.
+  /** The steps whose blocks and replicas may still be used: the announced ones, and those that are
+    * sealed for the batch last planned.
     */
   def liveSteps(state: State): Set[StepId] =
     state.decision.fold(Set.empty[StepId])(d => (d.sealedSteps ++ d.announced).map(_.id).toSet)
 
-  /** The replicas that a step needs: one for each store and each route. */
+  /** The replicas that a step needs: one for each store and route. */
   private[protocol] def replicas(
       run: String,
       announced: Announced,

@@ -8,11 +8,11 @@ final case class Route(source: Int, target: Int, bins: Vector[Int])
 
 object Route {
 
-  /** What of a step travels, by source and target worker. A move between two workers of one
-    * executor takes no bytes: the target takes the bins over where they lie.
+  /** The bins of a step that travel, by source and target worker. A move between two workers of one
+    * executor takes no bytes: the target takes the bins over in memory.
     *
     * @param table
-    *   that the step begins with
+    *   the table before the step
     * @param executors
     *   id of each worker's executor, as far as it is known
     */

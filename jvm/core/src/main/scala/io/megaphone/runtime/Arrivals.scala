@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-/** What opening a worker's state took: counts of bins and bytes, by where they came from.
+/** The cost of opening a worker's state: counts of bins and bytes, by where they came from.
   *
   * Threads: one, until the state is open; it does not change after that.
   */
@@ -9,7 +9,7 @@ final class Arrivals extends Serializable {
   var binsIn, binsRelabelled, binsFromPeer, binsFromCheckpoint: Int = 0
   var bytesFromPeer, bytesFromCheckpoint, waitNanos: Long = 0L
 
-  /** Whether the worker's own bins were read from files, as after the loss of an executor. */
+  /** Whether the worker's own bins were read from files, as after the loss of its executor. */
   var isRecovered = false
 
   def waitMs: Long = waitNanos / 1000000L

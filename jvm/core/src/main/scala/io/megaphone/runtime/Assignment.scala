@@ -6,23 +6,25 @@ import io.megaphone.plan.{Operator, RoutingTable, StepId, TransferMode}
 import io.megaphone.protocol.Route
 import io.megaphone.state.StoreBatch
 
-/** The routing tables of a batch for one group: of the batch before, and of this one. */
+/** The routing tables of a group: that of the batch before, and that of this batch. */
 final case class Tables(before: RoutingTable, after: RoutingTable)
 
-/** What the tasks of a batch must agree on, for one group, in addition to the tables.
+/** The facts that the tasks of a batch must agree on, for one group, in addition to the tables.
   *
   * @param run
   *   Spark's run id
   * @param batch
-  *   the batch, which reads the state of the same version
+  *   number of the batch, which is also the version of the state that it reads
   * @param ids
-  *   of each store's workers at that version
+  *   by store: checkpoint ids of its workers at that version
   * @param incoming
   *   steps that take effect with this batch
   * @param addresses
-  *   by worker: its executor, of the sources of those steps, as far as it is known
+  *   executors of the sources of those steps, by worker, as far as they are known
   * @param outgoing
-  *   steps to come, for which sources publish
+  *   steps of later batches, for which sources publish blocks
+  * @param label
+  *   the text that Spark's plan shows
   */
 final case class Assignment(
     run: String,
@@ -37,7 +39,7 @@ final case class Assignment(
 ) {
   override def toString: String = label
 
-  /** The same for one store. */
+  /** The facts for one store. */
   def storeBatch(store: StoreId, tables: Tables): StoreBatch = StoreBatch(
     StoreKey(run, store),
     batch,
@@ -50,10 +52,10 @@ final case class Assignment(
 /** A step that takes effect with this batch, and the bins that it moves. */
 final case class Incoming(step: StepId, bins: Vector[Int])
 
-/** A step to come: what of it travels between executors.
+/** A step of a later batch: the bins of it that travel between executors.
   *
   * @param isAnnouncedNow
-  *   whether this batch is the first that the step is announced to
+  *   whether this batch is the first to which the step is announced
   */
 final case class Outgoing(
     step: StepId,
@@ -62,7 +64,7 @@ final case class Outgoing(
     routes: Vector[Route]
 )
 
-/** Where the bins of a batch's steps come from, and how long a task waits for them. */
+/** Where the bins of a batch's steps come from, and how long a task waits for a block of them. */
 final case class Sources(
     steps: Map[Int, StepId],
     addresses: Map[Int, ExecutorAddress],

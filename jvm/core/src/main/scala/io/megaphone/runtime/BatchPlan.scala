@@ -7,16 +7,16 @@ import io.megaphone.format.{ExecutorAddress, StoreId, VersionIds}
 import io.megaphone.plan.Group
 import io.megaphone.protocol.Protocol
 
-/** What the host does for a planned batch.
+/** The orders to the host for a planned batch.
   *
   * @param tables
-  *   by group, for the batch's plan
+  *   by group; they go into the batch's plan
   * @param assignments
-  *   by group, for the batch's plan
+  *   by group; they go into the batch's plan
   * @param pins
-  *   wishes where workers should run, of those that are not known to be there
+  *   wishes for the workers that are not known to run where they are wanted
   * @param sweep
-  *   a sweep that is due, to be run in the background
+  *   a sweep that is due; the host runs it in the background
   * @param obsoleteRecords
   *   the plan log's records before this number may be deleted, in the background
   */
@@ -37,7 +37,7 @@ final case class Pin(
     executor: ExecutorAddress
 )
 
-/** A sweep of the state files that no retained version needs.
+/** An order to delete the state files that no retained version needs.
   *
   * @param version
   *   the oldest version whose ids the commit log still has, under checkpoint format v2
@@ -53,9 +53,11 @@ final case class SweepOrder(
 
   /** The oldest version that must stay readable.
     *
+    * Under checkpoint format v1 that is the version before `version`, because Spark reads the
+    * changes of a batch together with the version before it. Its files have no ids.
+    *
     * @param ids
-    *   those at `version`; none under checkpoint format v1. What the batch that made `version`
-    *   changed is read with the version before it, which under v1 needs no ids
+    *   the ids at `version`; none under checkpoint format v1
     */
   def oldest(ids: Map[StoreId, VersionIds]): Settled = {
     val at = if (ids.isEmpty) version - 1 else version

@@ -14,15 +14,18 @@ import io.megaphone.plan.StepId
 import io.megaphone.state.{Holding, Registry, ReplicaKey}
 import io.megaphone.transfer.{BlockName, Peers, Preparer, ReplicaDuty, TransferBlocks}
 
-/** The executor's half of the runtime: what one executor keeps for others, and what it does between
-  * tasks. It has no thread: the host calls it.
+/** The executor's half of the runtime: it keeps replicas and blocks for others, and works on them
+  * between tasks. It has no thread: the host calls it.
   *
-  *   1. `report` says how far replicas are. ''Lost:'' the step waits; its patience ends at the
-  *      files.
-  *   1. `obey` drops what the orders do not name, and takes over the new duties. ''Lost or late:''
-  *      an older counter is ignored; things are kept longer, never used wrongly.
-  *   1. `prepare` works on one duty. `publishNext` makes one image block out of the queue.
-  *      ''Dies:'' replicas and blocks are gone; the duties go elsewhere, and files serve.
+  * Given the driver's orders, and the images that tasks queue.
+  *   1. `report` says how far the replicas are. ''Lost:'' the step waits for the next report; when
+  *      its patience is over, its targets read files.
+  *   1. `obey` drops everything that the orders do not name, and takes over the new duties. ''Lost
+  *      or late:'' orders with an older counter are ignored, so replicas and blocks are kept
+  *      longer. None of them is used wrongly.
+  *   1. `prepare` works on one duty. `publishNext` makes one image block of the queue. ''Dies:''
+  *      the replicas and blocks are gone; the driver gives the duties to another executor, and
+  *      targets read files.
   *
   * Threads: any. One call of `prepare` at a time for a duty.
   *
@@ -45,8 +48,8 @@ final class ExecutorAgent(
 
   def address: ExecutorAddress = peers.address
 
-  /** A task brings the driver's counter. Returns whether it is news, so that the host should report
-    * now.
+  /** A task brings the driver's counter. Returns whether it is newer than all before, so that the
+    * host should report now.
     */
   def notice(counter: Long): Boolean =
     newestCounter.getAndUpdate(math.max(_, counter)) < counter
@@ -58,7 +61,7 @@ final class ExecutorAgent(
     Held(registry.holdingsCount, registry.replicasCount, peers.publishedCount)
   )
 
-  /** Does what the orders say, unless something newer is known. Returns whether they were obeyed. */
+  /** Obeys the orders, unless newer ones are known. Returns whether they were obeyed. */
   def obey(orders: Orders): Boolean = newestCounter.get <= orders.counter && {
     newestCounter.getAndUpdate(math.max(_, orders.counter))
     this.orders = orders
@@ -73,8 +76,8 @@ final class ExecutorAgent(
     true
   }
 
-  /** Duties to work on now, in order. One that there was no room for waits until its source has
-    * committed again.
+  /** The duties to work on now, in order. A duty that was refused for lack of room waits until its
+    * source has committed again.
     */
   def duties: Vector[ReplicaDuty] = orders.duties.filterNot { duty =>
     Option(refused.get(duty.key)).exists(_.settled == duty.settled)
@@ -85,7 +88,7 @@ final class ExecutorAgent(
   /** Whether the newest orders still name a duty. */
   def isNamed(duty: ReplicaDuty): Boolean = orders.isLive(duty.key)
 
-  /** Brings one replica forward. Throws what files and peers throw; the replica is dropped then. */
+  /** Makes a replica or brings it forward. Throws what files throw, and drops the replica then. */
   def prepare(duty: ReplicaDuty): Unit = orders.runs.get(duty.key.store.run).foreach { run =>
     try {
       val recovery = recoveryOf(duty.key.store, run.checkpointRoot)
@@ -100,15 +103,15 @@ final class ExecutorAgent(
       case e: SpillException =>
         registry.dropReplica(duty.key)
         refused.put(duty.key, ExecutorAgent.Refusal(duty.settled, e.getMessage))
-        registry.measure() // what the replica had is free for batches, at once
+        registry.measure() // frees the replica's heap for batches at once
     }
   }
 
-  /** Publishes an image in the background: see `publishNext`. */
+  /** Queues an image that `publishNext` will publish in the background. */
   def queueImage(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit =
     images.synchronized { images.enqueue(block -> snapshot); () }
 
-  /** Makes and publishes one image out of the queue. Returns false if the queue is empty. */
+  /** Makes and publishes one image of the queue. Returns false if the queue is empty. */
   def publishNext(): Boolean =
     images.synchronized(images.removeHeadOption()).exists { case (block, snapshot) =>
       faults.at(FaultPoints.SourcePublishing)
@@ -121,7 +124,7 @@ final class ExecutorAgent(
   def publish(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit =
     peers.publish(block, blocks.image(snapshot))
 
-  /** Publishes what the last commit of a holding appended to bins. */
+  /** Publishes the tails that the last commit of a holding appended to bins. */
   def publishTail(block: BlockName, holding: Holding, bins: Seq[Int]): Unit =
     peers.publish(block, blocks.tail(holding, bins))
 
@@ -131,6 +134,6 @@ final class ExecutorAgent(
 
 object ExecutorAgent {
 
-  /** Why there was no room for a replica, when its source stood at a name. */
+  /** A replica had no room when its source was at the name `settled`. */
   private final case class Refusal(settled: StateName, reason: String)
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-/** Named points of the protocol at which a test can let something go wrong. As shipped they do
-  * nothing: what kills, pauses or damages is code of the tests.
+/** Named points of the protocol at which a test can inject a fault. As shipped they do nothing: the
+  * code that kills, pauses or damages belongs to the tests.
   *
   * Threads: any.
   */
@@ -11,7 +11,7 @@ trait FaultPoints {
   /** The process has come to a point. */
   def at(point: String): Unit
 
-  /** What is put of a block; None for nothing. */
+  /** Returns the bytes to publish in place of a block's bytes; None to publish nothing. */
   def published(bytes: Array[Byte]): Option[Array[Byte]]
 }
 
@@ -38,7 +38,7 @@ object FaultPoints {
   val DriverSealed = "driver-sealed"
   val DriverSettled = "driver-settled"
 
-  /** A block on its way: as it is put, and as it is pulled. */
+  /** A block: when it is published, and when it is pulled. */
   val BlockPublished = "block-published"
   val BlockPulled = "block-pulled"
 

@@ -6,15 +6,15 @@ import io.megaphone.plan.StepId
 import io.megaphone.state.ReplicaKey
 import io.megaphone.transfer.ReplicaDuty
 
-/** What executors and the driver tell each other. Losing a message costs time, never correctness. */
+/** A message between an executor and the driver. Losing one costs time, never correctness. */
 sealed trait Message extends Serializable
 
 /** An executor's periodic report; the answer is `Orders`.
   *
   * @param ready
-  *   version that each replica has reached
+  *   the version that each replica has reached
   * @param refused
-  *   replicas that there was no room for when they were last tried, and the reason
+  *   the replicas that had no room when they were last tried, and the reason
   */
 final case class Report(
     executor: ExecutorAddress,
@@ -23,18 +23,18 @@ final case class Report(
     held: Held
 ) extends Message
 
-/** What an executor keeps, in numbers: workers' states of all runs, replicas made ready for steps,
-  * and blocks published for others. Between plans there are neither replicas nor blocks.
+/** How much an executor keeps: the states of workers of all runs, the replicas that it has made for
+  * steps, and the blocks that it has published. Between plans there are no replicas and no blocks.
   */
 final case class Held(workers: Int, replicas: Int, blocks: Int)
 
-/** The complete list of what an executor is to do and to keep. What is absent is dropped; a list
-  * with an older counter than one already seen is ignored.
+/** The complete orders to one executor. It drops everything that they do not name. It ignores
+  * orders with an older counter than it has seen.
   *
   * @param runs
-  *   runs that live, by Spark's run id
+  *   the runs that are alive, by Spark's run id
   * @param duties
-  *   of the executor that the list is for
+  *   the replicas that the executor must have ready
   */
 final case class Orders(counter: Long, runs: Map[String, LiveRun], duties: Vector[ReplicaDuty])
     extends Message {
@@ -46,7 +46,7 @@ final case class Orders(counter: Long, runs: Map[String, LiveRun], duties: Vecto
     runs.get(key.store.run).exists(run => key.purpose.isLive(run.steps))
 }
 
-/** A run that lives.
+/** A run that is alive.
   *
   * @param checkpointRoot
   *   root folder of its checkpoint
@@ -57,12 +57,12 @@ final case class Orders(counter: Long, runs: Map[String, LiveRun], duties: Vecto
   */
 final case class LiveRun(checkpointRoot: String, settled: Long, steps: Set[StepId])
 
-/** A worker's commit: where the worker ran, and what the move into it took.
+/** A worker's commit: where the worker ran, and the cost of opening its state.
   *
   * @param keys
-  *   live keys after the commit
+  *   number of live keys after the commit
   * @param bytes
-  *   written
+  *   size of the file that the commit wrote
   */
 final case class Committed(
     worker: WorkerId,

@@ -5,7 +5,7 @@ import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.errors.DamagedFileException
 import io.megaphone.errors.MissingBinException
 import io.megaphone.errors.MissingFileException
-import io.megaphone.format.{Chain, FileName, StateName, WorkerId}
+import io.megaphone.format.{Chain, FileName, StateName, StoreKey, WorkerId}
 import io.megaphone.log.BinLog
 import io.megaphone.plan.StepId
 import io.megaphone.state.{Holding, Lease, Registry, StoreBatch}
@@ -16,49 +16,53 @@ import io.megaphone.transfer.BlockKind
 
 /** Opens a worker's state for a batch: rules 10 to 13.
   *
-  *   1. `bring`: the worker's own bins to the batch's name, by the cheapest way there is: they are
-  *      there; a head is settled or undone; a head that was set aside is put back; tails are read
-  *      from files; all is recovered from files.
-  *   1. `adopt`: each bin that the batch's table gives to this worker and the table before gave to
-  *      another, by the cheapest way: the other worker's holding on this executor at exactly the
-  *      name wanted; the copy prepared here, brought up to it; an image block of its executor; its
-  *      files.
-  *   1. What the table takes away stays where it is until the next version is settled, for others
-  *      to take.
+  * Given the lease, the batch's tables and names, and the sources of its steps.
+  *   1. `bring` takes the worker's own bins to the batch's name, in the cheapest way: they are at
+  *      that name already; the head is settled or undone; a head that was set aside is restored;
+  *      tails are read from files; all bins are recovered from files.
   *   1. A few bins with many dead records are compacted.
+  *   1. Bins that the batch's table takes from this worker stay in the holding until the next
+  *      version is settled, so that their new workers can take them.
+  *   1. `adopt` takes each bin that the batch's table gives to this worker and the table before
+  *      gave to another, in the cheapest way: from that worker's holding on this executor, if that
+  *      is at exactly the name wanted; from the replica that was prepared here, once it is brought
+  *      to the name; from an image block of that worker's executor; from its files.
   *
-  * A task that dies at any of these leaves a holding at a valid name, or none; the next attempt
-  * starts over, here or anywhere. Whatever is missing costs time, never correctness.
+  * ''Dies at any of these:'' the holding is at a valid name, or gone. The next attempt starts over,
+  * here or elsewhere. Whatever is lost costs time, never correctness.
+  *
+  * Threads: one, the task's.
   */
 final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlocks, peers: Peers) {
   import Opener._
 
   private val catchUp = new CatchUp(recovery)
 
-  /** Makes the lease's holding what `turn` says. Throws DamagedFileException or
-    * MissingFileException where the checkpoint itself lacks it.
+  /** Brings the lease's holding to the state that `batch` begins with. Throws DamagedFileException
+    * or MissingFileException if the checkpoint does not have that state, MissingBinException if a
+    * bin of the worker is still absent.
     */
-  def open(lease: Lease, turn: StoreBatch, sources: Sources): Arrivals = {
+  def open(lease: Lease, batch: StoreBatch, sources: Sources): Arrivals = {
     val opened = new Arrivals
     val worker = lease.holding.worker
     lease.holding.abort()
-    bring(lease, turn, opened)
+    bring(lease, batch, opened)
     val holding = lease.holding
-    if (turn.isStep || holding.checkedTable != turn.after.number) {
-      adopt(holding, turn, sources, opened)
-      turn.after
+    if (batch.isStep || holding.checkedTable != batch.after.number) {
+      adopt(holding, batch, sources, opened)
+      batch.after
         .binsOf(worker)
         .find(bin => !holding.has(bin))
-        .foreach(bin => throw new MissingBinException(turn.key.toString, worker, bin))
-      holding.checkedTable = turn.after.number
+        .foreach(bin => throw new MissingBinException(batch.key.toString, worker, bin))
+      holding.checkedTable = batch.after.number
     }
     opened
   }
 
-  private def bring(lease: Lease, turn: StoreBatch, opened: Arrivals): Unit = {
+  private def bring(lease: Lease, batch: StoreBatch, opened: Arrivals): Unit = {
     val holding = lease.holding
-    val name = turn.nameOf(holding.worker)
-    if (holding.head.contains(name)) settle(holding, turn)
+    val name = batch.nameOf(holding.worker)
+    if (holding.head.contains(name)) settle(holding, batch)
     else if (holding.base == name && !isFresh(holding)) holding.undoHead()
     else {
       if (holding.head.exists(_.version >= name.version)) {
@@ -67,10 +71,10 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
       }
       if (holding.base != name || isFresh(holding)) {
         val caughtUp =
-          if (isFresh(holding) || binsBefore(turn, holding.worker).isEmpty) None
-          else catchUp(holding, name, turn.before.contentHash)
+          if (isFresh(holding) || binsBefore(batch, holding.worker).isEmpty) None
+          else catchUp(holding, name, batch.before.contentHash)
         caughtUp.foreach(bytes => opened.bytesFromCheckpoint += bytes)
-        if (caughtUp.isEmpty) recover(lease, turn, name, opened)
+        if (caughtUp.isEmpty) recover(lease, batch, name, opened)
       }
       lease.holding.checkedTable = Long.MinValue
     }
@@ -79,19 +83,17 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
   private def isFresh(holding: Holding): Boolean =
     holding.checkedTable == Long.MinValue && holding.lineage.isEmpty && holding.bins.isEmpty
 
-  /** Rule 14: only below the settled version is anything rewritten, and only a few bins a batch.
-    * Never a bin that leaves: its target may be taking it right now.
+  /** Settles the head, and compacts bins: rule 14. Only settled records are rewritten, and only a
+    * few bins a batch. A bin that leaves is never compacted: its target may be taking it now.
     */
-  private def settle(holding: Holding, turn: StoreBatch): Unit = {
-    val touched = holding.touched.toVector.filter(bin =>
-      holding.has(bin) && turn.after.workerOf(bin) == holding.worker
-    )
-    var budget =
-      2 * touched.iterator.map(bin => holding.log(bin).tailBytes).sum + CompactionBytesMin
+  private def settle(holding: Holding, batch: StoreBatch): Unit = {
+    val touched = holding.touched.toVector
+      .filter(bin => batch.after.workerOf(bin) == holding.worker)
+      .flatMap(holding.stateOf(_).here)
+    var budget = 2 * touched.iterator.map(_.tailBytes).sum + CompactionBytesMin
     holding.settle()
-    touched.foreach { bin =>
+    touched.foreach { log =>
       if (budget > 0) {
-        val log = holding.log(bin)
         if (log.logBytes > 2 * log.liveBytes + CompactionSlackBytes) {
           budget -= log.liveBytes; log.compact()
         }
@@ -99,18 +101,18 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
     }
   }
 
-  private def recover(lease: Lease, turn: StoreBatch, name: StateName, opened: Arrivals): Unit = {
+  private def recover(lease: Lease, batch: StoreBatch, name: StateName, opened: Arrivals): Unit = {
     val worker = lease.holding.worker
     val holding = lease.renew()
-    val staying = binsBefore(turn, worker).filter(bin => turn.after.workerOf(bin) == worker)
+    val staying = binsBefore(batch, worker).filter(bin => batch.after.workerOf(bin) == worker)
     if (name.version == 0) {
       holding.restart(name, Vector.empty)
-      turn.after
+      batch.after
         .binsOf(worker)
         .foreach(bin => holding.put(bin, new BinLog(registry.budget), Chain.Empty))
     } else if (staying.isEmpty) holding.restart(name, Vector.empty)
     else {
-      val loaded = recovery.load(FileName(worker, name), staying, turn.before.contentHash)
+      val loaded = recovery.load(FileName(worker, name), staying, batch.before.contentHash)
       loaded.bins.valuesIterator.foreach(holding.put)
       holding.restart(name, loaded.lineage)
       opened.bytesFromCheckpoint += loaded.bytes
@@ -120,111 +122,108 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
 
   private def adopt(
       holding: Holding,
-      turn: StoreBatch,
+      batch: StoreBatch,
       sources: Sources,
       opened: Arrivals
   ): Unit = {
     val worker = holding.worker
-    for (bin <- binsBefore(turn, worker) if turn.after.workerOf(bin) != worker)
+    for (bin <- binsBefore(batch, worker) if batch.after.workerOf(bin) != worker)
       holding.markLeaving(bin)
-    val gained = turn.after.binsOf(worker).filterNot(holding.has)
-    val routes = gained.groupBy(bin => (turn.before.workerOf(bin), sources.stepOf(bin)))
+    val gained = batch.after.binsOf(worker).filterNot(holding.has)
+    val routes = gained.groupBy(bin => (batch.before.workerOf(bin), sources.stepOf(bin)))
     routes.toSeq.sortBy { case ((source, _), bins) => (source, bins.head) }.foreach {
       case ((source, step), bins) =>
-        take(turn, Arrival(source, worker, step, bins.toVector), sources, opened).foreach { bin =>
+        val arrival = Arrival(source, worker, step, batch.nameOf(source), bins.toVector)
+        take(batch, arrival, sources, opened).foreach { bin =>
           holding.put(bin)
           if (source != worker) holding.markAdopted(bin.bin)
         }
     }
   }
 
-  /** A worker that is new in this batch's table had no bins in the one before. */
-  private def binsBefore(turn: StoreBatch, worker: Int): Array[Int] =
-    if (worker < turn.before.workers) turn.before.binsOf(worker) else Array.empty[Int]
+  /** The bins that the table before gave to a worker; a worker that is new had none. */
+  private def binsBefore(batch: StoreBatch, worker: Int): Array[Int] =
+    if (worker < batch.before.workers) batch.before.binsOf(worker) else Array.empty[Int]
 
-  /** Takes bins by the cheapest way there is. */
+  /** Takes bins in the cheapest way. */
   private def take(
-      turn: StoreBatch,
+      batch: StoreBatch,
       arrival: Arrival,
       sources: Sources,
       opened: Arrivals
   ): Seq[LoadedBin] = {
-    val name = turn.nameOf(arrival.source)
-    val taken = relabelled(turn, arrival, name, opened)
-      .orElse(prepared(turn, arrival, name, sources, opened))
-      .orElse(pulled(turn, arrival, name, sources, opened))
-      .getOrElse(loaded(turn, arrival, name, opened))
+    val taken = relabelled(batch, arrival, opened)
+      .orElse(prepared(batch, arrival, sources, opened))
+      .orElse(pulled(batch, arrival, sources, opened))
+      .getOrElse(loaded(batch, arrival, opened))
     if (arrival.source != arrival.target) opened.binsIn += taken.size
     taken
   }
 
   /** From the source's holding on this executor, if that is at exactly the name wanted. */
   private def relabelled(
-      turn: StoreBatch,
+      batch: StoreBatch,
       arrival: Arrival,
-      name: StateName,
       opened: Arrivals
   ): Option[Seq[LoadedBin]] =
     if (arrival.source == arrival.target) None
     else
       for {
-        holding <- registry.holding(WorkerId(turn.key, arrival.source))
-        bins <- holding.give(name, arrival.bins)
+        holding <- registry.holding(WorkerId(batch.key, arrival.source))
+        bins <- holding.give(arrival.name, arrival.bins)
       } yield { opened.binsRelabelled += bins.size; bins }
 
-  /** From the replica that was prepared here, brought up to the name wanted. */
+  /** From the replica that was prepared here, once it is at the name wanted. */
   private def prepared(
-      turn: StoreBatch,
+      batch: StoreBatch,
       arrival: Arrival,
-      name: StateName,
       sources: Sources,
       opened: Arrivals
   ): Option[Seq[LoadedBin]] = for {
     step <- arrival.step
-    key = ReplicaKey.forStep(turn.key, arrival.source, arrival.target, step)
+    key = ReplicaKey.forStep(batch.key, arrival.source, arrival.target, step)
     replica <- registry.replica(key)
     bins <- replica.synchronized {
       val isThere =
-        try bringReplica(turn, replica, arrival, name, step, sources, opened)
+        try bringReplica(batch, replica, arrival, sources, opened)
         catch { case _: DamagedFileException | _: MissingFileException => false }
         finally registry.dropReplica(key)
-      if (isThere) replica.give(name, arrival.bins) else None
+      if (isThere) replica.give(arrival.name, arrival.bins) else None
     }
   } yield { opened.binsFromPeer += bins.size; bins }
 
-  /** Brings a replica to the name wanted: by a tail block if one tail is missing, else by files. */
+  /** Brings a replica to the name wanted: by a tail block if one tail is missing, else by files.
+    * Returns false if neither leads there.
+    */
   private def bringReplica(
-      turn: StoreBatch,
+      batch: StoreBatch,
       replica: Holding,
       arrival: Arrival,
-      name: StateName,
-      step: StepId,
       sources: Sources,
       opened: Arrivals
   ): Boolean = {
-    def block = BlockName(turn.key, arrival.source, arrival.target, name, BlockKind.Tail, step)
-    def isByBlock = replica.base.version + 1 == name.version &&
-      pull(block, sources, sources.tailDeadlineMs, opened)
-        .exists(blocks.applyTail(block.toString, _, replica))
+    val name = arrival.name
+    def isByBlock = replica.base.version + 1 == name.version && (for {
+      block <- arrival.block(batch.key, BlockKind.Tail)
+      bytes <- pull(block, sources, sources.tailDeadlineMs, opened)
+    } yield blocks.applyTail(block.toString, bytes, replica)).contains(true)
     def isByFiles = opened
-      .waiting(catchUp(replica, name, turn.before.contentHash))
+      .waiting(catchUp(replica, name, batch.before.contentHash))
       .exists { bytes => opened.bytesFromCheckpoint += bytes; true }
     replica.base == name || isByBlock || isByFiles
   }
 
   /** From an image block of the source's executor. */
   private def pulled(
-      turn: StoreBatch,
+      batch: StoreBatch,
       arrival: Arrival,
-      name: StateName,
       sources: Sources,
       opened: Arrivals
   ): Option[Seq[LoadedBin]] = for {
-    step <- arrival.step
-    block = BlockName(turn.key, arrival.source, arrival.target, name, BlockKind.Image, step)
+    block <- arrival.block(batch.key, BlockKind.Image)
     bytes <- pull(block, sources, sources.imageDeadlineMs, opened)
     bins <-
-      try blocks.replicaOf(block.toString, bytes, turn.after.bins).give(name, arrival.bins)
+      try blocks.replicaOf(block.toString, bytes, batch.after.bins).give(arrival.name, arrival.bins)
       catch { case _: DamagedFileException => None }
   } yield { opened.binsFromPeer += bins.size; bins }
 
@@ -240,13 +239,12 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
 
   /** From the source's files. */
   private def loaded(
-      turn: StoreBatch,
+      batch: StoreBatch,
       arrival: Arrival,
-      name: StateName,
       opened: Arrivals
   ): Seq[LoadedBin] = {
-    val file = FileName(arrival.source, name)
-    val found = opened.waiting(recovery.load(file, arrival.bins, turn.before.contentHash))
+    val file = FileName(arrival.source, arrival.name)
+    val found = opened.waiting(recovery.load(file, arrival.bins, batch.before.contentHash))
     opened.bytesFromCheckpoint += found.bytes
     opened.binsFromCheckpoint += arrival.bins.size
     arrival.bins.map(found.bins)
@@ -257,11 +255,21 @@ object Opener {
   private val CompactionBytesMin = 1L << 20
   private val CompactionSlackBytes = 1024L
 
-  /** Bins that a worker gains from one other worker, by one step. */
+  /** Bins that a worker gains from one other worker, by one step.
+    *
+    * @param name
+    *   the state of the source to take them from
+    */
   private final case class Arrival(
       source: Int,
       target: Int,
       step: Option[StepId],
+      name: StateName,
       bins: Vector[Int]
-  )
+  ) {
+
+    /** The block that brings them; None if no step moves them. */
+    def block(key: StoreKey, kind: BlockKind): Option[BlockName] =
+      step.map(BlockName(key, source, target, name, kind, _))
+  }
 }

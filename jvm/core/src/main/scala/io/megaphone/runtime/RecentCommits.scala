@@ -5,12 +5,12 @@ import scala.collection.mutable
 
 import io.megaphone.format.WorkerId
 
-/** The newest commits that tasks reported, for those who look.
+/** The newest commits that tasks reported, for the tables that users see.
   *
   * Threads: any.
   *
   * @param entriesMax
-  *   beyond that the oldest goes
+  *   number of commits that are kept; the oldest are dropped first
   */
 final class RecentCommits(entriesMax: Int = 20000) {
   private val entries = mutable.Queue.empty[Committed]

@@ -8,14 +8,15 @@ import io.megaphone.transfer.{BlockKind, BlockName, TransferBlocks}
 
 /** The task's half of the runtime: one worker's state in one task of a batch.
   *
-  *   1. `open` takes the lease, and opens the worker's state by what the batch's plan says (rules
-  *      10 to 14). Images of steps that are announced now are published in the background.
-  *      ''Dies:'' the next attempt opens it, here or elsewhere.
-  *   1. The task reads and writes the holding.
-  *   1. `commit` writes the delta file, then moves memory forward, then publishes blocks for steps
-  *      to come. ''Dies before the file is durable:'' nothing happened. ''Dies after:'' the next
-  *      attempt commits under another id; the file is an orphan.
-  *   1. `end` undoes what was not committed and gives the lease back.
+  * Given the assignment and the tables of the batch's plan.
+  *   1. `open` takes the lease and opens the worker's state (rules 10 to 14). It queues images for
+  *      the steps that are announced with this batch. ''Dies:'' the next attempt opens the state,
+  *      here or elsewhere.
+  *   1. The task reads and writes the holding. ''Dies:'' the same.
+  *   1. `commit` writes the delta file, then moves memory forward, then publishes blocks for
+  *      announced steps. ''Dies before the file is durable:'' nothing happened. ''Dies after:'' the
+  *      next attempt commits under another id, and the file is an orphan.
+  *   1. `end` undoes the uncommitted records, and gives the lease back.
   *
   * Threads: one, the task's. Called twice: `commit` throws; `end` does nothing.
   */
@@ -35,10 +36,10 @@ final class WorkerTask private (
     * @param newId
     *   Spark's new checkpoint id, or the fixed one under checkpoint format v1
     * @param isWhole
-    *   whether all bins are written whole
+    *   whether the commit writes an image of every bin
     * @return
-    *   what the driver is told. Throws DetachedLeaseException if a newer attempt has the lease, and
-    *   what the files throw; the holding is then as it was
+    *   the report for the driver. Throws DetachedLeaseException if a newer attempt has the lease,
+    *   and what the files throw; the holding is then as it was
     */
   def commit(newId: String, writer: WriterId, isWhole: Boolean = false): Committed = {
     lease.check()
@@ -51,13 +52,13 @@ final class WorkerTask private (
     Committed(id, batch.version, agent.address, holding.keyCount, committed.bytes, arrivals)
   }
 
-  /** Undoes what was not committed, and gives the lease back. */
+  /** Undoes the uncommitted records, and gives the lease back. */
   def end(): Unit = lease.end()
 
-  /** Gives the lease back; the holding keeps what was committed. */
+  /** Gives the lease back; the holding keeps the commit. */
   def release(): Unit = lease.release()
 
-  /** Blocks of the new head for steps to come: images or tails, as the step's mode says. */
+  /** Publishes blocks of the new head for announced steps: images or tails, as the mode says. */
   private def publishHead(name: StateName): Unit = for {
     step <- assignment.outgoing
     route <- step.routes
@@ -71,7 +72,7 @@ final class WorkerTask private (
     else agent.publishTail(block(BlockKind.Tail), holding, route.bins)
   }
 
-  /** Images of the settled state, for steps that are announced with this batch. */
+  /** Queues images of the settled state, for steps that are announced with this batch. */
   private def queueImages(): Unit = for {
     step <- assignment.outgoing
     if step.isAnnouncedNow && step.mode.publishesImageAhead
@@ -96,9 +97,9 @@ object WorkerTask {
   /** @param leaseTimeoutMs
     *   how long a task waits for another running attempt to release the same state
     * @param tailDeadlineMs
-    *   how long it waits for the last tail of a prepared step
+    *   how long a task waits for the last tail of a prepared step
     * @param imageDeadlineMs
-    *   how long it waits for an image
+    *   how long a task waits for an image
     */
   final case class Settings(
       leaseTimeoutMs: Long,
@@ -107,7 +108,7 @@ object WorkerTask {
       limits: Committer.Limits
   )
 
-  /** One store's files, and how they are read. */
+  /** A store's files, and the means to read and write them. */
   final case class Store(
       id: StoreId,
       files: StateFiles,
@@ -117,7 +118,7 @@ object WorkerTask {
 
   /** Opens a worker's state for a batch.
     *
-    * Throws IllegalStateException if the plan is of another batch, LeaseTimeoutException if another
+    * Throws IllegalStateException if the plan is another batch's, LeaseTimeoutException if another
     * running attempt keeps the state, DamagedFileException, MissingFileException or
     * PlanLogMismatchException if the checkpoint cannot be read. The lease is given back then.
     *

@@ -3,38 +3,39 @@ package io.megaphone.state
 
 import scala.collection.mutable
 
+import io.megaphone.errors.MissingBinException
 import io.megaphone.format.{Chain, FileName, StateName}
 import io.megaphone.log.BinLog
 
-/** What one executor has of one worker's state: the bins' logs at one name. Versions live here,
-  * never on a bin.
+/** The bins of one worker in the memory of one executor, at one name. Versions live here, never on
+  * a bin.
   *
-  *   1. `base` names the settled state, the prefix of every log. `head`, if any, names a commit on
-  *      top of it that the driver has not confirmed yet.
-  *   1. The next batch says what became of the head: `settle` makes it the base, `undoHead` takes
-  *      it back. An undone head is set aside until its version is settled, because Spark may still
-  *      accept it.
-  *   1. A bin leaves only from the exact name that the driver gave (`give`), and is the target's
-  *      from then on.
+  * Given a worker and its bins at a settled name.
+  *   1. `base` names the settled state, which is the prefix of every log. `head`, if there is one,
+  *      names a commit on top of it that the driver has not confirmed yet.
+  *   1. The next batch confirms the head or not: `settle` makes it the base, `undoHead` undoes it.
+  *      An undone head is set aside until its version is settled, because Spark may still accept
+  *      it.
+  *   1. A bin is given away only at the exact name that the driver asked for (`give`). From then on
+  *      it belongs to the target.
   *
-  * A copy that is prepared on another executor is a holding too, of a subset of the bins, that
-  * never commits.
+  * A replica that another executor prepares is a holding too: it has some of the bins, and never
+  * commits.
   *
-  * The holder of the lease writes the logs. What concerns the whole (names, giving, dropping) is
-  * under this object's monitor, because a target on the same executor may take bins while the
-  * worker runs.
+  * Threads: the holder of the lease reads and writes the logs. Names, giving and dropping are under
+  * this object's monitor, because a target on the same executor may take bins while the worker
+  * runs.
   */
 final class Holding(val worker: Int, val binsCount: Int) {
-  private val logs = new Array[BinLog](binsCount)
-  private val chains = new Array[Chain](binsCount)
+  private val held = new HeldBins(binsCount)
   private var baseName = StateName(0, StateName.FixedId)
   private var headCommit: Option[Holding.Head] = None
   private val aside = mutable.Map.empty[StateName, Holding.Aside]
   private val touchedBins = mutable.BitSet.empty
   private val adoptedBins = mutable.BitSet.empty
   private val leavingBins = mutable.BitSet.empty
-  private var files =
-    Vector.empty[FileName] // that lead to the base, newest first, the base's own included
+  // The files that lead to the base, newest first; the first is the base's own.
+  private var files = Vector.empty[FileName]
 
   /** Number of the table that the bins were last compared with: a batch of the same table need not
     * look at each bin.
@@ -45,11 +46,31 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def head: Option[StateName] = synchronized(headCommit.map(_.name))
   def lineage: Vector[FileName] = synchronized(files)
 
-  /** The log of a bin, or null where this holding does not have it. */
-  def log(bin: Int): BinLog = logs(bin)
-  def has(bin: Int): Boolean = logs(bin) != null
-  def chain(bin: Int): Chain = if (chains(bin) == null) Chain.Empty else chains(bin)
-  def bins: Iterator[Int] = logs.indices.iterator.filter(has)
+  /** The log of a bin, to read and write its rows: for every row, so it allocates nothing. Throws
+    * MissingBinException if the bin is absent (I8).
+    */
+  def log(bin: Int): BinLog = {
+    val log = held.logOrNull(bin)
+    if (log == null) throw missing(bin)
+    log
+  }
+
+  /** The log of a bin's records in this memory, to commit, undo, send or spill them. Unlike `log`
+    * it may never wait for records. Throws MissingBinException if the bin is absent.
+    */
+  def here(bin: Int): BinLog = stateOf(bin).here.getOrElse(throw missing(bin))
+
+  /** Whether a bin is present, and how. */
+  def stateOf(bin: Int): BinState = held.stateOf(bin)
+
+  /** Whether the bin is present. */
+  def has(bin: Int): Boolean = held.has(bin)
+
+  /** The chain of a bin; an empty one if the bin is absent. */
+  def chain(bin: Int): Chain = held.chain(bin)
+
+  /** The numbers of the bins that are present, ascending. */
+  def bins: Iterator[Int] = held.numbers
 
   /** Bins with records since the base, ascending; some may have none. */
   def touched: collection.SortedSet[Int] = touchedBins
@@ -57,27 +78,25 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def isAdopted(bin: Int): Boolean = adoptedBins.contains(bin)
   def isLeaving(bin: Int): Boolean = leavingBins.contains(bin)
 
-  /** Says that the caller is about to write to a bin. */
-  def touch(bin: Int): Unit = if (!logs(bin).isTouched) {
-    touchedBins.addOne(bin); ()
-  } // `+=` would box the bin, and this is for every row
+  /** Called before each write to a bin. Throws MissingBinException if the bin is absent. */
+  def touch(bin: Int): Unit = if (!log(bin).isTouched) {
+    touchedBins.addOne(bin); () // `+=` would box the bin, and this runs for every row
+  }
 
-  /** Puts a settled bin in, as loaded from files, a block or another holding. */
+  /** Adds a settled bin, as loaded from files, a block or another holding. */
   def put(loaded: LoadedBin): Unit = put(loaded.bin, loaded.log, loaded.chain)
-  def put(bin: Int, log: BinLog, chain: Chain): Unit = synchronized {
-    logs(bin) = log; chains(bin) = chain
-  }
+  def put(bin: Int, log: BinLog, chain: Chain): Unit = synchronized(held.put(bin, log, chain))
 
-  /** Drops a bin. */
+  /** Drops a bin. Called twice: nothing happens. */
   def drop(bin: Int): Unit = synchronized {
-    logs(bin) = null; chains(bin) = null; adoptedBins -= bin; leavingBins -= bin
+    held.remove(bin); adoptedBins -= bin; leavingBins -= bin
   }
 
-  /** Marks what the current batch changes in ownership; forgotten when its version is settled. */
+  /** Marks a bin that changes its owner with the current batch, until that version is settled. */
   def markAdopted(bin: Int): Unit = synchronized { adoptedBins += bin }
   def markLeaving(bin: Int): Unit = synchronized { leavingBins += bin }
 
-  /** Names what was put in from outside as the settled state. */
+  /** Makes the bins that were added the settled state of this name. */
   def restart(name: StateName, lineage: Vector[FileName]): Unit = synchronized {
     baseName = name
     headCommit = None
@@ -88,7 +107,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
     files = lineage
   }
 
-  /** Takes uncommitted records back. Nothing happens after `commit`. */
+  /** Undoes the uncommitted records. Nothing happens after `commit`. */
   def abort(): Unit = synchronized { if (headCommit.isEmpty) undoTails() }
 
   /** Records a commit whose file is durable: rule 16, memory is never ahead of files. */
@@ -97,19 +116,19 @@ final class Holding(val worker: Int, val binsCount: Int) {
       require(headCommit.isEmpty, s"worker $worker has committed ${headCommit.map(_.name)} already")
       val (written, imagedOver) = (Array.newBuilder[Int], Map.newBuilder[Int, Chain])
       newChains.foreach { case (bin, next) =>
-        if (next.isImage) imagedOver += bin -> chains(bin)
-        chains(bin) = next
+        if (next.isImage) imagedOver += bin -> chain(bin)
+        held.setChain(bin, next)
         written += bin
       }
       headCommit = Some(Holding.Head(name, file, written.result(), imagedOver.result()))
     }
 
-  /** The head, if there is one, becomes the base; what it replaced, set aside or gave away is
-    * dropped.
+  /** Makes the head the base, if there is a head. Drops the heads that were set aside, and the bins
+    * that leave.
     */
   def settle(): Unit = synchronized {
     headCommit.foreach { head =>
-      touchedBins.foreach(bin => if (has(bin)) logs(bin).settle())
+      touchedBins.foreach(stateOf(_).here.foreach(_.settle()))
       touchedBins.clear()
       baseName = head.name
       headCommit = None
@@ -120,70 +139,56 @@ final class Holding(val worker: Int, val binsCount: Int) {
     }
   }
 
-  /** Takes the head back and sets its tails aside under its name. */
+  /** Undoes the head, if there is one, and sets its tails aside under its name. */
   def undoHead(): Unit = synchronized {
     headCommit.foreach { head =>
-      val tails = touchedBins.iterator.map(bin => bin -> logs(bin).tail().toBytes).toVector
+      val tails = touchedBins.iterator.map(bin => bin -> here(bin).tail().toBytes).toVector
       val written = head.written.filter(has)
-      val newChains = written.map(bin => bin -> chains(bin)).toVector
+      val newChains = written.map(bin => bin -> chain(bin)).toVector
       aside(head.name) = Holding.Aside(head.file, tails, newChains)
-      written.foreach(bin => chains(bin) = head.chainBefore(bin, chains(bin)))
+      written.foreach(bin => held.setChain(bin, head.chainBefore(bin, chain(bin))))
       headCommit = None
       undoTails()
     }
   }
 
-  /** Puts a head that was set aside back; false where there is none of that name. */
+  /** Restores a head that was set aside. Returns false if none of that name was. */
   def redo(name: StateName): Boolean = synchronized {
     aside.remove(name).exists { a =>
-      a.tails.foreach { case (bin, bytes) => touch(bin); logs(bin).apply(bytes, 0, bytes.length) }
+      a.tails.foreach { case (bin, bytes) => touch(bin); here(bin).apply(bytes, 0, bytes.length) }
       commit(name, a.file, a.chains)
       true
     }
   }
 
-  /** Hands settled bins over, if this holding is at exactly `name`: they are the taker's from now
-    * on. None where it is not, or lacks one of them.
+  /** Hands over settled bins, which belong to the taker from then on. Returns None if this holding
+    * is not at exactly `name`, or lacks one of the bins. A head of that name is settled first.
     */
   def give(name: StateName, wanted: Seq[Int]): Option[Seq[LoadedBin]] = synchronized {
     if (headCommit.exists(_.name == name)) settle()
-    if (baseName != name || wanted.exists(bin => !has(bin) || logs(bin).isTouched)) None
-    else
-      Some(wanted.map { bin =>
-        val entry = LoadedBin(bin, logs(bin), chain(bin))
-        logs(bin) = null
-        /* but a mark that it leaves stays: the next commit's footer tells older copies of this
-         * worker that what they have of the bin is void */
-        chains(bin) = null
-        entry
-      })
+    val settled = wanted.map(stateOf).collect {
+      case BinState.Local(log) if !log.isTouched => log
+    }
+    Option.when(baseName == name && settled.size == wanted.size) {
+      val leaving =
+        wanted.zip(settled).map { case (bin, log) => LoadedBin(bin, log, chain(bin)) }
+      /* A mark that a bin leaves stays: by the next commit's footer, older holdings of this worker
+       * drop the bin. */
+      wanted.foreach(held.remove)
+      leaving
+    }
   }
 
-  /** Live keys of the bins that stay. */
-  def keyCount: Long = {
-    var sum = 0L
-    var bin = 0
-    while (bin < logs.length) {
-      if (logs(bin) != null && !isLeaving(bin)) sum += logs(bin).keyCount; bin += 1
-    }
-    sum
-  }
+  /** Number of live keys of the bins that stay. */
+  def keyCount: Long = held.keyCount(!isLeaving(_))
 
   /** Heap bytes of all logs and chains. */
-  def heapBytes: Long = {
-    var sum = binsCount * 16L
-    logs.foreach(l => if (l != null) sum += l.heapBytes)
-    chains.foreach(c => if (c != null) sum += c.heapBytes)
-    sum
-  }
+  def heapBytes: Long = held.heapBytes
+  def bytesOnDisk: Long = held.bytesOnDisk
 
-  def bytesOnDisk: Long = {
-    var sum = 0L; logs.foreach(l => if (l != null) sum += l.bytesOnDisk); sum
-  }
-
-  /** Puts pages of bins on disk until so many bytes of heap are free or no more can be, of the bins
-    * first that have not changed for longest; and writes anew what lies in files that have little
-    * else in them. For the holder of the lease. Throws SpillException.
+  /** Moves pages to disk until `bytes` of heap are free or no page is left to move. Bins that have
+    * not changed for longest come first. Then repacks spill files that are mostly dead. Only with
+    * the lease. Throws SpillException.
     */
   def spill(bytes: Long): Unit = synchronized {
     val mine = bins.filterNot(isLeaving).toVector
@@ -193,14 +198,16 @@ final class Holding(val worker: Int, val binsCount: Int) {
         .sortBy(chain(_).lastFile.fold(0L)(_.name.version))
         .iterator
         .takeWhile(_ => left > 0)
-        .foreach(left -= logs(_).spill(left))
-    mine.foreach(logs(_).repack())
+        .foreach(left -= here(_).spill(left))
+    mine.foreach(here(_).repack())
   }
 
   private def undoTails(): Unit = {
-    touchedBins.foreach(bin => if (has(bin)) logs(bin).undo())
+    touchedBins.foreach(stateOf(_).here.foreach(_.undo()))
     touchedBins.clear()
   }
+
+  private def missing(bin: Int) = new MissingBinException(s"at $base", worker, bin)
 }
 
 object Holding {
@@ -209,8 +216,8 @@ object Holding {
   /** @param written
     *   bins that the commit wrote a frame of
     * @param imagedOver
-    *   chains that were replaced by an image; the others became longer by a tail, and are not kept
-    *   twice
+    *   the chains that images replaced. All other chains became longer by one tail, so they need
+    *   not be kept twice
     */
   private final case class Head(
       name: StateName,

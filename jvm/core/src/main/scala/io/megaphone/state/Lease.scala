@@ -4,16 +4,20 @@ package io.megaphone.state
 import io.megaphone.errors.{DetachedLeaseException, LeaseTimeoutException}
 import io.megaphone.format.WorkerId
 
-/** A task attempt, and whether it still has a right to go on.
+/** A task attempt, and whether it still runs.
   *
   * @param id
   *   unique in the application; a later attempt has a greater one
   * @param isAlive
-  *   false once the attempt was killed or has ended
+  *   returns false once the attempt was killed or has ended
   */
 final class Attempt(val id: Long, val isAlive: () => Boolean)
 
-/** The right of one task attempt to write one worker's holding (invariant I6). */
+/** The right of one task attempt to write one worker's holding (invariant I6).
+  *
+  * Threads: the attempt's; a newer attempt may detach the lease at any time. Called twice: `end`
+  * and `release` do nothing.
+  */
 final class Lease private[megaphone] (
     slot: Slot,
     val attempt: Attempt,
@@ -23,34 +27,38 @@ final class Lease private[megaphone] (
 
   def holding: Holding = current
 
-  /** Throws where a newer attempt has taken the lease: what this attempt wrote went into memory
-    * that nobody will read.
+  /** Throws DetachedLeaseException if a newer attempt has taken the lease: this attempt then wrote
+    * to memory that nobody will read.
     */
   def check(): Unit = if (isDetached) throw new DetachedLeaseException(attempt.id)
 
-  /** Replaces the holding by an empty one, to be filled from files. */
+  /** Replaces the holding by an empty one, to fill from files. Throws DetachedLeaseException. */
   def renew(): Holding = slot.renew(this)
 
-  /** Ends the attempt: what it did not commit is taken back, and the lease given back. */
+  /** Ends the attempt: undoes its uncommitted records, and gives the lease back. */
   def end(): Unit = slot.end(this)
 
-  /** Gives the lease back; the holding keeps what was committed. Nothing happens when it is called
-    * again, or after it was detached.
+  /** Gives the lease back; the holding keeps what was committed. Nothing happens after the lease
+    * was detached.
     */
   def release(): Unit = slot.release(this)
 }
 
-/** The place of one worker's holding on one executor, and its lease. */
+/** The place of one worker's holding on one executor, and its lease.
+  *
+  * Threads: any.
+  */
 final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
   private var holding = new Holding(worker.worker, binsCount)
   private var owner: Option[Lease] = None
 
-  /** The holding as it stands, whoever has the lease. */
+  /** The current holding, even if another attempt has its lease. */
   def peek: Holding = synchronized(holding)
   def isLeased: Boolean = synchronized(owner.isDefined)
 
-  /** Takes the lease: waits for another living attempt, as two actions of one `foreachBatch` may
-    * run the same version at once; detaches one that was killed, whose holding is then void.
+  /** Takes the lease. Waits while another running attempt has it, because two actions of one
+    * `foreachBatch` may run the same version at once. Detaches an attempt that was killed: its
+    * holding is then void. Throws LeaseTimeoutException after `waitMs`.
     */
   def acquire(attempt: Attempt, waitMs: Long): Lease = synchronized {
     val deadline = System.nanoTime + waitMs * 1000000L
@@ -63,7 +71,7 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
           waitMs,
           owner.get.attempt.id
         )
-      wait(math.min(leftMs, Slot.PollMs)) // a kill makes no noise: look again now and then
+      wait(math.min(leftMs, Slot.PollMs)) // nobody reports a kill, so look again now and then
     }
     owner match {
       case Some(o) if o.attempt.id == attempt.id => o
@@ -84,7 +92,7 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
     holding
   }
 
-  /** Only the owner takes anything back: after it, the holding is another attempt's. */
+  /** Does nothing if the lease was detached: the holding is then another attempt's. */
   def end(lease: Lease): Unit = synchronized {
     if (owner.contains(lease)) { lease.current.abort(); release(lease) }
   }

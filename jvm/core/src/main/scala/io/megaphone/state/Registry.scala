@@ -8,17 +8,19 @@ import scala.jdk.CollectionConverters._
 import io.megaphone.format.{Footer, StoreKey, WorkerId}
 import io.megaphone.log.memory.HeapBudget
 
-/** All holdings of one executor, by run, operator, store and worker, and the copies it prepares of
-  * other executors' workers.
+/** All holdings of one executor, by run, operator, store and worker, and the replicas that it keeps
+  * of other executors' workers.
   *
-  * Their life hangs on the driver's word alone: `keepRuns` and `keepCopies` drop what it no longer
-  * names. Opening or closing a store never does. Any thread.
+  * Only the driver's orders end their life: `keepRuns` and `keepReplicas` drop those that the
+  * orders no longer name. Opening or closing a store never drops one.
   *
-  * @param space
-  *   the heap that all of them may take
+  * Threads: any.
+  *
   * @param behindMax
-  *   how many versions a holding may be behind the settled one: beyond that, no chain of footers
-  *   leads on from it, and it is recovered anew in any case
+  *   how many versions a holding may be behind the settled one. Beyond that no footers lead on from
+  *   it, so it would be recovered from files in any case
+  * @param budget
+  *   the heap that holdings and replicas together may take
   */
 final class Registry(
     behindMax: Int = Footer.PreviousMax,
@@ -27,16 +29,16 @@ final class Registry(
   private val slots = new ConcurrentHashMap[WorkerId, Slot]()
   private val replicas = new ConcurrentHashMap[ReplicaKey, Holding]()
 
-  /** Takes the lease on a worker's holding, an empty one where there is none yet. Throws
+  /** Takes the lease on a worker's holding, which is empty if the worker had none. Throws
     * LeaseTimeoutException.
     */
   def lease(worker: WorkerId, binsCount: Int, attempt: Attempt, waitMs: Long): Lease =
     slots.computeIfAbsent(worker, _ => new Slot(worker, binsCount)).acquire(attempt, waitMs)
 
-  /** A worker's holding as it stands, whoever writes it. */
+  /** A worker's current holding, even if an attempt is writing it. */
   def holding(worker: WorkerId): Option[Holding] = Option(slots.get(worker)).map(_.peek)
 
-  /** A replica. Its user holds its monitor. */
+  /** A replica. The caller must hold its monitor while it uses it. */
   def replica(key: ReplicaKey): Option[Holding] = Option(replicas.get(key))
   def putReplica(key: ReplicaKey, replica: Holding): Unit = { replicas.put(key, replica); () }
   def dropReplica(key: ReplicaKey): Unit = { replicas.remove(key); () }
@@ -46,12 +48,12 @@ final class Registry(
     replicas.keySet.removeIf(k => !isWanted(k)); ()
   }
 
-  /** Drops what is of no use any more: all memory of runs that the driver no longer lists, and, of
-    * those it does, the holdings of workers that run elsewhere now, or that a step has done away
-    * with. What a task has the lease of stays.
+  /** Drops the holdings and replicas of runs that have ended. Of the other runs, drops the holdings
+    * of workers that now run elsewhere or no longer exist. A holding that a task has the lease of
+    * stays.
     *
     * @param settledOf
-    *   the newest settled version of a run; None for one that has ended
+    *   returns the newest settled version of a run; None if the run has ended
     */
   def keepRuns(settledOf: String => Option[Long]): Unit = {
     def isWanted(key: StoreKey, slot: Slot) =
@@ -61,7 +63,7 @@ final class Registry(
     ()
   }
 
-  /** Tells the space what all holdings and copies take. */
+  /** Measures the heap that all holdings and replicas take. */
   def measure(): Unit = budget.measure {
     var sum = 0L
     slots.values.forEach(slot => sum += slot.peek.heapBytes)
@@ -69,8 +71,8 @@ final class Registry(
     sum
   }
 
-  /** After a worker's commit, by the holder of its lease: brings what all holdings take of the heap
-    * nearer to the budget. Looks at no log where there is nothing to do. Throws SpillException.
+  /** Spills pages of a holding if the budget is tight. Called after the worker's commit, with its
+    * lease. Looks at no log if there is nothing to do. Throws SpillException.
     */
   def keepWithin(holding: Holding): Unit = {
     if (budget.isTight) measure()

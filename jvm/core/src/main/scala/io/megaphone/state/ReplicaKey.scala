@@ -7,7 +7,7 @@ import io.megaphone.plan.StepId
 /** Names a replica: bins of worker `source` that another executor keeps.
   *
   * @param purpose
-  *   what the replica is for; with another purpose it is another replica
+  *   the reason for the replica; for another purpose there is another replica
   */
 final case class ReplicaKey(store: StoreKey, source: Int, purpose: ReplicaPurpose) {
   override def toString: String = s"$store, of worker $source $purpose"
@@ -20,14 +20,14 @@ object ReplicaKey {
     ReplicaKey(store, source, ForStep(step, target))
 }
 
-/** What a replica is for. */
+/** Why a replica exists. */
 sealed trait ReplicaPurpose extends Serializable {
 
   /** Whether it is still wanted while these steps of its run are announced or under way. */
   def isLive(steps: Set[StepId]): Boolean
 }
 
-/** Prepared ahead for one step, for its target worker. It ends with the step. */
+/** The replica is prepared ahead for one step, for its target worker. It ends with the step. */
 final case class ForStep(step: StepId, target: Int) extends ReplicaPurpose {
   override def isLive(steps: Set[StepId]): Boolean = steps(step)
   override def toString: String = s"for worker $target in step $step"

@@ -4,8 +4,8 @@ package io.megaphone.state
 import io.megaphone.format.{StateName, StoreKey, VersionIds}
 import io.megaphone.plan.RoutingTable
 
-/** What every task of a batch must agree on, for one store. It travels in the batch's plan, never
-  * by another way, so a stale or foreign one cannot be mistaken for it.
+/** The facts that all tasks of a batch must agree on, for one store. They travel only in the
+  * batch's plan, so stale facts, or those of another batch, cannot be mistaken for them.
   *
   * @param version
   *   the version that the batch reads: number of batches committed before it
@@ -14,7 +14,7 @@ import io.megaphone.plan.RoutingTable
   * @param after
   *   the table of this batch
   * @param ids
-  *   of each worker of `before` at `version`
+  *   checkpoint ids of the workers of `before` at `version`
   */
 final case class StoreBatch(
     key: StoreKey,
@@ -27,5 +27,6 @@ final case class StoreBatch(
   /** The name of a worker's state at `version`. */
   def nameOf(worker: Int): StateName = ids.nameOf(version, worker)
 
+  /** Whether a step takes effect with this batch. */
   def isStep: Boolean = before.number != after.number
 }

@@ -7,9 +7,9 @@ import io.megaphone.plan.StepId
 /** Names a block: bins on their way from one worker to another.
   *
   * @param name
-  *   the name that the block brings its receiver to
+  *   the name of the source's state that the block leads to
   * @param step
-  *   the step that the block is for
+  *   the step that moves the bins
   */
 final case class BlockName(
     key: StoreKey,
@@ -23,16 +23,16 @@ final case class BlockName(
     s"megaphone-${key.run}-${key.id.operator}-${key.id.store}-$step-$source-$target-$kind-$name"
 }
 
-/** What is in a block. */
+/** The kind of a block's contents. */
 sealed abstract class BlockKind(name: String) extends Serializable {
   override def toString: String = name
 }
 
 object BlockKind {
 
-  /** The whole bins at one name. */
+  /** All records of the bins at one name. */
   case object Image extends BlockKind("image")
 
-  /** What one commit appended to the bins. */
+  /** The records that one commit appended to the bins. */
   case object Tail extends BlockKind("tail")
 }

@@ -3,17 +3,18 @@ package io.megaphone.transfer
 
 import io.megaphone.format.ExecutorAddress
 
-/** The blocks of this executor, and those of the others.
+/** The blocks of this executor and of the other executors.
   *
   * Threads: any, at any time.
   */
 trait Peers {
 
-  /** Where other executors get this one's blocks. */
+  /** The address at which other executors get this executor's blocks. */
   def address: ExecutorAddress
 
   /** Pulls a block of another executor, or of this one. Returns None if the block does not come
-    * within `deadlineMs` or cannot be had. Never throws: what a peer lacks, files have.
+    * within `deadlineMs` or does not exist. Never throws: the files have everything that a peer
+    * lacks.
     */
   def pull(block: BlockName, address: ExecutorAddress, deadlineMs: Long): Option[Array[Byte]]
 
@@ -23,6 +24,6 @@ trait Peers {
   /** Removes the published blocks that are not wanted. */
   def keep(isWanted: BlockName => Boolean): Unit
 
-  /** How many blocks are published. */
+  /** Number of blocks that are published. */
   def publishedCount: Int
 }

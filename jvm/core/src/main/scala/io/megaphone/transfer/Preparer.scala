@@ -6,18 +6,22 @@ import io.megaphone.errors.{DamagedFileException, MissingFileException}
 import io.megaphone.format.{FileName, StateName}
 import io.megaphone.state.{Holding, Registry}
 
-/** Prepares copies ahead of their step, in the background: rule 19.
+/** Prepares replicas ahead of their step, in the background: rule 19.
   *
-  *   1. No copy yet: the image block of the source's executor makes it. A block that is not there
-  *      yet may come; once the source is `PatienceVersions` beyond it, the files are read instead.
-  *   1. A copy behind the settled name: the tail block if one tail is missing, else the files.
-  *   1. A copy that cannot be brought up, or is damaged, is dropped; the next call starts again.
-  *   1. A tenth of the memory budget stays free for batches: what a copy has beyond that goes to
-  *      disk, bin by bin. Where the disk is full the copy is dropped, and an SpillException tells
-  *      so.
+  * Given a duty: the replica's key, the name of the source's image, and its newest settled name.
+  *   1. If there is no replica yet, pull the image block from the source's executor and make the
+  *      replica of it. The block may come later; once the source is `PatienceVersions` ahead of the
+  *      image, read the files instead. ''The source dies:'' the files are read.
+  *   1. If the replica is behind the settled name, apply the tail block if one tail is missing, and
+  *      the tails in the files if not. If neither leads there, or anything is damaged, drop the
+  *      replica; the next call starts again.
+  *   1. Keep a tenth of the memory budget free for batches: spill the rest of the replica to disk,
+  *      bin by bin. If the disk is full, drop the replica and throw SpillException.
   *
-  * A death of the source: the files. Of this executor: the duty goes to another. A cancelled plan:
-  * the duty is no longer named, and the copy is dropped. One call at a time for a duty.
+  * ''This executor dies:'' the driver gives the duty to another executor. ''The plan is
+  * cancelled:'' orders no longer name the duty, and the replica is dropped.
+  *
+  * Threads: any; one call at a time for a duty.
   */
 final class Preparer(
     registry: Registry,
@@ -28,12 +32,15 @@ final class Preparer(
 ) {
   private val catchUp = new CatchUp(recovery)
 
-  /** Works on one duty; gives the version that the copy has now, or None if there is none yet. */
+  /** Works on one duty. Returns the version that the replica has reached, or None if there is no
+    * replica yet. Throws SpillException if there is no room for it.
+    */
   def apply(duty: ReplicaDuty): Option[Long] =
     try {
       val existing = registry.replica(duty.key).orElse(make(duty))
-      existing.flatMap(copy =>
-        if (bring(copy, duty)) Some(copy.base.version) else { registry.dropReplica(duty.key); None }
+      existing.flatMap(replica =>
+        if (bring(replica, duty)) Some(replica.base.version)
+        else { registry.dropReplica(duty.key); None }
       )
     } catch {
       case _: DamagedFileException | _: MissingFileException => registry.dropReplica(duty.key); None
@@ -66,25 +73,26 @@ final class Preparer(
 
   private def fromFiles(duty: ReplicaDuty): Holding = {
     val loaded = recovery.load(FileName(duty.key.source, duty.settled), duty.bins, duty.tableHash)
-    val copy = new Holding(duty.key.source, duty.binsCount)
-    loaded.bins.valuesIterator.foreach(copy.put)
-    copy.restart(duty.settled, Vector.empty)
-    copy.spill(registry.budget.excessOfReplicas)
-    copy
+    val replica = new Holding(duty.key.source, duty.binsCount)
+    loaded.bins.valuesIterator.foreach(replica.put)
+    replica.restart(duty.settled, Vector.empty)
+    replica.spill(registry.budget.excessOfReplicas)
+    replica
   }
 
-  /** Whether the copy is at the settled name, or beyond it. Its monitor is not held while a peer is
-    * waited for: a task may want the copy now.
+  /** Brings a replica to the settled name. Returns whether it is there, or at a later name. It does
+    * not hold the replica's monitor while it waits for a peer, because a task may need the replica
+    * now.
     */
-  private def bring(copy: Holding, duty: ReplicaDuty): Boolean = {
+  private def bring(replica: Holding, duty: ReplicaDuty): Boolean = {
     val tail =
-      if (copy.base.version + 1 == duty.settled.version) pull(duty, duty.settled, BlockKind.Tail)
+      if (replica.base.version + 1 == duty.settled.version) pull(duty, duty.settled, BlockKind.Tail)
       else None
-    copy.synchronized {
-      val isThere = copy.base.version >= duty.settled.version ||
-        tail.exists { case (block, bytes) => blocks.applyTail(block.toString, bytes, copy) } ||
-        catchUp(copy, duty.settled, duty.tableHash).isDefined
-      if (isThere) copy.spill(registry.budget.excessOfReplicas)
+    replica.synchronized {
+      val isThere = replica.base.version >= duty.settled.version ||
+        tail.exists { case (block, bytes) => blocks.applyTail(block.toString, bytes, replica) } ||
+        catchUp(replica, duty.settled, duty.tableHash).isDefined
+      if (isThere) replica.spill(registry.budget.excessOfReplicas)
       isThere
     }
   }

@@ -4,14 +4,14 @@ package io.megaphone.transfer
 import io.megaphone.format.{ExecutorAddress, StateName}
 import io.megaphone.state.{ForStep, ReplicaKey}
 
-/** What the driver asks an executor to have ready: bins of one source worker.
+/** A replica that the driver asks an executor to have ready: bins of one source worker.
   *
   * @param image
-  *   the name at which the source published an image
+  *   the name of the source's state that it published an image of
   * @param settled
   *   the newest settled name of the source
   * @param tableHash
-  *   content hash of the routing table that the source wrote `settled` under
+  *   content hash of the routing table under which the source wrote `settled`
   * @param address
   *   the source's executor, if it is known
   */

@@ -13,22 +13,23 @@ import io.megaphone.log.memory.DamagedRecordsException
 import io.megaphone.log.memory.HeapBudget
 import io.megaphone.state.Holding
 
-/** Blocks that carry bins from the executor of one worker to that of another: delta files in
-  * memory.
+/** Makes and reads the blocks that carry bins from one executor to another. A block is a delta file
+  * in memory.
   *
-  *   - An ''image block'' has the moved bins at one name, whole. A target makes a copy of it.
-  *   - A ''tail block'' has what one commit appended to them. A target applies it to a copy at
-  *     exactly the name it is based on.
+  *   - An ''image block'' has all records of the moved bins at one name. A target makes a replica
+  *     of it.
+  *   - A ''tail block'' has the records that one commit appended to them. A target applies it to a
+  *     replica at exactly the name that the tail is based on.
   *
-  * Both list the chain and the key count of every bin that moves, touched or empty: missing is
-  * never read as empty, and the target's first commit can list the chain. Losing a block costs time
-  * only.
+  * Both list the chain and the key count of every bin that moves, even of an empty one. So missing
+  * is never read as empty, and the target's first commit can list the chain. Losing a block costs
+  * time only.
+  *
+  * Threads: any, except if a method says otherwise.
   */
 final class TransferBlocks(compressions: Compressions, budget: HeapBudget = HeapBudget.Unlimited) {
 
-  /** An image block of bins at the settled name of `holding`. The records are a snapshot (see
-    * `snapshot`): any thread may call this at any time.
-    */
+  /** An image block of the bins of a snapshot. */
   def image(snapshot: TransferBlocks.Snapshot): Array[Byte] = {
     val out = new ByteArrayOutputStream(1 << 16)
     val writer = new DeltaFile.Writer(
@@ -44,7 +45,9 @@ final class TransferBlocks(compressions: Compressions, budget: HeapBudget = Heap
     out.toByteArray
   }
 
-  /** A tail block of bins, of the head that `holding` has just committed. Only with the lease. */
+  /** A tail block of bins, of the head that `holding` has just committed. Only with the lease.
+    * Throws IllegalStateException if there is no head.
+    */
   def tail(holding: Holding, bins: Seq[Int]): Array[Byte] = {
     val name = holding.head.getOrElse(
       throw new IllegalStateException(s"worker ${holding.worker} has no commit to hand over")
@@ -56,7 +59,10 @@ final class TransferBlocks(compressions: Compressions, budget: HeapBudget = Heap
       FileName(holding.worker, name),
       TransferBlocks.NoWriter
     )
-    bins.foreach(bin => if (holding.log(bin).isTouched) writer.tail(bin, holding.log(bin).tail()))
+    bins.foreach { bin =>
+      val log = holding.here(bin)
+      if (log.isTouched) writer.tail(bin, log.tail())
+    }
     writer.finish(frames =>
       footer(
         holding.worker,
@@ -69,8 +75,10 @@ final class TransferBlocks(compressions: Compressions, budget: HeapBudget = Heap
     out.toByteArray
   }
 
-  /** The copy that an image block makes; `made` is called with each of its bins as soon as that is
-    * there. Throws DamagedFileException.
+  /** Makes a replica of an image block. Throws DamagedFileException.
+    *
+    * @param made
+    *   is called with the log of each bin as soon as it is complete
     */
   def replicaOf(
       block: String,
@@ -80,8 +88,8 @@ final class TransferBlocks(compressions: Compressions, budget: HeapBudget = Heap
   ): Holding = budget.loading { loading =>
     val reader = new DeltaFile.Reader(new BytesSource(block, bytes))
     val footer = reader.footer
-    val copy = new Holding(footer.file.worker, binsCount)
-    copy.restart(footer.file.name, Vector.empty)
+    val replica = new Holding(footer.file.worker, binsCount)
+    replica.restart(footer.file.name, Vector.empty)
     footer.chains.keys
       .find(!footer.frameOf.contains(_))
       .foreach(bin => throw new DamagedFileException(block, Some(bin), "an image", "none"))
@@ -91,22 +99,23 @@ final class TransferBlocks(compressions: Compressions, budget: HeapBudget = Heap
       CatchUp.check(block, footer, Map(frame.bin -> log))
       log.settle()
       made(log)
-      copy.put(frame.bin, log, footer.chains(frame.bin))
+      replica.put(frame.bin, log, footer.chains(frame.bin))
     }
-    copy
+    replica
   }
 
-  /** Applies a tail block to a copy; false, and nothing changed, where it is based on another name
-    * or lacks a bin of the copy. Throws DamagedFileException; the copy is then as it was.
+  /** Applies a tail block to a replica, under its monitor. Returns false, and changes nothing, if
+    * the tail is based on another name or lacks a bin of the replica. Throws DamagedFileException;
+    * the replica is then as it was.
     */
-  def applyTail(block: String, bytes: Array[Byte], copy: Holding): Boolean = {
+  def applyTail(block: String, bytes: Array[Byte], replica: Holding): Boolean = {
     val reader = new DeltaFile.Reader(new BytesSource(block, bytes))
     val footer = reader.footer
-    footer.base == copy.base && footer.file.worker == copy.worker && copy.bins.forall(
+    footer.base == replica.base && footer.file.worker == replica.worker && replica.bins.forall(
       footer.chains.contains
     ) && {
-      val logs = copy.bins.map(bin => bin -> copy.log(bin)).toMap
-      CatchUp.advance(copy, block, footer, logs, footer.chains, Vector.empty) {
+      val logs = replica.bins.map(bin => bin -> replica.here(bin)).toMap
+      CatchUp.advance(replica, block, footer, logs, footer.chains, Vector.empty) {
         footer.frames.foreach(frame =>
           logs.get(frame.bin).foreach(applyFrame(block, reader, frame, _))
         )
@@ -153,17 +162,23 @@ final class TransferBlocks(compressions: Compressions, budget: HeapBudget = Heap
 object TransferBlocks {
   private val NoWriter = WriterId(0, 0)
 
-  /** A bin at a settled name; `records` may be called from any thread, once or more. */
+  /** A bin at one name.
+    *
+    * @param records
+    *   returns the bin's records; any thread may call it, also more than once
+    */
   final case class BinSnapshot(bin: Int, chain: Chain, keyCount: Long, records: () => Array[Byte])
   final case class Snapshot(worker: Int, name: StateName, bins: Vector[BinSnapshot])
 
-  /** Bins of a holding as they are settled; zero copy. Only with the lease, before the batch
-    * writes.
+  /** The settled state of some bins of a holding. Copies no records. Only with the lease, before
+    * the batch writes.
     */
   def snapshot(holding: Holding, bins: Iterable[Int]): Snapshot =
     Snapshot(holding.worker, holding.base, bins.iterator.map(snapshotOf(holding, _)).toVector)
 
-  /** Bins of a holding as its head has them, copied. Only with the lease, after the commit. */
+  /** The state of some bins at the head of a holding. Copies the records. Only with the lease,
+    * after the commit. Throws IllegalStateException if there is no head.
+    */
   def headSnapshot(holding: Holding, bins: Iterable[Int]): Snapshot = {
     val name = holding.head.getOrElse(
       throw new IllegalStateException(s"worker ${holding.worker} has no commit to hand over")
@@ -172,14 +187,14 @@ object TransferBlocks {
       holding.worker,
       name,
       bins.iterator.map { bin =>
-        val image = holding.log(bin).image(); snapshotOf(holding, bin).copy(records = () => image)
+        val image = holding.here(bin).image()
+        snapshotOf(holding, bin).copy(records = () => image)
       }.toVector
     )
   }
 
   private def snapshotOf(holding: Holding, bin: Int): BinSnapshot = {
-    val log = holding.log(bin)
-    val prefix = log.prefix()
-    BinSnapshot(bin, holding.chain(bin), log.keyCount.toLong, () => prefix.toBytes)
+    val prefix = holding.here(bin).prefix()
+    BinSnapshot(bin, holding.chain(bin), holding.stateOf(bin).keyCount, () => prefix.toBytes)
   }
 }

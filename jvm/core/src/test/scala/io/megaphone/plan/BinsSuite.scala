@@ -31,9 +31,8 @@ class BinsSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     def told(bins: Int) =
       intercept[InvalidPlanException.BinsNotPowerOfTwo](Bins.check(bins)).getMessage
     assert(
-      told(
-        1000
-      ) == "The number of bins is 1000, but it must be a power of two from 1 to 65536; use 512, for example."
+      told(1000) == "The number of bins is 1000, but it must be a power of two from 1 to 65536; " +
+        "use 512, for example."
     )
     assert(
       told(0).endsWith("use 1, for example.") && told(100000).endsWith("use 65536, for example.")

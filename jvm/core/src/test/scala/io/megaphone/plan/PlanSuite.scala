@@ -43,8 +43,8 @@ class PlanSuite extends AnyFunSuite {
       assert(condition(Strategy.parse(text)) == "UNKNOWN_STRATEGY")
     assert(
       intercept[InvalidPlanException](Strategy.parse("Sudden")).getMessage ==
-        "There is no strategy 'Sudden', only all-at-once, fluid, batched, batched(<bins per step>), optimized; " +
-        "choose one of these."
+        "There is no strategy 'Sudden', only all-at-once, fluid, batched, " +
+        "batched(<bins per step>), optimized; choose one of these."
     )
   }
 
@@ -66,7 +66,8 @@ class PlanSuite extends AnyFunSuite {
     val error = intercept[InvalidPlanException](TransferMode.parse("later"))
     assert(error.condition == "UNKNOWN_MODE")
     assert(
-      error.getMessage == "There is no transfer mode 'later', only direct, prepared; choose one of these."
+      error.getMessage ==
+        "There is no transfer mode 'later', only direct, prepared; choose one of these."
     )
   }
 

@@ -14,7 +14,7 @@ class StrategiesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   private val strategies: Gen[Strategy] =
     Gen.oneOf(Gen.oneOf(AllAtOnce, Fluid, Batched(), Optimized), Gen.choose(1, 100).map(Batched(_)))
 
-  /** A table and all that is to change: a rescale, or any other table, with more workers or fewer. */
+  /** A table and all its changes: a rescale, or any other table, with more workers or fewer. */
   private val changes: Gen[(RoutingTable, Step)] = for {
     table <- tables
     workers <- workerCounts
@@ -91,7 +91,7 @@ class StrategiesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test(
-    "optimized: a rescale takes as many steps as its busiest worker sends or receives bins, never more"
+    "optimized: a rescale takes as many steps as its busiest worker sends or receives bins"
   ) {
     forAll(tables, workerCounts, minSuccessful(500)) { (table, workersAfter) =>
       val change = Planner.rescale(table, workersAfter)
@@ -105,7 +105,7 @@ class StrategiesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test(
-    "optimized: the worker with the most to send or to receive goes first, so that it does not come last alone"
+    "optimized: the worker with the most bins to send or to receive goes first, not last alone"
   ) {
     def sizes(owners: Seq[Int], targets: Seq[Int]) = {
       val moves = targets.zipWithIndex.map { case (target, bin) => Move(bin, target) }
@@ -118,7 +118,7 @@ class StrategiesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test(
-    "a step does not begin with a worker that the step before ended with, unless all its moves share one"
+    "a step begins with another worker than the step before ended with, unless all moves share one"
   ) {
     forAll(changes, minSuccessful(300)) { case (table, change) =>
       val steps = Strategies
@@ -146,7 +146,7 @@ class StrategiesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   }
 
   test(
-    "fluid: a rescale by two workers or more never sends from, or sends to, one worker in two steps running"
+    "fluid: a rescale by two workers or more never has one source or target in two steps running"
   ) {
     for ((workers, workersAfter) <- Seq((8, 12), (12, 8), (16, 32), (32, 16), (2, 4), (4, 2))) {
       val table = RoutingTable.roundRobin(1024, workers)

@@ -96,11 +96,8 @@ class ProtocolSuite extends AnyFunSuite {
       sealedIn(three) == Vector("p.0.1") && announcedIn(three).isEmpty && three.before == two.after
     )
     val four = run.plan(4)
-    assert(
-      sealedIn(
-        four
-      ).isEmpty && four.before == three.after && four.after == three.after && run.state.history.open.isEmpty
-    )
+    assert(sealedIn(four).isEmpty && run.state.history.open.isEmpty)
+    assert(four.before == three.after && four.after == three.after)
     assert(Duties.liveSteps(run.state).isEmpty)
   }
 
@@ -139,10 +136,10 @@ class ProtocolSuite extends AnyFunSuite {
     assert((1L to 6L).map(n => sealedIn(run.plan(n)).size) == Vector(0, 0, 0, 0, 1, 0))
   }
 
-  private val noRoomAtOne = "Executor b has no room for what is to move to worker 1: full"
+  private val noRoomAtOne = "Executor b has no room for the bins that are to move to worker 1: full"
 
   test(
-    "no room: a step whose patience is over is taken without the moves that were refused, and tells why"
+    "no room: a step whose patience is over goes on without the refused moves, and says why"
   ) {
     val run = newRun.submit("p", TransferMode.Prepared, Step(Vector(Move(0, 1), Move(1, 0)), 2))
     run.plan(1)
@@ -178,7 +175,7 @@ class ProtocolSuite extends AnyFunSuite {
   }
 
   test(
-    "no room: workers that were to go and keep bins end the plan with the reason, at once or at its last step"
+    "no room: a worker that was to go and keeps bins ends the plan with the reason, soon or late"
   ) {
     for (
       steps <- Seq(
@@ -225,7 +222,7 @@ class ProtocolSuite extends AnyFunSuite {
   }
 
   test(
-    "what travels of a step: nothing within one executor, and all of it where executors are not known"
+    "a step's routes: none within one executor, and all if the executors are not known"
   ) {
     val table = RoutingTable.roundRobin(8, 4)
     val step = Step(Vector(Move(0, 1), Move(4, 1), Move(1, 2), Move(2, 2), Move(3, 0)), 4)
@@ -264,7 +261,7 @@ class ProtocolSuite extends AnyFunSuite {
   }
 
   test(
-    "a run's first batch takes a step that nothing announced, for nothing is in memory yet; a replayed one takes none"
+    "a run's first batch takes a step that was not announced; a replayed first batch takes none"
   ) {
     val log = new Log
     val before = new Run("r", log).start(0)
@@ -290,11 +287,8 @@ class ProtocolSuite extends AnyFunSuite {
     val ran = run.plan(2)
     val replay = new Run("s", log).start(2)
     val again = replay.plan(2, isOwn = false)
-    assert(
-      again.before == ran.before && again.after == ran.after && again.sealedSteps.isEmpty && announcedIn(
-        again
-      ) == Vector("p.0.1")
-    )
+    assert(again.before == ran.before && again.after == ran.after && again.sealedSteps.isEmpty)
+    assert(announcedIn(again) == Vector("p.0.1"))
     assert(replay.plan(3).after(0).workerOf(2) == 1)
   }
 
@@ -330,14 +324,12 @@ class ProtocolSuite extends AnyFunSuite {
     val seen = History.of(log.records)
     old.submit("p", TransferMode.Direct, moveOne)
     val run = new Run("s", log).start(1, seen)
-    assert(
-      run.failure.isEmpty && log.records.last == run.state.history.last.get &&
-        run.state.history.open.map(_.id) == Vector("p")
-    )
+    assert(run.failure.isEmpty && log.records.last == run.state.history.last.get)
+    assert(run.state.history.open.map(_.id) == Vector("p"))
   }
 
   test(
-    "H6: a start record whose number is taken by a newer run, or by one that is ahead, gives up: it would void steps that ran"
+    "H6: a run gives up if a newer run, or one that is ahead, has taken its start record's number"
   ) {
     val log = new Log
     val old = new Run("r", log).start(0)
@@ -355,7 +347,7 @@ class ProtocolSuite extends AnyFunSuite {
   }
 
   test(
-    "rule 3: a first batch that another run has started from since takes no step, though this run logged it"
+    "rule 3: a first batch that another run has started from since takes no step"
   ) {
     val log = new Log
     val old = new Run("r", log).start(0)
@@ -368,7 +360,7 @@ class ProtocolSuite extends AnyFunSuite {
   }
 
   test(
-    "H8: after going back a plan goes on from its valid seals, and one that no longer fits is cancelled"
+    "H8: after going back a plan goes on from its valid seals; one that no longer fits is cancelled"
   ) {
     val log = new Log
     val run = new Run("r", log).start(0)

@@ -11,7 +11,7 @@ import io.megaphone.state.Registry
 /** Schedules of a few steps that once broke a holding; the simulation found them. */
 class HoldingSuite extends AnyFunSuite with SmallStore {
   test(
-    "a bin that a target took from this executor still leaves for older copies of its worker elsewhere"
+    "a bin that a target took from this executor leaves older holdings of its worker elsewhere, too"
   ) {
     val store = new Store
     val (a, b) = (new Registry, new Registry)
@@ -53,7 +53,7 @@ class HoldingSuite extends AnyFunSuite with SmallStore {
   }
 
   test(
-    "a commit that is asked to be whole has an image of each bin, touched or not, and a chain begins there"
+    "a commit of all bins has an image of each, touched or not, and a chain begins there"
   ) {
     val store = new Store
     val registry = new Registry
@@ -76,7 +76,7 @@ class HoldingSuite extends AnyFunSuite with SmallStore {
   }
 
   test(
-    "a commit that is taken back leaves the chains as they were, and put back it leaves those it made, be they of tails or of images"
+    "undoing a commit restores the chains before it, redoing it those it made, of tails and images"
   ) {
     val due = Committer.Limits().framesMax // from so many frames on, an image follows
     for (

@@ -8,7 +8,7 @@ import org.scalatest.funsuite.AnyFunSuite
 /** How long chains become, and how many images a commit writes. */
 class ImagePaceSuite extends AnyFunSuite {
   test(
-    "bins whose chains have grown together, by small changes to much state, are written whole a few a commit"
+    "images of bins whose chains grow together, by small changes, are spread over the commits"
   ) {
     val (binsCount, framesMax) = (256, 32)
     val worker = new LoneWorker(binsCount, framesMax)
@@ -28,7 +28,7 @@ class ImagePaceSuite extends AnyFunSuite {
   }
 
   test(
-    "no chain has more than twice as many frames as the setting, whatever changes and however much of it"
+    "no chain has more than twice as many frames as the setting, whichever bins change"
   ) {
     for (framesMax <- 2 to 12; seed <- 0 to 1) {
       val random = new Random(100L * framesMax + seed)
@@ -37,7 +37,8 @@ class ImagePaceSuite extends AnyFunSuite {
       var changing = worker.bins
       var rowBytesMax = 8
       val longest = for (commit <- 1 to 300) yield {
-        if (commit > 3 * framesMax && random.nextInt(15) == 0) { // until then all chains grow at once, by little
+        // Until then all chains grow together, by small changes.
+        if (commit > 3 * framesMax && random.nextInt(15) == 0) {
           changing =
             random.shuffle(worker.bins).take(Seq(worker.bins.size, 5, 1)(random.nextInt(3)))
           rowBytesMax = Seq(8, 2000)(random.nextInt(2))

@@ -9,11 +9,11 @@ import io.megaphone.log.memory.{HeapBudget, SpillFiles}
 import io.megaphone.plan.RoutingTable
 import io.megaphone.state.Registry
 
-/** What a worker takes does not grow with its age, and what lies still for long makes room first. */
+/** A worker's memory and files do not grow with its age, and idle bins are spilled first. */
 class LongLifeSuite extends AnyFunSuite with SmallStore {
 
   test(
-    "two thousand batches that put keys and evict as many leave the heap and the files of a worker as large as they were"
+    "two thousand batches that put and evict the same number of keys do not grow heap and files"
   ) {
     val bins = 16
     val (store, registry, table) = (new Store(bins), new Registry, RoutingTable.roundRobin(bins, 1))

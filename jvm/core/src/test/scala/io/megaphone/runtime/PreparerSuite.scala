@@ -18,7 +18,7 @@ import io.megaphone.transfer.{Preparer, ReplicaDuty, TransferBlocks}
 class PreparerSuite extends AnyFunSuite with SmallStore {
 
   test(
-    "a copy for which there is no room is told as such, leaves nothing, and is made as soon as there is room"
+    "a replica without room is refused with the reason, leaves nothing, and is made later"
   ) {
     val store = new Store
     filled(store, 0)

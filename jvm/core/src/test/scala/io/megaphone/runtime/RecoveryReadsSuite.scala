@@ -116,7 +116,7 @@ class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
   }
 
   test(
-    "all bins of a worker are recovered by at most sixteen footers and the chunks that their frames lie in, each read once"
+    "a recovery reads at most sixteen footers, and each chunk that it needs once"
   ) {
     val frames = past.bins.flatMap(past.needed(_))
     val chunks = frames.map(_.chunk)

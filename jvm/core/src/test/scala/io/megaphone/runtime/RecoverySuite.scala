@@ -85,7 +85,7 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
   }
 
   test(
-    "bins are loaded at once also where a late attempt has written one of their files anew, with a tail for each image"
+    "bins are loaded in parallel even if a late attempt rewrote a file, with a tail for each image"
   ) {
     withThreads(2) { (together, _) =>
       val store = new Store
@@ -105,8 +105,8 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
         file
       }
       val (one, other) = (new Registry, new Registry)
-      val last =
-        Footer.Slices - 1 // by then each bin's chain has been listed, with the image of batch 1 in it
+      // By then each bin's chain has been listed, with the image of batch 1 in it.
+      val last = Footer.Slices - 1
       val files =
         for (version <- 0 to last) yield batch(one, version.toLong, version, isWhole = version == 1)
       assert(batch(other, last + 1L, 1, isWhole = false) == files(1))
@@ -170,7 +170,7 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
   }
 
   test(
-    "a plan log that lacks a step is an error, not the state of before the step, wherever the state is read"
+    "a plan log that lacks a step is an error for every reader, never the state before the step"
   ) {
     val store = new Store
     val registry = new Registry
@@ -187,8 +187,10 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
     def error(what: => Any) = intercept[PlanLogMismatchException](what).getMessage
     val head = FileName(0, StateName(3, ""))
     val sentence =
-      "The plan log does not fit the state: the file 0/3.delta was written under routing table 1, which is not the table that the plan log has for version 3; " +
-        "restore the checkpoint's folder megaphone/log and its state from one copy, or go back to a version before the records that are missing."
+      "The plan log does not fit the state: the file 0/3.delta was written under routing table " +
+        "1, which is not the table that the plan log has for version 3; restore the checkpoint's " +
+        "folder megaphone/log and its state from one copy, or go back to a version before the " +
+        "records that are missing."
     assert(
       error(
         store.open(new Registry, store.lease(new Registry, 0, 9), store.turn(3, before, before))

@@ -15,7 +15,7 @@ import io.megaphone.transfer.{Preparer, ReplicaDuty}
 class RegistrySuite extends AnyFunSuite with SmallStore {
 
   test(
-    "a holding goes when its run ends, or when the files no longer lead on from it; a leased one stays"
+    "a holding is dropped when its run ends or no files lead on from it; a leased one stays"
   ) {
     val store = new Store
     val registry = new Registry(behindMax = 3)

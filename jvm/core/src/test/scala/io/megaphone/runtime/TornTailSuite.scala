@@ -50,7 +50,7 @@ class TornTailSuite extends AnyFunSuite with SmallStore {
   }
 
   test(
-    "whichever read of a file fails while a worker catches up, it has each value once when it tries again"
+    "a worker that retries after any failed read of a catch-up has each value once"
   ) {
     val failed = (1 to 30).count { reads =>
       val (store, registry, _) = apart()

@@ -12,7 +12,7 @@ final class Checkpoint(setup: Setup, faults: Faults) {
   /** By batch: what its rows follow from. */
   val offsets: mutable.TreeMap[Long, Long] = mutable.TreeMap.empty
 
-  /** By batch N: ids of the state at version N + 1, of each store; none under checkpoint format v1. */
+  /** By batch N: by store, ids of the state at version N + 1; none under checkpoint format v1. */
   val commits: mutable.TreeMap[Long, Map[StoreId, VersionIds]] = mutable.TreeMap.empty
   val planLog = new MemoryPlanLog(faults)
   val files: Map[StoreId, SimulatedFiles] =
@@ -28,7 +28,7 @@ final class Checkpoint(setup: Setup, faults: Faults) {
   def purge(batch: Long): Unit =
     commits.filterInPlace((committed, _) => committed >= batch - setup.retained)
 
-  /** What a user does who wants to go on from `version`: deletes what came later, except the state. */
+  /** A user goes back to `version`: deletes everything that came later, except the state. */
   def goBack(version: Long): Unit = {
     offsets.filterInPlace((batch, _) => batch < version)
     commits.filterInPlace((batch, _) => batch < version)

@@ -25,12 +25,12 @@ object Simulate {
     }
   }
 
-  /** How far a run of schedules came; `failure` is that of the lowest seed that was seen to fail. */
+  /** The progress of a run of schedules; `failure` is that of the lowest seed that failed. */
   final case class Progress(counts: Counts, failure: Option[Simulation.Outcome]) {
     def summary: String = counts.summary
   }
 
-  /** Runs schedules from `first` on until one fails, on some threads: they have nothing in common. */
+  /** Runs schedules from `first` on until one fails, on some threads that share nothing. */
   def run(
       first: Long,
       schedules: Long,
@@ -59,10 +59,16 @@ object Simulate {
     }
     workers.foreach(_.start())
     workers.foreach(_.join())
-    Progress(
-      counts.get,
-      failure.get.map(f => new Simulation(f.seed, bug, isTraced = true).run())
-    )
+    Progress(counts.get, failure.get.map(again(_, bug)))
+  }
+
+  /** Runs a failed schedule again, for its trace. Keeps the first failure, also if the second run
+    * has none: the schedule then does not follow from its seed alone.
+    */
+  private def again(failed: Simulation.Outcome, bug: Option[Bug]): Simulation.Outcome = {
+    val traced = new Simulation(failed.seed, bug, isTraced = true).run()
+    if (traced.failure.isEmpty) traced.trace("the second run did not fail")
+    traced.copy(failure = traced.failure.orElse(failed.failure))
   }
 
   /** What a failed schedule has to say; it must have been traced. */
@@ -74,10 +80,10 @@ object Simulate {
         .flatMap(c => s"  $c" +: c.getStackTrace.take(6).map(f => s"    at $f"))
         .toVector
     )
-    (Vector(s"Seed ${outcome.seed} failed:") ++ stack ++ Vector(
-      "The end of its trace:"
-    ) ++ outcome.trace.last(sys.env.get("LINES").fold(60)(_.toInt)) :+
-      s"""Run it alone: ./sbt "core/Test/runMain io.megaphone.simulation.Simulate 1 ${outcome.seed} 1"""")
-      .mkString("\n")
+    val trace = outcome.trace.last(sys.env.get("LINES").fold(60)(_.toInt))
+    val command = s"core/Test/runMain io.megaphone.simulation.Simulate 1 ${outcome.seed} 1"
+    val lines = Vector(s"Seed ${outcome.seed} failed:") ++ stack ++
+      Vector("The end of its trace:") ++ trace :+ s"""Run it alone: ./sbt "$command""""
+    lines.mkString("\n")
   }
 }

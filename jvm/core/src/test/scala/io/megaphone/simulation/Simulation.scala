@@ -115,8 +115,8 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
       if (d.isPaused) if (dice.chance(0.5)) d.isPaused = false else d.die("never woke up")
     }
     val patience = setup.settings.patienceBatches + setup.settings.gapBatches + 2
-    var bound =
-      Long.MaxValue // of batches, counted from where one driver is left, for each step that it then has
+    // Number of batches, from when one driver is left; some for each step that it then has.
+    var bound = Long.MaxValue
     var isOverSince = -1L
     var ticks = 0
     while (isOverSince < 0 || world.counts.batches < isOverSince + 3) {
@@ -132,7 +132,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
           if (driver.openPlans.isEmpty) isOverSince = world.counts.batches
           else if (world.counts.batches > bound)
             throw new Violation(
-              s"plans are still open although no fault was there for many batches: ${driver.openPlans}"
+              s"plans are still open after many batches without a fault: ${driver.openPlans}"
             )
         case _ => bound = Long.MaxValue
       }

@@ -69,7 +69,7 @@ final class TaskAttempt(
     s"${stage.driver.id} batch ${stage.batch} group ${stage.group} action ${stage.action} worker " +
       s"$worker attempt $number on ${executor.name}"
 
-  /** Does one phase. Throws what the real code throws; the attempt is then to be ended by `fail`. */
+  /** Does one phase. Throws what the real code throws; the caller then ends it by `fail`. */
   def step(): Unit =
     if (nextOpen < stores.size) { open(stores(nextOpen)); nextOpen += 1 }
     else if (nextRow < rows.size) {

@@ -171,8 +171,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
       )
       if (isPatient && arrivals.binsFromCheckpoint > 0)
         throw new Violation(
-          s"batch ${stage.batch} took ${arrivals.binsFromCheckpoint} bins from files, and no fault " +
-            "was there"
+          s"batch ${stage.batch} took ${arrivals.binsFromCheckpoint} bins from files with no fault"
         )
     }
 

@@ -103,16 +103,17 @@ private[provider] final class BinnedRows(
   /** Removes the rows from the first key (inclusive) to the second (exclusive). */
   def deleteRange(f: ColumnFamily, from: UnsafeRow, until: UnsafeRow): Unit = {
     val (first, last) = (f.bytesOfKey(from), f.bytesOfKey(until))
-    bins.foreach(bin => removeAll(f.number, bin, holding.log(bin).range(f.number, first, last)))
+    bins.foreach(bin => removeAll(f.number, bin, logOf(bin).range(f.number, first, last)))
   }
 
   /** Removes a family and its rows; false if neither existed. */
   def removeFamily(name: String): Boolean = {
     val wasThere = families.created.remove(name)
     val numbers = families.remove(name)
-    val filled =
-      bins.toVector.flatMap(bin => numbers.filter(holding.log(bin).keyCount(_) > 0).map(bin -> _))
-    filled.foreach { case (bin, number) => removeAll(number, bin, holding.log(bin).scan(number)) }
+    val filled = bins.toVector.flatMap { bin =>
+      numbers.filter(holding.stateOf(bin).keyCount(_) > 0).map(bin -> _)
+    }
+    filled.foreach { case (bin, number) => removeAll(number, bin, logOf(bin).scan(number)) }
     wasThere || filled.nonEmpty
   }
 
@@ -120,14 +121,14 @@ private[provider] final class BinnedRows(
   def keyCount: Long = {
     val others = families.internalNumbers
     if (others.isEmpty) holding.keyCount
-    else holding.keyCount - bins.map(bin => others.map(holding.log(bin).keyCount(_).toLong).sum).sum
+    else holding.keyCount - bins.map(bin => others.map(holding.stateOf(bin).keyCount(_)).sum).sum
   }
 
   def heapBytes: Long = holding.heapBytes
   def binsOwned: Int = bins.size
 
   private def bins: Iterator[Int] = holding.bins.filterNot(holding.isLeaving)
-  private def logs: Iterator[BinLog] = bins.map(holding.log)
+  private def logs: Iterator[BinLog] = bins.map(logOf)
 
   /** Moves the cursor to a key's record; false if there is none. */
   private def find(f: ColumnFamily, row: UnsafeRow): Boolean = {
@@ -178,9 +179,8 @@ private[provider] final class BinnedRows(
   private def removeAll(number: Int, bin: Int, scan: Scan): Unit =
     while (scan.next()) {
       holding.touch(bin)
-      holding
-        .log(bin)
-        .remove(number, scan.cursor.bytes, scan.cursor.keyOffset, scan.cursor.keyBytes)
+      val c = scan.cursor
+      logOf(bin).remove(number, c.bytes, c.keyOffset, c.keyBytes)
     }
 
   private def scansOf(f: ColumnFamily): Iterator[Scan] =
@@ -188,8 +188,8 @@ private[provider] final class BinnedRows(
 
   private def scansOfPrefix(f: ColumnFamily, prefix: UnsafeRow): Iterator[Scan] = {
     val bytes = f.bytesOfPrefix(prefix)
-    val bin = f.binOf.ofPrefix(prefix)
-    if (bin >= 0) Iterator.single(logOf(bin).prefix(f.number, bytes))
+    if (f.binOf.isByPrefix)
+      Iterator.single(logOf(f.binOf.ofPrefix(prefix)).prefix(f.number, bytes))
     else merged(_.prefix(f.number, bytes))
   }
 
@@ -252,10 +252,10 @@ private[provider] final class BinnedRows(
   private def manyAt(many: MultiValueCodec, c: Cursor): Iterator[UnsafeRow] =
     many.decodeAll(c.bytes, c.valueOffset, c.valueBytes)
 
-  private def logOf(bin: Int): BinLog = {
-    val log = holding.log(bin)
-    // I8: a missing bin is never read as empty.
-    if (log == null) throw new MissingBinException(key.toString, holding.worker, bin)
-    log
-  }
+  /** The log of a bin. All access to rows gets its log here. Throws MissingBinException if the bin
+    * is absent: it is never read as empty (I8).
+    */
+  private def logOf(bin: Int): BinLog =
+    if (holding.has(bin)) holding.log(bin)
+    else throw new MissingBinException(key.toString, holding.worker, bin)
 }

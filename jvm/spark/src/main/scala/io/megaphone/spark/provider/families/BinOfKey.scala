@@ -22,11 +22,12 @@ private[provider] final class BinOfKey(
     if (extractor == null) key else extractor.partitionKey(key)
   )
 
-  /** The bin of all keys that begin with these columns; -1 if they may be in any bin. */
+  /** The bin of all keys that begin with these columns. Only if `isByPrefix`. */
   def ofPrefix(prefix: UnsafeRow): Int = partitionKey.prefix match {
     case PartitionKey.PrefixIsKey => ofPartitionKey(prefix)
     case PartitionKey.PrefixHasKey => ofPartitionKey(extractor.partitionKey(prefix))
-    case PartitionKey.PrefixTellsNothing => -1
+    case PartitionKey.PrefixTellsNothing =>
+      throw new IllegalStateException("Keys with the same prefix may be in any bin.")
   }
 
   /** Whether all keys with the same prefix are in the same bin. */
