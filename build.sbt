@@ -150,6 +150,8 @@ lazy val spark42 = project
         ("org.apache.spark" %% s"spark-$part" % Versions.Spark42 % Test).classifier("tests")
     },
     libraryDependencies += "org.scalatestplus" %% "mockito-5-12" % Versions.ScalaTestPlus % Test,
+    // What checks that code needs Spark's private members; Spark 4.3 brings it.
+    libraryDependencies += "org.scala-lang" % "scala-compiler" % Versions.Scala % Test,
     Test / testOptions ++= UpstreamCounts.options(baseDirectory.value / "upstream-counts"),
     /* Old checkpoints that Spark's suites open as files, which a jar cannot serve: unpacked, and
      * before the jar on the class path. */
