@@ -10,19 +10,24 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
+import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.megaphone.{ActiveQueries, Cluster, RunningQuery}
 
 import io.megaphone.runtime.{Committed, Held, Orders, Report}
 import io.megaphone.runtime.QueryRun
+import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.wire.MessageBytes
 
 /** The driver's side of the plugin: one per application. Knows the running queries, and answers the
   * executors. Any thread.
   */
 final class ApplicationDriver(val context: SparkContext) extends Logging {
-  private val queries = new ConcurrentHashMap[String, QueryDriver]()
-  private val elsewhere =
-    new ConcurrentHashMap[String, String]() // run → the provider of a query that is not on ours
+  import ApplicationDriver._
+
+  private val queries = new ConcurrentHashMap[String, Known]()
+
+  /** The provider of each run that has its state on another than ours. */
+  private val elsewhere = new ConcurrentHashMap[String, String]()
   private val held = new ConcurrentHashMap[String, Held]()
   private val counter = new AtomicLong()
   private val news = new Object
@@ -46,18 +51,30 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   /** A number greater than all before: what carries an older one is ignored. */
   def nextCounter(): Long = counter.incrementAndGet()
 
-  /** The control of a running query, made when it is first asked for. */
-  def queryOf(query: RunningQuery): QueryDriver = {
-    queries.values.removeIf(q => !q.query.isActive && q.runId != query.runId.toString)
-    queries.computeIfAbsent(query.runId.toString, _ => new QueryDriver(this, query))
+  /** The driver of a running query, made when it is first asked for. Throws InvalidConfException if
+    * a deadline is invalid.
+    *
+    * @param session
+    *   the one that the query's batches run in
+    */
+  def queryOf(query: RunningQuery, session: SparkSession): QueryDriver = {
+    val run = query.runId.toString
+    queries.values.removeIf(k => !k.isRunning && k.query.runId != run)
+    def made = Known(
+      new QueryDriver(this, query),
+      MegaphoneConf.ImageDeadlineMs.read(session.sessionState.conf.getAllConfs.get)
+    )
+    queries.computeIfAbsent(run, _ => made).query
   }
 
   /** The control of a run; None where it has planned no batch with state on our provider. */
   def query(runId: String): Option[QueryDriver] =
-    Option(queries.get(runId)).filter(_.query.isActive)
+    Option(queries.get(runId)).filter(_.isRunning).map(_.query)
 
   /** The controls of all runs that go on. */
-  def running: Vector[QueryDriver] = queries.values.asScala.filter(_.query.isActive).toVector
+  def running: Vector[QueryDriver] = known.map(_.query)
+
+  private def known: Vector[Known] = queries.values.asScala.filter(_.isRunning).toVector
 
   /** The control of a run that has planned a batch; for one that is about to plan its first, waits
     * until it has.
@@ -106,8 +123,8 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
     case r: Report =>
       held.put(r.executor.id, r.held)
       val counter = nextCounter() // before the queries are listed: one that starts now is newer
-      val active = running
-      active.foreach(_.reported(r))
+      val active = known
+      active.foreach(_.query.reported(r))
       MessageBytes.encode(ordersFor(r.executor.id, counter, active))
     case c: Committed => query(c.worker.store.run).foreach(_.committed(c)); null
     case other =>
@@ -115,13 +132,27 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
       null
   }
 
-  private def ordersFor(executor: String, counter: Long, active: Vector[QueryDriver]): Orders = {
-    val each = active.map(_.withRun(run => QueryRun.orders(counter, Seq(run), executor)))
+  private def ordersFor(executor: String, counter: Long, active: Vector[Known]): Orders = {
+    val each = active.map { k =>
+      val orders = k.query.withRun(run => QueryRun.orders(counter, Seq(run), executor))
+      val deadline = Some(k.pullDeadlineMs)
+      orders.copy(runs = orders.runs.transform((_, run) => run.copy(pullDeadlineMs = deadline)))
+    }
     Orders(counter, each.flatMap(_.runs).toMap, each.flatMap(_.duties))
   }
 }
 
 object ApplicationDriver {
+
+  /** A query that has planned a batch.
+    *
+    * @param pullDeadlineMs
+    *   how long executors wait for a block that prepares a replica
+    */
+  private final case class Known(query: QueryDriver, pullDeadlineMs: Long) {
+    def isRunning: Boolean = query.query.isActive
+  }
+
   private val FirstPlanMs = 60000L
   private val LookMs = 100L
 

@@ -92,7 +92,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
         val folder = new Path(s"$root/state/${store.id.operator}")
         new Recovery(filesOf(store, folder, hadoopConf), Lz4.All, budget = budget)
       },
-      PullDeadlineMs
+      MegaphoneConf.ImageDeadlineMs.read(context.conf.getOption)
     )
   }
 
@@ -191,7 +191,6 @@ object ExecutorHost {
   private val CoresCount = Runtime.getRuntime.availableProcessors
   private val BusyIntervalMs = 100L
   private val IdleIntervalMs = 1000L
-  private val PullDeadlineMs = 30000L
   val FileManagerKey = "spark.sql.streaming.checkpointFileManagerClass"
 
   @volatile private var instance: Option[ExecutorHost] = None
