@@ -28,9 +28,10 @@ object TablesReference {
        |
        |What a running query shows. In Python, `Megaphone.bins()`, `workers()`, `plans()` and
        |`migrations()` return Arrow tables with these columns, in this order, and `Plan.steps`
-       |returns the steps of a plan. A table is of the moment it is asked for, and has the same
-       |schema without a row. A group of operators is a number of operators with no exchange
-       |between them: their bins move together. This page is generated from the code by
+       |returns the steps of a plan. `Megaphone.queries()` and `Megaphone.executors()` are about
+       |the whole application. A table is of the moment it is asked for, and has the same schema
+       |without a row. A group of operators is a number of operators with no exchange between
+       |them: their bins move together. This page is generated from the code by
        |`io.megaphone.spark.conf.Reference`.
        |""".stripMargin + Tables.all.map(section(_)).mkString
 
