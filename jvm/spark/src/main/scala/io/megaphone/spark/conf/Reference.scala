@@ -119,12 +119,18 @@ object Reference {
     (head +: head.map(_ => "---") +: rows).map(_.mkString("| ", " | ", " |\n")).mkString
 
   /** The text as lines of a Python comment. */
-  private[conf] def comment(text: String): String =
-    text
-      .split(' ')
-      .foldLeft(Vector("#")) { (lines, word) =>
-        if (lines.last.length + 1 + word.length > ColumnsMax) lines :+ s"# $word"
+  private[conf] def comment(text: String): String = broken(text, "# ")
+
+  /** A text in lines of at most `ColumnsMax` columns. */
+  private[conf] def wrapped(text: String): String = broken(text, "")
+
+  private def broken(text: String, prefix: String): String = {
+    val words = text.split(' ')
+    words.tail
+      .foldLeft(Vector(prefix + words.head)) { (lines, word) =>
+        if (lines.last.length + 1 + word.length > ColumnsMax) lines :+ prefix + word
         else lines.init :+ s"${lines.last} $word"
       }
       .mkString("\n")
+  }
 }

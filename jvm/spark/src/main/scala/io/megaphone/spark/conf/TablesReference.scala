@@ -54,7 +54,7 @@ object TablesReference {
       val nullable = if (c.isNullable) "yes" else ""
       Vector(s"`${c.name}`", typeName(c.kind), nullable, c.doc)
     }
-    s"\n## ${table.name}\n\n${table.doc}\n\n" +
+    s"\n## ${table.name}\n\n${Reference.wrapped(table.doc)}\n\n" +
       Reference.table(Vector("column", "type", "null", "meaning"), rows)
   }
 

@@ -24,11 +24,11 @@ object OperatorMetrics {
   val BytesOnDisk: StateStoreCustomMetric =
     StateStoreCustomSizeMetric(
       "megaphoneBytesOnDisk",
-      "bytes of state that lie on local disk, beyond the memory budget"
+      "bytes of state on local disk, beyond the memory budget"
     )
   val ForcedSnapshots: StateStoreCustomMetric = StateStoreCustomSumMetric(
     "forceSnapshotCount",
-    "commits that wrote all bins whole, as asked for"
+    "commits that wrote images of all bins, as requested"
   )
 
   /** For each worker and store, the newest version that can be recovered quickly. That is every

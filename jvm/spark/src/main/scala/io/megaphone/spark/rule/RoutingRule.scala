@@ -119,7 +119,8 @@ object RoutingRule {
         val tasks = child.outputPartitioning.numPartitions
         if (tasks != o.stateInfo.get.numPartitions && tasks != 1 && tasks != 0)
           throw new UnroutableGroupException(
-            s"The state of ${o.nodeName} has ${o.stateInfo.get.numPartitions} workers, but the plan below it has $tasks partitions, which would read the wrong state; " +
+            s"The state of ${o.nodeName} has ${o.stateInfo.get.numPartitions} workers, but the " +
+              s"plan below it has $tasks partitions, which would read the wrong state; " +
               "run this query on one of Spark's own state store providers, and report its plan."
           )
       }

@@ -16,7 +16,7 @@ private[api] object Json {
   def read(text: String): JsonNode = mapper.readTree(text)
   def write(value: AnyRef): String = mapper.writeValueAsString(value)
 
-  /** A row, as it is to be written. */
+  /** A row as a map, which `write` turns into an object. */
   def row[A](table: Table[A], row: A): LinkedHashMap[String, Any] = {
     val fields = new LinkedHashMap[String, Any]
     table.columns.foreach(c => fields.put(c.name, plain(c.value(row))))
