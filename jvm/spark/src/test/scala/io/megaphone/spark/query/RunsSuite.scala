@@ -18,7 +18,8 @@ import io.megaphone.spark.rule.GroupExec
 class RunsSuite extends KeyedSession {
 
   test(
-    "`explain` of a stream and of a running query leaves the query alone, and routes nothing itself."
+    "`explain` of a stream and of a running query leaves the query alone, and routes nothing " +
+      "itself."
   ) {
     val source = new Source
     val counts = source.stream.groupBy("k").count()
@@ -68,7 +69,8 @@ class RunsSuite extends KeyedSession {
   }
 
   test(
-    "A checkpoint keeps its bins, tables and workers, whatever the session's configuration says by then."
+    "A checkpoint keeps its bins, tables and workers, whatever the session's configuration says " +
+      "by then."
   ) {
     val checkpoint = folder("checkpoint")
     val source = new Source
@@ -89,7 +91,8 @@ class RunsSuite extends KeyedSession {
       }
       assert(
         warnings == Seq(
-          s"The checkpoint of query ${second.query.runId} has 16 bins and keeps them; the configured number of bins, 64, is for new queries."
+          s"The checkpoint of query ${second.query.runId} has 16 bins and keeps them; the " +
+            "configured number of bins, 64, is for new queries."
         )
       )
       assert(second.workers == Seq(5))
