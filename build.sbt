@@ -4,7 +4,8 @@ ThisBuild / version := Versions.ofProject((LocalRootProject / baseDirectory).val
 ThisBuild / scalaVersion := Versions.Scala
 ThisBuild / licenses := Seq(License.Apache2)
 
-// One forked test JVM at a time, over all projects: Spark's suites are heavy, and many of them use fixed folders.
+// One forked test JVM at a time, over all projects: Spark's suites are heavy, and many of them use
+// fixed folders.
 Global / concurrentRestrictions ++= Seq(
   Tags.limit(Tags.ForkedTestGroup, 1),
   Tags.exclusiveGroup(Tags.ForkedTestGroup)
@@ -79,7 +80,8 @@ def sparkSettings(minor: String) = common ++ Seq(
   Test / javaOptions ++= Jvm.SparkOptions ++ Jvm.ShortLived ++ Seq(
     "-Dspark.testing=true",
     s"-Dspark.test.home=${baseDirectory.value}",
-    s"-Dlog4j2.configurationFile=${((ThisBuild / baseDirectory).value / "project" / "log4j2-test.properties").toURI}",
+    "-Dlog4j2.configurationFile=" +
+      ((ThisBuild / baseDirectory).value / "project" / "log4j2-test.properties").toURI,
     "-Dspark.ui.enabled=false",
     "-Dspark.ui.showConsoleProgress=false",
     "-Dspark.driver.bindAddress=127.0.0.1"
@@ -97,7 +99,8 @@ def sparkSettings(minor: String) = common ++ Seq(
     }
   }.taskValue,
   // Only our own classes, by construction: nothing else is on the class path that is assembled.
-  assembly / fullClasspath := (Compile / exportedProducts).value ++ (core / Compile / exportedProducts).value,
+  assembly / fullClasspath :=
+    (Compile / exportedProducts).value ++ (core / Compile / exportedProducts).value,
   assembly / assemblyJarName := s"spark-megaphone_${minor}_2.13-${version.value}.jar",
   assembly / assemblyMergeStrategy := (_ => MergeStrategy.singleOrError),
   assembly / assemblyOutputPath := target.value / (assembly / assemblyJarName).value,
