@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# `make` lists what there is. Every target makes what it needs first; what is there already is not made again.
+# `make` lists the targets. Each makes what it needs first, unless that is up to date.
 
 # The Python to make the virtual environments with: 3.11 or later.
 PYTHON ?= python3
-# make demo: runs over so many generated rows and keys instead of the flights; DEMO_ARGS goes to the demo as it stands.
+# make demo: the number of generated rows and of keys, instead of the flights; DEMO_ARGS is passed
+# on to the demo.
 ROWS ?=
 KEYS ?=
 DEMO_ARGS ?=
@@ -12,7 +13,8 @@ SCHEDULES ?= 1000
 SEED ?= 1
 # make test-python, make test-all: options for pytest, for example PYTEST_ARGS='-k rescale'.
 PYTEST_ARGS ?=
-# make bench: which of the benchmarks, and options for them, for example BENCH=steady BENCH_ARGS='--rounds 9'.
+# make bench: which of the benchmarks, and options for them, for example BENCH=steady
+# BENCH_ARGS='--rounds 9'.
 BENCH ?= steady step operations durability memory flame
 BENCH_ARGS ?=
 
@@ -25,11 +27,16 @@ JARS := python/spark_megaphone/jars
 JARS_DONE := $(JARS)/.done
 # The fault points are built with the JVM tests of Spark 4.2, and serve on both versions.
 FAULTS_JAR := jvm/spark/target/spark-4.2/spark-megaphone-faults.jar
+FAULTS_SOURCES := $(wildcard jvm/spark/src/test/scala/io/megaphone/spark/faults/*)
+# What the Python tests run on.
+BUILT = $(VENV_DONE) $(JARS_DONE) $(FAULTS_JAR)
 # Folders stand beside their files, so that a file's removal is noticed too.
 JAR_SOURCES := $(shell find jvm/core/src/main jvm/spark/src/main 2>/dev/null) \
-  build.sbt pyproject.toml LICENSE NOTICE $(wildcard project/*.sbt project/*.scala project/build.properties)
+  build.sbt pyproject.toml LICENSE NOTICE \
+  $(wildcard project/*.sbt project/*.scala project/build.properties)
 # The folders that hold Python, of those that may.
-PYTHON_SOURCES := $(foreach folder,python testkit integration-tests benchmarks demo,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
+PYTHON_SOURCES := $(foreach folder,python testkit integration-tests benchmarks demo,\
+  $(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
 
 # Each part's beginning, for the times that `make test` tells at its end.
 TIMES := target/times
@@ -38,14 +45,15 @@ say = @echo "==> $(1)"; mkdir -p $(dir $(TIMES)); echo "$$(date +%s) $(1)" >> $(
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup jars faults-jar fmt lint test-jvm test-python test-cluster test test-all test-all-4.2 test-all-4.3 neutrality-stock demo simulate bench wheel clean
+.PHONY: help setup jars faults-jar fmt lint test-jvm test-python test-cluster test test-all \
+  test-all-4.2 test-all-4.3 neutrality-stock demo simulate bench wheel clean
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV_DONE) $(JARS_DONE) ## makes .venv with all dependencies, and builds the jars
 
-jars: $(JARS_DONE) ## builds the plugin's jars, one per Spark minor, and puts them into the Python package
+jars: $(JARS_DONE) ## builds the jars, one per Spark minor, for the Python package
 
 faults-jar: $(FAULTS_JAR) ## builds the jar that lets things go wrong in the Python tests
 
@@ -61,15 +69,15 @@ lint: $(VENV_DONE) ## checks format, style and Python types; changes nothing
 	$(call say,Checking the format of the Scala sources)
 	@./sbt lint
 
-test-jvm: $(VENV_DONE) ## runs the JVM tests: core, and the plugin on Spark 4.2 with Spark's own contract suites; compiles for 4.3
+test-jvm: $(VENV_DONE) ## runs the JVM tests: core and Spark 4.2; compiles for 4.3
 	$(call say,Running the JVM tests: core and Spark 4.2)
 	@./sbt core/test spark42/test spark43/compile
 
-test-python: $(VENV_DONE) $(JARS_DONE) $(FAULTS_JAR) ## runs the Python tests and the short ones on real executor processes, on Spark 4.3
+test-python: $(BUILT) ## runs the Python tests, and the short ones on real processes, on Spark 4.3
 	$(call say,Running the Python tests on Spark 4.3)
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 
-test-cluster: $(VENV_DONE) $(JARS_DONE) $(FAULTS_JAR) ## runs all tests on real executor processes, the long ones too, on Spark 4.3
+test-cluster: $(BUILT) ## runs all tests on real processes, the long ones too, on Spark 4.3
 	$(call say,Running the cluster tests on Spark 4.3)
 	@$(VENV)/bin/python -m pytest -m '' integration-tests $(PYTEST_ARGS)
 
@@ -77,7 +85,7 @@ test-cluster: $(VENV_DONE) $(JARS_DONE) $(FAULTS_JAR) ## runs all tests on real 
 test: $(VENV_DONE) ## runs lint, the JVM tests and the Python tests: what a change must pass
 	@rm -f $(TIMES)
 	$(lint_python)
-	$(call say,Checking the format of the Scala sources; JVM tests: core and Spark 4.2; building the jars)
+	$(call say,Checking the format of the Scala sources; JVM tests; building the jars)
 	@./sbt lint core/test spark42/test spark42/faultsJar $(ASSEMBLIES)
 	$(take_jars)
 	$(call say,Running the Python tests on Spark 4.3)
@@ -88,31 +96,31 @@ test: $(VENV_DONE) ## runs lint, the JVM tests and the Python tests: what a chan
 test-all: lint test-all-4.2 test-all-4.3 ## runs every test on both Spark versions
 
 # The Python tests first: what they find is known within the first half hour.
-test-all-4.2: $(VENV_DONE) $(VENV_4_2_DONE) $(JARS_DONE) $(FAULTS_JAR) ## runs every test of the core, and every test on Spark 4.2
+test-all-4.2: $(BUILT) $(VENV_4_2_DONE) ## runs every test of the core, and every test on Spark 4.2
 	$(call say,Running the Python tests on Spark 4.2)
 	@$(VENV_4_2)/bin/python -m pytest -m '' $(PYTEST_ARGS)
 	$(call say,Running the JVM tests: core and Spark 4.2)
 	@MEGAPHONE_TESTS=all ./sbt core/test spark42/test
 
-test-all-4.3: $(VENV_DONE) $(JARS_DONE) $(FAULTS_JAR) ## runs every test on Spark 4.3
+test-all-4.3: $(BUILT) ## runs every test on Spark 4.3
 	$(call say,Running the Python tests on Spark 4.3)
 	@$(VENV)/bin/python -m pytest -m '' $(PYTEST_ARGS)
 	$(call say,Running the JVM tests on Spark 4.3)
 	@MEGAPHONE_TESTS=all ./sbt spark43/test
 
-neutrality-stock: $(VENV_DONE) ## runs Spark's own suites without the plugin's rule: what the neutrality tests are measured by
+neutrality-stock: $(VENV_DONE) ## runs Spark's own suites without the plugin, to compare
 	$(call say,Running Spark's own suites as they are)
 	@MEGAPHONE_NEUTRALITY=stock ./sbt "spark42/testOnly *NeutralitySuite"
 
-demo: setup ## rescales a running query over the flights of 2013 (or ROWS rows of KEYS keys), and kills an executor
+demo: setup ## rescales a running query over the flights of 2013, and kills an executor
 	$(call say,Running the demo)
 	@$(VENV)/bin/python -m demo $(if $(ROWS),--rows $(ROWS)) $(if $(KEYS),--keys $(KEYS)) $(DEMO_ARGS)
 
-simulate: $(VENV_DONE) ## runs SCHEDULES seeded schedules of driver, executors and faults against an oracle, from SEED on
+simulate: $(VENV_DONE) ## runs SCHEDULES seeded schedules against an oracle, from SEED on
 	$(call say,Simulating $(SCHEDULES) schedules from seed $(SEED))
 	@./sbt "core/Test/runMain io.megaphone.simulation.Simulate $(SCHEDULES) $(SEED)"
 
-bench: setup ## measures batches, steps and store operations against Spark's own providers: an hour and more; BENCH=steady for one
+bench: setup ## measures against Spark's own providers: an hour and more; BENCH=steady for one
 	$(call say,Measuring into benchmarks/results; leave the machine alone meanwhile)
 	@for one in $(BENCH); do $(VENV)/bin/python benchmarks/$$one.py $(BENCH_ARGS) || exit 1; done
 
@@ -123,17 +131,22 @@ wheel: $(VENV_DONE) $(JARS_DONE) ## builds the wheel, both jars inside, into dis
 
 clean: ## removes what was built; keeps .venv and sbt's launcher
 	$(call say,Removing what was built)
-	@rm -rf target project/target project/project jvm/core/target jvm/spark/target benchmarks/jvm/target \
-	  $(JARS) dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	@rm -rf target project/target project/project jvm/core/target jvm/spark/target \
+	  benchmarks/jvm/target \
+	  $(JARS) dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse \
+	  metastore_db derby.log
 
 # ---- what the targets above are made of ----
 
-# $(call make_venv,folder,what pip installs): a virtual environment with the project in it, as an editable install.
+# $(call make_venv,folder,what pip installs): a virtual environment with the project in it, as an
+# editable install.
 define make_venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
-	  || { echo "Python 3.11 or later is needed (here: $$($(PYTHON) --version 2>&1 | tail -n 1)): install one, or name one: make PYTHON=python3.12 …" >&2; exit 1; }
+	  || { echo "Python 3.11 or later is needed (here: $$($(PYTHON) --version 2>&1 | tail -n 1)):" \
+	    "install one, or name one: make PYTHON=python3.12 …" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
-	  || { echo "Python's venv module is needed: apt-get install python3-venv (other systems bring it with Python)." >&2; exit 1; }
+	  || { echo "Python's venv module is needed: apt-get install python3-venv (other systems" \
+	    "bring it with Python)." >&2; exit 1; }
 	@test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
 	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check $(2)
 	@touch $(1)/.done
@@ -161,7 +174,7 @@ ASSEMBLIES := spark42/assembly spark43/assembly
 
 define take_jars
 	@rm -rf $(JARS) && mkdir -p $(JARS)
-	@cp jvm/spark/target/spark-4.2/spark-megaphone_*.jar jvm/spark/target/spark-4.3/spark-megaphone_*.jar $(JARS)
+	@cp jvm/spark/target/spark-4.[23]/spark-megaphone_*.jar $(JARS)
 	@touch $(JARS_DONE)
 endef
 
@@ -173,7 +186,7 @@ $(VENV_4_2_DONE): pyproject.toml
 	$(call say,Installing the Python dependencies and Spark $(SPARK_4_2) into $(VENV_4_2))
 	$(call make_venv,$(VENV_4_2),--editable '.[test]' 'pyspark[connect]==$(SPARK_4_2)')
 
-$(FAULTS_JAR): $(JAR_SOURCES) $(wildcard jvm/spark/src/test/scala/io/megaphone/spark/faults/*) | $(VENV_DONE)
+$(FAULTS_JAR): $(JAR_SOURCES) $(FAULTS_SOURCES) | $(VENV_DONE)
 	$(call say,Building the jar of the fault points)
 	@./sbt spark42/faultsJar
 	@touch $(FAULTS_JAR)

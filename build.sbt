@@ -4,7 +4,8 @@ ThisBuild / version := Versions.ofProject((LocalRootProject / baseDirectory).val
 ThisBuild / scalaVersion := Versions.Scala
 ThisBuild / licenses := Seq(License.Apache2)
 
-// One forked test JVM at a time, over all projects: Spark's suites are heavy, and many of them use fixed folders.
+// One forked test JVM at a time, over all projects: Spark's suites are heavy, and many of them use
+// fixed folders.
 Global / concurrentRestrictions ++= Seq(
   Tags.limit(Tags.ForkedTestGroup, 1),
   Tags.exclusiveGroup(Tags.ForkedTestGroup)
@@ -79,7 +80,8 @@ def sparkSettings(minor: String) = common ++ Seq(
   Test / javaOptions ++= Jvm.SparkOptions ++ Jvm.ShortLived ++ Seq(
     "-Dspark.testing=true",
     s"-Dspark.test.home=${baseDirectory.value}",
-    s"-Dlog4j2.configurationFile=${((ThisBuild / baseDirectory).value / "project" / "log4j2-test.properties").toURI}",
+    "-Dlog4j2.configurationFile=" +
+      ((ThisBuild / baseDirectory).value / "project" / "log4j2-test.properties").toURI,
     "-Dspark.ui.enabled=false",
     "-Dspark.ui.showConsoleProgress=false",
     "-Dspark.driver.bindAddress=127.0.0.1"
@@ -97,7 +99,8 @@ def sparkSettings(minor: String) = common ++ Seq(
     }
   }.taskValue,
   // Only our own classes, by construction: nothing else is on the class path that is assembled.
-  assembly / fullClasspath := (Compile / exportedProducts).value ++ (core / Compile / exportedProducts).value,
+  assembly / fullClasspath :=
+    (Compile / exportedProducts).value ++ (core / Compile / exportedProducts).value,
   assembly / assemblyJarName := s"spark-megaphone_${minor}_2.13-${version.value}.jar",
   assembly / assemblyMergeStrategy := (_ => MergeStrategy.singleOrError),
   assembly / assemblyOutputPath := target.value / (assembly / assemblyJarName).value,
@@ -150,6 +153,8 @@ lazy val spark42 = project
         ("org.apache.spark" %% s"spark-$part" % Versions.Spark42 % Test).classifier("tests")
     },
     libraryDependencies += "org.scalatestplus" %% "mockito-5-12" % Versions.ScalaTestPlus % Test,
+    // What checks that code needs Spark's private members; Spark 4.3 brings it.
+    libraryDependencies += "org.scala-lang" % "scala-compiler" % Versions.Scala % Test,
     Test / testOptions ++= UpstreamCounts.options(baseDirectory.value / "upstream-counts"),
     /* Old checkpoints that Spark's suites open as files, which a jar cannot serve: unpacked, and
      * before the jar on the class path. */

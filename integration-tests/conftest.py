@@ -34,6 +34,12 @@ def faults(work: Path) -> Faults:
     return Faults(work / "faults")
 
 
+@pytest.fixture
+def own_faults(work: Path) -> Faults:
+    """The fault points of a test's own drivers."""
+    return Faults(fresh(work) / "faults")
+
+
 @pytest.fixture(scope="session")
 def shared(work: Path, faults: Faults) -> Iterator[DriverProcess]:
     """A driver with two executors of one core each; each test has queries of its own on it."""

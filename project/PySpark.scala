@@ -21,12 +21,14 @@ object PySpark {
       .orElse(inVirtualEnvironment(root))
       .getOrElse {
         stop(
-          s"Spark $version is not there: run `make setup` (it installs pyspark $version into .venv), or name a folder of its jars in $Variable."
+          s"Spark $version is missing: run `make setup`, which installs pyspark $version into " +
+            s".venv, or name a folder of its jars in $Variable."
         )
       }
     if (!(folder / s"spark-sql_2.13-$version.jar").isFile)
       stop(
-        s"$folder does not hold the jars of Spark $version: run `make setup`, or name another folder in $Variable."
+        s"$folder does not have the jars of Spark $version: run `make setup`, or name another " +
+          s"folder in $Variable."
       )
     (folder * "*.jar").get.filterNot(_.name.startsWith("scala-library-")).sortBy(_.name)
   }

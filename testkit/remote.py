@@ -103,6 +103,16 @@ class RemoteQuery(RunningQuery):
         }
         return _tuples(self.driver.call("totals_in_state", **where))
 
+    def logged(self, log: str) -> list[int]:
+        """The batches in Spark's `offsets` or `commits`, ascending."""
+        return sorted(int(f.name) for f in (self.checkpoint / log).iterdir() if f.name.isdigit())
+
+    def plan_log(self) -> list[bytes]:
+        """The records of the plan log, in order."""
+        folder = self.checkpoint / "megaphone" / "log"
+        files = sorted((f for f in folder.iterdir() if f.name.isdigit()), key=lambda f: int(f.name))
+        return [f.read_bytes() for f in files]
+
     def submit(self, verb: str, what: Any, **how: Any) -> str:
         if verb == "move":
             what = list(what.items())

@@ -7,16 +7,9 @@ import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver
 from testkit.faults import DRIVER_POINTS, Faults
-from testkit.folders import fresh
 from testkit.remote import MakeRemoteQuery, RemoteQuery
 
 slow = pytest.mark.slow
-
-
-@pytest.fixture
-def own_faults(work: Path) -> Faults:
-    """The fault points of a test's own drivers."""
-    return Faults(fresh(work) / "faults")
 
 
 @slow
@@ -40,8 +33,8 @@ def test_a_plan_goes_on_after_its_driver_has_died_at_each_point(
         query.write(3)
         driver.send("settle", name=query.name)
         own_faults.wait(point)
-        at = max(_batches(query, "offsets"))
-        logged = _log(query)
+        at = max(query.logged("offsets"))
+        logged = query.plan_log()
         driver.kill()
         driver = make_driver(**own_faults.settings)
         query.start(driver).settle()
@@ -53,7 +46,7 @@ def test_a_plan_goes_on_after_its_driver_has_died_at_each_point(
             assert at not in row["batches"], (
                 "the batch was replayed with a step that it had not been given"
             )
-        assert _log(query)[: len(logged)] == logged, "a record of the plan log was changed"
+        assert query.plan_log()[: len(logged)] == logged, "a record of the plan log was changed"
     query.finish(plan, within=20)
     assert len({row["worker"] for row in query.table("workers")}) == 4
     query.stop_and_check()
@@ -84,12 +77,12 @@ def test_a_driver_that_wakes_up_after_another_took_over_harms_nothing(
     own_faults.wait(pause)
     sleeper.wait_until_paused()
     query.start(make_driver(**own_faults.settings)).run(2)
-    logged = _log(query)
+    logged = query.plan_log()
     sleeper.resume()
     with pytest.raises(Exception, match=r"plan log|CONCURRENT|oncurrent"):
         sleeper.answer()
     assert not sleeper.call("is_active", name=query.name)
-    assert _log(query) == logged, "it has written to a plan log that is another's now"
+    assert query.plan_log() == logged, "it has written to a plan log that is another's now"
     query.finish(plan)
     query.run(2)
     query.stop_and_check()
@@ -124,14 +117,3 @@ def test_a_restart_five_batches_back_forgets_the_steps_after(
     assert len({row["worker"] for row in query.table("workers")}) == 1
     query.finish(query.submit("rescale", 2, strategy="all-at-once", mode="prepared"))
     query.stop_and_check()
-
-
-def _batches(query: RemoteQuery, log: str) -> list[int]:
-    return sorted(int(f.name) for f in (query.checkpoint / log).iterdir() if f.name.isdigit())
-
-
-def _log(query: RemoteQuery) -> list[bytes]:
-    """The records of the plan log, in order."""
-    folder = query.checkpoint / "megaphone" / "log"
-    files = sorted((f for f in folder.iterdir() if f.name.isdigit()), key=lambda f: int(f.name))
-    return [f.read_bytes() for f in files]

@@ -25,6 +25,7 @@ CONDITIONS: Final = {
         "58030",
         "A file, or a block from another executor, is damaged, truncated or not of this plugin.",
     ),
+    "DAMAGED_RECORDS": ("58030", "Bytes that should be whole records of a log are not."),
     "DAMAGED_TABLE": ("58030", "A routing table in the plan log cannot be read."),
     "DUPLICATE_BIN": ("22023", "A step moves the same bin twice."),
     "EMPTY_PLAN": ("22023", "The plan would change nothing."),
@@ -101,6 +102,10 @@ CONDITIONS: Final = {
     "SESSION_ALREADY_RUNNING": (
         "55000",
         "A session without the plugin is already running, and would have been returned instead.",
+    ),
+    "SPILL_NOT_WRITTEN": (
+        "53100",
+        "State that does not fit into memory could not be written to the executor's local disks.",
     ),
     "UNKNOWN_BIN": ("42704", "The query has no such bin."),
     "UNKNOWN_MODE": ("22023", "There is no such transfer mode."),

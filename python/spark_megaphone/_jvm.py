@@ -35,6 +35,10 @@ _SESSION_STOPPED = (
     "The Spark session of the query has stopped, and the query with it; "
     "start both, and make a new handle."
 )
+_NO_SESSION = (
+    "No classic Spark session runs in this process, so there is nothing to ask; start one with "
+    "spark_megaphone.configure."
+)
 
 
 class Door:
@@ -107,13 +111,30 @@ class Door:
             return None
 
 
-def _plugin() -> tuple[Any, Any]:
-    """The running context and the plugin's interface in its JVM."""
+def ask_application(verb: str) -> Any:
+    """Calls a verb of the plugin that is about no single query, in the session that runs now.
+
+    Args:
+        verb: A method of `io.megaphone.spark.faces.api.MegaphoneApi` without arguments.
+
+    Returns:
+        The JSON that the verb returns, parsed.
+
+    Raises:
+        QueryStopped: No session runs.
+        MegaphoneError: As `Door` raises it, when it is made and when it asks.
+    """
+    _, api = _plugin(_NO_SESSION)
+    return json.loads(_called(api, verb))
+
+
+def _plugin(stopped: str = _SESSION_STOPPED) -> tuple[Any, Any]:
+    """The running context and the plugin's interface in its JVM; `stopped` says that none runs."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
     if context is None or SparkContext._jvm is None:
-        raise QueryStopped(_SESSION_STOPPED)
+        raise QueryStopped(stopped)
     if not _is_known(SparkContext._jvm):
         raise JarMissing(_NO_CLASSES)
     if not _has_plugin(context):

@@ -31,7 +31,8 @@ TRANSFER_WINDOW_STEPS: Final = "spark.megaphone.transfer.windowSteps"
 TRANSFER_TAIL_DEADLINE_MS: Final = "spark.megaphone.transfer.tailDeadlineMs"
 
 # How long, in milliseconds, a batch in mode `direct` waits for an image from another executor
-# before it reads files instead. Default `30000`; read when a query starts.
+# before it reads files instead. In mode `prepared`, how long a preparation waits for a block from
+# another executor before it is tried again. Default `30000`; read when a query starts.
 TRANSFER_IMAGE_DEADLINE_MS: Final = "spark.megaphone.transfer.imageDeadlineMs"
 
 # How long, in milliseconds, a task waits for another running attempt to release the same state.

@@ -7,8 +7,6 @@ is raised.
 """
 # ruff: noqa: N818 (the names say what happened, and the base class that they are errors)
 
-from typing import ClassVar
-
 
 class MegaphoneError(Exception):
     """Base of all errors of this package; raised itself if a condition has no class of its own."""
@@ -110,6 +108,18 @@ class PlanLogMismatch(QueryError):
     """The plan log and the state are of different times, so the state is not read."""
 
     condition = "PLAN_LOG_MISMATCH"
+
+
+class DamagedRecords(QueryError):
+    """Bytes that should be whole records of a log are not."""
+
+    condition = "DAMAGED_RECORDS"
+
+
+class SpillNotWritten(QueryError):
+    """State that does not fit into memory could not be written to the executor's local disks."""
+
+    condition = "SPILL_NOT_WRITTEN"
 
 
 class InvalidPlan(MegaphoneError, ValueError):
@@ -228,20 +238,17 @@ class PlanLogNotWritten(PlanError):
     condition = "PLAN_LOG_NOT_WRITTEN"
 
 
-class _Registry:
-    """The classes by condition."""
-
-    by_condition: ClassVar[dict[str, type[MegaphoneError]]] = {}
-
-    @classmethod
-    def add(cls, base: type[MegaphoneError]) -> None:
-        for error in base.__subclasses__():
-            if "condition" in vars(error):
-                cls.by_condition[error.condition] = error
-            cls.add(error)
+def _by_condition(base: type[MegaphoneError]) -> dict[str, type[MegaphoneError]]:
+    """The classes below a class, by the condition that each has of its own."""
+    found: dict[str, type[MegaphoneError]] = {}
+    for error in base.__subclasses__():
+        if "condition" in vars(error):
+            found[error.condition] = error
+        found |= _by_condition(error)
+    return found
 
 
-_Registry.add(MegaphoneError)
+_CLASSES = _by_condition(MegaphoneError)
 
 
 def error_of(condition: str | None, message: str) -> MegaphoneError:
@@ -254,7 +261,7 @@ def error_of(condition: str | None, message: str) -> MegaphoneError:
     Returns:
         An error of the condition's class, or a plain `MegaphoneError` that carries the condition.
     """
-    known = _Registry.by_condition.get(condition or "")
+    known = _CLASSES.get(condition or "")
     if known is not None:
         return known(message)
     error = MegaphoneError(message)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from spark_megaphone import _checks, _html, _tables
+from spark_megaphone import _checks, _html, _jvm, _tables
 from spark_megaphone._checks import Moves
 from spark_megaphone._jvm import Door
 from spark_megaphone.errors import EmptyPlan, MegaphoneError
@@ -170,6 +170,34 @@ class Megaphone:
         """
         return self._table("migrations", _tables.MIGRATIONS)
 
+    @staticmethod
+    def queries() -> pa.Table:
+        """The running queries of the application that have state in bins, a row each.
+
+        With `query_id`, `run_id`, `name`, the numbers of `operators`, `workers` and `bins`, the
+        `last_batch` that was planned, and the id of the `open_plan`. A query appears once it has
+        planned its first batch. Needs no handle.
+
+        Raises:
+            QueryStopped: No session runs in this process.
+            JarMissing: The session was started without the jar.
+            PluginMissing: The session was started without the plugin.
+            VersionMismatch: The session has the jar of another version than this package's.
+        """
+        return _application_table("queries", _tables.QUERIES)
+
+    @staticmethod
+    def executors() -> pa.Table:
+        """What each executor keeps for all queries: `executor`, `workers`, `replicas`, `blocks`.
+
+        Of the executors that live, those that have reported at least once; an executor reports
+        every second, so the numbers may be that old. Needs no handle.
+
+        Raises:
+            QueryStopped: No session runs in this process. For the others see `queries`.
+        """
+        return _application_table("executors", _tables.EXECUTORS)
+
     def __repr__(self) -> str:
         try:
             workers = self.workers().to_pylist()
@@ -207,6 +235,10 @@ class Megaphone:
 
     def _table(self, verb: str, schema: pa.Schema) -> pa.Table:
         return pa.Table.from_pylist(self._door.ask(verb), schema=schema)
+
+
+def _application_table(verb: str, schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist(_jvm.ask_application(verb), schema=schema)
 
 
 def _total(rows: list[dict[str, Any]], group: int, column: str) -> int:

@@ -34,7 +34,8 @@ def jvm_says(ask: Any, value: object) -> str | None:
     try:
         ask(value)
     except IllegalArgumentException as refused:
-        return str(getattr(refused, "_origin").getMessage())  # noqa: B009 (PySpark does not declare it)
+        origin = getattr(refused, "_origin")  # noqa: B009 (PySpark does not declare it)
+        return str(origin.getMessage())
     return None
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark import SparkContext
 
-from spark_megaphone import Megaphone, _tables
+from spark_megaphone import Megaphone, _tables, errors
 
 if TYPE_CHECKING:
     from testkit.in_process import InProcessQuery, MakeQuery
@@ -21,7 +22,11 @@ SCHEMAS = {
     "workers": _tables.WORKERS,
     "plans": _tables.PLANS,
     "migrations": _tables.MIGRATIONS,
+    "queries": _tables.QUERIES,
+    "executors": _tables.EXECUTORS,
 }
+BEFORE = {"bins": BINS, "workers": 2, "plans": 0, "migrations": 0, "queries": 1, "executors": 1}
+AFTER = BEFORE | {"plans": 1, "migrations": 1}
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -30,12 +35,12 @@ def test_a_schema_is_the_same_with_rows_and_without(counting: InProcessQuery, na
         return getattr(counting.megaphone, name)()
 
     before = table()
-    assert len(before) == {"bins": BINS, "workers": 2, "plans": 0, "migrations": 0}[name]
+    assert len(before) == BEFORE[name]
     assert before.schema == SCHEMAS[name]
     counting.finish(counting.megaphone.move({0: 1}))
     counting.run()
     after = table()
-    assert len(after) == {"bins": BINS, "workers": 2, "plans": 1, "migrations": 1}[name]
+    assert len(after) == AFTER[name]
     assert after.schema == SCHEMAS[name]
     after.validate(full=True)
 
@@ -67,6 +72,11 @@ def test_the_columns_are_these() -> None:
                 "is_recovery",
             ),
         ],
+        "queries": [
+            *("query_id", "run_id", "name", "operators"),
+            *("workers", "bins", "last_batch", "open_plan"),
+        ],
+        "executors": ["executor", "workers", "replicas", "blocks"],
     }
 
 
@@ -123,17 +133,44 @@ def test_rows_have_the_columns_of_their_tables(counting: InProcessQuery) -> None
         assert rows
         assert all(list(row) == schema.names for row in rows)
         pa.Table.from_pylist(rows, schema=schema).validate(full=True)
-    (query,) = (row for row in json.loads(api.queries()) if row["run_id"] == run)
-    assert query == {
-        "query_id": counting.running.id,
-        "run_id": run,
-        "name": None,
-        "operators": 1,
-        "workers": 2,
-        "bins": BINS,
-        "last_batch": counting.input.batches - 1,
-        "open_plan": None,
-    }
+
+
+def test_the_application_tells_of_all_its_queries_and_executors(
+    start: MakeQuery,
+) -> None:
+    first, second, waiting = start().run(), start().run(2), start()
+    plan = second.megaphone.rescale(3)
+
+    def row(counting: InProcessQuery, open_plan: str | None) -> dict[str, Any]:
+        return {
+            "query_id": counting.running.id,
+            "run_id": counting.running.runId,
+            "name": None,
+            "operators": 1,
+            "workers": 2,
+            "bins": BINS,
+            "last_batch": counting.input.batches - 1,
+            "open_plan": open_plan,
+        }
+
+    def runs() -> dict[str, dict[str, Any]]:
+        return {row["run_id"]: row for row in Megaphone.queries().to_pylist()}
+
+    expected = [row(first, None), row(second, plan.id)]
+    assert runs() == {row["run_id"]: row for row in expected}
+    assert waiting.running.runId not in runs(), "it has planned no batch yet"
+    first.stop()
+    assert list(runs()) == [second.running.runId]
+    assert Megaphone.executors().column("executor").to_pylist() == ["driver"]
+
+
+def test_without_a_session_there_is_no_table_of_the_application(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    for ask in (Megaphone.queries, Megaphone.executors):
+        with pytest.raises(errors.QueryStopped, match="No classic Spark session runs"):
+            ask()
 
 
 def test_a_table_turns_into_pandas(counting: InProcessQuery) -> None:

@@ -253,7 +253,7 @@ class Recovery(
           frame.file.toString,
           Some(frame.bin),
           "whole records",
-          e.getMessage
+          e.damage
         )
     }
     check(records)

@@ -85,6 +85,11 @@ object Conditions {
       "58030",
       "A file, or a block from another executor, is damaged, truncated or not of this plugin."
     ),
+    Condition(
+      "DAMAGED_RECORDS",
+      "58030",
+      "Bytes that should be whole records of a log are not."
+    ),
     Condition("DAMAGED_TABLE", "58030", "A routing table in the plan log cannot be read."),
     Condition(
       "LEASE_LOST",
@@ -122,6 +127,11 @@ object Conditions {
       "The plan log and the state are of different times, so the state is not read."
     ),
     Condition("PLAN_LOG_MISSING", "58030", "The checkpoint has batches but no plan log."),
+    Condition(
+      "SPILL_NOT_WRITTEN",
+      "53100",
+      "State that does not fit into memory could not be written to the executor's local disks."
+    ),
     Condition(
       "UNROUTABLE_GROUP",
       "0A000",

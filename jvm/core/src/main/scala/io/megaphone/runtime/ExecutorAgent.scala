@@ -31,6 +31,8 @@ import io.megaphone.transfer.{BlockName, Peers, Preparer, ReplicaDuty, TransferB
   *
   * @param recoveryOf
   *   reads a store's files; the second argument is the checkpoint's root folder
+  * @param pullDeadlineMs
+  *   how long a pull for a replica may take if the orders do not say it for the run
   */
 final class ExecutorAgent(
     val registry: Registry,
@@ -93,7 +95,8 @@ final class ExecutorAgent(
     try {
       val recovery = recoveryOf(duty.key.store, run.checkpointRoot)
       faults.at(FaultPoints.TargetPulling)
-      new Preparer(registry, recovery, blocks, peers, pullDeadlineMs)(duty).foreach { version =>
+      val deadlineMs = run.pullDeadlineMs.getOrElse(pullDeadlineMs)
+      new Preparer(registry, recovery, blocks, peers, deadlineMs)(duty).foreach { version =>
         ready.put(duty.key, version)
         faults.at(FaultPoints.TargetPrepared)
       }

@@ -54,8 +54,15 @@ final case class Orders(counter: Long, runs: Map[String, LiveRun], duties: Vecto
   *   the newest version that is settled
   * @param steps
   *   steps whose blocks and replicas may still be used
+  * @param pullDeadlineMs
+  *   how long an executor waits for a block that prepares a replica; None for its own deadline
   */
-final case class LiveRun(checkpointRoot: String, settled: Long, steps: Set[StepId])
+final case class LiveRun(
+    checkpointRoot: String,
+    settled: Long,
+    steps: Set[StepId],
+    pullDeadlineMs: Option[Long] = None
+)
 
 /** A worker's commit: where the worker ran, and the cost of opening its state.
   *

@@ -134,7 +134,7 @@ final class TransferBlocks(compressions: Compressions, budget: HeapBudget = Heap
     try log.apply(records, 0, records.length)
     catch {
       case e: DamagedRecordsException =>
-        throw new DamagedFileException(block, Some(frame.bin), "whole records", e.getMessage)
+        throw new DamagedFileException(block, Some(frame.bin), "whole records", e.damage)
     }
   }
 

@@ -8,6 +8,8 @@ import scala.jdk.CollectionConverters._
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import io.megaphone.log.memory.{DamagedRecordsException, SpillException}
+
 class ConditionsSuite extends AnyFunSuite {
   private val lists = Seq(Conditions.ofCalls, Conditions.ofQueries, Conditions.ofPython)
 
@@ -26,7 +28,7 @@ class ConditionsSuite extends AnyFunSuite {
     }
   }
 
-  test("every exception of the package has a condition") {
+  test("every exception of the core has a condition") {
     assert(exceptions.size > 20)
     val without = exceptions.filterNot(classOf[MegaphoneError].isAssignableFrom)
     assert(without.isEmpty)
@@ -42,12 +44,14 @@ class ConditionsSuite extends AnyFunSuite {
   test("an exception answers with its condition") {
     val thrown = Seq[MegaphoneError](
       new DamagedFileException("f", None, "1", "2"),
+      new DamagedRecordsException("expected 1, found 2"),
       new NewerFormatException("f", 1, 2),
       new MissingFileException("f"),
       new MissingBinException("s", 0, 1),
       new DetachedLeaseException(1),
       new LeaseTimeoutException("s", 0, 1, 2),
       new UnroutableGroupException("Text."),
+      new SpillException("Text.", null),
       new StepNotSealedException("Text."),
       new InvalidConfException("k", "v", "reason."),
       new InvalidPlanException.UnknownBin(9, 8),
@@ -57,12 +61,14 @@ class ConditionsSuite extends AnyFunSuite {
     )
     val names = Seq(
       "DAMAGED_FILE",
+      "DAMAGED_RECORDS",
       "NEWER_FORMAT",
       "MISSING_FILE",
       "MISSING_BIN",
       "LEASE_LOST",
       "LEASE_TIMEOUT",
       "UNROUTABLE_GROUP",
+      "SPILL_NOT_WRITTEN",
       "PLAN_LOG_NOT_WRITTEN",
       "INVALID_CONFIGURATION",
       "UNKNOWN_BIN",
@@ -73,28 +79,31 @@ class ConditionsSuite extends AnyFunSuite {
     assert(thrown.map(_.condition) == names)
   }
 
-  /** The classes of the package that can be thrown. */
+  /** The classes of the core that can be thrown. */
   private def exceptions: Vector[Class[_]] = {
     val classes =
       Path.of(classOf[MegaphoneError].getProtectionDomain.getCodeSource.getLocation.toURI)
-    filesIn(classes.resolve("io/megaphone/errors"))
-      .map(file => file.getFileName.toString.stripSuffix(".class"))
-      .map(name => Class.forName(s"io.megaphone.errors.$name"))
+    filesIn(classes)
+      .map(file => classes.relativize(file).iterator.asScala.mkString("."))
+      .filter(name => name.endsWith("Exception.class") || name.contains("Exception$"))
+      .map(name => Class.forName(name.stripSuffix(".class")))
       .filter(c => classOf[Throwable].isAssignableFrom(c) && !Modifier.isAbstract(c.getModifiers))
   }
 
-  /** What stands in capitals between quotes in the sources of the exceptions. */
+  /** What stands in capitals between quotes in the sources that have exceptions. */
   private lazy val namesInSources: Set[String] = {
     val name = "\"([A-Z]+(?:_[A-Z]+)+)\"".r
-    filesIn(Path.of("src/main/scala/io/megaphone/errors"))
+    filesIn(Path.of("src/main/scala"))
       .filterNot(_.endsWith("Conditions.scala"))
-      .flatMap(file => name.findAllMatchIn(Files.readString(file)).map(_.group(1)))
+      .map(Files.readString(_))
+      .filter(_.contains("with MegaphoneError"))
+      .flatMap(name.findAllMatchIn(_).map(_.group(1)))
       .toSet
   }
 
   private def filesIn(folder: Path): Vector[Path] = {
-    val files = Files.list(folder)
-    try files.iterator.asScala.toVector
+    val files = Files.walk(folder)
+    try files.iterator.asScala.filter(Files.isRegularFile(_)).toVector
     finally files.close()
   }
 }

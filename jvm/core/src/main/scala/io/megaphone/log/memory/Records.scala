@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log.memory
 
+import io.megaphone.errors.MegaphoneError
 import io.megaphone.log.record.{Record, Words}
 
 /** A stretch of a log, as files, transfers and replicas carry it. It stays valid as long as its log
@@ -64,5 +65,13 @@ object Records {
   }
 }
 
-/** Thrown for bytes that should be records and are not. */
-final class DamagedRecordsException(message: String) extends RuntimeException(message)
+/** Thrown for bytes that should be records and are not.
+  *
+  * @param damage
+  *   what was expected, and what was found
+  */
+final class DamagedRecordsException(val damage: String)
+    extends RuntimeException(s"The records of a log are damaged: $damage.")
+    with MegaphoneError {
+  override def condition: String = "DAMAGED_RECORDS"
+}

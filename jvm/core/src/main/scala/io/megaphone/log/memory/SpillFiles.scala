@@ -9,6 +9,8 @@ import java.nio.file.{Files, Path}
 import java.util.UUID
 import java.util.concurrent.atomic.AtomicLong
 
+import io.megaphone.errors.MegaphoneError
+
 /** Spilled pages of logs, in memory-mapped files under one of some folders.
   *
   *   1. A file is written sequentially through the file system, so that a full disk is an error and
@@ -33,9 +35,16 @@ final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
   def liveBytes: Long = live.get
 
   /** Writes a page, to the next folder if writing to the current one fails. Throws SpillException
-    * if all fail, and ClosedByInterruptException if an interrupted thread has to open a file.
+    * if all fail or there is none, and ClosedByInterruptException if an interrupted thread has to
+    * open a file.
     */
   private[log] def write(page: Array[Byte]): SpilledPage = synchronized {
+    if (folders.isEmpty)
+      throw new SpillException(
+        "State beyond what may be kept in memory could not be written to disk: the executor has " +
+          "no local folder. Give the executor local disk, or its state more memory.",
+        null
+      )
     var failed: IOException = null
     var tries = 0
     while (tries <= folders.size) {
@@ -159,3 +168,6 @@ private[log] object SpillFiles {
 /** Thrown if pages had to leave memory and could not be written to disk. */
 final class SpillException(message: String, cause: Throwable)
     extends RuntimeException(message, cause)
+    with MegaphoneError {
+  override def condition: String = "SPILL_NOT_WRITTEN"
+}

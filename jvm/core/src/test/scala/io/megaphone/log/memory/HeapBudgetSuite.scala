@@ -156,6 +156,14 @@ class HeapBudgetSuite extends AnyFunSuite {
     }
   }
 
+  test("without a folder, what has to leave memory is an error that says so") {
+    val log = new BinLog(new HeapBudget(0, new SpillFiles(Seq.empty)))
+    val error = intercept[SpillException](for (i <- 0 until 5000) put(log, i, 0))
+    assert(
+      error.condition == "SPILL_NOT_WRITTEN" && error.getMessage.contains("has no local folder")
+    )
+  }
+
   test("a compaction that finds no room leaves the log unchanged") {
     val budget = new HeapBudget(4 * MiB, new SpillFiles(Seq(java.nio.file.Paths.get("/nowhere"))))
     val log = new BinLog(budget)

@@ -98,7 +98,8 @@ object MegaphoneConf {
     "30000",
     "query",
     "How long, in milliseconds, a batch in mode `direct` waits for an image from another " +
-      "executor before it reads files instead.",
+      "executor before it reads files instead. In mode `prepared`, how long a preparation waits " +
+      "for a block from another executor before it is tried again.",
     text => atLeast(1)(text)
   )
   val LeaseTimeoutMs: ConfEntry[Long] =

@@ -10,19 +10,26 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
+import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.megaphone.{ActiveQueries, Cluster, RunningQuery}
 
 import io.megaphone.runtime.{Committed, Held, Orders, Report}
 import io.megaphone.runtime.QueryRun
+import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.wire.MessageBytes
 
-/** The driver's side of the plugin: one per application. Knows the running queries, and answers the
-  * executors. Any thread.
+/** The driver's side of the plugin, one per application: knows the running queries, and answers the
+  * executors.
+  *
+  * Threads: any.
   */
 final class ApplicationDriver(val context: SparkContext) extends Logging {
-  private val queries = new ConcurrentHashMap[String, QueryDriver]()
-  private val elsewhere =
-    new ConcurrentHashMap[String, String]() // run → the provider of a query that is not on ours
+  import ApplicationDriver._
+
+  private val queries = new ConcurrentHashMap[String, Known]()
+
+  /** The provider of each run that has its state on another than ours. */
+  private val elsewhere = new ConcurrentHashMap[String, String]()
   private val held = new ConcurrentHashMap[String, Held]()
   private val counter = new AtomicLong()
   private val news = new Object
@@ -33,47 +40,60 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
     thread
   }
 
-  /** Runs something off every batch's path, one after the other. Nobody waits for it: what it
-    * throws is logged.
+  /** Runs work in the background, so that no batch waits for it: one piece after the other. An
+    * exception is logged and otherwise ignored.
     */
   private[spark] def inBackground(work: => Unit): Unit = background.execute { () =>
     try work
-    catch { case NonFatal(e) => logInfo(s"Work in the background was given up: $e") }
+    catch { case NonFatal(e) => logInfo(s"Work in the background failed: $e") }
   }
 
-  def stop(): Unit = { background.shutdownNow(); () }
+  def stop(): Unit = {
+    background.shutdownNow()
+    ()
+  }
 
-  /** A number greater than all before: what carries an older one is ignored. */
+  /** Returns a number greater than all before it. Executors ignore orders with an older number. */
   def nextCounter(): Long = counter.incrementAndGet()
 
-  /** The control of a running query, made when it is first asked for. */
-  def queryOf(query: RunningQuery): QueryDriver = {
-    queries.values.removeIf(q => !q.query.isActive && q.runId != query.runId.toString)
-    queries.computeIfAbsent(query.runId.toString, _ => new QueryDriver(this, query))
+  /** The driver of a running query, made when it is first asked for. Throws InvalidConfException if
+    * a deadline is invalid.
+    *
+    * @param session
+    *   the one that the query's batches run in
+    */
+  def queryOf(query: RunningQuery, session: SparkSession): QueryDriver = {
+    val run = query.runId.toString
+    queries.values.removeIf(k => !k.isRunning && k.query.runId != run)
+    def made = Known(
+      new QueryDriver(this, query),
+      MegaphoneConf.ImageDeadlineMs.read(session.sessionState.conf.getAllConfs.get)
+    )
+    queries.computeIfAbsent(run, _ => made).query
   }
 
-  /** The control of a run; None where it has planned no batch with state on our provider. */
+  /** The driver of a run; None if the run has planned no batch with state on our provider. */
   def query(runId: String): Option[QueryDriver] =
-    Option(queries.get(runId)).filter(_.query.isActive)
+    Option(queries.get(runId)).filter(_.isRunning).map(_.query)
 
-  /** The controls of all runs that go on. */
-  def running: Vector[QueryDriver] = queries.values.asScala.filter(_.query.isActive).toVector
+  /** The drivers of all active runs. */
+  def running: Vector[QueryDriver] = known.map(_.query)
 
-  /** The control of a run that has planned a batch; for one that is about to plan its first, waits
-    * until it has.
+  private def known: Vector[Known] = queries.values.asScala.filter(_.isRunning).toVector
+
+  /** The driver of a run that has planned a batch; None if there is none. If the run is about to
+    * plan its first batch, waits for it, up to a minute.
     */
   def queryWithPlan(runId: String): Option[QueryDriver] = news.synchronized {
     def planned = query(runId).filter(_.snapshot.isDefined)
-    val deadline = System.nanoTime + ApplicationDriver.FirstPlanMs * 1000000L
+    val deadline = System.nanoTime + FirstPlanMs * 1000000L
     var found = planned
     while (
       found.isEmpty && System.nanoTime < deadline && ActiveQueries.isNearFirstBatch(
         UUID.fromString(runId)
       )
     ) {
-      news.wait(
-        ApplicationDriver.LookMs
-      ) // Spark does not tell when a query begins to wait for data: look now and then
+      news.wait(LookMs) // Spark does not report when a query begins to wait for data
       found = planned
     }
     found
@@ -86,49 +106,74 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   def runsOn(runId: String, provider: String): Unit =
     if (elsewhere.put(runId, provider) == null)
       logInfo(
-        s"Query $runId keeps its state on $provider, which its checkpoint or its configuration names; it runs there, and its state does not move."
+        s"Query $runId keeps its state on $provider, which its checkpoint or its configuration " +
+          "names; it runs there, and its state does not move."
       )
 
-  /** The other provider that a run has its state on. */
+  /** The other provider that has the state of a run; None if there is none. */
   def otherProviderOf(runId: String): Option[String] = Option(elsewhere.get(runId))
 
-  def ended(runId: String): Unit = { queries.remove(runId); elsewhere.remove(runId); () }
+  /** Forgets a run. */
+  def ended(runId: String): Unit = {
+    queries.remove(runId)
+    elsewhere.remove(runId)
+    ()
+  }
 
-  /** What each executor that lives reported last that it keeps. */
+  /** What each live executor keeps, as it reported last. Forgets executors that are gone. */
   def heldByExecutor: Vector[(String, Held)] = {
     val live = Cluster.executors(context).map(_.id)
     held.keySet.removeIf(id => !live.contains(id))
     live.flatMap(id => Option(held.get(id)).map(id -> _))
   }
 
-  /** Answers an executor. Shares Spark's RPC threads: short. */
+  /** Answers an executor's report. Runs on Spark's RPC threads, so it must return quickly. */
   def receive(bytes: Array[Byte]): Array[Byte] = MessageBytes.decode(bytes) match {
     case r: Report =>
       held.put(r.executor.id, r.held)
-      val counter = nextCounter() // before the queries are listed: one that starts now is newer
-      val active = running
-      active.foreach(_.reported(r))
+      val counter = nextCounter() // taken first: a query that starts meanwhile has a newer one
+      val active = known
+      active.foreach(_.query.reported(r))
       MessageBytes.encode(ordersFor(r.executor.id, counter, active))
-    case c: Committed => query(c.worker.store.run).foreach(_.committed(c)); null
+    case c: Committed =>
+      query(c.worker.store.run).foreach(_.committed(c))
+      null
     case other =>
-      logWarning(s"A message of an unknown kind came from an executor: ${other.getClass.getName}");
+      logWarning(s"An executor sent a message of an unknown kind: ${other.getClass.getName}")
       null
   }
 
-  private def ordersFor(executor: String, counter: Long, active: Vector[QueryDriver]): Orders = {
-    val each = active.map(_.withRun(run => QueryRun.orders(counter, Seq(run), executor)))
+  private def ordersFor(executor: String, counter: Long, active: Vector[Known]): Orders = {
+    val each = active.map { k =>
+      val orders = k.query.withRun(run => QueryRun.orders(counter, Seq(run), executor))
+      val deadline = Some(k.pullDeadlineMs)
+      orders.copy(runs = orders.runs.transform((_, run) => run.copy(pullDeadlineMs = deadline)))
+    }
     Orders(counter, each.flatMap(_.runs).toMap, each.flatMap(_.duties))
   }
 }
 
 object ApplicationDriver {
+
+  /** A query that has planned a batch.
+    *
+    * @param pullDeadlineMs
+    *   how long executors wait for a block that prepares a replica
+    */
+  private final case class Known(query: QueryDriver, pullDeadlineMs: Long) {
+    def isRunning: Boolean = query.query.isActive
+  }
+
   private val FirstPlanMs = 60000L
   private val LookMs = 100L
 
   @volatile private var instance: Option[ApplicationDriver] = None
 
-  /** The controller of the running application. */
+  /** The driver of the running application; None if it has no plugin, or has stopped. */
   def active: Option[ApplicationDriver] = instance.filterNot(_.context.isStopped)
-  def activate(controller: ApplicationDriver): Unit = instance = Some(controller)
-  def deactivate(): Unit = { instance.foreach(_.stop()); instance = None }
+  def activate(driver: ApplicationDriver): Unit = instance = Some(driver)
+  def deactivate(): Unit = {
+    instance.foreach(_.stop())
+    instance = None
+  }
 }

@@ -10,14 +10,14 @@ import io.megaphone.plan.{
 import io.megaphone.protocol.Protocol
 import io.megaphone.spark.conf.MegaphoneConf
 
-/** What the verbs that make plans have in common.
+/** The options that all verbs which make plans share.
   *
   * @param strategy
-  *   how moves are grouped into steps; None for the configuration's
+  *   how moves are grouped into steps; None for the configured one
   * @param mode
-  *   when the bytes travel; None for the configuration's
+  *   when the bytes travel; None for the configured one
   * @param operator
-  *   a stateful operator, whose group alone moves; None for all groups that can move
+  *   a stateful operator; only its group moves. None for all groups that can move
   */
 final case class PlanOptions(
     strategy: Option[Strategy] = None,
@@ -32,8 +32,8 @@ final case class PlanOptions(
   */
 final case class StepByHand(moves: Vector[Move], workers: Option[Int])
 
-/** Makes plans, and submits them to a running query. Each verb returns the plan, which is in the
-  * plan log by then.
+/** Makes plans and submits them to a running query. When a verb returns the plan, it is in the plan
+  * log.
   *
   * Threads: any. Throws PlanRefusedException, InvalidPlanException or InvalidConfException, after
   * which nothing has changed; StepNotSealedException if it is not known whether the plan is in the
@@ -41,7 +41,7 @@ final case class StepByHand(moves: Vector[Move], workers: Option[Int])
   */
 object Plans {
 
-  /** The strategy of a plan whose steps are as they were given. */
+  /** The strategy of a plan whose steps were made by hand and not cut. */
   val AsGiven = "as given"
 
   /** Spreads the bins evenly over a number of workers, with the fewest moves. */

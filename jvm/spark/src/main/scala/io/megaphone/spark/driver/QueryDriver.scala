@@ -94,7 +94,7 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
   def executorOf(operator: Long, worker: Int): Option[String] =
     synchronized(run.executorOf(operator, worker))
 
-  /** The configuration that plans are submitted under: that of the session which started the query. */
+  /** The configuration of the session that started the query. Plans are submitted under it. */
   def conf: String => Option[String] = session.sessionState.conf.getAllConfs.get
 
   private[driver] def reported(report: Report): Unit = synchronized(run.reported(report))

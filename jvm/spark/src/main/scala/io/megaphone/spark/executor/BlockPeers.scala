@@ -15,11 +15,13 @@ import io.megaphone.format.ExecutorAddress
 import io.megaphone.runtime.FaultPoints
 import io.megaphone.transfer.{BlockName, Peers}
 
-/** The memory of other executors, through Spark's block manager: authentication and encryption are
-  * as configured for Spark. Memory pressure slows a move down and fails nothing.
+/** The memory of other executors, through Spark's block manager. Authentication and encryption are
+  * as configured for Spark. Under memory pressure moves become slower, and nothing fails.
+  *
+  * Threads: any.
   *
   * @param threads
-  *   run the pulls, so that each has a deadline of its own rather than Spark's network time-out
+  *   run the pulls, so that each has its own deadline instead of Spark's network time-out
   */
 final class BlockPeers(blocks: BlockStore, threads: ExecutorService, faults: FaultPoints)
     extends Peers
@@ -28,14 +30,15 @@ final class BlockPeers(blocks: BlockStore, threads: ExecutorService, faults: Fau
 
   override def address: ExecutorAddress = blocks.address
 
-  /** Makes a block available to other executors; a second time, nothing happens. */
+  /** Makes a block available to other executors. Called twice: the second call does nothing. */
   override def publish(block: BlockName, bytes: Array[Byte]): Unit =
     if (published.add(block)) faults.published(bytes).foreach(blocks.put(block.toString, _))
 
   /** Removes the blocks that are not wanted. */
   override def keep(isWanted: BlockName => Boolean): Unit =
     published.asScala.filterNot(isWanted).foreach { block =>
-      published.remove(block); blocks.remove(block.toString)
+      published.remove(block)
+      blocks.remove(block.toString)
     }
 
   override def publishedCount: Int = published.size
@@ -57,18 +60,22 @@ final class BlockPeers(blocks: BlockStore, threads: ExecutorService, faults: Fau
       case _: TimeoutException =>
         task.cancel(true)
         logInfo(
-          s"Block $block did not come from $address within $deadlineMs ms; the checkpoint serves instead."
+          s"Block $block did not arrive from $address within $deadlineMs ms; the checkpoint is " +
+            "read instead."
         )
         None
       case e: ExecutionException =>
         logInfo(
-          s"Block $block is not to be had from $address (${e.getCause}); the checkpoint serves instead."
+          s"Block $block could not be pulled from $address (${e.getCause}); the checkpoint is " +
+            "read instead."
         )
         None
-      case e: InterruptedException => task.cancel(true); throw e
+      case e: InterruptedException =>
+        task.cancel(true)
+        throw e
       case NonFatal(e) =>
         logInfo(
-          s"Block $block could not be pulled from $address ($e); the checkpoint serves instead."
+          s"Block $block could not be pulled from $address ($e); the checkpoint is read instead."
         )
         None
     }

@@ -25,14 +25,16 @@ import io.megaphone.spark.wire.{MessageBytes, ShippedFaultPoints}
 import io.megaphone.state.{Holding, Registry}
 import io.megaphone.transfer.{ReplicaDuty, TransferBlocks}
 
-/** Spark's host of one [[io.megaphone.runtime.ExecutorAgent]]: its threads, its memory, its way to
-  * the driver.
+/** Spark's host of one [[io.megaphone.runtime.ExecutorAgent]]: its threads, its memory and its
+  * connection to the driver.
   *
-  * One thread reports to the driver, every second, at once when a task brings news, and ten times a
-  * second while there are duties; it then has the agent obey. Another prepares replicas, one after
-  * the other: bounded bandwidth, and never in the way of a batch. If the orders no longer name the
-  * step whose replica is being prepared, that replica is given up at once, however slow its source
-  * is. A third publishes images.
+  *   1. One thread reports to the driver: every second, ten times a second while there are duties,
+  *      and at once when a task brings news. Then the agent obeys the orders that come back.
+  *   1. One thread prepares replicas, one after the other, so that the bandwidth is bounded and no
+  *      batch waits. If the orders no longer name a step, the preparation for it is cancelled.
+  *   1. One thread publishes images.
+  *
+  * Threads: any.
   */
 final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging {
   import ExecutorHost._
@@ -54,7 +56,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   private val recoverers = Executors.newFixedThreadPool(CoresCount, daemon("megaphone-recover"))
   private val publisher = Executors.newSingleThreadExecutor(daemon("megaphone-publish"))
   private val copier = Executors.newSingleThreadExecutor(daemon("megaphone-prepare"))
-  private var copying: Option[Future[_]] = None // of the reporting thread
+  private var copying: Option[Future[_]] = None // used by the reporting thread only
   @volatile private var copied: Option[ReplicaDuty] = None
   private val files = new ConcurrentHashMap[StoreKey, StateFiles]()
   private val monitor = new Object
@@ -66,7 +68,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   @volatile private var isStopped = false
   private var isAwake = false
 
-  /** For recoveries that a batch waits for: as many at once as the executor has cores. */
+  /** Runs the pieces of a recovery that a batch waits for, one per core at the same time. */
   val parallel: Parallel = new Parallel {
     override def width: Int = CoresCount
     override def apply[A](pieces: Seq[() => A]): Seq[A] =
@@ -92,7 +94,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
         val folder = new Path(s"$root/state/${store.id.operator}")
         new Recovery(filesOf(store, folder, hadoopConf), Lz4.All, budget = budget)
       },
-      PullDeadlineMs
+      MegaphoneConf.ImageDeadlineMs.read(context.conf.getOption)
     )
   }
 
@@ -114,34 +116,37 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   /** A task brings the driver's counter. */
   def notice(counter: Long): Unit = if (agent.notice(counter)) wake()
 
-  /** Images that tasks have queued are published in the background. */
+  /** Publishes, in the background, the images that tasks have queued. */
   def publishQueued(): Unit = publisher.execute { () =>
     try while (agent.publishNext()) {}
     catch {
       case NonFatal(e) =>
-        logWarning("An image could not be published; its target reads the checkpoint instead.", e)
+        logWarning("An image could not be published. Its target reads the checkpoint instead.", e)
         publishQueued()
     }
   }
 
-  /** After a worker's commit, by the holder of its lease. The commit stands, whatever comes of it:
-    * a batch that needs the room reports what is missing.
+  /** Spills what the holding has beyond its share of the budget. The holder of the lease calls it
+    * after a commit. A failure does not undo the commit: the batch that needs the memory fails.
     */
   def keepWithin(holding: Holding): Unit =
     try agent.registry.keepWithin(holding)
     catch {
       case NonFatal(e) =>
-        logWarning(s"State could not be brought within its memory budget: ${e.getMessage}")
+        logWarning(s"State beyond its memory budget could not be spilled: ${e.getMessage}")
     }
 
-  /** Sends the driver a message, without waiting. */
+  /** Sends the driver a message. Does not wait, and does not fail: the driver can do without. */
   def tell(message: Message): Unit =
     try context.send(MessageBytes.encode(message))
     catch {
-      case NonFatal(e) => logInfo(s"The driver could not be told of a commit: ${e.getMessage}")
+      case NonFatal(e) => logInfo(s"A commit could not be reported to the driver: ${e.getMessage}")
     }
 
-  private def wake(): Unit = monitor.synchronized { isAwake = true; monitor.notifyAll() }
+  private def wake(): Unit = monitor.synchronized {
+    isAwake = true
+    monitor.notifyAll()
+  }
 
   private def reportUntilStopped(): Unit =
     while (!isStopped) {
@@ -175,7 +180,11 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   }
 
   private def prepareAll(): Unit =
-    try agent.duties.foreach { duty => copied = Some(duty); prepare(duty) }
+    try
+      agent.duties.foreach { duty =>
+        copied = Some(duty)
+        prepare(duty)
+      }
     finally copied = None
 
   private def prepare(duty: ReplicaDuty): Unit =
@@ -191,15 +200,24 @@ object ExecutorHost {
   private val CoresCount = Runtime.getRuntime.availableProcessors
   private val BusyIntervalMs = 100L
   private val IdleIntervalMs = 1000L
-  private val PullDeadlineMs = 30000L
   val FileManagerKey = "spark.sql.streaming.checkpointFileManagerClass"
 
   @volatile private var instance: Option[ExecutorHost] = None
 
-  /** The host in this JVM; None if the plugin is not there. */
+  /** The host in this JVM; None if the executor has no plugin. */
   def active: Option[ExecutorHost] = instance
-  def activate(host: ExecutorHost): Unit = { instance = Some(host); host.start() }
-  def deactivate(): Unit = { instance.foreach(_.stop()); instance = None }
+
+  /** Makes a host this JVM's, and starts it. */
+  def activate(host: ExecutorHost): Unit = {
+    instance = Some(host)
+    host.start()
+  }
+
+  /** Stops this JVM's host. Called twice: the second call does nothing. */
+  def deactivate(): Unit = {
+    instance.foreach(_.stop())
+    instance = None
+  }
 
   private def daemon(name: String): ThreadFactory = { task =>
     val thread = new Thread(task, name)

@@ -7,8 +7,10 @@ import org.apache.spark.TaskContext
 
 import io.megaphone.runtime.{Assignment, Tables}
 
-/** The assignment of the running tasks of this JVM, by task attempt: put by the node above the
-  * group, read when a store is opened.
+/** The assignments of the running tasks of this JVM, by task attempt. The plan node above a group
+  * puts them, and a store reads them when it is opened. They are dropped when the task ends.
+  *
+  * Threads: any.
   */
 object TaskAssignments {
   private val assignment = new ConcurrentHashMap[java.lang.Long, Vector[(Assignment, Tables)]]()
@@ -27,7 +29,7 @@ object TaskAssignments {
     ()
   }
 
-  /** The assignment for an operator of a run in the current task; None for a reader of the state. */
+  /** The assignment of an operator in the current task; None for a reader of the state. */
   def get(run: String, operator: Long): Option[(Assignment, Tables)] =
     for {
       context <- Option(TaskContext.get())

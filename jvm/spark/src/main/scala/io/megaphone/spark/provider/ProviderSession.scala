@@ -68,7 +68,7 @@ private[megaphone] final class ProviderSession(
     }
   }
 
-  /** Outside a batch, Spark's reader of a join's state takes handles to write by, and only reads. */
+  /** Outside a batch, Spark's reader of a join's state asks for writing handles, and only reads. */
   def write(version: Long, baseId: Option[String], withImages: Boolean): StateStore = loading {
     live(version, baseId) match {
       case Some(state) =>

@@ -116,7 +116,7 @@ private[provider] final class ReaderState(
     }
   }
 
-  /** Ids of all workers at the end of a batch: Spark hands a reader only that of its own partition. */
+  /** Ids of all workers at the end of a batch. Spark gives a reader only its own partition's id. */
   private def checkpointIds(batch: Long): VersionIds = {
     val path = new Path(new Path(id.checkpointRootLocation).getParent, s"commits/$batch")
     val files = CheckpointFileManager.create(path.getParent, hadoopConf)

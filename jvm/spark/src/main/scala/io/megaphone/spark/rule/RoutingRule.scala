@@ -62,7 +62,7 @@ final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logg
     SupportedOperators.check(session, operators)
     val groups = Groups.find(plan)
     val batch = operators.head.stateInfo.get.storeVersion
-    val control = controller.queryOf(query)
+    val control = controller.queryOf(query, session)
     val planned = control.plan(batch, groups.map(Groups.described), session)
     val rewritten = Groups.reroute(
       plan,
@@ -75,6 +75,11 @@ final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logg
     rewritten
   }
 
+  /** Pads the ids outside of the driver's monitor. Only one thread at a time is here for a query:
+    * Spark computes a batch's physical plan once, as a lazy value that it forces on the stream's
+    * thread before the batch runs. If `explain` of another thread is first, the stream's thread
+    * waits for the same value, and it changes the ids only after the batch.
+    */
   private def rewriteInfo(
       operator: StatefulOperator,
       group: PlanGroup,
@@ -114,7 +119,8 @@ object RoutingRule {
         val tasks = child.outputPartitioning.numPartitions
         if (tasks != o.stateInfo.get.numPartitions && tasks != 1 && tasks != 0)
           throw new UnroutableGroupException(
-            s"The state of ${o.nodeName} has ${o.stateInfo.get.numPartitions} workers, but the plan below it has $tasks partitions, which would read the wrong state; " +
+            s"The state of ${o.nodeName} has ${o.stateInfo.get.numPartitions} workers, but the " +
+              s"plan below it has $tasks partitions, which would read the wrong state; " +
               "run this query on one of Spark's own state store providers, and report its plan."
           )
       }

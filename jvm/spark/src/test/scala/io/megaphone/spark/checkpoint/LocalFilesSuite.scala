@@ -71,7 +71,8 @@ final class LocalFilesSuite extends AnyFunSuite {
     )
   )
     test(
-      s"By $whose manager a file is replaced where it may be; where it may not, that is an error, and what was there stays."
+      s"By $whose manager a file is replaced where it may be; where it may not, that is an " +
+        "error, and what was there stays."
     ) {
       withFolder { folder =>
         val manager = made(folder)
@@ -87,10 +88,10 @@ final class LocalFilesSuite extends AnyFunSuite {
 
   for (
     overwrite <- Seq(true, false);
-    (scheme, written) <- Seq("file:" -> "file:/x", "file://" -> "file:///x", "" -> "/x")
+    (scheme, written) <- Seq("file:" -> "file:/x", "file://" -> "file:///x", "" -> "/x");
+    kind = if (overwrite) "to replace one" else "new"
   )
-    test(s"A file at $written appears when it is closed, and not before, be it ${if (overwrite) "to replace one"
-      else "new"}.") {
+    test(s"A file at $written appears when it is closed, and not before, be it $kind.") {
       withFolder { folder =>
         val manager = new LocalCheckpointFileManager(new Path(s"$scheme$folder"), new Configuration)
         val path = new Path(s"$scheme$folder/1.delta")
@@ -112,7 +113,8 @@ final class LocalFilesSuite extends AnyFunSuite {
     }
 
   test(
-    "A file that Spark's manager wrote is replaced with its checksum: what is there then can be read by either."
+    "A file that Spark's manager wrote is replaced with its checksum: what is there then can be " +
+      "read by either."
   ) {
     withFolder { folder =>
       val path = new Path(s"file:$folder/1.delta")
@@ -140,7 +142,8 @@ final class LocalFilesSuite extends AnyFunSuite {
   }
 
   test(
-    "A file that must not be replaced is refused with nothing left of the other one; without a folder there is no file."
+    "A file that must not be replaced is refused with nothing left of the other one; without a " +
+      "folder there is no file."
   ) {
     withFolder { folder =>
       val manager = ours(folder)
@@ -177,7 +180,8 @@ final class LocalFilesSuite extends AnyFunSuite {
   }
 
   test(
-    "Of writers at once of a file that must not be replaced one wins; the others are told, and leave nothing."
+    "Of writers at once of a file that must not be replaced one wins; the others are told, and " +
+      "leave nothing."
   ) {
     withFolder { folder =>
       val (writers, rounds) = (4, 50)

@@ -44,7 +44,8 @@ class Lz4Suite extends AnyFunSuite {
   }
 
   test(
-    "a delta file of compressed chunks names its compression, and every changed bit of a chunk is damage that names the bin"
+    "a delta file of compressed chunks names its compression, and every changed bit of a chunk " +
+      "is damage that names the bin"
   ) {
     val out = new ByteArrayOutputStream
     val file = FileName(3, StateName(1, "id"))

@@ -119,7 +119,8 @@ final class OtherFileSystemSuite extends PluginSession {
       .groupMapReduce(_.operation)(_ => 1)(_ + _)
 
   test(
-    "The plugin's manager leaves it to the one that Spark takes where none is set, operation by operation."
+    "The plugin's manager leaves it to the one that Spark takes where none is set, operation by " +
+      "operation."
   ) {
     def askedBy(key: Option[String]): Seq[(String, String)] = {
       val conf = spark.sessionState.newHadoopConf()
@@ -159,7 +160,8 @@ final class OtherFileSystemSuite extends PluginSession {
 
   for (format <- Seq(1, 2)) {
     test(
-      s"A slow one is asked for one file a worker and batch, never for a list, in checkpoint format v$format.",
+      "A slow one is asked for one file a worker and batch, never for a list, in checkpoint " +
+        s"format v$format.",
       isInShortRun = format == 2
     ) {
       val counting = new Counting(format, sweepBatches = 1000)
@@ -193,7 +195,8 @@ final class OtherFileSystemSuite extends PluginSession {
 
     for (kind <- Seq(Fault.RenameSaysNo, Fault.RenameThrows, Fault.AnswerIsLost, Fault.DiskIsFull))
       test(
-        s"After ${kind.words} the task is tried again, and nothing is lost, in checkpoint format v$format.",
+        s"After ${kind.words} the task is tried again, and nothing is lost, in checkpoint format " +
+          s"v$format.",
         isInShortRun = (format == 2) == (kind != Fault.AnswerIsLost)
       ) {
         val counting = new Counting(format)
@@ -214,7 +217,8 @@ final class OtherFileSystemSuite extends PluginSession {
 
     test(
       "A file that a task of a run before puts in its place late, after the batch was run again, " +
-        s"${if (format == 1) "takes the place of that batch's, and does for it" else "is not read"}, in checkpoint format v$format."
+        (if (format == 1) "takes the place of that batch's, and does for it" else "is not read") +
+        s", in checkpoint format v$format."
     ) {
       ProbeFileSystem.isReplacing = true
       val counting = new Counting(format, sweepBatches = 1000)
@@ -267,7 +271,8 @@ final class OtherFileSystemSuite extends PluginSession {
 
     for (kind <- Seq(Fault.RenameSaysNo, Fault.RenameThrows, Fault.DiskIsFull))
       test(
-        s"After ${kind.words}, each time, the query fails with a sentence, and goes on when that has an end, in checkpoint format v$format.",
+        s"After ${kind.words}, each time, the query fails with a sentence, and goes on when that " +
+          s"has an end, in checkpoint format v$format.",
         isInShortRun = kind == Fault.DiskIsFull
       ) {
         val counting = new Counting(format)

@@ -57,7 +57,8 @@ class RoutedPartitioningSuite extends AnyFunSuite {
   }
 
   test(
-    "With one worker a bin, in order, and as many bins as partitions, it is Spark's own partitioning."
+    "With one worker a bin, in order, and as many bins as partitions, it is Spark's own " +
+      "partitioning."
   ) {
     val same = new RoutedPartitioning(
       bound(LongType, StringType),
@@ -117,7 +118,8 @@ class RoutedPartitioningSuite extends AnyFunSuite {
   }
 
   test(
-    "Strings that a binary-stable collation holds apart are hashed by their bytes, as Spark's exchange does."
+    "Strings that a binary-stable collation holds apart are hashed by their bytes, as Spark's " +
+      "exchange does."
   ) {
     val worker =
       new RoutedPartitioning(bound(StringType("UTF8_BINARY")), table).partitionIdExpression
@@ -130,7 +132,8 @@ class RoutedPartitioningSuite extends AnyFunSuite {
   }
 
   test(
-    "Two are equal if keys and tables are, so exchanges of different tables are never reused for each other."
+    "Two are equal if keys and tables are, so exchanges of different tables are never reused for " +
+      "each other."
   ) {
     def routed(t: RoutingTable) = new RoutedPartitioning(Seq(key), t)
     val copy = RoutingTable.fromBytes(table.toBytes)
@@ -151,7 +154,8 @@ class RoutedPartitioningSuite extends AnyFunSuite {
   }
 
   test(
-    "It is what a stateful operator, an aggregate and a join on its keys ask for, in the number of workers."
+    "It is what a stateful operator, an aggregate and a join on its keys ask for, in the number " +
+      "of workers."
   ) {
     val routed = new RoutedPartitioning(Seq(key), table)
     assert(routed.satisfies(StatefulOpClusteredDistribution(Seq(key), 5)))

@@ -73,7 +73,8 @@ class CheckpointsSuite extends PluginSession {
 
   for ((of, format) <- Seq(OnMaps -> 1, OnRocks -> 1, OnRocks -> 2))
     test(
-      s"A checkpoint that ${of.split('.').last} began in format $format runs on, on it and unmoved, as the log and a refused plan tell."
+      s"A checkpoint that ${of.split('.').last} began in format $format runs on, on it and " +
+        "unmoved, as the log and a refused plan tell."
     ) {
       val counted = new Counted
       withConf(provider -> of, formatVersion -> format.toString)(counted.run()())
@@ -100,7 +101,8 @@ class CheckpointsSuite extends PluginSession {
 
   for ((of, format) <- Seq(OnMaps -> 1, OnRocks -> 2))
     test(
-      s"Our provider forced onto a checkpoint of ${of.split('.').last} in format $format is refused, with what to do; then it runs on as before."
+      s"Our provider forced onto a checkpoint of ${of.split('.').last} in format $format is " +
+        "refused, with what to do; then it runs on as before."
     ) {
       val ours = "io.megaphone.BinnedStateStoreProvider"
       val counted = new Counted
@@ -146,7 +148,8 @@ class CheckpointsSuite extends PluginSession {
 
   for (format <- Seq("1", "2"))
     test(
-      s"A checkpoint in format $format whose plan log lacks its last record is refused, by a batch and by a reader, and runs on when the record is back."
+      s"A checkpoint in format $format whose plan log lacks its last record is refused, by a " +
+        "batch and by a reader, and runs on when the record is back."
     ) {
       withConf(formatVersion -> format) {
         val counted = new Counted

@@ -41,7 +41,8 @@ class OperatorBinsSuite extends OperatorSession {
   }
 
   test(
-    "An aggregate by a string of the one collation that is binary stable; any other is refused by Spark before it comes to us."
+    "An aggregate by a string of the one collation that is binary stable; any other is refused " +
+      "by Spark before it comes to us."
   ) {
     check(OutputMode.Update())(
       _.groupBy(collate(col("name"), "UTF8_BINARY").as("word")).agg(count("*"))
@@ -70,7 +71,8 @@ class OperatorBinsSuite extends OperatorSession {
     left.join(
       right,
       expr(
-        "id = id2 and name = name2 and inner = inner2 and at2 between at - interval 3 seconds and at + interval 3 seconds"
+        "id = id2 and name = name2 and inner = inner2 and at2 between at - interval 3 seconds " +
+          "and at + interval 3 seconds"
       ),
       how
     )
@@ -96,7 +98,8 @@ class OperatorBinsSuite extends OperatorSession {
     if format > 1 || how == "inner"
   )
     test(
-      s"A $how join of two streams by a number, a string and a struct, within the watermark, in state format $format.",
+      s"A $how join of two streams by a number, a string and a struct, within the watermark, in " +
+        s"state format $format.",
       isShort(format, how)
     ) {
       withConf("spark.sql.streaming.join.stateFormatVersion" -> format.toString) {
@@ -122,7 +125,8 @@ class OperatorBinsSuite extends OperatorSession {
 
   for (mode <- Seq(OutputMode.Append(), OutputMode.Complete()))
     test(
-      s"Sessions of a number, a string and a struct in ${mode.toString.toLowerCase(java.util.Locale.ROOT)} mode."
+      "Sessions of a number, a string and a struct in " +
+        s"${mode.toString.toLowerCase(java.util.Locale.ROOT)} mode."
     ) {
       check(mode)(
         _.withWatermark("at", "1 second")
@@ -198,10 +202,13 @@ class OperatorBinsSuite extends OperatorSession {
     }
   }
 
-  for (format <- 1 to 2; hasInitial <- Seq(false, true))
+  for (
+    format <- 1 to 2; hasInitial <- Seq(false, true);
+    start = if (hasInitial) ", from an initial state" else ""
+  )
     test(
-      s"`flatMapGroupsWithState` whose time-outs are due in the batch of a move${if (hasInitial) ", from an initial state"
-        else ""}, in format $format.",
+      s"`flatMapGroupsWithState` whose time-outs are due in the batch of a move$start, in format " +
+        s"$format.",
       isInShortRun = hasInitial && format == 2
     ) {
       val s = spark
@@ -236,7 +243,8 @@ class OperatorBinsSuite extends OperatorSession {
 
   for (format <- 1 to 2)
     test(
-      s"`flatMapGroupsWithState` whose time-outs go by the clock, and are due in the batch of a move, in format $format.",
+      "`flatMapGroupsWithState` whose time-outs go by the clock, and are due in the batch of a " +
+        s"move, in format $format.",
       isInShortRun = false
     ) {
       val s = spark
@@ -257,7 +265,8 @@ class OperatorBinsSuite extends OperatorSession {
 
   for (format <- 1 to 2)
     test(
-      s"Deduplicated rows that are forgotten behind the watermark, in the batch of a move, in format $format.",
+      "Deduplicated rows that are forgotten behind the watermark, in the batch of a move, in " +
+        s"format $format.",
       format == 1
     ) {
       withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString) {

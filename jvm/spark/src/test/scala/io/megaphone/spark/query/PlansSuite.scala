@@ -131,7 +131,8 @@ class PlansSuite extends KeyedSession {
 
   for ((format, transfer) <- Seq(1 -> "direct", 2 -> "prepared"))
     test(
-      s"A join of two streams in its state format $format: both sides are routed alike, and every store of both moves.",
+      s"A join of two streams in its state format $format: both sides are routed alike, and " +
+        "every store of both moves.",
       isInShortRun = format == 2
     ) {
       withConf("spark.sql.streaming.join.stateFormatVersion" -> format.toString) {
@@ -160,7 +161,8 @@ class PlansSuite extends KeyedSession {
   }
 
   test(
-    "A union of two deduplicated branches, grouped again on the key, is one group of three operators."
+    "A union of two deduplicated branches, grouped again on the key, is one group of three " +
+      "operators."
   ) {
     val left = new Source(5)
     val right = new Source(6)
@@ -185,7 +187,8 @@ class PlansSuite extends KeyedSession {
   }
 
   test(
-    "A union that meets state and a shuffle of the user's, grouped without state: both sides are routed alike."
+    "A union that meets state and a shuffle of the user's, grouped without state: both sides are " +
+      "routed alike."
   ) {
     val left = new Source(5)
     val right = new Source(6)
@@ -213,7 +216,8 @@ class PlansSuite extends KeyedSession {
   }
 
   test(
-    "An aggregate joined by sort and merge with a static side on the grouping key: both sides are routed alike."
+    "An aggregate joined by sort and merge with a static side on the grouping key: both sides " +
+      "are routed alike."
   ) {
     val side = spark.range(0, 120).selectExpr("id as k", "id * 10 as name")
     withConf("spark.sql.autoBroadcastJoinThreshold" -> "-1") {

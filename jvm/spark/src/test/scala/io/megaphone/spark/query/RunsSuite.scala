@@ -7,10 +7,14 @@ import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.streaming._
 
-import io.megaphone.spark.driver.QueryDriver
+import io.megaphone.format.ExecutorAddress
+import io.megaphone.runtime.{Held, Orders, Report}
+import io.megaphone.spark.conf.MegaphoneConf
+import io.megaphone.spark.driver.{ApplicationDriver, QueryDriver}
 import io.megaphone.spark.executor.ExecutorHost
 import io.megaphone.spark.faces.api.MegaphoneApi
 import io.megaphone.spark.rule.GroupExec
+import io.megaphone.spark.wire.MessageBytes
 
 /** What surrounds a routed query stays as Spark has it: its runs, its triggers, its explanations,
   * and batch queries beside it.
@@ -18,7 +22,8 @@ import io.megaphone.spark.rule.GroupExec
 class RunsSuite extends KeyedSession {
 
   test(
-    "`explain` of a stream and of a running query leaves the query alone, and routes nothing itself."
+    "`explain` of a stream and of a running query leaves the query alone, and routes nothing " +
+      "itself."
   ) {
     val source = new Source
     val counts = source.stream.groupBy("k").count()
@@ -68,7 +73,8 @@ class RunsSuite extends KeyedSession {
   }
 
   test(
-    "A checkpoint keeps its bins, tables and workers, whatever the session's configuration says by then."
+    "A checkpoint keeps its bins, tables and workers, whatever the session's configuration says " +
+      "by then."
   ) {
     val checkpoint = folder("checkpoint")
     val source = new Source
@@ -89,13 +95,31 @@ class RunsSuite extends KeyedSession {
       }
       assert(
         warnings == Seq(
-          s"The checkpoint of query ${second.query.runId} has 16 bins and keeps them; the configured number of bins, 64, is for new queries."
+          s"The checkpoint of query ${second.query.runId} has 16 bins and keeps them; the " +
+            "configured number of bins, 64, is for new queries."
         )
       )
       assert(second.workers == Seq(5))
       assert(second.plan.collect { case g: GroupExec => g.tables.value.after.bins } == Seq(16))
       second.rescale(2, () => source.feed())
       assert(sorted(second.last) == sorted(source.batch.groupBy("k").count().collect()))
+    }
+  }
+
+  test("An executor is told the deadline for images that the query was started with.") {
+    val source = new Source
+    val running = withConf(MegaphoneConf.ImageDeadlineMs.key -> "1234") {
+      start(source.stream.groupBy("k").count(), "complete")
+    }
+    source.feed()
+    running.query.processAllAvailable()
+    val report =
+      Report(ExecutorAddress("9", "host", 1), Vector.empty, Vector.empty, Held(0, 0, 0))
+    val answer = ApplicationDriver.active.get.receive(MessageBytes.encode(report))
+    MessageBytes.decode(answer) match {
+      case orders: Orders =>
+        assert(orders.runs(running.query.runId.toString).pullDeadlineMs.contains(1234L))
+      case other => fail(other.toString)
     }
   }
 

@@ -39,7 +39,8 @@ class TransformWithStateSuite extends OperatorSession {
 
   for (format <- 1 to 2)
     test(
-      s"Timers that are due in the batch of a move fire once, whichever way the bins come, in checkpoint format $format.",
+      "Timers that are due in the batch of a move fire once, whichever way the bins come, in " +
+        s"checkpoint format $format.",
       format == 2
     ) {
       withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> format.toString) {
@@ -50,7 +51,8 @@ class TransformWithStateSuite extends OperatorSession {
 
   for (format <- 1 to 2)
     test(
-      s"Timers by the clock, and state whose time to live ends, in the batch of a move: once, in checkpoint format $format.",
+      "Timers by the clock, and state whose time to live ends, in the batch of a move: once, in " +
+        s"checkpoint format $format.",
       format == 2
     ) {
       val s = spark
@@ -106,7 +108,8 @@ class TransformWithStateSuite extends OperatorSession {
 
   for (format <- 1 to 2)
     test(
-      s"One of them, and an aggregate by the event time that it hands on, move, in checkpoint format $format.",
+      "One of them, and an aggregate by the event time that it hands on, move, in checkpoint " +
+        s"format $format.",
       isInShortRun = false
     ) {
       val s = spark
@@ -154,7 +157,8 @@ class TransformWithStateSuite extends OperatorSession {
 
   for (encoding <- Seq("unsaferow", "avro"))
     test(
-      s"A query that is started again with another variable, and then without it, keeps the others across moves; encoded as $encoding.",
+      "A query that is started again with another variable, and then without it, keeps the " +
+        s"others across moves; encoded as $encoding.",
       isInShortRun = false
     ) {
       def run(workers: Option[Int]*): Seq[String] = {
@@ -256,7 +260,7 @@ object TransformWithStateSuite {
       amounts.get().toVector.sorted.mkString(" ") + byInner.iterator().toVector.sorted.mkString(" ")
   }
 
-  /** Keeps what it is told for 2.5 s, and tells after 1.5 s, and with each row, what of it is left. */
+  /** Keeps values for 2.5 s. Reports after 1.5 s, and with each row, which are left. */
   final class Fading extends StatefulProcessor[String, Key, (String, String)] {
     @transient private var last: ValueState[String] = _
     @transient private var ids: ListState[String] = _

@@ -57,7 +57,7 @@ class StoreOperations extends KeyOperations {
   }
 }
 
-/** One value more to a key that has one, or has some from before: what Spark's hash map cannot do. */
+/** Adds a value to a key that has one or several. Spark's hash map cannot do this. */
 class StoreMerge extends KeyOperations {
   import KeyOperations.Rows
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.faces.api
 
-import java.util.{LinkedHashMap => JMap}
+import java.util.LinkedHashMap
 
 import scala.jdk.CollectionConverters._
 
@@ -16,9 +16,9 @@ private[api] object Json {
   def read(text: String): JsonNode = mapper.readTree(text)
   def write(value: AnyRef): String = mapper.writeValueAsString(value)
 
-  /** A row, as it is to be written. */
-  def row[A](table: Table[A], row: A): JMap[String, Any] = {
-    val fields = new JMap[String, Any]
+  /** A row as a map, which `write` turns into an object. */
+  def row[A](table: Table[A], row: A): LinkedHashMap[String, Any] = {
+    val fields = new LinkedHashMap[String, Any]
     table.columns.foreach(c => fields.put(c.name, plain(c.value(row))))
     fields
   }

@@ -9,19 +9,21 @@ import io.megaphone.plan.{Move, Plan, Strategy, TransferMode}
 import io.megaphone.spark.driver.{PlanOptions, Plans, Queries, QueryDriver, StepByHand}
 import io.megaphone.view.{BinRow, ExecutorRow, MigrationRow, PlanRow, QueryRow, StepRow, WorkerRow}
 
-/** The door for other languages: plain arguments in, JSON out. Python's facade is written on it.
+/** The interface for other languages: plain arguments in, JSON out. The Python package calls it.
   *
-  * A query is named by its run id; one that is about to plan its first batch is waited for.
-  * Strategy and mode may be null: the configuration's are taken. An operator of -1 is all of the
-  * query. What is thrown is a MegaphoneError, which has a `condition`; if it was about a plan,
-  * nothing has changed then. Tables are those of `io.megaphone.view`. Any thread.
+  * A query is named by its run id. If it is about to plan its first batch, the call waits for that.
+  * A strategy or a mode of null stands for the configured one, and an operator of -1 for all
+  * operators of the query. Every error is a MegaphoneError, which has a `condition`; a plan that is
+  * refused has changed nothing. The tables are those of `io.megaphone.view`.
+  *
+  * Threads: any.
   */
 object MegaphoneApi {
 
   /** The version of this jar. */
   def version: String = Option(getClass.getPackage.getImplementationVersion).getOrElse("unknown")
 
-  /** Submits a plan from the workers of now to `workers`; returns the plan as JSON. */
+  /** Submits a plan that spreads the state over `workers` workers; returns the plan as JSON. */
   def rescale(
       runId: String,
       workers: Int,
@@ -43,9 +45,8 @@ object MegaphoneApi {
   }
 
   /** Submits steps made by hand, given as JSON:
-    * `[{"moves": [[bin, worker], ...], "workers": 3}, ...]`, where 0 workers are as many as before.
-    *
-    * With a strategy, each step is cut by it. Steps that change nothing are left out.
+    * `[{"moves": [[bin, worker], ...], "workers": 3}, ...]`. With 0 workers a step keeps their
+    * number. A strategy cuts each step. Steps that change nothing are left out.
     */
   def submitSteps(
       runId: String,
@@ -62,8 +63,8 @@ object MegaphoneApi {
   /** Cancels a plan; nothing happens if it has ended. */
   def cancel(runId: String, planId: String): Unit = Plans.cancel(Queries.of(runId), planId)
 
-  /** A row of the table `plans`, and `planned_batch`: the newest batch of the query that was
-    * planned, whatever the plan.
+  /** A row of the table `plans`, with one more field, `planned_batch`: the newest batch of the
+    * query that was planned.
     */
   def plan(runId: String, planId: String): String = {
     val query = Queries.of(runId)

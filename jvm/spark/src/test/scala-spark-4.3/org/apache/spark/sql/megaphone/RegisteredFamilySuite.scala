@@ -48,7 +48,8 @@ class RegisteredFamilySuite extends PluginSession {
   private def condition(body: => Unit): String = intercept[SparkThrowable](body).getCondition
 
   test(
-    "A handle that reads in a new run finds the rows of a family once it is registered, however often, and none of Spark's own may be."
+    "A handle that reads in a new run finds the rows of a family once it is registered, however " +
+      "often, and none of Spark's own may be."
   ) {
     val found =
       Seq(classOf[BinnedStateStoreProvider], classOf[RocksDBStateStoreProvider]).map(readAnew(_) {
@@ -66,7 +67,8 @@ class RegisteredFamilySuite extends PluginSession {
   }
 
   test(
-    "A family that was not registered is refused by Spark's own condition; RocksDB's provider throws a NullPointerException."
+    "A family that was not registered is refused by Spark's own condition; RocksDB's provider " +
+      "throws a NullPointerException."
   ) {
     assert(
       readAnew(classOf[BinnedStateStoreProvider])(reading =>

@@ -200,7 +200,8 @@ class BinOfKeySuite extends AnyFunSuite {
 
   for ((name, dataType, values) <- columns)
     test(
-      s"A key of type $name has one bin to the exchange, and with the start of a session behind it, and so have all sessions of the key."
+      s"A key of type $name has one bin to the exchange, and with the start of a session behind " +
+        "it, and so have all sessions of the key."
     ) {
       val key = new StructType().add("k", dataType)
       val started = key.add("sessionStart", TimestampType)
@@ -223,7 +224,8 @@ class BinOfKeySuite extends AnyFunSuite {
 
   for ((name, dataType, values) <- columns)
     test(
-      s"A key of type $name has one bin to the exchange and in all stores of a join, with and without the index behind it."
+      s"A key of type $name has one bin to the exchange and in all stores of a join, with and " +
+        "without the index behind it."
     ) {
       val key = new StructType().add("k", dataType)
       val indexed = key.add("index", LongType)
@@ -245,7 +247,8 @@ class BinOfKeySuite extends AnyFunSuite {
 
   for ((name, dataType, values) <- columns)
     test(
-      s"A key of type $name has one bin to the exchange and in all column families of a join, with and without the time or the index behind it."
+      s"A key of type $name has one bin to the exchange and in all column families of a join, " +
+        "with and without the time or the index behind it."
     ) {
       val key = new StructType().add("k", dataType)
       val timed = TimestampKeyStateEncoder.keySchemaWithTimestamp(key)
@@ -284,7 +287,8 @@ class BinOfKeySuite extends AnyFunSuite {
 
   for ((name, dataType, values) <- columns)
     test(
-      s"A key of type $name has one bin to the exchange and in all column families of transformWithState."
+      s"A key of type $name has one bin to the exchange and in all column families of " +
+        "transformWithState."
     ) {
       val key = new StructType().add("k", dataType)
       val binOfRow = exchange(key, Seq(0))

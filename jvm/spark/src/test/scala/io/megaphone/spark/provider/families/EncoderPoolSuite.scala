@@ -63,7 +63,8 @@ class EncoderPoolSuite extends AnyFunSuite {
   }
 
   test(
-    "They are made anew where one that was used is created as something else, and not where one that was not."
+    "They are made anew where one that was used is created as something else, and not where one " +
+      "that was not."
   ) {
     val changed = new Provider
     changed.created.remove("one")

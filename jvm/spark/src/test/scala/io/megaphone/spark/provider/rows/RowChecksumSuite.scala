@@ -66,7 +66,8 @@ class RowChecksumSuite extends PluginSession {
     else store.rows.iterator(store.of(family)).size
 
   test(
-    "Rows are read as without checksums: by key, in scans, by prefix, by range, several to a key, and those that were removed."
+    "Rows are read as without checksums: by key, in scans, by prefix, by range, several to a " +
+      "key, and those that were removed."
   ) {
     val stores = Seq(checksums(), None).map(kept => new Store(kept))
     stores.foreach(_.fill())
@@ -126,7 +127,8 @@ class RowChecksumSuite extends PluginSession {
   }
 
   test(
-    "What is loaded is verified whole, whatever the ratio: images, and tails with what was lengthened and removed."
+    "What is loaded is verified whole, whatever the ratio: images, and tails with what was " +
+      "lengthened and removed."
   ) {
     val all = checksums(ratio = 0).value
     val store = new Store(checksums())
@@ -166,7 +168,8 @@ class RowChecksumSuite extends PluginSession {
 
   for (isOn <- Seq(true, false))
     test(
-      s"A query that has begun ${if (isOn) "with" else "without"} checksums goes on so, through moves and starts, whatever is set then; so do readers.",
+      s"A query that has begun ${if (isOn) "with" else "without"} checksums goes on so, through " +
+        "moves and starts, whatever is set then; so do readers.",
       isInShortRun = false
     ) {
       val fed = new FedStream[Long](spark)
@@ -198,7 +201,8 @@ class RowChecksumSuite extends PluginSession {
     }
 
   test(
-    "A bit that flips in an executor's memory ends the query when its row is read, with Spark's error."
+    "A bit that flips in an executor's memory ends the query when its row is read, with Spark's " +
+      "error."
   ) {
     withConf(Enabled -> "true", Ratio -> "1") {
       val fed = new FedStream[Long](spark)
@@ -296,7 +300,8 @@ object RowChecksumSuite {
       def show(pairs: Iterator[UnsafeRowPair]): Seq[String] =
         pairs
           .map(p =>
-            s"$family, ${p.key.getUTF8String(0)} at ${p.key.getLong(1)}: ${p.value.getUTF8String(0)}"
+            s"$family, ${p.key.getUTF8String(0)} at ${p.key.getLong(1)}: " +
+              s"${p.value.getUTF8String(0)}"
           )
           .toVector
           .sorted

@@ -170,12 +170,13 @@ class StoreContractSuite extends PluginSession {
     finally stores.foreach(_.close())
   }
 
-  for (seed <- 1 to 8; hasChecksums = seed > 6)
+  for (
+    seed <- 1 to 8; hasChecksums = seed > 6;
+    checked = if (hasChecksums) ", with checksums" else ""
+  )
     test(
-      s"Two thousand operations in twenty batches of three runs, one batch in four given up, as by the dice's seed $seed${if (
-          hasChecksums
-        ) ", with checksums"
-        else ""}.",
+      "Two thousand operations in twenty batches of three runs, one batch in four given up, by " +
+        s"the dice's seed $seed$checked.",
       isInShortRun = seed > 4
     ) {
       withConf("spark.sql.streaming.stateStore.rowChecksum.enabled" -> hasChecksums.toString)(

@@ -90,7 +90,8 @@ class StoreLifeSuite extends PluginSession {
   }
 
   test(
-    "A commit that is to be whole writes an image of each bin, and says so; the next one writes its changes alone."
+    "A commit that is to be whole writes an image of each bin, and says so; the next one writes " +
+      "its changes alone."
   ) {
     withStores { stores =>
       def commit(version: Long, isForced: Boolean): Map[String, Long] = {
@@ -115,7 +116,8 @@ class StoreLifeSuite extends PluginSession {
 
   for ((setting, longest) <- Seq(Some("4") -> 8, None -> 30))
     test(
-      s"Bins are written whole as often as the configuration asks for, which is ${setting.getOrElse("rarely, by itself")}."
+      "Bins are written whole as often as the configuration asks for, which is " +
+        s"${setting.getOrElse("rarely, by itself")}."
     ) {
       withConf(setting.map("spark.megaphone.recovery.framesMax" -> _).toSeq: _*) {
         withStores { stores =>
@@ -134,7 +136,8 @@ class StoreLifeSuite extends PluginSession {
     }
 
   test(
-    "A store without the state before it, as an offline rewrite asks for, is refused with a sentence."
+    "A store without the state before it, as an offline rewrite asks for, is refused with a " +
+      "sentence."
   ) {
     withStores { stores =>
       val first = stores.open(0)
@@ -151,7 +154,8 @@ class StoreLifeSuite extends PluginSession {
   }
 
   test(
-    "Maintenance writes nothing and deletes nothing: images are written by commits, and files go with the driver's sweep."
+    "Maintenance writes nothing and deletes nothing: images are written by commits, and files go " +
+      "with the driver's sweep."
   ) {
     withStores { stores =>
       for (version <- 0 until 15) {
@@ -166,7 +170,8 @@ class StoreLifeSuite extends PluginSession {
   }
 
   test(
-    "The coordinator is told of a version as often as Spark's providers make a snapshot, so that it does not warn."
+    "The coordinator is told of a version as often as Spark's providers make a snapshot, so that " +
+      "it does not warn."
   ) {
     withConf(
       "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag" -> "true",

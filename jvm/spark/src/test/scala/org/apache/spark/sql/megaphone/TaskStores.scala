@@ -60,7 +60,7 @@ final class TaskStores(
     run.stores.getStore(version, None, forceSnapshotOnCommit = isForced, loadEmpty = isEmpty)
   }
 
-  /** Opens a version for a handle that reads only, in a task of its own; the one before has ended. */
+  /** Opens a version for a handle that only reads, in a task of its own. Ends the task before. */
   def openToRead(version: Long): ReadStateStore = {
     run.task.begin(version); run.stores.getReadStore(version, None)
   }

@@ -35,14 +35,18 @@ final class MoreFamiliesContractSuite
 /** Tests that Spark runs twice, with RocksDB's two kinds of changelog, run once. */
 trait BinnedOnce extends Binned {
   override def leftOut: Seq[(String, String)] =
-    super.leftOut :+ ("(without changelog checkpointing)" -> "the same test once more, with a setting of RocksDB's that means nothing to bins")
+    super.leftOut :+ ("(without changelog checkpointing)" ->
+      "the same test once more, with a setting of RocksDB's that means nothing to bins")
 }
 
 trait BinnedJoin extends BinnedOnce {
   override def leftOut: Seq[(String, String)] = super.leftOut ++ Seq(
-    "Restart streaming join query with virtual column families" -> "asserts a metric of RocksDB's, of its column families",
-    "changing state format versions should reuse the version" -> "asserts a metric of RocksDB's, of its column families",
-    "virtual column families with HDFS should fail" -> "asks that the HDFS-backed provider refuses what ours runs"
+    "Restart streaming join query with virtual column families" ->
+      "asserts a metric of RocksDB's, of its column families",
+    "changing state format versions should reuse the version" ->
+      "asserts a metric of RocksDB's, of its column families",
+    "virtual column families with HDFS should fail" ->
+      "asks that the HDFS-backed provider refuses what ours runs"
   )
 }
 

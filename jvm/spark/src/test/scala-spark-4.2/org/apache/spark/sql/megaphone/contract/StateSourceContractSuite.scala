@@ -71,8 +71,11 @@ trait BinnedSource extends BinnedOnce {
 
   override def leftOut: Seq[(String, String)] =
     super.leftOut ++ Seq(
-      "partition_id column" -> "asserts that a key's partition is its hash modulo their number, where here it is the bin's",
-      "snapshotStartBatchId with transformWithState" -> "waits for snapshot files of RocksDB's names"
+      "partition_id column" ->
+        ("asserts that a key's partition is its hash modulo their number, where here it is the " +
+          "bin's"),
+      "snapshotStartBatchId with transformWithState" ->
+        "waits for snapshot files of RocksDB's names"
     )
 }
 
@@ -97,7 +100,9 @@ trait BinnedReads extends BinnedSource {
     }
 
   override def leftOut: Seq[(String, String)] = super.leftOut :+
-    ("snapshot of version not found" -> "asserts which versions have a snapshot, by the schedule of Spark's maintenance; here state can be read from each on")
+    ("snapshot of version not found" ->
+      ("asserts which versions have a snapshot, by the schedule of Spark's maintenance; here " +
+        "state can be read from each on"))
 }
 
 /** Our provider with no query around it, for a checkpoint that can be read, too: its state lies in
@@ -183,7 +188,9 @@ final class PlannedProvider extends StandAloneProvider {
     extends RocksDBWithCheckpointV2StateDataSourceReaderSuite
     with BinnedReads {
   override def leftOut: Seq[(String, String)] =
-    super.leftOut :+ ("SPARK-56970" -> "asserts that a session set to checkpoint format 1 cannot read one in format 2; here the checkpoint says which it has")
+    super.leftOut :+ ("SPARK-56970" ->
+      ("asserts that a session set to checkpoint format 1 cannot read one in format 2; here the " +
+        "checkpoint says which it has"))
 }
 
 @DoNotDiscover class BinnedChangeFeedV2
@@ -208,7 +215,8 @@ final class PlannedProvider extends StandAloneProvider {
 /** Why some tests of checkpoint format 2 are not run. */
 private object OfV2 {
   val Provider =
-    "makes a provider of RocksDB's class, as the type in its suite says; the same test runs on ours with checkpoint format 1"
+    "makes a provider of RocksDB's class, as the type in its suite says; the same test runs on " +
+      "ours with checkpoint format 1"
   val Files =
     "reads a checkpoint that is kept with Spark's tests, in the files of RocksDB's provider"
 }
@@ -217,17 +225,20 @@ private object OfV2 {
     extends StatePartitionAllColumnFamiliesReaderSuite
     with NotRun {
   override def because: String =
-    "reads by an internal option that Spark refuses for every provider but RocksDB's, by the name of the class"
+    "reads by an internal option that Spark refuses for every provider but RocksDB's, by the " +
+      "name of the class"
 }
 
 @DoNotDiscover class NotRunRowChecksums extends HDFSStateStoreRowChecksumSuite with NotRun {
   override def because: String =
-    "damages rows in private fields of Spark's own stores and in their files, and counts by such a field; RowChecksumSuite damages those of bins"
+    "damages rows in private fields of Spark's own stores and in their files, and counts by such " +
+      "a field; RowChecksumSuite damages those of bins"
 }
 
 @DoNotDiscover class NotRunCoordinatorOfQueries
     extends StateStoreCoordinatorStreamingSuite
     with NotRun {
   override def because: String =
-    "asserts that stores lag whose maintenance is left out, by subclasses of Spark's own providers or a long interval; here a commit is as good as a snapshot"
+    "asserts that stores lag whose maintenance is left out, by subclasses of Spark's own " +
+      "providers or a long interval; here a commit is as good as a snapshot"
 }

@@ -142,9 +142,13 @@ private object StandAloneProvider {
 
   override def leftOut: Seq[(String, String)] = super.leftOut ++ Seq(
     "SPARK-18342" -> "asserts the name of one of Spark's own stores in the message",
-    "SPARK-38320" -> "asserts, by the name of the store's class, which of two ways an iterator takes to see what is put after it began",
-    "one for read-only and one for read-write with release()" -> "takes the provider of `StateStoreConf.empty`, which is Spark's default, whichever is tested",
-    "getWriteStore correctly uses" -> "takes the provider of `StateStoreConf.empty`, which is Spark's default, whichever is tested",
+    "SPARK-38320" ->
+      ("asserts, by the name of the store's class, which of two ways an iterator takes to see " +
+        "what is put after it began"),
+    "one for read-only and one for read-write with release()" ->
+      "takes the provider of `StateStoreConf.empty`, which is Spark's default, whichever is tested",
+    "getWriteStore correctly uses" ->
+      "takes the provider of `StateStoreConf.empty`, which is Spark's default, whichever is tested",
     "StateStore.get" -> "asserts the name of one of Spark's own providers in the message",
     "SPARK-48997" -> "runs on a provider of its own",
     "SPARK-35763" -> "is about Spark's own class, and stops the session"

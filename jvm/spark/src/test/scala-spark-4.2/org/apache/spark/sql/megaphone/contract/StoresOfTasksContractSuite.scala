@@ -20,7 +20,8 @@ private object StoresOfTasksContractSuite {
 
   /** Why tests of stores that lag are not run. */
   val Lagging =
-    "runs subclasses of Spark's own providers that leave out maintenance, by the names of their classes, and asserts that these stores lag"
+    "runs subclasses of Spark's own providers that leave out maintenance, by the names of their " +
+      "classes, and asserts that these stores lag"
 
   /** Makes a suite that has a configuration of its own: it starts from the system's properties. */
   def onOurs[A](make: => A): A = {
@@ -36,8 +37,12 @@ private object StoresOfTasksContractSuite {
 
 @DoNotDiscover class BinnedRdds extends StateStoreRDDSuite with Upstream {
   override def leftOut: Seq[(String, String)] = super.leftOut ++ Seq(
-    "SPARK-51955" -> "sets RocksDB's provider in its session, and asserts that its handle to write by is the object that is its handle to read by",
-    "SPARK-51823" -> "sets a configuration that queries on our provider are refused for: to unload state at each commit"
+    "SPARK-51955" ->
+      ("sets RocksDB's provider in its session, and asserts that its handle to write by is the " +
+        "object that is its handle to read by"),
+    "SPARK-51823" ->
+      ("sets a configuration that queries on our provider are refused for: to unload state at " +
+        "each commit")
   )
 }
 
@@ -55,7 +60,9 @@ private object StoresOfTasksContractSuite {
     "SkipMaintenanceOnCertainPartitionsProvider are" -> Lagging,
     "simultaneous query runs" -> Lagging,
     "all state stores are lagging" -> Lagging,
-    "if changelog checkpointing is disabled" -> "is about a setting of RocksDB's, and sets its provider by the name of its class",
-    "SPARK-51358" -> "sets Spark's own providers by the names of their classes, in a session that it makes itself"
+    "if changelog checkpointing is disabled" ->
+      "is about a setting of RocksDB's, and sets its provider by the name of its class",
+    "SPARK-51358" ->
+      "sets Spark's own providers by the names of their classes, in a session that it makes itself"
   )
 }

@@ -44,7 +44,8 @@ abstract class NeutralSuites(suites: Neutral*)
       throw new AssertionError(
         unlisted
           .map(s =>
-            s"${s.suiteName}: without the rule fail ${s.failures}, listed are ${s.failingWithout.map(_._1).toSet}"
+            s"${s.suiteName}: without the rule fail ${s.failures}, listed are " +
+              s"${s.failingWithout.map(_._1).toSet}"
           )
           .mkString("\n")
       )

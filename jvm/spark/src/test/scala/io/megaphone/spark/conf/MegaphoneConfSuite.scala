@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.conf
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.megaphone.errors.InvalidConfException
+
+/** The configuration keys: their defaults, and what is refused. */
+class MegaphoneConfSuite extends AnyFunSuite {
+
+  test("Each key has its own name and a default that can be read.") {
+    assert(MegaphoneConf.all.map(_.key).distinct.size == MegaphoneConf.all.size)
+    MegaphoneConf.all.foreach { entry =>
+      assert(entry.key.startsWith("spark.megaphone."))
+      entry.read(_ => None)
+    }
+  }
+
+  test("A value that is set takes precedence over the default.") {
+    assert(MegaphoneConf.Bins.read(_ => None) == 1024)
+    assert(MegaphoneConf.Bins.read(Map("spark.megaphone.bins" -> " 64 ").get) == 64)
+  }
+
+  test("An invalid value is an error that names the key, the value and what is allowed.") {
+    val invalid = Seq(
+      MegaphoneConf.Bins -> "63",
+      MegaphoneConf.Bins -> "many",
+      MegaphoneConf.Mode -> "later",
+      MegaphoneConf.DefaultStrategy -> "batched(0)",
+      MegaphoneConf.PatienceBatches -> "0",
+      MegaphoneConf.ImageDeadlineMs -> "1s",
+      MegaphoneConf.FramesMax -> "1",
+      MegaphoneConf.MemoryBudget -> "0%",
+      MegaphoneConf.MemoryBudget -> "91%",
+      MegaphoneConf.MemoryBudget -> "-1g",
+      MegaphoneConf.MemoryBudget -> "much"
+    )
+    invalid.foreach { case (entry, value) =>
+      val error = intercept[InvalidConfException](entry.read(_ => Some(value)))
+      assert(error.condition == "INVALID_CONFIGURATION")
+      assert(error.getMessage.startsWith(s"${entry.key} is set to '$value', which is invalid: "))
+    }
+  }
+
+  test("A memory budget is a share of the heap or a size.") {
+    assert(MemoryBudget.parse("40%").bytesOf(1000) == 400)
+    assert(MemoryBudget.parse(" 90 % ").bytesOf(1000) == 900)
+    assert(MemoryBudget.parse("512m").bytesOf(1000) == 512L << 20)
+    assert(MemoryBudget.parse("8g").bytesOf(1000) == 8L << 30)
+  }
+}
