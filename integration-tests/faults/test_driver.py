@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drivers that die, or stand still, at every point of a step; and users who turn the clock back."""
 
-from pathlib import Path
 
 import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver
 from testkit.faults import DRIVER_POINTS, Faults
-from testkit.remote import MakeRemoteQuery, RemoteQuery
+from testkit.remote import MakeRemoteQuery
 
 slow = pytest.mark.slow
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 Rule = Callable[[PurePosixPath, str], Iterator[str]]
 
-COLUMNS_MAX = 180
+COLUMNS_MAX = 100
 COMMENT_BY_SUFFIX = {".scala": "//", ".java": "//", ".sbt": "//", ".py": "#", ".sh": "#"}
 # One word, an import of one name, a row of a table.
 UNBREAKABLE_BY_SUFFIX = {".scala": r"import \S+|\S+", ".md": r"\|.*|\S+"}

@@ -58,7 +58,7 @@ private[protocol] object Planning {
     }
   }
 
-  /** The steps that are announced from this batch on, those that are announced already among them. */
+  /** The steps that are announced from this batch on, and those that are announced already. */
   private def upcoming(
       state: State,
       batch: Batch,

@@ -320,6 +320,6 @@ object Protocol {
     "Writing it was not confirmed, so the batch must not go on; when the query starts again, the " +
       "batch is replayed with the step if the seal is there, and without the step if not."
   private val NotKnown =
-    "It is not known whether the record is in the plan log, because writing it was not confirmed; " +
-      "look at plans() again after the next batch."
+    "It is not known whether the record is in the plan log, because writing it was not " +
+      "confirmed; look at plans() again after the next batch."
 }

@@ -6,6 +6,7 @@ import java.util.concurrent.atomic.AtomicLong
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
 
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.format.{ExecutorAddress, StateName, StoreKey}
@@ -33,6 +34,8 @@ import io.megaphone.transfer.{BlockName, Peers, Preparer, ReplicaDuty, TransferB
   *   reads a store's files; the second argument is the checkpoint's root folder
   * @param pullDeadlineMs
   *   how long a pull for a replica may take if the orders do not say it for the run
+  * @param warn
+  *   is told what an operator of the query should know
   */
 final class ExecutorAgent(
     val registry: Registry,
@@ -40,7 +43,8 @@ final class ExecutorAgent(
     val blocks: TransferBlocks,
     val faults: FaultPoints,
     recoveryOf: (StoreKey, String) => Recovery,
-    pullDeadlineMs: Long
+    pullDeadlineMs: Long,
+    warn: String => Unit
 ) {
   private val ready = new ConcurrentHashMap[ReplicaKey, java.lang.Long]()
   private val refused = new ConcurrentHashMap[ReplicaKey, ExecutorAgent.Refusal]()
@@ -125,11 +129,18 @@ final class ExecutorAgent(
 
   /** Makes and publishes an image now. */
   def publish(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit =
-    peers.publish(block, blocks.image(snapshot))
+    offer(block, blocks.image(snapshot))
 
   /** Publishes the tails that the last commit of a holding appended to bins. */
   def publishTail(block: BlockName, holding: Holding, bins: Seq[Int]): Unit =
-    peers.publish(block, blocks.tail(holding, bins))
+    offer(block, blocks.tail(holding, bins))
+
+  /** Losing a block costs time only (I9): a commit that is durable does not fail for it. */
+  private def offer(block: BlockName, bytes: => Array[Byte]): Unit =
+    try peers.publish(block, bytes)
+    catch {
+      case NonFatal(e) => warn(s"$block could not be published; its target reads files: $e")
+    }
 
   /** Steps whose images wait to be published. */
   def queuedSteps: Set[StepId] = images.synchronized(images.iterator.map(_._1.step).toSet)

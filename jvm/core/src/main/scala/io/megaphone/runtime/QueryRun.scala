@@ -80,8 +80,8 @@ final class QueryRun(
     import first.{checkpointFormat, groups => asked, latestCommitted, number => firstBatch}
     if (latestCommitted.exists(_ >= firstBatch))
       throw new StepNotSealedException(
-        s"Batch $firstBatch of the query is committed already: another run of the query is at work, " +
-          "and this one must not go on."
+        s"Batch $firstBatch of the query is committed already: another run of the query is at " +
+          "work, and this one must not go on."
       )
     if (history.isEmpty && firstBatch > 0)
       throw UnsupportedQueryException.missingPlanLog(checkpointRoot)

@@ -14,8 +14,9 @@ import io.megaphone.transfer.{BlockKind, BlockName, TransferBlocks}
   *      here or elsewhere.
   *   1. The task reads and writes the holding. ''Dies:'' the same.
   *   1. `commit` writes the delta file, then moves memory forward, then publishes blocks for
-  *      announced steps. ''Dies before the file is durable:'' nothing happened. ''Dies after:'' the
-  *      next attempt commits under another id, and the file is an orphan.
+  *      announced steps. A block that cannot be published is missing, and the commit goes on.
+  *      ''Dies before the file is durable:'' nothing happened. ''Dies after:'' the next attempt
+  *      commits under another id, and the file is an orphan.
   *   1. `end` undoes the uncommitted records, and gives the lease back.
   *
   * Threads: one, the task's. Called twice: `commit` throws; `end` does nothing.
@@ -54,9 +55,6 @@ final class WorkerTask private (
 
   /** Undoes the uncommitted records, and gives the lease back. */
   def end(): Unit = lease.end()
-
-  /** Gives the lease back; the holding keeps the commit. */
-  def release(): Unit = lease.release()
 
   /** Publishes blocks of the new head for announced steps: images or tails, as the mode says. */
   private def publishHead(name: StateName): Unit = for {

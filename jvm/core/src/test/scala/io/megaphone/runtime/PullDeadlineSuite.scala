@@ -39,7 +39,8 @@ class PullDeadlineSuite extends AnyFunSuite with SmallStore {
       new TransferBlocks(Compressions(Compression.None)),
       FaultPoints.Off,
       (_, _) => new Recovery(store.files, Compressions(Compression.None)),
-      OwnDeadlineMs
+      OwnDeadlineMs,
+      _ => ()
     )
     val duty = ReplicaDuty(
       ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, step),

@@ -58,7 +58,7 @@ object Bug {
   /** H14: a block that is missing is read as one of empty bins. */
   case object MissingIsEmpty extends Bug("H14")
 
-  /** H15: an attempt that was given up still shares the holding with the one that took its place. */
+  /** H15: an attempt that was given up shares the holding with the one that took its place. */
   case object ZombieShares extends Bug("H15")
 
   /** H16: a worker's blocks and bins go with its last store, as the last batch that has it ends. */

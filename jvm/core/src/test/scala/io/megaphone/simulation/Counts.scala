@@ -31,7 +31,9 @@ final case class Counts(
     schedules + o.schedules,
     batches + o.batches,
     steps + o.steps,
-    o.faults.foldLeft(faults) { case (all, (f, n)) => all.updated(f, all.getOrElse(f, 0L) + n) },
+    o.faults.foldLeft(faults) { case (all, (fault, n)) =>
+      all.updated(fault, all.getOrElse(fault, 0L) + n)
+    },
     deleted + o.deleted,
     trimmed + o.trimmed,
     takenBack + o.takenBack,
@@ -40,9 +42,9 @@ final case class Counts(
   )
 
   def summary: String =
-    s"$schedules schedules, $batches batches, $steps steps, ${faults.values.sum} faults, $takenBack steps taken " +
-      s"back, $restored of them restored, $trimmed records trimmed, $refused queries refused after " +
-      "damage to their plan logs"
+    s"$schedules schedules, $batches batches, $steps steps, ${faults.values.sum} faults, " +
+      s"$takenBack steps taken back, $restored of them restored, $trimmed records trimmed, " +
+      s"$refused queries refused after damage to their plan logs"
 
   /** How often each fault has struck, the rarest first. */
   def strikes: String = faults.toVector.sortBy(_._2).map { case (f, n) => s"$f $n" }.mkString(", ")

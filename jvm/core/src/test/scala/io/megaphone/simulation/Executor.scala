@@ -21,13 +21,15 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     new TransferBlocks(Compressions(Compression.None)),
     this,
     (store, _) => world.recovery(store.id),
-    pullDeadlineMs = 0
+    pullDeadlineMs = 0,
+    text => world.trace(s"$name WARN $text")
   )
   private val stored = mutable.LinkedHashMap.empty[BlockName, Array[Byte]]
   var isAlive = true
 
   override def publish(block: BlockName, bytes: Array[Byte]): Unit = {
     world.checkTravels(block)
+    if (world.faults.strikes(Fault.BlockNotPut)) throw new InjectedFault(s"$block was not put")
     stored.getOrElseUpdate(block, bytes)
     ()
   }

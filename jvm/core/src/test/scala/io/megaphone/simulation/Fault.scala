@@ -8,7 +8,10 @@ sealed abstract class Fault(val chance: Double)
 
 object Fault {
 
-  /** A block is not to be had now, or arrives with a byte changed or cut short. */
+  /** A block cannot be put where others find it; is not to be had now; or arrives with a byte
+    * changed or cut short.
+    */
+  case object BlockNotPut extends Fault(0.05)
   case object BlockMissing extends Fault(0.3)
   case object BlockDamaged extends Fault(0.15)
 
@@ -78,6 +81,7 @@ object Fault {
   val DamagesLog: Set[Fault] = Set(PlanLogFromEarlier, RecordReplaced)
 
   val All: Vector[Fault] = Vector(
+    BlockNotPut,
     BlockMissing,
     BlockDamaged,
     ExecutorDies,
@@ -108,7 +112,7 @@ object Fault {
   )
 }
 
-/** The faults of one schedule. `quiet` stops them: what is wrong from then on is no fault's doing. */
+/** The faults of one schedule. `quiet` stops them: any later error is no fault's doing. */
 final class Faults(dice: Dice, enabled: Map[Fault, Double], trace: Trace) {
   var quiet = false
 

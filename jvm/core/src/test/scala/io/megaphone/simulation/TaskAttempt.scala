@@ -78,7 +78,7 @@ final class TaskAttempt(
       nextRow = until
       if (world.faults.strikes(Fault.TaskFails)) throw new InjectedFault("user code failed")
     } else if (nextCommit < stores.size) { commit(stores(nextCommit)); nextCommit += 1 }
-    else { tasks.valuesIterator.foreach(_.release()); isDone = true }
+    else { tasks.valuesIterator.foreach(_.end()); isDone = true }
 
   /** What Spark does for a task that failed: aborts its stores. */
   def fail(): Unit = {

@@ -54,8 +54,8 @@ public final class Words {
 
   /**
    * Compares two byte ranges by their unsigned bytes; a prefix sorts before a longer range. Returns
-   * a number below, equal to or above zero if the first range is less than, equal to or greater than
-   * the second.
+   * a number below, equal to or above zero if the first range is less than, equal to or greater
+   * than the second.
    */
   public static int compare(
       byte[] one, int oneOffset, int oneLength, byte[] other, int otherOffset, int otherLength) {

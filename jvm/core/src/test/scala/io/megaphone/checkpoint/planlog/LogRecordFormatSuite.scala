@@ -15,7 +15,7 @@ class LogRecordFormatSuite extends AnyFunSuite {
 
   for ((record, number) <- records.zipWithIndex)
     test(
-      s"record $number of version 1, which was written once, is read for ever, and today's writer makes it"
+      s"record $number of version 1 is read for ever, and today's writer makes it"
     ) {
       val path = s"/plan-log/v1/$number"
       val in = getClass.getResourceAsStream(path)

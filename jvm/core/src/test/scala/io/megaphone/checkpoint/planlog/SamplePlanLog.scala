@@ -12,10 +12,10 @@ import io.megaphone.plan.{
   *
   * They were written once. A new format version gets new ones, by
   * {{{
-  * ./sbt 'core/Test/runMain io.megaphone.checkpoint.planlog.SamplePlanLog src/test/resources/plan-log'
+  * ./sbt 'core/Test/runMain io.megaphone.checkpoint.planlog.SamplePlanLog <folder plan-log>'
   * }}}
-  * (the folder is relative to `jvm/core`), and the old ones stay. A file that is there is never
-  * replaced: delete it first, if its version was never released.
+  * (the folder is below `jvm/core/src/test/resources`), and the old ones stay. A file that is there
+  * is never replaced: delete it first, if its version was never released.
   */
 object SamplePlanLog {
   private val table = RoutingTable.roundRobin(16, 3)

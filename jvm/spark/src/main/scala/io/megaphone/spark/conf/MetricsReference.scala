@@ -10,20 +10,21 @@ object MetricsReference {
 
   /** The text of `docs/reference/metrics.md`. */
   def markdown: String = {
+    val snapshots = OperatorMetrics.SnapshotLastUploaded.metricPrefix
     val rows =
       OperatorMetrics.all.map(m => Vector(s"`${m.name}`", unit(m), s"${m.desc.capitalize}."))
     s"""# Metrics
        |
        |Each stateful operator has these metrics for each batch, summed over its workers and stores.
-       |They are in `query.lastProgress["stateOperators"][i]["customMetrics"]`, at the operator's node
-       |in the SQL tab, and on the Structured Streaming page of the Spark UI. The page shows those
-       |that `spark.sql.streaming.ui.enabledCustomMetricList` names. This page is generated from the
-       |code by `io.megaphone.spark.conf.Reference`.
+       |They are in `query.lastProgress["stateOperators"][i]["customMetrics"]`, at the operator's
+       |node in the SQL tab, and on the Structured Streaming page of the Spark UI. The page shows
+       |those that `spark.sql.streaming.ui.enabledCustomMetricList` names. This page is generated
+       |from the code by `io.megaphone.spark.conf.Reference`.
        |
        |""".stripMargin +
       Reference.table(Vector("metric", "unit", "meaning"), rows.toVector) +
       s"""
-         |Spark adds `${OperatorMetrics.SnapshotLastUploaded.metricPrefix}` for a few workers and stores:
+         |Spark adds `$snapshots` for a few workers and stores:
          |the newest version that a recovery can read quickly. Here that is every committed version.
          |
          |If no bin moved in and no worker was recovered, the first five are 0. How long each worker

@@ -30,9 +30,13 @@ final class BlockPeers(blocks: BlockStore, threads: ExecutorService, faults: Fau
 
   override def address: ExecutorAddress = blocks.address
 
-  /** Makes a block available to other executors. Called twice: the second call does nothing. */
+  /** Makes a block available to other executors. Called twice: the second call does nothing, unless
+    * the first one failed. Throws what Spark's block manager throws.
+    */
   override def publish(block: BlockName, bytes: Array[Byte]): Unit =
-    if (published.add(block)) faults.published(bytes).foreach(blocks.put(block.toString, _))
+    if (published.add(block))
+      try faults.published(bytes).foreach(blocks.put(block.toString, _))
+      catch { case e: Throwable => published.remove(block); throw e }
 
   /** Removes the blocks that are not wanted. */
   override def keep(isWanted: BlockName => Boolean): Unit =

@@ -94,7 +94,8 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
         val folder = new Path(s"$root/state/${store.id.operator}")
         new Recovery(filesOf(store, folder, hadoopConf), Lz4.All, budget = budget)
       },
-      MegaphoneConf.ImageDeadlineMs.read(context.conf.getOption)
+      MegaphoneConf.ImageDeadlineMs.read(context.conf.getOption),
+      text => logWarning(text)
     )
   }
 
