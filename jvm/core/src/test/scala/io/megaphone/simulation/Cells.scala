@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
+import java.util.Arrays
+
+import io.megaphone.checkpoint.Change
 import io.megaphone.log.BinLog
 import io.megaphone.log.record.Cursor
+import io.megaphone.log.record.Record
 import io.megaphone.log.record.Words
 import io.megaphone.state.Holding
 
@@ -15,6 +19,17 @@ object Cells {
   private val Hashes: Array[Int] = Array.tabulate(256)(k => Dice.mix(k * 31L).toInt)
 
   def binOf(key: Int, bins: Int): Int = Hashes(key) & (bins - 1)
+
+  /** The key that a change is of, and the stamp of its new value; None if it was removed. */
+  def changeOf(change: Change): (Int, Option[Long]) = {
+    val end = change.keyOffset + change.keyBytes
+    val key = Keys.indexWhere(k =>
+      k.length == change.keyBytes &&
+        Arrays.equals(k, 0, k.length, change.bytes, change.keyOffset, end)
+    )
+    val isRemoved = change.kind == Record.Remove
+    key -> Option.when(!isRemoved)(Words.get(change.bytes, change.valueOffset))
+  }
 
   /** Keys are spread over two column families. */
   def familyOf(key: Int): Int = key & 1

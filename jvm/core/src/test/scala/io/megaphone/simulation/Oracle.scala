@@ -3,6 +3,7 @@ package io.megaphone.simulation
 
 import scala.collection.mutable
 
+import io.megaphone.checkpoint.Change
 import io.megaphone.format.StoreId
 import io.megaphone.log.BinLog
 import io.megaphone.plan.RoutingTable
@@ -62,4 +63,20 @@ final class Oracle(setup: Setup) {
   /** Compares a bin with what it should be at a version. */
   def check(version: Long, store: StoreId, bin: Int, log: BinLog): Unit =
     Cells.compare(log, states(version)(store)(bin), s"bin $bin of $store at version $version")
+
+  /** The changes that a reader sees, done to the version before, make a version. */
+  def checkChanges(
+      version: Long,
+      store: StoreId,
+      bins: Seq[Int],
+      changes: Iterator[Change]
+  ): Unit = {
+    def of(version: Long) = bins.flatMap(states(version)(store)(_)).toMap
+    val made = changes.foldLeft(of(version - 1)) { (cells, change) =>
+      val (key, stamp) = Cells.changeOf(change)
+      stamp.fold(cells - key)(cells.updated(key, _))
+    }
+    if (made != of(version))
+      throw new Violation(s"the changes of $store to version $version make $made of it")
+  }
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
-import io.megaphone.checkpoint.Settled
 import io.megaphone.checkpoint.planlog.History
 import io.megaphone.format.{StoreId, VersionIds}
+import io.megaphone.runtime.StateReader
 
-/** A reader of the state at one version, as the state data source is one (rule 23): the table of
-  * the batch before from the plan log, its ids from its commit log, and files; no memory of a run,
-  * no lease.
+/** A reader of the state at one version, as the state data source is one: the shipped
+  * [[io.megaphone.runtime.StateReader]] for each partition of each store.
   */
 object Reader {
 
@@ -15,41 +14,34 @@ object Reader {
   def check(world: World, version: Long): Unit = {
     world.trace(s"a reader reads version $version")
     val history = world.history
-    val ids =
-      if (world.setup.isV2) world.checkpoint.idsAt(version).get else Map.empty[StoreId, VersionIds]
-    try checkAt(world, version, history, ids)
-    catch {
-      case e: Exception if world.isContested(e) => world.trace(s"the reader is told to wait: $e")
-    }
+    for (group <- world.setup.groups; store <- group.stores)
+      for (partition <- 0 until group.firstWorkers)
+        try checkPartition(world, version, history, store, partition)
+        catch {
+          case e: Violation => throw e
+          case e: Exception if world.isRefusal(e) => throw new Refused(e)
+          case e: Exception if world.isContested(e) =>
+            world.trace(s"the reader is told to wait: $e")
+          case e: Exception =>
+            throw new Violation(s"$store cannot be read at version $version: $e", e)
+        }
   }
 
-  private def checkAt(
+  private def checkPartition(
       world: World,
       version: Long,
       history: History,
-      ids: Map[StoreId, VersionIds]
-  ): Unit =
-    for { group <- world.setup.groups; store <- world.setup.storesOf(group.id) } {
-      val table = history.tableAt(group.id, version - 1)
-      for (partition <- 0 until group.firstWorkers) {
-        val bins = Vector.range(partition, world.setup.bins, group.firstWorkers)
-        bins.groupBy(table.workerOf).foreach { case (worker, owned) =>
-          val loaded =
-            try {
-              val of = ids.getOrElse(store, VersionIds.Fixed)
-              val head = Settled.headOf(store, of, version, worker)
-              world.recovery(store).load(head, owned, table.contentHash)
-            } catch {
-              case e: Exception if world.isRefusal(e) => throw new Refused(e)
-              case e: Exception if world.isContested(e) => throw e
-              case e: Exception =>
-                throw new Violation(
-                  s"worker $worker of $store cannot be read at version $version: $e",
-                  e
-                )
-            }
-          owned.foreach(bin => world.oracle.check(version, store, bin, loaded.bins(bin).log))
-        }
-      }
-    }
+      store: StoreId,
+      partition: Int
+  ): Unit = {
+    def ids(of: Long): VersionIds =
+      if (!world.setup.isV2) VersionIds.Fixed
+      else world.checkpoint.idsAt(of).get.getOrElse(store, VersionIds.Fixed)
+    val reader = new StateReader(history, store, partition, world.recovery(store))
+    reader.check(version, ids)
+    val holding = reader.load(version, ids)
+    reader.bins.foreach(bin => world.oracle.check(version, store, bin, holding.log(bin)))
+    if (version > world.oracle.oldest)
+      world.oracle.checkChanges(version, store, reader.bins, reader.changes(version, ids))
+  }
 }
