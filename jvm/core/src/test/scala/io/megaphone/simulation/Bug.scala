@@ -28,8 +28,8 @@ object Bug {
   /** H6: a seal whose number is taken is appended at the next. */
   case object SealAnyway extends Bug("H6")
 
-  /** H6, at the start of a run: the plan log is read after the offset log, so that a start record
-    * may void what a newer run has sealed and run.
+  /** H6, at the start of a run: the plan log is read after the look at the commit log, so that a
+    * start record may void steps that a newer run has sealed and run.
     */
   case object LogReadLate extends Bug("H6")
 

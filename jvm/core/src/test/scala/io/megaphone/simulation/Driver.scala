@@ -105,11 +105,10 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
         }
       }
     case ReadingPlanLog =>
-      latestCommitted = checkpoint.latestCommitted // of use to a planted bug only
-      history = world.planted.history(checkpoint.planLog)
+      lookAt(isPlanLog = !world.planted.is(Bug.LogReadLate))
       phase = CheckingCommits
     case CheckingCommits =>
-      latestCommitted = world.planted.latestCommitted(latestCommitted)
+      lookAt(isPlanLog = world.planted.is(Bug.LogReadLate))
       phase = StartingRun
     case StartingRun =>
       val settings = QueryRun.Settings(
@@ -132,6 +131,11 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
     case Committing => commit()
   }
 
+  /** One of the two looks of a start. */
+  private def lookAt(isPlanLog: Boolean): Unit =
+    if (isPlanLog) history = world.planted.history(checkpoint.planLog)
+    else latestCommitted = checkpoint.latestCommitted
+
   private def countVerdict(): Unit = state.history.last.get.verdict match {
     case Verdict.TakesBack(_) =>
       world.counts = world.counts.copy(takenBack = world.counts.takenBack + 1)
@@ -143,7 +147,7 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   /** A batch that cannot be planned ends the query. */
   private def orDie(plan: => Unit): Unit =
     try plan
-    catch { case refused: StepNotSealedException => die(refused.getMessage) }
+    catch { case e @ (_: StepNotSealedException | _: InjectedFault) => die(e.getMessage) }
 
   private def planBatch(): Unit = orDie {
     val ids = idsAtBatch
@@ -328,7 +332,7 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
         world.counts = world.counts.copy(deleted = world.counts.deleted + deleted)
       } catch {
         case e: Violation => throw e
-        case e: Exception if isAhead || world.isRefusal(e) =>
+        case e: Exception if isAhead || world.isExpected(e) =>
           world.trace(s"$id does not sweep: $e")
       }
   }

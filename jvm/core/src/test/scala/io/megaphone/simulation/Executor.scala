@@ -86,7 +86,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
         try agent.prepare(duty)
         catch {
           // The host goes on. Of a run that is over, the files may be another run's by now.
-          case e: Exception if world.isRefusal(e) || !world.isLive(duty.key.store.run) =>
+          case e: Exception if world.isExpected(e) || !world.isLive(duty.key.store.run) =>
             world.trace(s"$name: $e")
         }
         val reached = registry.replica(duty.key).map(_.base)

@@ -36,6 +36,9 @@ object Fault {
   case object FileFails extends Fault(0.02)
   case object FileUnsure extends Fault(0.02)
 
+  /** A file cannot be read now. */
+  case object FileUnreadable extends Fault(0.01)
+
   /** A task is sent where its worker is not wanted. */
   case object ElsewhereSent extends Fault(0.15)
 
@@ -93,6 +96,7 @@ object Fault {
     KillUnheard,
     FileFails,
     FileUnsure,
+    FileUnreadable,
     ElsewhereSent,
     TwoActions,
     StageAgain,

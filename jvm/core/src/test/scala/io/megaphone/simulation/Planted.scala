@@ -41,10 +41,6 @@ final class Planted(world: World, bug: Option[Bug]) {
   def isOwnReplay(newestOffsetAtStart: Long, batch: Long): Boolean =
     is(Bug.OffsetLogSeenEarly) && newestOffsetAtStart < batch
 
-  /** The newest committed batch, as a driver sees it once it has read the plan log. */
-  def latestCommitted(before: Option[Long]): Option[Long] =
-    if (is(Bug.LogReadLate)) before.filter(_ < 0) else world.checkpoint.latestCommitted
-
   def recovery(files: StateFiles): Recovery = new Recovery(files, Compressions(Compression.None)) {
     override protected def checkTable(footer: Footer, tableHash: Long): Unit =
       if (!is(Bug.PlanLogTrusted)) super.checkTable(footer, tableHash)

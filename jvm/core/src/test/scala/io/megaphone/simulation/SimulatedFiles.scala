@@ -3,7 +3,7 @@ package io.megaphone.simulation
 
 import scala.collection.mutable
 
-import io.megaphone.format.FileName
+import io.megaphone.format.{FileName, FileSource}
 import io.megaphone.testkit.MemoryFiles
 
 /** The files of one store, some of which are not written, or nobody hears that they are. */
@@ -18,6 +18,11 @@ final class SimulatedFiles(folder: String, faults: Faults) extends MemoryFiles(f
     swept += nameOf(file)
     ()
   }
+
+  override def open(file: FileName): FileSource =
+    if (faults.strikes(Fault.FileUnreadable))
+      throw new InjectedFault(s"$file cannot be read now")
+    else super.open(file)
 
   override protected def appear(file: FileName, bytes: Array[Byte]): Unit = {
     if (faults.strikes(Fault.FileFails)) throw new InjectedFault(s"$file was not written")

@@ -122,6 +122,9 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     case _ => false
   })
 
+  /** Whether work in the background may end with the error: it is tried again another time. */
+  def isExpected(e: Throwable): Boolean = e.isInstanceOf[InjectedFault] || isRefusal(e)
+
   /** Whether the error is one that a reader may see while it is not clear in the plan log which of
     * two runs has committed a batch: the next run tells.
     */
