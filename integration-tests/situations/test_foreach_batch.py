@@ -82,6 +82,26 @@ def test_a_batch_that_a_task_computes_twice_is_computed_alike(make_query: MakeQu
     run_with(make_query, twice_in_a_task, **{"spark.sql.autoBroadcastJoinThreshold": -1})
 
 
+@pytest.mark.parametrize("kind", ["inner", "full_outer", "left_anti"])
+def test_a_batch_meets_the_rows_of_a_table_whatever_its_workers(
+    make_query: MakeQuery, kind: str
+) -> None:
+    """Three workers do not divide the number of bins, so Spark's own hash differs from theirs."""
+    workers: set[int] = set()
+
+    def met(query: InProcessQuery, rows: DataFrame, batch: int) -> None:
+        query.given[batch] = rows_of(rows)
+        partitions = rows.rdd.getNumPartitions()
+        workers.add(partitions)
+        table = query.spark.range(100).selectExpr("id as k", "id * 2 as w")
+        alone = query.spark.createDataFrame(query.given[batch], rows.schema)
+        for side in table, table.repartition(partitions, "k"):
+            check_rows(rows_of(rows.join(side, "k", kind)), rows_of(alone.join(side, "k", kind)))
+
+    run_with(make_query, met, **{"spark.sql.autoBroadcastJoinThreshold": -1})
+    assert workers >= {UP, DOWN}
+
+
 @BOTH_FORMATS
 def test_the_state_read_inside_a_batch_is_that_of_the_batch_before(
     make_query: MakeQuery, format: int
