@@ -55,6 +55,7 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   private val placements = mutable.HashMap.empty[Long, Map[Long, Vector[String]]]
   private var isStageAgain = false
   private var isDoomed = false
+  private var appended = Long.MaxValue // the number of the last append
   var isDead = false
   var isPaused = false
 
@@ -356,7 +357,7 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   // ---- The plan log, as this driver reaches it.
 
   override def folder: String = checkpoint.planLog.folder
-  override def numbers(): Vector[Long] = world.planted.numbers(checkpoint.planLog)
+  override def numbers(): Vector[Long] = world.planted.numbers(checkpoint.planLog, appended)
   override def delete(number: Long): Unit = {
     if (world.faults.strikes(Fault.FileFails)) throw new InjectedFault(s"record $number stays")
     checkpoint.planLog.delete(number)
@@ -364,6 +365,7 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
 
   override def create(number: Long, record: LogRecord): Boolean = {
     mayDie("before the plan log")
+    appended = number
     if (world.faults.strikes(Fault.AppendFails)) throw new InjectedFault("nothing was written")
     val isCreated = world.planted.create(checkpoint.planLog, number, record)
     world.trace(s"$id appends record $number, ${if (isCreated) "done" else "taken"}: $record")

@@ -178,9 +178,9 @@ final class Planted(world: World, bug: Option[Bug]) {
       case _ => log.create(number, record)
     }
 
-  /** The numbers of the records, as a driver sees them once it has appended one. */
-  def numbers(log: MemoryPlanLog): Vector[Long] =
-    if (is(Bug.TrimUnseen)) Vector.empty else log.numbers()
+  /** The numbers of the records, as a driver sees them that has just appended one. */
+  def numbers(log: MemoryPlanLog, appended: Long): Vector[Long] =
+    if (is(Bug.TrimUnseen)) log.numbers().filter(_ <= appended) else log.numbers()
 
   def history(log: MemoryPlanLog): History = {
     val history = world.history
