@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drivers that die, or stand still, at every point of a step; and users who turn the clock back."""
 
-
 import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import io.megaphone.checkpoint.Settled
+import scala.util.Try
+
+import io.megaphone.checkpoint.{Recovery, Settled, StateSweeper, SweptFiles}
 import io.megaphone.checkpoint.planlog.History
 import io.megaphone.format.{ExecutorAddress, StoreId, VersionIds}
 import io.megaphone.plan.Group
@@ -62,5 +64,26 @@ final case class SweepOrder(
   def oldest(ids: Map[StoreId, VersionIds]): Settled = {
     val at = if (ids.isEmpty) version - 1 else version
     Settled(at, groups.map(g => g.id -> history.tableAt(g.id, at - 1)).toMap, ids)
+  }
+
+  /** Sweeps each store, see [[StateSweeper]]. A store that cannot be swept keeps its files, and the
+    * others are swept.
+    *
+    * @param ids
+    *   those at `version`; none under checkpoint format v1
+    * @param report
+    *   is told what came of each store: how many files were deleted
+    */
+  def sweep(
+      ids: Map[StoreId, VersionIds],
+      recovery: StoreId => Recovery,
+      files: StoreId => SweptFiles
+  )(report: (StoreId, Try[Int]) => Unit): Unit = {
+    val settled = oldest(ids)
+    for (group <- groups; store <- group.stores) {
+      def delete =
+        StateSweeper.sweep(group.id, store, settled, newest, recovery(store), files(store))
+      report(store, Try(delete))
+    }
   }
 }

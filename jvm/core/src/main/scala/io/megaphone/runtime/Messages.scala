@@ -46,6 +46,20 @@ final case class Orders(counter: Long, runs: Map[String, LiveRun], duties: Vecto
     runs.get(key.store.run).exists(run => key.purpose.isLive(run.steps))
 }
 
+object Orders {
+
+  /** The orders for one executor, by the runs of the application.
+    *
+    * @param counter
+    *   drawn before the runs were listed: a run that starts in between has a newer one
+    */
+  def of(counter: Long, runs: Seq[RunOrders]): Orders =
+    Orders(counter, runs.map(r => r.run -> r.live).toMap, runs.iterator.flatMap(_.duties).toVector)
+}
+
+/** One run's part of the orders for an executor. */
+final case class RunOrders(run: String, live: LiveRun, duties: Vector[ReplicaDuty])
+
 /** A run that is alive.
   *
   * @param checkpointRoot
@@ -61,7 +75,7 @@ final case class LiveRun(
     checkpointRoot: String,
     settled: Long,
     steps: Set[StepId],
-    pullDeadlineMs: Option[Long] = None
+    pullDeadlineMs: Option[Long]
 )
 
 /** A worker's commit: where the worker ran, and the cost of opening its state.

@@ -18,8 +18,8 @@ import io.megaphone.transfer.ReplicaDuty
   * happens, and carries out what it commands. It has no thread and no clock, and knows no Spark:
   * the host tells it what it sees, and does what a [[BatchPlan]] says.
   *
-  *   1. `start`, with the plan log as read and a look at the commit log after that, appends the
-  *      start record.
+  *   1. `start` reads the plan log, looks at the commit log after that, and appends the start
+  *      record.
   *   1. `plan` settles the version that the batch reads, places the workers, may seal steps, and
   *      returns what the batch's plan carries.
   *   1. `submit` and `cancel` append what users ask for; `reported` and `committed` take what
@@ -47,6 +47,7 @@ final class QueryRun(
   private val pinned = mutable.Map.empty[(Long, Int), String]
   private var cluster = ClusterView.Empty
   private var settings = QueryRun.Settings()
+  private var read = Option.empty[History]
   @volatile private var state: Option[Protocol.State] = None
 
   /** The protocol's state, for those who show it; None before the first batch. */
@@ -55,10 +56,15 @@ final class QueryRun(
   /** The query's groups, as the plan log knows them; empty before the first batch. */
   def groups: Vector[Group] = state.fold(Vector.empty[Group])(_.groups)
 
-  /** Begins the run, before its first batch is planned.
+  /** Reads the plan log: the first look of a start. */
+  def readPlanLog(): Unit = read = Some(planLog.read())
+
+  /** Begins the run, before its first batch is planned: reads the plan log, unless `readPlanLog`
+    * has, and looks at the commit log after that. What another run does after both looks, the start
+    * record's number shows.
     *
-    * @param history
-    *   the plan log, as read
+    * @param latestCommitted
+    *   looks at the commit log: returns the newest batch in it
     * @param bins
     *   as configured, for new queries
     * @param makeFolders
@@ -71,14 +77,16 @@ final class QueryRun(
     */
   def start(
       first: QueryRun.FirstBatch,
-      history: History,
+      latestCommitted: () => Option[Long],
       bins: Int,
       settings: QueryRun.Settings,
       makeFolders: Vector[Group] => Unit,
       recovery: StoreId => Recovery
   ): Unit = {
-    import first.{checkpointFormat, groups => asked, latestCommitted, number => firstBatch}
-    if (latestCommitted.exists(_ >= firstBatch))
+    import first.{checkpointFormat, groups => asked, number => firstBatch}
+    val history = read.getOrElse(planLog.read())
+    read = None
+    if (latestCommitted().exists(_ >= firstBatch))
       throw new StepNotSealedException(
         s"Batch $firstBatch of the query is committed already: another run of the query is at " +
           "work, and this one must not go on."
@@ -179,8 +187,14 @@ final class QueryRun(
 
   /** What executors are to know of this run; None before its first batch. */
   def live: Option[LiveRun] = state.flatMap(s =>
-    s.decision.map(d => LiveRun(checkpointRoot, d.batch.number, Duties.liveSteps(s)))
+    s.decision.map(d =>
+      LiveRun(checkpointRoot, d.batch.number, Duties.liveSteps(s), settings.pullDeadlineMs)
+    )
   )
+
+  /** This run's part of the orders for an executor; None before its first batch. */
+  def ordersFor(executor: String): Option[RunOrders] =
+    live.map(RunOrders(run, _, dutiesOf(executor)))
 
   /** What an executor is to have ready. */
   def dutiesOf(executor: String): Vector[ReplicaDuty] =
@@ -370,16 +384,12 @@ object QueryRun {
     *   of each store's workers at the version that the batch reads
     * @param checkpointFormat
     *   1 or 2
-    * @param latestCommitted
-    *   the newest batch in the commit log, as seen after the plan log was read: what another run
-    *   does after that, the start record's number shows
     */
   final case class FirstBatch(
       number: Long,
       groups: Vector[Group],
       ids: Map[StoreId, VersionIds],
-      checkpointFormat: Int,
-      latestCommitted: Option[Long]
+      checkpointFormat: Int
   )
 
   /** @param sweepBatches
@@ -388,12 +398,15 @@ object QueryRun {
     *   Spark's `minBatchesToRetain`
     * @param trimRecords
     *   records of the plan log from which on it is trimmed
+    * @param pullDeadlineMs
+    *   how long executors wait for a block that prepares a replica; None for their own deadline
     */
   final case class Settings(
       protocol: Protocol.Settings = Protocol.Settings(),
       sweepBatches: Long = 50,
       batchesToRetain: Int = 100,
-      trimRecords: Int = 100
+      trimRecords: Int = 100,
+      pullDeadlineMs: Option[Long] = None
   )
 
   private def areSame(one: Vector[Group], other: Vector[Group]): Boolean =
@@ -406,13 +419,4 @@ object QueryRun {
   private def describe(groups: Vector[Group]): String = groups
     .map(_.operators.map(o => s"${o.id} ${o.name}").mkString("(", ", ", ")"))
     .mkString(" ")
-
-  /** The orders for one executor, by all runs of the application. The counter must have been drawn
-    * before the runs were listed: a run that starts in between has a newer one.
-    */
-  def orders(counter: Long, runs: Seq[QueryRun], executor: String): Orders = Orders(
-    counter,
-    runs.flatMap(r => r.live.map(r.run -> _)).toMap,
-    runs.iterator.flatMap(_.dutiesOf(executor)).toVector
-  )
 }

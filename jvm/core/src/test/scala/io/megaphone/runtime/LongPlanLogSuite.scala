@@ -18,8 +18,8 @@ class LongPlanLogSuite extends AnyFunSuite {
     private val log = new PlanLog(files)
     private val query = new QueryRun(run, "root", log, FaultPoints.Off, _ => ())
     query.start(
-      QueryRun.FirstBatch(first, Vector(group), Map.empty, 2, Some(first - 1)),
-      log.read(),
+      QueryRun.FirstBatch(first, Vector(group), Map.empty, 2),
+      () => Some(first - 1),
       8,
       QueryRun.Settings(),
       _ => (),

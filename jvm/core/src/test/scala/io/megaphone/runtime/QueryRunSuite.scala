@@ -50,8 +50,8 @@ class QueryRunSuite extends AnyFunSuite {
         settings: QueryRun.Settings = QueryRun.Settings(),
         format: Int = 1
     ): this.type = {
-      val first = QueryRun.FirstBatch(batch, Vector(group), Map.empty, format, committed)
-      run.start(first, new PlanLog(log).read(), 8, settings, _ => (), _ => fail("no state is read"))
+      val first = QueryRun.FirstBatch(batch, Vector(group), Map.empty, format)
+      run.start(first, () => committed, 8, settings, _ => (), _ => fail("no state is read"))
       this
     }
     def plan(
@@ -170,10 +170,10 @@ class QueryRunSuite extends AnyFunSuite {
 
   test("orders name what lives: runs that have planned a batch, and the steps under way") {
     val q = begun
-    assert(QueryRun.orders(7, Seq(new Query(id = "unstarted").run), "a").runs.isEmpty)
+    assert(new Query(id = "unstarted").run.ordersFor("a").isEmpty)
     q.submit("one", Move(0, 1))
     q.plan(1)
-    val orders = QueryRun.orders(8, Seq(q.run), "a")
+    val orders = Orders.of(8, q.run.ordersFor("a").toSeq)
     assert(orders.counter == 8 && orders.runs("r").settled == 1)
     assert(orders.runs("r").steps.map(_.toString) == Set("one.0.0"))
     assert(q.run.live.get.steps == orders.runs("r").steps)

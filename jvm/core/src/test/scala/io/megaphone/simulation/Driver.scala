@@ -2,9 +2,9 @@
 package io.megaphone.simulation
 
 import scala.collection.mutable
+import scala.util.{Failure, Success}
 import scala.util.control.ControlThrowable
 
-import io.megaphone.checkpoint.StateSweeper
 import io.megaphone.checkpoint.planlog.{History, LogRecord, PlanLog, PlanLogFiles, Verdict}
 import io.megaphone.errors.StepNotSealedException
 import io.megaphone.format.VersionIds
@@ -34,14 +34,15 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
 
   private val setup = world.setup
   private val checkpoint = world.checkpoint
-  private val planLog = new PlanLog(this)
+  private val planLog = new PlanLog(this) {
+    override def read(): History = world.planted.history(checkpoint.planLog)
+  }
   private val run =
     new QueryRun(id, "root", planLog, FaultPoints.Off, text => world.trace(s"$id WARN $text"))
   private var phase: Phase = Starting
   private var newestOffsetAtStart = -1L
   private var batch = -1L
   private var isOwn = false
-  private var history = History.Empty
   private var latestCommitted = Option.empty[Long]
   private var isStarted = false
   private var stages = Vector.empty[() => Stage]
@@ -106,10 +107,11 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
         }
       }
     case ReadingPlanLog =>
-      lookAt(isPlanLog = !world.planted.is(Bug.LogReadLate))
+      latestCommitted = checkpoint.latestCommitted // of use to a planted bug only
+      if (!world.planted.is(Bug.LogReadLate)) run.readPlanLog()
       phase = CheckingCommits
     case CheckingCommits =>
-      lookAt(isPlanLog = world.planted.is(Bug.LogReadLate))
+      if (!world.planted.is(Bug.LogReadLate)) latestCommitted = checkpoint.latestCommitted
       phase = StartingRun
     case StartingRun =>
       val settings = QueryRun.Settings(
@@ -119,10 +121,16 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
         setup.trimRecords
       )
       val format = if (setup.isV2) 2 else 1
-      val first = QueryRun.FirstBatch(batch, setup.groups, idsAtBatch, format, latestCommitted)
+      val first = QueryRun.FirstBatch(batch, setup.groups, idsAtBatch, format)
       orDie(
-        run
-          .start(first, history, setup.bins, settings, _ => (), world.planted.recoveryAtStart)
+        run.start(
+          first,
+          () => latestCommitted,
+          setup.bins,
+          settings,
+          _ => (),
+          world.planted.recoveryAtStart
+        )
       )
       isStarted = !isDead
       if (isStarted) countVerdict()
@@ -131,11 +139,6 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
     case Running => runStage()
     case Committing => commit()
   }
-
-  /** One of the two looks of a start. */
-  private def lookAt(isPlanLog: Boolean): Unit =
-    if (isPlanLog) history = world.planted.history(checkpoint.planLog)
-    else latestCommitted = checkpoint.latestCommitted
 
   private def countVerdict(): Unit = state.history.last.get.verdict match {
     case Verdict.TakesBack(_) =>
@@ -313,29 +316,25 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   private def idsOfAccepted(after: Map[Long, io.megaphone.plan.RoutingTable]) = (for {
     g <- setup.groups
     s <- g.stores
-  } yield s -> VersionIds(
-    Vector.tabulate(after(g.id).workers)(w => accepted((g.id, w)).ids(s))
-  )).toMap
+  } yield {
+    val ids = Vector.tabulate(after(g.id).workers)(w => accepted((g.id, w)).ids(s))
+    s -> VersionIds(ids.padTo(g.firstWorkers, ids.head)) // Spark's readers count by these
+  }).toMap
 
   /** The background thread of the sweep. */
   def sweep(order: SweepOrder): Unit = checkpoint.idsAt(order.version).foreach { ids =>
     val isAhead =
       order.newest.version < world.oracle.settled || order.version < world.oracle.oldest
-    for { group <- setup.groups; store <- group.stores }
-      try {
-        val files = checkpoint.files(store)
-        val before = files.listed.size
-        world.planted.sweep(group.id, store, order, ids).getOrElse {
-          val recovery = world.recovery(store)
-          StateSweeper.sweep(group.id, store, order.oldest(ids), order.newest, recovery, files)
-        }
-        val deleted = before - files.listed.size
-        world.counts = world.counts.copy(deleted = world.counts.deleted + deleted)
-      } catch {
-        case e: Violation => throw e
-        case e: Exception if isAhead || world.isExpected(e) =>
+    val before = checkpoint.files.valuesIterator.map(_.listed.size).sum
+    if (!world.planted.sweep(order, ids))
+      order.sweep(ids, world.recovery, checkpoint.files) {
+        case (_, Success(_)) => ()
+        case (_, Failure(e)) if isAhead || world.isExpected(e) =>
           world.trace(s"$id does not sweep: $e")
+        case (_, Failure(e)) => throw e
       }
+    val deleted = before - checkpoint.files.valuesIterator.map(_.listed.size).sum
+    world.counts = world.counts.copy(deleted = world.counts.deleted + deleted)
   }
 
   /** A user's call: what it throws, the user sees, and the query goes on. */

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
+import scala.util.Try
+
 import io.megaphone.checkpoint.{Recovery, StateFiles, Sweep}
 import io.megaphone.checkpoint.planlog.{History, LogRecord}
 import io.megaphone.format.{
@@ -199,21 +201,19 @@ final class Planted(world: World, bug: Option[Bug]) {
         override def footer(file: FileName): Footer = super.footer(file).copy(tableHash = 0)
       }
 
-  /** A sweep by the owners of files, each for itself; None if the sweep goes on as it is. */
-  def sweep(
-      group: Long,
-      store: StoreId,
-      order: SweepOrder,
-      ids: Map[StoreId, VersionIds]
-  ): Option[Int] = Option.when(is(Bug.OwnerDeletes)) {
-    val files = world.checkpoint.files(store)
+  /** A sweep by the owners of files, each for itself. Returns false if there is none. */
+  def sweep(order: SweepOrder, ids: Map[StoreId, VersionIds]): Boolean = is(Bug.OwnerDeletes) && {
     val oldest = order.oldest(ids)
-    val unneeded = oldest.heads(group, store).flatMap { head =>
-      val needed = new Sweep(world.recovery(store)).referenced(Vector(head))
-      Sweep.unneeded(files.listed.filter(_.worker == head.file.worker), needed, oldest.version)
-    }
-    unneeded.foreach(files.delete)
-    unneeded.size
+    for {
+      group <- setup.groups
+      store <- group.stores
+      files = world.checkpoint.files(store)
+      head <- Try(oldest.heads(group.id, store)).getOrElse(Vector.empty)
+      needed <- Try(new Sweep(world.recovery(store)).referenced(Vector(head)))
+      own = files.listed.filter(_.worker == head.file.worker)
+      file <- Sweep.unneeded(own, needed, oldest.version)
+    } files.delete(file)
+    true
   }
 
   private def rename(replica: Option[Holding], name: StateName): Unit =

@@ -11,7 +11,7 @@ import io.megaphone.errors.{
 }
 import io.megaphone.format.{ExecutorAddress, StoreId}
 import io.megaphone.plan.RoutingTable
-import io.megaphone.runtime.{Arrivals, ClusterView, Committed, Orders, QueryRun}
+import io.megaphone.runtime.{Arrivals, ClusterView, Committed, Orders}
 import io.megaphone.state.ReplicaKey
 import io.megaphone.transfer.BlockName
 
@@ -185,10 +185,10 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   def report(executor: Executor): Unit = if (!faults.strikes(Fault.MessageLost)) {
     reporting -= executor
     val counter = nextNumber()
-    val live = drivers.toVector.flatMap(_.live)
+    val runs = drivers.toVector.flatMap(_.live)
     val report = executor.agent.report
     drivers.filterNot(_.isPaused).flatMap(_.live).foreach(_.reported(report))
-    val orders = QueryRun.orders(counter, live, executor.name)
+    val orders = Orders.of(counter, runs.flatMap(_.ordersFor(executor.name)))
     if (faults.strikes(Fault.MessageLate)) lateOrders += (executor -> orders)
     else executor.hear(orders)
   }

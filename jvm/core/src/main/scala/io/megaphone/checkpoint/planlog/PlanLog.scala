@@ -21,7 +21,7 @@ import io.megaphone.errors.DamagedFileException
   *
   * Threads: any; it has no state.
   */
-final class PlanLog(files: PlanLogFiles) {
+class PlanLog(files: PlanLogFiles) {
 
   /** All that the log says. Lists the folder once, and reads the records since the last one that
     * stands for those before it, and what is left of these. Throws DamagedFileException for a

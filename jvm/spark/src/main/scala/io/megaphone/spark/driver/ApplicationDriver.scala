@@ -10,12 +10,9 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
-import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.megaphone.{ActiveQueries, Cluster, RunningQuery}
 
 import io.megaphone.runtime.{Committed, Held, Orders, Report}
-import io.megaphone.runtime.QueryRun
-import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.wire.MessageBytes
 
 /** The driver's side of the plugin, one per application: knows the running queries, and answers the
@@ -26,7 +23,7 @@ import io.megaphone.spark.wire.MessageBytes
 final class ApplicationDriver(val context: SparkContext) extends Logging {
   import ApplicationDriver._
 
-  private val queries = new ConcurrentHashMap[String, Known]()
+  private val queries = new ConcurrentHashMap[String, QueryDriver]()
 
   /** The provider of each run that has its state on another than ours. */
   private val elsewhere = new ConcurrentHashMap[String, String]()
@@ -56,30 +53,18 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   /** Returns a number greater than all before it. Executors ignore orders with an older number. */
   def nextCounter(): Long = counter.incrementAndGet()
 
-  /** The driver of a running query, made when it is first asked for. Throws InvalidConfException if
-    * a deadline is invalid.
-    *
-    * @param session
-    *   the one that the query's batches run in
-    */
-  def queryOf(query: RunningQuery, session: SparkSession): QueryDriver = {
-    val run = query.runId.toString
-    queries.values.removeIf(k => !k.isRunning && k.query.runId != run)
-    def made = Known(
-      new QueryDriver(this, query),
-      MegaphoneConf.ImageDeadlineMs.read(session.sessionState.conf.getAllConfs.get)
-    )
-    queries.computeIfAbsent(run, _ => made).query
+  /** The driver of a running query, made when it is first asked for. */
+  def queryOf(query: RunningQuery): QueryDriver = {
+    queries.values.removeIf(q => !q.query.isActive && q.runId != query.runId.toString)
+    queries.computeIfAbsent(query.runId.toString, _ => new QueryDriver(this, query))
   }
 
   /** The driver of a run; None if the run has planned no batch with state on our provider. */
   def query(runId: String): Option[QueryDriver] =
-    Option(queries.get(runId)).filter(_.isRunning).map(_.query)
+    Option(queries.get(runId)).filter(_.query.isActive)
 
   /** The drivers of all active runs. */
-  def running: Vector[QueryDriver] = known.map(_.query)
-
-  private def known: Vector[Known] = queries.values.asScala.filter(_.isRunning).toVector
+  def running: Vector[QueryDriver] = queries.values.asScala.filter(_.query.isActive).toVector
 
   /** The driver of a run that has planned a batch; None if there is none. If the run is about to
     * plan its first batch, waits for it, up to a minute.
@@ -132,9 +117,9 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
     case r: Report =>
       held.put(r.executor.id, r.held)
       val counter = nextCounter() // taken first: a query that starts meanwhile has a newer one
-      val active = known
-      active.foreach(_.query.reported(r))
-      MessageBytes.encode(ordersFor(r.executor.id, counter, active))
+      val active = running
+      active.foreach(_.reported(r))
+      MessageBytes.encode(Orders.of(counter, active.flatMap(_.ordersFor(r.executor.id))))
     case c: Committed =>
       query(c.worker.store.run).foreach(_.committed(c))
       null
@@ -142,27 +127,9 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
       logWarning(s"An executor sent a message of an unknown kind: ${other.getClass.getName}")
       null
   }
-
-  private def ordersFor(executor: String, counter: Long, active: Vector[Known]): Orders = {
-    val each = active.map { k =>
-      val orders = k.query.withRun(run => QueryRun.orders(counter, Seq(run), executor))
-      val deadline = Some(k.pullDeadlineMs)
-      orders.copy(runs = orders.runs.transform((_, run) => run.copy(pullDeadlineMs = deadline)))
-    }
-    Orders(counter, each.flatMap(_.runs).toMap, each.flatMap(_.duties))
-  }
 }
 
 object ApplicationDriver {
-
-  /** A query that has planned a batch.
-    *
-    * @param pullDeadlineMs
-    *   how long executors wait for a block that prepares a replica
-    */
-  private final case class Known(query: QueryDriver, pullDeadlineMs: Long) {
-    def isRunning: Boolean = query.query.isActive
-  }
 
   private val FirstPlanMs = 60000L
   private val LookMs = 100L

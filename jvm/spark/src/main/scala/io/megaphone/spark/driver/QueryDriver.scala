@@ -2,7 +2,7 @@
 package io.megaphone.spark.driver
 
 import scala.collection.mutable
-import scala.util.control.NonFatal
+import scala.util.{Failure, Success}
 
 import org.apache.hadoop.fs.Path
 import org.apache.spark.broadcast.Broadcast
@@ -11,16 +11,16 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.megaphone.{Cluster, Pins, RunningQuery, SparkPrivate}
 
-import io.megaphone.checkpoint.{Recovery, StateSweeper}
+import io.megaphone.checkpoint.Recovery
 import io.megaphone.checkpoint.planlog.PlanLog
 import io.megaphone.errors.PlanRefusedException
 import io.megaphone.format.{StoreId, VersionIds}
 import io.megaphone.plan.{Group, Plan}
 import io.megaphone.protocol.Protocol
 import io.megaphone.runtime.{
-  Assignment, BatchPlan, ClusterView, Committed, Pin, QueryRun, Report, SweepOrder, Tables
+  Assignment, BatchPlan, ClusterView, Committed, Pin, QueryRun, RecentCommits, Report, RunOrders,
+  SweepOrder, Tables
 }
-import io.megaphone.runtime.RecentCommits
 import io.megaphone.spark.checkpoint.{HadoopPlanLog, HadoopStateFiles, Lz4}
 import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.wire.ShippedFaultPoints
@@ -104,12 +104,11 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
     commits.add(c)
   }
 
-  /** Looks at the run under the lock. */
-  private[driver] def withRun[A](look: QueryRun => A): A = synchronized(look(run))
+  /** This run's part of the orders for an executor. */
+  private[driver] def ordersFor(executor: String): Option[RunOrders] =
+    synchronized(run.ordersFor(executor))
 
   private def start(batch: Long, groups: Vector[Group], batchSession: SparkSession): Unit = {
-    val history = planLog.read()
-    val latestCommitted = query.latestCommittedBatch // looked at after the plan log was read
     val sql = batchSession.sessionState.conf
     val conf = sql.getAllConfs.get _
     val settings = QueryRun.Settings(
@@ -118,14 +117,21 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
         patienceBatches = MegaphoneConf.PatienceBatches.read(conf)
       ),
       MegaphoneConf.SweepBatches.read(conf),
-      math.max(1, sql.minBatchesToRetain)
+      math.max(1, sql.minBatchesToRetain),
+      pullDeadlineMs = Some(MegaphoneConf.ImageDeadlineMs.read(conf))
     )
     val bins = MegaphoneConf.Bins.read(conf)
     val format = sql.stateStoreCheckpointFormatVersion
     val ids = idsOf(groups, query.checkpointIds)
-    val first = QueryRun.FirstBatch(batch, groups, ids, format, latestCommitted)
-    def recovery(store: StoreId) = new Recovery(filesOf(store), Lz4.All)
-    run.start(first, history, bins, settings, makeFolders, recovery)
+    val first = QueryRun.FirstBatch(batch, groups, ids, format)
+    run.start(
+      first,
+      () => query.latestCommittedBatch,
+      bins,
+      settings,
+      makeFolders,
+      recovery
+    )
     query.keepCheckpointIds(run.groups.map(_.firstWorkers).max)
   }
 
@@ -166,21 +172,17 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
             "old files are looked for."
         )
       case Some(ids) =>
-        val oldest = order.oldest(ids)
-        for (group <- order.groups; store <- group.stores)
-          try {
-            val files = filesOf(store)
-            val recovery = new Recovery(files, Lz4.All)
-            val deleted =
-              StateSweeper.sweep(group.id, store, oldest, order.newest, recovery, files.swept)
+        order.sweep(ids, recovery, filesOf(_).swept) {
+          case (store, Success(deleted)) =>
             logInfo(
-              s"Deleted $deleted files of $store that no version from ${oldest.version} needs."
+              s"Deleted $deleted files of $store that no version from ${order.version} needs."
             )
-          } catch {
-            case NonFatal(e) =>
-              logInfo(s"Old files of $store could not be swept at version ${oldest.version}: $e")
-          }
+          case (store, Failure(e)) =>
+            logInfo(s"Old files of $store could not be swept at version ${order.version}: $e")
+        }
     }
+
+  private def recovery(store: StoreId) = new Recovery(filesOf(store), Lz4.All)
 
   private def filesOf(store: StoreId): HadoopStateFiles = {
     val folder = new Path(s"${query.checkpointRoot}/state/${store.operator}")

@@ -62,7 +62,7 @@ final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logg
     SupportedOperators.check(session, operators)
     val groups = Groups.find(plan)
     val batch = operators.head.stateInfo.get.storeVersion
-    val control = controller.queryOf(query, session)
+    val control = controller.queryOf(query)
     val planned = control.plan(batch, groups.map(Groups.described), session)
     val rewritten = Groups.reroute(
       plan,
