@@ -22,7 +22,7 @@ object Bins {
     */
   def of(hash: Int, bins: Int): Int = hash & (bins - 1)
 
-  /** Returns `bins` if a query can have so many: a power of two from 1 to `Max`. Throws
+  /** Returns `bins` if a query can have that number: a power of two from 1 to `Max`. Throws
     * InvalidPlanException, BINS_NOT_POWER_OF_TWO.
     */
   def check(bins: Int): Int =

@@ -22,8 +22,8 @@ object Planner {
     *
     * {{{kept = sum of min(c(w), q) + min(r, number of w with c(w) > q)}}}
     *
-    * bins stay, and `bins - kept` moves are the minimum, whatever the table was. 128 bins go from
-    * 25 workers to 30 with 20 moves. With the present number of workers it rebalances.
+    * bins stay, and `bins - kept` moves are the minimum for any table. 128 bins go from 25 workers
+    * to 30 with 20 moves. With the present number of workers it rebalances.
     *
     * @throws InvalidPlanException
     *   INVALID_WORKERS

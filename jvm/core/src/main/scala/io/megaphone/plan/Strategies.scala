@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.plan
 
-/** Cuts what is to change into steps (Megaphone, section 3.3, PVLDB 12(9)).
+/** Cuts a change into steps (Megaphone, section 3.3, PVLDB 12(9)).
   *
-  * One order of the moves serves all strategies, so that load is spread whatever the size of a
-  * step: the rounds of [[Rounds]], one after the other. Optimized takes them as they are, batched
-  * and fluid cut their sequence anew.
+  * All strategies use one order of the moves, the rounds of [[Rounds]], so the load is spread at
+  * any size of a step. Optimized makes each round a step. Batched and fluid cut the same sequence
+  * of moves into steps of their own size.
   */
 object Strategies {
 
-  /** The steps of a change, which make each of its moves once and end at the table that it asks
-    * for.
+  /** The steps of a change. Together they make each of its moves once.
     *
-    * A step has as many workers as its owners need, but never fewer than both the first and the
-    * last table have: a new worker comes with the first step that gives it a bin, an old one goes
-    * with the step that takes its last.
+    * A step has the number of workers that its owners need, but at least the smaller number of the
+    * first and the last table. So a new worker is added with the first step that moves a bin to it,
+    * and an old worker is removed with the step that moves its last bin away.
     *
     * @param table
-    *   what the first step starts from
+    *   the table that the first step starts from
     * @param change
-    *   all moves, and the number of workers after the last; moves to a bin's owner are dropped
+    *   all moves, and the number of workers after the last step; moves to a bin's owner are dropped
     * @return
-    *   no step if nothing changes; one without moves if only the number of workers does
+    *   no step if nothing changes; one step without moves if only the number of workers changes
     * @throws InvalidPlanException
-    *   what [[io.megaphone.routing.RoutingTable.moved]] throws for the change
+    *   as [[RoutingTable.moved]] throws it for the change
     */
   def steps(table: RoutingTable, change: Step, strategy: Strategy): Vector[Step] = {
     val moves = table.movesTo(table.moved(change.moves, table.number, change.workers))

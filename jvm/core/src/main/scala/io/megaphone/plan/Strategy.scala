@@ -6,10 +6,10 @@ import java.util.Locale
 import io.megaphone.errors.InvalidPlanException
 
 /** How moves are grouped into steps (Megaphone, section 3.3, PVLDB 12(9)); [[Strategies]] does it.
-  * Prints as what [[Strategy.parse]] reads.
+  * Prints as the text that [[Strategy.parse]] reads.
   *
   * @param name
-  *   what it is called, whatever the size of its steps
+  *   its name without the size of its steps
   */
 sealed abstract class Strategy(val name: String) extends Serializable {
   override def toString: String = name

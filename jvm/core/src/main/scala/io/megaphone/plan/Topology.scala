@@ -6,13 +6,12 @@ import io.megaphone.format.StoreId
 /** A stateful operator as the plan log knows it.
   *
   * @param name
-  *   Spark's short name of the operator, which tells how a state key leads to the partition key
+  *   Spark's short name of the operator; it decides how the partition key is found in a state key
   * @param stores
   *   names of its stores
   * @param families
-  *   names of the column families of its only store, beside the default one, where it has any: each
-  *   keeps its place for the life of the checkpoint, which is its number in the records of the
-  *   logs, from 1
+  *   names of the column families of its only store, without the default one. A family keeps its
+  *   place in this list for the life of the checkpoint: the place, from 1, is its number in records
   */
 final case class Operator(
     id: Long,
@@ -21,12 +20,10 @@ final case class Operator(
     families: Vector[String] = Vector.empty
 ) {
 
-  /** Whether the two are the same operator of a query, whatever column families it has come to
-    * have.
-    */
+  /** Whether the two are the same operator of a query. Column families do not matter. */
   def isSame(other: Operator): Boolean = copy(families = other.families) == other
 
-  /** With families that it has not had yet, behind the others. */
+  /** With the families of these names; new ones are put behind the others. */
   def withFamilies(names: Vector[String]): Operator =
     copy(families = families ++ names.filterNot(families.contains))
 }

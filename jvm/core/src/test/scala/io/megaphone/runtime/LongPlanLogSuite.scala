@@ -5,9 +5,10 @@ import java.lang.management.ManagementFactory
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.checkpoint.planlog.{LogRecord, LogRecordFormat, MemoryRecords, PlanLog}
+import io.megaphone.checkpoint.planlog.{LogRecord, LogRecordFormat, PlanLog}
 import io.megaphone.format.ExecutorAddress
 import io.megaphone.plan.{Group, Move, Operator, Plan, Step, TransferMode}
+import io.megaphone.testkit.MemoryRecords
 
 /** What a plan log of many years costs: calls, bytes and records, no seconds. */
 class LongPlanLogSuite extends AnyFunSuite {

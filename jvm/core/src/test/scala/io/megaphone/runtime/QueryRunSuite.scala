@@ -5,11 +5,12 @@ import java.io.IOException
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.checkpoint.planlog.{LogRecord, MemoryRecords, PlanLog}
+import io.megaphone.checkpoint.planlog.{LogRecord, PlanLog}
 import io.megaphone.errors.{StepNotSealedException, UnsupportedQueryException}
 import io.megaphone.format.{ExecutorAddress, StoreId, WorkerId}
 import io.megaphone.plan.{Group, Move, Operator, Plan, Step, TransferMode}
 import io.megaphone.protocol.{PlanStatus, Protocol}
+import io.megaphone.testkit.MemoryRecords
 import io.megaphone.view.PlanRow
 
 /** The driver's half of the runtime on a plan log whose file system is not to be trusted. */

@@ -3,8 +3,9 @@ package io.megaphone.simulation
 
 import scala.collection.mutable
 
-import io.megaphone.checkpoint.planlog.{History, LogRecord, MemoryRecords, PlanLog}
+import io.megaphone.checkpoint.planlog.{History, LogRecord, PlanLog}
 import io.megaphone.format.{StoreId, VersionIds}
+import io.megaphone.testkit.MemoryRecords
 
 /** The checkpoint of a query, in memory: what outlives every process. */
 final class Checkpoint(setup: Setup, faults: Faults) {

@@ -45,7 +45,9 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
   private def go(): Unit = {
     var ticks = 0
     while (world.counts.batches < setup.batches && ticks < Simulation.TicksMax) {
-      tick(); ticks += 1
+      tick()
+      check()
+      ticks += 1
     }
     if (world.counts.batches < setup.batches)
       throw new Violation(
@@ -66,6 +68,9 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     else if (roll < 970) disturb()
     else world.drivers.filter(d => d.isPaused && !d.isDead).foreach(_.tasksGoOn())
   }
+
+  /** Throws what was wrong at a place whose exceptions the code under test has caught. */
+  private def check(): Unit = world.violation.foreach(throw _)
 
   private def running: Option[Driver] = world.drivers.find(_.isReady)
 
@@ -125,6 +130,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
       else if (roll < 90) world.work()
       else if (roll < 97) world.haunt()
       else world.report(dice.pick(world.executors))
+      check()
       ticks += 1
       if (isOverSince < 0) world.drivers.filterNot(_.isDead).toVector match {
         case Vector(driver) if driver.isReady && driver.isCurrent =>

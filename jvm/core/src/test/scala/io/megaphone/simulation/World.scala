@@ -37,6 +37,9 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   private var gone = Vector.empty[ExecutorAddress] // the executors that the driver may still see
   private var lastNumber = 0L
 
+  /** A violation at a place whose exceptions the code under test may catch. */
+  var violation = Option.empty[Violation]
+
   /** What happened so far. */
   var counts = Counts()
 
@@ -157,7 +160,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
       placements = batches.flatMap(driver.placementAt(_, block.step.group))
       if placements.nonEmpty
       if placements.forall(p => p.lift(block.source) == p.lift(block.target))
-    } throw new Violation(s"$block is made for a worker of the same executor")
+    } violation = Some(new Violation(s"$block is made for a worker of the same executor"))
   }
 
   /** The promise that a schedule without faults must keep: after a run's first batch nothing is

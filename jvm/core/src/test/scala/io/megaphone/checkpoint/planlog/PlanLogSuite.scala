@@ -9,6 +9,7 @@ import io.megaphone.errors.{DamagedFileException, PlanLogMismatchException}
 import io.megaphone.plan.{
   Group, Move, Operator, Plan, RoutingTable, SealedStep, Step, StepId, TransferMode
 }
+import io.megaphone.testkit.MemoryRecords
 
 /** The plan log as numbered files, some of which are trimmed away. */
 class PlanLogSuite extends AnyFunSuite {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-package io.megaphone.checkpoint.planlog
+package io.megaphone.testkit
 
 import scala.collection.mutable
+
+import io.megaphone.checkpoint.planlog.{LogRecord, LogRecordFormat, PlanLogFiles}
 
 /** The records of a plan log in memory, as bytes; it counts what is asked of it. */
 class MemoryRecords extends PlanLogFiles {
