@@ -5,17 +5,18 @@ package io.megaphone.errors
   * of the plan log are missing. The state is not read, because nobody knows which worker has which
   * bin.
   */
-final class PlanLogMismatchException private (reason: String)
-    extends RuntimeException(
-      s"The plan log does not fit the state: $reason; restore the checkpoint's folder " +
-        "megaphone/log and its state from one copy, or go back to a version before the records " +
-        "that are missing."
-    )
+final class PlanLogMismatchException private (
+    reason: String,
+    advice: String = PlanLogMismatchException.Restore
+) extends RuntimeException(s"The plan log does not fit the state: $reason; $advice.")
     with MegaphoneError {
   override def condition: String = "PLAN_LOG_MISMATCH"
 }
 
 object PlanLogMismatchException {
+  private val Restore =
+    "restore the checkpoint's folder megaphone/log and its state from one copy, or go back to a " +
+      "version before the records that are missing"
 
   /** A file was written under another routing table than the one that the plan log has for its
     * version.
@@ -29,7 +30,8 @@ object PlanLogMismatchException {
   /** A table is asked for that no retained version needed when the plan log was trimmed. */
   def trimmed(batch: Long, since: Long): PlanLogMismatchException =
     new PlanLogMismatchException(
-      s"the table of batch $batch is asked for, and the plan log has those from batch $since on"
+      s"the table of batch $batch is asked for, and the plan log has those from batch $since on",
+      "ask for a later version, or go on from a later batch"
     )
 
   /** The plan log gives a worker a bin that has left it. */

@@ -118,6 +118,9 @@ object Protocol {
   ) {
     def group(id: Long): Group = groups.find(_.id == id).getOrElse(unknownGroup(id))
 
+    private[protocol] def withUnconfirmed(record: LogRecord): State =
+      if (unconfirmed.contains(record)) this else copy(unconfirmed = unconfirmed :+ record)
+
     /** The table that the newest batch of a group has. */
     def currentTable(group: Long): RoutingTable = history.tableAt(group, Long.MaxValue)
 
@@ -158,7 +161,7 @@ object Protocol {
   /** Another record stands at its number. */
   final case class NumberTaken(record: LogRecord, found: LogRecord) extends Event
 
-  /** Another run has gone on: the record does not count, if it is there at all. */
+  /** Another run has gone on: the record counts only if that run has read it. */
   final case class Overtaken(record: LogRecord) extends Event
 
   /** It is not known whether the record is in the log. */
@@ -212,13 +215,18 @@ object Protocol {
     case BatchPlanning(batch) =>
       state.decision match {
         case Some(made) if made.batch.number == batch.number => (state, Vector(HandOut(made)))
+        case _ if state.unconfirmed.exists(_.isInstanceOf[LogRecord.Sealed]) =>
+          (state, Vector(Fail(SealNotConfirmed))) // its tables may be in force
         case _ => Planning(state, batch)
       }
 
     case PlanSubmitted(plan) => (state, Vector(Append(LogRecord.Submitted(plan))))
     case PlanCancelled(planId) => (state, Vector(Append(LogRecord.Cancelled(planId))))
     case Trimming(batch) =>
-      (state, Vector(Append(LogRecord.Trimmed(state.run, state.history.trimmed(batch)))))
+      // One that was not confirmed is offered again: nothing has been added since.
+      val offered = state.unconfirmed.collectFirst { case r: LogRecord.Trimmed => r }
+      def made = LogRecord.Trimmed(state.run, state.history.trimmed(batch))
+      (state, Vector(Append(offered.getOrElse(made))))
 
     case Appended(record) =>
       // The numbers of unconfirmed records are taken now: what is not there by now never will be.
@@ -233,22 +241,23 @@ object Protocol {
 
     case NumberTaken(record, found) if found == record => apply(state, Appended(record))
     case NumberTaken(record, found) if state.unconfirmed.contains(found) =>
-      (apply(state, Confirmed(found))._1, Vector(Append(record)))
+      val confirmed = apply(state, Confirmed(found))._1
+      // One that stands for all before it was made without the record that was found.
+      val isStale = record.isInstanceOf[LogRecord.Trimmed]
+      (confirmed, if (isStale) Vector.empty else Vector(Append(record)))
     case NumberTaken(record: LogRecord.Started, found) => readOn(state, record, found)
     case NumberTaken(record: LogRecord.Sealed, found) => sealFails(state, record, takenOver(found))
     case NumberTaken(_, found) => (state, Vector(Fail(takenOver(found))))
-    case Overtaken(record: LogRecord.Sealed) => sealFails(state, record, GoneOn)
-    case Overtaken(_) => (state, Vector(Fail(GoneOn)))
+    case Overtaken(record: LogRecord.Sealed) => sealFails(state, record, s"$GoneOn $MayCount")
+    case Overtaken(_) => (state, Vector(Fail(s"$GoneOn $MayCount")))
 
-    case NotConfirmed(record: LogRecord.Sealed) => sealFails(state, record, SealNotConfirmed)
+    case NotConfirmed(record: LogRecord.Sealed) =>
+      sealFails(state.withUnconfirmed(record), record, SealNotConfirmed)
     // No batch and no user waits for these: they follow again from the next batch.
     case NotConfirmed(record @ (_: LogRecord.Trimmed | LogRecord.Cancelled(_, Some(_)))) =>
-      (state.copy(unconfirmed = state.unconfirmed :+ record), Vector.empty)
+      (state.withUnconfirmed(record), Vector.empty)
     case NotConfirmed(record) =>
-      (
-        state.copy(unconfirmed = state.unconfirmed :+ record),
-        Vector(Fail(NotKnown))
-      )
+      (state.withUnconfirmed(record), Vector(Fail(NotKnown)))
     case Confirmed(record) =>
       val rest = state.unconfirmed.filterNot(_ == record)
       (state.copy(history = state.history + record, unconfirmed = rest), Vector.empty)
@@ -270,7 +279,7 @@ object Protocol {
       case Some(seal) if history.starts.retriesOf(firstBatch) >= retries =>
         val steps = seal.steps.map(_.step).mkString(", ")
         Verdict.TakesBack(
-          s"Batch $firstBatch was started ${retries + 1} times with step $steps and never " +
+          s"Batch $firstBatch was started ${retries + 1} times with step $steps and is not " +
             "committed, so the query goes on without it: submit the plan again once the cause, " +
             "which the query's log has, is mended."
         )
@@ -284,7 +293,7 @@ object Protocol {
   ): (State, Vector[Command]) = (
     state.copy(pending = None),
     Vector(
-      Fail(s"Batch ${seal.batch} cannot take its step: the seal is not in the plan log. $reason")
+      Fail(s"Batch ${seal.batch} cannot go on with its step. $reason")
     )
   )
 
@@ -312,6 +321,8 @@ object Protocol {
     case _ => GoneOn
   }
 
+  private val MayCount =
+    "What it was about to write counts only if that run has read it: look at its plans()."
   private val NoTables = Map.empty[Long, RoutingTable]
   private val GoneOn =
     "The plan log shows that another run of the query is at work, so this run must not go on."

@@ -360,6 +360,8 @@ final class QueryRun(
 
   private def note(record: LogRecord): Unit = record match {
     case LogRecord.Started(_, _, _, _, _, _, Verdict.TakesBack(reason)) => warn(reason)
+    case LogRecord.Started(_, _, _, _, _, _, Verdict.Restores) =>
+      warn("An older run had committed the step that the run before took back: it is in force.")
     case LogRecord.Cancelled(plan, Some(reason)) =>
       warn(s"Plan $plan of query $run has failed. $reason")
     case LogRecord.Sealed(_, _, steps, _) =>

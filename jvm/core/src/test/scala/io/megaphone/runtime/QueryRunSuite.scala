@@ -134,7 +134,9 @@ class QueryRunSuite extends AnyFunSuite {
     q.log.isConfirmed = false
     q.log.isReadable = false
     val told = intercept[StepNotSealedException](q.plan(2)).getMessage
-    assert(told.startsWith("Batch 2 cannot take its step") && told.contains("was not confirmed"))
+    assert(
+      told.startsWith("Batch 2 cannot go on with its step") && told.contains("was not confirmed")
+    )
   }
 
   test("a run that finds its first batch committed does not start") {
@@ -233,7 +235,7 @@ class QueryRunSuite extends AnyFunSuite {
     assert(q.plan(2, isOwn = false).tables(0).after.workerOf(0) == 0)
     assert(q.warnings.head.startsWith("Batch 2 was started 3 times with step one.0.0"))
     val row = PlanRow.of(q.run.snapshot.get, Some(1L)).head
-    assert(row.status == PlanStatus.Failed && row.reason.exists(_.contains("never committed")))
+    assert(row.status == PlanStatus.Failed && row.reason.exists(_.contains("is not committed")))
     assert(q.plan(3).decision.sealedSteps.isEmpty, "it is not taken again")
   }
 

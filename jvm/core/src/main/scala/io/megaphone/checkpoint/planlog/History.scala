@@ -65,11 +65,20 @@ final case class History private[megaphone] (
         val seal = seals.at(r.firstBatch)
         val concerned = seal.toVector.flatMap(_.steps).map(_.step.planId).distinct
         concerned.foldLeft(valid.copy(takenBack = seal))(_.ended(_, Some(reason)))
-      case Verdict.Restores => takenBack.foldLeft(valid)(_ sealedBy _)
+      case Verdict.Restores => takenBack.foldLeft(valid)(_ restoredBy _)
       case Verdict.None =>
         // As long as its batch is not known to be committed, an older run may still commit it.
         valid.copy(takenBack = takenBack.filter(_.batch == r.firstBatch))
     }
+  }
+
+  /** The plans of a restored seal were ended by the run that took it back. */
+  private def restoredBy(seal: Sealed): History = {
+    val again = sealedBy(seal)
+    val concerned = seal.steps.map(_.step.planId).distinct
+    again.copy(plans =
+      concerned.foldLeft(again.plans)((plans, id) => plans.updatedWith(id)(_.map(_.restored)))
+    )
   }
 
   private def sealedBy(seal: Sealed): History = {

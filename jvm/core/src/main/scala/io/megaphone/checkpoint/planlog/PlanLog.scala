@@ -23,9 +23,9 @@ import io.megaphone.errors.DamagedFileException
   */
 class PlanLog(files: PlanLogFiles) {
 
-  /** All that the log says. Lists the folder once, and reads the records since the last one that
-    * stands for those before it, and what is left of these. Throws DamagedFileException for a
-    * damaged record or a gap.
+  /** All that the log says. Lists the folder, and reads the records since the last one that stands
+    * for those before it, and what is left of these. Throws DamagedFileException for a damaged
+    * record or a gap.
     */
   def read(): History = read(PlanLog.TriesMax)
 
@@ -35,25 +35,24 @@ class PlanLog(files: PlanLogFiles) {
   @tailrec
   private def read(tries: Int): History = {
     val numbers = files.numbers().sorted
-    val start = PlanLog.startOfLastRun(numbers)
-    val current = numbers.drop(start)
-    val records = files.read(current)
-    records.indexWhere(_.isEmpty) match {
-      case -1 => historyOf(current, records.flatten)
+    val last = numbers.drop(PlanLog.startOfLastRun(numbers))
+    val records = files.read(last)
+    val from = math.max(0, records.lastIndexWhere(_.exists(_.isInstanceOf[LogRecord.Trimmed])))
+    val (current, known) = (last.drop(from), records.drop(from))
+    known.indexWhere(_.isEmpty) match {
+      case -1 => historyOf(current, known.flatten)
       case _ if tries > 1 => read(tries - 1)
       case gone => throw missing(current(gone))
     }
   }
 
-  private def historyOf(
-      current: Vector[Long],
-      records: Vector[LogRecord]
-  ): History = records.lastIndexWhere(_.isInstanceOf[LogRecord.Trimmed]) match {
-    case -1 if current.isEmpty => History.Empty
-    case -1 if current.head == 0 => History.of(records)
-    case -1 => throw missing(current.head - 1)
-    case last => History.of(current(last), records.drop(last))
-  }
+  private def historyOf(numbers: Vector[Long], records: Vector[LogRecord]): History =
+    records.headOption match {
+      case None => History.Empty
+      case Some(_: LogRecord.Trimmed) => History.of(numbers.head, records)
+      case Some(_) if numbers.head == 0 => History.of(records)
+      case Some(_) => throw missing(numbers.head - 1)
+    }
 
   /** Appends a record at a number. If the record is there already, it is appended. Never throws. */
   def append(number: Long, record: LogRecord): AppendOutcome =
@@ -84,8 +83,19 @@ class PlanLog(files: PlanLogFiles) {
   /** Whether another run has gone on from a number: a record counts at once only as the newest. */
   private def isPassed(number: Long): Boolean = files.numbers().exists(_ > number)
 
-  /** Deletes the records before a number. Throws what the first failure throws; the rest stays. */
-  def deleteBefore(number: Long): Unit = files.numbers().filter(_ < number).foreach(files.delete)
+  /** Deletes the records before one that stands for them; does nothing if the record at that number
+    * is another one. One that cannot be deleted stays, and the first failure is thrown at the end.
+    */
+  def deleteBefore(number: Long): Unit =
+    files.read(Vector(number)).head match {
+      case Some(_: LogRecord.Trimmed) =>
+        val failures = files.numbers().filter(_ < number).flatMap { n =>
+          try { files.delete(n); None }
+          catch { case NonFatal(e) => Some(e) }
+        }
+        failures.headOption.foreach(throw _)
+      case _ => ()
+    }
 
   private def missing(number: Long) = new DamagedFileException(
     files.folder,
@@ -114,7 +124,9 @@ object AppendOutcome {
   /** Another record stands at the number. */
   final case class Taken(found: LogRecord) extends AppendOutcome
 
-  /** Another run has gone on: records with higher numbers exist. */
+  /** Another run has gone on: records with higher numbers exist. The record counts if that run has
+    * read it, and does not if that run has trimmed the log.
+    */
   case object Overtaken extends AppendOutcome
 
   /** It is not known whether the record is in the log. */

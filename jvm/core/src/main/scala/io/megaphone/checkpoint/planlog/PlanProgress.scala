@@ -24,12 +24,22 @@ final case class PlanProgress(
   /** Whether it has steps that are still to be sealed. */
   def isOpen: Boolean = end.isEmpty && taken.size < plan.stepsCount
 
+  /** Its last step has taken effect after all; the steps after that one are given up. */
+  private[planlog] def restored: PlanProgress =
+    copy(end = end.filter(_ => taken.size < plan.stepsCount).map(_ => PlanProgress.Restored))
+
   private[planlog] def +(fact: (Long, SealedStep)): PlanProgress = copy(taken = taken :+ fact)
 
   /** Without the steps of batches that do not count any more. */
   private[planlog] def without(isVoid: Long => Boolean): PlanProgress =
     if (taken.exists(fact => isVoid(fact._1))) copy(taken = taken.filterNot(f => isVoid(f._1)))
     else this
+}
+
+object PlanProgress {
+  private val Restored = PlanEnd(
+    Some("A run gave its next step up, and an older run had committed it: submit the rest again.")
+  )
 }
 
 /** The end of a plan before its last step.

@@ -3,6 +3,7 @@ package io.megaphone.spark.driver
 
 import scala.collection.mutable
 import scala.util.{Failure, Success}
+import scala.util.control.NonFatal
 
 import org.apache.hadoop.fs.Path
 import org.apache.spark.broadcast.Broadcast
@@ -71,9 +72,7 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
         application.nextCounter().toString
       )
       planned.sweep.foreach(order => application.inBackground(sweep(order)))
-      planned.obsoleteRecords.foreach(number =>
-        application.inBackground(planLog.deleteBefore(number))
-      )
+      planned.obsoleteRecords.foreach(number => application.inBackground(deleteBefore(number)))
       PlannedBatch(planned.tables, planned.assignments, broadcastsOf(planned))
     }
 
@@ -183,6 +182,13 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
     }
 
   private def recovery(store: StoreId) = new Recovery(filesOf(store), Lz4.All)
+
+  private def deleteBefore(number: Long): Unit =
+    try planLog.deleteBefore(number)
+    catch {
+      case NonFatal(e) =>
+        logWarning(s"Old records of query $runId's plan log could not be deleted: $e")
+    }
 
   private def filesOf(store: StoreId): HadoopStateFiles = {
     val folder = new Path(s"${query.checkpointRoot}/state/${store.operator}")

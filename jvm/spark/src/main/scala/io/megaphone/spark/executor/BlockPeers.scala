@@ -36,7 +36,12 @@ final class BlockPeers(blocks: BlockStore, threads: ExecutorService, faults: Fau
   override def publish(block: BlockName, bytes: Array[Byte]): Unit =
     if (published.add(block))
       try faults.published(bytes).foreach(blocks.put(block.toString, _))
-      catch { case e: Throwable => published.remove(block); throw e }
+      catch {
+        case e: Throwable =>
+          published.remove(block)
+          blocks.remove(block.toString)
+          throw e
+      }
 
   /** Removes the blocks that are not wanted. */
   override def keep(isWanted: BlockName => Boolean): Unit =
