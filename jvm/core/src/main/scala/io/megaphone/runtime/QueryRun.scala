@@ -49,9 +49,10 @@ final class QueryRun(
   private var settings = QueryRun.Settings()
   private var read = Option.empty[History]
   @volatile private var state: Option[Protocol.State] = None
+  @volatile private var isStarted = false
 
   /** The protocol's state, for those who show it; None before the first batch. */
-  def snapshot: Option[Protocol.State] = state
+  def snapshot: Option[Protocol.State] = if (isStarted) state else None
 
   /** The query's groups, as the plan log knows them; empty before the first batch. */
   def groups: Vector[Group] = state.fold(Vector.empty[Group])(_.groups)
@@ -113,6 +114,7 @@ final class QueryRun(
       val kept = history.first.fold(bins)(_.bins)
       val restored = isRestored(history, firstBatch, first.ids, recovery)
       confirm(feed(Protocol.RunStarting(firstBatch, checkpointFormat, kept, history, restored)))
+      isStarted = true
     } catch { case e: Throwable => state = None; throw e }
   }
 

@@ -27,7 +27,10 @@ class QueryRunSuite extends AnyFunSuite {
     /** Whether the next reading alone fails. */
     var isReadLate = false
 
+    var beforeCreate: () => Unit = () => ()
+
     override def create(number: Long, record: LogRecord): Boolean = {
+      beforeCreate()
       val isFree = number == nextNumber
       if (isFree && isDurable) super.create(number, record)
       if (isFree && !isConfirmed) throw new IOException("the connection was lost")
@@ -67,6 +70,18 @@ class QueryRunSuite extends AnyFunSuite {
     Plan(id, Map(0L -> Vector(Step(moves.toVector, 2))), "fluid", TransferMode.Direct)
   private def begun: Query = { val q = new Query().start(0); q.plan(0); q }
   private def plans(q: Query) = q.run.snapshot.get.history.plans.keys.toVector
+
+  test("a run is not shown before its start record is in the log") {
+    val log = new Log
+    val run = new QueryRun("r", "root", new PlanLog(log), FaultPoints.Off, _ => ())
+    val first = QueryRun.FirstBatch(0, Vector(group), Map.empty, 2)
+    var shown = Vector.empty[Boolean]
+    def look(): Unit = shown :+= run.snapshot.isDefined
+    log.beforeCreate = () => look()
+    run.start(first, () => None, 8, QueryRun.Settings(), _ => look(), _ => fail("no state is read"))
+    look()
+    assert(shown == Vector(false, false, true))
+  }
 
   test("a plan whose append is durable but not confirmed is accepted, once it is read back") {
     val q = begun
