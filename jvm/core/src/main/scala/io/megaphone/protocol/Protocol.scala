@@ -259,7 +259,9 @@ object Protocol {
     case NotConfirmed(record) =>
       (state.withUnconfirmed(record), Vector(Fail(NotKnown)))
     case Confirmed(record) =>
-      val rest = state.unconfirmed.filterNot(_ == record)
+      // A trimming that was offered for this number is not there, and lacks what was found.
+      val rest =
+        state.unconfirmed.filterNot(r => r == record || r.isInstanceOf[LogRecord.Trimmed])
       (state.copy(history = state.history + record, unconfirmed = rest), Vector.empty)
 
     case Refuted => (state.copy(unconfirmed = Vector.empty), Vector.empty)

@@ -93,6 +93,15 @@ class UnsurePlanLogSuite extends AnyFunSuite {
     assert(log.all.exists(_.isInstanceOf[LogRecord.Trimmed]), "nothing was trimmed")
   }
 
+  test("a trimming that was not confirmed is not offered again after a record was found late") {
+    val log = new Log
+    val q = cancelledUnsure(log)
+    log.failingReads = 3 // the look of the batch, and both of the trimming
+    q.plan(2)
+    (3L to 5L).foreach(q.plan(_))
+    assert(log.history.end("one").isDefined && q.row("one").status == PlanStatus.Cancelled)
+  }
+
   test("a plan that is found late stays, also if the log is trimmed then") {
     val log = new Log
     val q = new Query(log, "r", 0, trimRecords = 3)
