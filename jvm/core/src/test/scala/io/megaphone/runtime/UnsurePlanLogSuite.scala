@@ -97,8 +97,8 @@ class UnsurePlanLogSuite extends AnyFunSuite {
     val log = new Log
     val q = cancelledUnsure(log)
     log.failingReads = 3 // the look of the batch, and both of the trimming
-    q.plan(2)
-    (3L to 5L).foreach(q.plan(_))
+    q.plan(2, isOwn = false) // a step would clear the doubt
+    (3L to 5L).foreach(q.plan(_, isOwn = false))
     assert(log.history.end("one").isDefined && q.row("one").status == PlanStatus.Cancelled)
   }
 
