@@ -39,4 +39,18 @@ object Settled {
   def headOf(store: StoreId, ids: VersionIds, version: Long, worker: Int): FileName =
     if (ids.isFixed || worker < ids.ids.size) FileName(worker, ids.nameOf(version, worker))
     else throw PlanLogMismatchException.noWorker(store.toString, version, worker, ids.ids.size)
+
+  /** Whether a store's `version` was written under a table: a footer says so. Throws
+    * MissingFileException or DamagedFileException.
+    */
+  def isWrittenUnder(
+      table: RoutingTable,
+      store: StoreId,
+      ids: VersionIds,
+      version: Long,
+      recovery: Recovery
+  ): Boolean = {
+    val head = headOf(store, ids, version, worker = 0) // every table has a worker 0
+    recovery.footer(head).tableHash == table.contentHash
+  }
 }

@@ -348,15 +348,12 @@ final class QueryRun(
       batch: Long,
       ids: Map[StoreId, VersionIds],
       recovery: StoreId => Recovery
-  ): Boolean = history.takenBack.filter(_.batch < batch).exists { seal =>
-    val differing = seal.tables.find { case (group, table) =>
-      history.tableAt(group, batch - 1).contentHash != table.contentHash
-    }
-    differing.exists { case (group, table) =>
-      val store = current.group(group).stores.head
+  ): Boolean = {
+    val contested = current.groups.iterator
+      .flatMap(group => history.contestedAt(group.id, batch - 1).map(group.stores.head -> _))
+    contested.nextOption().exists { case (store, table) =>
       val of = ids.getOrElse(store, VersionIds.Fixed)
-      val head = Settled.headOf(store, of, batch, worker = 0) // every table has a worker 0
-      recovery(store).footer(head).tableHash == table.contentHash
+      Settled.isWrittenUnder(table, store, of, batch, recovery(store))
     }
   }
 

@@ -15,7 +15,8 @@ import io.megaphone.state.Holding
   *   1. Partition p of a reader has the bins b with b mod n₀ = p, whatever the number of workers is
   *      now: n₀ is that of the first batch.
   *   1. The table of the batch before the version says which worker had each bin. The worker's file
-  *      at the version has it.
+  *      at the version has it. If the plan log does not say yet which of two tables that was,
+  *      because a run took a step back that another has committed, a footer says it.
   *   1. The footers of these files must name that table.
   *
   * Nothing is written, no lease is taken and no memory of a run is touched, so a death at any step
@@ -56,27 +57,32 @@ final class StateReader(history: History, store: StoreId, partition: Int, recove
     */
   def changes(version: Long, ids: Long => VersionIds): Iterator[Change] = for {
     (file, bins) <- filesAt(version, ids, bins).iterator
-    (frame, records) <- recovery.frames(file, bins.toSet, tableAt(version).contentHash).iterator
+    (frame, records) <- recovery
+      .frames(file, bins.toSet, tableAt(version, ids).contentHash)
+      .iterator
     change <- Changes.of(frame, records, load(version - 1, ids, Seq(frame.bin)).log(frame.bin))
   } yield change
 
   /** Throws as `load` does if the state at `version` no longer exists, or does not exist yet. */
-  def check(version: Long, ids: Long => VersionIds): Unit =
-    filesAt(version, ids, bins).keys.foreach(recovery.footer(_, tableAt(version).contentHash))
+  def check(version: Long, ids: Long => VersionIds): Unit = filesAt(version, ids, bins).keys
+    .foreach(recovery.footer(_, tableAt(version, ids).contentHash))
 
   private def load(version: Long, ids: Long => VersionIds, wanted: Seq[Int]): Holding = {
     val holding = new Holding(partition, binsCount)
     if (version == 0) wanted.foreach(bin => holding.put(bin, new BinLog, Chain.Empty))
     else
       for ((file, bins) <- filesAt(version, ids, wanted)) {
-        val loaded = recovery.load(file, bins, tableAt(version).contentHash)
+        val loaded = recovery.load(file, bins, tableAt(version, ids).contentHash)
         loaded.bins.valuesIterator.foreach(holding.put)
       }
     holding
   }
 
   /** The table of the batch that made `version`. */
-  private def tableAt(version: Long): RoutingTable = history.tableAt(group.id, version - 1)
+  private def tableAt(version: Long, ids: Long => VersionIds): RoutingTable = history
+    .contestedAt(group.id, version - 1)
+    .filter(Settled.isWrittenUnder(_, store, ids(version), version, recovery))
+    .getOrElse(history.tableAt(group.id, version - 1))
 
   /** The wanted bins at `version`, by the file that their worker wrote at the end of the batch. */
   private def filesAt(
@@ -84,7 +90,7 @@ final class StateReader(history: History, store: StoreId, partition: Int, recove
       ids: Long => VersionIds,
       wanted: Seq[Int]
   ): Map[FileName, Seq[Int]] = {
-    val table = tableAt(version)
+    val table = tableAt(version, ids)
     val of = ids(version)
     wanted.groupBy(table.workerOf).map { case (worker, bins) =>
       Settled.headOf(store, of, version, worker) -> bins

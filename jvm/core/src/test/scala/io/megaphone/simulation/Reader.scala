@@ -20,7 +20,7 @@ object Reader {
         catch {
           case e: Violation => throw e
           case e: Exception if world.isRefusal(e) => throw new Refused(e)
-          case e: Exception if world.isContested(e) || world.isExpected(e) =>
+          case e: Exception if world.isExpected(e) =>
             world.trace(s"the reader is told to try again: $e")
           case e: Exception =>
             throw new Violation(s"$store cannot be read at version $version: $e", e)

@@ -128,12 +128,6 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   /** Whether work in the background may end with the error: it is tried again another time. */
   def isExpected(e: Throwable): Boolean = e.isInstanceOf[InjectedFault] || isRefusal(e)
 
-  /** Whether the error is one that a reader may see while it is not clear in the plan log which of
-    * two runs has committed a batch: the next run tells.
-    */
-  def isContested(e: Throwable): Boolean = e.isInstanceOf[PlanLogMismatchException] &&
-    history.takenBack.exists(_.batch < oracle.settled)
-
   /** What the plan log says. Throws Refused if it is damaged and says so. */
   def history: History =
     try checkpoint.planLog.history

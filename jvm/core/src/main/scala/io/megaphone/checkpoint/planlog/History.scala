@@ -114,6 +114,15 @@ final case class History private[megaphone] (
         .orElse(first.flatMap(_.tables.get(group)))
         .getOrElse(throw new NoSuchElementException(s"the plan log knows no group $group"))
 
+  /** The table that a group has at a batch instead of `tableAt`, if the seal that was taken back is
+    * in force after all; None if that makes no difference. What the state was written under decides
+    * (rule 3).
+    */
+  def contestedAt(group: Long, batch: Long): Option[RoutingTable] = for {
+    seal <- takenBack if seal.batch <= batch
+    table <- seal.tables.get(group) if table.contentHash != tableAt(group, batch).contentHash
+  } yield table
+
   /** A plan by its id. */
   def plan(id: String): Option[Plan] = plans.get(id).map(_.plan)
 
