@@ -6,7 +6,8 @@
   1. Both are built: the commit once, the working tree for each run. Each is measured with its own
      Python package and its own JVM benchmarks, by the measuring code of the working tree.
   2. Each round starts a process for each of the two, lets both get warm, and then asks one after
-     the other for some batches, in an order that turns: what slows the machine slows both.
+     the other for some batches, or for an iteration of a store operation, in an order that turns:
+     what slows the machine slows both.
   3. A round's ratio is that of the two medians of its values; the result is the median of the
      rounds' ratios. The exit status is 1 if one is above its limit.
 
@@ -39,7 +40,8 @@ LIMIT = 1.03
 HEAP_LIMIT = 1.03
 REPORTED_LIMIT = 1.001
 OPERATIONS = ["putNew", "putOverwrite", "get", "remove", "scan", "putAndCommit"]
-JMH_ITERATIONS = ("-wi", "4", "-i", "4", "-w", "500ms", "-r", "500ms")
+WARM_ITERATIONS, ITERATIONS = 8, 24
+ITERATION = "250ms"
 LOG = builds.BUILDS / "log.txt"
 Figures = dict[str, dict[str, list[float]]]  # by figure and build, the values of one round
 
@@ -106,16 +108,50 @@ FIGURES = [
 class Subject:
     """The process that measures one build; one thread may use it."""
 
-    def __init__(self, build: Path, work: str, *options: str) -> None:
+    def __init__(self, build: Path, work: str, command: Sequence[str]) -> None:
         self.work = work
         self.log = LOG.open("a")
         self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("turns.py")), str(build), work, *options],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
             env=os.environ | {"PYTHONPATH": Build.read(build).package_folder},
             text=True,
+        )
+
+    @staticmethod
+    def of_query(build: Path, work: str, *options: str) -> Subject:
+        """The process of a work that a Spark session runs; a turn is some batches."""
+        turns = Path(__file__).with_name("turns.py")
+        return Subject(build, work, [sys.executable, str(turns), str(build), work, *options])
+
+    @staticmethod
+    def of_operation(build: Path, tree: Path, operation: str, output: Path) -> Subject:
+        """The process of a store operation, by JMH, which tells `output`; a turn is an iteration.
+
+        The tree's benchmarks stand last in the class path: all that is taken of them is ByTurns.
+        """
+        java = Path(os.environ["JAVA_HOME"], "bin/java") if "JAVA_HOME" in os.environ else "java"
+        options = Build.read(tree)
+        class_path = (Build.read(build).jmh_class_path, options.benchmarks_jar)
+        return Subject(
+            build,
+            operation,
+            [
+                *(
+                    str(java),
+                    "-Djmh.ignoreLock=true",
+                    *options.jmh_java_options,
+                    "-cp",
+                    os.pathsep.join(class_path),
+                ),
+                *("org.openjdk.jmh.Main", "-f", "0", "-prof", "io.megaphone.benchmarks.ByTurns"),
+                *("-wi", str(WARM_ITERATIONS), "-i", str(ITERATIONS)),
+                *("-w", ITERATION, "-r", ITERATION, "-p", "provider=megaphone"),
+                *("-p", f"keys={WORKS['operations'].keys}", "-foe", "true", "-o", str(output)),
+                rf"\.{operation}$",
+            ],
         )
 
     def ask(self) -> None:
@@ -149,7 +185,7 @@ def subjects(of: dict[str, Path], work: str, *options: str) -> Iterator[dict[str
     with ExitStack() as stack:
         found = {}
         for name, build in of.items():
-            found[name] = Subject(build, work, *options)
+            found[name] = Subject.of_query(build, work, *options)
             stack.callback(found[name].close)
         for subject in found.values():
             subject.ask()
@@ -187,30 +223,25 @@ def by_turns(of: dict[str, Path], name: str, rounds: int) -> list[Figures]:
 
 
 def store_operations(of: dict[str, Path], names: list[str], rounds: int) -> list[Figures]:
-    """The rounds of single operations, by JMH; a process for each operation and build."""
-    found: list[Figures] = [{} for _ in range(rounds)]
-    java = str(Path(os.environ["JAVA_HOME"], "bin/java")) if "JAVA_HOME" in os.environ else "java"
-    options = Build.read(of["tree"]).jmh_java_options
-    todo = [(n, s, o) for n in range(rounds) for o in names for _, s in _order(of, n)]
+    """The rounds of single operations, nanoseconds per row; a process for each and each build."""
+    found: list[Figures] = [
+        {name: {build: [] for build in of} for name in names} for _ in range(rounds)
+    ]
+    todo = [(number, name) for number in range(rounds) for name in names]
     with harness.folder() as folder:
-        for number, subject, name in tqdm(todo, desc="operations", unit="run"):
-            file = folder / "found.json"
-            arguments = operations.jmh_arguments(
-                [name], ["megaphone"], WORKS["operations"].keys, file
-            )
-            command = [
-                *(java, *options, "-cp", Build.read(of[subject]).jmh_class_path),
-                *("org.openjdk.jmh.Main", *JMH_ITERATIONS, *arguments),
-            ]
-            with LOG.open("a") as log:
-                subprocess.run(command, check=True, stdout=log, stderr=log, cwd=folder)
-            value = operations.scores([file])[name]["megaphone"]
-            found[number].setdefault(name, {})[subject] = [value]
+        for number, name in tqdm(todo, desc="operations", unit="operation"):
+            builds_in_order = list(of)[::-1] if number % 2 else list(of)
+            with ExitStack() as stack:
+                both = {}
+                for build in builds_in_order:
+                    both[build] = Subject.of_operation(of[build], of["tree"], name, folder / build)
+                    stack.callback(both[build].close)
+                for turn, build in harness.turned(WARM_ITERATIONS + ITERATIONS, builds_in_order):
+                    both[build].ask()
+                    score = both[build].answer()["score"]
+                    if turn >= WARM_ITERATIONS:
+                        found[number][name][build] += score
     return found
-
-
-def _order(of: dict[str, Path], number: int) -> Iterator[tuple[int, str]]:
-    return harness.turned(1, list(of)[::-1] if number % 2 else list(of))
 
 
 def heap_per_key(of: dict[str, Path], rounds: int) -> list[Figures]:
