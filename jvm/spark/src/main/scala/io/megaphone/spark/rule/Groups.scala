@@ -108,10 +108,7 @@ object Groups {
       case e: ShuffleExchangeExec if byExchange.contains(NodeKey(e)) =>
         val table = tableOf(byExchange(NodeKey(e)))
         e.copy(
-          outputPartitioning = new RoutedPartitioning(
-            e.outputPartitioning.asInstanceOf[HashPartitioning].expressions,
-            table
-          ),
+          outputPartitioning = new RoutedPartitioning(keysOf(e).get, table),
           child = go(e.child, Set.empty)
         )
       case e: ShuffleExchangeLike => e.mapChildren(go(_, Set.empty))
@@ -159,9 +156,7 @@ object Groups {
   }
 
   private def groupOf(operators: Vector[StatefulOperator], inputs: Vector[SparkPlan]): PlanGroup = {
-    val hashed = inputs.collect {
-      case e: ShuffleExchangeExec if e.outputPartitioning.isInstanceOf[HashPartitioning] => e
-    }
+    val hashed = inputs.collect { case e: ShuffleExchangeExec if keysOf(e).isDefined => e }
     def names = operators.map(_.nodeName).distinct.mkString(", ")
     if (inputs.forall(_.outputPartitioning.numPartitions == 1) && hashed.isEmpty)
       PlanGroup(operators, Vector.empty)
@@ -179,6 +174,15 @@ object Groups {
     }
   }
 
+  /** The keys of an exchange by hash. Spark 4.3 has one for outer joins that spreads rows with a
+    * null key, for they meet nothing: the table may lay them together.
+    */
+  private def keysOf(exchange: ShuffleExchangeExec): Option[Seq[Expression]] =
+    exchange.outputPartitioning match {
+      case hash: HashPartitioningLike => Some(hash.expressions)
+      case _ => None
+    }
+
   /** The provider computes bins from the operator's keys, the exchange from its own keys. Throws
     * UnroutableGroupException if the two differ in number or in a type.
     */
@@ -195,7 +199,7 @@ object Groups {
       exchanges: Vector[ShuffleExchangeExec]
   ): Unit =
     exchanges.foreach { e =>
-      val routed = e.outputPartitioning.asInstanceOf[HashPartitioning].expressions
+      val routed = keysOf(e).get
       val isSame = routed.size == keys.size && routed.zip(keys).forall { case (r, k) =>
         r.dataType == k.dataType
       }

@@ -231,6 +231,23 @@ class PlansSuite extends KeyedSession {
     }
   }
 
+  test("An aggregate with a null key, outer joined with a static side that has null keys.") {
+    val key = "if(k < 4, null, k)"
+    val side = spark.range(0, 120).selectExpr("if(id % 9 = 0, null, id) as k", "id * 10 as name")
+    withConf(
+      "spark.sql.autoBroadcastJoinThreshold" -> "-1",
+      "spark.sql.shuffle.spreadNullJoinKeys.enabled" -> "true" // Spark 4.3 has it
+    ) {
+      for (how <- Seq("left_outer", "left_anti"))
+        check("complete")(
+          _.selectExpr(s"$key as k").groupBy("k").count().join(side.hint("merge"), Seq("k"), how)
+        ) { running =>
+          assert(nodes(running) { case _: SortMergeJoinExec => () } == 1)
+          assert(running.tables.size == 1)
+        }
+    }
+  }
+
   test("A sort-merge join with a static side below the aggregate, on the grouping key.") {
     val side = spark.range(0, 120).selectExpr("id as k", "id * 10 as name")
     withConf("spark.sql.autoBroadcastJoinThreshold" -> "-1") {
