@@ -10,8 +10,8 @@ import org.openjdk.jmh.results.{IterationResult, Result}
 /** Lets another process say when each iteration begins: two JVMs that are asked by turns are slowed
   * by the same things. A JMH profiler that measures nothing, for a run without forks (`-f 0`).
   *
-  *   1. Before an iteration, warm-up or not, it waits for a line on the standard input. If the input
-  *      has ended, nobody asks any more, and the JVM ends.
+  *   1. Before an iteration, warm-up or not, it waits for a line on the standard input. If the
+  *      input has ended, nobody asks any more, and the JVM ends.
   *   2. After the iteration it writes a line to the standard output, `{"score": [value]}`, in the
   *      benchmark's unit. All else that JMH writes has to go to a file (`-o`).
   */
