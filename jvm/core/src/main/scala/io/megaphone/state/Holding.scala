@@ -46,11 +46,14 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def head: Option[StateName] = synchronized(headCommit.map(_.name))
   def lineage: Vector[FileName] = synchronized(files)
 
-  /** The log of a bin, to read and write its rows: for every row, so it allocates nothing. Throws
-    * MissingBinException if the bin is absent (I8).
+  /** The log of a bin, to read and write its rows: for every row, so it allocates nothing. Null if
+    * the bin is absent, which never means that it is empty (I8).
     */
+  def logOrNull(bin: Int): BinLog = held.logOrNull(bin)
+
+  /** The same. Throws MissingBinException if the bin is absent. */
   def log(bin: Int): BinLog = {
-    val log = held.logOrNull(bin)
+    val log = logOrNull(bin)
     if (log == null) throw missing(bin)
     log
   }

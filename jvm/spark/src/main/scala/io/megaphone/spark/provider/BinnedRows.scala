@@ -60,11 +60,9 @@ private[provider] final class BinnedRows(
   }
 
   def remove(f: ColumnFamily, row: UnsafeRow): Unit = {
-    val bin = f.binOf(row)
-    val log = logOf(bin)
+    val log = logToWrite(f.binOf(row))
     val keys = f.keys
     keys.encode(row)
-    holding.touch(bin)
     log.remove(f.number, keys.bytes, keys.offset, keys.length)
     ()
   }
@@ -149,11 +147,9 @@ private[provider] final class BinnedRows(
     * because a checksum covers both.
     */
   private def writeEncoded(f: ColumnFamily, row: UnsafeRow, isAppend: Boolean): Unit = {
-    val bin = f.binOf(row)
-    val log = logOf(bin)
+    val log = logToWrite(f.binOf(row))
     val keys = f.keys
     val values = f.values
-    holding.touch(bin)
     if (isAppend)
       log.append(
         f.number,
@@ -178,9 +174,8 @@ private[provider] final class BinnedRows(
 
   private def removeAll(number: Int, bin: Int, scan: Scan): Unit =
     while (scan.next()) {
-      holding.touch(bin)
       val c = scan.cursor
-      logOf(bin).remove(number, c.bytes, c.keyOffset, c.keyBytes)
+      logToWrite(bin).remove(number, c.bytes, c.keyOffset, c.keyBytes)
     }
 
   private def scansOf(f: ColumnFamily): Iterator[Scan] =
@@ -255,7 +250,16 @@ private[provider] final class BinnedRows(
   /** The log of a bin. All access to rows gets its log here. Throws MissingBinException if the bin
     * is absent: it is never read as empty (I8).
     */
-  private def logOf(bin: Int): BinLog =
-    if (holding.has(bin)) holding.log(bin)
-    else throw new MissingBinException(key.toString, holding.worker, bin)
+  private def logOf(bin: Int): BinLog = {
+    val log = holding.logOrNull(bin)
+    if (log == null) throw new MissingBinException(key.toString, holding.worker, bin)
+    log
+  }
+
+  /** The same, of a bin that is about to change. */
+  private def logToWrite(bin: Int): BinLog = {
+    val log = logOf(bin)
+    if (!log.isTouched) holding.touch(bin)
+    log
+  }
 }
