@@ -13,7 +13,8 @@ import io.megaphone.state.Holding
   *
   * Given a holding, and a newer name of its worker.
   *   1. Read the footer of the newest file, which lists the names that lead to it. If the holding's
-  *      name is not one of them, stop: no unbroken sequence of tails leads on from it.
+  *      name is not one of them, stop: no unbroken sequence of tails leads on from it. Version 0
+  *      has no file; it is the one that the files of version 1 lead on from.
   *   1. Settle the head if it is one of those names; else undo it.
   *   1. For each missing file, from the oldest: drop the bins that left the worker with it, because
   *      their records in this holding are void from then on. Apply the frames of the other bins.
@@ -38,7 +39,8 @@ final class CatchUp(recovery: Recovery) {
       val names = newest.file +: newest.previous
       if (holding.head.exists(head => names.exists(_.name == head))) holding.settle()
       else holding.undoHead()
-      val known = names.indexWhere(_.name == holding.base)
+      val isFromFirst = holding.base.version == 0 && names.last.name.version == 1
+      val known = if (isFromFirst) names.size else names.indexWhere(_.name == holding.base)
       if (known < 0) None
       else {
         val missing = names.take(known).reverse

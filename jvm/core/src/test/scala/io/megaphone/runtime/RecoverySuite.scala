@@ -221,4 +221,17 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
       ) == Some(3.toByte)
     )
   }
+
+  test("a holding is brought forward from any version before, the empty one too") {
+    val store = new Store
+    filled(store, 3, 100)
+    for (from <- 0 to 2) {
+      val behind = store.lease(new Registry, 0, 10L + from)
+      store.open(new Registry, behind, store.turn(from.toLong, before, before))
+      val name = StateName(3, "")
+      val bytes = new CatchUp(store.recovery)(behind.holding, name, before.contentHash)
+      assert(bytes.exists(_ > 0) && behind.holding.base == name)
+      for (bin <- Seq(0, 2)) assert(get(behind.holding.log(bin)) == Some((2 + bin).toByte))
+    }
+  }
 }
