@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import scala.annotation.tailrec
 import scala.collection.mutable
 
 import io.megaphone.checkpoint.{Recovery, Settled}
-import io.megaphone.checkpoint.planlog.{AppendOutcome, History, LogRecord, PlanLog, Verdict}
+import io.megaphone.checkpoint.planlog.{History, PlanLog}
 import io.megaphone.errors.{PlanRefusedException, StepNotSealedException, UnsupportedQueryException}
 import io.megaphone.format.{ExecutorAddress, StoreId, VersionIds}
 import io.megaphone.placement.Placement
@@ -48,14 +47,14 @@ final class QueryRun(
   private var cluster = ClusterView.Empty
   private var settings = QueryRun.Settings()
   private var read = Option.empty[History]
-  @volatile private var state: Option[Protocol.State] = None
+  private val records = new RunRecords(run, planLog, faults, warn)
   @volatile private var isStarted = false
 
   /** The protocol's state, for those who show it; None before the first batch. */
-  def snapshot: Option[Protocol.State] = if (isStarted) state else None
+  def snapshot: Option[Protocol.State] = if (isStarted) records.state else None
 
   /** The query's groups, as the plan log knows them; empty before the first batch. */
-  def groups: Vector[Group] = state.fold(Vector.empty[Group])(_.groups)
+  def groups: Vector[Group] = records.state.fold(Vector.empty[Group])(_.groups)
 
   /** Reads the plan log: the first look of a start. */
   def readPlanLog(): Unit = read = Some(planLog.read())
@@ -108,14 +107,14 @@ final class QueryRun(
         )
       history.last.get.groups.zip(asked).map { case (before, now) => before.withFamiliesOf(now) }
     }
-    state = Some(Protocol.start(run, known, settings.protocol))
+    records.begin(Protocol.start(run, known, settings.protocol))
     try {
       makeFolders(known)
       val kept = history.first.fold(bins)(_.bins)
       val restored = isRestored(history, firstBatch, first.ids, recovery)
-      confirm(feed(Protocol.RunStarting(firstBatch, checkpointFormat, kept, history, restored)))
+      records.confirm(Protocol.RunStarting(firstBatch, checkpointFormat, kept, history, restored))
       isStarted = true
-    } catch { case e: Throwable => state = None; throw e }
+    } catch { case e: Throwable => records.giveUp(); throw e }
   }
 
   /** Plans a batch; the same when asked again for the same batch.
@@ -137,12 +136,13 @@ final class QueryRun(
       cluster: ClusterView
   ): BatchPlan = {
     val groups = asked.map(g => current.group(g.id)) // with families in the plan log's places
-    readUnconfirmed()
+    records.readUnconfirmed()
     val obsoleteRecords = trim(batch)
     see(cluster)
     groups.foreach(place)
     val planned = Protocol.Batch(batch, isOwn, ids, wanted.toMap)
-    val decision = feed(Protocol.BatchPlanning(planned)).collectFirst {
+    val commands = records.feed(Protocol.BatchPlanning(planned))
+    val decision = commands.collectFirst {
       case Protocol.HandOut(d) => d
       case Protocol.Fail(reason) => throw new StepNotSealedException(reason)
     }.get
@@ -157,25 +157,25 @@ final class QueryRun(
     * it could not be written; it is then not known whether the plan is there.
     */
   def submit(make: Protocol.State => Plan): Plan = {
-    readUnconfirmed()
+    records.readUnconfirmed()
     val plan = make(current)
-    confirm(feed(Protocol.PlanSubmitted(plan)))
+    records.confirm(Protocol.PlanSubmitted(plan))
     plan
   }
 
   /** Cancels a plan: steps not sealed yet will not be. Nothing happens if it has ended. */
   def cancel(planId: String): Unit = {
-    readUnconfirmed()
+    records.readUnconfirmed()
     if (current.history.plan(planId).isEmpty) throw PlanRefusedException.unknownPlan(planId)
     if (current.history.open.exists(_.id == planId))
-      confirm(feed(Protocol.PlanCancelled(planId)))
+      records.confirm(Protocol.PlanCancelled(planId))
   }
 
   /** An executor reports how far its replicas are. */
-  def reported(report: Report): Unit = if (state.isDefined) {
+  def reported(report: Report): Unit = if (records.state.isDefined) {
     def tell(key: ReplicaKey, replica: ReplicaState): Unit = key.purpose match {
       case ForStep(step, _) if key.store.run == run =>
-        feed(Protocol.ReplicaReported(key, step, replica)); ()
+        records.feed(Protocol.ReplicaReported(key, step, replica)); ()
       case _ => ()
     }
     val executor = report.executor.id
@@ -188,7 +188,7 @@ final class QueryRun(
     ranOn((c.worker.store.id.operator, c.worker.worker)) = c.executor.id
 
   /** What executors are to know of this run; None before its first batch. */
-  def live: Option[LiveRun] = state.flatMap(s =>
+  def live: Option[LiveRun] = records.state.flatMap(s =>
     s.decision.map(d =>
       LiveRun(checkpointRoot, d.batch.number, Duties.liveSteps(s), settings.pullDeadlineMs)
     )
@@ -200,7 +200,9 @@ final class QueryRun(
 
   /** What an executor is to have ready. */
   def dutiesOf(executor: String): Vector[ReplicaDuty] =
-    state.toVector.flatMap(Duties(_, cluster.get)).collect { case (e, d) if e == executor => d }
+    records.state.toVector.flatMap(Duties(_, cluster.get)).collect {
+      case (e, d) if e == executor => d
+    }
 
   /** The table that the newest batch of a group has. */
   def currentTable(group: Long): RoutingTable = current.currentTable(group)
@@ -208,11 +210,11 @@ final class QueryRun(
   /** The executor that a worker ran on last, if it is known. */
   def executorOf(operator: Long, worker: Int): Option[String] = ranOn.get((operator, worker))
 
-  private def current: Protocol.State = state.getOrElse(throw PlanRefusedException.notStarted)
+  private def current: Protocol.State = records.current
 
   private def see(now: ClusterView): Unit = {
     cluster.ids.filterNot(id => now.get(id).isDefined).foreach { lost =>
-      feed(Protocol.ExecutorLost(lost))
+      records.feed(Protocol.ExecutorLost(lost))
       pinned.filterInPlace((_, executor) => executor != lost)
     }
     cluster = now
@@ -277,58 +279,6 @@ final class QueryRun(
     )
   }
 
-  /** Feeds one event, appends what is asked for, and returns the other commands. */
-  private def feed(event: Protocol.Event): Vector[Protocol.Command] = {
-    val (next, commands) = Protocol(current, event)
-    state = Some(next)
-    commands.flatMap {
-      case Protocol.Append(record) => note(record); feed(append(record))
-      case other => Vector(other)
-    }
-  }
-
-  private def append(record: LogRecord): Protocol.Event = {
-    val number = current.history.nextNumber
-    val isSeal = record.isInstanceOf[LogRecord.Sealed]
-    if (isSeal) faults.at(FaultPoints.DriverSealing)
-    val outcome = planLog.append(number, record) match {
-      case AppendOutcome.Unconfirmed(cause) =>
-        warn(s"Writing record $number of query $run's plan log was not confirmed: $cause")
-        lookAt(number, Seq(record))
-      case known => Some(known)
-    }
-    outcome match {
-      case Some(AppendOutcome.Appended) =>
-        if (isSeal) faults.at(FaultPoints.DriverSealed)
-        Protocol.Appended(record)
-      case Some(AppendOutcome.Taken(found)) => Protocol.NumberTaken(record, found)
-      case Some(AppendOutcome.Overtaken) => Protocol.Overtaken(record)
-      case _ => Protocol.NotConfirmed(record)
-    }
-  }
-
-  /** Reads the numbers that own records may stand at whose append was not confirmed. */
-  @tailrec
-  private def readUnconfirmed(): Unit = if (current.unconfirmed.nonEmpty)
-    lookAt(current.history.nextNumber, current.unconfirmed) match {
-      case Some(AppendOutcome.Taken(found)) if current.unconfirmed.contains(found) =>
-        warn(
-          s"A record of query $run that was reported as not confirmed is in its plan log: $found"
-        )
-        feed(Protocol.Confirmed(found))
-        readUnconfirmed()
-      case Some(_) => feed(Protocol.Refuted); ()
-      case None => ()
-    }
-
-  private def lookAt(number: Long, own: Seq[LogRecord]): Option[AppendOutcome] =
-    try planLog.lookAt(number, own)
-    catch {
-      case scala.util.control.NonFatal(e) =>
-        warn(s"Record $number of query $run's plan log could not be read: $e")
-        None
-    }
-
   /** Appends the record that stands for all before it, once there are many. Returns the number that
     * the others are before, which may be deleted. If it cannot be confirmed the batch goes on.
     */
@@ -336,7 +286,7 @@ final class QueryRun(
     if (current.history.untrimmed < settings.trimRecords) None
     else {
       val oldest = batch - settings.batchesToRetain - settings.protocol.gapBatches - 1
-      confirm(feed(Protocol.Trimming(oldest)))
+      records.confirm(Protocol.Trimming(oldest))
       Option.when(current.history.untrimmed == 0)(current.history.nextNumber - 1)
     }
 
@@ -355,23 +305,6 @@ final class QueryRun(
       val of = ids.getOrElse(store, VersionIds.Fixed)
       Settled.isWrittenUnder(table, store, of, batch, recovery(store))
     }
-  }
-
-  private def note(record: LogRecord): Unit = record match {
-    case LogRecord.Started(_, _, _, _, _, _, Verdict.TakesBack(reason)) => warn(reason)
-    case LogRecord.Started(_, _, _, _, _, _, Verdict.Restores) =>
-      warn("An older run had committed the step that the run before took back: it is in force.")
-    case LogRecord.Cancelled(plan, Some(reason)) =>
-      warn(s"Plan $plan of query $run has failed. $reason")
-    case LogRecord.Sealed(_, _, steps, _) =>
-      for (s <- steps; reason <- s.noRoom)
-        warn(s"Step ${s.step} of query $run goes on without some of its moves. $reason")
-    case _ => ()
-  }
-
-  private def confirm(commands: Vector[Protocol.Command]): Unit = commands.foreach {
-    case Protocol.Fail(reason) => throw new StepNotSealedException(reason)
-    case _ => ()
   }
 }
 
