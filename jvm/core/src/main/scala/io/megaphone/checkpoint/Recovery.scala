@@ -15,7 +15,8 @@ import io.megaphone.state.LoadedBin
   *
   * Given a worker's file at a name, some bins, and the routing table of that version.
   *   1. `footers` reads the footer of the file and those of its predecessors, at most 15. The
-  *      newest footer must name the routing table that the plan log has for that version.
+  *      newest footer must name the routing table that the plan log has for that version; under
+  *      checkpoint format v1 so must that of worker 0.
   *   1. `chains` finds each bin's chain: the newest chain that a footer lists, and the bin's frames
   *      in newer footers. A bin that no footer lists is an error: missing is never read as empty.
   *      So is a bin that has left the worker after that chain was listed.
@@ -57,10 +58,16 @@ class Recovery(
 
   /** The footer of a file that was written under the routing table of this content hash. Throws
     * PlanLogMismatchException if it was not.
+    *
+    * Under checkpoint format v1 a worker's file may be of batches that the query went back from, if
+    * the batches after that had fewer workers. Every table has a worker 0, whose file is therefore
+    * always of the newest ones: it must name the table, too.
     */
   def footer(file: FileName, tableHash: Long): Footer = {
     val found = footer(file)
     checkTable(found, tableHash)
+    if (file.name.id == StateName.FixedId && file.worker != 0)
+      checkTable(footer(FileName(0, file.name)), tableHash)
     found
   }
 
@@ -142,10 +149,10 @@ class Recovery(
     * the file was not written under the routing table of this content hash.
     */
   def frames(file: FileName, bins: Set[Int], tableHash: Long): Vector[(Frame, Array[Byte])] = {
+    footer(file, tableHash)
     val source = files.open(file)
     try {
       val reader = new DeltaFile.Reader(source)
-      checkTable(reader.footer, tableHash)
       reader.footer.frames.filter(f => bins(f.bin)).map { f =>
         val records = reader.records(f, compressions)
         check(records)

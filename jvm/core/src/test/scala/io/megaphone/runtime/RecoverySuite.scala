@@ -14,7 +14,7 @@ import io.megaphone.checkpoint.{AtomicOutput, CatchUp, Parallel, Recovery, State
 import io.megaphone.errors.{DamagedFileException, PlanLogMismatchException}
 import io.megaphone.format.{Compression, Compressions, FileName, FileSource, Footer, StateName}
 import io.megaphone.log.BinLogModel.found
-import io.megaphone.plan.RoutingTable
+import io.megaphone.plan.{Move, RoutingTable}
 import io.megaphone.state.Registry
 import io.megaphone.testkit.PassedOn
 
@@ -233,5 +233,26 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
       assert(bytes.exists(_ > 0) && behind.holding.base == name)
       for (bin <- Seq(0, 2)) assert(get(behind.holding.log(bin)) == Some((2 + bin).toByte))
     }
+  }
+
+  test("a file of batches that the query went back from is not read for a plan log as old as it") {
+    val store = new Store
+    val one = before.moved(Seq(Move(1, 0), Move(3, 0)), 1, 1)
+    def batch(attempts: Long, table: RoutingTable): Unit = {
+      val registry = new Registry
+      for (worker <- 0 until table.workers) {
+        val lease = store.lease(registry, worker, attempts + worker)
+        val turn = store.turn(0, table, table)
+        store.open(registry, lease, turn)
+        table.binsOf(worker).foreach(put(lease.holding, _, attempts.toByte))
+        store.commit(lease, turn)
+      }
+    }
+    batch(1, before)
+    batch(11, one) // the query went back to batch 0, and has one worker now
+    val left = FileName(1, StateName(1, ""))
+    assert(store.recovery.footer(left).tableHash == before.contentHash)
+    intercept[PlanLogMismatchException](store.recovery.load(left, Seq(1), before.contentHash))
+    intercept[PlanLogMismatchException](store.recovery.frames(left, Set(1), before.contentHash))
   }
 }
