@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
+import java.lang.invoke.VarHandle
 import java.util
 
 import io.megaphone.log.memory.{PagedRecord, Pages}
@@ -15,6 +16,9 @@ import io.megaphone.log.record.{Record, Words}
 private[log] final class Appends {
   private var positions, before, valueLengths = new Array[Int](Appends.CapacityMin)
   private var count = 0
+
+  // Another thread may call `heapBytes` as soon as it sees this object.
+  VarHandle.releaseFence()
 
   def heapBytes: Long = 3 * (positions.length * 4L + 16)
 

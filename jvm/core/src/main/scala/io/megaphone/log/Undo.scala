@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
+import java.lang.invoke.VarHandle
 import java.util
 
 /** For each record of a log's tail, the record that it replaced. The log undoes its tail by this
@@ -13,6 +14,9 @@ private[log] final class Undo {
   // (replaced position + 1) << 32 | position of the new record
   private var entries = new Array[Long](Undo.CapacityMin)
   private var count = 0
+
+  // Another thread may call `heapBytes` as soon as it sees this object.
+  VarHandle.releaseFence()
 
   def heapBytes: Long = entries.length * 8L + Undo.OwnBytes
 

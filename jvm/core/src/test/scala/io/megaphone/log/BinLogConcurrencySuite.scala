@@ -19,6 +19,7 @@ class BinLogConcurrencySuite extends AnyFunSuite {
   private val ReadersCount = 3
   private val Rounds = 400
   private val RoundsKept = 24
+  private val LogsCount = 2000000
 
   private def withThreads[A](body: ExecutorService => A): A = {
     val threads = Executors.newFixedThreadPool(ReadersCount)
@@ -50,6 +51,32 @@ class BinLogConcurrencySuite extends AnyFunSuite {
     }
     if (random.nextInt(4) == 0) log.compact()
     for (_ <- 0 until random.nextInt(60)) change(log, random)
+  }
+
+  test("the heap bytes of a log that another thread has just begun to fill can be asked for") {
+    // No volatile field: the reader may see an object before what its constructor has written.
+    final class Shared { var log = new BinLog }
+    val shared = new Shared
+    val key = Bytes.random(8, 1)
+    withThreads { threads =>
+      val done = new AtomicReference(false)
+      val asked = (0 until ReadersCount - 1).map(_ =>
+        threads.submit((() => {
+          var sum = 0L
+          while (!done.get) sum += shared.log.heapBytes
+          sum
+        }): Callable[Long])
+      )
+      try
+        for (_ <- 0 until LogsCount) {
+          val log = new BinLog
+          shared.log = log
+          log.put(0, key, 0, key.length, key, 0, key.length)
+          log.append(0, key, 0, key.length, key, 0, key.length)
+        }
+      finally done.set(true)
+      asked.foreach(reader => assert(reader.get(60, TimeUnit.SECONDS) > 0))
+    }
   }
 
   test(

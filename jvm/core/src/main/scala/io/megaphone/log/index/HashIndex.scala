@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log.index
 
+import java.lang.invoke.VarHandle
+
 /** An open-addressing hash index from a key's hash to the position of its live record. The keys
   * themselves stay in the log.
   *
@@ -18,6 +20,9 @@ final class HashIndex {
   private var shift = 0
   private var usedCount = 0 // live and removed slots
   private var liveCount = 0
+
+  // Another thread may call `heapBytes` as soon as it sees this object.
+  VarHandle.releaseFence()
 
   /** Number of live keys. */
   def size: Int = liveCount

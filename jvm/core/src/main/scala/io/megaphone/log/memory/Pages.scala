@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log.memory
 
+import java.lang.invoke.VarHandle
 import java.util
 
 import io.megaphone.log.record.{Record, Words}
@@ -36,6 +37,9 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
   private var copiedPosition = -1 // the record on disk that was read last
   private var copied: Array[Byte] = _ // its copy
   private var endPosition = 0 // words
+
+  // Another thread may call `heapBytes` as soon as it sees this object.
+  VarHandle.releaseFence()
 
   /** The position after the last record, in words. */
   def end: Int = endPosition
