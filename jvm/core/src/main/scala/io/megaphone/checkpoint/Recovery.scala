@@ -66,10 +66,13 @@ class Recovery(
   def footer(file: FileName, tableHash: Long): Footer = {
     val found = footer(file)
     checkTable(found, tableHash)
-    if (file.name.id == StateName.FixedId && file.worker != 0)
-      checkTable(footer(FileName(0, file.name)), tableHash)
+    checkIsNewest(file, tableHash)
     found
   }
+
+  private def checkIsNewest(file: FileName, tableHash: Long): Unit =
+    if (file.name.id == StateName.FixedId && file.worker != 0)
+      checkTable(footer(FileName(0, file.name)), tableHash)
 
   /** The footers that together list the chains of a worker's bins, newest first. */
   def footers(file: FileName): Vector[Footer] = withPrevious(footer(file))
@@ -149,10 +152,11 @@ class Recovery(
     * the file was not written under the routing table of this content hash.
     */
   def frames(file: FileName, bins: Set[Int], tableHash: Long): Vector[(Frame, Array[Byte])] = {
-    footer(file, tableHash)
+    checkIsNewest(file, tableHash)
     val source = files.open(file)
     try {
       val reader = new DeltaFile.Reader(source)
+      checkTable(reader.footer, tableHash)
       reader.footer.frames.filter(f => bins(f.bin)).map { f =>
         val records = reader.records(f, compressions)
         check(records)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import scala.collection.mutable
+
 import io.megaphone.checkpoint.{Change, Changes, Recovery, Settled}
 import io.megaphone.checkpoint.planlog.History
 import io.megaphone.format.{Chain, FileName, StoreId, VersionIds}
@@ -78,11 +80,17 @@ final class StateReader(history: History, store: StoreId, partition: Int, recove
     holding
   }
 
+  private val tables = mutable.Map.empty[Long, RoutingTable] // by version
+
   /** The table of the batch that made `version`. */
-  private def tableAt(version: Long, ids: Long => VersionIds): RoutingTable = history
-    .contestedAt(group.id, version - 1)
-    .filter(Settled.isWrittenUnder(_, store, ids(version), version, recovery))
-    .getOrElse(history.tableAt(group.id, version - 1))
+  private def tableAt(version: Long, ids: Long => VersionIds): RoutingTable =
+    tables.getOrElseUpdate(
+      version,
+      history
+        .contestedAt(group.id, version - 1)
+        .filter(Settled.isWrittenUnder(_, store, ids(version), version, recovery))
+        .getOrElse(history.tableAt(group.id, version - 1))
+    )
 
   /** The wanted bins at `version`, by the file that their worker wrote at the end of the batch. */
   private def filesAt(

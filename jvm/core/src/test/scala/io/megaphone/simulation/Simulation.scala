@@ -122,9 +122,10 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     val patience = setup.settings.patienceBatches + setup.settings.gapBatches + 2
     // Number of batches, from when one driver is left; some for each step that it then has.
     var bound = Long.MaxValue
-    var isOverSince = -1L
+    // The driver whose plans are over, and the number of batches since when.
+    var over = Option.empty[(Driver, Long)]
     var ticks = 0
-    while (isOverSince < 0 || world.counts.batches < isOverSince + 3) {
+    while (!over.exists { case (_, since) => world.counts.batches >= since + 3 }) {
       val roll = dice.below(100)
       if (roll < 60) stepDriver()
       else if (roll < 90) world.work()
@@ -132,10 +133,11 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
       else world.report(dice.pick(world.executors))
       check()
       ticks += 1
-      if (isOverSince < 0) world.drivers.filterNot(_.isDead).toVector match {
+      over = over.filterNot(_._1.isDead) // it did not know what another had written
+      if (over.isEmpty) world.drivers.filterNot(_.isDead).toVector match {
         case Vector(driver) if driver.isReady && driver.isCurrent =>
           if (bound == Long.MaxValue) bound = world.counts.batches + 4 + patience * driver.stepsLeft
-          if (driver.openPlans.isEmpty) isOverSince = world.counts.batches
+          if (driver.openPlans.isEmpty) over = Some(driver -> world.counts.batches)
           else if (world.counts.batches > bound)
             throw new Violation(
               s"plans are still open after many batches without a fault: ${driver.openPlans}"
