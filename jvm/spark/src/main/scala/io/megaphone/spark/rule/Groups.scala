@@ -42,7 +42,8 @@ final case class PlanGroup(
   *   1. A node that relies on the clustering of its children, such as a stateful operator or a
   *      join, ties their inputs together. They must route alike, or rows that should meet do not.
   *   1. Inputs tied to a stateful operator form a group with it. The inputs must all be hash
-  *      exchanges, or all have one partition.
+  *      exchanges, or all have one partition. The group cannot move if a node above, such as a
+  *      limit, relies on that one partition: Spark adds no exchange for it then.
   *   1. Re-routing replaces the partitioning of all exchanges of a group and the number of
   *      partitions in its operators' state infos, and puts a node above each topmost operator.
   */
@@ -54,8 +55,10 @@ object Groups {
     collect(plan, ties)
     ties.components.flatMap { nodes =>
       val operators = nodes.collect { case o: StatefulOperator => o }
+      val inputs = nodes.filterNot(_.isInstanceOf[StatefulOperator])
       if (operators.isEmpty) None
-      else Some(groupOf(operators, nodes.filterNot(_.isInstanceOf[StatefulOperator])))
+      else if (inputs.exists(ties.isSingle)) Some(PlanGroup(operators, Vector.empty))
+      else Some(groupOf(operators, inputs))
     }
   }
 
@@ -140,6 +143,7 @@ object Groups {
         .collect { case (d, in) if isClustered(d) => in }
         .flatten
         .toVector
+      if (other.requiredChildDistribution.contains(AllTuples)) ties.keepSingle(inputs.flatten)
       stateful(other) match {
         case Some(o) => ties.tie(o +: clustered)
         case None =>
@@ -224,6 +228,12 @@ object Groups {
   /** Union-find over plan nodes. */
   private final class Ties {
     private val parent = mutable.LinkedHashMap.empty[NodeKey, NodeKey]
+    private val single = mutable.Set.empty[NodeKey]
+
+    /** A node above takes these inputs' rows as they are because they are in one partition. */
+    def keepSingle(inputs: Seq[SparkPlan]): Unit = single ++= inputs.map(NodeKey(_))
+
+    def isSingle(input: SparkPlan): Boolean = single(NodeKey(input))
 
     def tie(nodes: Seq[SparkPlan]): Unit = {
       val keys = nodes.map(NodeKey(_))

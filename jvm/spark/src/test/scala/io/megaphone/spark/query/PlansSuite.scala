@@ -4,7 +4,7 @@ package io.megaphone.spark.query
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.{DataFrame, Encoders, Row}
-import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.{GlobalLimitExec, SparkPlan}
 import org.apache.spark.sql.execution.exchange.{BroadcastExchangeExec, ShuffleExchangeExec}
 import org.apache.spark.sql.execution.joins.{BroadcastHashJoinExec, SortMergeJoinExec}
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec
@@ -350,6 +350,25 @@ class PlansSuite extends KeyedSession {
         ).condition == "NOT_MOVABLE"
       )
       assert(sorted(single.last) == sorted(coalesced.batch.groupBy("k").count().collect()))
+    }
+  }
+
+  test("A single shuffle partition that a node above relies on cannot be rescaled.") {
+    def limited(rows: DataFrame): DataFrame =
+      rows.groupBy("k").count().limit(1000).filter("count > 0")
+    withConf("spark.sql.shuffle.partitions" -> "1") {
+      val source = new Source
+      val running = start(limited(source.stream), "complete")
+      source.feed()
+      running.query.processAllAvailable()
+      assert(nodes(running) { case _: GlobalLimitExec => () } == 1)
+      val refused = intercept[PlanRefusedException](
+        MegaphoneApi.rescale(running.query.runId.toString, 3, null, null, -1)
+      )
+      assert(refused.condition == "NOT_MOVABLE")
+      source.feed()
+      running.query.processAllAvailable()
+      assert(sorted(running.last) == sorted(limited(source.batch).collect()))
     }
   }
 
