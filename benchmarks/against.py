@@ -129,25 +129,20 @@ class Subject:
         return Subject(build, work, [sys.executable, str(turns), str(build), work, *options])
 
     @staticmethod
-    def of_operation(build: Path, tree: Path, operation: str, output: Path) -> Subject:
-        """The process of a store operation, by JMH, which tells `output`; a turn is an iteration.
+    def of_operation(build: Path, tree: Path, operation: str) -> Subject:
+        """The process of a store operation, by JMH; a turn is an iteration.
 
         The tree's benchmarks stand last in the class path: all that is taken of them is ByTurns.
         """
         java = Path(os.environ["JAVA_HOME"], "bin/java") if "JAVA_HOME" in os.environ else "java"
-        options = Build.read(tree)
-        class_path = (Build.read(build).jmh_class_path, options.benchmarks_jar)
+        own, of_tree = Build.read(build), Build.read(tree)
+        class_path = os.pathsep.join([own.jmh_class_path, of_tree.benchmarks_jar])
+        output = LOG.with_name(f"jmh-{own.name}.txt")
         return Subject(
             build,
             operation,
             [
-                *(
-                    str(java),
-                    "-Djmh.ignoreLock=true",
-                    *options.jmh_java_options,
-                    "-cp",
-                    os.pathsep.join(class_path),
-                ),
+                *(str(java), "-Djmh.ignoreLock=true", *of_tree.jmh_java_options, "-cp", class_path),
                 *("org.openjdk.jmh.Main", "-f", "0", "-prof", "io.megaphone.benchmarks.ByTurns"),
                 *("-wi", str(WARM_ITERATIONS), "-i", str(ITERATIONS)),
                 *("-w", ITERATION, "-r", ITERATION, "-p", "provider=megaphone"),
@@ -168,7 +163,9 @@ class Subject:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(f"The process of {self.work} ended without an answer; see {LOG}")
+            raise RuntimeError(
+                f"The process of {self.work} ended without an answer; see {LOG.parent}/*.txt"
+            )
         found: dict[str, list[float]] = json.loads(line)
         return found
 
@@ -230,23 +227,22 @@ def store_operations(of: dict[str, Path], names: list[str], rounds: int) -> list
     pairs = [
         (number, pair, n) for number in range(rounds) for pair in range(PROCESSES) for n in names
     ]
-    with harness.folder() as folder:
-        for number, pair, name in tqdm(pairs, desc="operations", unit="pair"):
-            order = list(of)[::-1] if pair % 2 else list(of)
-            for build, scores in scores_by_turns(of, name, order, folder).items():
-                found[number][name][build].append(statistics.median(scores))
+    for number, pair, name in tqdm(pairs, desc="operations", unit="pair"):
+        order = list(of)[::-1] if pair % 2 else list(of)
+        for build, scores in scores_by_turns(of, name, order).items():
+            found[number][name][build].append(statistics.median(scores))
     return found
 
 
 def scores_by_turns(
-    of: dict[str, Path], operation: str, order: Sequence[str], folder: Path
+    of: dict[str, Path], operation: str, order: Sequence[str]
 ) -> dict[str, list[float]]:
     """The iterations of an operation once it is warm, by build: a process for each build."""
     found: dict[str, list[float]] = {build: [] for build in order}
     with ExitStack() as stack:
         both = {}
         for build in order:
-            both[build] = Subject.of_operation(of[build], of["tree"], operation, folder / build)
+            both[build] = Subject.of_operation(of[build], of["tree"], operation)
             stack.callback(both[build].close)
         for turn, build in harness.turned(WARM_ITERATIONS + ITERATIONS, order):
             both[build].ask()
