@@ -56,9 +56,7 @@ object Groups {
     ties.components.flatMap { nodes =>
       val operators = nodes.collect { case o: StatefulOperator => o }
       val inputs = nodes.filterNot(_.isInstanceOf[StatefulOperator])
-      if (operators.isEmpty) None
-      else if (inputs.exists(ties.isSingle)) Some(PlanGroup(operators, Vector.empty))
-      else Some(groupOf(operators, inputs))
+      Option.when(operators.nonEmpty)(groupOf(operators, inputs, inputs.exists(ties.isSingle)))
     }
   }
 
@@ -138,12 +136,9 @@ object Groups {
     case leaf if leaf.children.isEmpty => Vector(leaf)
     case other =>
       val inputs = childrenThatRun(other).map(collect(_, ties))
-      val clustered = other.requiredChildDistribution
-        .zip(inputs)
-        .collect { case (d, in) if isClustered(d) => in }
-        .flatten
-        .toVector
-      if (other.requiredChildDistribution.contains(AllTuples)) ties.keepSingle(inputs.flatten)
+      val required = other.requiredChildDistribution.zip(inputs)
+      val clustered = required.collect { case (d, in) if isClustered(d) => in }.flatten.toVector
+      required.foreach { case (d, in) => if (d == AllTuples) ties.keepSingle(in) }
       stateful(other) match {
         case Some(o) => ties.tie(o +: clustered)
         case None =>
@@ -159,10 +154,17 @@ object Groups {
     case _ => false
   }
 
-  private def groupOf(operators: Vector[StatefulOperator], inputs: Vector[SparkPlan]): PlanGroup = {
+  /** @param isSingle
+    *   whether a node above relies on the inputs' one partition
+    */
+  private def groupOf(
+      operators: Vector[StatefulOperator],
+      inputs: Vector[SparkPlan],
+      isSingle: Boolean
+  ): PlanGroup = {
     val hashed = inputs.collect { case e: ShuffleExchangeExec if keysOf(e).isDefined => e }
     def names = operators.map(_.nodeName).distinct.mkString(", ")
-    if (inputs.forall(_.outputPartitioning.numPartitions == 1) && hashed.isEmpty)
+    if (isSingle || inputs.forall(_.outputPartitioning.numPartitions == 1) && hashed.isEmpty)
       PlanGroup(operators, Vector.empty)
     else if (hashed.size < inputs.size) {
       val others = inputs.filterNot(hashed.contains).map(_.nodeName).distinct.mkString(", ")

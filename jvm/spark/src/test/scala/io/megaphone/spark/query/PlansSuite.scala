@@ -50,6 +50,13 @@ class PlansSuite extends KeyedSession {
     running.stop()
   }
 
+  private def assertNotMovable(running: Running, workers: Int): Unit = {
+    val refused = intercept[PlanRefusedException](
+      MegaphoneApi.rescale(running.query.runId.toString, workers, null, null, -1)
+    )
+    assert(refused.condition == "NOT_MOVABLE")
+  }
+
   private def nodes(running: Running)(of: PartialFunction[SparkPlan, Unit]): Int =
     running.plan.collect(of).size
 
@@ -313,10 +320,7 @@ class PlansSuite extends KeyedSession {
     val running = start(source.stream.agg(count("*"), sum("v")), "complete")
     source.feed()
     running.query.processAllAvailable()
-    val refused = intercept[PlanRefusedException](
-      MegaphoneApi.rescale(running.query.runId.toString, 4, null, null, -1)
-    )
-    assert(refused.condition == "NOT_MOVABLE")
+    assertNotMovable(running, 4)
     source.feed()
     running.query.processAllAvailable()
     assert(sorted(running.last) == sorted(source.batch.agg(count("*"), sum("v")).collect()))
@@ -332,23 +336,14 @@ class PlansSuite extends KeyedSession {
       running.query.processAllAvailable()
       assert(running.workers == Seq(1))
       if (running.tables.nonEmpty) running.rescale(3, () => source.feed())
-      else
-        assert(
-          intercept[PlanRefusedException](
-            MegaphoneApi.rescale(running.query.runId.toString, 3, null, null, -1)
-          ).condition == "NOT_MOVABLE"
-        )
+      else assertNotMovable(running, 3)
       assert(sorted(running.last) == sorted(source.batch.groupBy("k").count().collect()))
 
       val coalesced = new Source
       val single = start(coalesced.stream.coalesce(1).groupBy("k").count(), "complete")
       coalesced.feed()
       single.query.processAllAvailable()
-      assert(
-        intercept[PlanRefusedException](
-          MegaphoneApi.rescale(single.query.runId.toString, 3, null, null, -1)
-        ).condition == "NOT_MOVABLE"
-      )
+      assertNotMovable(single, 3)
       assert(sorted(single.last) == sorted(coalesced.batch.groupBy("k").count().collect()))
     }
   }
@@ -362,10 +357,7 @@ class PlansSuite extends KeyedSession {
       source.feed()
       running.query.processAllAvailable()
       assert(nodes(running) { case _: GlobalLimitExec => () } == 1)
-      val refused = intercept[PlanRefusedException](
-        MegaphoneApi.rescale(running.query.runId.toString, 3, null, null, -1)
-      )
-      assert(refused.condition == "NOT_MOVABLE")
+      assertNotMovable(running, 3)
       source.feed()
       running.query.processAllAvailable()
       assert(sorted(running.last) == sorted(limited(source.batch).collect()))
