@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
+import java.lang.invoke.VarHandle
+
 import io.megaphone.log.index.{FamilyIndexes, HashIndex, OrderedIndex}
 import io.megaphone.log.memory.{HeapBudget, PagedRecord, Pages, Records}
 import io.megaphone.log.record.{Record, Words}
@@ -42,6 +44,9 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   private var tailStart = 0
   private var tailWords = 0
   private var liveWords = 0
+
+  // Another thread may call `heapBytes` as soon as it sees this object.
+  VarHandle.releaseFence()
 
   def isTouched: Boolean = tailStart != pages.end
 

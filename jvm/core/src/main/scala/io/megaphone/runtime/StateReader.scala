@@ -40,6 +40,7 @@ final class StateReader(history: History, store: StoreId, partition: Int, recove
     )
   val operator: Operator = group.operators.find(_.id == store.operator).get
   val binsCount: Int = history.first.get.bins
+  private val tables = mutable.Map.empty[Long, RoutingTable] // by version
 
   /** The bins of this partition. */
   val bins: Seq[Int] = (0 until binsCount).filter(
@@ -79,8 +80,6 @@ final class StateReader(history: History, store: StoreId, partition: Int, recove
       }
     holding
   }
-
-  private val tables = mutable.Map.empty[Long, RoutingTable] // by version
 
   /** The table of the batch that made `version`. */
   private def tableAt(version: Long, ids: Long => VersionIds): RoutingTable =

@@ -238,18 +238,9 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
   test("a file of batches that the query went back from is not read for a plan log as old as it") {
     val store = new Store
     val one = before.moved(Seq(Move(1, 0), Move(3, 0)), 1, 1)
-    def batch(attempts: Long, table: RoutingTable): Unit = {
-      val registry = new Registry
-      for (worker <- 0 until table.workers) {
-        val lease = store.lease(registry, worker, attempts + worker)
-        val turn = store.turn(0, table, table)
-        store.open(registry, lease, turn)
-        table.binsOf(worker).foreach(put(lease.holding, _, attempts.toByte))
-        store.commit(lease, turn)
-      }
-    }
-    batch(1, before)
-    batch(11, one) // the query went back to batch 0, and has one worker now
+    batch(store, new Registry, 0, attempts = 1, before, before, 1)
+    // The query went back to batch 0, and has one worker now.
+    batch(store, new Registry, 0, attempts = 11, one, one, 11)
     val left = FileName(1, StateName(1, ""))
     assert(store.recovery.footer(left).tableHash == before.contentHash)
     intercept[PlanLogMismatchException](store.recovery.load(left, Seq(1), before.contentHash))

@@ -66,6 +66,28 @@ trait SmallStore extends Assertions {
       ).footer
   }
 
+  /** A batch in which each worker of `to` puts a value into each of its bins. The workers' attempts
+    * are numbered from `attempts` on.
+    */
+  protected def batch(
+      store: Store,
+      registry: Registry,
+      version: Long,
+      attempts: Long,
+      from: RoutingTable,
+      to: RoutingTable,
+      value: Byte
+  ): Unit = {
+    val turn = store.turn(version, from, to)
+    for (worker <- 0 until to.workers) {
+      val lease = store.lease(registry, worker, attempts + worker)
+      store.open(registry, lease, turn)
+      to.binsOf(worker).foreach(put(lease.holding, _, value))
+      store.commit(lease, turn)
+      lease.end()
+    }
+  }
+
   protected def put(holding: Holding, bin: Int, value: Byte): Unit = {
     holding.touch(bin); holding.log(bin).put(0, key, 0, key.length, Array(value), 0, 1)
   }

@@ -34,16 +34,8 @@ class StateReaderSuite extends AnyFunSuite with SmallStore {
   private def written(table: RoutingTable): Store = {
     val files = new Store
     val registry = new Registry
-    for ((version, from, to) <- Seq((0L, before, before), (1L, before, table))) {
-      val turn = files.turn(version, from, to)
-      for (worker <- 0 until to.workers) {
-        val lease = files.lease(registry, worker, version * 2 + worker + 1)
-        files.open(registry, lease, turn)
-        to.binsOf(worker).foreach(put(lease.holding, _, (version + 1).toByte))
-        files.commit(lease, turn)
-        lease.end()
-      }
-    }
+    batch(files, registry, 0, attempts = 1, before, before, 1)
+    batch(files, registry, 1, attempts = 3, before, table, 2)
     files
   }
 
