@@ -256,7 +256,7 @@ private[provider] final class BinnedRows(
     log
   }
 
-  /** The same, of a bin that is about to change. */
+  /** The same, of a bin that is about to change. Only its first row of a batch marks it. */
   private def logToWrite(bin: Int): BinLog = {
     val log = logOf(bin)
     if (!log.isTouched) holding.touch(bin)
