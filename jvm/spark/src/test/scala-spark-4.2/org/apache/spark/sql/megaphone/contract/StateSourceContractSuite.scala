@@ -121,7 +121,7 @@ final class PlannedProvider extends StandAloneProvider {
       useMultipleValuesPerKey: Boolean,
       schemas: Option[StateSchemaProvider]
   ): Unit = {
-    val table = StandAloneProvider.tableOf(id)
+    val table = StandAloneProvider.Table
     val group =
       Group(Vector(Operator(id.operatorId, "stateStoreSave", Vector(id.storeName))), table.workers)
     val started = LogRecord.Started(

@@ -35,14 +35,18 @@ abstract class StandAloneSuites(suites: Upstream*)
 }
 
 /** Our provider, each of whose stores is opened as the next task of a query's batches would open
-  * it.
+  * it. Spark's tests let each partition stand alone, so each is worker 0 of a query of its own: all
+  * bins are its own, and it needs no other worker's file.
   */
 class StandAloneProvider extends BinnedStateStoreProvider {
   private val run = UUID.randomUUID().toString
   private var task: StoreTask = _
+  private var id: StateStoreId = _
+
+  override def stateStoreId: StateStoreId = id
 
   override def init(
-      id: StateStoreId,
+      storeId: StateStoreId,
       keySchema: StructType,
       valueSchema: StructType,
       spec: KeyStateEncoderSpec,
@@ -54,8 +58,9 @@ class StandAloneProvider extends BinnedStateStoreProvider {
   ): Unit = {
     val withRun = new Configuration(hadoopConf)
     withRun.set(StreamExecution.RUN_ID_KEY, run)
+    id = storeId
     super.init(
-      id,
+      StandAloneProvider.alone(id),
       keySchema,
       valueSchema,
       spec,
@@ -66,7 +71,7 @@ class StandAloneProvider extends BinnedStateStoreProvider {
       schemas
     )
     StandAloneProvider.count.incrementAndGet()
-    task = new StoreTask(run, id.operatorId, StandAloneProvider.tableOf(id), Nil)
+    task = new StoreTask(run, id.operatorId, StandAloneProvider.Table, Nil)
   }
 
   override def getStore(
@@ -126,9 +131,16 @@ class StandAloneProvider extends BinnedStateStoreProvider {
 private object StandAloneProvider {
   val count = new AtomicLong()
 
-  /** All bins are this store's. */
-  def tableOf(id: StateStoreId): RoutingTable =
-    RoutingTable.tabulate(8, id.partitionId + 1, 0)(_ => id.partitionId)
+  val Table: RoutingTable = RoutingTable.tabulate(8, 1, 0)(_ => 0)
+
+  /** The store as worker 0: of a checkpoint of its own if it is not the first partition. */
+  def alone(id: StateStoreId): StateStoreId =
+    if (id.partitionId == 0) id
+    else
+      id.copy(
+        checkpointRootLocation = s"${id.checkpointRootLocation}/alone-${id.partitionId}",
+        partitionId = 0
+      )
 }
 
 @DoNotDiscover class BinnedStores
