@@ -241,6 +241,8 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
         s"$id batch $batch worker $worker: no attempt of ${attempts(worker)} succeeds"
       )
     if (attempts(worker) > 6) world.killZombies()
+    // Dice alone may fail sixty attempts, if chains are long: the last thirty are without faults.
+    if (attempts(worker) > 30) world.faults.quiet = true
     val wanted = locations.get((s.group, worker)).flatMap(world.executor)
     val others = world.executors.filterNot(wanted.contains)
     val executor =
