@@ -41,12 +41,9 @@ abstract class StandAloneSuites(suites: Upstream*)
 class StandAloneProvider extends BinnedStateStoreProvider {
   private val run = UUID.randomUUID().toString
   private var task: StoreTask = _
-  private var id: StateStoreId = _
-
-  override def stateStoreId: StateStoreId = id
 
   override def init(
-      storeId: StateStoreId,
+      id: StateStoreId,
       keySchema: StructType,
       valueSchema: StructType,
       spec: KeyStateEncoderSpec,
@@ -58,7 +55,6 @@ class StandAloneProvider extends BinnedStateStoreProvider {
   ): Unit = {
     val withRun = new Configuration(hadoopConf)
     withRun.set(StreamExecution.RUN_ID_KEY, run)
-    id = storeId
     super.init(
       StandAloneProvider.alone(id),
       keySchema,
