@@ -45,8 +45,8 @@ class Faults:
         folder.mkdir(parents=True)
         self.folder = folder
         self.settings = {
-            "spark.megaphone.test.faults": ",".join(ENTRIES),
-            "spark.megaphone.test.faultsFolder": str(folder),
+            "spark.megaphonetest.faults": ",".join(ENTRIES),
+            "spark.megaphonetest.faultsFolder": str(folder),
             "spark.jars": str(JAR),
         }
         for entry in ENTRIES:

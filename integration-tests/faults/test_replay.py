@@ -36,7 +36,7 @@ def test_a_batch_that_another_driver_logged_during_the_start_takes_no_step(
     second = make_driver(
         **own_faults.settings
         | {
-            "spark.megaphone.test.faults": STARTED,
+            "spark.megaphonetest.faults": STARTED,
             "spark.sql.streaming.streamingQueryListeners": ",".join(LISTENERS),
         }
     )

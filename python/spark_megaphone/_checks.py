@@ -28,7 +28,7 @@ _JVM_INT_MAX = 2**31 - 1
 _BATCHED_OF = re.compile(r"batched\(\s*(.*?)\s*\)", re.ASCII)
 
 
-def whole(name: str, value: object) -> int:
+def whole(name: str, value: object, needed: str = "a whole number") -> int:
     """The value as an int, also of numpy's whole numbers. Raises `WrongType` for others."""
     try:
         if isinstance(value, bool):
@@ -36,9 +36,7 @@ def whole(name: str, value: object) -> int:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         kind = type(value).__name__
-        raise WrongType(
-            f"{name} is {value!r}, of type {kind}, but a whole number is needed."
-        ) from None
+        raise WrongType(f"{name} is {value!r}, of type {kind}, but {needed} is needed.") from None
 
 
 def text(name: str, value: object) -> str:
@@ -52,7 +50,7 @@ def text(name: str, value: object) -> str:
 
 def bins_count(value: object) -> int:
     """A number of bins. Raises `WrongType` or `InvalidBins`."""
-    bins = whole("bins", value)
+    bins = whole("bins", value, f"a power of two from 1 to {BINS_MAX}")
     if bins < 1 or bins > BINS_MAX or bins & (bins - 1):
         near = 1 if bins < 1 else min(1 << (bins.bit_length() - 1), BINS_MAX)
         raise InvalidBins(
@@ -64,7 +62,7 @@ def bins_count(value: object) -> int:
 
 def workers_count(value: object) -> int:
     """A number of workers. Raises `WrongType` or `InvalidWorkers`."""
-    workers = whole("workers", value)
+    workers = whole("workers", value, f"a whole number from 1 to {WORKERS_MAX}")
     if not 1 <= workers <= WORKERS_MAX:
         raise InvalidWorkers(
             f"The number of workers is {workers}, but it must be from 1 to {WORKERS_MAX}; "
@@ -125,7 +123,8 @@ def moves_of(moves: object) -> dict[int, int]:
     """
     checked: dict[int, int] = {}
     for bin_, worker in _pairs(moves):
-        number, target = whole("A bin", bin_), whole("A worker", worker)
+        number = whole("A bin", bin_, f"a whole number from 0 to {BINS_MAX - 1}")
+        target = whole("A worker", worker, f"a whole number from 0 to {WORKERS_MAX - 1}")
         if abs(number) > _JVM_INT_MAX:
             raise UnknownBin(
                 f"There is no bin {number}, only bins 0 to {BINS_MAX - 1} at most; name one of "

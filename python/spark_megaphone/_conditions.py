@@ -39,6 +39,10 @@ CONDITIONS: Final = {
         "A configuration key has an invalid value; found when the value was read.",
     ),
     "INVALID_WORKERS": ("22023", "The number of workers is out of range."),
+    "JAR_FOR_OTHER_SPARK": (
+        "0A000",
+        "The plugin's jar was built for another minor version of Spark than the one that runs.",
+    ),
     "JAR_MISSING": (
         "55000",
         "The session was started without the plugin's jar, or the package was built without jars.",

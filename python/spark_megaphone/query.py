@@ -62,7 +62,8 @@ class Megaphone:
         """Spreads the state evenly over a number of workers, with the fewest moves.
 
         Args:
-            workers: How many there should be: from 1 to 65,536. The present number rebalances.
+            workers: How many there should be: from 1 to the number of bins, for a worker without a
+                bin is idle. The present number rebalances.
             strategy: See the class.
             mode: See the class.
             operator: See the class.

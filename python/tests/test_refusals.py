@@ -33,16 +33,30 @@ REFUSED: list[Case] = [
         "that range.",
     ),
     (
+        "more workers than bins",
+        errors.InvalidWorkers,
+        lambda m: m.rescale(65),
+        "The number of workers is 65, but it must be from 1 to 64, because there are 64 bins and a "
+        "worker without a bin is idle; ask for one in that range.",
+    ),
+    (
+        "a step of more workers than bins",
+        errors.InvalidWorkers,
+        lambda m: m.submit([Step({0: 64}, workers=65)]),
+        "The number of workers is 65, but it must be from 1 to 64, because there are 64 bins and a "
+        "worker without a bin is idle; ask for one in that range.",
+    ),
+    (
         "a float of workers",
         errors.WrongType,
         lambda m: m.rescale(2.0),
-        "workers is 2.0, of type float, but a whole number is needed.",
+        "workers is 2.0, of type float, but a whole number from 1 to 65536 is needed.",
     ),
     (
         "a bool of workers",
         errors.WrongType,
         lambda m: m.rescale(True),
-        "workers is True, of type bool, but a whole number is needed.",
+        "workers is True, of type bool, but a whole number from 1 to 65536 is needed.",
     ),
     (
         "the same workers",
@@ -155,13 +169,13 @@ REFUSED: list[Case] = [
         "a bin that is a bool",
         errors.WrongType,
         lambda m: m.move({True: 1}),
-        "A bin is True, of type bool, but a whole number is needed.",
+        "A bin is True, of type bool, but a whole number from 0 to 65535 is needed.",
     ),
     (
         "a worker that is text",
         errors.WrongType,
         lambda m: m.move({1: "1"}),
-        "A worker is '1', of type str, but a whole number is needed.",
+        "A worker is '1', of type str, but a whole number from 0 to 65535 is needed.",
     ),
     (
         "no steps",

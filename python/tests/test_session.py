@@ -114,8 +114,16 @@ WRONG: list[tuple[dict[str, Any], type[errors.MegaphoneError], str]] = [
         "The number of bins is 0, but it must be a power of two from 1 to 65536; use 1, for "
         "example.",
     ),
-    ({"bins": True}, errors.WrongType, "bins is True, of type bool, but a whole number is needed."),
-    ({"bins": "64"}, errors.WrongType, "bins is '64', of type str, but a whole number is needed."),
+    (
+        {"bins": True},
+        errors.WrongType,
+        "bins is True, of type bool, but a power of two from 1 to 65536 is needed.",
+    ),
+    (
+        {"bins": "64"},
+        errors.WrongType,
+        "bins is '64', of type str, but a power of two from 1 to 65536 is needed.",
+    ),
     (
         {"checkpoint_format": 3},
         errors.InvalidCheckpointFormat,
@@ -384,6 +392,27 @@ tried(lambda: run(configure(builder).getOrCreate()))
     assert printed([sys.executable], common + without_plugin, tmp_path) == [
         "fine: needs its plugin; start the session with spark.plugins=",
         "fine: it ran",
+    ]
+
+
+@pytest.mark.slow
+def test_the_jar_of_another_spark_is_refused_before_a_session_exists(tmp_path: Path) -> None:
+    (other,) = {jar.name.split("_")[1] for jar in _session._JARS_FOLDER.glob("*.jar")} - {MINOR}
+    jar = JAR.replace(f"spark-megaphone_{MINOR}_", f"spark-megaphone_{other}_")
+    script = f"""
+def started():
+    try:
+        return configure(builder.config("spark.jars", {jar!r})).getOrCreate()
+    except Exception as error:
+        line = next(line for line in str(error).splitlines() if "OtherSparkException" in line)
+        return line.split("OtherSparkException: ")[1]
+
+tried(started)
+"""
+    assert printed([sys.executable], script, tmp_path) == [
+        f"fine: This jar of spark-megaphone was built for Spark {other}, but Spark "
+        f"{pyspark.__version__} runs; put the jar whose name has the version that runs into "
+        "spark.jars, or start the session with spark_megaphone.configure, which chooses it."
     ]
 
 

@@ -7,8 +7,9 @@ import org.apache.spark.{SparkConf, SparkContext, SparkEnv, TaskContext}
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 import org.apache.spark.sql.megaphone.SparkPrivate
 
+import io.megaphone.errors.OtherSparkException
 import io.megaphone.spark.checkpoint.LocalCheckpointFileManager
-import io.megaphone.spark.driver.{ApplicationDriver, EndListener, QueryDriver}
+import io.megaphone.spark.driver.{ApplicationDriver, BuiltFor, EndListener, QueryDriver}
 import io.megaphone.spark.executor.ExecutorHost
 
 /** The plugin: `spark.plugins=io.megaphone.MegaphonePlugin`.
@@ -27,6 +28,7 @@ private final class MegaphoneDriver extends DriverPlugin {
   private var controller: Option[ApplicationDriver] = None
 
   override def init(sc: SparkContext, context: PluginContext): JMap[String, String] = {
+    MegaphonePlugin.checkSpark(BuiltFor.SparkMinor, sc.version)
     MegaphonePlugin.configure(SparkPrivate.conf(sc))
     controller = Some(new ApplicationDriver(sc))
     controller.foreach(ApplicationDriver.activate)
@@ -68,6 +70,14 @@ object MegaphonePlugin {
     )
     ()
   }
+
+  /** Refuses a jar that was built for another minor version of Spark: Spark's internal classes
+    * differ, and the first batch would fail with an error that names one of them. Throws
+    * OtherSparkException.
+    */
+  private[megaphone] def checkSpark(builtFor: String, running: String): Unit =
+    if (running != builtFor && !running.startsWith(s"$builtFor."))
+      throw new OtherSparkException(builtFor, running)
 
   private def append(conf: SparkConf, key: String, name: String): Unit = {
     val names = conf.getOption(key).toSeq.flatMap(_.split(',')).map(_.trim).filter(_.nonEmpty)

@@ -4,7 +4,10 @@ package io.megaphone
 import org.apache.spark.SparkConf
 import org.scalatest.funsuite.AnyFunSuite
 
-/** The keys that the plugin sets when an application starts. */
+import io.megaphone.errors.OtherSparkException
+import io.megaphone.spark.driver.BuiltFor
+
+/** What the plugin checks and sets when an application starts. */
 class MegaphonePluginSuite extends AnyFunSuite {
   private val Extensions = "spark.sql.extensions"
   private val Listeners = "spark.sql.streaming.streamingQueryListeners"
@@ -39,5 +42,24 @@ class MegaphonePluginSuite extends AnyFunSuite {
     val conf = configured(Provider -> "i.J", manager)
     assert(conf.get(Provider) == "i.J")
     assert(conf.get(manager._1) == manager._2)
+  }
+
+  test("A jar is for one minor version of Spark, whoever made the patch release.") {
+    Seq("4.3", "4.3.0", "4.3.1-SNAPSHOT", "4.3.0-vendor-2").foreach(
+      MegaphonePlugin.checkSpark("4.3", _)
+    )
+    Seq("4.2.0", "4.30.0", "5.4.3").foreach { running =>
+      val refused = intercept[OtherSparkException](MegaphonePlugin.checkSpark("4.3", running))
+      assert(refused.condition == "JAR_FOR_OTHER_SPARK")
+      assert(
+        refused.getMessage.startsWith(
+          s"This jar of spark-megaphone was built for Spark 4.3, but Spark $running runs; "
+        )
+      )
+    }
+  }
+
+  test("This jar is for the Spark that the tests run on.") {
+    MegaphonePlugin.checkSpark(BuiltFor.SparkMinor, org.apache.spark.SPARK_VERSION)
   }
 }

@@ -67,6 +67,15 @@ object Conditions {
     Condition("WORKER_NOT_EMPTY", "22023", "A step removes a worker that still owns bins.")
   )
 
+  /** What a session may be refused with when it starts. */
+  val ofSessions: Vector[Condition] = Vector(
+    Condition(
+      "JAR_FOR_OTHER_SPARK",
+      "0A000",
+      "The plugin's jar was built for another minor version of Spark than the one that runs."
+    )
+  )
+
   /** What a query may be refused with when it starts, or a batch may fail with. */
   val ofQueries: Vector[Condition] = Vector(
     Condition("BINS_DIFFER", "22023", "Two routing tables have different numbers of bins."),
@@ -202,5 +211,5 @@ object Conditions {
   )
 
   /** All of them, by name. */
-  val all: Vector[Condition] = (ofCalls ++ ofQueries ++ ofPython).sortBy(_.name)
+  val all: Vector[Condition] = (ofSessions ++ ofCalls ++ ofQueries ++ ofPython).sortBy(_.name)
 }

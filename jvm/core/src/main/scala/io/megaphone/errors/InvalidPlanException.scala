@@ -33,6 +33,13 @@ object InvalidPlanException {
           "ask for one in that range."
       )
 
+  final class MoreWorkersThanBins(val workers: Int, val bins: Int)
+      extends InvalidPlanException(
+        "INVALID_WORKERS",
+        s"The number of workers is $workers, but it must be from 1 to $bins, because there are " +
+          s"$bins bins and a worker without a bin is idle; ask for one in that range."
+      )
+
   final class UnknownBin(val bin: Int, val bins: Int)
       extends InvalidPlanException(
         "UNKNOWN_BIN",

@@ -50,6 +50,18 @@ object Planner {
     Step(moves.toVector, workers)
   }
 
+  /** Refuses to add workers that would be idle, because there are no bins for them.
+    *
+    * A query may begin with more workers than bins, for Spark's number of shuffle partitions is its
+    * first number of workers. Such a table can keep or lower their number.
+    *
+    * @throws InvalidPlanException
+    *   INVALID_WORKERS
+    */
+  def checkGrowth(table: RoutingTable, workers: Int): Unit =
+    if (workers > math.max(table.bins, table.workers))
+      throw new InvalidPlanException.MoreWorkersThanBins(workers, table.bins)
+
   /** Empties some workers and spreads their bins over the others, each to the one that owns the
     * fewest. The number of workers stays, and so does every other bin.
     *

@@ -11,7 +11,8 @@ import org.scalatest.funsuite.AnyFunSuite
 import io.megaphone.log.memory.{DamagedRecordsException, SpillException}
 
 class ConditionsSuite extends AnyFunSuite {
-  private val lists = Seq(Conditions.ofCalls, Conditions.ofQueries, Conditions.ofPython)
+  private val lists =
+    Seq(Conditions.ofSessions, Conditions.ofCalls, Conditions.ofQueries, Conditions.ofPython)
 
   test("a condition stands in one list, in the order of the names") {
     val names = Conditions.all.map(_.name)
@@ -35,7 +36,7 @@ class ConditionsSuite extends AnyFunSuite {
   }
 
   test("the conditions of the exceptions are those of the lists, but for Python's own") {
-    val listed = (Conditions.ofCalls ++ Conditions.ofQueries).map(_.name)
+    val listed = lists.init.flatten.map(_.name)
     assert(namesInSources -- listed == Set.empty, "are in no list")
     assert(listed.toSet -- namesInSources == Set.empty, "are used by no exception")
     assert(namesInSources.intersect(Conditions.ofPython.map(_.name).toSet).isEmpty)
@@ -54,6 +55,7 @@ class ConditionsSuite extends AnyFunSuite {
       new SpillException("Text.", null),
       new StepNotSealedException("Text."),
       new InvalidConfException("k", "v", "reason."),
+      new OtherSparkException("4.2", "4.3.0"),
       new InvalidPlanException.UnknownBin(9, 8),
       PlanLogMismatchException.left("f", 0, 1),
       PlanRefusedException.unknownPlan("p"),
@@ -71,6 +73,7 @@ class ConditionsSuite extends AnyFunSuite {
       "SPILL_NOT_WRITTEN",
       "PLAN_LOG_NOT_WRITTEN",
       "INVALID_CONFIGURATION",
+      "JAR_FOR_OTHER_SPARK",
       "UNKNOWN_BIN",
       "PLAN_LOG_MISMATCH",
       "UNKNOWN_PLAN",

@@ -115,6 +115,16 @@ class PlannerSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(condition(Planner.rescale(table, 65537)) == "INVALID_WORKERS")
   }
 
+  test("a table cannot grow beyond a worker for each bin; one that began with more may keep them") {
+    val few = RoutingTable.roundRobin(bins = 4, workers = 2)
+    Planner.checkGrowth(few, 4)
+    val refused = intercept[InvalidPlanException.MoreWorkersThanBins](Planner.checkGrowth(few, 5))
+    assert(refused.condition == "INVALID_WORKERS" && (refused.workers, refused.bins) == ((5, 4)))
+    val many = RoutingTable.roundRobin(bins = 4, workers = 9)
+    Planner.checkGrowth(many, 9)
+    intercept[InvalidPlanException.MoreWorkersThanBins](Planner.checkGrowth(many, 10))
+  }
+
   private val evacuations: Gen[(RoutingTable, Set[Int])] = for {
     table <- tables.suchThat(_.workers > 1)
     from <- Gen.choose(1, table.workers - 1).flatMap(Gen.pick(_, 0 until table.workers))

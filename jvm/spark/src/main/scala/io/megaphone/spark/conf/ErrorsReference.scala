@@ -40,6 +40,7 @@ object ErrorsReference {
        |[operations](../operations.md#first-response-to-errors). This page is generated from the
        |code by `io.megaphone.spark.conf.Reference`.
        |""".stripMargin +
+      section("Of a session", "The session does not start.", Conditions.ofSessions) +
       section("Of a call", "Unless it says otherwise, nothing has changed.", Conditions.ofCalls) +
       section(
         "Of a query",

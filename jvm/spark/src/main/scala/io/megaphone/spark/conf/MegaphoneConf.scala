@@ -48,7 +48,14 @@ object MegaphoneConf {
     "query",
     "Number of bins that a new query's keyed state is split into: a power of two from 1 to " +
       "65536. Fixed for the life of the checkpoint.",
-    text => BinNumbers.check(whole(text))
+    text =>
+      BinNumbers.check(
+        text.trim.toIntOption.getOrElse(
+          throw new IllegalArgumentException(
+            s"a power of two from 1 to ${BinNumbers.Max} is needed, for example 1024."
+          )
+        )
+      )
   )
   val Mode: ConfEntry[TransferMode] =
     ConfEntry(
@@ -157,9 +164,20 @@ object MegaphoneConf {
       MemoryBudget
     )
 
-  private def whole(text: String): Int = text.trim.toIntOption.getOrElse(
-    throw new IllegalArgumentException(s"a whole number is needed, not '$text'.")
-  )
+  private val Prefix = "spark.megaphone."
+
+  /** The warning about keys that look like the plugin's and are not, for example misspelt ones;
+    * None if there are none. `keys` are all keys of a session.
+    */
+  def warningAbout(keys: Iterable[String]): Option[String] = {
+    val unknown =
+      keys.filter(key => key.startsWith(Prefix) && !all.exists(_.key == key)).toVector.sorted
+    Option.when(unknown.nonEmpty)(
+      s"${unknown.mkString(", ")}: no such configuration key, so the value has no effect. The " +
+        s"keys are ${all.map(_.key).sorted.mkString(", ")}."
+    )
+  }
+
   private def atLeast(min: Long)(text: String): Long =
     text.trim.toLongOption
       .filter(_ >= min)

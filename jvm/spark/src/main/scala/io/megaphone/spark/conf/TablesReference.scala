@@ -26,11 +26,13 @@ object TablesReference {
   def markdown: String =
     s"""# Tables
        |
-       |The tables that a running query shows. In Python, `Megaphone.bins()`, `workers()`, `plans()`
-       |and `migrations()` return Arrow tables with these columns, in this order, and `Plan.steps`
-       |returns the steps of a plan. `Megaphone.queries()` and `Megaphone.executors()` are about the
-       |whole application. A table is of the moment it is asked for, and has the same schema if it
-       |has no row. The words (bin, worker, group, step) are in the [glossary](../glossary.md).
+       |The tables that a running query shows. In Python, `Megaphone.bins()`, `workers()`,
+       |`plans()` and `migrations()` return Arrow tables with these columns, in this order.
+       |`Megaphone.queries()` and `Megaphone.executors()` are about the whole application.
+       |`Plan.steps` is a tuple with a `PlanStep` for each row of the table `steps`: its `index` is
+       |the column `step`, its `moves` is a dict made of `bins` and `targets`. A table is of the
+       |moment it is asked for, and has the same schema if it has no row. The words (bin, worker,
+       |group, step) are in the [glossary](../glossary.md).
        |This page is generated from the code by
        |`io.megaphone.spark.conf.Reference`.
        |""".stripMargin + Tables.all.map(section(_)).mkString

@@ -46,7 +46,10 @@ object Plans {
 
   /** Spreads the bins evenly over a number of workers, with the fewest moves. */
   def rescale(query: QueryDriver, workers: Int, options: PlanOptions): Plan =
-    inSteps(query, options)(Planner.rescale(_, workers))
+    inSteps(query, options) { table =>
+      Planner.checkGrowth(table, workers)
+      Planner.rescale(table, workers)
+    }
 
   /** Moves bins to workers that exist. */
   def move(query: QueryDriver, moves: Vector[Move], options: PlanOptions): Plan =
@@ -61,6 +64,7 @@ object Plans {
     make(query, options, options.strategy.fold(AsGiven)(_.toString)) { first =>
       val (_, made) = steps.foldLeft((first, Vector.empty[Step])) { case ((table, before), asked) =>
         val step = Step(asked.moves, asked.workers.getOrElse(table.workers))
+        Planner.checkGrowth(table, step.workers)
         val after = table.moved(step.moves, table.number, step.workers)
         val changes = after.workers != table.workers || table.movesTo(after).nonEmpty
         def cut = options.strategy.fold(Vector(step))(Strategies.steps(table, step, _))

@@ -110,6 +110,7 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
   private def start(batch: Long, groups: Vector[Group], batchSession: SparkSession): Unit = {
     val sql = batchSession.sessionState.conf
     val conf = sql.getAllConfs.get _
+    MegaphoneConf.warningAbout(sql.getAllConfs.keys).foreach(logWarning(_))
     val settings = QueryRun.Settings(
       Protocol.Settings(
         windowSteps = MegaphoneConf.WindowSteps.read(conf),

@@ -42,6 +42,16 @@ class MegaphoneConfSuite extends AnyFunSuite {
     }
   }
 
+  test("A key that looks like the plugin's and is not is told, with those that exist.") {
+    val keys = MegaphoneConf.all.map(_.key) ++ Seq("spark.sql.x", "spark.megaphone.bin")
+    val told = MegaphoneConf.warningAbout(keys)
+    assert(
+      told.exists(_.startsWith("spark.megaphone.bin: no such configuration key, so the value"))
+    )
+    assert(told.exists(text => MegaphoneConf.all.forall(entry => text.contains(entry.key))))
+    assert(MegaphoneConf.warningAbout(MegaphoneConf.all.map(_.key)).isEmpty)
+  }
+
   test("A memory budget is a share of the heap or a size.") {
     assert(MemoryBudget.parse("40%").bytesOf(1000) == 400)
     assert(MemoryBudget.parse(" 90 % ").bytesOf(1000) == 900)

@@ -10,9 +10,9 @@ import io.megaphone.runtime.FaultPoints
 /** Fault points at which a test lets something go wrong. A jar of its own, which a test adds to
   * `spark.jars`, brings it as a Java service.
   *
-  * It does nothing unless two keys are set: `spark.megaphone.test.faults`, a comma-separated list
-  * of entries, and `spark.megaphone.test.faultsFolder`, where a file named like the entry says that
-  * the entry has struck. A file that exists beforehand disarms its entry.
+  * It does nothing unless two keys are set: `spark.megaphonetest.faults`, a comma-separated list of
+  * entries, and `spark.megaphonetest.faultsFolder`, where a file named like the entry says that the
+  * entry has struck. A file that exists beforehand disarms its entry.
   *
   * An entry strikes once in all, in the first process that reaches its point. It is
   *   - `point`: `kill -9` of that process, so nothing is flushed, closed or reported;
@@ -45,8 +45,8 @@ final class StrikingFaultPoints extends FaultPoints {
 }
 
 object StrikingFaultPoints {
-  private val Faults = "spark.megaphone.test.faults"
-  private val Folder = "spark.megaphone.test.faultsFolder"
+  private val Faults = "spark.megaphonetest.faults"
+  private val Folder = "spark.megaphonetest.faultsFolder"
 
   private def strike(point: String)(action: String => Unit): Unit =
     for {
