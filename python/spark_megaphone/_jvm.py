@@ -58,7 +58,8 @@ class Door:
             )
         if not kind.__module__.startswith("pyspark.sql.streaming."):
             raise WrongType(
-                f"The query is of type {kind.__name__}, but a StreamingQuery is needed."
+                f"The query is of type {kind.__name__}, but a StreamingQuery is needed: what "
+                "start() returned, or one of spark.streams.active."
             )
         self.query = query
         self._context, self._api = _plugin()
@@ -84,8 +85,14 @@ class Door:
             raise QueryStopped(_SESSION_STOPPED)
         try:
             answer = _called(self._api, verb, self.run_id, *arguments)
-        except QueryStopped as stopped:
-            raise stopped from self._failure()
+        except QueryStopped:
+            failure = self._failure()
+            if failure is None:
+                raise
+            raise QueryStopped(
+                f"The query with run id {self.run_id} has failed: {_first_line(failure)} Mend "
+                "that, start it, and create a new handle for it."
+            ) from failure
         return None if answer is None else json.loads(answer)
 
     def pause(self, seconds: float) -> None:
@@ -109,6 +116,12 @@ class Door:
             return self.query.exception()
         except Py4JError:
             return None
+
+
+def _first_line(failure: Exception) -> str:
+    """What a query died of, as one sentence: Spark adds plans and stacks below it."""
+    lines = str(failure).strip().splitlines() or [type(failure).__name__]
+    return lines[0].rstrip(". ") + "."
 
 
 def ask_application(verb: str) -> Any:

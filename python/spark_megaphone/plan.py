@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans: what is asked for (`Step`), and what becomes of it (`Plan`, `PlanStep`)."""
 
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from spark_megaphone.errors import (
 )
 
 _POLL_S = 0.2
+_IDLE_S = 2.0  # a query between two batches is not idle
 _BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt} of {total_fmt} moves, {elapsed}{postfix}"
 _FINAL = ("done", "cancelled", "failed")
 
@@ -156,12 +158,13 @@ class Plan:
     def wait(self, timeout: float | None = None, progress: bool = True) -> Self:
         """Waits until the plan is done.
 
-        A plan moves only as the query runs batches. While none is being planned, the bar says `no
-        batches`, and so does the error when the time is up.
+        A plan moves only as the query runs batches. If none has been planned for two seconds, the
+        bar says `no batches`; the error when the time is up says so, too.
 
         Args:
             timeout: Seconds; None for no limit. 0 looks once.
-            progress: Whether to draw a bar of moves, on standard error or in the notebook.
+            progress: Whether to draw a bar of moves, on the terminal (standard error) or in the
+                notebook. A log file gets none.
 
         Returns:
             This plan. At once if it is done already; any number of threads may wait.
@@ -175,17 +178,21 @@ class Plan:
         """
         deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
         planned: int | None = None
+        planned_at = time.monotonic()
         with tqdm(
-            total=self._last["moves"], desc=f"Plan {self.id}", bar_format=_BAR, disable=not progress
+            total=self._last["moves"],
+            desc=f"Plan {self.id}",
+            bar_format=_BAR,
+            disable=not (progress and _can_draw()),
         ) as bar:
             while True:
                 row = self._row()
                 idle = row["planned_batch"] == planned and not self._door.is_in_batch()
                 planned = row["planned_batch"]
-                bar.set_postfix_str(
-                    "no batches" if idle and row["status"] not in _FINAL else row["status"],
-                    refresh=False,
-                )
+                if not idle:
+                    planned_at = time.monotonic()
+                waits = row["status"] not in _FINAL and time.monotonic() - planned_at > _IDLE_S
+                bar.set_postfix_str("no batches" if waits else row["status"], refresh=False)
                 bar.n = row["moves_done"]
                 bar.refresh()
                 if row["status"] in _FINAL:
@@ -250,6 +257,11 @@ class Plan:
         )
         state = f"it is {row['status']}, {_done(row)}{why}"
         return f"Plan {self.id} was not done after {timeout} s: {state}. It goes on."
+
+
+def _can_draw() -> bool:
+    """Whether a bar is seen: in a notebook, or on a terminal."""
+    return "ipykernel" in sys.modules or sys.stderr.isatty()
 
 
 def _done(row: dict[str, Any]) -> str:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark import SparkContext
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from spark_megaphone import Megaphone, __version__, _jvm, errors
+from spark_megaphone import Megaphone, __version__, _jvm, conf, errors
 from testkit.in_process import STOCK
 
 if TYPE_CHECKING:
@@ -115,6 +116,18 @@ def test_a_query_that_has_stopped(counting: InProcessQuery) -> None:
         assert str(caught.value) == sentence
 
 
+def test_a_query_that_died_at_its_first_batch_says_of_what(start: MakeQuery) -> None:
+    counting = start(**{conf.BINS: "many"})
+    with pytest.raises(StreamingQueryException):
+        counting.run()
+    with pytest.raises(errors.QueryStopped) as caught:
+        counting.megaphone.rescale(3)
+    assert (
+        "spark.megaphone.bins is set to 'many', which is invalid: a power of two from 1 to 65536 "
+        "is needed, for example 1024. Mend that, start it, and create a new handle for it."
+    ) in str(caught.value)
+
+
 def test_a_session_that_has_stopped(
     counting: InProcessQuery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +159,10 @@ def test_a_jar_of_another_version(
 def test_what_is_no_query() -> None:
     with pytest.raises(errors.WrongType) as caught:
         Megaphone("query")  # type: ignore[arg-type]
-    assert str(caught.value) == "The query is of type str, but a StreamingQuery is needed."
+    assert str(caught.value) == (
+        "The query is of type str, but a StreamingQuery is needed: what start() returned, or one "
+        "of spark.streams.active."
+    )
 
 
 def test_a_query_of_spark_connect() -> None:

@@ -5,6 +5,7 @@ ends.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -73,8 +74,9 @@ def test_a_plan_is_done_when_its_last_batch_is_also_if_no_other_follows(
 
 
 def test_waiting_returns_the_plan_when_it_is_done_and_draws_its_moves(
-    counting: InProcessQuery, capsys: pytest.CaptureFixture[str]
+    counting: InProcessQuery, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     plan = counting.megaphone.rescale(3, strategy="batched(11)")
     waited = in_thread(plan.wait)
     counting.finish(plan)
@@ -95,9 +97,20 @@ def test_waiting_without_a_bar_draws_nothing(
     assert capsys.readouterr().err == ""
 
 
-def test_waiting_while_no_batch_is_planned_says_so(
+def test_waiting_draws_nothing_into_a_file(
     counting: InProcessQuery, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    plan = counting.megaphone.rescale(3)
+    with pytest.raises(errors.PlanTimeout):
+        plan.wait(timeout=0)
+    assert capsys.readouterr().err == ""
+
+
+def test_waiting_while_no_batch_is_planned_says_so(
+    counting: InProcessQuery, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr("spark_megaphone.plan._IDLE_S", 0.1)
     plan = counting.megaphone.rescale(3)
     with pytest.raises(errors.PlanTimeout) as caught:
         plan.wait(timeout=0.5)
@@ -196,6 +209,10 @@ def test_waiting_ends_with_the_query_that_fails_and_tells_why(counting: InProces
         waited()
     assert isinstance(caught.value.__cause__, StreamingQueryException)
     assert "poisoned" in str(caught.value.__cause__)
+    sentence = str(caught.value)
+    assert sentence.startswith(f"The query with run id {counting.running.runId} has failed: ")
+    assert sentence.endswith(" Mend that, start it, and create a new handle for it.")
+    assert "\n" not in sentence
 
 
 def test_a_plan_that_has_ended_is_known_after_the_query_too(counting: InProcessQuery) -> None:
