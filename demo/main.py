@@ -83,7 +83,7 @@ def _run(options: argparse.Namespace, folder: Path, deadline: float) -> report.O
             "and SQL"
         )
         print(f"Master:   {cluster.ui}")
-        print("A batch's line ends with worker@executor:bins.")
+        print("A batch's line is of the query totals, and ends with worker@executor:bins.")
         outcome = scenario.run(
             spark, cluster, load, folder / "checkpoints", options.every, deadline
         )

@@ -52,13 +52,13 @@ def _durations(axes: Axes, outcome: Outcome) -> None:
     first = outcome.batches[0]
     if first.duration_s > top:
         axes.text(0.55, top * 0.98, f"{first.duration_s:.0f} s ↑", fontsize=8, va="top", color=_INK)
-    calm_s = median(batch.duration_s for batch in outcome.batches if batch.number not in moved)
+    calm_s = median(batch.duration_s for batch in outcome.calm)
     axes.axhline(
         calm_s,
         color=_INK,
         linewidth=0.8,
         linestyle=":",
-        label=f"median without moves: {calm_s:.2f} s",
+        label=f"median of the batches in which nothing happens: {calm_s:.2f} s",
     )
     axes.set_ylim(0, top)
     axes.set_ylabel("batch duration, s", color=_INK)

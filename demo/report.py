@@ -46,6 +46,29 @@ class Outcome:
     firsts: int
     wrong_firsts: list[object]
 
+    def names_at(self, batch: int) -> list[str]:
+        """What was done, or happened, at a batch."""
+        names = [act.name for act in self.acts if act.first_batch == batch]
+        if self._at(batch)["is_recovery"].any():
+            names.append("recovery from files")
+        return names
+
+    def moved_at(self, batch: int) -> pd.Series:
+        """The sums of the migrations of a batch."""
+        return self._at(batch).sum(numeric_only=True)
+
+    @property
+    def calm(self) -> list[Batch]:
+        """The batches that no bins came into, and at which nothing was done or happened."""
+        return [
+            batch
+            for batch in self.batches
+            if self._at(batch.number).empty and not self.names_at(batch.number)
+        ]
+
+    def _at(self, batch: int) -> pd.DataFrame:
+        return self.migrations[self.migrations["batch"] == batch]
+
     @property
     def is_right(self) -> bool:
         """Whether both queries gave the batch queries' answers."""
@@ -69,16 +92,11 @@ def table(outcome: Outcome) -> str:
     others.
     """
     rows: list[tuple[str, ...]] = [_HEADINGS]
-    calm_s = []
+    calm_s = [batch.duration_s for batch in outcome.calm]
     for batch in outcome.batches:
-        moved = outcome.migrations[outcome.migrations["batch"] == batch.number]
-        names = [act.name for act in outcome.acts if act.first_batch == batch.number]
-        if moved["is_recovery"].any():
-            names.append("recovery")
-        if moved.empty and not names:
-            calm_s.append(batch.duration_s)
+        if batch in outcome.calm:
             continue
-        sums = moved.sum(numeric_only=True)
+        sums = outcome.moved_at(batch.number)
         counts = ("bins_in", "bins_relabelled", "bins_from_peer", "bins_from_checkpoint")
         bytes_in = sums["bytes_from_peer"] + sums["bytes_from_checkpoint"]
         numbers = [*(sums[name] for name in counts), bytes_in]
@@ -87,7 +105,7 @@ def table(outcome: Outcome) -> str:
                 str(batch.number),
                 f"{batch.duration_s:.2f}",
                 *(f"{number:,.0f}" if number else "·" for number in numbers),
-                ", ".join(names),
+                ", ".join(outcome.names_at(batch.number)),
             )
         )
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADINGS))]

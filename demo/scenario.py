@@ -127,9 +127,9 @@ def _rescale_and_kill(
         with watch.act(f"kill -9 of executor {source}"):
             killed = cluster.kill_executor(source)
             watch.say(f"    process {killed.pid} is dead")
+        watch.until(lambda: bool(_executors(spark) - before), "the master started another executor")
+        watch.say("    another executor runs in its place")
         watch.done(plan)
-    watch.until(lambda: bool(_executors(spark) - before), "the master had started another executor")
-    watch.say("    another executor runs in its place")
     return plan
 
 
