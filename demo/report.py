@@ -92,9 +92,10 @@ def table(outcome: Outcome) -> str:
     others.
     """
     rows: list[tuple[str, ...]] = [_HEADINGS]
-    calm_s = [batch.duration_s for batch in outcome.calm]
+    calm_batches = outcome.calm
+    calm_s = [batch.duration_s for batch in calm_batches]
     for batch in outcome.batches:
-        if batch in outcome.calm:
+        if batch in calm_batches:
             continue
         sums = outcome.moved_at(batch.number)
         counts = ("bins_in", "bins_relabelled", "bins_from_peer", "bins_from_checkpoint")

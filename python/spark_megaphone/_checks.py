@@ -25,6 +25,8 @@ from spark_megaphone.errors import (
 Moves = Mapping[int, int] | Iterable[tuple[int, int]]
 
 _JVM_INT_MAX = 2**31 - 1
+_BIN = f"a whole number from 0 to {BINS_MAX - 1}"
+_WORKER = f"a whole number from 0 to {WORKERS_MAX - 1}"
 _BATCHED_OF = re.compile(r"batched\(\s*(.*?)\s*\)", re.ASCII)
 
 
@@ -123,8 +125,7 @@ def moves_of(moves: object) -> dict[int, int]:
     """
     checked: dict[int, int] = {}
     for bin_, worker in _pairs(moves):
-        number = whole("A bin", bin_, f"a whole number from 0 to {BINS_MAX - 1}")
-        target = whole("A worker", worker, f"a whole number from 0 to {WORKERS_MAX - 1}")
+        number, target = whole("A bin", bin_, _BIN), whole("A worker", worker, _WORKER)
         if abs(number) > _JVM_INT_MAX:
             raise UnknownBin(
                 f"There is no bin {number}, only bins 0 to {BINS_MAX - 1} at most; name one of "

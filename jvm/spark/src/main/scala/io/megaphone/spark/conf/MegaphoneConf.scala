@@ -164,7 +164,8 @@ object MegaphoneConf {
       MemoryBudget
     )
 
-  private val Prefix = "spark.megaphone."
+  /** What each key begins with. */
+  private[conf] val Prefix = "spark.megaphone."
 
   /** The warning about keys that look like the plugin's and are not, for example misspelt ones;
     * None if there are none. `keys` are all keys of a session.

@@ -13,7 +13,6 @@ import io.megaphone.plan.{Bins, RoutingTable, Strategy, TransferMode}
   * test of the Python package fails until then.
   */
 object Reference {
-  private val Prefix = "spark.megaphone."
   private val ColumnsMax = 100
 
   /** Ends the docstring of each module. */
@@ -109,7 +108,7 @@ object Reference {
   /** The Python constant: TRANSFER_WINDOW_STEPS for `transfer.windowSteps`. */
   private def name(entry: ConfEntry[_]): String =
     entry.key
-      .stripPrefix(Prefix)
+      .stripPrefix(MegaphoneConf.Prefix)
       .replaceAll("([a-z])([A-Z])", "$1_$2")
       .replace('.', '_')
       .toUpperCase(java.util.Locale.ROOT)
