@@ -206,7 +206,7 @@ abstract class OperatorSession extends PluginSession {
 object OperatorSession {
 
   /** Workers, with at first a bin each, and how their bins come. */
-  val Moves: Seq[(Int, String)] = Seq(3 -> "prepared", 11 -> "direct")
+  val Moves: Seq[(Int, String)] = Seq(3 -> "prepared", 8 -> "direct")
 
   /** Spark's providers: the one that keeps maps, and the one that knows column families. */
   val OnMaps = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"

@@ -176,7 +176,7 @@ class TransformWithStateSuite extends OperatorSession {
           resumed(checkpoint, memory, new Tally(Seq("a", "m", "z")), 10 until 14, workers(2))
       }
       withConf("spark.sql.streaming.stateStore.encodingFormat" -> encoding) {
-        val onBins = run(Some(3), Some(11), Some(5))
+        val onBins = run(Some(3), Some(8), Some(5))
         assert(
           onBins == withConf("spark.sql.streaming.stateStore.providerClass" -> OnRocks)(
             run(None, None, None)
