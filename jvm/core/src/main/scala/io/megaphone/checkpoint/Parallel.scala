@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.checkpoint
 
+import java.util.concurrent.{Callable, ExecutionException, ExecutorService}
+
+import scala.jdk.CollectionConverters._
+
 /** Does pieces of work at the same time, as far as there are threads for them.
   *
   * Threads: any.
@@ -22,5 +26,23 @@ object Parallel {
   object Sequential extends Parallel {
     override def width: Int = 1
     override def apply[A](pieces: Seq[() => A]): Seq[A] = pieces.map(_.apply())
+  }
+
+  /** On the threads of a pool. A piece must not call it again: it could wait for a thread for ever.
+    *
+    * @param width
+    *   how many threads the pool has
+    */
+  final class OnThreads(threads: ExecutorService, override val width: Int) extends Parallel {
+    override def apply[A](pieces: Seq[() => A]): Seq[A] =
+      if (pieces.size < 2) Sequential(pieces)
+      else
+        try
+          threads
+            .invokeAll(pieces.map(p => (() => p()): Callable[A]).asJava)
+            .asScala
+            .map(_.get)
+            .toSeq
+        catch { case e: ExecutionException => throw e.getCause }
   }
 }

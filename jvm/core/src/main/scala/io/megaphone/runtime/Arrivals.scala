@@ -14,9 +14,15 @@ final class Arrivals extends Serializable {
 
   def waitMs: Long = waitNanos / 1000000L
 
-  private[runtime] def waiting[A](f: => A): A = {
-    val start = System.nanoTime
-    try f
-    finally waitNanos += System.nanoTime - start
-  }
+  private var isWaiting = false
+
+  /** Runs `f`, and counts its time as waiting; once, if it is called within itself. */
+  private[runtime] def waiting[A](f: => A): A =
+    if (isWaiting) f
+    else {
+      val start = System.nanoTime
+      isWaiting = true
+      try f
+      finally { isWaiting = false; waitNanos += System.nanoTime - start }
+    }
 }

@@ -46,8 +46,12 @@ final class ExecutorAgent(
     pullDeadlineMs: Long,
     warn: String => Unit
 ) {
+  import ExecutorAgent._
+
   private val ready = new ConcurrentHashMap[ReplicaKey, java.lang.Long]()
-  private val refused = new ConcurrentHashMap[ReplicaKey, ExecutorAgent.Refusal]()
+  private val refused = new ConcurrentHashMap[ReplicaKey, Refusal]()
+  private val failures = new ConcurrentHashMap[ReplicaKey, Failures]()
+  private val round = new AtomicLong() // of orders that were obeyed
   private val images = mutable.Queue.empty[(BlockName, TransferBlocks.Snapshot)]
   private val newestCounter = new AtomicLong()
   @volatile private var orders = Orders(0, Map.empty, Vector.empty)
@@ -71,10 +75,11 @@ final class ExecutorAgent(
   def obey(orders: Orders): Boolean = newestCounter.get <= orders.counter && {
     newestCounter.getAndUpdate(math.max(_, orders.counter))
     this.orders = orders
+    round.incrementAndGet()
     registry.keepRuns(run => orders.runs.get(run).map(_.settled))
     registry.keepReplicas(orders.isLive(_))
     registry.measure()
-    Seq(ready, refused).foreach(_.keySet.removeIf(key => !orders.isLive(key)))
+    Seq(ready, refused, failures).foreach(_.keySet.removeIf(key => !orders.isLive(key)))
     images.synchronized {
       images.filterInPlace { case (block, _) => orders.isLive(block.key.run, block.step) }
     }
@@ -83,10 +88,11 @@ final class ExecutorAgent(
   }
 
   /** The duties to work on now, in order. A duty that was refused for lack of room waits until its
-    * source has committed again.
+    * source has committed again; one that failed waits for some rounds of orders.
     */
   def duties: Vector[ReplicaDuty] = orders.duties.filterNot { duty =>
-    Option(refused.get(duty.key)).exists(_.settled == duty.settled)
+    Option(refused.get(duty.key)).exists(_.settled == duty.settled) ||
+    Option(failures.get(duty.key)).exists(_.nextRound > round.get)
   }
 
   def hasDuties: Boolean = orders.duties.nonEmpty
@@ -94,24 +100,45 @@ final class ExecutorAgent(
   /** Whether the newest orders still name a duty. */
   def isNamed(duty: ReplicaDuty): Boolean = orders.isLive(duty.key)
 
-  /** Makes a replica or brings it forward. Throws what files throw, and drops the replica then. */
+  /** Makes a replica or brings it forward. Throws what files throw, and drops the replica then.
+    *
+    * After a failure the duty rests for a round of orders, after the next for two, then for four,
+    * at most for `RestMax`: what cannot succeed is not tried ten times a second.
+    */
   def prepare(duty: ReplicaDuty): Unit = orders.runs.get(duty.key.store.run).foreach { run =>
     try {
       val recovery = recoveryOf(duty.key.store, run.checkpointRoot)
       faults.at(FaultPoints.TargetPulling)
       val deadlineMs = run.pullDeadlineMs.getOrElse(pullDeadlineMs)
-      new Preparer(registry, recovery, blocks, peers, deadlineMs)(duty).foreach { version =>
-        ready.put(duty.key, version)
-        faults.at(FaultPoints.TargetPrepared)
+      new Preparer(registry, recovery, blocks, peers, deadlineMs)(duty) match {
+        case Preparer.Ready(version) =>
+          ready.put(duty.key, version)
+          failures.remove(duty.key)
+          faults.at(FaultPoints.TargetPrepared)
+        case Preparer.Waiting => ()
+        case Preparer.Lost(reason) => failed(duty, reason)
       }
       refused.remove(duty.key)
       ()
     } catch {
       case e: SpillException =>
         registry.dropReplica(duty.key)
-        refused.put(duty.key, ExecutorAgent.Refusal(duty.settled, e.getMessage))
+        refused.put(duty.key, Refusal(duty.settled, e.getMessage))
         registry.measure() // frees the replica's heap for batches at once
+      case e: Throwable => failed(duty, e.toString); throw e
     }
+  }
+
+  private def failed(duty: ReplicaDuty, reason: String): Unit = {
+    val count = Option(failures.get(duty.key)).fold(1)(_.count + 1)
+    val rest = math.min(1L << math.min(count - 1, 30), RestMax)
+    ready.remove(duty.key)
+    failures.put(duty.key, Failures(count, round.get + rest))
+    if (count == FailuresTold)
+      warn(
+        s"The replica of ${duty.key} could not be prepared $count times in a row, so its step may " +
+          s"have to read files: $reason"
+      )
   }
 
   /** Queues an image that `publishNext` will publish in the background. */
@@ -147,6 +174,13 @@ final class ExecutorAgent(
 }
 
 object ExecutorAgent {
+
+  /** Rounds of orders that a failed duty rests at most: half a minute, at ten rounds a second. */
+  private val RestMax = 300L
+  private val FailuresTold = 5
+
+  /** A replica could not be prepared so many times in a row. */
+  private final case class Failures(count: Int, nextRound: Long)
 
   /** A replica had no room when its source was at the name `settled`. */
   private final case class Refusal(settled: StateName, reason: String)

@@ -173,7 +173,9 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
         bins <- holding.give(arrival.name, arrival.bins)
       } yield { opened.binsRelabelled += bins.size; bins }
 
-  /** From the replica that was prepared here, once it is at the name wanted. */
+  /** From the replica that was prepared here, once it is at the name wanted. If the background
+    * thread that prepares it reads files for longer than the deadline, the batch goes on without.
+    */
   private def prepared(
       batch: StoreBatch,
       arrival: Arrival,
@@ -183,14 +185,29 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
     step <- arrival.step
     key = ReplicaKey.forStep(batch.key, arrival.source, arrival.target, step)
     replica <- registry.replica(key)
-    bins <- replica.synchronized {
-      val isThere =
-        try bringReplica(batch, replica, arrival, sources, opened)
-        catch { case _: DamagedFileException | _: MissingFileException => false }
-        finally registry.dropReplica(key)
-      if (isThere) replica.give(arrival.name, arrival.bins) else None
-    }
+    bins <-
+      try
+        opened.waiting(
+          replica
+            .alone(sources.tailDeadlineMs)(takenFrom(_, batch, arrival, sources, opened))
+            .flatten
+        )
+      finally registry.dropReplica(key)
   } yield { opened.binsFromPeer += bins.size; bins }
+
+  /** The bins of a replica, at the name wanted. */
+  private def takenFrom(
+      replica: Holding,
+      batch: StoreBatch,
+      arrival: Arrival,
+      sources: Sources,
+      opened: Arrivals
+  ): Option[Seq[LoadedBin]] = {
+    val isThere =
+      try bringReplica(batch, replica, arrival, sources, opened)
+      catch { case _: DamagedFileException | _: MissingFileException => false }
+    if (isThere) replica.give(arrival.name, arrival.bins) else None
+  }
 
   /** Brings a replica to the name wanted: by a tail block if one tail is missing, else by files.
     * Returns false if neither leads there.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import scala.collection.concurrent.TrieMap
 import scala.collection.mutable
 
 import io.megaphone.checkpoint.{Recovery, Settled}
@@ -27,7 +28,8 @@ import io.megaphone.transfer.ReplicaDuty
   * The steps, and what happens if the driver dies at one of them, are those of
   * [[io.megaphone.protocol.Protocol]].
   *
-  * Threads: one at a time, under the host's lock; `snapshot` may be called by any thread.
+  * Threads: one at a time, under the host's lock. `snapshot`, `committed`, `executorOf` and
+  * `ordersFor` may be called by any thread at any time, so that no executor waits for the plan log.
   *
   * @param run
   *   Spark's run id
@@ -41,11 +43,12 @@ final class QueryRun(
     faults: FaultPoints,
     warn: String => Unit
 ) {
-  private val ranOn = mutable.Map.empty[(Long, Int), String] // (operator, worker) → executor
+  private val ranOn = TrieMap.empty[(Long, Int), String] // (operator, worker) → executor
   private val wanted = mutable.Map.empty[Long, Vector[String]] // group → executors
   private val pinned = mutable.Map.empty[(Long, Int), String]
-  private var cluster = ClusterView.Empty
-  private var settings = QueryRun.Settings()
+  @volatile private var cluster = ClusterView.Empty
+  @volatile private var settings = QueryRun.Settings()
+  @volatile private var duties = QueryRun.DutiesOf.Nothing
   private var read = Option.empty[History]
   private val records = new RunRecords(run, planLog, faults, warn)
   @volatile private var isStarted = false
@@ -198,10 +201,15 @@ final class QueryRun(
   def ordersFor(executor: String): Option[RunOrders] =
     live.map(RunOrders(run, _, dutiesOf(executor)))
 
-  /** What an executor is to have ready. */
+  /** What an executor is to have ready. Computed once for a decision and a view of the cluster. */
   def dutiesOf(executor: String): Vector[ReplicaDuty] =
-    records.state.toVector.flatMap(Duties(_, cluster.get)).collect {
-      case (e, d) if e == executor => d
+    records.state.fold(Vector.empty[ReplicaDuty]) { state =>
+      val (known, view) = (duties, cluster)
+      val current =
+        if (known.isOf(state.decision, view)) known
+        else QueryRun.DutiesOf(state.decision, view, Duties(state, view.get).groupMap(_._1)(_._2))
+      duties = current
+      current.byExecutor.getOrElse(executor, Vector.empty)
     }
 
   /** The table that the newest batch of a group has. */
@@ -342,6 +350,22 @@ object QueryRun {
       trimRecords: Int = 100,
       pullDeadlineMs: Option[Long] = None
   )
+
+  /** The duties that follow from a decision, by executor. */
+  private final case class DutiesOf(
+      decision: Option[Protocol.Decision],
+      cluster: ClusterView,
+      byExecutor: Map[String, Vector[ReplicaDuty]]
+  ) {
+
+    /** Whether nothing has changed. Compares references: an equal decision may be megabytes. */
+    def isOf(decision: Option[Protocol.Decision], cluster: ClusterView): Boolean =
+      (this.cluster eq cluster) && this.decision.exists(d => decision.exists(_ eq d))
+  }
+
+  private object DutiesOf {
+    val Nothing: DutiesOf = DutiesOf(None, ClusterView.Empty, Map.empty)
+  }
 
   private def areSame(one: Vector[Group], other: Vector[Group]): Boolean =
     one.map(_.operators.size) == other.map(_.operators.size) &&

@@ -56,6 +56,9 @@ final class WorkerTask private (
   /** Undoes the uncommitted records, and gives the lease back. */
   def end(): Unit = lease.end()
 
+  /** Gives the lease back and drops the state, which a thread of this task may still write to. */
+  def abandon(): Unit = lease.abandon()
+
   /** Publishes blocks of the new head for announced steps: images or tails, as the mode says. */
   private def publishHead(name: StateName): Unit = for {
     step <- assignment.outgoing

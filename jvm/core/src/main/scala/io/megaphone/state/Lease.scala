@@ -15,8 +15,8 @@ final class Attempt(val id: Long, val isAlive: () => Boolean)
 
 /** The right of one task attempt to write one worker's holding (invariant I6).
   *
-  * Threads: the attempt's; a newer attempt may detach the lease at any time. Called twice: `end`
-  * and `release` do nothing.
+  * Threads: the attempt's; a newer attempt may detach the lease at any time. Called twice: `end`,
+  * `abandon` and `release` do nothing.
   */
 final class Lease private[megaphone] (
     slot: Slot,
@@ -35,8 +35,15 @@ final class Lease private[megaphone] (
   /** Replaces the holding by an empty one, to fill from files. Throws DetachedLeaseException. */
   def renew(): Holding = slot.renew(this)
 
-  /** Ends the attempt: undoes its uncommitted records, and gives the lease back. */
+  /** Ends the attempt: undoes its uncommitted records, and gives the lease back. Only if no thread
+    * of the attempt uses the holding any more.
+    */
   def end(): Unit = slot.end(this)
+
+  /** Ends the attempt and drops the holding: a thread of the attempt may still write to it, and
+    * nobody will read that. The next attempt begins with files.
+    */
+  def abandon(): Unit = slot.abandon(this)
 
   /** Gives the lease back; the holding keeps what was committed. Nothing happens after the lease
     * was detached.
@@ -51,16 +58,20 @@ final class Lease private[megaphone] (
 final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
   private var holding = new Holding(worker.worker, binsCount)
   private var owner: Option[Lease] = None
+  private var isRetired = false
 
   /** The current holding, even if another attempt has its lease. */
   def peek: Holding = synchronized(holding)
-  def isLeased: Boolean = synchronized(owner.isDefined)
+
+  /** Ends the slot's life, unless an attempt has its lease. Returns whether it has ended. */
+  def retire(): Boolean = synchronized { isRetired = owner.isEmpty; isRetired }
 
   /** Takes the lease. Waits while another running attempt has it, because two actions of one
     * `foreachBatch` may run the same version at once. Detaches an attempt that was killed: its
-    * holding is then void. Throws LeaseTimeoutException after `waitMs`.
+    * holding is then void. Returns None if the slot has retired. Throws LeaseTimeoutException after
+    * `waitMs`.
     */
-  def acquire(attempt: Attempt, waitMs: Long): Lease = synchronized {
+  def acquire(attempt: Attempt, waitMs: Long): Option[Lease] = synchronized {
     val deadline = System.nanoTime + waitMs * 1000000L
     while (owner.exists(o => o.attempt.id != attempt.id && o.attempt.isAlive())) {
       val leftMs = (deadline - System.nanoTime) / 1000000L
@@ -74,14 +85,14 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
       wait(math.min(leftMs, Slot.PollMs)) // nobody reports a kill, so look again now and then
     }
     owner match {
-      case Some(o) if o.attempt.id == attempt.id => o
+      case _ if isRetired => None
+      case same @ Some(o) if o.attempt.id == attempt.id => same
       case previous =>
         previous.foreach { o =>
           o.isDetached = true; holding = new Holding(worker.worker, binsCount)
         }
-        val lease = new Lease(this, attempt, holding)
-        owner = Some(lease)
-        lease
+        owner = Some(new Lease(this, attempt, holding))
+        owner
     }
   }
 
@@ -95,6 +106,13 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
   /** Does nothing if the lease was detached: the holding is then another attempt's. */
   def end(lease: Lease): Unit = synchronized {
     if (owner.contains(lease)) { lease.current.abort(); release(lease) }
+  }
+
+  def abandon(lease: Lease): Unit = synchronized {
+    if (owner.contains(lease)) {
+      holding = new Holding(worker.worker, binsCount)
+      release(lease)
+    }
   }
 
   def release(lease: Lease): Unit = synchronized {

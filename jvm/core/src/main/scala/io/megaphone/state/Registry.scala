@@ -5,7 +5,7 @@ import java.util.concurrent.ConcurrentHashMap
 
 import scala.jdk.CollectionConverters._
 
-import io.megaphone.format.{Footer, StoreKey, WorkerId}
+import io.megaphone.format.{Footer, WorkerId}
 import io.megaphone.log.memory.HeapBudget
 
 /** All holdings of one executor, by run, operator, store and worker, and the replicas that it keeps
@@ -27,20 +27,30 @@ final class Registry(
     val budget: HeapBudget = HeapBudget.Unlimited
 ) {
   private val slots = new ConcurrentHashMap[WorkerId, Slot]()
-  private val replicas = new ConcurrentHashMap[ReplicaKey, Holding]()
+  private val replicas = new ConcurrentHashMap[ReplicaKey, Replica]()
 
   /** Takes the lease on a worker's holding, which is empty if the worker had none. Throws
     * LeaseTimeoutException.
     */
-  def lease(worker: WorkerId, binsCount: Int, attempt: Attempt, waitMs: Long): Lease =
-    slots.computeIfAbsent(worker, _ => new Slot(worker, binsCount)).acquire(attempt, waitMs)
+  def lease(worker: WorkerId, binsCount: Int, attempt: Attempt, waitMs: Long): Lease = {
+    val slot = slots.computeIfAbsent(worker, _ => new Slot(worker, binsCount))
+    slot.acquire(attempt, waitMs).getOrElse { // None: `keepRuns` is about to remove the slot
+      slots.remove(worker, slot)
+      lease(worker, binsCount, attempt, waitMs)
+    }
+  }
 
   /** A worker's current holding, even if an attempt is writing it. */
   def holding(worker: WorkerId): Option[Holding] = Option(slots.get(worker)).map(_.peek)
 
-  /** A replica. The caller must hold its monitor while it uses it. */
-  def replica(key: ReplicaKey): Option[Holding] = Option(replicas.get(key))
-  def putReplica(key: ReplicaKey, replica: Holding): Unit = { replicas.put(key, replica); () }
+  def replica(key: ReplicaKey): Option[Replica] = Option(replicas.get(key))
+
+  /** Adds a replica. Returns it. */
+  def putReplica(key: ReplicaKey, holding: Holding): Replica = {
+    val replica = new Replica(holding)
+    replicas.put(key, replica)
+    replica
+  }
   def dropReplica(key: ReplicaKey): Unit = { replicas.remove(key); () }
 
   /** Drops the replicas that are not wanted. */
@@ -56,9 +66,11 @@ final class Registry(
     *   returns the newest settled version of a run; None if the run has ended
     */
   def keepRuns(settledOf: String => Option[Long]): Unit = {
-    def isWanted(key: StoreKey, slot: Slot) =
-      slot.isLeased || settledOf(key.run).exists(_ <= slot.peek.base.version + behindMax)
-    slots.entrySet.removeIf(e => !isWanted(e.getKey.store, e.getValue))
+    slots.forEach { (worker, slot) =>
+      val isWanted =
+        settledOf(worker.store.run).exists(_ <= slot.peek.base.version + behindMax)
+      if (!isWanted && slot.retire()) slots.remove(worker, slot)
+    }
     replicas.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
     ()
   }

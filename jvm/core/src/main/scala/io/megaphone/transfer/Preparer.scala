@@ -3,15 +3,16 @@ package io.megaphone.transfer
 
 import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.errors.{DamagedFileException, MissingFileException}
-import io.megaphone.format.{FileName, StateName}
-import io.megaphone.state.{Holding, Registry}
+import io.megaphone.format.{FileName, Footer, StateName}
+import io.megaphone.state.{Holding, Registry, Replica}
 
 /** Prepares replicas ahead of their step, in the background: rule 19.
   *
   * Given a duty: the replica's key, the name of the source's image, and its newest settled name.
   *   1. If there is no replica yet, pull the image block from the source's executor and make the
   *      replica of it. The block may come later; once the source is `PatienceVersions` ahead of the
-  *      image, read the files instead. ''The source dies:'' the files are read.
+  *      image, read the files if it has not. An image that no tails lead on from is not pulled.
+  *      ''The source dies:'' the files are read.
   *   1. If the replica is behind the settled name, apply the tail block if one tail is missing, and
   *      the tails in the files if not. If neither leads there, or anything is damaged, drop the
   *      replica; the next call starts again.
@@ -30,31 +31,36 @@ final class Preparer(
     peers: Peers,
     deadlineMs: Long
 ) {
+  import Preparer._
+
   private val catchUp = new CatchUp(recovery)
 
-  /** Works on one duty. Returns the version that the replica has reached, or None if there is no
-    * replica yet. Throws SpillException if there is no room for it.
+  /** Works on one duty. Throws SpillException if there is no room for the replica, and what the
+    * files throw; the replica is dropped then.
     */
-  def apply(duty: ReplicaDuty): Option[Long] =
-    try {
-      val existing = registry.replica(duty.key).orElse(make(duty))
-      existing.flatMap(replica =>
-        if (bring(replica, duty)) Some(replica.base.version)
-        else { registry.dropReplica(duty.key); None }
-      )
-    } catch {
-      case _: DamagedFileException | _: MissingFileException => registry.dropReplica(duty.key); None
+  def apply(duty: ReplicaDuty): Outcome =
+    try
+      registry.replica(duty.key).orElse(make(duty)) match {
+        case None => Waiting
+        case Some(replica) if bring(replica, duty) => Ready(replica.base.version)
+        case Some(_) => lost(duty, s"no unbroken sequence of files leads to ${duty.settled}")
+      }
+    catch {
+      case e @ (_: DamagedFileException | _: MissingFileException) => lost(duty, e.getMessage)
       case e: Throwable => registry.dropReplica(duty.key); throw e
     }
 
-  private def make(duty: ReplicaDuty): Option[Holding] = {
-    val made = fromBlock(duty).orElse(
-      if (duty.settled.version - duty.image.version >= Preparer.PatienceVersions)
-        Some(fromFiles(duty))
-      else None
-    )
-    made.foreach(registry.putReplica(duty.key, _))
-    made
+  private def lost(duty: ReplicaDuty, reason: String): Outcome = {
+    registry.dropReplica(duty.key)
+    Lost(reason)
+  }
+
+  private def make(duty: ReplicaDuty): Option[Replica] = {
+    val versions = duty.settled.version - duty.image.version
+    val pulled = if (versions <= Footer.PreviousMax) fromBlock(duty) else None
+    val made =
+      pulled.orElse(Option.when(versions >= PatienceVersions)(fromFiles(duty)))
+    made.map(registry.putReplica(duty.key, _))
   }
 
   private def fromBlock(duty: ReplicaDuty): Option[Holding] =
@@ -80,19 +86,18 @@ final class Preparer(
     replica
   }
 
-  /** Brings a replica to the settled name. Returns whether it is there, or at a later name. It does
-    * not hold the replica's monitor while it waits for a peer, because a task may need the replica
-    * now.
+  /** Brings a replica to the settled name. Returns whether it is there, or at a later name. A task
+    * may take the replica while this waits for a peer.
     */
-  private def bring(replica: Holding, duty: ReplicaDuty): Boolean = {
+  private def bring(replica: Replica, duty: ReplicaDuty): Boolean = {
     val tail =
       if (replica.base.version + 1 == duty.settled.version) pull(duty, duty.settled, BlockKind.Tail)
       else None
-    replica.synchronized {
-      val isThere = replica.base.version >= duty.settled.version ||
-        tail.exists { case (block, bytes) => blocks.applyTail(block.toString, bytes, replica) } ||
-        catchUp(replica, duty.settled, duty.tableHash).isDefined
-      if (isThere) replica.spill(registry.budget.excessOfReplicas)
+    replica.alone { holding =>
+      val isThere = holding.base.version >= duty.settled.version ||
+        tail.exists { case (block, bytes) => blocks.applyTail(block.toString, bytes, holding) } ||
+        catchUp(holding, duty.settled, duty.tableHash).isDefined
+      if (isThere) holding.spill(registry.budget.excessOfReplicas)
       isThere
     }
   }
@@ -108,5 +113,18 @@ final class Preparer(
 }
 
 object Preparer {
+
+  /** What came of a call. */
+  sealed trait Outcome
+
+  /** The replica has reached a version. */
+  final case class Ready(version: Long) extends Outcome
+
+  /** There is no replica yet: the source has not published its image. */
+  case object Waiting extends Outcome
+
+  /** The replica was dropped, and has to be made again. */
+  final case class Lost(reason: String) extends Outcome
+
   private val PatienceVersions = 2L
 }

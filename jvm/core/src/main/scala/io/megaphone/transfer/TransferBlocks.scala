@@ -104,9 +104,9 @@ final class TransferBlocks(compressions: Compressions, budget: HeapBudget = Heap
     replica
   }
 
-  /** Applies a tail block to a replica, under its monitor. Returns false, and changes nothing, if
-    * the tail is based on another name or lacks a bin of the replica. Throws DamagedFileException;
-    * the replica is then as it was.
+  /** Applies a tail block to a replica, which no other thread may use meanwhile. Returns false, and
+    * changes nothing, if the tail is based on another name or lacks a bin of the replica. Throws
+    * DamagedFileException; the replica is then as it was.
     */
   def applyTail(block: String, bytes: Array[Byte], replica: Holding): Boolean = {
     val reader = new DeltaFile.Reader(new BytesSource(block, bytes))

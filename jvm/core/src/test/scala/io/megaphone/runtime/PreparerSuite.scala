@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import java.io.IOException
 import java.nio.file.Paths
+
+import scala.collection.mutable
 
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.Recovery
-import io.megaphone.format.{Compression, Compressions, StateName, StoreId}
-import io.megaphone.format.ExecutorAddress
+import io.megaphone.format.{
+  Compression, Compressions, ExecutorAddress, FileName, FileSource, Footer, StateName, StoreId
+}
 import io.megaphone.log.memory.{HeapBudget, SpillException, SpillFiles}
 import io.megaphone.plan.StepId
 import io.megaphone.state.{Holding, Registry}
 import io.megaphone.state.ReplicaKey
-import io.megaphone.transfer.{Preparer, ReplicaDuty, TransferBlocks}
+import io.megaphone.testkit.MemoryFiles
+import io.megaphone.transfer.{BlockKind, BlockName, Preparer, ReplicaDuty, TransferBlocks}
 
 /** Copies that are made ready, and those for which there is no room. */
 class PreparerSuite extends AnyFunSuite with SmallStore {
@@ -47,7 +52,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
       NoPeers,
       0
     )
-    assert(again(duty).contains(4L) && target.replicasCount == 1)
+    assert(again(duty) == Preparer.Ready(4) && target.replicasCount == 1)
   }
   test("a copy leaves a tenth of the memory to the batches, or is none") {
     val store = new Store
@@ -64,7 +69,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
       before.contentHash,
       Some(ExecutorAddress("executor", "host", 1))
     )
-    def prepared(budgetBytes: Long): Option[Long] = {
+    def prepared(budgetBytes: Long): Preparer.Outcome = {
       val budget = spaceOf(budgetBytes)
       val preparer =
         new Preparer(
@@ -77,8 +82,54 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
       preparer(duty)
     }
     assertThrows[SpillException](prepared(heapBytes * 100 / 95))
-    assert(prepared(heapBytes * 100 / 85).contains(source.base.version))
+    assert(prepared(heapBytes * 100 / 85) == Preparer.Ready(source.base.version))
   }
+
+  test("a duty that fails rests for one round of orders, then for two, then for four") {
+    val store = new Store
+    var reads, told = 0
+    val broken = new MemoryFiles {
+      override def open(file: FileName): FileSource = {
+        reads += 1; throw new IOException("access denied")
+      }
+    }
+    val agent = new ExecutorAgent(
+      new Registry,
+      NoPeers,
+      store.handOver,
+      FaultPoints.Off,
+      (_, _) => new Recovery(broken, Compressions(Compression.None)),
+      0,
+      _ => told += 1
+    )
+    val duty = dutyFrom(StateName(1, ""), StateName(4, ""))
+    val live = Map("run" -> LiveRun("root", 4, Set(StepId("plan", 0, 0)), None))
+    val tried = (1L to 20L).filter { round =>
+      agent.obey(Orders(round, live, Vector(duty)))
+      val before = reads
+      agent.duties.foreach(d => intercept[IOException](agent.prepare(d)))
+      reads > before
+    }
+    assert(tried == Seq(1, 2, 4, 8, 16) && told == 1)
+  }
+
+  test("an image that no tails lead on from is not pulled") {
+    val store = new Store
+    filled(store, 0)
+    val asked = mutable.Buffer.empty[BlockName]
+    val peers = new SomePeers(block => { asked += block; None })
+    val preparer = new Preparer(new Registry, store.recovery, store.handOver, peers, 0)
+    val address = Some(ExecutorAddress("executor", "host", 1))
+    val near = dutyFrom(StateName(2, ""), StateName(4, "")).copy(address = address)
+    assert(preparer(near) == Preparer.Ready(4) && asked.map(_.kind) == Seq(BlockKind.Image))
+    asked.clear()
+    val far = near.copy(image = StateName(4 - Footer.PreviousMax - 1, ""))
+    val again = new Preparer(new Registry, store.recovery, store.handOver, peers, 0)
+    assert(again(far) == Preparer.Ready(4) && asked.isEmpty)
+  }
+
+  private def dutyFrom(image: StateName, settled: StateName) =
+    ReplicaDuty(copyKey, Vector(0), 4, image, settled, before.contentHash, None)
 
   private val copyKey =
     ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, StepId("plan", 0, 0))

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import java.util.concurrent.{Executors, TimeUnit}
+import java.util.concurrent.{CountDownLatch, Executors, TimeUnit}
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.format.{StateName, StoreId}
-import io.megaphone.format.ExecutorAddress
+import io.megaphone.checkpoint.{AtomicOutput, Recovery, StateFiles}
+import io.megaphone.format.{
+  Compression, Compressions, ExecutorAddress, FileName, FileSource, StateName, StoreId, WorkerId
+}
 import io.megaphone.plan.StepId
-import io.megaphone.state.{Holding, Registry}
-import io.megaphone.state.ReplicaKey
+import io.megaphone.state.{Holding, Lease, Registry, ReplicaKey}
 import io.megaphone.transfer.{Preparer, ReplicaDuty}
 
 class RegistrySuite extends AnyFunSuite with SmallStore {
@@ -43,7 +44,8 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
     registry.putReplica(key, copy)
     val task = Executors.newSingleThreadExecutor()
     val peers = new SomePeers(_ => {
-      task.submit((() => copy.synchronized(())): Runnable).get(60, TimeUnit.SECONDS)
+      val replica = registry.replica(key).get
+      task.submit((() => replica.alone(_ => ())): Runnable).get(60, TimeUnit.SECONDS)
       None
     })
     val duty = ReplicaDuty(
@@ -55,8 +57,112 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
       before.contentHash,
       Some(ExecutorAddress("peer", "host", 1))
     )
-    try assert(new Preparer(registry, store.recovery, store.handOver, peers, 0)(duty).isEmpty)
+    val preparer = new Preparer(registry, store.recovery, store.handOver, peers, 0)
+    try assert(preparer(duty).isInstanceOf[Preparer.Lost])
     finally task.shutdownNow()
     assert(registry.replica(key).isEmpty, "it could not be brought up, and is of no use")
+  }
+
+  test("a holding that a task leases while the orders are obeyed is not lost") {
+    val store = new Store
+    val registry = new Registry
+    store.lease(registry, 0, 1).release()
+    val worker = WorkerId(StoreId(0, "default").in("run"), 0)
+    var lease = Option.empty[Lease]
+    registry.keepRuns { _ =>
+      lease = Some(store.lease(registry, 0, 2)) // the run is not known yet, and its task is here
+      None
+    }
+    assert(registry.holding(worker).exists(_ eq lease.get.holding))
+    lease.get.release()
+    registry.keepRuns(_ => None)
+    assert(registry.isEmpty)
+  }
+
+  test("a thread of a killed task that goes on writing hits nobody") {
+    val store = new Store
+    val registry = new Registry
+    batch(store, registry, 0, 1, before, before, 1)
+    val killed = store.lease(registry, 0, 3)
+    store.open(registry, killed, store.turn(1, before, before))
+    val late = killed.holding
+    put(late, 0, 2)
+    killed.abandon()
+    val next = store.lease(registry, 0, 4)
+    store.open(registry, next, store.turn(1, before, before))
+    put(late, 0, 3)
+    append(late, 2, 4)
+    assert(get(next.holding.log(0)).contains(1.toByte))
+    put(next.holding, 0, 5)
+    store.commit(next, store.turn(1, before, before))
+    next.end()
+    killed.abandon()
+    val recovered =
+      store.recovery.load(FileName(0, StateName(2, "")), Seq(0, 2), before.contentHash)
+    assert(get(recovered.bins(0).log).contains(5.toByte))
+    assert(get(recovered.bins(2).log).contains(1.toByte))
+    assert(registry.holding(WorkerId(StoreId(0, "default").in("run"), 0)).exists(_ ne late))
+  }
+
+  test("a task goes on without a replica that the preparer reads a hanging file for") {
+    withHangingPreparer { open =>
+      assert(get(open(1).holding.log(0)).contains(2.toByte), "read from files")
+    }
+  }
+
+  test("a task that waits for a replica can be killed") {
+    withHangingPreparer { open =>
+      val killed = new Thread(() => { open(600000); () })
+      killed.setUncaughtExceptionHandler((_, _) => ()) // it ends with InterruptedException
+      killed.start()
+      while (killed.getState != Thread.State.TIMED_WAITING) Thread.onSpinWait()
+      killed.interrupt()
+      killed.join(60000)
+      assert(!killed.isAlive)
+    }
+  }
+
+  /** Bin 0 moves to worker 1 at batch 3, and the executor has a replica of it at version 1, which
+    * its preparer is about to bring forward by a file that hangs.
+    *
+    * @param body
+    *   is given what opens worker 1, with a deadline for tails in milliseconds
+    */
+  private def withHangingPreparer(body: (Long => Lease) => Unit): Unit = {
+    val store = new Store
+    val registry = new Registry
+    for (v <- 0 to 2) batch(store, registry, v.toLong, 2L * v + 1, before, before, v.toByte)
+    val (reading, goOn) = (new CountDownLatch(1), new CountDownLatch(1))
+    val hanging = new StateFiles {
+      override def create(file: FileName): AtomicOutput = store.files.create(file)
+      override def open(file: FileName): FileSource = {
+        reading.countDown(); goOn.await(); store.files.open(file)
+      }
+    }
+    val step = StepId("plan", 0, 0)
+    val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, step)
+    val (old, settled) = (StateName(1, ""), StateName(3, ""))
+    val replica = new Holding(0, 4)
+    val loaded = store.recovery.load(FileName(0, old), Seq(0), before.contentHash)
+    loaded.bins.valuesIterator.foreach(replica.put)
+    replica.restart(old, Vector.empty)
+    val target = new Registry
+    target.putReplica(key, replica)
+    val recovery = new Recovery(hanging, Compressions(Compression.None))
+    val preparer = new Preparer(target, recovery, store.handOver, NoPeers, 0)
+    val duty = ReplicaDuty(key, Vector(0), 4, old, settled, before.contentHash, None)
+    val preparing = new Thread(() => { preparer(duty); () })
+    preparing.start()
+    try {
+      reading.await()
+      body { deadlineMs =>
+        val one = store.lease(target, 1, 9)
+        val sources = Sources(Map(0 -> step), Map.empty, deadlineMs, 1)
+        val opener = new Opener(target, store.recovery, store.handOver, NoPeers)
+        opener.open(one, store.turn(3, before, after), sources)
+        one
+      }
+      assert(preparing.isAlive)
+    } finally { goOn.countDown(); preparing.join(60000) }
   }
 }

@@ -11,7 +11,7 @@ import io.megaphone.format.{
 }
 import io.megaphone.protocol.{Protocol, Route}
 import io.megaphone.runtime.{Assignment, Orders, SweepOrder, Tables, WorkerTask}
-import io.megaphone.state.{Holding, ReplicaKey}
+import io.megaphone.state.{Holding, Replica, ReplicaKey}
 import io.megaphone.transfer.{BlockKind, BlockName, ReplicaDuty, TransferBlocks}
 
 /** The places where the simulated query does wrong when a bug is planted. With none they do
@@ -216,8 +216,8 @@ final class Planted(world: World, bug: Option[Bug]) {
     true
   }
 
-  private def rename(replica: Option[Holding], name: StateName): Unit =
-    replica.foreach(r =>
+  private def rename(replica: Option[Replica], name: StateName): Unit =
+    replica.foreach(_.alone { r =>
       if (r.base.version == name.version && r.base != name) r.restart(name, Vector.empty)
-    )
+    })
 }

@@ -7,7 +7,7 @@ import java.util.concurrent.{Callable, ExecutionException, Executors}
 import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
+import org.apache.hadoop.fs.{FileAlreadyExistsException, Path, StreamCapabilities}
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
 import io.megaphone.checkpoint.planlog.{LogRecord, LogRecordFormat, PlanLogFiles}
@@ -47,8 +47,12 @@ final class HadoopPlanLog(checkpointRoot: String, hadoopConf: Configuration) ext
     try {
       if (number == 0) files.mkdirs(path)
       val out = files.createAtomic(file(number), overwriteIfPossible = false)
-      try { out.write(LogRecordFormat.encode(record)); out.close() }
-      catch { case e: Throwable => out.cancel(); throw e }
+      try {
+        out.write(LogRecordFormat.encode(record))
+        // A record that a power cut leaves empty is one that no start survives.
+        if (out.hasCapability(StreamCapabilities.HSYNC)) out.hsync()
+        out.close()
+      } catch { case e: Throwable => out.cancel(); throw e }
       true
     } catch {
       case _: FileAlreadyExistsException | _: java.nio.file.FileAlreadyExistsException => false

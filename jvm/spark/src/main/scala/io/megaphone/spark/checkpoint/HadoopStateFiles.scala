@@ -33,7 +33,7 @@ final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Co
   }
 
   override def create(file: FileName): AtomicOutput = {
-    if (made.add(file.worker)) files.mkdirs(folderOf(file.worker))
+    if (!made.contains(file.worker)) { files.mkdirs(folderOf(file.worker)); made.add(file.worker) }
     val stream = files.createAtomic(path(file), overwriteIfPossible = true)
     val buffered = new BufferedOutputStream(stream, 1 << 16)
     new AtomicOutput {
@@ -47,8 +47,10 @@ final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Co
 
   override def open(file: FileName): FileSource = {
     val at = path(file)
-    try new HadoopSource(at.toString, files.open(at), fileSystem.getFileStatus(at).getLen)
-    catch { case _: FileNotFoundException => throw new MissingFileException(at.toString) }
+    try {
+      val length = fileSystem.getFileStatus(at).getLen
+      new HadoopSource(at.toString, files.open(at), length)
+    } catch { case _: FileNotFoundException => throw new MissingFileException(at.toString) }
   }
 
   /** All workers' files of this store, for the sweep. */

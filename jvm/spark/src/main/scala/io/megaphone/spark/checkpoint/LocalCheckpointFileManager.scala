@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.checkpoint
 
-import java.io.{FileNotFoundException, OutputStream}
+import java.io.{BufferedOutputStream, FileNotFoundException, OutputStream}
+import java.nio.channels.{Channels, FileChannel}
 import java.nio.file.{
-  Files, NoSuchFileException, Path => NioPath, Paths, StandardCopyOption, StandardOpenOption
+  Files, FileSystemException, NoSuchFileException, Path => NioPath, Paths, StandardCopyOption,
+  StandardOpenOption
 }
 import java.util.UUID
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{
-  FileAlreadyExistsException, FileStatus, FSDataInputStream, Path, PathFilter
+  FileAlreadyExistsException, FileStatus, FSDataInputStream, Path, PathFilter, StreamCapabilities,
+  Syncable
 }
+import org.apache.spark.internal.Logging
 import org.apache.spark.sql.execution.streaming.checkpointing.{
   CheckpointFileManager, FileContextBasedCheckpointFileManager
 }
@@ -22,7 +26,11 @@ import org.apache.spark.sql.internal.SQLConf
   * own manager does all reading, and the manager that Spark chooses serves every other scheme.
   *
   * A file is written under a temporary name. It is then renamed or, if it must not replace another,
-  * linked, which fails if the name is taken.
+  * linked, which fails if the name is taken. On a file system without hard links it is renamed
+  * after a look whether the name is free, as Spark's own manager does: of two writers at the same
+  * moment both may then think that they have written it.
+  *
+  * Streams obey `hsync`: what was written before is on the disk when it returns.
   */
 final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
     extends CheckpointFileManager {
@@ -66,7 +74,10 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
   private def nio(path: Path): NioPath = Paths.get(path.toUri.getPath)
 
   private def open(temporary: NioPath, path: Path): OutputStream =
-    try Files.newOutputStream(temporary, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)
+    try
+      new LocalCheckpointFileManager.SyncableOutput(
+        FileChannel.open(temporary, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)
+      )
     catch {
       case _: NoSuchFileException =>
         throw new FileNotFoundException(s"The folder of $path does not exist.")
@@ -106,7 +117,7 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
     }
 
     private def link(): Unit =
-      try { Files.createLink(target, temporary); () }
+      try LocalCheckpointFileManager.link(target, temporary)
       catch {
         case _: java.nio.file.FileAlreadyExistsException =>
           throw new FileAlreadyExistsException(s"$target exists and must not be replaced.")
@@ -114,7 +125,47 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
   }
 }
 
-private object LocalCheckpointFileManager {
+private object LocalCheckpointFileManager extends Logging {
+  @volatile private var saysLinksAreMissing = true
+
+  /** Gives a file its name if the name is free. Throws FileAlreadyExistsException if it is not.
+    *
+    * @param hardLink
+    *   makes a hard link, as `Files.createLink` does
+    */
+  private[checkpoint] def link(
+      target: NioPath,
+      temporary: NioPath,
+      hardLink: (NioPath, NioPath) => Unit = { (link, file) => Files.createLink(link, file); () }
+  ): Unit =
+    try hardLink(target, temporary)
+    catch {
+      case taken: java.nio.file.FileAlreadyExistsException => throw taken
+      case e @ (_: UnsupportedOperationException | _: FileSystemException) =>
+        if (Files.exists(target))
+          throw new java.nio.file.FileAlreadyExistsException(target.toString)
+        Files.move(temporary, target) // throws, too, if the name is taken meanwhile, mostly
+        if (saysLinksAreMissing) {
+          saysLinksAreMissing = false
+          logWarning(
+            s"The file system of $target has no hard links ($e), so a file can be created twice: " +
+              "make sure that no two drivers run a query of this checkpoint at the same time."
+          )
+        }
+    }
+
+  /** A file that can be forced to the disk. */
+  private final class SyncableOutput(channel: FileChannel)
+      extends BufferedOutputStream(Channels.newOutputStream(channel), BufferBytes)
+      with Syncable
+      with StreamCapabilities {
+    override def hasCapability(capability: String): Boolean =
+      capability == StreamCapabilities.HSYNC
+    override def hflush(): Unit = flush()
+    override def hsync(): Unit = { flush(); channel.force(true) }
+  }
+
+  private val BufferBytes = 1 << 13
 
   /** The manager that Spark chooses if none is configured: one on `FileContext` or, if a scheme has
     * none, one on `FileSystem`.

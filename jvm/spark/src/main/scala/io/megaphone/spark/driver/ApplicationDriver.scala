@@ -2,7 +2,7 @@
 package io.megaphone.spark.driver
 
 import java.util.UUID
-import java.util.concurrent.{ConcurrentHashMap, Executors}
+import java.util.concurrent.{ConcurrentHashMap, Executors, ThreadFactory}
 import java.util.concurrent.atomic.AtomicLong
 
 import scala.jdk.CollectionConverters._
@@ -12,6 +12,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.{ActiveQueries, Cluster, RunningQuery}
 
+import io.megaphone.checkpoint.Parallel
 import io.megaphone.runtime.{Committed, Held, Orders, Report}
 import io.megaphone.spark.wire.MessageBytes
 
@@ -31,13 +32,14 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   private val counter = new AtomicLong()
   private val news = new Object
 
-  private val background = Executors.newSingleThreadExecutor { task =>
-    val thread = new Thread(task, "megaphone-sweep")
-    thread.setDaemon(true)
-    thread
-  }
+  private val background =
+    Executors.newFixedThreadPool(BackgroundThreads, daemon("megaphone-sweep"))
+  private val readers = Executors.newFixedThreadPool(ReadThreads, daemon("megaphone-sweep-read"))
 
-  /** Runs work in the background, so that no batch waits for it: one piece after the other. An
+  /** Reads files for work in the background, several at once. */
+  private[driver] val parallel: Parallel = new Parallel.OnThreads(readers, ReadThreads)
+
+  /** Runs work in the background, so that no batch waits for it: some queries' at once. An
     * exception is logged and otherwise ignored.
     */
   private[spark] def inBackground(work: => Unit): Unit = background.execute { () =>
@@ -46,8 +48,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   }
 
   def stop(): Unit = {
-    background.shutdownNow()
-    ()
+    Seq(background, readers).foreach(_.shutdownNow())
   }
 
   /** Returns a number greater than all before it. Executors ignore orders with an older number. */
@@ -130,6 +131,15 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 }
 
 object ApplicationDriver {
+
+  private val BackgroundThreads = 4
+  private val ReadThreads = 8 // each read is one request to the file system
+
+  private def daemon(name: String): ThreadFactory = { task =>
+    val thread = new Thread(task, name)
+    thread.setDaemon(true)
+    thread
+  }
 
   private val FirstPlanMs = 60000L
   private val LookMs = 100L

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.driver
 
+import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.locks.ReentrantLock
+
 import scala.collection.mutable
-import scala.util.{Failure, Success}
 import scala.util.control.NonFatal
 
 import org.apache.hadoop.fs.Path
@@ -20,7 +22,7 @@ import io.megaphone.plan.{Group, Plan}
 import io.megaphone.protocol.Protocol
 import io.megaphone.runtime.{
   Assignment, BatchPlan, ClusterView, Committed, Pin, QueryRun, RecentCommits, Report, RunOrders,
-  SweepOrder, Tables
+  Tables
 }
 import io.megaphone.spark.checkpoint.{HadoopPlanLog, HadoopStateFiles, Lz4}
 import io.megaphone.spark.conf.MegaphoneConf
@@ -36,8 +38,9 @@ final case class PlannedBatch(
 /** Spark's host of one [[io.megaphone.runtime.QueryRun]]: tells it what Spark shows, and does with
   * Spark's means what it says. It decides nothing.
   *
-  * Threads: the stream's thread plans batches, users' threads submit plans, RPC threads report, all
-  * under this object's monitor. `snapshot` may be called by any thread.
+  * Threads: the stream's thread plans batches and users' threads submit plans, under a lock that is
+  * held while files are read and written. The threads that answer executors never wait for it: what
+  * executors report is kept until the lock is free.
   */
 final class QueryDriver(application: ApplicationDriver, val query: RunningQuery) extends Logging {
   val runId: String = query.runId.toString
@@ -51,6 +54,9 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
     ShippedFaultPoints.instance,
     text => logWarning(text)
   )
+  private val lock = new ReentrantLock
+  private val reports = new ConcurrentHashMap[String, Report]() // the newest of each executor
+  private val sweeps = new Sweeps(runId, filesOf(_), recovery(_), application.inBackground(_))
   private val broadcasts = mutable.LinkedHashMap.empty[(Long, Long, Long), Broadcast[Tables]]
 
   /** The newest commits that tasks reported. */
@@ -60,7 +66,7 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
     * UnsupportedQueryException, or StepNotSealedException, which fails the batch.
     */
   def plan(batch: Long, groups: Vector[Group], batchSession: SparkSession): PlannedBatch =
-    synchronized {
+    locked {
       if (snapshot.isEmpty) { start(batch, groups, batchSession); application.firstPlanned() }
       val isOwn = query.hasLoggedOffsets(batch)
       val cluster = ClusterView(Cluster.executors(application.context))
@@ -71,7 +77,10 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
         QueryDriver.HintProperty,
         application.nextCounter().toString
       )
-      planned.sweep.foreach(order => application.inBackground(sweep(order)))
+      // Spark drops the ids from the commit log when it constructs the next batch.
+      planned.sweep.foreach(o =>
+        sweeps.start(o, query.checkpointIdsAt(o.version).map(idsOf(o.groups, _)))
+      )
       planned.obsoleteRecords.foreach(number => application.inBackground(deleteBefore(number)))
       PlannedBatch(planned.tables, planned.assignments, broadcastsOf(planned))
     }
@@ -85,27 +94,40 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
   /** Accepts a plan, which is in the plan log when this returns. Throws StepNotSealedException if
     * it could not be written.
     */
-  def submit(make: Protocol.State => Plan): Plan = synchronized(run.submit(make))
+  def submit(make: Protocol.State => Plan): Plan = locked(run.submit(make))
 
   /** Cancels a plan: steps not sealed yet will not be. Nothing happens if it has ended. */
-  def cancel(planId: String): Unit = synchronized(run.cancel(planId))
+  def cancel(planId: String): Unit = locked(run.cancel(planId))
 
-  def executorOf(operator: Long, worker: Int): Option[String] =
-    synchronized(run.executorOf(operator, worker))
+  def executorOf(operator: Long, worker: Int): Option[String] = run.executorOf(operator, worker)
 
   /** The configuration of the session that started the query. Plans are submitted under it. */
   def conf: String => Option[String] = session.sessionState.conf.getAllConfs.get
 
-  private[driver] def reported(report: Report): Unit = synchronized(run.reported(report))
+  private[driver] def reported(report: Report): Unit = {
+    reports.put(report.executor.id, report)
+    if (lock.tryLock())
+      try takeReports()
+      finally lock.unlock()
+  }
 
   private[driver] def committed(c: Committed): Unit = {
-    synchronized(run.committed(c))
+    run.committed(c)
     commits.add(c)
   }
 
   /** This run's part of the orders for an executor. */
   private[driver] def ordersFor(executor: String): Option[RunOrders] =
-    synchronized(run.ordersFor(executor))
+    run.ordersFor(executor)
+
+  private def locked[A](body: => A): A = {
+    lock.lock()
+    try { takeReports(); body }
+    finally lock.unlock()
+  }
+
+  private def takeReports(): Unit =
+    reports.keySet.forEach(id => Option(reports.remove(id)).foreach(run.reported))
 
   private def start(batch: Long, groups: Vector[Group], batchSession: SparkSession): Unit = {
     val sql = batchSession.sessionState.conf
@@ -163,26 +185,8 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
   private def pin(p: Pin): Unit =
     Pins.pin(session, query, p.operator, p.stores, p.worker, p.executor.host, p.executor.id)
 
-  /** Off every batch's path: see [[StateSweeper]]. */
-  private def sweep(order: SweepOrder): Unit =
-    query.checkpointIdsAt(order.version).map(idsOf(order.groups, _)) match {
-      case None =>
-        logInfo(
-          s"The commit log of query $runId does not have batch ${order.version - 1} any more: no " +
-            "old files are looked for."
-        )
-      case Some(ids) =>
-        order.sweep(ids, recovery, filesOf(_).swept) {
-          case (store, Success(deleted)) =>
-            logInfo(
-              s"Deleted $deleted files of $store that no version from ${order.version} needs."
-            )
-          case (store, Failure(e)) =>
-            logInfo(s"Old files of $store could not be swept at version ${order.version}: $e")
-        }
-    }
-
-  private def recovery(store: StoreId) = new Recovery(filesOf(store), Lz4.All)
+  private def recovery(store: StoreId) =
+    new Recovery(filesOf(store), Lz4.All, application.parallel)
 
   private def deleteBefore(number: Long): Unit =
     try planLog.deleteBefore(number)

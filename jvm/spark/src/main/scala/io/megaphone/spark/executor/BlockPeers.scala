@@ -2,7 +2,7 @@
 package io.megaphone.spark.executor
 
 import java.util.concurrent.{
-  ConcurrentHashMap, ExecutionException, ExecutorService, TimeoutException, TimeUnit
+  ConcurrentHashMap, ExecutionException, Executor, ExecutorService, TimeoutException, TimeUnit
 }
 
 import scala.jdk.CollectionConverters._
@@ -22,9 +22,15 @@ import io.megaphone.transfer.{BlockName, Peers}
   *
   * @param threads
   *   run the pulls, so that each has its own deadline instead of Spark's network time-out
+  * @param removals
+  *   remove blocks; it must have a thread for each removal that hangs
   */
-final class BlockPeers(blocks: BlockStore, threads: ExecutorService, faults: FaultPoints)
-    extends Peers
+final class BlockPeers(
+    blocks: BlockStore,
+    threads: ExecutorService,
+    removals: Executor,
+    faults: FaultPoints
+) extends Peers
     with Logging {
   private val published = ConcurrentHashMap.newKeySet[BlockName]()
 
@@ -43,11 +49,13 @@ final class BlockPeers(blocks: BlockStore, threads: ExecutorService, faults: Fau
           throw e
       }
 
-  /** Removes the blocks that are not wanted. */
+  /** Removes the blocks that are not wanted. Does not wait for it: Spark removes a block only once
+    * nobody reads it, and a target that hangs reads for ever.
+    */
   override def keep(isWanted: BlockName => Boolean): Unit =
     published.asScala.filterNot(isWanted).foreach { block =>
       published.remove(block)
-      blocks.remove(block.toString)
+      removals.execute(() => blocks.remove(block.toString))
     }
 
   override def publishedCount: Int = published.size

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.executor
 
-import java.util.concurrent.{
-  Callable, ConcurrentHashMap, ExecutionException, Executors, Future, ThreadFactory
-}
+import java.util.concurrent.{ConcurrentHashMap, Executors, Future, ThreadFactory}
 
-import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
@@ -54,6 +51,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
 
   private val pulls = Executors.newFixedThreadPool(PullThreads, daemon("megaphone-pull"))
   private val recoverers = Executors.newFixedThreadPool(CoresCount, daemon("megaphone-recover"))
+  private val removers = Executors.newCachedThreadPool(daemon("megaphone-remove"))
   private val publisher = Executors.newSingleThreadExecutor(daemon("megaphone-publish"))
   private val copier = Executors.newSingleThreadExecutor(daemon("megaphone-prepare"))
   private var copying: Option[Future[_]] = None // used by the reporting thread only
@@ -69,25 +67,13 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   private var isAwake = false
 
   /** Runs the pieces of a recovery that a batch waits for, one per core at the same time. */
-  val parallel: Parallel = new Parallel {
-    override def width: Int = CoresCount
-    override def apply[A](pieces: Seq[() => A]): Seq[A] =
-      if (pieces.size < 2) Parallel.Sequential(pieces)
-      else
-        try
-          recoverers
-            .invokeAll(pieces.map(p => (() => p()): Callable[A]).asJava)
-            .asScala
-            .map(_.get)
-            .toSeq
-        catch { case e: ExecutionException => throw e.getCause }
-  }
+  val parallel: Parallel = new Parallel.OnThreads(recoverers, CoresCount)
 
   val agent: ExecutorAgent = {
     val faults = ShippedFaultPoints.instance
     new ExecutorAgent(
       new Registry(budget = budget),
-      new BlockPeers(new BlockStore(env), pulls, faults),
+      new BlockPeers(new BlockStore(env), pulls, removers, faults),
       new TransferBlocks(Lz4.All, budget),
       faults,
       (store, root) => {
@@ -107,7 +93,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   def stop(): Unit = {
     isStopped = true
     wake()
-    Seq(pulls, recoverers, publisher, copier).foreach(_.shutdownNow())
+    Seq(pulls, recoverers, removers, publisher, copier).foreach(_.shutdownNow())
   }
 
   /** The files of a store, remembered so that replicas can be prepared without a provider. */
@@ -121,7 +107,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   def publishQueued(): Unit = publisher.execute { () =>
     try while (agent.publishNext()) {}
     catch {
-      case NonFatal(e) =>
+      case e: Throwable if !isStopped => // also OutOfMemoryError: without the image, files serve
         logWarning("An image could not be published. Its target reads the checkpoint instead.", e)
         publishQueued()
     }
@@ -184,15 +170,16 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     try
       agent.duties.foreach { duty =>
         copied = Some(duty)
-        prepare(duty)
+        if (agent.isNamed(duty)) prepare(duty) // orders may have come since the list was made
       }
     finally copied = None
 
+  /** A failure, even for lack of heap, ends nothing: the step can take effect without the replica. */
   private def prepare(duty: ReplicaDuty): Unit =
     try agent.prepare(duty)
     catch {
-      case NonFatal(e) =>
-        logInfo(s"The replica of ${duty.key} could not be prepared yet: ${e.getMessage}")
+      case e: Throwable if !isStopped =>
+        logInfo(s"The replica of ${duty.key} could not be prepared yet: $e")
     }
 }
 

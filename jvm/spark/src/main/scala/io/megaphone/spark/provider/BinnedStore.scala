@@ -111,7 +111,12 @@ private[provider] final class BinnedStore(
     session: WriteSession
 ) extends StateStore
     with BinnedReads {
-  private var phase = BinnedStore.Updating
+  @volatile private var phase = BinnedStore.Updating
+
+  override protected def family(operation: String, name: String): ColumnFamily = {
+    session.used()
+    super.family(operation, name)
+  }
 
   /** The family to write to. Throws IllegalStateException after a commit or an abort. */
   private def open(operation: String, name: String): ColumnFamily = {

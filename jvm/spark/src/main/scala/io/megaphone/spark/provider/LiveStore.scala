@@ -34,6 +34,12 @@ private[provider] final class LiveStore(
   /** Whether the commit is to write all bins whole, as Spark may ask for. */
   @volatile var withImages = false
 
+  private val taskThread = Thread.currentThread
+
+  // A thread that sets its own field first and then reads the other's sees what the other has done.
+  @volatile private var isUsedElsewhere = false
+  @volatile private var hasEnded = false
+
   /** Whether its batch is done: a task that computes the same rows again, as a cross join of a
     * batch with itself does, opens the version again.
     */
@@ -44,6 +50,19 @@ private[provider] final class LiveStore(
 
   /** Whether the worker's own bins were read from files. */
   def isRecovered: Boolean = task.arrivals.isRecovered
+
+  override def used(): Unit = if (Thread.currentThread ne taskThread) usedElsewhere()
+
+  /** A thread that serves Python uses the state: it may go on for a while after the task was
+    * killed.
+    */
+  private def usedElsewhere(): Unit = {
+    isUsedElsewhere = true
+    if (hasEnded)
+      throw new IllegalStateException(
+        s"The task that opened the state $key of worker ${holding.worker} has ended."
+      )
+  }
 
   override def checkWritable(): Unit = ()
 
@@ -60,12 +79,14 @@ private[provider] final class LiveStore(
     host.keepWithin(holding)
   }
 
-  override def abort(): Unit = holding.abort()
+  /** Leaves the records to the end of the task if another thread may be writing them. */
+  override def abort(): Unit = if (!isUsedElsewhere) holding.abort()
 
   private def end(): Unit = {
-    // Of a task that has not committed, a thread that feeds Python may still be at work.
-    if (isCommitted) context.giveBack(families)
-    task.end()
+    hasEnded = true
+    if (isCommitted) { context.giveBack(families); task.end() }
+    else if (isUsedElsewhere) task.abandon() // what that thread still does must hit nobody
+    else task.end()
   }
 
   override def commitFailure(cause: Throwable): Throwable = SparkPrivate.commitFailed(

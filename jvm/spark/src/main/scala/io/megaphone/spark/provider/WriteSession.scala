@@ -5,6 +5,7 @@ import org.apache.spark.sql.execution.streaming.state._
 
 /** The session of a reader's writing handle: its state comes from files and is never written. */
 private[provider] final class ReadOnlySession(id: StateStoreId) extends WriteSession {
+  override def used(): Unit = ()
   override def checkWritable(): Unit = refuse()
   override def commit(): Unit = refuse()
   override def abort(): Unit = ()
@@ -22,6 +23,11 @@ private[provider] final class ReadOnlySession(id: StateStoreId) extends WriteSes
 
 /** What a [[BinnedStore]] needs from the task's or the reader's session. */
 private[provider] trait WriteSession {
+
+  /** Called by each operation of a handle, on the thread that it runs on. Throws
+    * IllegalStateException if the task has ended, and the thread is not the task's.
+    */
+  def used(): Unit
   def checkWritable(): Unit
   def commit(): Unit
   def abort(): Unit
