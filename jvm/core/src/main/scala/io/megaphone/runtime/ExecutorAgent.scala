@@ -136,8 +136,8 @@ final class ExecutorAgent(
     failures.put(duty.key, Failures(count, round.get + rest))
     if (count == FailuresTold)
       warn(
-        s"The replica of ${duty.key} could not be prepared $count times in a row, so its step may " +
-          s"have to read files: $reason"
+        s"The replica of ${duty.key} could not be prepared $count times in a row, so its step " +
+          s"may have to read files: $reason"
       )
   }
 

@@ -106,7 +106,11 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
 
   test("a task goes on without a replica that the preparer reads a hanging file for") {
     withHangingPreparer { open =>
-      assert(get(open(1).holding.log(0)).contains(2.toByte), "read from files")
+      val task = Executors.newSingleThreadExecutor()
+      try {
+        val opened = task.submit(() => open(1)).get(60, TimeUnit.SECONDS)
+        assert(get(opened.holding.log(0)).contains(2.toByte), "read from files")
+      } finally task.shutdownNow()
     }
   }
 

@@ -174,7 +174,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
       }
     finally copied = None
 
-  /** A failure, even for lack of heap, ends nothing: the step can take effect without the replica. */
+  /** A failure, even for lack of heap, ends nothing: a step can do without the replica. */
   private def prepare(duty: ReplicaDuty): Unit =
     try agent.prepare(duty)
     catch {

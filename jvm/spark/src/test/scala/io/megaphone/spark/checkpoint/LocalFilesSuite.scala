@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.checkpoint
 
-import java.io.FileNotFoundException
+import java.io.{FileNotFoundException, IOException}
 import java.nio.charset.StandardCharsets.UTF_8
-import java.nio.file.{Files, Path => NioPath}
+import java.nio.file.{Files, FileSystemException, Path => NioPath}
 import java.util.Comparator
 import java.util.concurrent.{Callable, CyclicBarrier, Executors, TimeUnit}
 
 import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
+import org.apache.hadoop.fs.{
+  FileAlreadyExistsException, FileStatus, FSDataInputStream, Path, PathFilter, StreamCapabilities
+}
 import org.apache.hadoop.util.NativeCodeLoader
 import org.apache.spark.sql.execution.streaming.checkpointing.{
   CheckpointFileManager, FileContextBasedCheckpointFileManager
 }
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.format.{FileName, StateName}
@@ -225,4 +228,73 @@ final class LocalFilesSuite extends AnyFunSuite {
       assert(StartedProcesses.byThisThread(writeAll(byFiles, "ours")).isEmpty)
     }
   }
+
+  test("A folder that cannot be made is made by the next attempt.") {
+    withFolder { folder =>
+      val conf = new Configuration
+      conf.set(ExecutorHost.FileManagerKey, classOf[FolderFailsOnce].getName)
+      val files = new HadoopStateFiles(new Path(s"file:$folder"), "default", conf)
+      FolderFailsOnce.left = 1
+      val file = FileName(0, StateName(1, "id"))
+      assert(intercept[IOException](files.create(file)).getMessage == "no folder today")
+      files.create(file).close()
+      assert(files.swept.listed == Vector(file))
+    }
+  }
+
+  test("Without hard links a file gets its name if the name is free.") {
+    withFolder { folder =>
+      val noLinks: (NioPath, NioPath) => Unit =
+        (link, _) => throw new FileSystemException(link.toString, null, "Operation not supported")
+      val (temporary, target) = (folder.resolve(".1.tmp"), folder.resolve("1"))
+      for (text <- Seq("one", "two")) {
+        Files.writeString(temporary, text)
+        def link(): Unit = LocalCheckpointFileManager.link(target, temporary, noLinks)
+        if (text == "one") link()
+        else assertThrows[java.nio.file.FileAlreadyExistsException](link())
+      }
+      assert(Files.readString(target) == "one")
+    }
+  }
+
+  test("A record of the plan log is forced to the disk.") {
+    withFolder { folder =>
+      val out = ours(folder).createAtomic(new Path(s"file:$folder/1"), overwriteIfPossible = false)
+      assert(out.hasCapability(StreamCapabilities.HSYNC))
+      out.write("one".getBytes(UTF_8))
+      out.hsync()
+      val temporary = names(folder).map(folder.resolve)
+      assert(temporary.size == 1 && Files.readString(temporary.head) == "one")
+      out.close()
+      assert(names(folder) == Seq("1"))
+    }
+  }
+}
+
+/** The plugin's manager, but for a folder that cannot be made. */
+final class FolderFailsOnce(path: Path, hadoopConf: Configuration) extends CheckpointFileManager {
+  private val files = new LocalCheckpointFileManager(path, hadoopConf)
+
+  override def mkdirs(path: Path): Unit = {
+    FolderFailsOnce.left -= 1
+    if (FolderFailsOnce.left >= 0) throw new IOException("no folder today")
+    files.mkdirs(path)
+  }
+  override def createAtomic(
+      path: Path,
+      overwriteIfPossible: Boolean
+  ): CancellableFSDataOutputStream =
+    files.createAtomic(path, overwriteIfPossible)
+  override def open(path: Path): FSDataInputStream = files.open(path)
+  override def list(path: Path, filter: PathFilter): Array[FileStatus] = files.list(path, filter)
+  override def exists(path: Path): Boolean = files.exists(path)
+  override def delete(path: Path): Unit = files.delete(path)
+  override def isLocal: Boolean = true
+  override def createCheckpointDirectory(): Path = files.createCheckpointDirectory()
+}
+
+object FolderFailsOnce {
+
+  /** How many folders cannot be made. */
+  @volatile var left = 0
 }

@@ -2,6 +2,7 @@
 package io.megaphone.spark.checkpoint
 
 import java.nio.file.{Files, Path => NioPath}
+import java.util.concurrent.{Executors, TimeUnit}
 
 import scala.jdk.CollectionConverters._
 import scala.util.Random
@@ -14,10 +15,14 @@ import org.apache.spark.sql.streaming.StreamingQueryException
 import org.scalatest.concurrent.Eventually.{eventually, timeout}
 import org.scalatest.time.SpanSugar._
 
-import io.megaphone.format.{BytesSource, DeltaFile, FileName, Footer}
+import io.megaphone.format.{BytesSource, DeltaFile, ExecutorAddress, FileName, Footer}
+import io.megaphone.runtime.{Held, Orders, Report}
 import io.megaphone.spark.checkpoint.ProbeFileSystem.{Asked, Fault}
+import io.megaphone.spark.driver.ApplicationDriver
 import io.megaphone.spark.executor.ExecutorHost
+import io.megaphone.spark.faces.api.MegaphoneApi
 import io.megaphone.spark.query.{FedStream, PluginSession}
+import io.megaphone.spark.wire.MessageBytes
 
 /** A checkpoint on a file system that is not Hadoop's local one: what it is asked for, and what
   * becomes of a query when it fails.
@@ -151,11 +156,72 @@ final class OtherFileSystemSuite extends PluginSession {
         )
     }
     ProbeFileSystem.isReplacing = true
+    // A folder's files are looked at in the disk's order.
+    def inOrder(all: Seq[(String, String)]) = all.partition(_._1 == "status") match {
+      case (looks, others) => (looks.sorted, others)
+    }
     val asked = askedBy(Some(classOf[LocalCheckpointFileManager].getName))
-    assert(asked == askedBy(None))
+    assert(inOrder(asked) == inOrder(askedBy(None)))
     assert(
       asked.map(_._1).toSet == Set("mkdirs", "status", "create", "rename", "open", "list", "delete")
     )
+  }
+
+  test("Executors are answered while the plan log hangs.") {
+    val counting = new Counting(format = 2)
+    val running = counting.started()
+    counting.round(running)
+    val log = Fault(Fault.RenameHangs, "/megaphone/log/", times = 1)
+    ProbeFileSystem.faults = Seq(log)
+    val threads = Executors.newFixedThreadPool(2)
+    try {
+      val run = running.query.runId.toString
+      val submitted = threads.submit(() => MegaphoneApi.rescale(run, 5, null, "direct", -1))
+      eventually(timeout(60.seconds))(assert(log.struck == 1))
+      val report =
+        Report(ExecutorAddress("7", "host", 1), Vector.empty, Vector.empty, Held(1, 0, 0))
+      val answer = threads.submit { () =>
+        val bytes = ApplicationDriver.active.get.receive(MessageBytes.encode(report))
+        MessageBytes.decode(bytes).asInstanceOf[Orders]
+      }
+      assert(answer.get(60, TimeUnit.SECONDS).runs.contains(run))
+      assert(!submitted.isDone)
+    } finally { ProbeFileSystem.released.release(); threads.shutdown() }
+    assert(threads.awaitTermination(60, TimeUnit.SECONDS))
+    (1 to 60).find { _ => counting.round(running); running.workers == Seq(5L) }
+    assert(running.workers == Seq(5L), "the plan is in the log, and is carried out")
+    counting.check(running)
+  }
+
+  test("A sweep that hangs keeps no other query from its own.") {
+    val (one, other) = (new Counting(format = 2), new Counting(format = 2))
+    val hanging = Fault(Fault.DeleteHangs, s"${one.folder}/state/0/0/", times = 1)
+    ProbeFileSystem.faults = Seq(hanging)
+    try {
+      val first = one.started()
+      eventually(timeout(120.seconds)) { one.round(first); assert(hanging.struck == 1) }
+      val second = other.started()
+      eventually(timeout(120.seconds)) {
+        other.round(second)
+        assert(other.footers(worker = 0, version = 1).isEmpty, "it is swept")
+      }
+      one.check(first)
+      other.check(second)
+    } finally ProbeFileSystem.released.release()
+    eventually(timeout(60.seconds))(assert(ProbeFileSystem.lateDeletes.get == 1))
+  }
+
+  test("A sweep that fails again and again is told, with the folder.") {
+    val counting = new Counting(format = 2)
+    ProbeFileSystem.faults =
+      Seq(Fault(Fault.ListThrows, s"${counting.folder}/state/0", times = Int.MaxValue))
+    val running = counting.started()
+    val told = logged(Class.forName("io.megaphone.spark.driver.Sweeps")) {
+      for (_ <- 1 to 60) counting.round(running)
+    }
+    counting.check(running)
+    assert(told.nonEmpty && told.forall(_.contains(s"${counting.folder}/state/0")))
+    assert(told.forall(_.contains("It is not the first time")))
   }
 
   for (format <- Seq(1, 2)) {

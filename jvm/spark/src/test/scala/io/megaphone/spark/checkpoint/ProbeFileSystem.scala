@@ -49,7 +49,7 @@ final class ProbeFileSystem extends RawLocalFileSystem {
   override def rename(from: Path, to: Path): Boolean = {
     asked("rename", to)
     def renamed = (isReplacing || !pathToFile(to).isFile) && super.rename(from, to)
-    faults.find(f => f.concerns(to) && f.strikes()).map(_.kind) match {
+    Fault.OfRenames.find(strikes(_, to)) match {
       case Some(Fault.RenameSaysNo) => false
       case Some(Fault.RenameThrows) =>
         throw new IOException(s"The connection was lost before $to was renamed.")
@@ -67,10 +67,17 @@ final class ProbeFileSystem extends RawLocalFileSystem {
     asked("open", path); super.open(path, bufferBytes)
   }
   override def listStatus(path: Path): Array[FileStatus] = {
-    asked("list", path); super.listStatus(path)
+    asked("list", path)
+    if (strikes(Fault.ListThrows, path)) throw new IOException(s"$path may not be listed.")
+    super.listStatus(path)
   }
   override def delete(path: Path, recursive: Boolean): Boolean = {
-    asked("delete", path); super.delete(path, recursive)
+    asked("delete", path)
+    if (strikes(Fault.DeleteHangs, path)) {
+      released.acquireUninterruptibly()
+      lateDeletes.incrementAndGet()
+    }
+    super.delete(path, recursive)
   }
 
   override def mkdirs(path: Path): Boolean = { asked("mkdirs", path); super.mkdirs(path) }
@@ -78,8 +85,11 @@ final class ProbeFileSystem extends RawLocalFileSystem {
     asked("status", path); super.getFileStatus(path)
   }
 
+  private def strikes(kind: Fault.Kind, path: Path): Boolean =
+    faults.exists(f => f.kind == kind && f.concerns(path) && f.strikes())
+
   private def filling(path: Path, out: FSDataOutputStream): FSDataOutputStream =
-    if (!faults.exists(f => f.kind == Fault.DiskIsFull && f.concerns(path) && f.strikes())) out
+    if (!strikes(Fault.DiskIsFull, path)) out
     else
       new FSDataOutputStream(
         new OutputStream {
@@ -115,7 +125,10 @@ object ProbeFileSystem {
     case object RenameThrows extends Kind("a rename that fails")
     case object AnswerIsLost extends Kind("a rename whose answer is lost")
     case object RenameHangs extends Kind("a rename that hangs")
+    case object ListThrows extends Kind("a list that fails")
+    case object DeleteHangs extends Kind("a delete that hangs")
     case object DiskIsFull extends Kind("a disk that is full")
+    val OfRenames: Seq[Kind] = Seq(RenameSaysNo, RenameThrows, AnswerIsLost, RenameHangs)
   }
 
   @volatile var faults: Seq[Fault] = Nil
@@ -126,9 +139,9 @@ object ProbeFileSystem {
     */
   @volatile var isReplacing = false
 
-  /** Lets renames that hang go on, one for each permit, and counts those that have. */
+  /** Lets operations that hang go on, one for each permit; counts those that have. */
   val released = new Semaphore(0)
-  val lateRenames = new AtomicInteger
+  val lateRenames, lateDeletes = new AtomicInteger
   private val operations = new ConcurrentLinkedQueue[Asked]
 
   /** What was asked for since the last call, in order. */

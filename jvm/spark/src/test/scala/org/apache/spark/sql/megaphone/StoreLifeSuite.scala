@@ -16,6 +16,7 @@ import io.megaphone.checkpoint.Recovery
 import io.megaphone.errors.UnsupportedQueryException
 import io.megaphone.format.{FileName, Frame, StateName}
 import io.megaphone.spark.checkpoint.{HadoopStateFiles, Lz4}
+import io.megaphone.spark.metrics.OperatorMetrics
 import io.megaphone.spark.query.PluginSession
 
 /** What Spark asks of a store beside its rows: to be released, to be written whole, to be
@@ -87,6 +88,41 @@ class StoreLifeSuite extends PluginSession {
       assert(third.commit() == 2)
       assert(keys(stores.open(2)) == (0L until 20L).toSet + 40L)
     }
+  }
+
+  test("A thread that serves Python writes to nobody's state after its task was killed.") {
+    withStores { stores =>
+      val first = stores.open(0)
+      elsewhere(put(first, 0 until 20))
+      first.commit()
+      val killed = stores.open(1)
+      elsewhere(put(killed, 20 until 30))
+      val next = stores.open(1) // ends the task before, as a kill does
+      val late = intercept[IllegalStateException](elsewhere(put(killed, 30 until 40)))
+      assert(late.getMessage.endsWith("has ended."))
+      assert(keys(next) == (0L until 20L).toSet)
+      val bytesRead = next.metrics.customMetrics.collectFirst {
+        case (metric, value) if metric.name == OperatorMetrics.BytesIn.name => value
+      }
+      assert(bytesRead.exists(_ > 0), "of files: an operation of the thread may still be at work")
+      put(next, 40 until 41)
+      next.commit()
+      assert(keys(stores.open(2)) == (0L until 20L).toSet + 40L)
+      stores.restart()
+      assert(keys(stores.open(2)) == (0L until 20L).toSet + 40L)
+    }
+  }
+
+  /** Runs it on another thread, and throws what it throws. */
+  private def elsewhere(body: => Unit): Unit = {
+    var thrown = Option.empty[Throwable]
+    val thread = new Thread(() =>
+      try body
+      catch { case e: Throwable => thrown = Some(e) }
+    )
+    thread.start()
+    thread.join()
+    thrown.foreach(throw _)
   }
 
   test(
