@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.checkpoint
 
-import java.util.concurrent.{Callable, ExecutionException, ExecutorService}
+import java.util.concurrent.{Callable, ExecutionException, Executors, ExecutorService}
 
 import scala.jdk.CollectionConverters._
 
@@ -26,6 +26,17 @@ object Parallel {
   object Sequential extends Parallel {
     override def width: Int = 1
     override def apply[A](pieces: Seq[() => A]): Seq[A] = pieces.map(_.apply())
+  }
+
+  /** On threads of each call's own: a call that hangs keeps no thread from others. */
+  final class OnNewThreads(override val width: Int) extends Parallel {
+    override def apply[A](pieces: Seq[() => A]): Seq[A] =
+      if (pieces.size < 2) Sequential(pieces)
+      else {
+        val threads = Executors.newFixedThreadPool(math.min(pieces.size, width))
+        try new OnThreads(threads, width)(pieces)
+        finally { threads.shutdownNow(); () }
+      }
   }
 
   /** On the threads of a pool. A piece must not call it again: it could wait for a thread for ever.

@@ -40,6 +40,12 @@ object UnsupportedQueryException {
     "The binned state store needs its plugin; start the session with " +
       s"spark.plugins=io.megaphone.MegaphonePlugin, or $Instead."
   )
+  def notRouted: UnsupportedQueryException = new UnsupportedQueryException(
+    "PLUGIN_MISSING",
+    "A batch was planned without the plugin's rule, because the query's session lacks the " +
+      "extension; add io.megaphone.MegaphoneExtensions to spark.sql.extensions, or leave that " +
+      s"key to the plugin, or $Instead."
+  )
   def rewrite(store: String): UnsupportedQueryException = new UnsupportedQueryException(
     "UNSUPPORTED_REWRITE",
     s"The state $store cannot be rewritten from scratch, which is what Spark does to repartition " +
@@ -61,6 +67,7 @@ object UnsupportedQueryException {
     s"The checkpoint $root has batches but no plan log in megaphone/log: if one of Spark's own " +
       "state store providers wrote it, set spark.sql.streaming.stateStore.providerClass to that " +
       "provider; if the binned state store wrote it, the record of which worker has which bin is " +
-      "lost, so restore that folder, or start from a new checkpoint."
+      "lost, so restore that folder, or start from a new checkpoint; if a new query says so, its " +
+      "session lacks the extension io.megaphone.MegaphoneExtensions."
   )
 }

@@ -12,6 +12,9 @@ final class Arrivals extends Serializable {
   /** Whether the worker's own bins were read from files, as after the loss of its executor. */
   var isRecovered = false
 
+  /** Whether any bins came from elsewhere. */
+  def isAny: Boolean = binsIn > 0 || isRecovered
+
   def waitMs: Long = waitNanos / 1000000L
 
   private var isWaiting = false

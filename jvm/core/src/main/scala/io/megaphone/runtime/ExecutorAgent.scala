@@ -91,40 +91,50 @@ final class ExecutorAgent(
     * source has committed again; one that failed waits for some rounds of orders.
     */
   def duties: Vector[ReplicaDuty] = orders.duties.filterNot { duty =>
-    Option(refused.get(duty.key)).exists(_.settled == duty.settled) ||
-    Option(failures.get(duty.key)).exists(_.nextRound > round.get)
+    isRefused(duty) || Option(failures.get(duty.key)).exists(_.nextRound > round.get)
   }
+
+  private def isRefused(duty: ReplicaDuty) =
+    Option(refused.get(duty.key)).exists(_.settled == duty.settled)
 
   def hasDuties: Boolean = orders.duties.nonEmpty
 
-  /** Whether the newest orders still name a duty. */
-  def isNamed(duty: ReplicaDuty): Boolean = orders.isLive(duty.key)
+  /** Whether a replica that has room has not reached its source's newest settled version. */
+  def isBehind: Boolean = orders.duties.exists { duty =>
+    !isRefused(duty) && Option(ready.get(duty.key)).forall(_ < duty.settled.version)
+  }
 
-  /** Makes a replica or brings it forward. Throws what files throw, and drops the replica then.
+  /** Whether the newest orders still name a duty. */
+  def isNamed(duty: ReplicaDuty): Boolean = orders.duties.exists(_.key == duty.key)
+
+  /** Makes a replica or brings it forward. Returns whether there is news for the driver. Throws
+    * what files throw, and drops the replica then.
     *
     * After a failure the duty rests for a round of orders, after the next for two, then for four,
     * at most for `RestMax`: what cannot succeed is not tried ten times a second.
     */
-  def prepare(duty: ReplicaDuty): Unit = orders.runs.get(duty.key.store.run).foreach { run =>
+  def prepare(duty: ReplicaDuty): Boolean = orders.runs.get(duty.key.store.run).exists { run =>
     try {
       val recovery = recoveryOf(duty.key.store, run.checkpointRoot)
       faults.at(FaultPoints.TargetPulling)
       val deadlineMs = run.pullDeadlineMs.getOrElse(pullDeadlineMs)
       new Preparer(registry, recovery, blocks, peers, deadlineMs)(duty) match {
         case Preparer.Ready(version) =>
-          ready.put(duty.key, version)
+          val before = ready.put(duty.key, version)
           failures.remove(duty.key)
+          refused.remove(duty.key)
           faults.at(FaultPoints.TargetPrepared)
-        case Preparer.Waiting => ()
-        case Preparer.Lost(reason) => failed(duty, reason)
+          before == null || before < version
+        case Preparer.Waiting => refused.remove(duty.key) != null
+        case Preparer.Lost(reason) => failed(duty, reason); refused.remove(duty.key) != null
       }
-      refused.remove(duty.key)
-      ()
     } catch {
       case e: SpillException =>
         registry.dropReplica(duty.key)
         refused.put(duty.key, Refusal(duty.settled, e.getMessage))
         registry.measure() // frees the replica's heap for batches at once
+        true
+      case e: InterruptedException => throw e // the preparation was cancelled
       case e: Throwable => failed(duty, e.toString); throw e
     }
   }

@@ -23,6 +23,14 @@ final case class Report(
     held: Held
 ) extends Message
 
+/** An executor asks for the configuration of the file systems that a run's checkpoint is on. The
+  * answer is a [[FileSettings]].
+  */
+final case class FileSettingsAsked(run: String) extends Message
+
+/** The configuration of file systems, in the host's own encoding; None if the run is not known. */
+final case class FileSettings(bytes: Option[Array[Byte]]) extends Message
+
 /** How much an executor keeps: the states of workers of all runs, the replicas that it has made for
   * steps, and the blocks that it has published. Between plans there are no replicas and no blocks.
   */

@@ -2,17 +2,12 @@
 package io.megaphone.runtime
 
 import io.megaphone.checkpoint.{CatchUp, Recovery}
-import io.megaphone.errors.DamagedFileException
 import io.megaphone.errors.MissingBinException
-import io.megaphone.errors.MissingFileException
-import io.megaphone.format.{Chain, FileName, StateName, StoreKey, WorkerId}
+import io.megaphone.format.{Chain, FileName, StateName}
 import io.megaphone.log.BinLog
-import io.megaphone.plan.StepId
+import io.megaphone.log.memory.SpillException
 import io.megaphone.state.{Holding, Lease, Registry, StoreBatch}
-import io.megaphone.state.LoadedBin
-import io.megaphone.state.ReplicaKey
-import io.megaphone.transfer.{BlockName, Peers, TransferBlocks}
-import io.megaphone.transfer.BlockKind
+import io.megaphone.transfer.{Peers, TransferBlocks}
 
 /** Opens a worker's state for a batch: rules 10 to 13.
   *
@@ -23,10 +18,8 @@ import io.megaphone.transfer.BlockKind
   *   1. A few bins with many dead records are compacted.
   *   1. Bins that the batch's table takes from this worker stay in the holding until the next
   *      version is settled, so that their new workers can take them.
-  *   1. `adopt` takes each bin that the batch's table gives to this worker and the table before
-  *      gave to another, in the cheapest way: from that worker's holding on this executor, if that
-  *      is at exactly the name wanted; from the replica that was prepared here, once it is brought
-  *      to the name; from an image block of that worker's executor; from its files.
+  *   1. Each bin that the batch's table gives to this worker and the table before gave to another
+  *      is taken: see [[Adopter]].
   *
   * ''Dies at any of these:'' the holding is at a valid name, or gone. The next attempt starts over,
   * here or elsewhere. Whatever is lost costs time, never correctness.
@@ -37,6 +30,7 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
   import Opener._
 
   private val catchUp = new CatchUp(recovery)
+  private val adopter = new Adopter(registry, recovery, blocks, peers)
 
   /** Brings the lease's holding to the state that `batch` begins with. Throws DamagedFileException
     * or MissingFileException if the checkpoint does not have that state, MissingBinException if a
@@ -49,15 +43,23 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
     bring(lease, batch, opened)
     val holding = lease.holding
     if (batch.isStep || holding.checkedTable != batch.after.number) {
-      adopt(holding, batch, sources, opened)
+      adopter(holding, batch, sources, opened)
       batch.after
         .binsOf(worker)
         .find(bin => !holding.has(bin))
-        .foreach(bin => throw new MissingBinException(batch.key.toString, worker, bin))
+        .foreach(bin => throw missing(batch, worker, bin))
       holding.checkedTable = batch.after.number
     }
     opened
   }
+
+  private def missing(batch: StoreBatch, worker: Int, bin: Int) =
+    new MissingBinException(
+      s"${batch.key}, version ${batch.version}, ${batch.after}; worker " +
+        s"${batch.before.workerOf(bin)} had the bin before",
+      worker,
+      bin
+    )
 
   private def bring(lease: Lease, batch: StoreBatch, opened: Arrivals): Unit = {
     val holding = lease.holding
@@ -71,7 +73,7 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
       }
       if (holding.base != name || isFresh(holding)) {
         val caughtUp =
-          if (isFresh(holding) || binsBefore(batch, holding.worker).isEmpty) None
+          if (isFresh(holding) || batch.binsBefore(holding.worker).isEmpty) None
           else catchUp(holding, name, batch.before.contentHash)
         caughtUp.foreach(bytes => opened.bytesFromCheckpoint += bytes)
         if (caughtUp.isEmpty) recover(lease, batch, name, opened)
@@ -95,7 +97,9 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
     touched.foreach { log =>
       if (budget > 0) {
         if (log.logBytes > 2 * log.liveBytes + CompactionSlackBytes) {
-          budget -= log.liveBytes; log.compact()
+          budget -= log.liveBytes
+          try log.compact()
+          catch { case _: SpillException => budget = 0 } // it may wait for room; the batch goes on
         }
       }
     }
@@ -104,7 +108,7 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
   private def recover(lease: Lease, batch: StoreBatch, name: StateName, opened: Arrivals): Unit = {
     val worker = lease.holding.worker
     val holding = lease.renew()
-    val staying = binsBefore(batch, worker).filter(bin => batch.after.workerOf(bin) == worker)
+    val staying = batch.binsBefore(worker).filter(bin => batch.after.workerOf(bin) == worker)
     if (name.version == 0) {
       holding.restart(name, Vector.empty)
       batch.after
@@ -119,174 +123,9 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
       opened.isRecovered = true
     }
   }
-
-  private def adopt(
-      holding: Holding,
-      batch: StoreBatch,
-      sources: Sources,
-      opened: Arrivals
-  ): Unit = {
-    val worker = holding.worker
-    for (bin <- binsBefore(batch, worker) if batch.after.workerOf(bin) != worker)
-      holding.markLeaving(bin)
-    val gained = batch.after.binsOf(worker).filterNot(holding.has)
-    val routes = gained.groupBy(bin => (batch.before.workerOf(bin), sources.stepOf(bin)))
-    routes.toSeq.sortBy { case ((source, _), bins) => (source, bins.head) }.foreach {
-      case ((source, step), bins) =>
-        val arrival = Arrival(source, worker, step, batch.nameOf(source), bins.toVector)
-        take(batch, arrival, sources, opened).foreach { bin =>
-          holding.put(bin)
-          if (source != worker) holding.markAdopted(bin.bin)
-        }
-    }
-  }
-
-  /** The bins that the table before gave to a worker; a worker that is new had none. */
-  private def binsBefore(batch: StoreBatch, worker: Int): Array[Int] =
-    if (worker < batch.before.workers) batch.before.binsOf(worker) else Array.empty[Int]
-
-  /** Takes bins in the cheapest way. */
-  private def take(
-      batch: StoreBatch,
-      arrival: Arrival,
-      sources: Sources,
-      opened: Arrivals
-  ): Seq[LoadedBin] = {
-    val taken = relabelled(batch, arrival, opened)
-      .orElse(prepared(batch, arrival, sources, opened))
-      .orElse(pulled(batch, arrival, sources, opened))
-      .getOrElse(loaded(batch, arrival, opened))
-    if (arrival.source != arrival.target) opened.binsIn += taken.size
-    taken
-  }
-
-  /** From the source's holding on this executor, if that is at exactly the name wanted. */
-  private def relabelled(
-      batch: StoreBatch,
-      arrival: Arrival,
-      opened: Arrivals
-  ): Option[Seq[LoadedBin]] =
-    if (arrival.source == arrival.target) None
-    else
-      for {
-        holding <- registry.holding(WorkerId(batch.key, arrival.source))
-        bins <- holding.give(arrival.name, arrival.bins)
-      } yield { opened.binsRelabelled += bins.size; bins }
-
-  /** From the replica that was prepared here, once it is at the name wanted. If the background
-    * thread that prepares it reads files for longer than the deadline, the batch goes on without.
-    */
-  private def prepared(
-      batch: StoreBatch,
-      arrival: Arrival,
-      sources: Sources,
-      opened: Arrivals
-  ): Option[Seq[LoadedBin]] = for {
-    step <- arrival.step
-    key = ReplicaKey.forStep(batch.key, arrival.source, arrival.target, step)
-    replica <- registry.replica(key)
-    bins <-
-      try
-        opened.waiting(
-          replica
-            .alone(sources.tailDeadlineMs)(takenFrom(_, batch, arrival, sources, opened))
-            .flatten
-        )
-      finally registry.dropReplica(key)
-  } yield { opened.binsFromPeer += bins.size; bins }
-
-  /** The bins of a replica, at the name wanted. */
-  private def takenFrom(
-      replica: Holding,
-      batch: StoreBatch,
-      arrival: Arrival,
-      sources: Sources,
-      opened: Arrivals
-  ): Option[Seq[LoadedBin]] = {
-    val isThere =
-      try bringReplica(batch, replica, arrival, sources, opened)
-      catch { case _: DamagedFileException | _: MissingFileException => false }
-    if (isThere) replica.give(arrival.name, arrival.bins) else None
-  }
-
-  /** Brings a replica to the name wanted: by a tail block if one tail is missing, else by files.
-    * Returns false if neither leads there.
-    */
-  private def bringReplica(
-      batch: StoreBatch,
-      replica: Holding,
-      arrival: Arrival,
-      sources: Sources,
-      opened: Arrivals
-  ): Boolean = {
-    val name = arrival.name
-    def isByBlock = replica.base.version + 1 == name.version && (for {
-      block <- arrival.block(batch.key, BlockKind.Tail)
-      bytes <- pull(block, sources, sources.tailDeadlineMs, opened)
-    } yield blocks.applyTail(block.toString, bytes, replica)).contains(true)
-    def isByFiles = opened
-      .waiting(catchUp(replica, name, batch.before.contentHash))
-      .exists { bytes => opened.bytesFromCheckpoint += bytes; true }
-    replica.base == name || isByBlock || isByFiles
-  }
-
-  /** From an image block of the source's executor. */
-  private def pulled(
-      batch: StoreBatch,
-      arrival: Arrival,
-      sources: Sources,
-      opened: Arrivals
-  ): Option[Seq[LoadedBin]] = for {
-    block <- arrival.block(batch.key, BlockKind.Image)
-    bytes <- pull(block, sources, sources.imageDeadlineMs, opened)
-    bins <-
-      try blocks.replicaOf(block.toString, bytes, batch.after.bins).give(arrival.name, arrival.bins)
-      catch { case _: DamagedFileException => None }
-  } yield { opened.binsFromPeer += bins.size; bins }
-
-  private def pull(
-      block: BlockName,
-      sources: Sources,
-      deadlineMs: Long,
-      opened: Arrivals
-  ): Option[Array[Byte]] = for {
-    address <- sources.addresses.get(block.source)
-    bytes <- opened.waiting(peers.pull(block, address, deadlineMs))
-  } yield { opened.bytesFromPeer += bytes.length; bytes }
-
-  /** From the source's files. */
-  private def loaded(
-      batch: StoreBatch,
-      arrival: Arrival,
-      opened: Arrivals
-  ): Seq[LoadedBin] = {
-    val file = FileName(arrival.source, arrival.name)
-    val found = opened.waiting(recovery.load(file, arrival.bins, batch.before.contentHash))
-    opened.bytesFromCheckpoint += found.bytes
-    opened.binsFromCheckpoint += arrival.bins.size
-    arrival.bins.map(found.bins)
-  }
 }
 
-object Opener {
-  private val CompactionBytesMin = 1L << 20
-  private val CompactionSlackBytes = 1024L
-
-  /** Bins that a worker gains from one other worker, by one step.
-    *
-    * @param name
-    *   the state of the source to take them from
-    */
-  private final case class Arrival(
-      source: Int,
-      target: Int,
-      step: Option[StepId],
-      name: StateName,
-      bins: Vector[Int]
-  ) {
-
-    /** The block that brings them; None if no step moves them. */
-    def block(key: StoreKey, kind: BlockKind): Option[BlockName] =
-      step.map(BlockName(key, source, target, name, kind, _))
-  }
+private object Opener {
+  val CompactionBytesMin: Long = 1L << 20
+  val CompactionSlackBytes: Long = 1024L
 }

@@ -99,8 +99,7 @@ final class QueryRun(
     this.settings = settings
     val known = history.first.fold(asked) { began =>
       if (!QueryRun.areSame(began.groups, asked))
-        throw UnsupportedQueryException
-          .changedOperators(QueryRun.describe(began.groups), QueryRun.describe(asked))
+        throw changed(began.groups, asked)
       if (history.last.exists(_.checkpointFormat == 2) && checkpointFormat == 1)
         throw UnsupportedQueryException.formatDowngrade
       if (began.bins != bins)
@@ -138,7 +137,8 @@ final class QueryRun(
       ids: Map[StoreId, VersionIds],
       cluster: ClusterView
   ): BatchPlan = {
-    val groups = asked.map(g => current.group(g.id)) // with families in the plan log's places
+    val known = current.groups // with families in the plan log's places
+    val groups = asked.map(g => known.find(_.id == g.id).getOrElse(throw changed(known, asked)))
     records.readUnconfirmed()
     val obsoleteRecords = trim(batch)
     see(cluster)
@@ -174,8 +174,12 @@ final class QueryRun(
       records.confirm(Protocol.PlanCancelled(planId))
   }
 
-  /** An executor reports how far its replicas are. */
-  def reported(report: Report): Unit = if (records.state.isDefined) {
+  /** An executor reports how far its replicas are. A report of an executor that is gone, which came
+    * late, is ignored.
+    */
+  def reported(report: Report): Unit = if (
+    records.state.isDefined && cluster.get(report.executor.id).isDefined
+  ) {
     def tell(key: ReplicaKey, replica: ReplicaState): Unit = key.purpose match {
       case ForStep(step, _) if key.store.run == run =>
         records.feed(Protocol.ReplicaReported(key, step, replica)); ()
@@ -217,6 +221,9 @@ final class QueryRun(
 
   /** The executor that a worker ran on last, if it is known. */
   def executorOf(operator: Long, worker: Int): Option[String] = ranOn.get((operator, worker))
+
+  private def changed(before: Vector[Group], now: Vector[Group]) =
+    UnsupportedQueryException.changedOperators(QueryRun.describe(before), QueryRun.describe(now))
 
   private def current: Protocol.State = records.current
 

@@ -5,24 +5,30 @@ import scala.collection.mutable
 
 import io.megaphone.format.WorkerId
 
-/** The newest commits that tasks reported, for the tables that users see.
+/** The commits that tasks reported, for the tables that users see: the newest of each worker, and
+  * the newest of those that bins arrived with. Ordinary commits, thousands a batch, do not displace
+  * those.
   *
   * Threads: any.
   *
-  * @param entriesMax
-  *   number of commits that are kept; the oldest are dropped first
+  * @param movesMax
+  *   number of commits with arrivals that are kept; the oldest are dropped first
   */
-final class RecentCommits(entriesMax: Int = 20000) {
-  private val entries = mutable.Queue.empty[Committed]
+final class RecentCommits(movesMax: Int = 20000) {
+  private val moved = mutable.Queue.empty[Committed]
+  private val newestOf = mutable.Map.empty[WorkerId, Committed]
 
   def add(c: Committed): Unit = synchronized {
-    entries.enqueue(c)
-    if (entries.size > entriesMax) { entries.dequeue(); () }
+    newestOf(c.worker) = c
+    if (c.arrivals.isAny) {
+      moved.enqueue(c)
+      if (moved.size > movesMax) { moved.dequeue(); () }
+    }
   }
 
-  /** In the order of their arrival. */
-  def all: Vector[Committed] = synchronized(entries.toVector)
+  /** Those that bins arrived with, in the order in which they were reported. */
+  def moves: Vector[Committed] = synchronized(moved.toVector)
 
   /** The newest commit of each worker. */
-  def newest: Map[WorkerId, Committed] = all.iterator.map(c => c.worker -> c).toMap
+  def newest: Map[WorkerId, Committed] = synchronized(newestOf.toMap)
 }

@@ -27,8 +27,8 @@ final class Lease private[megaphone] (
 
   def holding: Holding = current
 
-  /** Throws DetachedLeaseException if a newer attempt has taken the lease: this attempt then wrote
-    * to memory that nobody will read.
+  /** Throws DetachedLeaseException if the attempt has ended, or a newer one has taken the lease:
+    * what this attempt then writes to memory, nobody will read.
     */
   def check(): Unit = if (isDetached) throw new DetachedLeaseException(attempt.id)
 
@@ -105,11 +105,12 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
 
   /** Does nothing if the lease was detached: the holding is then another attempt's. */
   def end(lease: Lease): Unit = synchronized {
-    if (owner.contains(lease)) { lease.current.abort(); release(lease) }
+    if (owner.contains(lease)) { lease.isDetached = true; lease.current.abort(); release(lease) }
   }
 
   def abandon(lease: Lease): Unit = synchronized {
     if (owner.contains(lease)) {
+      lease.isDetached = true
       holding = new Holding(worker.worker, binsCount)
       release(lease)
     }

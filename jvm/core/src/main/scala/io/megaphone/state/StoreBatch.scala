@@ -27,6 +27,10 @@ final case class StoreBatch(
   /** The name of a worker's state at `version`. */
   def nameOf(worker: Int): StateName = ids.nameOf(version, worker)
 
+  /** The bins that the table before gave to a worker; a worker that is new had none. */
+  def binsBefore(worker: Int): Array[Int] =
+    if (worker < before.workers) before.binsOf(worker) else Array.empty[Int]
+
   /** Whether a step takes effect with this batch. */
   def isStep: Boolean = before.number != after.number
 }

@@ -18,6 +18,13 @@ trait Peers {
     */
   def pull(block: BlockName, address: ExecutorAddress, deadlineMs: Long): Option[Array[Byte]]
 
+  /** Pulls several blocks at once, under one deadline. Returns those that have come. */
+  def pullAll(
+      blocks: Seq[(BlockName, ExecutorAddress)],
+      deadlineMs: Long
+  ): Map[BlockName, Array[Byte]] =
+    blocks.flatMap { case (block, at) => pull(block, at, deadlineMs).map(block -> _) }.toMap
+
   /** Makes a block available to other executors. Called twice: nothing happens. */
   def publish(block: BlockName, bytes: Array[Byte]): Unit
 

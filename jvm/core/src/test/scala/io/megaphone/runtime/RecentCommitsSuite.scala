@@ -6,14 +6,18 @@ import org.scalatest.funsuite.AnyFunSuite
 import io.megaphone.format.{ExecutorAddress, StoreId, WorkerId}
 
 class RecentCommitsSuite extends AnyFunSuite {
-  private def commit(worker: Int, batch: Long) = Committed(
-    WorkerId(StoreId(0, "default").in("run"), worker),
-    batch,
-    ExecutorAddress("e", "host", 1),
-    keys = 1,
-    bytes = 1,
-    new Arrivals
-  )
+  private def commit(worker: Int, batch: Long, binsIn: Int = 0) = {
+    val arrivals = new Arrivals
+    arrivals.binsIn = binsIn
+    Committed(
+      WorkerId(StoreId(0, "default").in("run"), worker),
+      batch,
+      ExecutorAddress("e", "host", 1),
+      keys = 1,
+      bytes = 1,
+      arrivals
+    )
+  }
 
   test("the newest commit of each worker is the one that arrived last") {
     val commits = new RecentCommits
@@ -21,9 +25,10 @@ class RecentCommitsSuite extends AnyFunSuite {
     assert(commits.newest.map { case (w, c) => w.worker -> c.batch } == Map(0 -> 2L, 1 -> 1L))
   }
 
-  test("beyond the bound the oldest go") {
-    val commits = new RecentCommits(entriesMax = 2)
-    (1L to 5L).foreach(batch => commits.add(commit(0, batch)))
-    assert(commits.all.map(_.batch) == Vector(4L, 5L))
+  test("of the moves the oldest go beyond the bound, however many ordinary commits follow them") {
+    val commits = new RecentCommits(movesMax = 2)
+    (1L to 3L).foreach(batch => commits.add(commit(0, batch, binsIn = 1)))
+    (4L to 9L).foreach(batch => commits.add(commit(0, batch)))
+    assert(commits.moves.map(_.batch) == Vector(2L, 3L))
   }
 }

@@ -99,7 +99,7 @@ final class TaskAttempt(
       world.planted.assignment(stage),
       world.planted.tables(stage, store),
       new Attempt(world.planted.attemptId(this), () => !isKilled && !isDone),
-      WorkerTask.Settings(0, 0, 0, setup.limits)
+      WorkerTask.Settings(0, 0, imageDeadlineMs = 60000, setup.limits) // peers answer at once
     )
     tasks(store) = task
     stage.driver.located(stage.group, worker, executor.name)

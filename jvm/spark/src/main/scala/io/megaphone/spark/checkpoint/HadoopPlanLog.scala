@@ -2,14 +2,12 @@
 package io.megaphone.spark.checkpoint
 
 import java.io.FileNotFoundException
-import java.util.concurrent.{Callable, ExecutionException, Executors}
-
-import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path, StreamCapabilities}
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
+import io.megaphone.checkpoint.Parallel
 import io.megaphone.checkpoint.planlog.{LogRecord, LogRecordFormat, PlanLogFiles}
 
 /** The plan log's records in a checkpoint: one file per record, `megaphone/log/<number>`.
@@ -33,15 +31,7 @@ final class HadoopPlanLog(checkpointRoot: String, hadoopConf: Configuration) ext
     catch { case _: FileNotFoundException => Vector.empty }
 
   override def read(numbers: Vector[Long]): Vector[Option[LogRecord]] =
-    if (numbers.size < 2) numbers.map(readRecord)
-    else {
-      val threads = Executors.newFixedThreadPool(math.min(numbers.size, HadoopPlanLog.ThreadsMax))
-      try {
-        val readings = numbers.map(n => (() => readRecord(n)): Callable[Option[LogRecord]])
-        threads.invokeAll(readings.asJava).asScala.iterator.map(_.get).toVector
-      } catch { case e: ExecutionException => throw e.getCause }
-      finally threads.shutdownNow()
-    }
+    HadoopPlanLog.Requests(numbers.map(n => () => readRecord(n))).toVector
 
   override def create(number: Long, record: LogRecord): Boolean =
     try {
@@ -73,5 +63,5 @@ final class HadoopPlanLog(checkpointRoot: String, hadoopConf: Configuration) ext
 private object HadoopPlanLog {
 
   /** Records that are read at once: each is one request to the file system. */
-  private val ThreadsMax = 16
+  private val Requests = new Parallel.OnNewThreads(16)
 }

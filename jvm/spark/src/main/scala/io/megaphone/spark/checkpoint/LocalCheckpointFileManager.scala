@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.checkpoint
 
-import java.io.{BufferedOutputStream, FileNotFoundException, OutputStream}
-import java.nio.channels.{Channels, FileChannel}
-import java.nio.file.{
-  Files, FileSystemException, NoSuchFileException, Path => NioPath, Paths, StandardCopyOption,
-  StandardOpenOption
-}
-import java.util.UUID
+import java.io.{BufferedOutputStream, FileNotFoundException, FileOutputStream, OutputStream}
+import java.nio.file.{Files, FileSystemException, Path => NioPath, Paths, StandardCopyOption}
+import java.util.{Locale, UUID}
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{
@@ -74,13 +70,10 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
   private def nio(path: Path): NioPath = Paths.get(path.toUri.getPath)
 
   private def open(temporary: NioPath, path: Path): OutputStream =
-    try
-      new LocalCheckpointFileManager.SyncableOutput(
-        FileChannel.open(temporary, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)
-      )
+    try new LocalCheckpointFileManager.SyncableOutput(new FileOutputStream(temporary.toFile))
     catch {
-      case _: NoSuchFileException =>
-        throw new FileNotFoundException(s"The folder of $path does not exist.")
+      case e: FileNotFoundException if !Files.exists(temporary.getParent) =>
+        throw new FileNotFoundException(s"The folder of $path does not exist.").initCause(e)
     }
 
   private final class LocalStream(
@@ -141,7 +134,7 @@ private object LocalCheckpointFileManager extends Logging {
     try hardLink(target, temporary)
     catch {
       case taken: java.nio.file.FileAlreadyExistsException => throw taken
-      case e @ (_: UnsupportedOperationException | _: FileSystemException) =>
+      case e @ (_: UnsupportedOperationException | _: FileSystemException) if isMissing(e) =>
         if (Files.exists(target))
           throw new java.nio.file.FileAlreadyExistsException(target.toString)
         Files.move(temporary, target) // throws, too, if the name is taken meanwhile, mostly
@@ -154,15 +147,27 @@ private object LocalCheckpointFileManager extends Logging {
         }
     }
 
-  /** A file that can be forced to the disk. */
-  private final class SyncableOutput(channel: FileChannel)
-      extends BufferedOutputStream(Channels.newOutputStream(channel), BufferBytes)
+  /** Whether the file system has no hard links, as far as the error says. Others, such as a full
+    * disk, must not cost the exclusive create.
+    */
+  private def isMissing(e: Throwable): Boolean = e match {
+    case e: FileSystemException =>
+      val reason = String.valueOf(e.getReason).toLowerCase(Locale.ROOT)
+      Seq("not supported", "not permitted", "not implemented").exists(reason.contains)
+    case _ => true
+  }
+
+  /** A file that can be forced to the disk. An interrupt does not close it, as it would a channel:
+    * a query that is stopped while it writes a record goes on to write it.
+    */
+  private final class SyncableOutput(file: FileOutputStream)
+      extends BufferedOutputStream(file, BufferBytes)
       with Syncable
       with StreamCapabilities {
     override def hasCapability(capability: String): Boolean =
       capability == StreamCapabilities.HSYNC
     override def hflush(): Unit = flush()
-    override def hsync(): Unit = { flush(); channel.force(true) }
+    override def hsync(): Unit = { flush(); file.getFD.sync() }
   }
 
   private val BufferBytes = 1 << 13

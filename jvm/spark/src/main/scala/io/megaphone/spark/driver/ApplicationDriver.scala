@@ -12,8 +12,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.{ActiveQueries, Cluster, RunningQuery}
 
-import io.megaphone.checkpoint.Parallel
-import io.megaphone.runtime.{Committed, Held, Orders, Report}
+import io.megaphone.runtime.{Committed, FileSettings, FileSettingsAsked, Held, Orders, Report}
 import io.megaphone.spark.wire.MessageBytes
 
 /** The driver's side of the plugin, one per application: knows the running queries, and answers the
@@ -34,10 +33,6 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 
   private val background =
     Executors.newFixedThreadPool(BackgroundThreads, daemon("megaphone-sweep"))
-  private val readers = Executors.newFixedThreadPool(ReadThreads, daemon("megaphone-sweep-read"))
-
-  /** Reads files for work in the background, several at once. */
-  private[driver] val parallel: Parallel = new Parallel.OnThreads(readers, ReadThreads)
 
   /** Runs work in the background, so that no batch waits for it: some queries' at once. An
     * exception is logged and otherwise ignored.
@@ -48,7 +43,8 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   }
 
   def stop(): Unit = {
-    Seq(background, readers).foreach(_.shutdownNow())
+    background.shutdownNow()
+    ()
   }
 
   /** Returns a number greater than all before it. Executors ignore orders with an older number. */
@@ -124,6 +120,8 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
     case c: Committed =>
       query(c.worker.store.run).foreach(_.committed(c))
       null
+    case FileSettingsAsked(run) =>
+      MessageBytes.encode(FileSettings(query(run).map(_.fileSettings)))
     case other =>
       logWarning(s"An executor sent a message of an unknown kind: ${other.getClass.getName}")
       null
@@ -133,7 +131,6 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 object ApplicationDriver {
 
   private val BackgroundThreads = 4
-  private val ReadThreads = 8 // each read is one request to the file system
 
   private def daemon(name: String): ThreadFactory = { task =>
     val thread = new Thread(task, name)

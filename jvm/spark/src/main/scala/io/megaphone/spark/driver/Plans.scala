@@ -97,8 +97,15 @@ object Plans {
       .toMap
     if (steps.isEmpty) throw PlanRefusedException.nothingToDo
     val mode = options.mode.getOrElse(MegaphoneConf.Mode.read(query.conf))
-    Plan(UUID.randomUUID().toString.take(8), steps, strategy, mode)
+    Plan(newId(state), steps, strategy, mode)
   }
+
+  /** An id that no plan has that the plan log knows: its steps are sealed by it. */
+  private def newId(state: Protocol.State): String =
+    Iterator
+      .continually(UUID.randomUUID().toString.take(8))
+      .find(state.history.plan(_).isEmpty)
+      .get
 
   /** The table that a new plan starts from: no other plan of the group may be open. */
   private def tableOf(state: Protocol.State, group: Group): RoutingTable = {

@@ -14,7 +14,7 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.megaphone.{Cluster, Pins, RunningQuery, SparkPrivate}
 
-import io.megaphone.checkpoint.Recovery
+import io.megaphone.checkpoint.{Parallel, Recovery}
 import io.megaphone.checkpoint.planlog.PlanLog
 import io.megaphone.errors.PlanRefusedException
 import io.megaphone.format.{StoreId, VersionIds}
@@ -24,7 +24,7 @@ import io.megaphone.runtime.{
   Assignment, BatchPlan, ClusterView, Committed, Pin, QueryRun, RecentCommits, Report, RunOrders,
   Tables
 }
-import io.megaphone.spark.checkpoint.{HadoopPlanLog, HadoopStateFiles, Lz4}
+import io.megaphone.spark.checkpoint.{HadoopPlanLog, HadoopSettings, HadoopStateFiles, Lz4}
 import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.wire.ShippedFaultPoints
 
@@ -46,6 +46,10 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
   val runId: String = query.runId.toString
   private val session = query.session
   private val hadoopConf = SparkPrivate.hadoopConf(session)
+
+  /** The same for executors, which may not have run a task of the query yet. */
+  private[driver] lazy val fileSettings: Array[Byte] = HadoopSettings.encode(hadoopConf)
+
   private val planLog = new PlanLog(new HadoopPlanLog(query.checkpointRoot, hadoopConf))
   private val run = new QueryRun(
     runId,
@@ -77,10 +81,9 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
         QueryDriver.HintProperty,
         application.nextCounter().toString
       )
-      // Spark drops the ids from the commit log when it constructs the next batch.
-      planned.sweep.foreach(o =>
-        sweeps.start(o, query.checkpointIdsAt(o.version).map(idsOf(o.groups, _)))
-      )
+      planned.sweep.foreach { order =>
+        sweeps.start(order)(query.checkpointIdsAt(order.version).map(idsOf(order.groups, _)))
+      }
       planned.obsoleteRecords.foreach(number => application.inBackground(deleteBefore(number)))
       PlannedBatch(planned.tables, planned.assignments, broadcastsOf(planned))
     }
@@ -164,10 +167,8 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
     for (group <- groups; operator <- group.operators) {
       val folder = new Path(s"${query.checkpointRoot}/state/${operator.id}")
       val files = CheckpointFileManager.create(folder, hadoopConf)
-      (0 until group.firstWorkers)
-        .map(p => new Path(folder, p.toString))
-        .filterNot(files.exists)
-        .foreach(files.mkdirs)
+      val folders = (0 until group.firstWorkers).map(p => new Path(folder, p.toString))
+      QueryDriver.Requests(folders.map(f => () => if (!files.exists(f)) files.mkdirs(f)))
     }
 
   /** By store, from what Spark has by operator and partition. */
@@ -186,7 +187,7 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
     Pins.pin(session, query, p.operator, p.stores, p.worker, p.executor.host, p.executor.id)
 
   private def recovery(store: StoreId) =
-    new Recovery(filesOf(store), Lz4.All, application.parallel)
+    new Recovery(filesOf(store), Lz4.All, QueryDriver.Requests)
 
   private def deleteBefore(number: Long): Unit =
     try planLog.deleteBefore(number)
@@ -220,4 +221,7 @@ object QueryDriver {
   /** Local property that tells executors of news: a number, no more. */
   val HintProperty = "megaphone.counter"
   private val BroadcastsKept = 4
+
+  /** Requests to the file system at the same time. */
+  private val Requests = new Parallel.OnNewThreads(8)
 }

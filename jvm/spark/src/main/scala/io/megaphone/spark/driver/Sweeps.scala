@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.driver
 
-import java.util.concurrent.atomic.AtomicBoolean
+import java.util.concurrent.TimeUnit
+import java.util.concurrent.atomic.AtomicLong
 
 import scala.collection.concurrent.TrieMap
 import scala.util.{Failure, Success, Try}
@@ -33,26 +34,40 @@ final private[driver] class Sweeps(
     recoveryOf: StoreId => Recovery,
     inBackground: (=> Unit) => Unit
 ) extends Logging {
-  private val isAtWork = new AtomicBoolean()
+  private val atWorkSince = new AtomicLong(Sweeps.Idle) // nanoseconds
   private val failed = TrieMap.empty[StoreId, Unit]
 
   /** Begins a sweep.
     *
     * @param ids
-    *   those at the order's version; None if the commit log does not have it any more
+    *   looks for those at the order's version: now, because Spark drops them from the commit log
+    *   when it constructs the next batch. None if they are gone already
     */
-  def start(order: SweepOrder, ids: Option[Map[StoreId, VersionIds]]): Unit = ids match {
-    case None =>
-      logInfo(
-        s"The commit log of query $runId does not have batch ${order.version - 1} any more: no " +
-          "old files are looked for."
+  def start(order: SweepOrder)(ids: => Option[Map[StoreId, VersionIds]]): Unit =
+    if (!atWorkSince.compareAndSet(Sweeps.Idle, System.nanoTime)) warnIfLong()
+    else
+      Try(ids) match {
+        case Success(Some(known)) =>
+          inBackground {
+            try order.sweep(known, recoveryOf, filesOf(_).swept)(told(order, _, _))
+            finally atWorkSince.set(Sweeps.Idle)
+          }
+        case other =>
+          atWorkSince.set(Sweeps.Idle)
+          val why = other.failed.fold(_ => "is not there any more", e => s"cannot be read: $e")
+          logInfo(
+            s"Batch ${order.version - 1} in the commit log of query $runId $why. No old files " +
+              "are looked for."
+          )
+      }
+
+  private def warnIfLong(): Unit = {
+    val minutes = TimeUnit.NANOSECONDS.toMinutes(System.nanoTime - atWorkSince.get)
+    if (minutes >= Sweeps.LongMinutes)
+      logWarning(
+        s"A sweep of query $runId has been at work for $minutes minutes, so its old files stay " +
+          "meanwhile; see whether the file system hangs."
       )
-    case Some(known) =>
-      if (isAtWork.compareAndSet(false, true))
-        inBackground {
-          try order.sweep(known, recoveryOf, filesOf(_).swept)(told(order, _, _))
-          finally isAtWork.set(false)
-        }
   }
 
   private def told(order: SweepOrder, store: StoreId, outcome: Try[Int]): Unit = outcome match {
@@ -65,4 +80,9 @@ final private[driver] class Sweeps(
       if (failed.put(store, ()).isEmpty) logInfo(text)
       else logWarning(s"$text. It is not the first time; until it is mended, old files stay.")
   }
+}
+
+private object Sweeps {
+  val Idle: Long = Long.MinValue
+  val LongMinutes = 10L
 }

@@ -2,7 +2,7 @@
 package io.megaphone.spark.executor
 
 import java.util.concurrent.{
-  ConcurrentHashMap, ExecutionException, Executor, ExecutorService, TimeoutException, TimeUnit
+  ConcurrentHashMap, Executor, ExecutorService, Future, TimeoutException, TimeUnit
 }
 
 import scala.jdk.CollectionConverters._
@@ -64,37 +64,51 @@ final class BlockPeers(
       block: BlockName,
       address: ExecutorAddress,
       deadlineMs: Long
-  ): Option[Array[Byte]] = {
-    val name = block.toString
-    val task = threads.submit { () =>
-      faults.at(FaultPoints.BlockPulled)
-      if (address == blocks.address) blocks.local(name)
-      else if (blocks.isAt(name, address)) Some(blocks.remote(name, address))
-      else None
+  ): Option[Array[Byte]] = pullAll(Seq(block -> address), deadlineMs).get(block)
+
+  override def pullAll(
+      wanted: Seq[(BlockName, ExecutorAddress)],
+      deadlineMs: Long
+  ): Map[BlockName, Array[Byte]] = {
+    val deadline = System.nanoTime + TimeUnit.MILLISECONDS.toNanos(deadlineMs)
+    val pulls = wanted.map { case (block, address) =>
+      (block, address, threads.submit(() => fetch(block.toString, address)))
     }
-    try task.get(deadlineMs, TimeUnit.MILLISECONDS)
+    try
+      pulls.flatMap { case (block, address, pull) =>
+        arrived(block, address, pull, deadline, deadlineMs).map(block -> _)
+      }.toMap
+    finally pulls.foreach(_._3.cancel(true)) // of those that have ended nothing happens
+  }
+
+  private def fetch(name: String, address: ExecutorAddress): Option[Array[Byte]] = {
+    faults.at(FaultPoints.BlockPulled)
+    if (address == blocks.address) blocks.local(name)
+    else if (blocks.isAt(name, address)) Some(blocks.remote(name, address))
+    else None
+  }
+
+  private def arrived(
+      block: BlockName,
+      address: ExecutorAddress,
+      pull: Future[Option[Array[Byte]]],
+      deadline: Long,
+      deadlineMs: Long
+  ): Option[Array[Byte]] =
+    try pull.get(math.max(0, deadline - System.nanoTime), TimeUnit.NANOSECONDS)
     catch {
       case _: TimeoutException =>
-        task.cancel(true)
         logInfo(
           s"Block $block did not arrive from $address within $deadlineMs ms; the checkpoint is " +
             "read instead."
         )
         None
-      case e: ExecutionException =>
-        logInfo(
-          s"Block $block could not be pulled from $address (${e.getCause}); the checkpoint is " +
-            "read instead."
-        )
-        None
-      case e: InterruptedException =>
-        task.cancel(true)
-        throw e
+      case e: InterruptedException => throw e
       case NonFatal(e) =>
         logInfo(
-          s"Block $block could not be pulled from $address ($e); the checkpoint is read instead."
+          s"Block $block could not be pulled from $address (${Option(e.getCause).getOrElse(e)}); " +
+            "the checkpoint is read instead."
         )
         None
     }
-  }
 }

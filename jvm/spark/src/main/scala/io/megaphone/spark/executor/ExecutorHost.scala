@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.executor
 
-import java.util.concurrent.{ConcurrentHashMap, Executors, Future, ThreadFactory}
+import java.util.concurrent.{
+  ConcurrentHashMap, Executors, ExecutorService, Future, LinkedBlockingQueue, ThreadFactory,
+  ThreadPoolExecutor, TimeUnit
+}
 
+import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
@@ -15,8 +19,8 @@ import org.apache.spark.sql.megaphone.{BlockStore, SparkPrivate}
 import io.megaphone.checkpoint.{Parallel, Recovery, StateFiles}
 import io.megaphone.format.StoreKey
 import io.megaphone.log.memory.{HeapBudget, SpillFiles}
-import io.megaphone.runtime.{ExecutorAgent, Message, Orders}
-import io.megaphone.spark.checkpoint.{HadoopStateFiles, Lz4}
+import io.megaphone.runtime.{ExecutorAgent, FileSettings, FileSettingsAsked, Message, Orders}
+import io.megaphone.spark.checkpoint.{HadoopSettings, HadoopStateFiles, Lz4}
 import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.wire.{MessageBytes, ShippedFaultPoints}
 import io.megaphone.state.{Holding, Registry}
@@ -25,8 +29,9 @@ import io.megaphone.transfer.{ReplicaDuty, TransferBlocks}
 /** Spark's host of one [[io.megaphone.runtime.ExecutorAgent]]: its threads, its memory and its
   * connection to the driver.
   *
-  *   1. One thread reports to the driver: every second, ten times a second while there are duties,
-  *      and at once when a task brings news. Then the agent obeys the orders that come back.
+  *   1. One thread reports to the driver: every second, ten times a second while a replica is not
+  *      ready, and at once when a task brings news or replicas have come forward. Then the agent
+  *      obeys the orders that come back.
   *   1. One thread prepares replicas, one after the other, so that the bandwidth is bounded and no
   *      batch waits. If the orders no longer name a step, the preparation for it is cancelled.
   *   1. One thread publishes images.
@@ -36,38 +41,42 @@ import io.megaphone.transfer.{ReplicaDuty, TransferBlocks}
 final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging {
   import ExecutorHost._
 
+  /** As many as run tasks: the machine may have more. */
+  private val coresCount = {
+    val processors = Runtime.getRuntime.availableProcessors
+    math.max(1, math.min(processors, env.conf.getInt("spark.executor.cores", processors)))
+  }
   private lazy val spillFiles = new SpillFiles(SparkPrivate.localFolders(env))
 
   /** The heap that this executor's state may take. Not taken from Spark's memory manager: that
     * lends memory to tasks and reclaims it, and this state outlives every task.
     */
-  val budget: HeapBudget = newBudget()
+  val budget: HeapBudget = new HeapBudget(stateBytes, spillFiles)
 
-  /** A separate budget for readers, so that reading state never evicts a running query's state. */
-  def newBudget(): HeapBudget = {
-    val share = MegaphoneConf.MemoryBudget.read(context.conf.getOption)
-    new HeapBudget(share.bytesOf(Runtime.getRuntime.maxMemory), spillFiles)
-  }
+  /** A budget for one task that reads state from files, so that it never evicts a running query's
+    * state. As many readers as there are cores have a quarter of the state's budget together.
+    */
+  def readerBudget(): HeapBudget =
+    new HeapBudget(math.max(ReaderBytesMin, stateBytes / 4 / coresCount), spillFiles)
 
-  private val pulls = Executors.newFixedThreadPool(PullThreads, daemon("megaphone-pull"))
-  private val recoverers = Executors.newFixedThreadPool(CoresCount, daemon("megaphone-recover"))
-  private val removers = Executors.newCachedThreadPool(daemon("megaphone-remove"))
+  private def stateBytes: Long =
+    MegaphoneConf.MemoryBudget.read(context.conf.getOption).bytesOf(Runtime.getRuntime.maxMemory)
+
+  private val pulls = pool(PullThreads, "megaphone-pull")
+  private val recoverers = Executors.newFixedThreadPool(coresCount, daemon("megaphone-recover"))
+  private val removers = pool(RemovalThreads, "megaphone-remove")
   private val publisher = Executors.newSingleThreadExecutor(daemon("megaphone-publish"))
   private val copier = Executors.newSingleThreadExecutor(daemon("megaphone-prepare"))
   private var copying: Option[Future[_]] = None // used by the reporting thread only
   @volatile private var copied: Option[ReplicaDuty] = None
   private val files = new ConcurrentHashMap[StoreKey, StateFiles]()
+  private val settings = new ConcurrentHashMap[String, Configuration]() // by run
   private val monitor = new Object
-  private lazy val hadoopConf = {
-    val conf = SparkPrivate.hadoopConf(context.conf)
-    context.conf.getOption(FileManagerKey).foreach(conf.set(FileManagerKey, _))
-    conf
-  }
   @volatile private var isStopped = false
   private var isAwake = false
 
   /** Runs the pieces of a recovery that a batch waits for, one per core at the same time. */
-  val parallel: Parallel = new Parallel.OnThreads(recoverers, CoresCount)
+  val parallel: Parallel = new Parallel.OnThreads(recoverers, coresCount)
 
   val agent: ExecutorAgent = {
     val faults = ShippedFaultPoints.instance
@@ -78,7 +87,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
       faults,
       (store, root) => {
         val folder = new Path(s"$root/state/${store.id.operator}")
-        new Recovery(filesOf(store, folder, hadoopConf), Lz4.All, budget = budget)
+        new Recovery(filesOf(store, folder, settingsOf(store.run)), Lz4.All, budget = budget)
       },
       MegaphoneConf.ImageDeadlineMs.read(context.conf.getOption),
       text => logWarning(text)
@@ -99,6 +108,30 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   /** The files of a store, remembered so that replicas can be prepared without a provider. */
   def filesOf(key: StoreKey, operatorFolder: Path, hadoopConf: Configuration): StateFiles =
     files.computeIfAbsent(key, _ => new HadoopStateFiles(operatorFolder, key.id.store, hadoopConf))
+
+  /** Forgets the files of a run; they are opened again when they are asked for. */
+  private[spark] def forget(run: String): Unit = {
+    files.keySet.removeIf(_.run == run)
+    settings.remove(run)
+    ()
+  }
+
+  /** The configuration of the session that runs a query: it may have credentials that the
+    * application has not. Asked for once a run. Throws IllegalStateException if the run is over.
+    */
+  private def settingsOf(run: String): Configuration = Option(settings.get(run)).getOrElse {
+    val asked = context.ask(MessageBytes.encode(FileSettingsAsked(run))) match {
+      case bytes: Array[Byte] => MessageBytes.decode(bytes)
+      case _ => FileSettings(None) // the driver is about to stop
+    }
+    asked match {
+      case FileSettings(Some(bytes)) =>
+        val known = HadoopSettings.decode(bytes)
+        settings.put(run, known)
+        known
+      case _ => throw new IllegalStateException(s"The driver does not know run $run any more.")
+    }
+  }
 
   /** A task brings the driver's counter. */
   def notice(counter: Long): Unit = if (agent.notice(counter)) wake()
@@ -140,12 +173,12 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
       try report()
       catch {
         case _: InterruptedException => isStopped = true
-        case NonFatal(e) =>
-          if (!isStopped) logInfo(s"The driver could not be asked for orders: ${e.getMessage}")
+        case e: Throwable => // without this thread the executor would keep everything for ever
+          if (!isStopped) logInfo(s"The driver could not be asked for orders: $e")
       }
       monitor.synchronized {
         if (!isAwake && !isStopped)
-          monitor.wait(if (agent.hasDuties) BusyIntervalMs else IdleIntervalMs)
+          monitor.wait(if (agent.isBehind) BusyIntervalMs else IdleIntervalMs)
         isAwake = false
       }
     }
@@ -160,32 +193,38 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   }
 
   private def follow(orders: Orders): Unit = {
-    files.keySet.removeIf(key => !orders.runs.contains(key.run))
+    (files.keySet.asScala.map(_.run) ++ settings.keySet.asScala)
+      .filterNot(orders.runs.contains)
+      .foreach(forget)
     if (copied.exists(!agent.isNamed(_))) copying.foreach(_.cancel(true))
-    if (agent.hasDuties && copying.forall(_.isDone))
+    if (agent.duties.nonEmpty && copying.forall(_.isDone))
       copying = Some(copier.submit((() => prepareAll()): Runnable))
   }
 
   private def prepareAll(): Unit =
-    try
-      agent.duties.foreach { duty =>
+    try {
+      val news = agent.duties.filter { duty =>
         copied = Some(duty)
-        if (agent.isNamed(duty)) prepare(duty) // orders may have come since the list was made
+        agent.isNamed(duty) && prepare(duty) // orders may have come since the list was made
       }
-    finally copied = None
+      if (news.nonEmpty) wake()
+    } finally copied = None
 
   /** A failure, even for lack of heap, ends nothing: a step can do without the replica. */
-  private def prepare(duty: ReplicaDuty): Unit =
+  private def prepare(duty: ReplicaDuty): Boolean =
     try agent.prepare(duty)
     catch {
+      case e: InterruptedException => throw e
       case e: Throwable if !isStopped =>
         logInfo(s"The replica of ${duty.key} could not be prepared yet: $e")
+        false
     }
 }
 
 object ExecutorHost {
-  private val PullThreads = 8
-  private val CoresCount = Runtime.getRuntime.availableProcessors
+  private val PullThreads = 32 // an executor that hangs may keep some
+  private val RemovalThreads = 8
+  private val ReaderBytesMin = 16L << 20
   private val BusyIntervalMs = 100L
   private val IdleIntervalMs = 1000L
   val FileManagerKey = "spark.sql.streaming.checkpointFileManagerClass"
@@ -205,6 +244,20 @@ object ExecutorHost {
   def deactivate(): Unit = {
     instance.foreach(_.stop())
     instance = None
+  }
+
+  /** A pool whose idle threads end. */
+  private def pool(threads: Int, name: String): ExecutorService = {
+    val made = new ThreadPoolExecutor(
+      threads,
+      threads,
+      IdleIntervalMs,
+      TimeUnit.MILLISECONDS,
+      new LinkedBlockingQueue[Runnable],
+      daemon(name)
+    )
+    made.allowCoreThreadTimeOut(true)
+    made
   }
 
   private def daemon(name: String): ThreadFactory = { task =>

@@ -104,7 +104,7 @@ private[provider] final class BinnedReadStore(
   * Threads: one. Called twice: `commit` throws IllegalStateException; `abort` and `release` do
   * nothing after a commit or an abort.
   */
-private[provider] final class BinnedStore(
+private[provider] class BinnedStore(
     override val id: StateStoreId,
     override val version: Long,
     protected val rows: BinnedRows,
@@ -113,17 +113,16 @@ private[provider] final class BinnedStore(
     with BinnedReads {
   @volatile private var phase = BinnedStore.Updating
 
-  override protected def family(operation: String, name: String): ColumnFamily = {
-    session.used()
-    super.family(operation, name)
-  }
-
   /** The family to write to. Throws IllegalStateException after a commit or an abort. */
   private def open(operation: String, name: String): ColumnFamily = {
+    checkOpen(operation)
+    family(operation, name)
+  }
+
+  private def checkOpen(operation: String): Unit = {
     if (phase != BinnedStore.Updating)
       throw new IllegalStateException(s"Cannot $operation after already committed or aborted")
     session.checkWritable()
-    family(operation, name)
   }
 
   override def put(key: UnsafeRow, value: UnsafeRow, colFamilyName: String): Unit = {
@@ -166,7 +165,10 @@ private[provider] final class BinnedStore(
   ): Unit = rows.families.created
     .create(name, ColumnFamilySpec(spec, valueSchema, useMultipleValuesPerKey, isInternal))
 
-  override def removeColFamilyIfExists(name: String): Boolean = rows.removeFamily(name)
+  override def removeColFamilyIfExists(name: String): Boolean = {
+    checkOpen("remove a column family")
+    rows.removeFamily(name)
+  }
 
   override def commit(): Long = {
     if (phase != BinnedStore.Updating)

@@ -34,11 +34,7 @@ private[provider] final class LiveStore(
   /** Whether the commit is to write all bins whole, as Spark may ask for. */
   @volatile var withImages = false
 
-  private val taskThread = Thread.currentThread
-
-  // A thread that sets its own field first and then reads the other's sees what the other has done.
-  @volatile private var isUsedElsewhere = false
-  @volatile private var hasEnded = false
+  val guard = new TaskGuard
 
   /** Whether its batch is done: a task that computes the same rows again, as a cross join of a
     * batch with itself does, opens the version again.
@@ -50,19 +46,6 @@ private[provider] final class LiveStore(
 
   /** Whether the worker's own bins were read from files. */
   def isRecovered: Boolean = task.arrivals.isRecovered
-
-  override def used(): Unit = if (Thread.currentThread ne taskThread) usedElsewhere()
-
-  /** A thread that serves Python uses the state: it may go on for a while after the task was
-    * killed.
-    */
-  private def usedElsewhere(): Unit = {
-    isUsedElsewhere = true
-    if (hasEnded)
-      throw new IllegalStateException(
-        s"The task that opened the state $key of worker ${holding.worker} has ended."
-      )
-  }
 
   override def checkWritable(): Unit = ()
 
@@ -79,14 +62,17 @@ private[provider] final class LiveStore(
     host.keepWithin(holding)
   }
 
-  /** Leaves the records to the end of the task if another thread may be writing them. */
-  override def abort(): Unit = if (!isUsedElsewhere) holding.abort()
+  /** Leaves the records to the end of the task if another thread is at work on them. */
+  override def abort(): Unit = { guard.alone(LiveStore.OtherThreadMs)(holding.abort()); () }
 
   private def end(): Unit = {
-    hasEnded = true
-    if (isCommitted) { context.giveBack(families); task.end() }
-    else if (isUsedElsewhere) task.abandon() // what that thread still does must hit nobody
-    else task.end()
+    guard.end()
+    val isAlone = guard.alone(LiveStore.OtherThreadMs) {
+      // Encoders of a batch that was not committed may be half-used.
+      if (isCommitted) context.giveBack(families)
+      task.end()
+    }
+    if (!isAlone) task.abandon() // what that thread still writes must hit nobody
   }
 
   override def commitFailure(cause: Throwable): Throwable = SparkPrivate.commitFailed(
@@ -127,6 +113,10 @@ private[provider] final class LiveStore(
 }
 
 private[provider] object LiveStore {
+
+  /** How long the end of a task waits for an operation of another thread. */
+  private val OtherThreadMs = 5000L
+
   private val byTask = new ConcurrentHashMap[(Long, WorkerId), LiveStore]()
 
   /** Opens a worker's state for the current task, the first time it is asked for: what a batch must

@@ -5,7 +5,6 @@ import java.util.UUID
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
-import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
@@ -73,7 +72,7 @@ private[megaphone] final class ProviderSession(
     live(version, baseId) match {
       case Some(state) =>
         state.withImages = withImages
-        new BinnedStore(id, version, rowsOf(state), state)
+        new GuardedStore(id, version, rowsOf(state), state, state.guard)
       case None =>
         new BinnedStore(id, version, readerRows(version, baseId), new ReadOnlySession(id))
     }
@@ -146,7 +145,8 @@ private[megaphone] final class ProviderSession(
   private def reader(): ReaderState = {
     /* A batch of a query whose plan nobody has rewritten would read, and by other partitions than
      * the state has. */
-    if (ExecutorHost.active.isEmpty && isInBatch) throw UnsupportedQueryException.noPlugin
+    if (ExecutorHost.active.isEmpty && StoreContext.isInBatch)
+      throw UnsupportedQueryException.noPlugin
     val root = new Path(id.checkpointRootLocation).getParent.toString
     val history = new PlanLog(new HadoopPlanLog(root, hadoopConf)).read()
     if (history.isEmpty) throw UnsupportedQueryException.missingPlanLog(root)
@@ -246,9 +246,6 @@ private[megaphone] final class ProviderSession(
   private def loading[A](load: => A): A =
     try load
     catch { case e: MissingFileException => throw SparkPrivate.stateFileIsMissing(e.file, e) }
-
-  private def isInBatch: Boolean =
-    Option(TaskContext.get()).exists(_.getLocalProperty("streaming.sql.batchId") != null)
 }
 
 private object ProviderSession {

@@ -37,7 +37,7 @@ private[provider] final class ReaderState(
     new Recovery(
       new HadoopStateFiles(folder, id.storeName, hadoopConf),
       Lz4.All,
-      budget = ExecutorHost.active.fold(HeapBudget.Unlimited)(_.newBudget()),
+      budget = ExecutorHost.active.fold(HeapBudget.Unlimited)(_.readerBudget()),
       check = checkLoaded
     )
   }

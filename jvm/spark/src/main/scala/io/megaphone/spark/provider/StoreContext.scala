@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.provider
 
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
+
 import io.megaphone.spark.conf.ConfEntry
 import io.megaphone.spark.provider.families.ColumnFamilies
 
@@ -17,4 +20,11 @@ private[provider] trait StoreContext {
     */
   def checkLoaded(records: Array[Byte]): Unit
   def conf[A](entry: ConfEntry[A]): A
+}
+
+private[provider] object StoreContext {
+
+  /** Whether the current task is one of a batch of a streaming query. */
+  def isInBatch: Boolean =
+    Option(TaskContext.get()).exists(_.getLocalProperty(MicroBatchExecution.BATCH_ID_KEY) != null)
 }

@@ -3,9 +3,10 @@ package io.megaphone.spark.provider
 
 import org.apache.spark.sql.execution.streaming.state._
 
+import io.megaphone.errors.UnsupportedQueryException
+
 /** The session of a reader's writing handle: its state comes from files and is never written. */
 private[provider] final class ReadOnlySession(id: StateStoreId) extends WriteSession {
-  override def used(): Unit = ()
   override def checkWritable(): Unit = refuse()
   override def commit(): Unit = refuse()
   override def abort(): Unit = ()
@@ -15,19 +16,16 @@ private[provider] final class ReadOnlySession(id: StateStoreId) extends WriteSes
   override def checkpointInfo: StateStoreCheckpointInfo = refuse()
 
   private def refuse(): Nothing =
-    throw new UnsupportedOperationException(
-      s"The state $id was opened by a reader and cannot be written; only a batch of its own " +
-        "query writes it."
-    )
+    if (StoreContext.isInBatch) throw UnsupportedQueryException.notRouted
+    else
+      throw new UnsupportedOperationException(
+        s"The state $id was opened by a reader and cannot be written; only a batch of its own " +
+          "query writes it."
+      )
 }
 
 /** What a [[BinnedStore]] needs from the task's or the reader's session. */
 private[provider] trait WriteSession {
-
-  /** Called by each operation of a handle, on the thread that it runs on. Throws
-    * IllegalStateException if the task has ended, and the thread is not the task's.
-    */
-  def used(): Unit
   def checkWritable(): Unit
   def commit(): Unit
   def abort(): Unit

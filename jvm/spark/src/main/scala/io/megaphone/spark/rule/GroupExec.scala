@@ -16,9 +16,16 @@ import io.megaphone.runtime.{Assignment, Tables}
   * It adds nothing to the rows. Its RDD hands the assignment to the task before the operators below
   * open their stores, so they are right in every thread that may start the job, and in a stage that
   * is run again.
+  *
+  * @param isRouted
+  *   whether the group's shuffles follow the table; else it is in a single partition
   */
-final case class GroupExec(child: SparkPlan, assignment: Assignment, tables: Broadcast[Tables])
-    extends UnaryExecNode {
+final case class GroupExec(
+    child: SparkPlan,
+    assignment: Assignment,
+    tables: Broadcast[Tables],
+    isRouted: Boolean
+) extends UnaryExecNode {
   override def output: Seq[Attribute] = child.output
   override def outputPartitioning: Partitioning = child.outputPartitioning
   override def outputOrdering: Seq[SortOrder] = child.outputOrdering
@@ -26,6 +33,7 @@ final case class GroupExec(child: SparkPlan, assignment: Assignment, tables: Bro
   override def simpleString(maxFields: Int): String = s"MegaphoneGroup $assignment"
 
   override protected def doExecute(): RDD[InternalRow] = {
+    if (isRouted) RoutingCheck(child, assignment.group, tables.value.after)
     child.foreach { case o: TransformWithStateExecBase => StateStoreNames.allow(o); case _ => () }
     new AssignmentRDD(child.execute(), assignment, tables)
   }

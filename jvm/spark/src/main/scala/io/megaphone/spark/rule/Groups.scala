@@ -167,12 +167,24 @@ object Groups {
     if (isSingle || inputs.forall(_.outputPartitioning.numPartitions == 1) && hashed.isEmpty)
       PlanGroup(operators, Vector.empty)
     else if (hashed.size < inputs.size) {
-      val others = inputs.filterNot(hashed.contains).map(_.nodeName).distinct.mkString(", ")
+      val others = inputs.filterNot(hashed.contains)
+      val nodes = others.map(_.nodeName).distinct.mkString(", ")
+      val (why, remedy) = others.collectFirst { case e: ShuffleExchangeLike => e } match {
+        case Some(_) =>
+          (
+            s"exchanged by $nodes, which is not Spark's own exchange by hash",
+            "switch off what puts it into the plan, such as a plugin for columns"
+          )
+        case None =>
+          (
+            s"partitioned without an exchange of its own ($nodes), as a cached or bucketed table " +
+              "is",
+            "drop the cache or the bucketing"
+          )
+      }
       throw new UnroutableGroupException(
         s"The state of $names cannot be moved, because a side of the same join or operator is " +
-          s"partitioned without an exchange of its own ($others), as a cached or bucketed table " +
-          "is; drop the cache or the bucketing, or run this query on one of Spark's own state " +
-          "store providers."
+          s"$why; $remedy, or run this query on one of Spark's own state store providers."
       )
     } else {
       operators.foreach(checkKeys(_, hashed))

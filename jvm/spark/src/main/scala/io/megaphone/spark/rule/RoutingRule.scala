@@ -69,7 +69,7 @@ final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logg
       groups,
       g => planned.tables(g.id).after,
       (o, g) => rewriteInfo(o, g, query, planned),
-      (node, g) => GroupExec(node, planned.assignments(g.id), planned.broadcasts(g.id))
+      (node, g) => GroupExec(node, planned.assignments(g.id), planned.broadcasts(g.id), g.isRouted)
     )
     RoutingRule.checkPartitions(rewritten)
     rewritten

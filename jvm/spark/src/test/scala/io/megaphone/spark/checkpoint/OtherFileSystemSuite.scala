@@ -15,7 +15,10 @@ import org.apache.spark.sql.streaming.StreamingQueryException
 import org.scalatest.concurrent.Eventually.{eventually, timeout}
 import org.scalatest.time.SpanSugar._
 
-import io.megaphone.format.{BytesSource, DeltaFile, ExecutorAddress, FileName, Footer}
+import io.megaphone.format.{
+  BytesSource, DeltaFile, ExecutorAddress, FileName, Footer, StateName, StoreId
+}
+import io.megaphone.plan.{RoutingTable, StepId}
 import io.megaphone.runtime.{Held, Orders, Report}
 import io.megaphone.spark.checkpoint.ProbeFileSystem.{Asked, Fault}
 import io.megaphone.spark.driver.ApplicationDriver
@@ -23,6 +26,8 @@ import io.megaphone.spark.executor.ExecutorHost
 import io.megaphone.spark.faces.api.MegaphoneApi
 import io.megaphone.spark.query.{FedStream, PluginSession}
 import io.megaphone.spark.wire.MessageBytes
+import io.megaphone.state.ReplicaKey
+import io.megaphone.transfer.ReplicaDuty
 
 /** A checkpoint on a file system that is not Hadoop's local one: what it is asked for, and what
   * becomes of a query when it fails.
@@ -40,6 +45,7 @@ final class OtherFileSystemSuite extends PluginSession {
     ProbeFileSystem.delayMs = 0
     ProbeFileSystem.isReplacing = false
     super.afterEach()
+    ProbeFileSystem.isGuarded = false
   }
 
   /** A stream of keys that all come again in each batch, in another order in each attempt. */
@@ -190,6 +196,38 @@ final class OtherFileSystemSuite extends PluginSession {
     assert(threads.awaitTermination(60, TimeUnit.SECONDS))
     (1 to 60).find { _ => counting.round(running); running.workers == Seq(5L) }
     assert(running.workers == Seq(5L), "the plan is in the log, and is carried out")
+    counting.check(running)
+  }
+
+  test("Replicas are prepared from files with the credentials of the query's session.") {
+    val counting = new Counting(format = 1)
+    ProbeFileSystem.isGuarded = true
+    val running = withConf(ProbeFileSystem.Secret -> "open", ProbeFileSystem.NoCache -> "true") {
+      val running = counting.started()
+      (1 to 4).foreach(_ => counting.round(running))
+      running
+    }
+    val run = running.query.runId.toString
+    val table = RoutingTable.roundRobin(64, 3)
+    val key = ReplicaKey.forStep(StoreId(0, "default").in(run), 0, 1, StepId("plan", 0, 0))
+    val settled = StateName(3, StateName.FixedId)
+    val duty = ReplicaDuty(
+      key,
+      table.binsOf(0).toVector,
+      64,
+      StateName(1, StateName.FixedId),
+      settled,
+      table.contentHash,
+      None
+    )
+    // As on an executor that has not run a task of the query.
+    ExecutorHost.active.get.forget(run)
+    ProbeFileSystem.takeAsked()
+    eventually(timeout(60.seconds)) { // once the orders name the run
+      ExecutorHost.active.get.agent.prepare(duty)
+      val opened = ProbeFileSystem.takeAsked().filter(_.operation == "open").map(_.path)
+      assert(opened.exists(_.contains("/state/0/0/3")))
+    }
     counting.check(running)
   }
 

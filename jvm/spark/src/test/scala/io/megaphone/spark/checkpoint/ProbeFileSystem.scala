@@ -8,10 +8,12 @@ import java.util.concurrent.atomic.AtomicInteger
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{
   FileStatus, FSDataInputStream, FSDataOutputStream, Path, RawLocalFileSystem
 }
 import org.apache.hadoop.fs.permission.FsPermission
+import org.apache.hadoop.security.AccessControlException
 import org.apache.hadoop.util.Progressable
 
 /** A file system that is not Hadoop's local one: `probe:` paths over local folders. As many stores
@@ -85,6 +87,12 @@ final class ProbeFileSystem extends RawLocalFileSystem {
     asked("status", path); super.getFileStatus(path)
   }
 
+  override def initialize(uri: URI, conf: Configuration): Unit = {
+    if (isGuarded && conf.get(Secret) != "open")
+      throw new AccessControlException("The secret is missing.")
+    super.initialize(uri, conf)
+  }
+
   private def strikes(kind: Fault.Kind, path: Path): Boolean =
     faults.exists(f => f.kind == kind && f.concerns(path) && f.strikes())
 
@@ -133,6 +141,13 @@ object ProbeFileSystem {
 
   @volatile var faults: Seq[Fault] = Nil
   @volatile var delayMs = 0L
+
+  /** Whether it opens only for a configuration that has the secret. */
+  @volatile var isGuarded = false
+  val Secret = "fs.probe.secret"
+
+  /** Hadoop would keep a file system for all configurations. */
+  val NoCache = "fs.probe.impl.disable.cache"
 
   /** Whether it renames over a file that is there, as local disks do, and HDFS where Spark's
     * manager asks it to.

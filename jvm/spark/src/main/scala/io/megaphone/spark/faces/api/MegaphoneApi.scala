@@ -100,7 +100,7 @@ object MegaphoneApi {
 
   /** The table `migrations` of a query. */
   def migrations(runId: String): String =
-    Json.rows(MigrationRow.table, MigrationRow.of(Queries.of(runId).commits.all))
+    Json.rows(MigrationRow.table, MigrationRow.of(Queries.of(runId).commits.moves))
 
   /** The table `queries` of the application. */
   def queries(): String = Json.rows(

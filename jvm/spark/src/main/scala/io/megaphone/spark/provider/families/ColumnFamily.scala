@@ -92,7 +92,14 @@ private[provider] object ColumnFamily {
   /** The two log numbers of the family at a place: for unordered and for ordered keys. The default
     * family has place 0.
     */
-  def numbersOf(place: Int): Seq[Int] = Seq(place, Record.OrderedFamilyMin + place)
+  def numbersOf(place: Int): Seq[Int] = {
+    if (place >= Record.OrderedFamilyMin)
+      throw new UnsupportedOperationException(
+        s"A state store can have ${Record.OrderedFamilyMin - 1} column families over its life, " +
+          s"and this would be number $place; start from a new checkpoint."
+      )
+    Seq(place, Record.OrderedFamilyMin + place)
+  }
 
   def numberOf(place: Int, keys: KeyStateEncoderSpec): Int = keys match {
     case _: NoPrefixKeyStateEncoderSpec => numbersOf(place).head

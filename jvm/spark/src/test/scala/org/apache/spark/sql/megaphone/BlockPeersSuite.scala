@@ -18,21 +18,42 @@ import io.megaphone.transfer.{BlockKind, BlockName}
 /** Blocks in Spark's block manager. */
 final class BlockPeersSuite extends PluginSession {
 
+  private def block(source: Int) = BlockName(
+    StoreId(0, "default").in("run"),
+    source,
+    9,
+    StateName(1, ""),
+    BlockKind.Image,
+    StepId("plan", 0, 0)
+  )
+
+  test("Several blocks are pulled at once.") {
+    val threads = Executors.newCachedThreadPool()
+    val together = new CountDownLatch(5)
+    val faults = new FaultPoints {
+      override def at(point: String): Unit = { together.countDown(); together.await() }
+      override def published(bytes: Array[Byte]): Option[Array[Byte]] = Some(bytes)
+    }
+    val peers = new BlockPeers(new BlockStore(SparkEnv.get), threads, threads, faults)
+    try {
+      (0 until 4).foreach(source => peers.publish(block(source), Array(source.toByte)))
+      val wanted = (0 until 5).map(source => block(source) -> peers.address)
+      val come = peers.pullAll(wanted, deadlineMs = 60000)
+      assert(
+        come.map { case (b, bytes) => b.source -> bytes.toSeq } ==
+          (0 until 4).map(source => source -> Seq(source.toByte)).toMap
+      )
+      assert(peers.pull(block(4), peers.address, 60000).isEmpty)
+    } finally { peers.keep(_ => false); threads.shutdown() }
+  }
+
   test("Obeying orders does not wait for a reader of an old block that hangs.") {
     val threads = Executors.newCachedThreadPool()
     val manager = SparkEnv.get.blockManager
     val peers =
       new BlockPeers(new BlockStore(SparkEnv.get), threads, threads, FaultPoints.Off)
-    val block = BlockName(
-      StoreId(0, "default").in("run"),
-      0,
-      1,
-      StateName(1, ""),
-      BlockKind.Image,
-      StepId("plan", 0, 0)
-    )
-    val id = TestBlockId(block.toString)
-    peers.publish(block, Array[Byte](1, 2, 3))
+    val id = TestBlockId(block(0).toString)
+    peers.publish(block(0), Array[Byte](1, 2, 3))
     val (reads, goOn) = (new CountDownLatch(1), new CountDownLatch(1))
     try {
       threads.execute { () =>

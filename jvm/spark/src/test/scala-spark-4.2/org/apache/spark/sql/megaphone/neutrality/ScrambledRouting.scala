@@ -98,6 +98,6 @@ private final class ScrambledRule(session: SparkSession) extends Rule[SparkPlan]
       Vector.empty,
       table.toString
     )
-    GroupExec(node, facts, session.sparkContext.broadcast(Tables(table, table)))
+    GroupExec(node, facts, session.sparkContext.broadcast(Tables(table, table)), group.isRouted)
   }
 }

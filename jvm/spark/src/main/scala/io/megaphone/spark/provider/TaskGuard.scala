@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.provider
+
+import java.util.concurrent.TimeUnit
+import java.util.concurrent.locks.ReentrantLock
+
+/** Ends the use of a task's state by other threads with the task.
+  *
+  * Spark serves the state calls of Python's `transformWithState` on a thread of its own, which it
+  * interrupts when the task is killed and does not wait for. The task's own thread takes no lock:
+  * the two take turns while the task runs.
+  *
+  * Threads: made by the task's; any may call it.
+  */
+private[provider] final class TaskGuard {
+  private val taskThread = Thread.currentThread
+  private val lock = new ReentrantLock
+  @volatile private var hasEnded = false
+
+  /** Whether the caller is the task's own thread. */
+  def isTask: Boolean = Thread.currentThread eq taskThread
+
+  /** Runs an operation of another thread. Throws IllegalStateException after the task has ended. */
+  def run[A](operation: () => A): A = {
+    lock.lock()
+    try {
+      if (hasEnded)
+        throw new IllegalStateException("The task that opened this state store has ended.")
+      operation()
+    } finally lock.unlock()
+  }
+
+  /** Runs something of the task's thread while no operation of another thread is at work. Returns
+    * false, and does not run it, if one is at work for longer than `waitMs`.
+    */
+  def alone(waitMs: Long)(body: => Unit): Boolean = {
+    val isAlone = lock.tryLock(waitMs, TimeUnit.MILLISECONDS)
+    if (isAlone)
+      try body
+      finally lock.unlock()
+    isAlone
+  }
+
+  /** From now on, other threads' operations are refused. */
+  def end(): Unit = hasEnded = true
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.provider
+
+import java.util.concurrent.{CountDownLatch, Executors, TimeUnit}
+
+import org.scalatest.funsuite.AnyFunSuite
+
+/** The task's thread, and a thread that serves Python. */
+final class TaskGuardSuite extends AnyFunSuite {
+
+  test("The end waits for an operation of another thread, which later ones are not begun by.") {
+    val guard = new TaskGuard
+    val other = Executors.newSingleThreadExecutor()
+    try {
+      val (isIn, goOn) = (new CountDownLatch(1), new CountDownLatch(1))
+      val call = other.submit { () =>
+        assert(!guard.isTask)
+        guard.run(() => { isIn.countDown(); goOn.await(); "done" })
+      }
+      isIn.await()
+      assert(guard.isTask)
+      assert(!guard.alone(waitMs = 1)(fail("the other thread is at work")))
+      guard.end()
+      goOn.countDown()
+      assert(call.get(60, TimeUnit.SECONDS) == "done")
+      var isAlone = false
+      assert(guard.alone(waitMs = 60000) { isAlone = true } && isAlone)
+      val late = other.submit(() => intercept[IllegalStateException](guard.run(() => "late")))
+      assert(late.get(60, TimeUnit.SECONDS).getMessage.endsWith("has ended."))
+    } finally other.shutdown()
+  }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.rule
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.{DataFrame, Row}
+import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
+import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
+import org.apache.spark.sql.execution.exchange.{ReusedExchangeExec, ShuffleExchangeExec}
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
+import org.apache.spark.sql.functions._
+import org.apache.spark.sql.megaphone.OtherShuffleExec
+import org.apache.spark.sql.streaming.{GroupState, GroupStateTimeout, StreamingQueryException}
+import org.apache.spark.sql.types.StructType
+
+import io.megaphone.plan.{Bins, RoutingTable}
+import io.megaphone.spark.partitioning.RoutedPartitioning
+import io.megaphone.spark.query.KeyedSession
+
+/** Rules and plugins that change a plan after the routing rule: the shuffle that really runs
+  * follows the table, or the first batch is refused with the name of what is in the way.
+  */
+class OtherRulesSuite extends KeyedSession {
+  import OtherRulesSuite._
+
+  override protected def settings: Map[String, String] =
+    Map("spark.sql.extensions" -> classOf[OtherRules].getName)
+
+  private def changing[A](change: PartialFunction[SparkPlan, SparkPlan])(body: => A): A = {
+    OtherRules.change = change
+    try body
+    finally OtherRules.change = OtherRules.Nothing
+  }
+
+  /** Why the first batch of a count by key does not run. */
+  private def refusal(change: PartialFunction[SparkPlan, SparkPlan]): String = changing(change) {
+    val source = new Source
+    val running = start(counted(source.stream), "update")
+    source.feed()
+    messagesOf(intercept[StreamingQueryException](running.query.processAllAvailable()))
+  }
+
+  private def counted(rows: DataFrame): DataFrame = rows.groupBy("k").count()
+
+  test("A shuffle that another rule lays by Spark's own hash is refused in the first batch.") {
+    val why = refusal { case Routed(exchange, by) =>
+      exchange.copy(outputPartitioning = HashPartitioning(by.expressions, by.numPartitions))
+    }
+    assert(why.contains("has changed the shuffle of its rows into hashpartitioning(k"), why)
+    assert(why.contains("switch that rule or plugin off"), why)
+  }
+
+  test("A shuffle that another rule lays by an older table is refused in the first batch.") {
+    val why = refusal { case Routed(exchange, by) =>
+      val older = RoutingTable.tabulate(by.table.bins, by.table.workers, 9)(_ => 0)
+      exchange.copy(outputPartitioning = new RoutedPartitioning(by.expressions, older))
+    }
+    assert(why.contains("has changed the shuffle of its rows into megaphone(k"), why)
+  }
+
+  test("A shuffle of another kind is refused in the first batch.") {
+    val why = refusal { case Routed(exchange, _) => OtherShuffleExec(exchange) }
+    assert(why.contains("exchanged by OtherShuffle"), why)
+    assert(why.contains("switch off what puts it into the plan"), why)
+  }
+
+  test(
+    "Behind rules that copy shuffles and put nodes between, each key goes where the table says."
+  ) {
+    val s = spark
+    import s.implicits._
+    val source = new Source
+    changing {
+      case Routed(exchange, _) =>
+        exchange.makeCopy(exchange.productIterator.toArray[Any].map(_.asInstanceOf[AnyRef]))
+      case o: StatefulOperator => o.withNewChildren(o.children.map(c => ProjectExec(c.output, c)))
+    } {
+      val places = source.stream
+        .as[(Option[Long], Long)]
+        .groupByKey(_._1)
+        .mapGroupsWithState(GroupStateTimeout.NoTimeout)(place)
+        .toDF("k", "n", "partition")
+      val running = start(places, "update")
+      def round(): Unit = { source.feed(); running.query.processAllAvailable() }
+      for (workers <- Seq(3, 5, 2)) {
+        if (workers != 3) running.rescale(workers, () => source.feed())
+        round()
+        val table = running.plan.collectFirst { case g: GroupExec => g.tables.value.after }.get
+        assert(table.workers == workers)
+        val wrong = placed(running.last).filterNot { case (hash, partition) =>
+          partition == table.workerOf(Bins.of(hash, table.bins))
+        }
+        assert(running.last.nonEmpty && wrong.isEmpty)
+      }
+      val counts = running.all.groupMapReduce(_.get(0))(_.getLong(1))(math.max)
+      val right = counted(source.batch).collect().map(r => r.get(0) -> r.getLong(1)).toMap
+      assert(counts == right)
+    }
+  }
+
+  /** For each row: Spark's own hash of its key, and the partition in which it was. */
+  private def placed(rows: Seq[Row]): Seq[(Int, Int)] = {
+    val schema = StructType.fromDDL("k bigint, n bigint, partition int")
+    val hashed = spark.createDataFrame(rows.asJava, schema).select(hash(col("k")), col("partition"))
+    hashed.collect().toSeq.map(row => row.getInt(0) -> row.getInt(1))
+  }
+
+  test("A shuffle that two sides of a join share is one of both.") {
+    val source = new Source
+    val rows = source.stream
+    val joined =
+      rows.as("a").join(rows.as("b"), expr("a.k = b.k and a.v = b.v")).select("a.k", "a.v")
+    val running = start(joined, "append")
+    for (_ <- 1 to 2) { source.feed(); running.query.processAllAvailable() }
+    assert(running.plan.exists(_.isInstanceOf[ReusedExchangeExec]), running.plan)
+    assert(sorted(running.all) == sorted(source.batch.where("k is not null").collect()))
+  }
+}
+
+object OtherRulesSuite {
+
+  /** A shuffle that follows a table. */
+  private object Routed {
+    def unapply(node: SparkPlan): Option[(ShuffleExchangeExec, RoutedPartitioning)] = node match {
+      case e: ShuffleExchangeExec =>
+        Some(e.outputPartitioning).collect { case by: RoutedPartitioning => e -> by }
+      case _ => None
+    }
+  }
+
+  private val place: (Option[Long], Iterator[(Option[Long], Long)], GroupState[Long]) => (
+      Option[Long],
+      Long,
+      Int
+  ) =
+    (key, rows, state) => {
+      state.update(state.getOption.getOrElse(0L) + rows.size)
+      (key, state.get, TaskContext.getPartitionId())
+    }
+}
