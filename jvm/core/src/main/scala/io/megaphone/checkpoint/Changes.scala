@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.checkpoint
 
-import io.megaphone.format.Frame
+import io.megaphone.format.{DeltaFile, Frame}
 import io.megaphone.log.BinLog
 import io.megaphone.log.memory.Records
 import io.megaphone.log.record.Cursor
@@ -33,24 +33,35 @@ final case class Change(
   */
 object Changes {
 
-  /** @param before
+  /** @param records
+    *   the frame's records, piece by piece
+    * @param before
     *   the bin before the commit; evaluated only if the frame is an image
     */
-  def of(frame: Frame, records: Array[Byte], before: => BinLog): Vector[Change] =
-    if (!frame.isImage) changes(records)
+  def of(frame: Frame, records: Vector[Array[Byte]], before: => BinLog): Vector[Change] =
+    if (!frame.isImage) records.flatMap(changes)
     else {
       val old = before
       val now = new BinLog
-      now.apply(records, 0, records.length)
+      records.foreach(piece => now.apply(piece, 0, piece.length))
       val was = new Cursor
-      val set = changes(records).flatMap(c =>
-        if (old.find(c.family, c.bytes, c.keyOffset, c.keyBytes, was)) since(was, c) else Some(c)
-      )
-      val gone = changes(old.image())
+      val set = records
+        .flatMap(changes)
+        .flatMap(c =>
+          if (old.find(c.family, c.bytes, c.keyOffset, c.keyBytes, was)) since(was, c) else Some(c)
+        )
+      val gone = imageOf(old)
+        .flatMap(changes)
         .filterNot(c => now.has(c.family, c.bytes, c.keyOffset, c.keyBytes))
         .map(_.copy(kind = Record.Remove, valueBytes = 0))
       gone ++ set
     }
+
+  private def imageOf(log: BinLog): Vector[Array[Byte]] = {
+    val pieces = Vector.newBuilder[Array[Byte]]
+    log.foreachImagePiece(DeltaFile.PieceBytes)((bytes, length) => pieces += bytes.take(length))
+    pieces.result()
+  }
 
   private def changes(records: Array[Byte]): Vector[Change] = {
     val all = Vector.newBuilder[Change]

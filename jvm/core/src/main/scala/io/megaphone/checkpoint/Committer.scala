@@ -49,7 +49,7 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
     val imaged = if (isWhole) touched.toSet else chooseImages(holding, touched)
     val out = files.create(file)
     try {
-      val writing = new DeltaFile.Writer(out, compression, file, writer)
+      val writing = new DeltaFile.Writer(out, compression, file, writer, limits.pieceBytes)
       touched.foreach { bin =>
         val log = holding.here(bin)
         if (imaged(bin)) writing.image(bin, log) else writing.tail(bin, log.tail())
@@ -132,8 +132,14 @@ object Committer {
     * @param slackBytes
     *   how far a chain may exceed twice the bin's live bytes, in raw bytes, before the bin is due
     *   for an image
+    * @param pieceBytes
+    *   how many bytes of records are written at once
     */
-  final case class Limits(framesMax: Int = 32, slackBytes: Long = 4096)
+  final case class Limits(
+      framesMax: Int = 32,
+      slackBytes: Long = 4096,
+      pieceBytes: Int = DeltaFile.PieceBytes
+  )
 
   final case class Committed(footer: Footer, bytes: Long)
 }

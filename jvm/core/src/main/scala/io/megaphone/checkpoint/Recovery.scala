@@ -148,18 +148,23 @@ class Recovery(
   private def load(all: Vector[Footer], bins: Iterable[Int]): Loaded =
     load(chains(all, bins)).copy(lineage = all.map(_.file).take(Footer.PreviousMax))
 
-  /** The frames of some bins in one file, with their records. Throws PlanLogMismatchException if
-    * the file was not written under the routing table of this content hash.
+  /** The frames of some bins in one file, with their records, piece by piece. Throws
+    * PlanLogMismatchException if the file was not written under the routing table of this content
+    * hash.
     */
-  def frames(file: FileName, bins: Set[Int], tableHash: Long): Vector[(Frame, Array[Byte])] = {
+  def frames(
+      file: FileName,
+      bins: Set[Int],
+      tableHash: Long
+  ): Vector[(Frame, Vector[Array[Byte]])] = {
     checkIsNewest(file, tableHash)
     val source = files.open(file)
     try {
       val reader = new DeltaFile.Reader(source)
       checkTable(reader.footer, tableHash)
       reader.footer.frames.filter(f => bins(f.bin)).map { f =>
-        val records = reader.records(f, compressions)
-        check(records)
+        val records = reader.pieces(f, compressions).toVector
+        records.foreach(check)
         f -> records
       }
     } finally source.close()
@@ -232,18 +237,21 @@ class Recovery(
     try {
       val reader = new DeltaFile.Reader(source)
       val rewritten = mutable.Map.empty[Chunk, DamagedFileException]
+      def mayBeRewritten(frame: Frame) =
+        file.name.id == StateName.FixedId && reader.footer.writer != frame.chunk.writer
       frames.sortBy(frame => (frame.chunk.offset, frame.at)).foreach { frame =>
         if (!rewritten.contains(frame.chunk))
-          try applyFrame(reader, frame, logs, newLog)
-          catch {
-            case damage: DamagedFileException
-                if file.name.id == StateName.FixedId &&
-                  reader.footer.writer != frame.chunk.writer =>
+          try {
+            if (frame.chunk.more.nonEmpty && mayBeRewritten(frame)) // apply all pieces or none
+              reader.pieces(frame, compressions).foreach(_ => ())
+            applyFrame(reader, frame, logs, newLog)
+          } catch {
+            case damage: DamagedFileException if mayBeRewritten(frame) =>
               rewritten(frame.chunk) = damage
           }
         rewritten.get(frame.chunk).foreach(applyRewritten(reader, frame, logs, newLog, _))
       }
-      frames.iterator.map(_.chunk).distinct.map(_.storedBytes.toLong).sum
+      frames.iterator.map(_.chunk).distinct.map(_.storedBytesOfAll).sum
     } finally source.close()
   }
 
@@ -254,20 +262,23 @@ class Recovery(
       logs: mutable.Map[Int, BinLog],
       newLog: () => BinLog
   ): Unit = {
-    val records = reader.records(frame, compressions)
-    try {
-      if (frame.isImage) logs(frame.bin) = newLog()
-      logs(frame.bin).apply(records, 0, records.length)
-    } catch {
-      case e: DamagedRecordsException =>
-        throw new DamagedFileException(
-          frame.file.toString,
-          Some(frame.bin),
-          "whole records",
-          e.damage
-        )
+    var log = if (frame.isImage) None else Some(logs(frame.bin))
+    reader.pieces(frame, compressions).foreach { records =>
+      val into = log.getOrElse(newLog())
+      log = Some(into)
+      logs(frame.bin) = into
+      try into.apply(records, 0, records.length)
+      catch {
+        case e: DamagedRecordsException =>
+          throw new DamagedFileException(
+            frame.file.toString,
+            Some(frame.bin),
+            "whole records",
+            e.damage
+          )
+      }
+      check(records)
     }
-    check(records)
   }
 
   /** Under checkpoint format v1 a late attempt of the same batch may have written the file again:

@@ -15,12 +15,12 @@ final class Chain private (
 ) {
   import Chain._
 
-  def imageBytes: Long = if (isImaged) rawBytesOf(spans(0)).toLong else 0L
+  def imageBytes: Long = if (isImaged) rawBytesOf(0) else 0L
   def frameCount: Int = chunks.length
   def lastFile: Option[FileName] = chunks.lastOption.map(_.file)
   def heapBytes: Long = OwnBytes + 12L * frameCount // the chunks are shared
   def frames: Vector[Frame] = Vector.tabulate(frameCount)(i =>
-    Frame(bin, isImaged && i == 0, chunks(i), atOf(spans(i)), rawBytesOf(spans(i)))
+    Frame(bin, isImaged && i == 0, chunks(i), atOf(spans(i)), rawBytesOf(i))
   )
 
   /** Returns the chain with `frame` added; an image starts a new chain. */
@@ -40,7 +40,10 @@ final class Chain private (
 
   /** Returns the chain without its last frame, which must be a tail. */
   def init: Chain =
-    new Chain(bin, isImaged, chunks.init, spans.init, tailBytes - rawBytesOf(spans.last))
+    new Chain(bin, isImaged, chunks.init, spans.init, tailBytes - rawBytesOf(frameCount - 1))
+
+  private def rawBytesOf(i: Int): Long =
+    if (chunks(i).more.isEmpty) spans(i) & 0xffffffffL else chunks(i).rawBytesOfAll
 
   override def equals(other: Any): Boolean = other match {
     case that: Chain => frames == that.frames
@@ -55,7 +58,9 @@ object Chain {
   def apply(frames: Iterable[Frame]): Chain = frames.foldLeft(Empty)(_ + _)
 
   private val OwnBytes = 72 // this object and its arrays' headers
-  private def spanOf(frame: Frame): Long = (frame.at.toLong << 32) | frame.rawBytes
+
+  /** Where a frame lies in its chunk; of a chunk in several pieces it has all. */
+  private def spanOf(frame: Frame): Long =
+    if (frame.chunk.more.isEmpty) (frame.at.toLong << 32) | frame.rawBytes else 0L
   private def atOf(span: Long): Int = (span >>> 32).toInt
-  private def rawBytesOf(span: Long): Int = span.toInt
 }

@@ -35,12 +35,18 @@ object DeltaFile {
     */
   val ChunkBytes: Int = 1 << 16
 
+  /** Maximum raw bytes of a chunk, unless it has a single record that is larger. A larger frame has
+    * several chunks, so neither who writes it nor who reads it needs more memory than that.
+    */
+  val PieceBytes: Int = 32 << 20
+
   /** Writes one file, frame by frame, to a stream, which it does not close. Threads: one. */
   final class Writer(
       out: OutputStream,
       compression: Compression,
       file: FileName,
-      writer: WriterId
+      writer: WriterId,
+      pieceBytes: Int = PieceBytes
   ) {
     private var offset = HeaderBytes.toLong
     private val written = Vector.newBuilder[Frame]
@@ -62,19 +68,39 @@ object DeltaFile {
 
     /** Adds the frame of `bin`, as raw records. */
     def frame(bin: Int, isImage: Boolean, records: Array[Byte]): Unit =
-      if (records.length <= ChunkBytes)
-        add(bin, isImage, records.length)(System.arraycopy(records, 0, _, _, records.length))
+      frame(bin, isImage, records, records.length)
+
+    /** Adds the frame of `bin`: the first `length` bytes of raw records. */
+    def frame(bin: Int, isImage: Boolean, records: Array[Byte], length: Int): Unit =
+      if (length <= ChunkBytes)
+        add(bin, isImage, length)(System.arraycopy(records, 0, _, _, length))
       else {
         endChunk()
-        written += Frame(bin, isImage, chunk(records, records.length), 0, records.length)
+        written += Frame(bin, isImage, chunk(records, length), 0, length.toLong)
       }
 
     /** Adds the tail that a commit appended to `bin`. */
     def tail(bin: Int, records: Records): Unit =
-      add(bin, isImage = false, records.length)(records.copyTo)
+      if (records.bytes > pieceBytes)
+        inPieces(bin, isImage = false)(records.foreachPiece(pieceBytes))
+      else add(bin, isImage = false, records.length)(records.copyTo)
 
     /** Adds the image of `bin`. */
-    def image(bin: Int, log: BinLog): Unit = add(bin, isImage = true, log.imageBytes)(log.copyImage)
+    def image(bin: Int, log: BinLog): Unit =
+      if (log.liveBytes > pieceBytes)
+        inPieces(bin, isImage = true)(log.foreachImagePiece(pieceBytes))
+      else add(bin, isImage = true, log.imageBytes)(log.copyImage)
+
+    private def inPieces(bin: Int, isImage: Boolean)(
+        foreachPiece: ((Array[Byte], Int) => Unit) => Unit
+    ): Unit = {
+      endChunk()
+      val pieces = Vector.newBuilder[Chunk]
+      foreachPiece((records, length) => pieces += chunk(records, length))
+      val all = pieces.result()
+      val whole = all.head.copy(more = all.tail)
+      written += Frame(bin, isImage, whole, 0, whole.rawBytesOfAll)
+    }
 
     private def add(bin: Int, isImage: Boolean, length: Int)(
         copyTo: (Array[Byte], Int) => Unit
@@ -86,7 +112,7 @@ object DeltaFile {
         raw = util.Arrays.copyOf(filled, math.max(rawBytes + length, ChunkBytes))
       }
       copyTo(raw, rawBytes)
-      filling += Frame(bin, isImage, null, rawBytes, length)
+      filling += Frame(bin, isImage, null, rawBytes, length.toLong)
       rawBytes += length
     }
 
@@ -172,15 +198,20 @@ object DeltaFile {
     private var unpacked: Chunk = _
     private var unpackedBytes: Array[Byte] = _
 
-    /** Returns the records of a frame. */
+    /** The records of a frame: whole records in each piece, which is read when it is asked for. */
+    def pieces(frame: Frame, compressions: Compressions): Iterator[Array[Byte]] = {
+      val chunk = frame.chunk
+      if (chunk.more.isEmpty) Iterator.single(records(frame, compressions))
+      else {
+        checkSpan(frame)
+        chunk.pieces.iterator.map(unpack(_, frame.bin, compressions))
+      }
+    }
+
+    /** The records of a frame that has one piece. */
     def records(frame: Frame, compressions: Compressions): Array[Byte] = {
       val chunk = frame.chunk
-      if (frame.at < 0 || frame.rawBytes < 0 || frame.at > chunk.rawBytes - frame.rawBytes)
-        fail(
-          Some(frame.bin),
-          s"${frame.rawBytes} bytes of records at ${frame.at}",
-          s"a chunk of ${chunk.rawBytes} bytes"
-        )
+      checkSpan(frame)
       if (frame.rawBytes == 0) Array.emptyByteArray
       else if (frame.rawBytes == chunk.rawBytes) unpack(chunk, frame.bin, compressions)
       else {
@@ -188,8 +219,18 @@ object DeltaFile {
           unpackedBytes = unpack(chunk, frame.bin, compressions)
           unpacked = chunk
         }
-        util.Arrays.copyOfRange(unpackedBytes, frame.at, frame.at + frame.rawBytes)
+        util.Arrays.copyOfRange(unpackedBytes, frame.at, frame.at + frame.rawBytes.toInt)
       }
+    }
+
+    private def checkSpan(frame: Frame): Unit = {
+      val bytes = frame.chunk.rawBytesOfAll
+      if (frame.at < 0 || frame.rawBytes < 0 || frame.at > bytes - frame.rawBytes)
+        fail(
+          Some(frame.bin),
+          s"${frame.rawBytes} bytes of records at ${frame.at}",
+          s"a chunk of $bytes bytes"
+        )
     }
 
     private def unpack(chunk: Chunk, bin: Int, compressions: Compressions): Array[Byte] = {

@@ -49,12 +49,12 @@ final case class Footer(
       .long(writer.high)
       .long(writer.low)
     out.varint(base.version).string(base.id).varint(tableNumber).long(tableHash)
-    out.seq(Footer.byChunk(frames)) { of =>
-      Footer.encode(out, of.head.chunk)
+    out.seq(Footer.byPiece(frames)) { case (chunk, of) =>
+      Footer.encode(out, chunk)
       out.seq(of)(frame => Footer.encode(out.varint(frame.bin), frame))
     }
     val sorted = chains.toSeq.sortBy(_._1) // so that equal footers are equal bytes
-    val chunks = sorted.iterator.flatMap(_._2.frames).map(_.chunk).distinct.toVector
+    val chunks = sorted.iterator.flatMap(_._2.frames).flatMap(_.chunk.pieces).distinct.toVector
     val files = chunks.map(b => (b.file, b.writer)).distinct
     val fileIndex = files.zipWithIndex.toMap
     val chunkIndex = chunks.zipWithIndex.toMap
@@ -68,7 +68,7 @@ final case class Footer(
       out
         .varint(bin)
         .seq(chain.frames)(frame =>
-          Footer.encode(out.varint(chunkIndex(frame.chunk)).varint(frame.at), frame)
+          Footer.encode(out.varint(chunkIndex(frame.chunk.pieces.head)).varint(frame.at), frame)
         )
     }
     out.seq(Footer.counted(frames, chains))(bin => out.varint(keyCounts(bin)))
@@ -91,16 +91,24 @@ object Footer {
   private def encode(out: Encoder, chunk: Chunk): Unit =
     out.varint(chunk.offset).varint(chunk.storedBytes).varint(chunk.rawBytes).int(chunk.checksum)
   private def encode(out: Encoder, frame: Frame): Unit =
-    out.varint(frame.rawBytes.toLong << 1 | (if (frame.isImage) 1 else 0))
+    out.varint(frame.rawBytes << 1 | (if (frame.isImage) 1 else 0))
 
-  /** Groups the frames by chunk; frames of one chunk follow each other. */
-  private def byChunk(frames: Vector[Frame]): Vector[Vector[Frame]] = Vector.unfold(0) { from =>
-    Option.when(from < frames.size) {
-      val behind = frames.indexWhere(frame => !(frame.chunk eq frames(from).chunk), from)
-      val until = if (behind < 0) frames.size else behind
-      frames.slice(from, until) -> until
-    }
-  }
+  /** The chunks of frames, each with its frames, which follow each other. A chunk that continues
+    * the one before has none.
+    */
+  private def byPiece(frames: Vector[Frame]): Vector[(Chunk, Vector[Frame])] =
+    Vector
+      .unfold(0) { from =>
+        Option.when(from < frames.size) {
+          val behind = frames.indexWhere(frame => !(frame.chunk eq frames(from).chunk), from)
+          val until = if (behind < 0) frames.size else behind
+          frames.slice(from, until) -> until
+        }
+      }
+      .flatMap { of =>
+        val pieces = of.head.chunk.pieces
+        (pieces.head -> of) +: pieces.tail.map(_ -> Vector.empty[Frame])
+      }
 
   /** The bins whose keys a footer counts, ascending. */
   def counted(frames: Vector[Frame], chains: Map[Int, Chain]): Vector[Int] =
@@ -108,21 +116,53 @@ object Footer {
 
   private def decodeChunk(in: Decoder, file: FileName, writer: WriterId): Chunk =
     Chunk(file, writer, in.varint(), in.count(), in.count(), in.int())
-  private def decodeFrame(in: Decoder, bin: Int, chunk: Chunk, at: Int): Frame = {
-    val word = in.varint()
-    if (word < 0 || word >>> 1 > Int.MaxValue) in.fail("a frame's length", word.toString)
-    Frame(bin, (word & 1) != 0, chunk, at, (word >>> 1).toInt)
+
+  /** A frame from its word, which begins at byte `at` of the chunk of this index. If the frame is
+    * longer than the chunk, it also has the chunks that follow.
+    */
+  private def frameOf(
+      in: Decoder,
+      bin: Int,
+      word: Long,
+      chunks: Vector[Chunk],
+      index: Int,
+      at: Long
+  ): Frame = {
+    if (word < 0) in.fail("a frame's length", word.toString)
+    val (first, rawBytes) = (chunks(index), word >>> 1)
+    val chunk =
+      if (at + rawBytes <= first.rawBytes) first
+      else {
+        val ends = chunks.iterator.drop(index).scanLeft(0L)(_ + _.rawBytes).drop(1)
+        val count = ends.indexWhere(_ >= rawBytes) + 1
+        val whole = first.copy(more = chunks.slice(index + 1, index + count))
+        if (at != 0 || count == 0 || whole.rawBytesOfAll != rawBytes || !isOneFile(whole))
+          in.fail(s"at most ${first.rawBytes - at} more bytes in a chunk", rawBytes.toString)
+        whole
+      }
+    Frame(bin, (word & 1) != 0, chunk, at.toInt, rawBytes)
   }
 
-  /** Reads the frames of one chunk, which lie in it back to back. */
-  private def decodeOwn(in: Decoder, chunk: Chunk): Vector[Frame] = {
-    var at = 0
-    in.seq {
-      val frame = decodeFrame(in, in.count(), chunk, at)
-      if (frame.rawBytes > chunk.rawBytes - at)
-        in.fail(s"at most ${chunk.rawBytes - at} more bytes in a chunk", frame.rawBytes.toString)
-      at += frame.rawBytes
-      frame
+  /** Whether the pieces of a chunk lie in one file, back to back. */
+  private def isOneFile(chunk: Chunk): Boolean =
+    chunk.pieces.zip(chunk.more).forall { case (one, next) =>
+      next.file == one.file && next.writer == one.writer &&
+      next.offset == one.offset + one.storedBytes
+    }
+
+  /** Reads the chunks of the file, each with its frames, which lie in it back to back. */
+  private def decodeOwn(in: Decoder, file: FileName, writer: WriterId): Vector[Frame] = {
+    val read = in.seq {
+      decodeChunk(in, file, writer) -> in.seq(in.count() -> in.varint())
+    }
+    val chunks = read.map(_._1)
+    read.zipWithIndex.flatMap { case ((_, frames), index) =>
+      var at = 0L
+      frames.map { case (bin, word) =>
+        val frame = frameOf(in, bin, word, chunks, index, at)
+        at += frame.rawBytes
+        frame
+      }
     }
   }
 
@@ -132,7 +172,7 @@ object Footer {
     val base = StateName(in.varint(), in.string())
     val tableNumber = in.varint()
     val tableHash = in.long()
-    val frames = in.seq(decodeOwn(in, decodeChunk(in, file, writer))).flatten
+    val frames = decodeOwn(in, file, writer)
     val files = in.seq(
       (FileName(in.count(), StateName(in.varint(), in.string())), WriterId(in.long(), in.long()))
     )
@@ -143,8 +183,8 @@ object Footer {
     val chains = in.seq {
       val bin = in.count()
       bin -> Chain(in.seq {
-        val chunk = chunks(in.count(chunks.size - 1))
-        decodeFrame(in, bin, chunk, in.count())
+        val (index, at) = (in.count(chunks.size - 1), in.count())
+        frameOf(in, bin, in.varint(), chunks, index, at.toLong)
       })
     }.toMap
     val bins = counted(frames, chains)

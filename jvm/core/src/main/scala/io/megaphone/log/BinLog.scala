@@ -4,7 +4,7 @@ package io.megaphone.log
 import java.lang.invoke.VarHandle
 
 import io.megaphone.log.index.{FamilyIndexes, HashIndex, OrderedIndex}
-import io.megaphone.log.memory.{HeapBudget, PagedRecord, Pages, Records}
+import io.megaphone.log.memory.{ArraySink, HeapBudget, PagedRecord, Pages, Pieces, Records}
 import io.megaphone.log.record.{Record, Words}
 import io.megaphone.log.record.Cursor
 
@@ -266,18 +266,26 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
 
   /** Bytes of the image. Throws IllegalArgumentException if they do not fit in one array. */
   def imageBytes: Int = {
-    require(
-      liveBytes <= Int.MaxValue - 64,
-      s"the image of a bin is at most 2 GiB, this one has $liveBytes bytes: use more bins"
-    )
+    require(liveBytes <= Int.MaxValue - 64, s"an array holds at most 2 GiB, not $liveBytes bytes")
     liveBytes.toInt
+  }
+
+  /** Calls `f(array, length)` for each piece of the image, which are whole records, in the order of
+    * `copyImage`. `f` must not keep the array.
+    */
+  def foreachImagePiece(maxBytes: Int)(f: (Array[Byte], Int) => Unit): Unit = {
+    val pieces = new Pieces(maxBytes, liveBytes, f)
+    new LiveRecords(pages, families, appends).copyTo(pieces)
+    pieces.end()
   }
 
   /** Copies the image to `out` from `offset` on, which must have room for `imageBytes`. Ordered
     * families are in key order, the others in the order in which they were written.
     */
   def copyImage(out: Array[Byte], offset: Int): Unit = {
-    val bytes = new LiveRecords(pages, families, appends).copyTo(out, offset)
+    val sink = new ArraySink(out, offset)
+    new LiveRecords(pages, families, appends).copyTo(sink)
+    val bytes = sink.end - offset
     require(bytes == imageBytes, s"an image of $imageBytes bytes has $bytes")
   }
 

@@ -2,7 +2,7 @@
 package io.megaphone.log
 
 import io.megaphone.log.index.FamilyIndexes
-import io.megaphone.log.memory.{PagedRecord, Pages}
+import io.megaphone.log.memory.{PagedRecord, Pages, RecordSink}
 import io.megaphone.log.record.{Record, Words}
 
 /** Rewrites the live records of a log, each value as one record. Ordered families are written in
@@ -13,15 +13,13 @@ import io.megaphone.log.record.{Record, Words}
   */
 private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appends: Appends) {
 
-  /** Copies the records to `out` from `offset` on and returns their size in bytes. */
-  def copyTo(out: Array[Byte], offset: Int): Int = {
-    var at = offset
+  def copyTo(out: RecordSink): Unit = {
     def copy(position: Int, page: Array[Byte], from: Int): Unit = {
       val header = Words.get(page, from)
       val bytes = Appends.sizeBytes(appends, position, header)
-      if (Record.kind(header) == Record.Append) appends.merge(pages, position, out, at)
-      else System.arraycopy(page, from, out, at, bytes)
-      at += bytes
+      val at = out.reserve(bytes)
+      if (Record.kind(header) == Record.Append) appends.merge(pages, position, out.array, at)
+      else System.arraycopy(page, from, out.array, at, bytes)
     }
     var isAnyUnordered = false
     families.foreach((_, order) => if (order == null) isAnyUnordered = true)
@@ -40,7 +38,6 @@ private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appe
         position
       }
     }
-    at - offset
   }
 
   /** Copies the records to `fresh`, and only after all are written points the indexes there. Throws

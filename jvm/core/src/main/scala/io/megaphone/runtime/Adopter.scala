@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import scala.annotation.tailrec
+
 import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.errors.{DamagedFileException, MissingFileException}
 import io.megaphone.format.{FileName, StateName, StoreKey, WorkerId}
 import io.megaphone.plan.StepId
 import io.megaphone.state.{Holding, LoadedBin, Registry, Replica, ReplicaKey, StoreBatch}
 import io.megaphone.transfer.{BlockKind, BlockName, Peers, TransferBlocks}
+import io.megaphone.transfer.TransferBlocks.Part
 
 /** Takes the bins that a batch's table gives to a worker and the table before gave to another:
   * rules 12 and 13.
@@ -84,12 +87,44 @@ final private[runtime] class Adopter(
         val nearly = replicas.collect {
           case (arrival, _, replica) if isOneBehind(replica.base, arrival.name) => arrival
         }
-        val tails = pull(nearly, BlockKind.Tail, sources.tailDeadlineMs)
+        val tails = tailsOf(nearly)
         (for {
           (arrival, _, replica) <- replicas
-          bins <- takenFrom(replica, arrival, tails.get(arrival))
+          bins <- takenFrom(replica, arrival, tails.getOrElse(arrival, Vector.empty))
         } yield { opened.binsFromPeer += bins.size; arrival -> bins }).toMap
       } finally replicas.foreach { case (_, key, _) => registry.dropReplica(key) }
+    }
+
+    /** The tails that lead to the names wanted, of all arrivals at once: their first parts, then
+      * their second ones.
+      */
+    private def tailsOf(wanted: Vector[Arrival]): Map[Arrival, Vector[Part]] = {
+      val leftMs = deadline(sources.tailDeadlineMs)
+      @tailrec
+      def go(
+          found: Map[Arrival, Vector[Part]],
+          lacking: Vector[Arrival],
+          number: Int
+      ): Map[Arrival, Vector[Part]] = {
+        val come = pull(lacking, BlockKind.Tail, number, leftMs())
+        val all = found ++ come.map { case (arrival, part) =>
+          arrival -> (found.getOrElse(arrival, Vector.empty) :+ part)
+        }
+        val next = come.keys.filterNot(arrival => isWhole(all(arrival), arrival.bins)).toVector
+        if (next.isEmpty || leftMs() <= 0) all else go(all, next, number + 1)
+      }
+      if (wanted.isEmpty) Map.empty else go(Map.empty, wanted, 0)
+    }
+
+    /** A damaged part has all that will come. */
+    private def isWhole(tail: Vector[Part], bins: Vector[Int]): Boolean =
+      try blocks.isWhole(tail, bins)
+      catch { case _: DamagedFileException => true }
+
+    /** Returns how many milliseconds are left, each time that it is asked. */
+    private def deadline(ms: Long): () => Long = {
+      val before = opened.waitMs
+      () => ms - (opened.waitMs - before)
     }
 
     /** If the background thread that prepares the replica reads files for longer than a tail may
@@ -98,7 +133,7 @@ final private[runtime] class Adopter(
     private def takenFrom(
         replica: Replica,
         arrival: Arrival,
-        tail: Option[Pulled]
+        tail: Vector[Part]
     ): Option[Seq[LoadedBin]] = opened.waiting {
       replica
         .alone(sources.tailDeadlineMs) { holding =>
@@ -113,9 +148,8 @@ final private[runtime] class Adopter(
     /** Brings a replica to a name: by a tail block if one tail is missing, else by files. Returns
       * false if neither leads there.
       */
-    private def bring(replica: Holding, name: StateName, tail: Option[Pulled]): Boolean = {
-      def isByBlock = isOneBehind(replica.base, name) &&
-        tail.exists(t => blocks.applyTail(t.block.toString, t.bytes, replica))
+    private def bring(replica: Holding, name: StateName, tail: Vector[Part]): Boolean = {
+      def isByBlock = isOneBehind(replica.base, name) && blocks.applyTail(tail, replica)
       def isByFiles = catchUp(replica, name, batch.before.contentHash).exists { bytes =>
         opened.bytesFromCheckpoint += bytes
         true
@@ -124,20 +158,20 @@ final private[runtime] class Adopter(
     }
 
     def pulled(wanted: Vector[Arrival]): Taken = {
-      val waitedBefore = opened.waitMs
-      def leftMs = sources.imageDeadlineMs - (opened.waitMs - waitedBefore)
+      val leftMs = deadline(sources.imageDeadlineMs)
       (for {
-        arrival <- wanted.iterator if leftMs > 0
-        image <- pull(Vector(arrival), BlockKind.Image, leftMs).get(arrival).iterator
-        bins <- takenFrom(image, arrival)
+        arrival <- wanted.iterator
+        image <- imageOf(arrival, leftMs)
+        bins <- image.give(arrival.name, arrival.bins)
       } yield { opened.binsFromPeer += bins.size; arrival -> bins }).toMap
     }
 
-    private def takenFrom(image: Pulled, arrival: Arrival): Option[Seq[LoadedBin]] =
+    private def imageOf(arrival: Arrival, leftMs: () => Long): Option[Holding] =
       try
-        blocks
-          .replicaOf(image.block.toString, image.bytes, batch.after.bins)
-          .give(arrival.name, arrival.bins)
+        blocks.replicaOf(arrival.bins, batch.after.bins) { number =>
+          if (leftMs() <= 0) None
+          else pull(Vector(arrival), BlockKind.Image, number, leftMs()).get(arrival)
+        }
       catch { case _: DamagedFileException => None }
 
     def loaded(wanted: Vector[Arrival]): Taken = wanted.map { arrival =>
@@ -148,15 +182,16 @@ final private[runtime] class Adopter(
       arrival -> arrival.bins.map(found.bins)
     }.toMap
 
-    /** Pulls a block for each of the arrivals that another executor may have one of. */
+    /** Pulls a part for each of the arrivals that another executor may have it of. */
     private def pull(
         arrivals: Vector[Arrival],
         kind: BlockKind,
+        number: Int,
         deadlineMs: Long
-    ): Map[Arrival, Pulled] = {
+    ): Map[Arrival, Part] = {
       val asked = for {
         arrival <- arrivals
-        block <- arrival.block(batch.key, kind)
+        block <- arrival.block(batch.key, kind, number)
         address <- sources.addresses.get(block.source)
       } yield (arrival, block, address)
       val come = opened.waiting(
@@ -164,7 +199,7 @@ final private[runtime] class Adopter(
       )
       opened.bytesFromPeer += come.valuesIterator.map(_.length.toLong).sum
       asked.flatMap { case (arrival, block, _) =>
-        come.get(block).map(bytes => arrival -> Pulled(block, bytes))
+        come.get(block).map(bytes => arrival -> Part(block.toString, bytes))
       }.toMap
     }
   }
@@ -186,12 +221,10 @@ private object Adopter {
       bins: Vector[Int]
   ) {
 
-    /** The block that brings them; None if no step moves them. */
-    def block(key: StoreKey, kind: BlockKind): Option[BlockName] =
-      step.map(BlockName(key, source, target, name, kind, _))
+    /** A part of the block that brings them; None if no step moves them. */
+    def block(key: StoreKey, kind: BlockKind, part: Int): Option[BlockName] =
+      step.map(BlockName(key, source, target, name, kind, _, part))
   }
-
-  private final case class Pulled(block: BlockName, bytes: Array[Byte])
 
   private def isOneBehind(base: StateName, name: StateName): Boolean =
     base.version + 1 == name.version

@@ -36,6 +36,8 @@ import io.megaphone.transfer.{BlockName, Peers, Preparer, ReplicaDuty, TransferB
   *   how long a pull for a replica may take if the orders do not say it for the run
   * @param warn
   *   is told what an operator of the query should know
+  * @param largeBinBytes
+  *   how many bytes of live records make a bin large
   */
 final class ExecutorAgent(
     val registry: Registry,
@@ -44,13 +46,15 @@ final class ExecutorAgent(
     val faults: FaultPoints,
     recoveryOf: (StoreKey, String) => Recovery,
     pullDeadlineMs: Long,
-    warn: String => Unit
+    warn: String => Unit,
+    largeBinBytes: Long = ExecutorAgent.LargeBinBytes
 ) {
   import ExecutorAgent._
 
   private val ready = new ConcurrentHashMap[ReplicaKey, java.lang.Long]()
   private val refused = new ConcurrentHashMap[ReplicaKey, Refusal]()
   private val failures = new ConcurrentHashMap[ReplicaKey, Failures]()
+  private val withLargeBins = ConcurrentHashMap.newKeySet[StoreKey]() // of which `warn` was told
   private val round = new AtomicLong() // of orders that were obeyed
   private val images = mutable.Queue.empty[(BlockName, TransferBlocks.Snapshot)]
   private val newestCounter = new AtomicLong()
@@ -80,6 +84,7 @@ final class ExecutorAgent(
     registry.keepReplicas(orders.isLive(_))
     registry.measure()
     Seq(ready, refused, failures).foreach(_.keySet.removeIf(key => !orders.isLive(key)))
+    withLargeBins.removeIf(store => !orders.runs.contains(store.run))
     images.synchronized {
       images.filterInPlace { case (block, _) => orders.isLive(block.key.run, block.step) }
     }
@@ -166,24 +171,38 @@ final class ExecutorAgent(
 
   /** Makes and publishes an image now. */
   def publish(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit =
-    offer(block, blocks.image(snapshot))
+    offer(block)(blocks.image(snapshot))
 
   /** Publishes the tails that the last commit of a holding appended to bins. */
   def publishTail(block: BlockName, holding: Holding, bins: Seq[Int]): Unit =
-    offer(block, blocks.tail(holding, bins))
+    offer(block)(blocks.tail(holding, bins))
 
-  /** Losing a block costs time only (I9): a commit that is durable does not fail for it. */
-  private def offer(block: BlockName, bytes: => Array[Byte]): Unit =
-    try peers.publish(block, bytes)
+  /** Losing a block costs time only (I9): a commit that is durable does not fail for it. If a part
+    * cannot be published, part 0 is not, so no target pulls the others.
+    */
+  private def offer(block: BlockName)(make: ((Int, Array[Byte]) => Unit) => Unit): Unit =
+    try make((part, bytes) => peers.publish(block.copy(part = part), bytes))
     catch {
       case NonFatal(e) => warn(s"$block could not be published; its target reads files: $e")
     }
+
+  /** A task has committed a holding. The first bin of a store that is large is told to `warn`. */
+  def committed(store: StoreKey, holding: Holding): Unit =
+    for {
+      bin <- holding.touched.find(holding.here(_).liveBytes > largeBinBytes)
+      if withLargeBins.add(store)
+    } warn(
+      s"Bin $bin of $store has ${holding.here(bin).liveBytes >> 20} MiB. A bin moves as a whole, " +
+        "and is loaded by one thread. If its keys are many, start the query anew with a larger " +
+        "spark.megaphone.bins."
+    )
 
   /** Steps whose images wait to be published. */
   def queuedSteps: Set[StepId] = images.synchronized(images.iterator.map(_._1.step).toSet)
 }
 
 object ExecutorAgent {
+  private val LargeBinBytes = 256L << 20
 
   /** Rounds of orders that a failed duty rests at most: half a minute, at ten rounds a second. */
   private val RestMax = 300L

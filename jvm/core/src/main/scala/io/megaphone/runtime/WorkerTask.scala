@@ -50,6 +50,7 @@ final class WorkerTask private (
     lease.check()
     if (batch.isStep) agent.faults.at(FaultPoints.StepCommitted)
     publishHead(name)
+    agent.committed(batch.key, holding)
     Committed(id, batch.version, agent.address, holding.keyCount, committed.bytes, arrivals)
   }
 

@@ -4,7 +4,7 @@ package io.megaphone.state
 import scala.collection.mutable
 
 import io.megaphone.errors.MissingBinException
-import io.megaphone.format.{Chain, FileName, StateName}
+import io.megaphone.format.{Chain, DeltaFile, FileName, StateName}
 import io.megaphone.log.BinLog
 
 /** The bins of one worker in the memory of one executor, at one name. Versions live here, never on
@@ -145,7 +145,13 @@ final class Holding(val worker: Int, val binsCount: Int) {
   /** Undoes the head, if there is one, and sets its tails aside under its name. */
   def undoHead(): Unit = synchronized {
     headCommit.foreach { head =>
-      val tails = touchedBins.iterator.map(bin => bin -> here(bin).tail().toBytes).toVector
+      val tails = touchedBins.iterator.flatMap { bin =>
+        val pieces = Vector.newBuilder[(Int, Array[Byte])]
+        here(bin).tail().foreachPiece(DeltaFile.PieceBytes) { (bytes, length) =>
+          pieces += bin -> bytes.take(length)
+        }
+        pieces.result()
+      }.toVector
       val written = head.written.filter(has)
       val newChains = written.map(bin => bin -> chain(bin)).toVector
       aside(head.name) = Holding.Aside(head.file, tails, newChains)

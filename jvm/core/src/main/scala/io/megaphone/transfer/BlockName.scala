@@ -10,6 +10,8 @@ import io.megaphone.plan.StepId
   *   the name of the source's state that the block leads to
   * @param step
   *   the step that moves the bins
+  * @param part
+  *   the number of this part, from 0: what is large travels in several
   */
 final case class BlockName(
     key: StoreKey,
@@ -17,10 +19,12 @@ final case class BlockName(
     target: Int,
     name: StateName,
     kind: BlockKind,
-    step: StepId
+    step: StepId,
+    part: Int = 0
 ) {
   override def toString: String =
-    s"megaphone-${key.run}-${key.id.operator}-${key.id.store}-$step-$source-$target-$kind-$name"
+    s"megaphone-${key.run}-${key.id.operator}-${key.id.store}-$step-$source-$target-$kind-$name-" +
+      s"$part"
 }
 
 /** The kind of a block's contents. */

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.transfer
 
+import scala.annotation.tailrec
+
 import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.errors.{DamagedFileException, MissingFileException}
 import io.megaphone.format.{FileName, Footer, StateName}
 import io.megaphone.state.{Holding, Registry, Replica}
+import io.megaphone.transfer.TransferBlocks.Part
 
 /** Prepares replicas ahead of their step, in the background: rule 19.
   *
@@ -64,18 +67,13 @@ final class Preparer(
   }
 
   private def fromBlock(duty: ReplicaDuty): Option[Holding] =
-    pull(duty, duty.image, BlockKind.Image).flatMap { case (block, bytes) =>
-      try
-        Some(
-          blocks.replicaOf(
-            block.toString,
-            bytes,
-            duty.binsCount,
-            log => { log.spill(registry.budget.excessOfReplicas); () }
-          )
-        )
-      catch { case _: DamagedFileException => None }
-    }
+    try
+      blocks.replicaOf(
+        duty.bins,
+        duty.binsCount,
+        log => { log.spill(registry.budget.excessOfReplicas); () }
+      )(pull(duty, duty.image, BlockKind.Image, _))
+    catch { case _: DamagedFileException => None }
 
   private def fromFiles(duty: ReplicaDuty): Holding = {
     val loaded = recovery.load(FileName(duty.key.source, duty.settled), duty.bins, duty.tableHash)
@@ -90,25 +88,38 @@ final class Preparer(
     * may take the replica while this waits for a peer.
     */
   private def bring(replica: Replica, duty: ReplicaDuty): Boolean = {
-    val tail =
-      if (replica.base.version + 1 == duty.settled.version) pull(duty, duty.settled, BlockKind.Tail)
-      else None
+    val isNext = replica.base.version + 1 == duty.settled.version
+    val tail = if (isNext) tailOf(duty) else Vector.empty
     replica.alone { holding =>
       val isThere = holding.base.version >= duty.settled.version ||
-        tail.exists { case (block, bytes) => blocks.applyTail(block.toString, bytes, holding) } ||
+        blocks.applyTail(tail, holding) ||
         catchUp(holding, duty.settled, duty.tableHash).isDefined
       if (isThere) holding.spill(registry.budget.excessOfReplicas)
       isThere
     }
   }
 
+  /** The parts of the tail that leads to the settled name; those that have come if one does not. */
+  private def tailOf(duty: ReplicaDuty): Vector[Part] = {
+    @tailrec
+    def go(parts: Vector[Part]): Vector[Part] =
+      if (blocks.isWhole(parts, duty.bins)) parts
+      else
+        pull(duty, duty.settled, BlockKind.Tail, parts.size) match {
+          case Some(part) => go(parts :+ part)
+          case None => parts
+        }
+    go(Vector.empty)
+  }
+
   private def pull(
       duty: ReplicaDuty,
       name: StateName,
-      kind: BlockKind
-  ): Option[(BlockName, Array[Byte])] = {
-    val block = duty.block(name, kind)
-    duty.address.flatMap(peers.pull(block, _, deadlineMs)).map(block -> _)
+      kind: BlockKind,
+      number: Int
+  ): Option[Part] = {
+    val block = duty.block(name, kind, number)
+    duty.address.flatMap(peers.pull(block, _, deadlineMs)).map(Part(block.toString, _))
   }
 }
 

@@ -25,8 +25,8 @@ final case class ReplicaDuty(
     address: Option[ExecutorAddress]
 ) {
 
-  /** The block that brings the replica to a name. */
-  def block(name: StateName, kind: BlockKind): BlockName = key.purpose match {
-    case ForStep(step, target) => BlockName(key.store, key.source, target, name, kind, step)
+  /** The block that brings the replica to a name: a part of it. */
+  def block(name: StateName, kind: BlockKind, part: Int): BlockName = key.purpose match {
+    case ForStep(step, target) => BlockName(key.store, key.source, target, name, kind, step, part)
   }
 }

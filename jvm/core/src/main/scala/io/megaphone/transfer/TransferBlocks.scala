@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.transfer
 
-import java.io.ByteArrayOutputStream
+import scala.annotation.tailrec
+import scala.collection.mutable
 
 import io.megaphone.checkpoint.CatchUp
 import io.megaphone.errors.DamagedFileException
-import io.megaphone.format.{
-  BytesSource, Chain, Compressions, DeltaFile, FileName, Footer, Frame, StateName, WriterId
-}
+import io.megaphone.format.{BytesSource, Chain, Compressions, DeltaFile, FileName, Frame, StateName}
 import io.megaphone.log.BinLog
 import io.megaphone.log.memory.DamagedRecordsException
 import io.megaphone.log.memory.HeapBudget
@@ -25,176 +24,198 @@ import io.megaphone.state.Holding
   * is never read as empty, and the target's first commit can list the chain. Losing a block costs
   * time only.
   *
+  * What is larger than `partBytes` travels in several parts: see [[BlockParts]]. So neither end
+  * needs more memory than a part beside the state itself. The target pulls parts until it has every
+  * bin that it asked for.
+  *
   * Threads: any, except if a method says otherwise.
+  *
+  * @param partBytes
+  *   how many bytes of records a part has at most, unless a single record has more
   */
-final class TransferBlocks(compressions: Compressions, budget: HeapBudget = HeapBudget.Unlimited) {
+final class TransferBlocks(
+    compressions: Compressions,
+    budget: HeapBudget = HeapBudget.Unlimited,
+    partBytes: Int = DeltaFile.PieceBytes
+) {
+  import TransferBlocks._
 
-  /** An image block of the bins of a snapshot. */
-  def image(snapshot: TransferBlocks.Snapshot): Array[Byte] = {
-    val out = new ByteArrayOutputStream(1 << 16)
-    val writer = new DeltaFile.Writer(
-      out,
-      compressions.writer,
-      FileName(snapshot.worker, snapshot.name),
-      TransferBlocks.NoWriter
-    )
-    snapshot.bins.foreach(b => writer.frame(b.bin, isImage = true, b.records()))
-    writer.finish(frames =>
-      footer(snapshot.worker, snapshot.name, snapshot.name, frames, snapshot.bins)
-    )
-    out.toByteArray
+  /** Makes the image block of the bins of a snapshot. Calls `publish` with the number and the bytes
+    * of each part; part 0 comes last.
+    */
+  def image(snapshot: Snapshot)(publish: (Int, Array[Byte]) => Unit): Unit = {
+    val file = FileName(snapshot.worker, snapshot.name)
+    val parts = new BlockParts(file, snapshot.name, compressions.writer, partBytes, publish)
+    snapshot.bins.foreach { b =>
+      parts.add(b.bin, isImage = true, b.chain, b.keyCount)(b.records(partBytes, _))
+    }
+    parts.end()
   }
 
-  /** A tail block of bins, of the head that `holding` has just committed. Only with the lease.
-    * Throws IllegalStateException if there is no head.
+  /** Makes the tail block of bins, of the head that `holding` has just committed, in the same way.
+    * Only with the lease. Throws IllegalStateException if there is no head.
     */
-  def tail(holding: Holding, bins: Seq[Int]): Array[Byte] = {
-    val name = holding.head.getOrElse(
-      throw new IllegalStateException(s"worker ${holding.worker} has no commit to hand over")
-    )
-    val out = new ByteArrayOutputStream(1 << 12)
-    val writer = new DeltaFile.Writer(
-      out,
-      compressions.writer,
-      FileName(holding.worker, name),
-      TransferBlocks.NoWriter
-    )
+  def tail(holding: Holding, bins: Seq[Int])(publish: (Int, Array[Byte]) => Unit): Unit = {
+    val file = FileName(holding.worker, headOf(holding))
+    val parts = new BlockParts(file, holding.base, compressions.writer, partBytes, publish)
     bins.foreach { bin =>
-      val log = holding.here(bin)
-      if (log.isTouched) writer.tail(bin, log.tail())
+      val keyCount = holding.stateOf(bin).keyCount
+      parts.add(bin, isImage = false, holding.chain(bin), keyCount) { f =>
+        holding.here(bin).tail().foreachPiece(partBytes)(f)
+      }
     }
-    writer.finish(frames =>
-      footer(
-        holding.worker,
-        name,
-        holding.base,
-        frames,
-        bins.map(TransferBlocks.snapshotOf(holding, _))
-      )
-    )
-    out.toByteArray
+    parts.end()
   }
 
-  /** Makes a replica of an image block. Throws DamagedFileException.
+  /** Makes a replica of an image. Returns None if a part does not come. Throws
+    * DamagedFileException.
     *
-    * @param made
-    *   is called with the log of each bin as soon as it is complete
+    * @param bins
+    *   the bins of the image
+    * @param grown
+    *   is called with the log of a bin each time that it has become longer
+    * @param pull
+    *   pulls a part
     */
-  def replicaOf(
-      block: String,
-      bytes: Array[Byte],
-      binsCount: Int,
-      made: BinLog => Unit = _ => ()
-  ): Holding = budget.loading { loading =>
-    val reader = new DeltaFile.Reader(new BytesSource(block, bytes))
-    val footer = reader.footer
-    val replica = new Holding(footer.file.worker, binsCount)
-    replica.restart(footer.file.name, Vector.empty)
-    footer.chains.keys
-      .find(!footer.frameOf.contains(_))
-      .foreach(bin => throw new DamagedFileException(block, Some(bin), "an image", "none"))
-    footer.frames.foreach { frame =>
-      val log = loading.add(new BinLog(budget))
-      applyFrame(block, reader, frame, log)
-      CatchUp.check(block, footer, Map(frame.bin -> log))
-      log.settle()
-      made(log)
-      replica.put(frame.bin, log, footer.chains(frame.bin))
-    }
+  def replicaOf(bins: Seq[Int], binsCount: Int, grown: BinLog => Unit = _ => ())(
+      pull: Int => Option[Part]
+  ): Option[Holding] = budget.loading { loading =>
+    val begun = mutable.Map.empty[Int, BinLog] // bins of which parts are still to come
+    @tailrec
+    def go(replica: Option[Holding], number: Int): Option[Holding] =
+      if (replica.exists(r => bins.forall(r.has))) replica
+      else
+        pull(number) match {
+          case None => None
+          case Some(part) =>
+            val found = replica.getOrElse(emptyAt(part.footer.file, binsCount))
+            checkFits(part, found)
+            part.footer.frames.foreach { frame =>
+              if (frame.isImage) begun(frame.bin) = loading.add(new BinLog(budget))
+              val log = begun.getOrElse(frame.bin, throw part.damage(frame.bin, "an image first"))
+              applyFrame(part, frame, log)
+              grown(log)
+            }
+            part.footer.chains.foreach { case (bin, chain) =>
+              val log = begun.remove(bin).getOrElse(throw part.damage(bin, "an image"))
+              CatchUp.check(part.name, part.footer, Map(bin -> log))
+              log.settle()
+              found.put(bin, log, chain)
+            }
+            go(Some(found), number + 1)
+        }
+    go(None, 0)
+  }
+
+  private def emptyAt(file: FileName, binsCount: Int): Holding = {
+    val replica = new Holding(file.worker, binsCount)
+    replica.restart(file.name, Vector.empty)
     replica
   }
 
-  /** Applies a tail block to a replica, which no other thread may use meanwhile. Returns false, and
-    * changes nothing, if the tail is based on another name or lacks a bin of the replica. Throws
-    * DamagedFileException; the replica is then as it was.
+  /** A part is of the same state as the parts before it, and brings more of it. */
+  private def checkFits(part: Part, replica: Holding): Unit = {
+    val footer = part.footer
+    val bins = footer.frames.map(_.bin) ++ footer.chains.keys
+    val isAlike = footer.file == FileName(replica.worker, replica.base)
+    if (!isAlike || bins.isEmpty || bins.exists(replica.has))
+      throw new DamagedFileException(
+        part.name,
+        None,
+        s"more bins of worker ${replica.worker} at ${replica.base}",
+        s"bins ${bins.distinct.mkString(", ")} of worker ${footer.file.worker} at " +
+          s"${footer.file.name}"
+      )
+  }
+
+  /** Whether parts of a tail have all of some bins. Throws DamagedFileException. */
+  def isWhole(tail: Seq[Part], bins: Iterable[Int]): Boolean = {
+    val found = tail.iterator.flatMap(_.footer.chains.keysIterator).toSet
+    bins.forall(found)
+  }
+
+  /** Applies all parts of a tail to a replica, which no other thread may use meanwhile. Returns
+    * false, and changes nothing, if the tail is based on another name or lacks a bin of the
+    * replica. Throws DamagedFileException; the replica is then as it was.
     */
-  def applyTail(block: String, bytes: Array[Byte], replica: Holding): Boolean = {
-    val reader = new DeltaFile.Reader(new BytesSource(block, bytes))
-    val footer = reader.footer
-    footer.base == replica.base && footer.file.worker == replica.worker && replica.bins.forall(
-      footer.chains.contains
-    ) && {
+  def applyTail(tail: Seq[Part], replica: Holding): Boolean = {
+    val footers = tail.map(_.footer)
+    val isNext = footers.nonEmpty && footers.forall { f =>
+      f.base == replica.base && f.file.worker == replica.worker && f.file == footers.head.file
+    }
+    isNext && isWhole(tail, replica.bins.toSeq) && {
+      val whole = footers.head.copy(
+        chains = footers.flatMap(_.chains).toMap,
+        keyCounts = footers.flatMap(_.keyCounts).toMap
+      )
       val logs = replica.bins.map(bin => bin -> replica.here(bin)).toMap
-      CatchUp.advance(replica, block, footer, logs, footer.chains, Vector.empty) {
-        footer.frames.foreach(frame =>
-          logs.get(frame.bin).foreach(applyFrame(block, reader, frame, _))
-        )
+      CatchUp.advance(replica, tail.head.name, whole, logs, whole.chains, Vector.empty) {
+        for (part <- tail; frame <- part.footer.frames; log <- logs.get(frame.bin))
+          applyFrame(part, frame, log)
       }
       true
     }
   }
 
-  private def applyFrame(
-      block: String,
-      reader: DeltaFile.Reader,
-      frame: Frame,
-      log: BinLog
-  ): Unit = {
-    val records = reader.records(frame, compressions)
-    try log.apply(records, 0, records.length)
+  private def applyFrame(part: Part, frame: Frame, log: BinLog): Unit = {
+    val records = part.reader.pieces(frame, compressions)
+    try records.foreach(piece => log.apply(piece, 0, piece.length))
     catch {
       case e: DamagedRecordsException =>
-        throw new DamagedFileException(block, Some(frame.bin), "whole records", e.damage)
+        throw part.damage(frame.bin, "whole records", e.damage)
     }
   }
-
-  private def footer(
-      worker: Int,
-      name: StateName,
-      base: StateName,
-      frames: Vector[Frame],
-      bins: Iterable[TransferBlocks.BinSnapshot]
-  ): Footer =
-    Footer(
-      FileName(worker, name),
-      TransferBlocks.NoWriter,
-      base,
-      0,
-      0,
-      frames,
-      bins.iterator.map(b => b.bin -> b.chain).toMap,
-      bins.iterator.map(b => b.bin -> b.keyCount).toMap,
-      Vector.empty,
-      Vector.empty
-    )
 }
 
 object TransferBlocks {
-  private val NoWriter = WriterId(0, 0)
+
+  /** A part that has come: the name of its block, and its bytes. Threads: one. */
+  final case class Part(name: String, bytes: Array[Byte]) {
+    private[transfer] lazy val reader = new DeltaFile.Reader(new BytesSource(name, bytes))
+    private[transfer] def footer = reader.footer
+    private[transfer] def damage(bin: Int, expected: String, found: String = "none") =
+      new DamagedFileException(name, Some(bin), expected, found)
+  }
 
   /** A bin at one name.
     *
     * @param records
-    *   returns the bin's records; any thread may call it, also more than once
+    *   calls a function with the bin's records, in pieces of at most so many bytes
     */
-  final case class BinSnapshot(bin: Int, chain: Chain, keyCount: Long, records: () => Array[Byte])
+  final case class BinSnapshot(
+      bin: Int,
+      chain: Chain,
+      keyCount: Long,
+      records: (Int, (Array[Byte], Int) => Unit) => Unit
+  )
   final case class Snapshot(worker: Int, name: StateName, bins: Vector[BinSnapshot])
 
-  /** The settled state of some bins of a holding. Copies no records. Only with the lease, before
-    * the batch writes.
+  /** The settled state of some bins of a holding. Copies no records; any thread may read them. Only
+    * with the lease, before the batch writes.
     */
   def snapshot(holding: Holding, bins: Iterable[Int]): Snapshot =
     Snapshot(holding.worker, holding.base, bins.iterator.map(snapshotOf(holding, _)).toVector)
 
-  /** The state of some bins at the head of a holding. Copies the records. Only with the lease,
-    * after the commit. Throws IllegalStateException if there is no head.
+  /** The state of some bins at the head of a holding. Copies no records: they are to be read before
+    * the lease ends. Only with the lease, after the commit. Throws IllegalStateException if there
+    * is no head.
     */
-  def headSnapshot(holding: Holding, bins: Iterable[Int]): Snapshot = {
-    val name = holding.head.getOrElse(
-      throw new IllegalStateException(s"worker ${holding.worker} has no commit to hand over")
-    )
-    Snapshot(
-      holding.worker,
-      name,
-      bins.iterator.map { bin =>
-        val image = holding.here(bin).image()
-        snapshotOf(holding, bin).copy(records = () => image)
-      }.toVector
-    )
-  }
+  def headSnapshot(holding: Holding, bins: Iterable[Int]): Snapshot = Snapshot(
+    holding.worker,
+    headOf(holding),
+    bins.iterator.map { bin =>
+      val log = holding.here(bin)
+      snapshotOf(holding, bin).copy(records = log.foreachImagePiece(_)(_))
+    }.toVector
+  )
+
+  private def headOf(holding: Holding): StateName = holding.head.getOrElse(
+    throw new IllegalStateException(s"worker ${holding.worker} has no commit to hand over")
+  )
 
   private def snapshotOf(holding: Holding, bin: Int): BinSnapshot = {
     val prefix = holding.here(bin).prefix()
-    BinSnapshot(bin, holding.chain(bin), holding.stateOf(bin).keyCount, () => prefix.toBytes)
+    val keyCount = holding.stateOf(bin).keyCount
+    BinSnapshot(bin, holding.chain(bin), keyCount, prefix.foreachPiece(_)(_))
   }
 }

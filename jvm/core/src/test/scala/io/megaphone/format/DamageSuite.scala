@@ -229,7 +229,9 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   test("a frame that decompresses to another length, or not at all, is damage of its bin") {
     val bytes = small(Deflate)
     val frame = reader(Name, bytes).footer.frames.head
-    for (rawBytes <- Seq(frame.rawBytes, frame.chunk.rawBytes - 1, frame.chunk.rawBytes + 1)) {
+    for (
+      rawBytes <- Seq(frame.rawBytes.toInt, frame.chunk.rawBytes - 1, frame.chunk.rawBytes + 1)
+    ) {
       val other = frame.copy(chunk = frame.chunk.copy(rawBytes = rawBytes))
       val e =
         intercept[DamagedFileException](reader(Name, bytes).records(other, Compressions(Strict)))

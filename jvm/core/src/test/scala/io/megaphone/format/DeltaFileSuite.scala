@@ -9,6 +9,7 @@ import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
+import io.megaphone.errors.DamagedFileException
 import io.megaphone.log.{BinLog, Bytes}
 
 /** Frames written to delta files are read back, one by one and, by the chains of a footer, across
@@ -201,6 +202,76 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
         assert(rebuilt.keyCount == last.keyCounts(bin))
       }
     }
+  }
+
+  test("the records of a large bin are written and read in pieces of whole records") {
+    val log = new BinLog
+    for (i <- 0 until 200) {
+      val key = s"key $i".getBytes
+      val length = if (i == 100) 5000 else 90 // one record is larger than a piece
+      log.put(i % 2 * 512, key, 0, key.length, Bytes.random(length, i.toLong), 0, length)
+    }
+    for (compression <- Seq(Compression.None, Deflate); isImage <- Seq(true, false)) {
+      val out = new ByteArrayOutputStream
+      val name = EmptyFooter.file
+      val writer = new DeltaFile.Writer(out, compression, name, EmptyFooter.writer, 1000)
+      def add(bin: Int) = if (isImage) writer.image(bin, log) else writer.tail(bin, log.tail())
+      writer.frame(1, isImage = true, Bytes.random(80, 1))
+      Seq(2, 3).foreach(add)
+      writer.frame(4, isImage = true, Bytes.random(80, 4))
+      val footer = writer.finish { frames =>
+        val chains = frames.map(f => f.bin -> Chain(Seq(f))).toMap
+        EmptyFooter.copy(
+          frames = frames,
+          chains = chains,
+          keyCounts = counted(frames, chains, Seq(1))
+        )
+      }
+      val r = reader("f", out.toByteArray)
+      assert(r.footer == footer && r.footer.frames.map(_.bin) == Vector(1, 2, 3, 4))
+      for (bin <- Seq(2, 3); frame = r.footer.frameOf(bin)) {
+        val pieces = r.pieces(frame, All).toVector
+        assert(pieces.size > 10 && pieces.size == frame.chunk.pieces.size)
+        assert(pieces.count(_.length > 1000) == 1, "only the large record has more than a piece")
+        assert(pieces.map(_.length.toLong).sum == frame.rawBytes)
+        assert(frame.chunk.storedBytesOfAll < out.size / 2 && frame.isImage == isImage)
+        val rebuilt = new BinLog
+        pieces.foreach(piece => rebuilt.apply(piece, 0, piece.length))
+        assert(Bytes.replay(rebuilt.image()) == Bytes.replay(log.image()))
+        val chain = r.footer.chains(bin)
+        val bytes = if (isImage) chain.imageBytes else chain.tailBytes
+        assert(chain.frames == Vector(frame) && bytes == frame.rawBytes)
+        assert((chain + r.footer.frames.last.copy(bin = bin, isImage = false)).init == chain)
+      }
+    }
+  }
+
+  test("a frame whose pieces do not fit together is damage") {
+    val out = new ByteArrayOutputStream
+    val log = new BinLog
+    for (i <- 0 until 100) log.put(0, Array(i.toByte), 0, 1, Bytes.random(90, i.toLong), 0, 90)
+    val writer =
+      new DeltaFile.Writer(out, Compression.None, EmptyFooter.file, EmptyFooter.writer, 1000)
+    writer.image(5, log)
+    val footer =
+      writer.finish(frames => EmptyFooter.copy(frames = frames, keyCounts = Map(5 -> 100L)))
+    val frame = footer.frames.head
+    val pieces = frame.chunk.pieces
+    def decoded(chunk: Chunk, rawBytes: Long): Footer = {
+      val encoder = new Encoder
+      footer.copy(frames = Vector(frame.copy(chunk = chunk, rawBytes = rawBytes))).encode(encoder)
+      Footer.decode(new Decoder("f", encoder.toBytes))
+    }
+    assert(decoded(frame.chunk, frame.rawBytes).frames == footer.frames)
+    val shifted = pieces(1).copy(offset = pieces(1).offset + 8)
+    for (
+      (chunk, rawBytes) <- Seq(
+        frame.chunk -> (frame.rawBytes + 1), // beyond the last piece
+        frame.chunk -> (frame.rawBytes - 1), // ends within a piece
+        frame.chunk.copy(more = Vector.empty) -> frame.rawBytes,
+        frame.chunk.copy(more = shifted +: pieces.drop(2)) -> frame.rawBytes
+      )
+    ) assertThrows[DamagedFileException](decoded(chunk, rawBytes))
   }
 
   test(

@@ -124,7 +124,7 @@ object Files {
           val starts = frames.scanLeft(0)(_ + _._3)
           val whole = chunk.copy(rawBytes = starts.last)
           frames.zip(starts).map { case ((bin, isImage, rawBytes), at) =>
-            Frame(bin, isImage, whole, at, rawBytes)
+            Frame(bin, isImage, whole, at, rawBytes.toLong)
           }
         }
       }
@@ -144,8 +144,9 @@ object Files {
         .choose(0, 6)
         .flatMap(Gen.listOfN(_, Gen.zip(Gen.oneOf(chunks), Gen.oneOf(true, false), counts, counts)))
         .map { frames =>
-          bin -> Chain(frames.map { case (chunk, isImage, at, rawBytes) =>
-            Frame(bin, isImage, chunk, at, rawBytes)
+          bin -> Chain(frames.map { case (chunk, isImage, anywhere, any) =>
+            val at = anywhere % (chunk.rawBytes + 1L)
+            Frame(bin, isImage, chunk, at.toInt, any % (chunk.rawBytes - at + 1))
           })
         }
     })

@@ -39,7 +39,7 @@ class AdopterSuite extends AnyFunSuite with SmallStore {
       store.open(source, lease, turn)
       put(lease.holding, worker, 2)
       store.commit(lease, turn)
-      store.handOver.tail(lease.holding, Seq(worker))
+      onlyPart(store.handOver.tail(lease.holding, Seq(worker)))
     }
     val asked = mutable.Buffer.empty[(Seq[Int], Long)]
     val peers = new SomePeers(_ => None) {

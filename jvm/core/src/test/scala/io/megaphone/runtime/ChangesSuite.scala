@@ -48,7 +48,7 @@ class ChangesSuite extends AnyFunSuite {
       }
       val tail = log.tail()
       for ((isImage, records) <- Seq(false -> tail.toBytes, true -> log.image())) {
-        val changes = Changes.of(frame(isImage), records, logOf(before))
+        val changes = Changes.of(frame(isImage), Vector(records), logOf(before))
         val done = changes.foldLeft(before) { (rows, c) =>
           val value = new String(c.bytes, c.valueOffset, c.valueBytes)
           if (c.kind == Record.Remove) rows - key(c)
@@ -78,7 +78,7 @@ class ChangesSuite extends AnyFunSuite {
     put(log, 0, "b", "2")
     assert(
       Changes
-        .of(frame(isImage = false), log.tail().toBytes, fail("it was asked for"))
+        .of(frame(isImage = false), Vector(log.tail().toBytes), fail("it was asked for"))
         .map(key) == Vector((0, "b"))
     )
   }

@@ -18,6 +18,7 @@ import io.megaphone.state.{Holding, Registry}
 import io.megaphone.state.ReplicaKey
 import io.megaphone.testkit.MemoryFiles
 import io.megaphone.transfer.{BlockKind, BlockName, Preparer, ReplicaDuty, TransferBlocks}
+import io.megaphone.transfer.TransferBlocks.Part
 
 /** Copies that are made ready, and those for which there is no room. */
 class PreparerSuite extends AnyFunSuite with SmallStore {
@@ -58,8 +59,9 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     val store = new Store
     val source = filled(store, 0, 2)
     source.settle()
-    val image = store.handOver.image(TransferBlocks.snapshot(source, Seq(0, 2)))
-    val heapBytes = store.handOver.replicaOf("block", image, 4).heapBytes
+    val image = onlyPart(store.handOver.image(TransferBlocks.snapshot(source, Seq(0, 2))))
+    val replica = store.handOver.replicaOf(Seq(0, 2), 4)(_ => Some(Part("block", image)))
+    val heapBytes = replica.get.heapBytes
     val duty = ReplicaDuty(
       copyKey,
       Vector(0, 2),

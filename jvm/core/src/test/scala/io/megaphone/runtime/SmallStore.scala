@@ -3,6 +3,8 @@ package io.megaphone.runtime
 
 import java.io.IOException
 
+import scala.collection.mutable
+
 import org.scalatest.Assertions
 
 import io.megaphone.checkpoint.{Committer, Recovery, StateFiles}
@@ -86,6 +88,22 @@ trait SmallStore extends Assertions {
       store.commit(lease, turn)
       lease.end()
     }
+  }
+
+  protected type Making = ((Int, Array[Byte]) => Unit) => Unit
+
+  /** The parts of a block, each with its number, in the order in which they are published. */
+  protected def partsOf(make: Making): Seq[(Int, Array[Byte])] = {
+    val parts = mutable.Buffer.empty[(Int, Array[Byte])]
+    make((number, bytes) => parts += number -> bytes)
+    parts.toSeq
+  }
+
+  /** The bytes of a block that has one part. */
+  protected def onlyPart(make: Making): Array[Byte] = {
+    val parts = partsOf(make)
+    assert(parts.map(_._1) == Seq(0))
+    parts.head._2
   }
 
   protected def put(holding: Holding, bin: Int, value: Byte): Unit = {

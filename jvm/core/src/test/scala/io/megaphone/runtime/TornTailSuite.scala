@@ -9,6 +9,7 @@ import io.megaphone.errors.DamagedFileException
 import io.megaphone.format.{BytesSource, DeltaFile}
 import io.megaphone.state.{Holding, Registry}
 import io.megaphone.transfer.TransferBlocks
+import io.megaphone.transfer.TransferBlocks.Part
 
 /** A tail that could be applied in part only is taken back: what it adds to a value would be added
   * once more when it comes again.
@@ -76,22 +77,20 @@ class TornTailSuite extends AnyFunSuite with SmallStore {
     val lease = store.lease(registry, 0, 4)
     val turn = store.turn(2, before, before)
     store.open(registry, lease, turn)
-    val copy = store.handOver.replicaOf(
-      "image",
-      store.handOver.image(TransferBlocks.snapshot(lease.holding, Seq(0, 2))),
-      4
-    )
+    val image =
+      onlyPart(store.handOver.image(TransferBlocks.snapshot(lease.holding, Seq(0, 2))))
+    val copy = store.handOver.replicaOf(Seq(0, 2), 4)(_ => Some(Part("image", image))).get
     for (bin <- Seq(0, 2)) { fill(lease.holding, bin); append(lease.holding, bin, 3) }
     store.commit(lease, turn)
-    val sound = store.handOver.tail(lease.holding, Seq(0, 2))
+    val sound = onlyPart(store.handOver.tail(lease.holding, Seq(0, 2)))
     val second = new DeltaFile.Reader(new BytesSource("tail", sound)).footer.frames
       .map(_.chunk)
       .maxBy(_.offset)
     val damaged = sound.clone()
     damaged(second.offset.toInt) = (damaged(second.offset.toInt) ^ 1).toByte
-    assertThrows[DamagedFileException](store.handOver.applyTail("tail", damaged, copy))
+    assertThrows[DamagedFileException](store.handOver.applyTail(Seq(Part("tail", damaged)), copy))
     for (bin <- Seq(0, 2)) assert(list(copy.log(bin)) == Seq(1, 2))
-    assert(store.handOver.applyTail("tail", sound, copy))
+    assert(store.handOver.applyTail(Seq(Part("tail", sound)), copy))
     for (bin <- Seq(0, 2)) assert(list(copy.log(bin)) == Seq(1, 2, 3))
   }
 }

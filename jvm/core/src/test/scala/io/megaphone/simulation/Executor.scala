@@ -18,7 +18,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
   val agent = new ExecutorAgent(
     registry,
     this,
-    new TransferBlocks(Compressions(Compression.None)),
+    new TransferBlocks(Compressions(Compression.None), partBytes = 100), // a few keys
     this,
     (store, _) => world.recovery(store.id),
     pullDeadlineMs = 0,

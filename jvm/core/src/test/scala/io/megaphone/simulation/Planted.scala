@@ -107,7 +107,7 @@ final class Planted(world: World, bug: Option[Bug]) {
       }
 
   def missingBlock(block: BlockName): Option[Array[Byte]] =
-    if (!is(Bug.MissingIsEmpty) || block.kind != BlockKind.Image) None
+    if (!is(Bug.MissingIsEmpty) || block.kind != BlockKind.Image || block.part > 0) None
     else {
       val bins = for {
         driver <- world.drivers.toVector
@@ -119,11 +119,14 @@ final class Planted(world: World, bug: Option[Bug]) {
         if move.target == block.target
         if decision.before(step.id.group).workerOf(move.bin) == block.source
       } yield move.bin
-      val empty = bins.distinct.map(bin =>
-        TransferBlocks.BinSnapshot(bin, Chain.Empty, 0, () => Array.emptyByteArray)
-      )
+      val empty =
+        bins.distinct.map(bin => TransferBlocks.BinSnapshot(bin, Chain.Empty, 0, (_, _) => ()))
       val blocks = new TransferBlocks(Compressions(Compression.None))
-      Some(blocks.image(TransferBlocks.Snapshot(block.source, block.name, empty)))
+      var image = Option.empty[Array[Byte]]
+      blocks.image(TransferBlocks.Snapshot(block.source, block.name, empty)) { (_, bytes) =>
+        image = Some(bytes)
+      }
+      image
     }
 
   def beforeCommit(executor: Executor, stage: Stage, task: WorkerTask): Unit =
@@ -136,8 +139,9 @@ final class Planted(world: World, bug: Option[Bug]) {
         val snapshots = route.bins.map { bin =>
           val log = task.holding.log(bin)
           val image = log.image()
+          val keyCount = log.keyCount.toLong
           TransferBlocks
-            .BinSnapshot(bin, task.holding.chain(bin), log.keyCount.toLong, () => image)
+            .BinSnapshot(bin, task.holding.chain(bin), keyCount, (_, f) => f(image, image.length))
         }
         val name = task.batch.nameOf(route.source)
         val block = BlockName(

@@ -2,7 +2,7 @@
 package io.megaphone.simulation
 
 import io.megaphone.checkpoint.Committer
-import io.megaphone.format.StoreId
+import io.megaphone.format.{DeltaFile, StoreId}
 import io.megaphone.plan.{Group, Operator}
 import io.megaphone.protocol.Protocol
 
@@ -74,7 +74,11 @@ object Setup {
         stepsPerBatch = if (dice.chance(0.3)) dice.between(2, 4) else 1
       ),
       limits = Committer
-        .Limits(framesMax = dice.between(2, 12), slackBytes = dice.between(64, 1024).toLong),
+        .Limits(
+          framesMax = dice.between(2, 12),
+          slackBytes = dice.between(64, 1024).toLong,
+          pieceBytes = if (dice.chance(0.5)) dice.between(24, 100) else DeltaFile.PieceBytes
+        ),
       faults = faults
     )
   }

@@ -9,14 +9,23 @@ import io.megaphone.log.record.{Record, Words}
   */
 final class Records private[log] (pages: Pages, from: Int, until: Int) {
 
-  /** Bytes of all records. Throws IllegalArgumentException if they do not fit in one array. */
+  /** Bytes of all records. */
+  def bytes: Long = pages.bytesOf(from, until)
+
+  /** The same. Throws IllegalArgumentException if they do not fit in one array. */
   def length: Int = {
-    val sum = pages.bytesOf(from, until)
-    require(
-      sum <= Int.MaxValue - 64,
-      s"a stretch of a log is at most 2 GiB, this one has $sum bytes: use more bins"
-    )
+    val sum = bytes
+    require(sum <= Int.MaxValue - 64, s"an array holds at most 2 GiB, these are $sum bytes")
     sum.toInt
+  }
+
+  /** Calls `f(array, length)` for each piece of whole records, in order. `f` must not keep the
+    * array.
+    */
+  def foreachPiece(maxBytes: Int)(f: (Array[Byte], Int) => Unit): Unit = {
+    val pieces = new Pieces(maxBytes, bytes, f)
+    pages.foreachStretch(from, until)(pieces.add(_, _, _))
+    pieces.end()
   }
 
   /** Copies the records to `out` from `offset` on, which must have room for `length`. */

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import scala.collection.mutable
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.megaphone.checkpoint.Recovery
+import io.megaphone.errors.DamagedFileException
+import io.megaphone.format.{Compression, Compressions, ExecutorAddress, StateName, StoreId}
+import io.megaphone.plan.{RoutingTable, StepId}
+import io.megaphone.state.{Holding, Lease, Registry}
+import io.megaphone.transfer.{BlockKind, BlockName, Peers, TransferBlocks}
+import io.megaphone.transfer.TransferBlocks.Part
+
+/** What is larger than a part travels in several, and arrives whole or not at all. */
+class TransferPartsSuite extends AnyFunSuite with SmallStore {
+  private val table = RoutingTable.roundRobin(4, 1)
+  private val bins = Seq(0, 1, 2, 3)
+  private val blocks = new TransferBlocks(Compressions(Compression.None), partBytes = 1)
+
+  /** A worker with a value in each of four bins, whose second commit appended to all but bin 2. */
+  private def committed(): (Lease, Map[Int, Part], Map[Int, Part]) = {
+    val (store, registry) = (new Store, new Registry)
+    batch(store, registry, 0, 1, table, table, 7)
+    val turn = store.turn(1, table, table)
+    val lease = store.lease(registry, 0, 9)
+    store.open(registry, lease, turn)
+    val image = parts("image")(blocks.image(TransferBlocks.snapshot(lease.holding, bins)))
+    for (bin <- bins if bin != 2) append(lease.holding, bin, 8)
+    store.commit(lease, turn)
+    (lease, image, parts("tail", 3)(blocks.tail(lease.holding, bins)))
+  }
+
+  private def parts(name: String, count: Int = 4)(make: Making): Map[Int, Part] = {
+    val all = partsOf(make)
+    assert(all.map(_._1) == (1 until count) :+ 0, "part 0 comes last")
+    all.map { case (number, bytes) => number -> Part(s"$name $number", bytes) }.toMap
+  }
+
+  private def replica(image: Map[Int, Part]): Option[Holding] =
+    blocks.replicaOf(bins, 4)(image.get)
+
+  private def lists(holding: Holding): Seq[Seq[Byte]] = bins.map(bin => list(holding.log(bin)))
+
+  test("an image in parts arrives whole") {
+    val (_, image, _) = committed()
+    assert(lists(replica(image).get) == Seq.fill(4)(Seq(7)))
+  }
+
+  test("an image that lacks a part does not arrive") {
+    val (_, image, _) = committed()
+    for (number <- bins) assert(replica(image - number).isEmpty)
+  }
+
+  test("a part that brings no new bin, or is of another state, is damage") {
+    val (lease, image, tail) = committed()
+    assertThrows[DamagedFileException](replica(image + (1 -> image(0))))
+    assertThrows[DamagedFileException](replica(image + (1 -> tail(1))))
+    val newer = parts("image")(blocks.image(TransferBlocks.headSnapshot(lease.holding, bins)))
+    assertThrows[DamagedFileException](replica(image + (2 -> newer(2))))
+  }
+
+  test("a tail in parts is applied whole, or not at all") {
+    val (_, image, tail) = committed()
+    val target = replica(image).get
+    val all = (0 until 3).map(tail) // that of bin 2 is empty, and travels with another
+    for (part <- all) assert(!blocks.applyTail(all.filterNot(_ == part), target))
+    assert(!blocks.applyTail(image(0) +: all.tail, target))
+    assert(!blocks.applyTail(Nil, target))
+    assert(target.base == StateName(1, "") && lists(target) == Seq.fill(4)(Seq(7)))
+    assert(blocks.applyTail(all, target))
+    assert(lists(target) == Seq(Seq(7, 8), Seq(7, 8), Seq(7), Seq(7, 8)))
+  }
+
+  test("an image of the head is read part by part") {
+    val (lease, _, _) = committed()
+    val image = parts("image")(blocks.image(TransferBlocks.headSnapshot(lease.holding, bins)))
+    assert(lists(replica(image).get) == Seq(Seq(7, 8), Seq(7, 8), Seq(7), Seq(7, 8)))
+  }
+
+  test("bins with few bytes share a part, and there is always a first part") {
+    val (lease, _, _) = committed()
+    val snapshot = TransferBlocks.snapshot(lease.holding, bins)
+    val large = new TransferBlocks(Compressions(Compression.None))
+    assert(partsOf(large.image(snapshot)).map(_._1) == Seq(0))
+    val two = new TransferBlocks(Compressions(Compression.None), partBytes = 2 * 24)
+    assert(partsOf(two.image(snapshot)).map(_._1) == Seq(1, 0))
+    assert(partsOf(blocks.tail(lease.holding, Nil)).map(_._1) == Seq(0))
+  }
+
+  test("if a part cannot be published, part 0 is not, and a target pulls none") {
+    val (lease, _, _) = committed()
+    val published = mutable.Buffer.empty[Int]
+    val peers = new Peers {
+      override def address: ExecutorAddress = ExecutorAddress("executor", "host", 1)
+      override def pull(block: BlockName, at: ExecutorAddress, deadlineMs: Long): Option[Nothing] =
+        None
+      override def publish(block: BlockName, bytes: Array[Byte]): Unit = {
+        if (block.part == 1) throw new IllegalStateException("no room")
+        published += block.part
+      }
+      override def keep(isWanted: BlockName => Boolean): Unit = ()
+      override def publishedCount: Int = published.size
+    }
+    val told = mutable.Buffer.empty[String]
+    val agent = agentWith(peers, told)
+    val key = StoreId(0, "default").in("run")
+    val block =
+      BlockName(key, 0, 1, StateName(2, ""), BlockKind.Tail, StepId("plan", 0, 0))
+    agent.publishTail(block, lease.holding, bins)
+    assert(published.isEmpty && told.size == 1)
+  }
+
+  test("the first large bin of a store is told once, and again of another store") {
+    val (lease, _, _) = committed()
+    val told = mutable.Buffer.empty[String]
+    val agent = agentWith(NoPeers, told, largeBinBytes = 23)
+    val (one, other) = (StoreId(0, "default").in("run"), StoreId(1, "default").in("run"))
+    for (store <- Seq(one, one, other)) agent.committed(store, lease.holding)
+    assert(
+      told.size == 2 && told.head.startsWith("Bin ") && told.head.contains("0 MiB"),
+      told.mkString("; ")
+    )
+    val quiet = agentWith(NoPeers, told, largeBinBytes = 1 << 20)
+    quiet.committed(one, lease.holding)
+    assert(told.size == 2)
+  }
+
+  private def agentWith(
+      peers: Peers,
+      told: mutable.Buffer[String],
+      largeBinBytes: Long = Long.MaxValue
+  ) = new ExecutorAgent(
+    new Registry,
+    peers,
+    blocks,
+    FaultPoints.Off,
+    (_, _) => new Recovery(new Store().files, Compressions(Compression.None)),
+    0,
+    text => { told += text; () },
+    largeBinBytes
+  )
+}
