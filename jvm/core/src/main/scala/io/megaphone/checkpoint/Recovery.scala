@@ -28,8 +28,8 @@ import io.megaphone.state.LoadedBin
   * Threads: any.
   *
   * @param check
-  *   is called with the records of each frame that is read, by several threads at once, and may
-  *   throw: a log does not know what the records mean
+  *   is called with the records of each frame that is read, piece by piece, by several threads at
+  *   once, and may throw: a log does not know what the records mean
   */
 class Recovery(
     files: StateFiles,
@@ -201,7 +201,7 @@ class Recovery(
     val bytes = byFile.toSeq
       .sortBy { case (file, _) => file.name.version }
       .map { case (file, frames) =>
-        apply(file, frames, logs, () => loading.add(new BinLog(budget)))
+        apply(file, frames, logs, () => loading.add(new BinLog(budget)), _.settle())
       }
       .sum
     logs.foreach { case (bin, log) =>
@@ -226,12 +226,16 @@ class Recovery(
     *
     * @param logs
     *   by bin; an image replaces the log
+    * @param applied
+    *   is called with a log after each piece; logs that are dropped if this fails can be settled,
+    *   so that they keep nothing to undo
     */
   def apply(
       file: FileName,
       frames: Vector[Frame],
       logs: mutable.Map[Int, BinLog],
-      newLog: () => BinLog = () => new BinLog(budget)
+      newLog: () => BinLog = () => new BinLog(budget),
+      applied: BinLog => Unit = _ => ()
   ): Long = {
     val source = files.open(file)
     try {
@@ -244,12 +248,12 @@ class Recovery(
           try {
             if (frame.chunk.more.nonEmpty && mayBeRewritten(frame)) // apply all pieces or none
               reader.pieces(frame, compressions).foreach(_ => ())
-            applyFrame(reader, frame, logs, newLog)
+            applyFrame(reader, frame, logs, newLog, applied)
           } catch {
             case damage: DamagedFileException if mayBeRewritten(frame) =>
               rewritten(frame.chunk) = damage
           }
-        rewritten.get(frame.chunk).foreach(applyRewritten(reader, frame, logs, newLog, _))
+        rewritten.get(frame.chunk).foreach(applyRewritten(reader, frame, logs, newLog, applied, _))
       }
       frames.iterator.map(_.chunk).distinct.map(_.storedBytesOfAll).sum
     } finally source.close()
@@ -260,7 +264,8 @@ class Recovery(
       reader: DeltaFile.Reader,
       frame: Frame,
       logs: mutable.Map[Int, BinLog],
-      newLog: () => BinLog
+      newLog: () => BinLog,
+      applied: BinLog => Unit
   ): Unit = {
     var log = if (frame.isImage) None else Some(logs(frame.bin))
     reader.pieces(frame, compressions).foreach { records =>
@@ -278,6 +283,7 @@ class Recovery(
           )
       }
       check(records)
+      applied(into)
     }
   }
 
@@ -289,11 +295,12 @@ class Recovery(
       wanted: Frame,
       logs: mutable.Map[Int, BinLog],
       newLog: () => BinLog,
+      applied: BinLog => Unit,
       damage: DamagedFileException
   ): Unit = {
     val bin = wanted.bin
     standIn(reader.footer, wanted) match {
-      case Some(frame) => applyFrame(reader, frame, logs, newLog)
+      case Some(frame) => applyFrame(reader, frame, logs, newLog, applied)
       case None =>
         /* Sequential, because this may be one of the threads that load in parallel, and they must
          * not wait for each other. */

@@ -31,12 +31,12 @@ object DeltaFile {
   val TrailerBytes = 24
 
   /** Maximum raw bytes of a chunk that several bins share: the distance that LZ4 looks back. A
-    * larger frame has a chunk of its own.
+    * larger frame has one or more of its own.
     */
   val ChunkBytes: Int = 1 << 16
 
   /** Maximum raw bytes of a chunk, unless it has a single record that is larger. A larger frame has
-    * several chunks, so neither who writes it nor who reads it needs more memory than that.
+    * several chunks, so who writes or reads it needs the memory of a few such pieces.
     */
   val PieceBytes: Int = 32 << 20
 
@@ -211,6 +211,7 @@ object DeltaFile {
     /** The records of a frame that has one piece. */
     def records(frame: Frame, compressions: Compressions): Array[Byte] = {
       val chunk = frame.chunk
+      require(chunk.more.isEmpty, s"the frame of bin ${frame.bin} is in several pieces")
       checkSpan(frame)
       if (frame.rawBytes == 0) Array.emptyByteArray
       else if (frame.rawBytes == chunk.rawBytes) unpack(chunk, frame.bin, compressions)

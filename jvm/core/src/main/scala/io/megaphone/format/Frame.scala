@@ -33,8 +33,8 @@ final case class Chunk(
 }
 
 /** The records of one bin in one file: the tail of a batch, or an image of the whole bin after it.
-  * They are `rawBytes` bytes, from byte `at` of the raw chunk, or a chunk in several pieces. A
-  * frame names its file, so chains of other files may refer to it.
+  * They are `rawBytes` bytes, from byte `at` of the raw chunk, or all of a chunk in several pieces.
+  * A frame names its file, so chains of other files may refer to it.
   */
 final case class Frame(bin: Int, isImage: Boolean, chunk: Chunk, at: Int, rawBytes: Long) {
   def file: FileName = chunk.file

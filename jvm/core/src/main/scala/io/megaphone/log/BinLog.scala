@@ -274,9 +274,11 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
     * `copyImage`. `f` must not keep the array.
     */
   def foreachImagePiece(maxBytes: Int)(f: (Array[Byte], Int) => Unit): Unit = {
-    val pieces = new Pieces(maxBytes, liveBytes, f)
+    var bytes = 0L
+    val pieces = new Pieces(maxBytes, liveBytes, (a, length) => { bytes += length; f(a, length) })
     new LiveRecords(pages, families, appends).copyTo(pieces)
     pieces.end()
+    require(bytes == liveBytes, s"an image of $liveBytes bytes has $bytes")
   }
 
   /** Copies the image to `out` from `offset` on, which must have room for `imageBytes`. Ordered

@@ -106,7 +106,8 @@ final class RoutingTable private[plan] (
   def toBytes: Array[Byte] = RoutingTableFormat.encode(this)
 
   override def equals(other: Any): Boolean = other match {
-    case that: RoutingTable => number == that.number && workers == that.workers && sameOwners(that)
+    case that: RoutingTable =>
+      (this eq that) || number == that.number && workers == that.workers && sameOwners(that)
     case _ => false
   }
 

@@ -116,7 +116,7 @@ final private[runtime] class Adopter(
       if (wanted.isEmpty) Map.empty else go(Map.empty, wanted, 0)
     }
 
-    /** A damaged part has all that will come. */
+    /** Nothing more is pulled for a damaged tail. */
     private def isWhole(tail: Vector[Part], bins: Vector[Int]): Boolean =
       try blocks.isWhole(tail, bins)
       catch { case _: DamagedFileException => true }

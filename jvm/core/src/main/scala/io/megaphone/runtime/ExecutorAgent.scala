@@ -178,23 +178,26 @@ final class ExecutorAgent(
     offer(block)(blocks.tail(holding, bins))
 
   /** Losing a block costs time only (I9): a commit that is durable does not fail for it. If a part
-    * cannot be published, part 0 is not, so no target pulls the others.
+    * cannot be published, part 0 is not, so no target pulls the others; they are removed.
     */
   private def offer(block: BlockName)(make: ((Int, Array[Byte]) => Unit) => Unit): Unit =
     try make((part, bytes) => peers.publish(block.copy(part = part), bytes))
     catch {
-      case NonFatal(e) => warn(s"$block could not be published; its target reads files: $e")
+      case e: Throwable =>
+        peers.keep(_.copy(part = block.part) != block)
+        if (!NonFatal(e)) throw e
+        warn(s"$block could not be published; its target reads files: $e")
     }
 
-  /** A task has committed a holding. The first bin of a store that is large is told to `warn`. */
-  def committed(store: StoreKey, holding: Holding): Unit =
+  /** A task is about to commit a holding. The first large bin of a store is told to `warn`. */
+  def committing(store: StoreKey, holding: Holding): Unit =
     for {
       bin <- holding.touched.find(holding.here(_).liveBytes > largeBinBytes)
       if withLargeBins.add(store)
     } warn(
       s"Bin $bin of $store has ${holding.here(bin).liveBytes >> 20} MiB. A bin moves as a whole, " +
-        "and is loaded by one thread. If its keys are many, start the query anew with a larger " +
-        "spark.megaphone.bins."
+        "and is loaded by one thread. If its keys are many, start from a new checkpoint with a " +
+        "larger spark.megaphone.bins."
     )
 
   /** Steps whose images wait to be published. */

@@ -45,12 +45,12 @@ final class WorkerTask private (
   def commit(newId: String, writer: WriterId, isWhole: Boolean = false): Committed = {
     lease.check()
     if (batch.isStep) agent.faults.at(FaultPoints.StepCommitting)
+    agent.committing(batch.key, holding)
     val name = StateName(batch.version + 1, newId)
     val committed = committer(holding, batch, name, writer, isWhole)
     lease.check()
     if (batch.isStep) agent.faults.at(FaultPoints.StepCommitted)
     publishHead(name)
-    agent.committed(batch.key, holding)
     Committed(id, batch.version, agent.address, holding.keyCount, committed.bytes, arrivals)
   }
 

@@ -2,6 +2,7 @@
 package io.megaphone.transfer
 
 import java.io.ByteArrayOutputStream
+import java.util.UUID
 
 import scala.collection.mutable
 
@@ -14,6 +15,8 @@ import io.megaphone.format.{Chain, Compression, DeltaFile, FileName, Footer, Sta
   *   1. The footer of a part lists the chain and the key count of each bin that is complete with
   *      it.
   *   1. Part 0 is published last. So who finds it finds all.
+  *   1. All parts have one writer id. Another attempt may publish a block of the same name whose
+  *      records are in another order; its parts do not fit to these.
   *
   * Threads: one.
   *
@@ -31,14 +34,17 @@ final private[transfer] class BlockParts(
 ) {
   import BlockParts._
 
+  private val writerId = {
+    val id = UUID.randomUUID
+    WriterId(id.getMostSignificantBits, id.getLeastSignificantBits)
+  }
   private var number = 0
   private var first: Array[Byte] = _ // part 0, once it is written
   private var rawBytes = 0L // of the part that is being written
   private val chains = mutable.Map.empty[Int, Chain]
   private val keyCounts = mutable.Map.empty[Int, Long]
   private var out: ByteArrayOutputStream = _
-  private var writer: DeltaFile.Writer = _
-  begin()
+  private var writer: DeltaFile.Writer = _ // null between two parts
 
   /** Adds a bin.
     *
@@ -52,6 +58,7 @@ final private[transfer] class BlockParts(
     var isBegun = false
     def frame(records: Array[Byte], length: Int): Unit = {
       if (rawBytes > 0 && rawBytes + length > partBytes) endPart()
+      begin()
       writer.frame(bin, isImage && !isBegun, records, length)
       rawBytes += length
       isBegun = true
@@ -68,16 +75,17 @@ final private[transfer] class BlockParts(
     publish(0, first)
   }
 
-  private def begin(): Unit = {
+  private def begin(): Unit = if (writer == null) {
     out = new ByteArrayOutputStream(1 << 12)
-    writer = new DeltaFile.Writer(out, compression, file, NoWriter)
+    writer = new DeltaFile.Writer(out, compression, file, writerId)
   }
 
   private def endPart(): Unit = {
+    begin()
     writer.finish { frames =>
       Footer(
         file,
-        NoWriter,
+        writerId,
         base,
         0,
         0,
@@ -93,12 +101,11 @@ final private[transfer] class BlockParts(
     rawBytes = 0
     chains.clear()
     keyCounts.clear()
-    begin()
+    writer = null
   }
 }
 
 private object BlockParts {
-  val NoWriter: WriterId = WriterId(0, 0)
 
   /** The key count of a bin that is not complete yet: nobody compares it. */
   val Incomplete = 0L

@@ -60,20 +60,20 @@ final class Preparer(
 
   private def make(duty: ReplicaDuty): Option[Replica] = {
     val versions = duty.settled.version - duty.image.version
-    val pulled = if (versions <= Footer.PreviousMax) fromBlock(duty) else None
-    val made =
-      pulled.orElse(Option.when(versions >= PatienceVersions)(fromFiles(duty)))
+    def mayReadFiles = versions >= PatienceVersions
+    val pulled =
+      try if (versions <= Footer.PreviousMax) fromBlock(duty) else None
+      catch { case _: DamagedFileException if mayReadFiles => None }
+    val made = pulled.orElse(Option.when(mayReadFiles)(fromFiles(duty)))
     made.map(registry.putReplica(duty.key, _))
   }
 
   private def fromBlock(duty: ReplicaDuty): Option[Holding] =
-    try
-      blocks.replicaOf(
-        duty.bins,
-        duty.binsCount,
-        log => { log.spill(registry.budget.excessOfReplicas); () }
-      )(pull(duty, duty.image, BlockKind.Image, _))
-    catch { case _: DamagedFileException => None }
+    blocks.replicaOf(
+      duty.bins,
+      duty.binsCount,
+      log => { log.spill(registry.budget.excessOfReplicas); () }
+    )(pull(duty, duty.image, BlockKind.Image, _))
 
   private def fromFiles(duty: ReplicaDuty): Holding = {
     val loaded = recovery.load(FileName(duty.key.source, duty.settled), duty.bins, duty.tableHash)

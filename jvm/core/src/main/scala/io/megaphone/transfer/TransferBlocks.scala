@@ -13,7 +13,7 @@ import io.megaphone.log.memory.HeapBudget
 import io.megaphone.state.Holding
 
 /** Makes and reads the blocks that carry bins from one executor to another. A block is a delta file
-  * in memory.
+  * in memory, or several.
   *
   *   - An ''image block'' has all records of the moved bins at one name. A target makes a replica
   *     of it.
@@ -25,8 +25,8 @@ import io.megaphone.state.Holding
   * time only.
   *
   * What is larger than `partBytes` travels in several parts: see [[BlockParts]]. So neither end
-  * needs more memory than a part beside the state itself. The target pulls parts until it has every
-  * bin that it asked for.
+  * needs more memory than a few parts beside the state itself. The target pulls parts until it has
+  * every bin that it asked for.
   *
   * Threads: any, except if a method says otherwise.
   *
@@ -67,8 +67,8 @@ final class TransferBlocks(
     parts.end()
   }
 
-  /** Makes a replica of an image. Returns None if a part does not come. Throws
-    * DamagedFileException.
+  /** Makes a replica of an image. Returns None if its part 0 is not there. Throws
+    * DamagedFileException, also if a later part does not come.
     *
     * @param bins
     *   the bins of the image
@@ -82,29 +82,29 @@ final class TransferBlocks(
   ): Option[Holding] = budget.loading { loading =>
     val begun = mutable.Map.empty[Int, BinLog] // bins of which parts are still to come
     @tailrec
-    def go(replica: Option[Holding], number: Int): Option[Holding] =
+    def go(first: Option[Part], replica: Option[Holding], number: Int): Option[Holding] =
       if (replica.exists(r => bins.forall(r.has))) replica
       else
         pull(number) match {
-          case None => None
+          case None => first.map(part => throw part.lacks(number))
           case Some(part) =>
             val found = replica.getOrElse(emptyAt(part.footer.file, binsCount))
-            checkFits(part, found)
+            checkFits(first.getOrElse(part), part, found)
             part.footer.frames.foreach { frame =>
               if (frame.isImage) begun(frame.bin) = loading.add(new BinLog(budget))
               val log = begun.getOrElse(frame.bin, throw part.damage(frame.bin, "an image first"))
               applyFrame(part, frame, log)
+              log.settle() // nothing is undone here, so nothing is kept for it
               grown(log)
             }
             part.footer.chains.foreach { case (bin, chain) =>
               val log = begun.remove(bin).getOrElse(throw part.damage(bin, "an image"))
               CatchUp.check(part.name, part.footer, Map(bin -> log))
-              log.settle()
               found.put(bin, log, chain)
             }
-            go(Some(found), number + 1)
+            go(first.orElse(Some(part)), Some(found), number + 1)
         }
-    go(None, 0)
+    go(None, None, 0)
   }
 
   private def emptyAt(file: FileName, binsCount: Int): Holding = {
@@ -113,12 +113,11 @@ final class TransferBlocks(
     replica
   }
 
-  /** A part is of the same state as the parts before it, and brings more of it. */
-  private def checkFits(part: Part, replica: Holding): Unit = {
+  /** A part is of the same making as the first, and brings more of it. */
+  private def checkFits(first: Part, part: Part, replica: Holding): Unit = {
     val footer = part.footer
     val bins = footer.frames.map(_.bin) ++ footer.chains.keys
-    val isAlike = footer.file == FileName(replica.worker, replica.base)
-    if (!isAlike || bins.isEmpty || bins.exists(replica.has))
+    if (!first.isAlike(part) || bins.isEmpty || bins.exists(replica.has))
       throw new DamagedFileException(
         part.name,
         None,
@@ -140,8 +139,8 @@ final class TransferBlocks(
     */
   def applyTail(tail: Seq[Part], replica: Holding): Boolean = {
     val footers = tail.map(_.footer)
-    val isNext = footers.nonEmpty && footers.forall { f =>
-      f.base == replica.base && f.file.worker == replica.worker && f.file == footers.head.file
+    val isNext = tail.nonEmpty && tail.forall(tail.head.isAlike) && footers.forall { f =>
+      f.base == replica.base && f.file.worker == replica.worker
     }
     isNext && isWhole(tail, replica.bins.toSeq) && {
       val whole = footers.head.copy(
@@ -173,6 +172,13 @@ object TransferBlocks {
   final case class Part(name: String, bytes: Array[Byte]) {
     private[transfer] lazy val reader = new DeltaFile.Reader(new BytesSource(name, bytes))
     private[transfer] def footer = reader.footer
+
+    /** Whether both are of one making of one block. */
+    private[transfer] def isAlike(other: Part): Boolean =
+      footer.file == other.footer.file && footer.writer == other.footer.writer
+
+    private[transfer] def lacks(number: Int) =
+      new DamagedFileException(name, None, s"part $number of the same block", "none")
     private[transfer] def damage(bin: Int, expected: String, found: String = "none") =
       new DamagedFileException(name, Some(bin), expected, found)
   }

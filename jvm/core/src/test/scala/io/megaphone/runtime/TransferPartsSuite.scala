@@ -50,7 +50,18 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
 
   test("an image that lacks a part does not arrive") {
     val (_, image, _) = committed()
-    for (number <- bins) assert(replica(image - number).isEmpty)
+    assert(replica(image - 0).isEmpty)
+    for (number <- 1 to 3) assertThrows[DamagedFileException](replica(image - number))
+  }
+
+  test("parts of two makings of one block do not fit together") {
+    val (_, image, tail) = committed()
+    val (_, again, later) = committed()
+    assert(lists(replica(again).get) == lists(replica(image).get))
+    assertThrows[DamagedFileException](replica(image + (1 -> again(1))))
+    val target = replica(image).get
+    assert(!blocks.applyTail(Seq(tail(0), later(1), tail(2)), target))
+    assert(blocks.applyTail((0 until 3).map(later), target))
   }
 
   test("a part that brings no new bin, or is of another state, is damage") {
@@ -89,25 +100,26 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
     assert(partsOf(blocks.tail(lease.holding, Nil)).map(_._1) == Seq(0))
   }
 
-  test("if a part cannot be published, part 0 is not, and a target pulls none") {
+  test("if a part cannot be published, none of its block is left") {
     val (lease, _, _) = committed()
-    val published = mutable.Buffer.empty[Int]
+    val published = mutable.ArrayBuffer.empty[Int]
+    val key = StoreId(0, "default").in("run")
+    val block =
+      BlockName(key, 0, 1, StateName(2, ""), BlockKind.Tail, StepId("plan", 0, 0))
     val peers = new Peers {
       override def address: ExecutorAddress = ExecutorAddress("executor", "host", 1)
       override def pull(block: BlockName, at: ExecutorAddress, deadlineMs: Long): Option[Nothing] =
         None
-      override def publish(block: BlockName, bytes: Array[Byte]): Unit = {
-        if (block.part == 1) throw new IllegalStateException("no room")
-        published += block.part
+      override def publish(made: BlockName, bytes: Array[Byte]): Unit = {
+        if (made.part == 2) throw new IllegalStateException("no room")
+        published += made.part
       }
-      override def keep(isWanted: BlockName => Boolean): Unit = ()
+      override def keep(isWanted: BlockName => Boolean): Unit =
+        published.filterInPlace(part => isWanted(block.copy(part = part)))
       override def publishedCount: Int = published.size
     }
     val told = mutable.Buffer.empty[String]
     val agent = agentWith(peers, told)
-    val key = StoreId(0, "default").in("run")
-    val block =
-      BlockName(key, 0, 1, StateName(2, ""), BlockKind.Tail, StepId("plan", 0, 0))
     agent.publishTail(block, lease.holding, bins)
     assert(published.isEmpty && told.size == 1)
   }
@@ -117,13 +129,13 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
     val told = mutable.Buffer.empty[String]
     val agent = agentWith(NoPeers, told, largeBinBytes = 23)
     val (one, other) = (StoreId(0, "default").in("run"), StoreId(1, "default").in("run"))
-    for (store <- Seq(one, one, other)) agent.committed(store, lease.holding)
+    for (store <- Seq(one, one, other)) agent.committing(store, lease.holding)
     assert(
       told.size == 2 && told.head.startsWith("Bin ") && told.head.contains("0 MiB"),
       told.mkString("; ")
     )
     val quiet = agentWith(NoPeers, told, largeBinBytes = 1 << 20)
-    quiet.committed(one, lease.holding)
+    quiet.committing(one, lease.holding)
     assert(told.size == 2)
   }
 
