@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.rule
 
+import java.util.UUID
+
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
@@ -8,6 +10,7 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder}
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.TransformWithStateExecBase
+import org.apache.spark.sql.megaphone.RunningQuery
 
 import io.megaphone.runtime.{Assignment, Tables}
 
@@ -33,10 +36,18 @@ final case class GroupExec(
   override def simpleString(maxFields: Int): String = s"MegaphoneGroup $assignment"
 
   override protected def doExecute(): RDD[InternalRow] = {
-    if (isRouted) RoutingCheck(child, assignment.group, tables.value.after)
+    if (isRouted) RoutingCheck(wholePlan, assignment.group, tables.value.after)
     child.foreach { case o: TransformWithStateExecBase => StateStoreNames.allow(o); case _ => () }
     new AssignmentRDD(child.execute(), assignment, tables)
   }
+
+  /** The batch's plan, in which a join above this node may have more shuffles of the group. */
+  private def wholePlan: SparkPlan =
+    RunningQuery
+      .lastPlan(session, UUID.fromString(assignment.run))
+      .filter(_.exists(_ eq this))
+      .getOrElse(child)
+
   override protected def withNewChildInternal(newChild: SparkPlan): GroupExec =
     copy(child = newChild)
 }

@@ -6,7 +6,9 @@ import scala.collection.mutable
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.plans.physical._
 import org.apache.spark.sql.execution.{CoalesceExec, SparkPlan}
-import org.apache.spark.sql.execution.exchange.{Exchange, ShuffleExchangeExec, ShuffleExchangeLike}
+import org.apache.spark.sql.execution.exchange.{
+  Exchange, ReusedExchangeExec, ShuffleExchangeExec, ShuffleExchangeLike
+}
 import org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkExec
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
 import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.FlatMapGroupsWithStateExec
@@ -127,6 +129,7 @@ object Groups {
     case e: ShuffleExchangeLike =>
       e.children.foreach(collect(_, ties))
       Vector(e)
+    case reused: ReusedExchangeExec => Vector(reused.child)
     case e: Exchange =>
       e.children.foreach(collect(_, ties))
       Vector.empty // a broadcast has no partitions to agree on

@@ -5,8 +5,8 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.{DataFrame, Row}
-import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning
-import org.apache.spark.sql.execution.{ProjectExec, SparkPlan}
+import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioning, SinglePartition}
+import org.apache.spark.sql.execution.{ProjectExec, RangeExec, SparkPlan}
 import org.apache.spark.sql.execution.exchange.{ReusedExchangeExec, ShuffleExchangeExec}
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
 import org.apache.spark.sql.functions._
@@ -34,9 +34,12 @@ class OtherRulesSuite extends KeyedSession {
   }
 
   /** Why the first batch of a count by key does not run. */
-  private def refusal(change: PartialFunction[SparkPlan, SparkPlan]): String = changing(change) {
+  private def refusal(
+      change: PartialFunction[SparkPlan, SparkPlan],
+      shape: DataFrame => DataFrame = counted
+  ): String = changing(change) {
     val source = new Source
-    val running = start(counted(source.stream), "update")
+    val running = start(shape(source.stream), "update")
     source.feed()
     messagesOf(intercept[StreamingQueryException](running.query.processAllAvailable()))
   }
@@ -44,23 +47,44 @@ class OtherRulesSuite extends KeyedSession {
   private def counted(rows: DataFrame): DataFrame = rows.groupBy("k").count()
 
   test("A shuffle that another rule lays by Spark's own hash is refused in the first batch.") {
-    val why = refusal { case Routed(exchange, by) =>
-      exchange.copy(outputPartitioning = HashPartitioning(by.expressions, by.numPartitions))
-    }
+    val why = refusal({ case Routed(exchange, by) => hashed(exchange, by) })
     assert(why.contains("has changed the shuffle of its rows into hashpartitioning(k"), why)
     assert(why.contains("switch that rule or plugin off"), why)
   }
 
-  test("A shuffle that another rule lays by an older table is refused in the first batch.") {
-    val why = refusal { case Routed(exchange, by) =>
-      val older = RoutingTable.tabulate(by.table.bins, by.table.workers, 9)(_ => 0)
-      exchange.copy(outputPartitioning = new RoutedPartitioning(by.expressions, older))
+  test("So is the shuffle of a static side of a join, which the state's rows lie with.") {
+    withConf("spark.sql.autoBroadcastJoinThreshold" -> "-1") {
+      val why = refusal(
+        {
+          case Routed(exchange, by) if exchange.exists(_.isInstanceOf[RangeExec]) =>
+            hashed(exchange, by)
+        },
+        rows => counted(rows).join(spark.range(0, 150).toDF("k"), "k")
+      )
+      assert(why.contains("has changed the shuffle of its rows into hashpartitioning("), why)
     }
+  }
+
+  test("A shuffle that another rule puts into one partition is refused in the first batch.") {
+    val why = refusal({ case Routed(exchange, _) =>
+      exchange.copy(outputPartitioning = SinglePartition)
+    })
+    assert(why.contains("has changed the shuffle of its rows into a single partition"), why)
+  }
+
+  private def hashed(exchange: ShuffleExchangeExec, by: RoutedPartitioning): SparkPlan =
+    exchange.copy(outputPartitioning = HashPartitioning(by.expressions, by.numPartitions))
+
+  test("A shuffle that another rule lays by another table is refused in the first batch.") {
+    val why = refusal({ case Routed(exchange, by) =>
+      val other = RoutingTable.tabulate(by.table.bins, by.table.workers, 9)(_ => 0)
+      exchange.copy(outputPartitioning = new RoutedPartitioning(by.expressions, other))
+    })
     assert(why.contains("has changed the shuffle of its rows into megaphone(k"), why)
   }
 
   test("A shuffle of another kind is refused in the first batch.") {
-    val why = refusal { case Routed(exchange, _) => OtherShuffleExec(exchange) }
+    val why = refusal({ case Routed(exchange, _) => OtherShuffleExec(exchange) })
     assert(why.contains("exchanged by OtherShuffle"), why)
     assert(why.contains("switch off what puts it into the plan"), why)
   }
@@ -106,7 +130,7 @@ class OtherRulesSuite extends KeyedSession {
     hashed.collect().toSeq.map(row => row.getInt(0) -> row.getInt(1))
   }
 
-  test("A shuffle that two sides of a join share is one of both.") {
+  test("A shuffle that two sides of a join share is checked for both.") {
     val source = new Source
     val rows = source.stream
     val joined =

@@ -7,6 +7,7 @@ import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.streaming.runtime.{
   MicroBatchExecution, MicroBatchExecutionContext, StreamExecution
 }
@@ -99,6 +100,10 @@ object RunningQuery {
     */
   def find(session: SparkSession, runId: UUID): Option[StreamExecution] =
     session.sharedState.activeStreamingQueries.values.asScala.find(_.runId == runId)
+
+  /** The plan that a running query made last. None if it has made none. */
+  def lastPlan(session: SparkSession, runId: UUID): Option[SparkPlan] =
+    find(session, runId).flatMap(query => Option(query.lastExecution)).map(_.executedPlan)
 
   private def padded(ids: Array[Array[String]], length: Int): Array[Array[String]] =
     if (ids.length >= length || ids.isEmpty) ids
