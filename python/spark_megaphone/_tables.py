@@ -54,6 +54,7 @@ PLANS = pa.schema(
         pa.field("steps_done", pa.int32(), nullable=False),
         pa.field("moves", pa.int32(), nullable=False),
         pa.field("moves_done", pa.int32(), nullable=False),
+        pa.field("batches_left", pa.int32(), nullable=False),
         pa.field("batches", pa.list_(pa.int64()), nullable=False),
         pa.field("reason", pa.string()),
     ]

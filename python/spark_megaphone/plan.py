@@ -123,6 +123,15 @@ class Plan:
         )
 
     @property
+    def batches_left(self) -> int:
+        """The fewest batches that it still takes; 0 once it has ended.
+
+        Each step takes effect at a batch of its own, once its bins are prepared: a plan of mode
+        `prepared` takes some more.
+        """
+        return int(self._row()["batches_left"])
+
+    @property
     def strategy(self) -> str:
         """How its moves were grouped in steps; `as given` for steps made by hand."""
         return str(self._last["strategy"])
@@ -192,7 +201,7 @@ class Plan:
                 if not idle:
                     planned_at = time.monotonic()
                 waits = row["status"] not in _FINAL and time.monotonic() - planned_at > _IDLE_S
-                bar.set_postfix_str("no batches" if waits else row["status"], refresh=False)
+                bar.set_postfix_str("no batches" if waits else _standing(row), refresh=False)
                 bar.n = row["moves_done"]
                 bar.refresh()
                 if row["status"] in _FINAL:
@@ -205,7 +214,7 @@ class Plan:
     def __repr__(self) -> str:
         row, note = self._seen()
         how = f"{row['strategy']}, {row['mode']}"
-        return f"Plan({row['id']}: {row['status']}{note}, {_done(row)}, {how})"
+        return f"Plan({row['id']}: {_standing(row, note)}, {_done(row)}, {how})"
 
     def _repr_html_(self) -> str:
         row, note = self._seen()
@@ -216,6 +225,7 @@ class Plan:
                 ("status", row["status"] + note),
                 ("moves", f"{row['moves_done']} of {row['moves']}"),
                 ("steps", f"{row['steps_done']} of {row['steps']}"),
+                ("batches left", f"at least {row['batches_left']}"),
                 ("strategy", row["strategy"]),
                 ("mode", row["mode"]),
                 ("batches", ", ".join(map(str, row["batches"]))),
@@ -262,6 +272,12 @@ class Plan:
 def _can_draw() -> bool:
     """Whether a bar is seen: in a notebook, or on a terminal."""
     return "ipykernel" in sys.modules or sys.stderr.isatty()
+
+
+def _standing(row: dict[str, Any], note: str = "") -> str:
+    left = row["batches_left"]
+    batches = "batch" if left == 1 else "batches"
+    return f"{row['status']}{note}" + (f", at least {left} {batches} left" if left else "")
 
 
 def _done(row: dict[str, Any]) -> str:

@@ -46,6 +46,7 @@ def in_thread(body: Callable[[], Any]) -> Callable[[], Any]:
 
 def test_a_plan_goes_through_its_statuses(counting: InProcessQuery) -> None:
     plan = counting.megaphone.rescale(3, strategy="batched(7)")
+    assert plan.batches_left == 3
     seen = [(plan.status, plan.progress)]
 
     def is_done() -> bool:
@@ -62,6 +63,7 @@ def test_a_plan_goes_through_its_statuses(counting: InProcessQuery) -> None:
     progress = [value for _, value in seen]
     assert progress == sorted(progress)
     assert (progress[0], progress[-1]) == (0.0, 1.0)
+    assert plan.batches_left == 0
 
 
 def test_a_plan_is_done_when_its_last_batch_is_also_if_no_other_follows(
@@ -153,6 +155,7 @@ def test_a_plan_that_is_cancelled_keeps_what_has_taken_effect(counting: InProces
 
 def test_a_plan_that_could_not_go_on_tells_why() -> None:
     row = {"id": "p", "status": "failed", "moves": 21, "moves_done": 7, "steps": 3, "steps_done": 1}
+    row |= {"batches_left": 0}
     nobody: Any = None  # what has ended asks nobody
     plan = Plan(nobody, row | {"planned_batch": 9, "reason": "Executor 1 has no room for it."})
     with pytest.raises(errors.PlanFailed) as caught:
@@ -226,7 +229,8 @@ def test_a_plan_prints_itself(counting: InProcessQuery) -> None:
     plan = counting.megaphone.rescale(3, strategy="batched(7)", mode="direct")
     assert (
         repr(plan)
-        == f"Plan({plan.id}: submitted, 0 of 21 moves in 0 of 3 steps, batched(7), direct)"
+        == f"Plan({plan.id}: submitted, at least 3 batches left, 0 of 21 moves in 0 of 3 steps, "
+        "batched(7), direct)"
     )
     html = plan._repr_html_()
     assert html.startswith(f"<table><caption>Plan {plan.id}</caption>")
@@ -236,6 +240,7 @@ def test_a_plan_prints_itself(counting: InProcessQuery) -> None:
     stopped = "submitted when the query stopped"
     assert (
         repr(plan)
-        == f"Plan({plan.id}: {stopped}, 0 of 21 moves in 0 of 3 steps, batched(7), direct)"
+        == f"Plan({plan.id}: {stopped}, at least 3 batches left, 0 of 21 moves in 0 of 3 steps, "
+        "batched(7), direct)"
     )
     assert f"<td>{stopped}</td>" in plan._repr_html_()

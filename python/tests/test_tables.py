@@ -51,7 +51,7 @@ def test_the_columns_are_these() -> None:
         "workers": ["operator", "worker", "executor", "bins", "keys", "last_batch"],
         "plans": [
             *("id", "status", "strategy", "mode", "operators"),
-            *("steps", "steps_done", "moves", "moves_done", "batches", "reason"),
+            *("steps", "steps_done", "moves", "moves_done", "batches_left", "batches", "reason"),
         ],
         "migrations": [
             *(
@@ -97,6 +97,7 @@ def test_the_tables_tell_of_a_move(counting: InProcessQuery) -> None:
         "steps_done": 2,
         "moves": 2,
         "moves_done": 2,
+        "batches_left": 0,
         "batches": batches,
         "reason": None,
     }

@@ -15,6 +15,7 @@ final case class PlanRow(
     stepsDone: Int,
     moves: Int,
     movesDone: Int,
+    batchesLeft: Int,
     batches: Vector[Long],
     reason: Option[String]
 )
@@ -38,6 +39,12 @@ object PlanRow {
       Column.of("steps_done", Int32, "Steps that have taken effect.", _.stepsDone),
       Column.of("moves", Int32, "Number of its moves.", _.moves),
       Column.of("moves_done", Int32, "Moves that have taken effect.", _.movesDone),
+      Column.of(
+        "batches_left",
+        Int32,
+        "The fewest batches in which its other steps can take effect; 0 if it has ended.",
+        _.batchesLeft
+      ),
       Column.of("batches", Int64List, "The batches at which steps took effect.", _.batches),
       Column.optional("reason", Text, "Why some of its moves were not made.", _.reason)
     )
@@ -51,6 +58,10 @@ object PlanRow {
   def of(state: Protocol.State, plan: Plan, committed: => Option[Long]): PlanRow = {
     val taken = state.history.taken(plan.id)
     val ended = state.history.end(plan.id).flatMap(_.reason)
+    val takenOf = taken.groupMapReduce(_._2.step.group)(_ => 1)(_ + _)
+    val stepsLeft = plan.steps.map { case (group, steps) =>
+      steps.size - takenOf.getOrElse(group, 0)
+    }
     PlanRow(
       plan.id,
       PlanStatus.of(state, plan, committed),
@@ -61,6 +72,9 @@ object PlanRow {
       stepsDone = taken.size,
       moves = plan.movesCount,
       movesDone = taken.map(_._2.moves.size).sum,
+      batchesLeft =
+        if (state.history.end(plan.id).isDefined) 0
+        else stepsLeft.map(left => -Math.floorDiv(-left, state.settings.stepsPerBatch)).max,
       batches = taken.map(_._1).distinct.sorted,
       reason = ended.orElse(taken.flatMap(_._2.noRoom).lastOption)
     )

@@ -76,6 +76,7 @@ class RowsSuite extends AnyFunSuite {
           stepsDone = 1,
           moves = 3,
           movesDone = 1,
+          batchesLeft = 1,
           Vector(5),
           Some("Executor b has no room.")
         ),
@@ -89,6 +90,7 @@ class RowsSuite extends AnyFunSuite {
           stepsDone = 0,
           moves = 1,
           movesDone = 0,
+          batchesLeft = 0,
           Vector(),
           Some("Its worker is gone.")
         )
