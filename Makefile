@@ -28,8 +28,11 @@ JARS_DONE := $(JARS)/.done
 # The fault points are built with the JVM tests of Spark 4.2, and serve on both versions.
 FAULTS_JAR := jvm/spark/target/spark-4.2/spark-megaphone-faults.jar
 FAULTS_SOURCES := $(wildcard jvm/spark/src/test/scala/io/megaphone/spark/faults/*)
+# What the tests on an object store need beside Spark.
+S3A_POM := integration-tests/stores/s3a.xml
+S3A_DONE := target/s3a/.done
 # What the Python tests run on.
-BUILT = $(VENV_DONE) $(JARS_DONE) $(FAULTS_JAR)
+BUILT = $(VENV_DONE) $(JARS_DONE) $(FAULTS_JAR) $(S3A_DONE)
 # Folders stand beside their files, so that a file's removal is noticed too.
 JAR_SOURCES := $(shell find jvm/core/src/main jvm/spark/src/main 2>/dev/null) \
   build.sbt pyproject.toml LICENSE NOTICE \
@@ -45,7 +48,7 @@ say = @echo "==> $(1)"; mkdir -p $(dir $(TIMES)); echo "$$(date +%s) $(1)" >> $(
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup jars faults-jar fmt lint test-jvm test-python test-cluster test test-all \
+.PHONY: help setup jars faults-jar s3a fmt lint test-jvm test-python test-cluster test test-all \
   test-all-4.2 test-all-4.3 neutrality-stock demo simulate bench wheel clean
 
 help: ## lists the targets
@@ -54,6 +57,8 @@ help: ## lists the targets
 setup: $(VENV_DONE) $(JARS_DONE) ## makes .venv with all dependencies, and builds the jars
 
 jars: $(JARS_DONE) ## builds the jars, one per Spark minor, for the Python package
+
+s3a: $(S3A_DONE) ## fetches what the tests on an object store need
 
 faults-jar: $(FAULTS_JAR) ## builds the jar that lets things go wrong in the Python tests
 
@@ -82,7 +87,7 @@ test-cluster: $(BUILT) ## runs all tests on real processes, the long ones too, o
 	@$(VENV)/bin/python -m pytest -m '' integration-tests $(PYTEST_ARGS)
 
 # What `lint`, `test-jvm` and `test-python` do, but sbt starts once.
-test: $(VENV_DONE) ## runs lint, the JVM tests and the Python tests: what a change must pass
+test: $(VENV_DONE) $(S3A_DONE) ## runs what a change must pass: lint, JVM and Python tests
 	@rm -f $(TIMES)
 	$(lint_python)
 	$(call say,Checking the format of the Scala sources; JVM tests; building the jars)
@@ -185,6 +190,15 @@ $(VENV_DONE): pyproject.toml
 $(VENV_4_2_DONE): pyproject.toml
 	$(call say,Installing the Python dependencies and Spark $(SPARK_4_2) into $(VENV_4_2))
 	$(call make_venv,$(VENV_4_2),--editable '.[test]' 'pyspark[connect]==$(SPARK_4_2)')
+
+# PySpark has the rest of what Hadoop and the SDK need, in versions of its own.
+$(S3A_DONE): $(S3A_POM)
+	$(call say,Fetching Hadoop's S3A for the tests on an object store)
+	@rm -rf $(@D)
+	@mvn --quiet --batch-mode -Dstyle.color=never -f $(S3A_POM) dependency:copy-dependencies \
+	  -DoutputDirectory=$(CURDIR)/$(@D) \
+	  -DexcludeGroupIds=io.netty,org.slf4j,commons-logging,commons-codec
+	@touch $@
 
 $(FAULTS_JAR): $(JAR_SOURCES) $(FAULTS_SOURCES) | $(VENV_DONE)
 	$(call say,Building the jar of the fault points)

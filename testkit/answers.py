@@ -18,7 +18,7 @@ def rows_of(frame: DataFrame) -> Rows:
 
 
 def state_of(
-    spark: SparkSession, checkpoint: Path, batch: int | None = None, operator: int = 0
+    spark: SparkSession, checkpoint: Path | str, batch: int | None = None, operator: int = 0
 ) -> DataFrame:
     """The state data source: the newest version, or that which a batch left."""
     reader = spark.read.format("statestore").option("operatorId", operator)

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -107,11 +108,24 @@ class Driver:
 
     def totals_in_state(self, checkpoint: str, batch: int | None, operator: int) -> Rows:
         """The state of totals that a batch left, or the newest: key, count, sum."""
-        return totals_of(state_of(self._spark, Path(checkpoint), batch, operator))
+        return totals_of(state_of(self._spark, checkpoint, batch, operator))
 
     def state_count(self, checkpoint: str, operator: int) -> int:
         """Rows of the newest state of an operator."""
-        return state_of(self._spark, Path(checkpoint), operator=operator).count()
+        return state_of(self._spark, checkpoint, operator=operator).count()
+
+    def race(self, root: str, numbers: int) -> list[int]:
+        """Two threads append each number to the plan log of a checkpoint; how many succeeded."""
+        jvm: Any = self._spark._jvm
+        conf = self._spark._jsparkSession.sessionState().newHadoopConf()
+        log = jvm.io.megaphone.spark.checkpoint.HadoopPlanLog(root, conf)
+        cancelled = getattr(jvm.io.megaphone.checkpoint.planlog, "LogRecord$Cancelled")
+        record = cancelled("race", jvm.scala.Option.empty())
+        with ThreadPoolExecutor(2) as writers:
+            return [
+                sum(writers.map(lambda _: bool(log.create(number, record)), range(2)))  # noqa: B023
+                for number in range(numbers)
+            ]
 
     def executors(self) -> list[str]:
         """Ids of the executors that the driver sees."""

@@ -19,6 +19,7 @@ class RemoteQuery(RunningQuery):
     """A query of one of the `KINDS`, on the driver that it was started on last.
 
     Attributes:
+        root: Its checkpoint as Spark names it: a local folder, unless it was made with another.
         sink: A folder with a file for each batch that has given rows out.
         driver: None before the first start.
     """
@@ -32,9 +33,11 @@ class RemoteQuery(RunningQuery):
         kind: str = "totals",
         format: int = 2,
         pattern: Pattern = MANY_ROWS,
+        checkpoint: str | None = None,
         **settings: str,
     ) -> None:
         super().__init__(folder, KINDS[kind].mode, pattern)
+        self.root = checkpoint or str(self.checkpoint)
         self.name, self.kind = folder.name, kind
         self.sink = folder / "sink"
         self.settings = {
@@ -51,7 +54,7 @@ class RemoteQuery(RunningQuery):
             "start",
             kind=self.kind,
             source=str(self.input.folder),
-            checkpoint=str(self.checkpoint),
+            checkpoint=self.root,
             sink=str(self.sink),
             settings=self.settings,
         )
@@ -97,7 +100,7 @@ class RemoteQuery(RunningQuery):
     def totals_in_state(self, batch: int | None = None, operator: int = 0) -> Rows:
         assert self.driver is not None
         where: dict[str, Any] = {
-            "checkpoint": str(self.checkpoint),
+            "checkpoint": self.root,
             "batch": batch,
             "operator": operator,
         }

@@ -17,6 +17,7 @@ import io.megaphone.checkpoint.planlog.{LogRecord, LogRecordFormat, PlanLogFiles
 final class HadoopPlanLog(checkpointRoot: String, hadoopConf: Configuration) extends PlanLogFiles {
   private val path = new Path(checkpointRoot, "megaphone/log")
   private lazy val files = CheckpointFileManager.create(path, hadoopConf)
+  private lazy val store = ObjectStore.of(path, hadoopConf)
 
   override def folder: String = path.toString
 
@@ -33,7 +34,18 @@ final class HadoopPlanLog(checkpointRoot: String, hadoopConf: Configuration) ext
   override def read(numbers: Vector[Long]): Vector[Option[LogRecord]] =
     HadoopPlanLog.Requests(numbers.map(n => () => readRecord(n))).toVector
 
+  /** Whether an append is atomic: of two writers of one number, one succeeds. An object store that
+    * cannot create a file only if there is none lets both succeed.
+    */
+  def isAtomic: Boolean = store.forall(_.canCreate)
+
   override def create(number: Long, record: LogRecord): Boolean =
+    store.filter(_.canCreate) match {
+      case Some(objects) => objects.create(file(number), LogRecordFormat.encode(record))
+      case None => createFile(number, record)
+    }
+
+  private def createFile(number: Long, record: LogRecord): Boolean =
     try {
       if (number == 0) files.mkdirs(path)
       val out = files.createAtomic(file(number), overwriteIfPossible = false)

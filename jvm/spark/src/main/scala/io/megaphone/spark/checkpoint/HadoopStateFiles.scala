@@ -19,6 +19,7 @@ final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Co
     extends StateFiles {
   private lazy val files = CheckpointFileManager.create(operatorFolder, hadoopConf)
   private lazy val fileSystem = operatorFolder.getFileSystem(hadoopConf)
+  private lazy val objects = ObjectStore.of(operatorFolder, hadoopConf)
   private val made = ConcurrentHashMap.newKeySet[Int]()
 
   def path(file: FileName): Path = {
@@ -32,7 +33,10 @@ final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Co
     if (store == "default") folder else new Path(folder, store)
   }
 
-  override def create(file: FileName): AtomicOutput = {
+  override def create(file: FileName): AtomicOutput =
+    objects.fold(createFile(file))(_.replace(path(file)))
+
+  private def createFile(file: FileName): AtomicOutput = {
     if (!made.contains(file.worker)) { files.mkdirs(folderOf(file.worker)); made.add(file.worker) }
     val stream = files.createAtomic(path(file), overwriteIfPossible = true)
     val buffered = new BufferedOutputStream(stream, 1 << 16)
@@ -48,9 +52,14 @@ final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Co
   override def open(file: FileName): FileSource = {
     val at = path(file)
     try {
-      val length = fileSystem.getFileStatus(at).getLen
-      new HadoopSource(at.toString, files.open(at), length)
+      val (stream, length) = objects.fold(opened(at))(_.open(at))
+      new HadoopSource(at.toString, stream, length)
     } catch { case _: FileNotFoundException => throw new MissingFileException(at.toString) }
+  }
+
+  private def opened(at: Path) = {
+    val length = fileSystem.getFileStatus(at).getLen
+    files.open(at) -> length
   }
 
   /** All workers' files of this store, for the sweep. */

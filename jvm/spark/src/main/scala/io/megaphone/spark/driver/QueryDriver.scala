@@ -50,7 +50,8 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
   /** The same for executors, which may not have run a task of the query yet. */
   private[driver] lazy val fileSettings: Array[Byte] = HadoopSettings.encode(hadoopConf)
 
-  private val planLog = new PlanLog(new HadoopPlanLog(query.checkpointRoot, hadoopConf))
+  private val planLogFiles = new HadoopPlanLog(query.checkpointRoot, hadoopConf)
+  private val planLog = new PlanLog(planLogFiles)
   private val run = new QueryRun(
     runId,
     query.checkpointRoot,
@@ -136,6 +137,13 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
     val sql = batchSession.sessionState.conf
     val conf = sql.getAllConfs.get _
     MegaphoneConf.warningAbout(sql.getAllConfs.keys).foreach(logWarning(_))
+    if (!planLogFiles.isAtomic)
+      logWarning(
+        s"The store of ${planLogFiles.folder} cannot create a file only if there is none, so two " +
+          "drivers of this query could both append to its plan log. Make sure that only one " +
+          "runs. S3A can if fs.s3a.create.conditional.enabled is true, and the store knows " +
+          "If-None-Match."
+      )
     val settings = QueryRun.Settings(
       Protocol.Settings(
         windowSteps = MegaphoneConf.WindowSteps.read(conf),
