@@ -92,7 +92,7 @@ def object_store(folder: Path) -> Iterator[ObjectStore]:
         port = found.getsockname()[1]
     log = folder / "requests.log"
     with log.open("wb") as out:
-        command = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)]
+        command = [sys.executable, "-m", "testkit.s3_server", HOST, str(port)]
         process = subprocess.Popen(command, stdout=out, stderr=out)
     try:
         until(lambda: _answers(port), "the S3 server answers", _START_S)

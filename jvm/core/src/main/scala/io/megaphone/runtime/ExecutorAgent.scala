@@ -184,7 +184,8 @@ final class ExecutorAgent(
     try make((part, bytes) => peers.publish(block.copy(part = part), bytes))
     catch {
       case e: Throwable =>
-        peers.keep(_.copy(part = block.part) != block)
+        try peers.keep(_.copy(part = block.part) != block)
+        catch { case NonFatal(other) => e.addSuppressed(other) }
         if (!NonFatal(e)) throw e
         warn(s"$block could not be published; its target reads files: $e")
     }

@@ -18,6 +18,7 @@ final class HadoopPlanLog(checkpointRoot: String, hadoopConf: Configuration) ext
   private val path = new Path(checkpointRoot, "megaphone/log")
   private lazy val files = CheckpointFileManager.create(path, hadoopConf)
   private lazy val store = ObjectStore.of(path, hadoopConf)
+  private lazy val refusing = store.filter(_.refuses(path))
 
   override def folder: String = path.toString
 
@@ -34,13 +35,13 @@ final class HadoopPlanLog(checkpointRoot: String, hadoopConf: Configuration) ext
   override def read(numbers: Vector[Long]): Vector[Option[LogRecord]] =
     HadoopPlanLog.Requests(numbers.map(n => () => readRecord(n))).toVector
 
-  /** Whether an append is atomic: of two writers of one number, one succeeds. An object store that
-    * cannot create a file only if there is none lets both succeed.
+  /** Whether two writers of one number are known both to succeed: in an object store that creates a
+    * file although there is one.
     */
-  def isAtomic: Boolean = store.forall(_.canCreate)
+  def letsTwoAppend: Boolean = store.isDefined && refusing.isEmpty
 
   override def create(number: Long, record: LogRecord): Boolean =
-    store.filter(_.canCreate) match {
+    refusing match {
       case Some(objects) => objects.create(file(number), LogRecordFormat.encode(record))
       case None => createFile(number, record)
     }

@@ -2,12 +2,17 @@
 package io.megaphone.spark.checkpoint
 
 import java.io.IOException
+import java.util.UUID
+
+import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{
   CommonPathCapabilities, FileAlreadyExistsException, FileSystem, FSDataInputStream,
   FSDataOutputStream, FSDataOutputStreamBuilder, Path
 }
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.internal.SQLConf
 
 import io.megaphone.checkpoint.AtomicOutput
 
@@ -16,12 +21,25 @@ import io.megaphone.checkpoint.AtomicOutput
   * twenty requests, and two writers of one name may both succeed.
   *
   * Threads: any.
-  *
-  * @param canCreate
-  *   whether the store itself refuses to create what is there already
   */
-final private[checkpoint] class ObjectStore(fs: FileSystem, val canCreate: Boolean) {
+final private[checkpoint] class ObjectStore(fs: FileSystem) extends Logging {
   import ObjectStore._
+
+  /** Whether `create` can be relied on in a folder. It is tried out with a file that is deleted
+    * again: some file systems pass the condition on to none, and some stores ignore it.
+    */
+  def refuses(folder: Path): Boolean =
+    fs.hasPathCapability(folder, ConditionalCreate) && {
+      val probe = new Path(folder, s".probe-${UUID.randomUUID}")
+      try
+        try create(probe, Array(1)) && !create(probe, Array(2))
+        finally fs.delete(probe, false)
+      catch {
+        case NonFatal(e) =>
+          logInfo(s"$folder does not know how to create a file only if there is none: $e")
+          false
+      }
+    }
 
   /** Creates a file, unless it is there already: the store decides, so of two writers one succeeds.
     * Returns false if it is there. Throws what the store throws; then the file may be there or not.
@@ -32,7 +50,7 @@ final private[checkpoint] class ObjectStore(fs: FileSystem, val canCreate: Boole
       try {
         out.write(bytes)
         out.close()
-      } catch { case e: Throwable => abort(out, e); throw e }
+      } catch { case e: Throwable => aborted(out).foreach(e.addSuppressed); throw e }
       true
     } catch { case e: IOException if isThere(e) => false }
 
@@ -44,7 +62,7 @@ final private[checkpoint] class ObjectStore(fs: FileSystem, val canCreate: Boole
       override def write(b: Array[Byte], offset: Int, length: Int): Unit =
         out.write(b, offset, length)
       override def close(): Unit = out.close()
-      override def cancel(): Unit = { out.abort(); () }
+      override def cancel(): Unit = { aborted(out); () }
     }
   }
 
@@ -70,22 +88,29 @@ final private[checkpoint] class ObjectStore(fs: FileSystem, val canCreate: Boole
     builder.build().asInstanceOf[FSDataOutputStream]
   }
 
-  private def abort(out: FSDataOutputStream, why: Throwable): Unit =
-    try { out.abort(); () }
-    catch { case e: Exception => why.addSuppressed(e) }
+  /** Aborts a file that nobody has seen. Returns what went wrong, which leaves no file either. */
+  private def aborted(out: FSDataOutputStream): Option[Throwable] =
+    try Option(out.abort().anyCleanupException())
+    catch { case NonFatal(e) => Some(e) }
 }
 
 private[checkpoint] object ObjectStore {
 
   /** The object store that a path is in, if it is in one: a file there appears when it is closed,
-    * and not at all if it is aborted. Throws what the file system throws.
+    * and not at all if it is aborted. None if the user has chosen a file manager, which may do more
+    * than write. Throws what the file system throws.
     */
   def of(path: Path, hadoopConf: Configuration): Option[ObjectStore] = {
     val fs = path.getFileSystem(hadoopConf)
-    Option.when(fs.hasPathCapability(path, CommonPathCapabilities.ABORTABLE_STREAM))(
-      new ObjectStore(fs, fs.hasPathCapability(path, ConditionalCreate))
+    val manager = hadoopConf.get(FileManager, "")
+    val isKnown = manager.isEmpty || KnownManagers.exists(manager.startsWith)
+    Option.when(isKnown && fs.hasPathCapability(path, CommonPathCapabilities.ABORTABLE_STREAM))(
+      new ObjectStore(fs)
     )
   }
+
+  private val FileManager = SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key
+  private val KnownManagers = Seq("org.apache.spark.", "io.megaphone.")
 
   // Hadoop 3.4.1 has no constants for these; a file system ignores optional ones.
   private val ConditionalCreate = "fs.option.create.conditional.overwrite"

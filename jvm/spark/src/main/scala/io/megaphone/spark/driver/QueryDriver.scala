@@ -137,9 +137,9 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
     val sql = batchSession.sessionState.conf
     val conf = sql.getAllConfs.get _
     MegaphoneConf.warningAbout(sql.getAllConfs.keys).foreach(logWarning(_))
-    if (!planLogFiles.isAtomic)
+    if (planLogFiles.letsTwoAppend)
       logWarning(
-        s"The store of ${planLogFiles.folder} cannot create a file only if there is none, so two " +
+        s"The store of ${planLogFiles.folder} creates files although they are there, so two " +
           "drivers of this query could both append to its plan log. Make sure that only one " +
           "runs. S3A can if fs.s3a.create.conditional.enabled is true, and the store knows " +
           "If-None-Match."

@@ -129,7 +129,8 @@ object Groups {
     case e: ShuffleExchangeLike =>
       e.children.foreach(collect(_, ties))
       Vector(e)
-    case reused: ReusedExchangeExec => Vector(reused.child)
+    case reused: ReusedExchangeExec =>
+      Vector(reused.child).collect { case e: ShuffleExchangeLike => e }
     case e: Exchange =>
       e.children.foreach(collect(_, ties))
       Vector.empty // a broadcast has no partitions to agree on

@@ -25,7 +25,7 @@ final class ObjectStoreSuite extends PluginSession {
   )
 
   override protected def afterEach(): Unit = {
-    ProbeObjectStore.isConditional = true
+    ProbeObjectStore.conditions = ProbeObjectStore.Kept
     ProbeObjectStore.lostAnswers = Map.empty
     super.afterEach()
   }
@@ -38,6 +38,7 @@ final class ObjectStoreSuite extends PluginSession {
     val threads = Executors.newFixedThreadPool(2)
     val logs = Seq(planLog(root), planLog(root))
     try {
+      for (log <- logs) assert(!log.letsTwoAppend && log.numbers().isEmpty)
       ProbeObjectStore.takeRequests()
       for (number <- 0L until 40L) {
         val writers = logs.zipWithIndex.map { case (log, i) =>
@@ -49,7 +50,7 @@ final class ObjectStoreSuite extends PluginSession {
         assert(read == Vector(Cancelled(s"plan ${won.indexOf(true)}")))
       }
       assert(ProbeObjectStore.takeRequests().count(_.startsWith("PUT")) == 80)
-      assert(logs.head.isAtomic && logs.head.numbers().sorted == (0L until 40L).toVector)
+      assert(logs.head.numbers().sorted == (0L until 40L).toVector)
     } finally threads.shutdownNow()
   }
 
@@ -117,18 +118,28 @@ final class ObjectStoreSuite extends PluginSession {
       second.stop()
     }
 
-  test("A store that cannot refuse is told when the query starts.") {
-    implicit val encoder: Encoder[Long] = Encoders.scalaLong
-    def warnings(): Seq[String] = logged(classOf[QueryDriver]) {
-      val fed = new FedStream[Long](spark)
-      val checkpoint = s"objects:${folder("checkpoint")}"
-      val running = start(fed.stream.toDF("k").groupBy("k").count(), "complete", checkpoint)
-      fed.feed(Seq(1L))
-      running.query.processAllAvailable()
-      running.stop()
+  for (conditions <- ProbeObjectStore.all)
+    test(s"A store that takes conditions as ${conditions.words} runs a query; the log tells.") {
+      ProbeObjectStore.conditions = conditions
+      implicit val encoder: Encoder[Long] = Encoders.scalaLong
+      val told = logged(classOf[QueryDriver]) {
+        val fed = new FedStream[Long](spark)
+        val checkpoint = s"objects:${folder("checkpoint")}"
+        val running = start(fed.stream.toDF("k").groupBy("k").count(), "complete", checkpoint)
+        fed.feed(Seq(1L))
+        running.query.processAllAvailable()
+        assert(running.last.map(_.toString) == Seq("[1,1]"))
+        assert(planLog(checkpoint).numbers().nonEmpty)
+        running.stop()
+      }
+      val isTold = told.exists(_.contains("creates files although they are there"))
+      assert(isTold == (conditions != ProbeObjectStore.Kept), told.mkString("; "))
     }
-    assert(!warnings().exists(_.contains("create a file only if there is none")))
-    ProbeObjectStore.isConditional = false
-    assert(warnings().exists(_.contains("create a file only if there is none")))
+
+  test("A file manager that the user has chosen writes all files.") {
+    val chosen = conf
+    chosen.set("spark.sql.streaming.checkpointFileManagerClass", "com.example.Encrypting")
+    val path = new Path(s"objects:${folder("checkpoint")}")
+    assert(ObjectStore.of(path, chosen).isEmpty && ObjectStore.of(path, conf).isDefined)
   }
 }

@@ -30,7 +30,7 @@ final class ProbeObjectStore extends RawLocalFileSystem {
 
   override def hasPathCapability(path: Path, capability: String): Boolean = capability match {
     case "fs.capability.outputstream.abortable" => true
-    case Conditional => isConditional
+    case Conditional => conditions != Unknown
     case _ => super.hasPathCapability(path, capability)
   }
 
@@ -48,7 +48,10 @@ final class ProbeObjectStore extends RawLocalFileSystem {
       extends FSDataOutputStreamBuilder[FSDataOutputStream, Builder](this, path) {
     override def getThisBuilder: Builder = this
     override def build(): FSDataOutputStream = {
-      val isNew = getMandatoryKeys.contains(Conditional)
+      val isAsked = getMandatoryKeys.contains(Conditional)
+      if (isAsked && conditions == Rejected)
+        throw new IllegalArgumentException(s"Unknown mandatory key $Conditional")
+      val isNew = isAsked && conditions == Kept
       new FSDataOutputStream(new Put(pathToFile(path).toPath, isNew), null)
     }
   }
@@ -57,8 +60,15 @@ final class ProbeObjectStore extends RawLocalFileSystem {
 object ProbeObjectStore {
   private val Conditional = "fs.option.create.conditional.overwrite"
 
-  /** Whether the store knows conditional puts. */
-  @volatile var isConditional = true
+  /** What the store does with the condition that there is no file. */
+  sealed abstract class Conditions(val words: String)
+  case object Kept extends Conditions("it should")
+  case object Ignored extends Conditions("no condition at all")
+  case object Rejected extends Conditions("an argument that it does not know")
+  case object Unknown extends Conditions("something that it does not offer")
+  val all: Seq[Conditions] = Seq(Kept, Ignored, Rejected, Unknown)
+
+  @volatile var conditions: Conditions = Kept
 
   /** How often a put of a name with a part in it is carried out, and says that it failed. */
   @volatile var lostAnswers: Map[String, Int] = Map.empty

@@ -7,7 +7,9 @@ import org.apache.spark.TaskContext
 import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioning, SinglePartition}
 import org.apache.spark.sql.execution.{ProjectExec, RangeExec, SparkPlan}
-import org.apache.spark.sql.execution.exchange.{ReusedExchangeExec, ShuffleExchangeExec}
+import org.apache.spark.sql.execution.exchange.{
+  BroadcastExchangeExec, ReusedExchangeExec, ShuffleExchangeExec
+}
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.megaphone.OtherShuffleExec
@@ -128,6 +130,24 @@ class OtherRulesSuite extends KeyedSession {
     val schema = StructType.fromDDL("k bigint, n bigint, partition int")
     val hashed = spark.createDataFrame(rows.asJava, schema).select(hash(col("k")), col("partition"))
     hashed.collect().toSeq.map(row => row.getInt(0) -> row.getInt(1))
+  }
+
+  test("A side of two joins that is broadcast, and reused, is no input of a group.") {
+    val source = new Source
+    val side = broadcast(spark.range(0, 150).toDF("k"))
+    val joined = source.stream
+      .join(side, "k")
+      .dropDuplicates("k")
+      .join(side, "k")
+      .groupBy("k")
+      .count()
+    val running = start(joined, "update")
+    for (_ <- 1 to 2) { source.feed(); running.query.processAllAvailable() }
+    val reused = running.plan.collect { case r: ReusedExchangeExec => r.child }
+    assert(reused.exists(_.isInstanceOf[BroadcastExchangeExec]), running.plan)
+    val right = source.batch.where("k is not null").select("k").distinct().count()
+    assert(running.all.size.toLong == right && running.all.forall(_.getLong(1) == 1))
+    running.stop()
   }
 
   test("A shuffle that two sides of a join share is checked for both.") {
