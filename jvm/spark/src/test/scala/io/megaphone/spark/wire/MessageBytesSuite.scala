@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.wire
 
-import java.io.{ByteArrayOutputStream, IOException, ObjectOutputStream}
+import java.io.{ByteArrayOutputStream, InvalidClassException, IOException, ObjectOutputStream}
 
 import scala.util.Random
 
@@ -65,12 +65,13 @@ class MessageBytesSuite extends AnyFunSuite {
     out.writeObject(new java.net.URL("http://localhost"))
     out.close()
     val body = bytes.toByteArray
-    refused(new Encoder().int(Checksum.of(body)).toBytes ++ body)
+    val why = refused(new Encoder().int(Checksum.of(body)).toBytes ++ body).getCause
+    assert(why.isInstanceOf[InvalidClassException], "the filter says so, before it is made")
   }
 
-  private def refused(bytes: Array[Byte]): Unit = {
+  private def refused(bytes: Array[Byte]): IOException = {
     val e = intercept[IOException](MessageBytes.decode(bytes))
     assert(e.getMessage.startsWith("A message between driver and executors is damaged"))
-    ()
+    e
   }
 }
