@@ -50,18 +50,13 @@ object Changes {
         .flatMap(c =>
           if (old.find(c.family, c.bytes, c.keyOffset, c.keyBytes, was)) since(was, c) else Some(c)
         )
-      val gone = imageOf(old)
+      val gone = Records
+        .copied(old.foreachImagePiece(DeltaFile.PieceBytes))
         .flatMap(changes)
         .filterNot(c => now.has(c.family, c.bytes, c.keyOffset, c.keyBytes))
         .map(_.copy(kind = Record.Remove, valueBytes = 0))
       gone ++ set
     }
-
-  private def imageOf(log: BinLog): Vector[Array[Byte]] = {
-    val pieces = Vector.newBuilder[Array[Byte]]
-    log.foreachImagePiece(DeltaFile.PieceBytes)((bytes, length) => pieces += bytes.take(length))
-    pieces.result()
-  }
 
   private def changes(records: Array[Byte]): Vector[Change] = {
     val all = Vector.newBuilder[Change]

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.checkpoint
 
-import java.util.concurrent.{Callable, ExecutionException, Executors, ExecutorService}
+import java.util.concurrent.{
+  Callable, ExecutionException, Executors, ExecutorService, ThreadFactory
+}
 
 import scala.jdk.CollectionConverters._
 
@@ -26,6 +28,13 @@ object Parallel {
   object Sequential extends Parallel {
     override def width: Int = 1
     override def apply[A](pieces: Seq[() => A]): Seq[A] = pieces.map(_.apply())
+  }
+
+  /** Makes threads of a name that do not keep their process from ending. */
+  def daemons(name: String): ThreadFactory = { task =>
+    val thread = new Thread(task, name)
+    thread.setDaemon(true)
+    thread
   }
 
   /** On threads of each call's own: a call that hangs keeps no thread from others. */

@@ -267,12 +267,10 @@ class Recovery(
       newLog: () => BinLog,
       applied: BinLog => Unit
   ): Unit = {
-    var log = if (frame.isImage) None else Some(logs(frame.bin))
+    if (frame.isImage) logs(frame.bin) = newLog()
+    val log = logs(frame.bin)
     reader.pieces(frame, compressions).foreach { records =>
-      val into = log.getOrElse(newLog())
-      log = Some(into)
-      logs(frame.bin) = into
-      try into.apply(records, 0, records.length)
+      try log.apply(records, 0, records.length)
       catch {
         case e: DamagedRecordsException =>
           throw new DamagedFileException(
@@ -283,7 +281,7 @@ class Recovery(
           )
       }
       check(records)
-      applied(into)
+      applied(log)
     }
   }
 

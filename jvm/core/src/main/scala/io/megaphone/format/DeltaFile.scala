@@ -74,10 +74,7 @@ object DeltaFile {
     def frame(bin: Int, isImage: Boolean, records: Array[Byte], length: Int): Unit =
       if (length <= ChunkBytes)
         add(bin, isImage, length)(System.arraycopy(records, 0, _, _, length))
-      else {
-        endChunk()
-        written += Frame(bin, isImage, chunk(records, length), 0, length.toLong)
-      }
+      else inPieces(bin, isImage)(_(records, length))
 
     /** Adds the tail that a commit appended to `bin`. */
     def tail(bin: Int, records: Records): Unit =

@@ -6,6 +6,7 @@ import scala.collection.mutable
 import io.megaphone.errors.MissingBinException
 import io.megaphone.format.{Chain, DeltaFile, FileName, StateName}
 import io.megaphone.log.BinLog
+import io.megaphone.log.memory.Records
 
 /** The bins of one worker in the memory of one executor, at one name. Versions live here, never on
   * a bin.
@@ -146,11 +147,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def undoHead(): Unit = synchronized {
     headCommit.foreach { head =>
       val tails = touchedBins.iterator.flatMap { bin =>
-        val pieces = Vector.newBuilder[(Int, Array[Byte])]
-        here(bin).tail().foreachPiece(DeltaFile.PieceBytes) { (bytes, length) =>
-          pieces += bin -> bytes.take(length)
-        }
-        pieces.result()
+        Records.copied(here(bin).tail().foreachPiece(DeltaFile.PieceBytes)).map(bin -> _)
       }.toVector
       val written = head.written.filter(has)
       val newChains = written.map(bin => bin -> chain(bin)).toVector

@@ -46,6 +46,13 @@ final class Records private[log] (pages: Pages, from: Int, until: Int) {
 
 object Records {
 
+  /** Copies all pieces that `foreachPiece` passes on. */
+  def copied(foreachPiece: ((Array[Byte], Int) => Unit) => Unit): Vector[Array[Byte]] = {
+    val pieces = Vector.newBuilder[Array[Byte]]
+    foreachPiece((bytes, length) => pieces += bytes.take(length))
+    pieces.result()
+  }
+
   /** Calls `f(offset, header)` for each record in a byte range. Throws DamagedRecordsException if
     * the bytes are not a sequence of whole records.
     */

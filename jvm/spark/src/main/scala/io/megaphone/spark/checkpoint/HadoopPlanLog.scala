@@ -17,8 +17,8 @@ import io.megaphone.checkpoint.planlog.{LogRecord, LogRecordFormat, PlanLogFiles
 final class HadoopPlanLog(checkpointRoot: String, hadoopConf: Configuration) extends PlanLogFiles {
   private val path = new Path(checkpointRoot, "megaphone/log")
   private lazy val files = CheckpointFileManager.create(path, hadoopConf)
-  private lazy val store = ObjectStore.of(path, hadoopConf)
-  private lazy val refusing = store.filter(_.refuses(path))
+  private lazy val objects = ObjectStore.of(path, hadoopConf)
+  private lazy val refusing = objects.filter(_.refuses(path))
 
   override def folder: String = path.toString
 
@@ -38,11 +38,11 @@ final class HadoopPlanLog(checkpointRoot: String, hadoopConf: Configuration) ext
   /** Whether two writers of one number are known both to succeed: in an object store that creates a
     * file although there is one.
     */
-  def letsTwoAppend: Boolean = store.isDefined && refusing.isEmpty
+  def letsTwoAppend: Boolean = objects.isDefined && refusing.isEmpty
 
   override def create(number: Long, record: LogRecord): Boolean =
     refusing match {
-      case Some(objects) => objects.create(file(number), LogRecordFormat.encode(record))
+      case Some(store) => store.create(file(number), LogRecordFormat.encode(record))
       case None => createFile(number, record)
     }
 

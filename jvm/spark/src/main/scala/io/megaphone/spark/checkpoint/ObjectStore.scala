@@ -3,6 +3,7 @@ package io.megaphone.spark.checkpoint
 
 import java.io.IOException
 import java.util.UUID
+import java.util.concurrent.ExecutionException
 
 import scala.util.control.NonFatal
 
@@ -73,7 +74,7 @@ final private[checkpoint] class ObjectStore(fs: FileSystem) extends Logging {
     builder.opt(ReadPolicy, "random")
     try builder.build().get() -> status.getLen
     catch {
-      case e: java.util.concurrent.ExecutionException if e.getCause.isInstanceOf[IOException] =>
+      case e: ExecutionException if e.getCause.isInstanceOf[IOException] =>
         throw e.getCause
     }
   }

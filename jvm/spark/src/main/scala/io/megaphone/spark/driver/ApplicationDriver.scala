@@ -2,7 +2,7 @@
 package io.megaphone.spark.driver
 
 import java.util.UUID
-import java.util.concurrent.{ConcurrentHashMap, Executors, ThreadFactory}
+import java.util.concurrent.{ConcurrentHashMap, Executors}
 import java.util.concurrent.atomic.AtomicLong
 
 import scala.jdk.CollectionConverters._
@@ -12,6 +12,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.{ActiveQueries, Cluster, RunningQuery}
 
+import io.megaphone.checkpoint.Parallel
 import io.megaphone.runtime.{Committed, FileSettings, FileSettingsAsked, Held, Orders, Report}
 import io.megaphone.spark.wire.MessageBytes
 
@@ -32,7 +33,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   private val news = new Object
 
   private val background =
-    Executors.newFixedThreadPool(BackgroundThreads, daemon("megaphone-sweep"))
+    Executors.newFixedThreadPool(BackgroundThreads, Parallel.daemons("megaphone-sweep"))
 
   /** Runs work in the background, so that no batch waits for it: some queries' at once. An
     * exception is logged and otherwise ignored.
@@ -131,12 +132,6 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 object ApplicationDriver {
 
   private val BackgroundThreads = 4
-
-  private def daemon(name: String): ThreadFactory = { task =>
-    val thread = new Thread(task, name)
-    thread.setDaemon(true)
-    thread
-  }
 
   private val FirstPlanMs = 60000L
   private val LookMs = 100L

@@ -2,8 +2,8 @@
 package io.megaphone.spark.executor
 
 import java.util.concurrent.{
-  ConcurrentHashMap, Executors, ExecutorService, Future, LinkedBlockingQueue, ThreadFactory,
-  ThreadPoolExecutor, TimeUnit
+  ConcurrentHashMap, Executors, ExecutorService, Future, LinkedBlockingQueue, ThreadPoolExecutor,
+  TimeUnit
 }
 
 import scala.jdk.CollectionConverters._
@@ -63,10 +63,11 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     MegaphoneConf.MemoryBudget.read(context.conf.getOption).bytesOf(Runtime.getRuntime.maxMemory)
 
   private val pulls = pool(PullThreads, "megaphone-pull")
-  private val recoverers = Executors.newFixedThreadPool(coresCount, daemon("megaphone-recover"))
+  private val recoverers =
+    Executors.newFixedThreadPool(coresCount, Parallel.daemons("megaphone-recover"))
   private val removers = pool(RemovalThreads, "megaphone-remove")
-  private val publisher = Executors.newSingleThreadExecutor(daemon("megaphone-publish"))
-  private val copier = Executors.newSingleThreadExecutor(daemon("megaphone-prepare"))
+  private val publisher = Executors.newSingleThreadExecutor(Parallel.daemons("megaphone-publish"))
+  private val copier = Executors.newSingleThreadExecutor(Parallel.daemons("megaphone-prepare"))
   private var copying: Option[Future[_]] = None // used by the reporting thread only
   @volatile private var copied: Option[ReplicaDuty] = None
   private val files = new ConcurrentHashMap[StoreKey, StateFiles]()
@@ -254,15 +255,9 @@ object ExecutorHost {
       IdleIntervalMs,
       TimeUnit.MILLISECONDS,
       new LinkedBlockingQueue[Runnable],
-      daemon(name)
+      Parallel.daemons(name)
     )
     made.allowCoreThreadTimeOut(true)
     made
-  }
-
-  private def daemon(name: String): ThreadFactory = { task =>
-    val thread = new Thread(task, name)
-    thread.setDaemon(true)
-    thread
   }
 }
