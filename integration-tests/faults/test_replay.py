@@ -11,7 +11,7 @@ STARTED = "query-started=pause"
 # The plugin's listener comes first, so that all it could learn of the query's start is older than
 # what happens while the driver stands still.
 LISTENERS = (
-    "io.megaphone.spark.driver.EndListener",
+    "io.megaphone.spark.driver.QueryListener",
     "io.megaphone.spark.faults.QueryStartFault",
 )
 

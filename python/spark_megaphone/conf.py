@@ -18,13 +18,27 @@ TRANSFER_MODE: Final = "spark.megaphone.transfer.mode"
 # `optimized`. Default `batched`; read when a plan is submitted.
 STRATEGY: Final = "spark.megaphone.strategy"
 
-# Number of batches that a step waits for its preparation. After that it takes effect anyway, and
-# bins that are not prepared are read from the checkpoint. Default `10`; read when a query starts.
+# Number of batches that a step waits for its preparation while no copy of the query progresses.
+# After that it takes effect anyway, and bins that are not prepared are read from the checkpoint.
+# Default `10`; read when a query starts.
 TRANSFER_PATIENCE_BATCHES: Final = "spark.megaphone.transfer.patienceBatches"
 
 # Maximum number of steps of a plan that are prepared at the same time. Default `4`; read when a
 # query starts.
 TRANSFER_WINDOW_STEPS: Final = "spark.megaphone.transfer.windowSteps"
+
+# How many times as long batches may take while replicas are copied. The rate of the copies follows
+# what the query's batches take meanwhile. `off`: copy as fast as possible. Default `1.1x`; read
+# when a query starts.
+TRANSFER_SLOWDOWN: Final = "spark.megaphone.transfer.slowdown"
+
+# The most that each executor copies in a second for replicas, in bytes of records before
+# compression (`50m`). 0: no limit. Default `0`; read when a query starts.
+TRANSFER_MAX_BYTES_PER_SECOND: Final = "spark.megaphone.transfer.maxBytesPerSecond"
+
+# How many bytes of state, about, the steps of a plan move that are prepared at the same time. A
+# step that moves more is prepared alone. 0: no limit. Default `256m`; read when a query starts.
+TRANSFER_MAX_BYTES_IN_FLIGHT: Final = "spark.megaphone.transfer.maxBytesInFlight"
 
 # How long, in milliseconds, a batch waits for the last tail from another executor before it reads
 # the file instead. Default `1000`; read when a query starts.
@@ -60,6 +74,9 @@ DEFAULTS: Final = {
     STRATEGY: "batched",
     TRANSFER_PATIENCE_BATCHES: "10",
     TRANSFER_WINDOW_STEPS: "4",
+    TRANSFER_SLOWDOWN: "1.1x",
+    TRANSFER_MAX_BYTES_PER_SECOND: "0",
+    TRANSFER_MAX_BYTES_IN_FLIGHT: "256m",
     TRANSFER_TAIL_DEADLINE_MS: "1000",
     TRANSFER_IMAGE_DEADLINE_MS: "30000",
     LEASE_TIMEOUT_MS: "60000",

@@ -31,6 +31,7 @@ LAYERS = [
     f"{CORE}.transfer",
     f"{CORE}.protocol",
     f"{CORE}.placement",
+    f"{CORE}.pace",
     f"{CORE}.runtime",
     f"{CORE}.view",
     PRIVATE,

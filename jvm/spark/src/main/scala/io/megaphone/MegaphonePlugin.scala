@@ -3,13 +3,13 @@ package io.megaphone
 
 import java.util.{Collections, Map => JMap}
 
-import org.apache.spark.{SparkConf, SparkContext, SparkEnv, TaskContext}
+import org.apache.spark.{SparkConf, SparkContext, SparkEnv, TaskContext, TaskFailedReason}
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 import org.apache.spark.sql.megaphone.SparkPrivate
 
 import io.megaphone.errors.OtherSparkException
 import io.megaphone.spark.checkpoint.LocalCheckpointFileManager
-import io.megaphone.spark.driver.{ApplicationDriver, BuiltFor, EndListener, QueryDriver}
+import io.megaphone.spark.driver.{ApplicationDriver, BuiltFor, QueryDriver, QueryListener}
 import io.megaphone.spark.executor.ExecutorHost
 
 /** The plugin: `spark.plugins=io.megaphone.MegaphonePlugin`.
@@ -48,8 +48,15 @@ private final class MegaphoneExecutor extends ExecutorPlugin {
 
   override def onTaskStart(): Unit = {
     val counter = TaskContext.get().getLocalProperty(QueryDriver.HintProperty)
-    if (counter != null) ExecutorHost.active.foreach(_.notice(counter.toLong))
+    ExecutorHost.active.foreach { host =>
+      host.agent.throttle.taskBegins()
+      if (counter != null) host.notice(counter.toLong)
+    }
   }
+
+  override def onTaskSucceeded(): Unit = taskEnded()
+  override def onTaskFailed(reason: TaskFailedReason): Unit = taskEnded()
+  private def taskEnded(): Unit = ExecutorHost.active.foreach(_.agent.throttle.taskEnds())
 
   override def shutdown(): Unit = ExecutorHost.deactivate()
 }
@@ -62,7 +69,7 @@ object MegaphonePlugin {
   /** Sets the keys that the plugin needs. Values set by the user stay; lists are extended. */
   private[megaphone] def configure(conf: SparkConf): Unit = {
     append(conf, Extensions, classOf[MegaphoneExtensions].getName)
-    append(conf, Listeners, classOf[EndListener].getName)
+    append(conf, Listeners, classOf[QueryListener].getName)
     conf.setIfMissing(Provider, classOf[BinnedStateStoreProvider].getName)
     conf.setIfMissing(
       ExecutorHost.FileManagerKey,

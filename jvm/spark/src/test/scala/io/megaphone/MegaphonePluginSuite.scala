@@ -13,7 +13,7 @@ class MegaphonePluginSuite extends AnyFunSuite {
   private val Listeners = "spark.sql.streaming.streamingQueryListeners"
   private val Provider = "spark.sql.streaming.stateStore.providerClass"
   private val Ours = "io.megaphone.MegaphoneExtensions"
-  private val OurListener = "io.megaphone.spark.driver.EndListener"
+  private val OurListener = "io.megaphone.spark.driver.QueryListener"
 
   private def configured(settings: (String, String)*): SparkConf = {
     val conf = new SparkConf(false).setAll(settings)

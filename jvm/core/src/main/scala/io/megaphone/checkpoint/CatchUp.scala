@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.checkpoint
 
+import scala.annotation.tailrec
 import scala.collection.mutable
 
 import io.megaphone.errors.DamagedFileException
@@ -12,9 +13,10 @@ import io.megaphone.state.Holding
   * missed batches, or a replica.
   *
   * Given a holding, and a newer name of its worker.
-  *   1. Read the footer of the newest file, which lists the names that lead to it. If the holding's
-  *      name is not one of them, stop: no unbroken sequence of tails leads on from it. Version 0
-  *      has no file; it is the one that the files of version 1 lead on from.
+  *   1. Read the footer of the newest file, which lists the names that lead to it, and that of the
+  *      oldest of them, until the holding's name is among them. If it is none of them, stop: no
+  *      unbroken sequence of tails leads on from it. Version 0 has no file; it is the one that the
+  *      files of version 1 lead on from.
   *   1. Settle the head if it is one of those names; else undo it.
   *   1. For each missing file, from the oldest: drop the bins that left the worker with it, because
   *      their records in this holding are void from then on. Apply the frames of the other bins.
@@ -33,10 +35,10 @@ final class CatchUp(recovery: Recovery) {
     */
   def apply(holding: Holding, name: StateName, tableHash: Long): Option[Long] = {
     if (holding.base == name) Some(0L)
-    else if (holding.base.version >= name.version) None
+    else if (!CatchUp.canLead(holding.base.version, name.version)) None
     else {
       val newest = recovery.footer(FileName(holding.worker, name), tableHash)
-      val names = newest.file +: newest.previous
+      val names = leadingTo(newest, holding.base.version)
       if (holding.head.exists(head => names.exists(_.name == head))) holding.settle()
       else holding.undoHead()
       val isFromFirst = holding.base.version == 0 && names.last.name.version == 1
@@ -53,6 +55,17 @@ final class CatchUp(recovery: Recovery) {
         )
       }
     }
+  }
+
+  /** The files that lead to one, newest first, back to that of a version or the first of all. */
+  private def leadingTo(newest: Footer, version: Long): Vector[FileName] = {
+    @tailrec
+    def go(names: Vector[FileName], previous: Vector[FileName]): Vector[FileName] = {
+      val all = names ++ previous
+      if (previous.isEmpty || all.last.name.version <= math.max(1, version)) all
+      else go(all, recovery.footer(all.last).previous)
+    }
+    go(Vector(newest.file), newest.previous)
   }
 
   private def applyTail(holding: Holding, footer: Footer): Long = {
@@ -81,6 +94,12 @@ final class CatchUp(recovery: Recovery) {
 }
 
 object CatchUp {
+
+  /** How many tails are applied at most: loading the state is cheaper than more of them. */
+  val TailsMax = 96
+
+  /** Whether tails may lead from one version to another. */
+  def canLead(from: Long, to: Long): Boolean = from < to && to - from <= TailsMax
 
   /** Applies a tail to settled logs, settles them, and names the holding after the tail.
     *

@@ -37,7 +37,8 @@ object Duties {
     image,
     decision.batch.idsOf(store).nameOf(decision.batch.number, needed.key.source),
     decision.before(group.id).contentHash,
-    executors.lift(needed.key.source).flatMap(addressOf)
+    executors.lift(needed.key.source).flatMap(addressOf),
+    state.progressAt
   )
 
   /** The steps whose blocks and replicas may still be used: the announced ones, and those that are

@@ -69,7 +69,8 @@ private[protocol] object Planning {
   ): Vector[Announced] = for {
     group <- state.groups
     turn <- inTurn(state, open, group.id, due.map(_.id)).toVector
-    (id, step) <- turn.window(turn.plan.mode.announcedSteps(state.settings.windowSteps))
+    window = turn.window(turn.plan.mode.announcedSteps(state.settings.windowSteps))
+    (id, step) <- withinBytes(state, batch, after(group.id), window)
   } yield state.announced
     .find(_.id == id)
     .getOrElse(
@@ -81,6 +82,23 @@ private[protocol] object Planning {
         imagesOf(batch, group, before(group.id), after(group.id), step)
       )
     )
+
+  /** The steps of a window that do not move too many bytes together: the first, those that are
+    * announced already, and as many more as there is room for.
+    */
+  private def withinBytes(
+      state: State,
+      batch: Batch,
+      table: RoutingTable,
+      window: Vector[(StepId, Step)]
+  ): Vector[(StepId, Step)] = {
+    var bytes = 0L
+    window.takeWhile { case (id, step) =>
+      val isFirst = id == window.head._1
+      bytes += batch.bytesOf(id.group, step.moves, table)
+      isFirst || bytes <= state.settings.windowBytes || state.announced.exists(_.id == id)
+    }
+  }
 
   /** Rule 6: a batch takes a step only if this run alone can have planned it. A first batch that
     * this run logged, and from which another run has started since, may be running there with the
@@ -199,8 +217,9 @@ private[protocol] object Planning {
       id: StepId
   ): Option[Announced] = state.announced.find(_.id == id).flatMap { a =>
     lazy val full = fullTargets(state, a.id)
+    val waitsSince = math.max(a.since, state.progressAt)
     val isOver =
-      !a.mode.isPreparedAhead || batch.number - a.since >= state.settings.patienceBatches
+      !a.mode.isPreparedAhead || batch.number - waitsSince >= state.settings.patienceBatches
     val isTaken = isOver || Duties.replicas(state.run, a, batch, group, table).forall { r =>
       if (a.isRefused(r.key)) full(Announced.targetOf(r.key))
       else a.isReady(r.key, batch.number - 2)

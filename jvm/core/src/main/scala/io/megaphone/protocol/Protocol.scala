@@ -3,7 +3,7 @@ package io.megaphone.protocol
 
 import io.megaphone.checkpoint.planlog.{History, LogRecord, Verdict}
 import io.megaphone.format.{StoreId, VersionIds}
-import io.megaphone.plan.{Group, Plan, RoutingTable, StepId}
+import io.megaphone.plan.{Group, Move, Plan, RoutingTable, StepId}
 import io.megaphone.state.ReplicaKey
 
 /** The driver's half of the protocol, for one run of one query, as a pure state machine: events in,
@@ -45,9 +45,11 @@ object Protocol {
 
   /** @param windowSteps
     *   steps of a plan and group that are announced at once
+    * @param windowBytes
+    *   bytes of state that they move, about; a step that moves more is announced alone
     * @param patienceBatches
-    *   batches after which an announced step is sealed even if its replicas are not ready: the
-    *   files serve then
+    *   batches without progress of the run's copies after which an announced step is sealed even if
+    *   its replicas are not ready: the files serve then
     * @param gapBatches
     *   the least distance of two moves of one bin
     * @param stepsPerBatch
@@ -58,6 +60,7 @@ object Protocol {
     */
   final case class Settings(
       windowSteps: Int = 4,
+      windowBytes: Long = Long.MaxValue,
       patienceBatches: Long = 10,
       gapBatches: Long = 3,
       stepsPerBatch: Int = 1,
@@ -74,15 +77,31 @@ object Protocol {
     * @param placement
     *   by group: id of each worker's executor, as wanted, for as many workers as the group has or
     *   an open plan will give it
+    * @param stateBytes
+    *   by group and worker: bytes of its state in all stores, as far as they are known
     */
   final case class Batch(
       number: Long,
       isOwn: Boolean,
       ids: Map[StoreId, VersionIds],
-      placement: Map[Long, Vector[String]]
+      placement: Map[Long, Vector[String]],
+      stateBytes: Map[(Long, Int), Long] = Map.empty
   ) {
     def idsOf(store: StoreId): VersionIds = ids.getOrElse(store, VersionIds.Fixed)
     def executorsOf(group: Long): Vector[String] = placement.getOrElse(group, Vector.empty)
+
+    /** How many bytes moves take along, if the bins of a worker are alike. */
+    def bytesOf(group: Long, moves: Vector[Move], table: RoutingTable): Long = {
+      lazy val counts = table.binCounts
+      moves
+        .groupBy(m => table.workerOf(m.bin))
+        .iterator
+        .map { case (worker, of) =>
+          val bytes = stateBytes.getOrElse((group, worker), 0L)
+          (bytes.toDouble / math.max(1, counts(worker)) * of.size).toLong
+        }
+        .sum
+    }
   }
 
   /** What a batch must agree on.
@@ -104,6 +123,8 @@ object Protocol {
     *   a seal that is being appended, and the decision that holds once it is
     * @param unconfirmed
     *   own records whose append was not confirmed: each may stand at the next number, or not
+    * @param progressAt
+    *   the last batch in which executors copied for announced steps; −1 if there was none
     */
   final case class State(
       run: String,
@@ -114,7 +135,8 @@ object Protocol {
       announced: Vector[Announced],
       decision: Option[Decision],
       pending: Option[(LogRecord, Decision)],
-      unconfirmed: Vector[LogRecord]
+      unconfirmed: Vector[LogRecord],
+      progressAt: Long = -1
   ) {
     def group(id: Long): Group = groups.find(_.id == id).getOrElse(unknownGroup(id))
 
@@ -177,6 +199,9 @@ object Protocol {
   final case class ReplicaReported(replica: ReplicaKey, step: StepId, state: ReplicaState)
       extends Event
   final case class ExecutorLost(executor: String) extends Event
+
+  /** Executors have copied more for announced steps than they ever had. */
+  case object CopiesProgressed extends Event
 
   sealed trait Command
 
@@ -273,6 +298,9 @@ object Protocol {
 
     case ExecutorLost(executor) =>
       (state.copy(announced = state.announced.map(_.without(executor))), Vector.empty)
+
+    case CopiesProgressed =>
+      (state.copy(progressAt = state.decision.fold(-1L)(_.batch.number)), Vector.empty)
   }
 
   /** Whether the run goes on without the steps that its first batch was sealed with. */

@@ -2,7 +2,7 @@
 package io.megaphone.runtime
 
 import java.util.concurrent.ConcurrentHashMap
-import java.util.concurrent.atomic.AtomicLong
+import java.util.concurrent.atomic.{AtomicInteger, AtomicLong}
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
@@ -11,9 +11,10 @@ import scala.util.control.NonFatal
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.format.{ExecutorAddress, StateName, StoreKey}
 import io.megaphone.log.memory.SpillException
+import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.plan.StepId
 import io.megaphone.state.{Holding, Registry, ReplicaKey}
-import io.megaphone.transfer.{BlockName, Peers, Preparer, ReplicaDuty, TransferBlocks}
+import io.megaphone.transfer.{BlockKind, BlockName, Peers, Preparer, ReplicaDuty, TransferBlocks}
 
 /** The executor's half of the runtime: it keeps replicas and blocks for others, and works on them
   * between tasks. It has no thread: the host calls it.
@@ -28,6 +29,9 @@ import io.megaphone.transfer.{BlockName, Peers, Preparer, ReplicaDuty, TransferB
   *      the replicas and blocks are gone; the driver gives the duties to another executor, and
   *      targets read files.
   *
+  * Copies keep to the rate in the orders: see [[io.megaphone.pace.Throttle]]. Tails do not, because
+  * a replica must keep up with its source.
+  *
   * Threads: any. One call of `prepare` at a time for a duty.
   *
   * @param recoveryOf
@@ -36,6 +40,8 @@ import io.megaphone.transfer.{BlockName, Peers, Preparer, ReplicaDuty, TransferB
   *   how long a pull for a replica may take if the orders do not say it for the run
   * @param warn
   *   is told what an operator of the query should know
+  * @param throttle
+  *   holds up who copies, if the rate asks for it
   * @param largeBinBytes
   *   how many bytes of live records make a bin large
   */
@@ -47,6 +53,7 @@ final class ExecutorAgent(
     recoveryOf: (StoreKey, String) => Recovery,
     pullDeadlineMs: Long,
     warn: String => Unit,
+    val throttle: Throttle = new Throttle(Clock.System),
     largeBinBytes: Long = ExecutorAgent.LargeBinBytes
 ) {
   import ExecutorAgent._
@@ -54,9 +61,11 @@ final class ExecutorAgent(
   private val ready = new ConcurrentHashMap[ReplicaKey, java.lang.Long]()
   private val refused = new ConcurrentHashMap[ReplicaKey, Refusal]()
   private val failures = new ConcurrentHashMap[ReplicaKey, Failures]()
+  private val copied = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
   private val withLargeBins = ConcurrentHashMap.newKeySet[StoreKey]() // of which `warn` was told
   private val round = new AtomicLong() // of orders that were obeyed
   private val images = mutable.Queue.empty[(BlockName, TransferBlocks.Snapshot)]
+  private val publishing = new AtomicInteger() // images of the queue that are being made
   private val newestCounter = new AtomicLong()
   @volatile private var orders = Orders(0, Map.empty, Vector.empty)
 
@@ -72,6 +81,7 @@ final class ExecutorAgent(
     address,
     ready.asScala.iterator.map { case (key, version) => key -> version.longValue }.toVector,
     refused.asScala.iterator.map { case (key, refusal) => key -> refusal.reason }.toVector,
+    copied.asScala.iterator.map { case (key, bytes) => key -> bytes.longValue }.toVector,
     Held(registry.holdingsCount, registry.replicasCount, peers.publishedCount)
   )
 
@@ -83,7 +93,8 @@ final class ExecutorAgent(
     registry.keepRuns(run => orders.runs.get(run).map(_.settled))
     registry.keepReplicas(orders.isLive(_))
     registry.measure()
-    Seq(ready, refused, failures).foreach(_.keySet.removeIf(key => !orders.isLive(key)))
+    Seq(ready, refused, failures, copied).foreach(_.keySet.removeIf(key => !orders.isLive(key)))
+    throttle.keep(orders.runs.map { case (run, live) => run -> live.copyRate })
     withLargeBins.removeIf(store => !orders.runs.contains(store.run))
     images.synchronized {
       images.filterInPlace { case (block, _) => orders.isLive(block.key.run, block.step) }
@@ -104,9 +115,12 @@ final class ExecutorAgent(
 
   def hasDuties: Boolean = orders.duties.nonEmpty
 
-  /** Whether a replica that has room has not reached its source's newest settled version. */
-  def isBehind: Boolean = orders.duties.exists { duty =>
-    !isRefused(duty) && Option(ready.get(duty.key)).forall(_ < duty.settled.version)
+  /** Whether an image is still to be published, or a replica that has room has not reached its
+    * source's newest settled version.
+    */
+  def isBehind: Boolean = publishing.get > 0 || queuedSteps.nonEmpty || orders.duties.exists {
+    duty =>
+      !isRefused(duty) && Option(ready.get(duty.key)).forall(_ < duty.settled.version)
   }
 
   /** Whether the newest orders still name a duty. */
@@ -123,7 +137,8 @@ final class ExecutorAgent(
       val recovery = recoveryOf(duty.key.store, run.checkpointRoot)
       faults.at(FaultPoints.TargetPulling)
       val deadlineMs = run.pullDeadlineMs.getOrElse(pullDeadlineMs)
-      new Preparer(registry, recovery, blocks, peers, deadlineMs)(duty) match {
+      val preparer = new Preparer(registry, recovery, blocks, peers, deadlineMs, copying(duty.key))
+      preparer(duty) match {
         case Preparer.Ready(version) =>
           val before = ready.put(duty.key, version)
           failures.remove(duty.key)
@@ -160,22 +175,47 @@ final class ExecutorAgent(
   def queueImage(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit =
     images.synchronized { images.enqueue(block -> snapshot); () }
 
-  /** Makes and publishes one image of the queue. Returns false if the queue is empty. */
+  /** Makes and publishes one image of the queue, at the rate of its run. Returns false if the queue
+    * is empty.
+    */
   def publishNext(): Boolean =
     images.synchronized(images.removeHeadOption()).exists { case (block, snapshot) =>
-      faults.at(FaultPoints.SourcePublishing)
-      publish(block, snapshot)
-      faults.at(FaultPoints.SourcePublished)
-      true
+      publishing.incrementAndGet()
+      try {
+        faults.at(FaultPoints.SourcePublishing)
+        offer(block)(blocks.image(snapshot, copying(block.replica)))
+        faults.at(FaultPoints.SourcePublished)
+        true
+      } finally publishing.decrementAndGet()
     }
 
-  /** Makes and publishes an image now. */
+  /** Makes and publishes an image now, as fast as it can. */
   def publish(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit =
     offer(block)(blocks.image(snapshot))
 
-  /** Publishes the tails that the last commit of a holding appended to bins. */
-  def publishTail(block: BlockName, holding: Holding, bins: Seq[Int]): Unit =
+  /** What an attempt to copy for a replica calls after each piece, with its bytes. */
+  private def copying(key: ReplicaKey): Long => Unit = {
+    var attempted = 0L
+    bytes => {
+      attempted += bytes
+      // What nobody wants any more is not counted again, and ends as soon as it can.
+      if (orders.isLive(key)) {
+        copied.merge(key, attempted, (before, now) => math.max(before, now))
+        throttle.pass(key.store.run, bytes)
+      }
+    }
+  }
+
+  /** Publishes the tails that the last commit of a holding appended to bins. Removes those of
+    * earlier commits, but for one: a target that is further behind reads files.
+    */
+  def publishTail(block: BlockName, holding: Holding, bins: Seq[Int]): Unit = {
     offer(block)(blocks.tail(holding, bins))
+    peers.keep { other =>
+      other.kind != BlockKind.Tail || other.replica != block.replica ||
+      other.name.version >= block.name.version - 1
+    }
+  }
 
   /** Losing a block costs time only (I9): a commit that is durable does not fail for it. If a part
     * cannot be published, part 0 is not, so no target pulls the others; they are removed.

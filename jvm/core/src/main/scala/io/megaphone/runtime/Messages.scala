@@ -2,6 +2,7 @@
 package io.megaphone.runtime
 
 import io.megaphone.format.{ExecutorAddress, WorkerId}
+import io.megaphone.pace.CopyRate
 import io.megaphone.plan.StepId
 import io.megaphone.state.ReplicaKey
 import io.megaphone.transfer.ReplicaDuty
@@ -15,11 +16,15 @@ sealed trait Message extends Serializable
   *   the version that each replica has reached
   * @param refused
   *   the replicas that had no room when they were last tried, and the reason
+  * @param copied
+  *   how many bytes of records were copied for each replica, at its source or its target: the most
+  *   that one attempt has come to, so that repeated attempts do not look like progress
   */
 final case class Report(
     executor: ExecutorAddress,
     ready: Vector[(ReplicaKey, Long)],
     refused: Vector[(ReplicaKey, String)],
+    copied: Vector[(ReplicaKey, Long)],
     held: Held
 ) extends Message
 
@@ -78,18 +83,23 @@ final case class RunOrders(run: String, live: LiveRun, duties: Vector[ReplicaDut
   *   steps whose blocks and replicas may still be used
   * @param pullDeadlineMs
   *   how long an executor waits for a block that prepares a replica; None for its own deadline
+  * @param copyRate
+  *   how fast the executor may copy for the run
   */
 final case class LiveRun(
     checkpointRoot: String,
     settled: Long,
     steps: Set[StepId],
-    pullDeadlineMs: Option[Long]
+    pullDeadlineMs: Option[Long],
+    copyRate: CopyRate = CopyRate.Unlimited
 )
 
 /** A worker's commit: where the worker ran, and the cost of opening its state.
   *
   * @param keys
   *   number of live keys after the commit
+  * @param liveBytes
+  *   bytes of the live records after it
   * @param bytes
   *   size of the file that the commit wrote
   */
@@ -98,6 +108,7 @@ final case class Committed(
     batch: Long,
     executor: ExecutorAddress,
     keys: Long,
+    liveBytes: Long,
     bytes: Long,
     arrivals: Arrivals
 ) extends Message

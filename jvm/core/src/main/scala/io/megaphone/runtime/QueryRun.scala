@@ -8,6 +8,7 @@ import io.megaphone.checkpoint.{Recovery, Settled}
 import io.megaphone.checkpoint.planlog.{History, PlanLog}
 import io.megaphone.errors.{PlanRefusedException, StepNotSealedException, UnsupportedQueryException}
 import io.megaphone.format.{ExecutorAddress, StoreId, VersionIds}
+import io.megaphone.pace.TransferRate
 import io.megaphone.placement.Placement
 import io.megaphone.plan.{Group, Plan, RoutingTable}
 import io.megaphone.protocol.{Duties, Protocol, ReplicaState, Route}
@@ -44,6 +45,7 @@ final class QueryRun(
     warn: String => Unit
 ) {
   private val ranOn = TrieMap.empty[(Long, Int), String] // (operator, worker) → executor
+  private val liveBytes = TrieMap.empty[(StoreId, Int), Long] // (store, worker) → at its commit
   private val wanted = mutable.Map.empty[Long, Vector[String]] // group → executors
   private val pinned = mutable.Map.empty[(Long, Int), String]
   @volatile private var cluster = ClusterView.Empty
@@ -51,6 +53,7 @@ final class QueryRun(
   @volatile private var duties = QueryRun.DutiesOf.Nothing
   private var read = Option.empty[History]
   private val records = new RunRecords(run, planLog, faults, warn)
+  @volatile private var pace = new CopyPace(TransferRate.Settings())
   @volatile private var isStarted = false
 
   /** The protocol's state, for those who show it; None before the first batch. */
@@ -97,6 +100,7 @@ final class QueryRun(
     if (history.isEmpty && firstBatch > 0)
       throw UnsupportedQueryException.missingPlanLog(checkpointRoot)
     this.settings = settings
+    pace = new CopyPace(settings.transferRate)
     val known = history.first.fold(asked) { began =>
       if (!QueryRun.areSame(began.groups, asked))
         throw changed(began.groups, asked)
@@ -143,12 +147,13 @@ final class QueryRun(
     val obsoleteRecords = trim(batch)
     see(cluster)
     groups.foreach(place)
-    val planned = Protocol.Batch(batch, isOwn, ids, wanted.toMap)
+    val planned = Protocol.Batch(batch, isOwn, ids, wanted.toMap, stateBytes(groups))
     val commands = records.feed(Protocol.BatchPlanning(planned))
     val decision = commands.collectFirst {
       case Protocol.HandOut(d) => d
       case Protocol.Fail(reason) => throw new StepNotSealedException(reason)
     }.get
+    pace.planned(decision, Duties.liveSteps(current))
     val pins = groups.flatMap(g => pinsOf(g, decision.after(g.id).workers))
     if (current.history.sealAt(batch - 1).isDefined) faults.at(FaultPoints.DriverSettled)
     val tables = groups.map(g => g.id -> Tables(decision.before(g.id), decision.after(g.id))).toMap
@@ -188,16 +193,32 @@ final class QueryRun(
     val executor = report.executor.id
     report.ready.foreach { case (k, version) => tell(k, ReplicaState.Ready(version, executor)) }
     report.refused.foreach { case (k, reason) => tell(k, ReplicaState.Refused(reason, executor)) }
+    if (pace.copied(executor, report.copied.filter(_._1.store.run == run)))
+      records.feed(Protocol.CopiesProgressed)
+    ()
   }
 
+  /** A batch has ended, and took so long from its trigger on. The rate of copies follows from it. A
+    * batch that this is not told of is not counted.
+    */
+  def batchEnded(batch: Long, durationMs: Long): Unit = pace.batchEnded(batch, durationMs)
+
   /** A task reports its commit. */
-  def committed(c: Committed): Unit =
+  def committed(c: Committed): Unit = {
     ranOn((c.worker.store.id.operator, c.worker.worker)) = c.executor.id
+    liveBytes((c.worker.store.id, c.worker.worker)) = c.liveBytes
+  }
 
   /** What executors are to know of this run; None before its first batch. */
   def live: Option[LiveRun] = records.state.flatMap(s =>
     s.decision.map(d =>
-      LiveRun(checkpointRoot, d.batch.number, Duties.liveSteps(s), settings.pullDeadlineMs)
+      LiveRun(
+        checkpointRoot,
+        d.batch.number,
+        Duties.liveSteps(s),
+        settings.pullDeadlineMs,
+        pace.copyRate
+      )
     )
   )
 
@@ -222,6 +243,13 @@ final class QueryRun(
   /** The executor that a worker ran on last, if it is known. */
   def executorOf(operator: Long, worker: Int): Option[String] = ranOn.get((operator, worker))
 
+  private def stateBytes(groups: Vector[Group]): Map[(Long, Int), Long] = {
+    val groupOf = groups.flatMap(g => g.stores.map(_ -> g.id)).toMap
+    liveBytes.toVector
+      .flatMap { case ((store, worker), bytes) => groupOf.get(store).map((_, worker) -> bytes) }
+      .groupMapReduce(_._1)(_._2)(_ + _)
+  }
+
   private def changed(before: Vector[Group], now: Vector[Group]) =
     UnsupportedQueryException.changedOperators(QueryRun.describe(before), QueryRun.describe(now))
 
@@ -241,7 +269,7 @@ final class QueryRun(
     val workers = (planned ++ Iterator(currentTable(group.id).workers)).max
     val before = wanted.getOrElse(group.id, Vector.empty)
     wanted(group.id) =
-      Placement.assign(workers, w => executorOf(group.id, w).orElse(before.lift(w)), cluster.ids)
+      Placement.assign(workers, w => executorOf(group.id, w).orElse(before.lift(w)), cluster.hosts)
   }
 
   /** Pins the workers that are not known to run where they are wanted. */
@@ -349,13 +377,16 @@ object QueryRun {
     *   records of the plan log from which on it is trimmed
     * @param pullDeadlineMs
     *   how long executors wait for a block that prepares a replica; None for their own deadline
+    * @param transferRate
+    *   what copies may cost
     */
   final case class Settings(
       protocol: Protocol.Settings = Protocol.Settings(),
       sweepBatches: Long = 50,
       batchesToRetain: Int = 100,
       trimRecords: Int = 100,
-      pullDeadlineMs: Option[Long] = None
+      pullDeadlineMs: Option[Long] = None,
+      transferRate: TransferRate.Settings = TransferRate.Settings()
   )
 
   /** The duties that follow from a decision, by executor. */

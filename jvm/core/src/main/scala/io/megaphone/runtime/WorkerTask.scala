@@ -51,7 +51,15 @@ final class WorkerTask private (
     lease.check()
     if (batch.isStep) agent.faults.at(FaultPoints.StepCommitted)
     publishHead(name)
-    Committed(id, batch.version, agent.address, holding.keyCount, committed.bytes, arrivals)
+    Committed(
+      id,
+      batch.version,
+      agent.address,
+      holding.keyCount,
+      holding.liveBytes,
+      committed.bytes,
+      arrivals
+    )
   }
 
   /** Undoes the uncommitted records, and gives the lease back. */

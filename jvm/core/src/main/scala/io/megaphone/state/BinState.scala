@@ -21,6 +21,9 @@ sealed abstract class BinState {
 
   /** Number of live keys of one family. */
   def keyCount(family: Int): Long
+
+  /** Bytes of the live records. */
+  def liveBytes: Long
 }
 
 object BinState {
@@ -31,6 +34,7 @@ object BinState {
     override def here: Option[BinLog] = None
     override def keyCount: Long = 0L
     override def keyCount(family: Int): Long = 0L
+    override def liveBytes: Long = 0L
   }
 
   /** All records of the bin are in `log`. */
@@ -39,5 +43,6 @@ object BinState {
     override def here: Option[BinLog] = Some(log)
     override def keyCount: Long = log.keyCount.toLong
     override def keyCount(family: Int): Long = log.keyCount(family).toLong
+    override def liveBytes: Long = log.liveBytes
   }
 }

@@ -36,12 +36,12 @@ private[state] final class HeldBins(count: Int) {
   def setChain(bin: Int, chain: Chain): Unit = chains(bin) = chain
   def remove(bin: Int): Unit = { logs(bin) = null; chains(bin) = null }
 
-  /** Number of live keys of the bins that are counted. */
-  def keyCount(isCounted: Int => Boolean): Long = {
+  /** The sum of a figure of the bins that are counted. */
+  def sum(isCounted: Int => Boolean)(figure: BinState => Long): Long = {
     var sum = 0L
     var bin = 0
     while (bin < count) {
-      if (has(bin) && isCounted(bin)) sum += stateOf(bin).keyCount
+      if (has(bin) && isCounted(bin)) sum += figure(stateOf(bin))
       bin += 1
     }
     sum

@@ -186,7 +186,10 @@ final class Holding(val worker: Int, val binsCount: Int) {
   }
 
   /** Number of live keys of the bins that stay. */
-  def keyCount: Long = held.keyCount(!isLeaving(_))
+  def keyCount: Long = held.sum(!isLeaving(_))(_.keyCount)
+
+  /** Bytes of the live records of the bins that stay. */
+  def liveBytes: Long = held.sum(!isLeaving(_))(_.liveBytes)
 
   /** Heap bytes of all logs and chains. */
   def heapBytes: Long = held.heapBytes

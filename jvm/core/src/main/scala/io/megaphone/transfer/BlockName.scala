@@ -3,6 +3,7 @@ package io.megaphone.transfer
 
 import io.megaphone.format.{StateName, StoreKey}
 import io.megaphone.plan.StepId
+import io.megaphone.state.ReplicaKey
 
 /** Names a block: bins on their way from one worker to another.
   *
@@ -22,6 +23,10 @@ final case class BlockName(
     step: StepId,
     part: Int = 0
 ) {
+
+  /** The replica that the block is for. */
+  def replica: ReplicaKey = ReplicaKey.forStep(key, source, target, step)
+
   override def toString: String =
     s"megaphone-${key.run}-${key.id.operator}-${key.id.store}-$step-$source-$target-$kind-$name-" +
       s"$part"

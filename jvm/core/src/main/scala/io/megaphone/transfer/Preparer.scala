@@ -5,7 +5,7 @@ import scala.annotation.tailrec
 
 import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.errors.{DamagedFileException, MissingFileException}
-import io.megaphone.format.{FileName, Footer, StateName}
+import io.megaphone.format.{FileName, StateName}
 import io.megaphone.state.{Holding, Registry, Replica}
 import io.megaphone.transfer.TransferBlocks.Part
 
@@ -13,9 +13,10 @@ import io.megaphone.transfer.TransferBlocks.Part
   *
   * Given a duty: the replica's key, the name of the source's image, and its newest settled name.
   *   1. If there is no replica yet, pull the image block from the source's executor and make the
-  *      replica of it. The block may come later; once the source is `PatienceVersions` ahead of the
-  *      image, read the files if it has not. An image that no tails lead on from is not pulled.
-  *      ''The source dies:'' the files are read.
+  *      replica of it. The block may come later: while the run's copies progress, it is waited for.
+  *      Once the source is `PatienceVersions` ahead of the image and of the last progress, read the
+  *      files. An image that no tails lead on from is not pulled. ''The source dies:'' the files
+  *      are read.
   *   1. If the replica is behind the settled name, apply the tail block if one tail is missing, and
   *      the tails in the files if not. If neither leads there, or anything is damaged, drop the
   *      replica; the next call starts again.
@@ -26,13 +27,17 @@ import io.megaphone.transfer.TransferBlocks.Part
   * cancelled:'' orders no longer name the duty, and the replica is dropped.
   *
   * Threads: any; one call at a time for a duty.
+  *
+  * @param copied
+  *   is called after each piece of an image, with its bytes of records; it may wait
   */
 final class Preparer(
     registry: Registry,
     recovery: Recovery,
     blocks: TransferBlocks,
     peers: Peers,
-    deadlineMs: Long
+    deadlineMs: Long,
+    copied: Long => Unit = _ => ()
 ) {
   import Preparer._
 
@@ -59,10 +64,10 @@ final class Preparer(
   }
 
   private def make(duty: ReplicaDuty): Option[Replica] = {
-    val versions = duty.settled.version - duty.image.version
-    def mayReadFiles = versions >= PatienceVersions
+    val (image, settled) = (duty.image.version, duty.settled.version)
+    def mayReadFiles = settled - math.max(image, duty.progressAt) >= PatienceVersions
     val pulled =
-      try if (versions <= Footer.PreviousMax) fromBlock(duty) else None
+      try if (image == settled || CatchUp.canLead(image, settled)) fromBlock(duty) else None
       catch { case _: DamagedFileException if mayReadFiles => None }
     val made = pulled.orElse(Option.when(mayReadFiles)(fromFiles(duty)))
     made.map(registry.putReplica(duty.key, _))
@@ -72,7 +77,7 @@ final class Preparer(
     blocks.replicaOf(
       duty.bins,
       duty.binsCount,
-      log => { log.spill(registry.budget.excessOfReplicas); () }
+      (log, bytes) => { log.spill(registry.budget.excessOfReplicas); copied(bytes) }
     )(pull(duty, duty.image, BlockKind.Image, _))
 
   private def fromFiles(duty: ReplicaDuty): Holding = {

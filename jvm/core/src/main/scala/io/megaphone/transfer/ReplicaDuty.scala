@@ -14,6 +14,8 @@ import io.megaphone.state.{ForStep, ReplicaKey}
   *   content hash of the routing table under which the source wrote `settled`
   * @param address
   *   the source's executor, if it is known
+  * @param progressAt
+  *   the last batch in which executors copied for the run; −1 if there was none
   */
 final case class ReplicaDuty(
     key: ReplicaKey,
@@ -22,7 +24,8 @@ final case class ReplicaDuty(
     image: StateName,
     settled: StateName,
     tableHash: Long,
-    address: Option[ExecutorAddress]
+    address: Option[ExecutorAddress],
+    progressAt: Long = -1
 ) {
 
   /** The block that brings the replica to a name: a part of it. */

@@ -40,14 +40,23 @@ final class TransferBlocks(
 ) {
   import TransferBlocks._
 
+  private val pieceBytes = math.min(partBytes, PieceBytes)
+
   /** Makes the image block of the bins of a snapshot. Calls `publish` with the number and the bytes
     * of each part; part 0 comes last.
+    *
+    * @param copied
+    *   is called after each piece, with its bytes of records; it may wait
     */
-  def image(snapshot: Snapshot)(publish: (Int, Array[Byte]) => Unit): Unit = {
+  def image(snapshot: Snapshot, copied: Long => Unit = _ => ())(
+      publish: (Int, Array[Byte]) => Unit
+  ): Unit = {
     val file = FileName(snapshot.worker, snapshot.name)
     val parts = new BlockParts(file, snapshot.name, compressions.writer, partBytes, publish)
     snapshot.bins.foreach { b =>
-      parts.add(b.bin, isImage = true, b.chain, b.keyCount)(b.records(partBytes, _))
+      parts.add(b.bin, isImage = true, b.chain, b.keyCount) { add =>
+        b.records(pieceBytes, (piece, length) => { add(piece, length); copied(length.toLong) })
+      }
     }
     parts.end()
   }
@@ -73,11 +82,12 @@ final class TransferBlocks(
     * @param bins
     *   the bins of the image
     * @param grown
-    *   is called with the log of a bin each time that it has become longer
+    *   is called with the log of a bin each time that it has become longer, and by how many bytes
+    *   of records; it may wait
     * @param pull
     *   pulls a part
     */
-  def replicaOf(bins: Seq[Int], binsCount: Int, grown: BinLog => Unit = _ => ())(
+  def replicaOf(bins: Seq[Int], binsCount: Int, grown: (BinLog, Long) => Unit = (_, _) => ())(
       pull: Int => Option[Part]
   ): Option[Holding] = budget.loading { loading =>
     val begun = mutable.Map.empty[Int, BinLog] // bins of which parts are still to come
@@ -95,7 +105,7 @@ final class TransferBlocks(
               val log = begun.getOrElse(frame.bin, throw part.damage(frame.bin, "an image first"))
               applyFrame(part, frame, log)
               log.settle() // nothing is undone here, so nothing is kept for it
-              grown(log)
+              grown(log, frame.rawBytes)
             }
             part.footer.chains.foreach { case (bin, chain) =>
               val log = begun.remove(bin).getOrElse(throw part.damage(bin, "an image"))
@@ -167,6 +177,9 @@ final class TransferBlocks(
 }
 
 object TransferBlocks {
+
+  /** The bytes of an image's frame, about: what is copied between two looks at the rate. */
+  private val PieceBytes = 256 << 10
 
   /** A part that has come: the name of its block, and its bytes. Threads: one. */
   final case class Part(name: String, bytes: Array[Byte]) {

@@ -18,7 +18,8 @@ class ProtocolSuite extends AnyFunSuite {
   import Protocol._
 
   private val group = Group(Vector(Operator(0, "aggregate", Vector("default"))), 2)
-  private val settings = Settings(windowSteps = 2, patienceBatches = 4, gapBatches = 3)
+  private val settings =
+    Settings(windowSteps = 2, windowBytes = 1000, patienceBatches = 4, gapBatches = 3)
 
   final private class Log { var records = Vector.empty[LogRecord] }
 
@@ -51,9 +52,10 @@ class ProtocolSuite extends AnyFunSuite {
     def plan(
         number: Long,
         isOwn: Boolean = true,
-        placement: Vector[String] = Vector("a", "b", "c", "d")
+        placement: Vector[String] = Vector("a", "b", "c", "d"),
+        stateBytes: Map[(Long, Int), Long] = Map.empty
     ): Decision = {
-      feed(BatchPlanning(Batch(number, isOwn, Map.empty, Map(0L -> placement))))
+      feed(BatchPlanning(Batch(number, isOwn, Map.empty, Map(0L -> placement), stateBytes)))
       assert(failure.isEmpty)
       state.decision.get
     }
@@ -134,6 +136,30 @@ class ProtocolSuite extends AnyFunSuite {
   test("patience: a step whose copies do not get ready is sealed all the same") {
     val run = newRun.submit("p", TransferMode.Prepared, moveOne)
     assert((1L to 6L).map(n => sealedIn(run.plan(n)).size) == Vector(0, 0, 0, 0, 1, 0))
+  }
+
+  test("patience: a step waits as long as copies progress, and no longer") {
+    val run = newRun.submit("p", TransferMode.Prepared, moveOne)
+    val sealedAt = (1L to 12L).filter { n =>
+      val isSealed = sealedIn(run.plan(n)).nonEmpty
+      if (n <= 6) run.feed(CopiesProgressed)
+      isSealed
+    }
+    assert(sealedAt == Seq(10))
+  }
+
+  test("the steps that are announced at once move so many bytes at most, or are one step") {
+    def announced(stateBytes: Long) = {
+      val run = newRun.submit("p", TransferMode.Prepared, moveOne, moveTwo)
+      run.plan(1, stateBytes = Map((0L, 0) -> stateBytes)) // of four bins
+      (run, announcedIn(run.state.decision.get))
+    }
+    assert(announced(4 * 500)._2 == Vector("p.0.0", "p.0.1"))
+    assert(announced(4 * 501)._2 == Vector("p.0.0"))
+    assert(announced(1 << 20)._2 == Vector("p.0.0"))
+    val (run, _) = announced(4 * 500)
+    run.plan(2, stateBytes = Map((0L, 0) -> (1 << 20)))
+    assert(announcedIn(run.state.decision.get) == Vector("p.0.0", "p.0.1"), "both go on")
   }
 
   private val noRoomAtOne = "Executor b has no room for the bins that are to move to worker 1: full"

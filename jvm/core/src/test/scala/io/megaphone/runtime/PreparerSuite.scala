@@ -8,7 +8,7 @@ import scala.collection.mutable
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.checkpoint.Recovery
+import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.format.{
   Compression, Compressions, ExecutorAddress, FileName, FileSource, Footer, StateName, StoreId
 }
@@ -125,9 +125,43 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     val near = dutyFrom(StateName(2, ""), StateName(4, "")).copy(address = address)
     assert(preparer(near) == Preparer.Ready(4) && asked.map(_.kind) == Seq(BlockKind.Image))
     asked.clear()
-    val far = near.copy(image = StateName(4 - Footer.PreviousMax - 1, ""))
+    val far = near.copy(image = StateName(4 - CatchUp.TailsMax - 1, ""))
     val again = new Preparer(new Registry, store.recovery, store.handOver, peers, 0)
     assert(again(far) == Preparer.Ready(4) && asked.isEmpty)
+  }
+
+  test("while copies progress, an image that has not come is waited for") {
+    val store = new Store
+    filled(store, 0)
+    val preparer = new Preparer(new Registry, store.recovery, store.handOver, NoPeers, 0)
+    val duty = dutyFrom(StateName(1, ""), StateName(4, ""))
+    assert(preparer(duty.copy(progressAt = 3)) == Preparer.Waiting)
+    assert(preparer(duty.copy(progressAt = 2)) == Preparer.Ready(4))
+  }
+
+  test("a slow image is of use as long as files lead on from it, one by one") {
+    val store = new Store
+    val source = new Registry
+    var first = Option.empty[Array[Byte]]
+    val versions = 3 * Footer.Slices
+    for (v <- 0 until versions) {
+      val turn = store.turn(v.toLong, before, before)
+      val lease = store.lease(source, 0, v.toLong)
+      store.open(source, lease, turn)
+      if (v == 2)
+        first = Some(onlyPart(store.handOver.image(TransferBlocks.snapshot(lease.holding, Seq(0)))))
+      append(lease.holding, 0, v.toByte)
+      store.commit(lease, turn)
+      lease.release()
+    }
+    val peers = new SomePeers(block => first.filter(_ => block.kind == BlockKind.Image))
+    val target = new Registry
+    val preparer = new Preparer(target, store.recovery, store.handOver, peers, 0)
+    val duty = dutyFrom(StateName(2, ""), StateName(versions.toLong, ""))
+      .copy(address = Some(ExecutorAddress("executor", "host", 1)), progressAt = versions.toLong)
+    assert(preparer(duty) == Preparer.Ready(versions.toLong))
+    val made = target.replica(copyKey).get.alone(holding => list(holding.log(0)))
+    assert(made == (0 until versions).map(_.toByte))
   }
 
   private def dutyFrom(image: StateName, settled: StateName) =

@@ -8,8 +8,10 @@ import org.scalatest.funsuite.AnyFunSuite
 import io.megaphone.checkpoint.planlog.{LogRecord, PlanLog}
 import io.megaphone.errors.{StepNotSealedException, UnsupportedQueryException}
 import io.megaphone.format.{ExecutorAddress, StoreId, WorkerId}
-import io.megaphone.plan.{Group, Move, Operator, Plan, Step, TransferMode}
+import io.megaphone.pace.TransferRate
+import io.megaphone.plan.{Group, Move, Operator, Plan, Step, StepId, TransferMode}
 import io.megaphone.protocol.{PlanStatus, Protocol}
+import io.megaphone.state.ReplicaKey
 import io.megaphone.testkit.MemoryRecords
 import io.megaphone.view.PlanRow
 
@@ -173,6 +175,7 @@ class QueryRunSuite extends AnyFunSuite {
         0,
         executors(on),
         keys = 0,
+        liveBytes = 0,
         bytes = 0,
         new Arrivals
       )
@@ -213,10 +216,8 @@ class QueryRunSuite extends AnyFunSuite {
       q.run.reported(
         Report(
           executors(1),
-          Vector(
-            io.megaphone.state.ReplicaKey
-              .forStep(StoreId(0, "default").in("r"), key._1, key._2, step) -> 1L
-          ),
+          Vector(ReplicaKey.forStep(StoreId(0, "default").in("r"), key._1, key._2, step) -> 1L),
+          Vector.empty,
           Vector.empty,
           Held(0, 0, 0)
         )
@@ -225,6 +226,55 @@ class QueryRunSuite extends AnyFunSuite {
     assert(planned.decision.sealedSteps.map(_.id.index) == Vector(0, 1))
     assert(planned.assignments(0).incoming.map(_.bins) == Vector(Vector(0), Vector(2)))
     assert(q.run.snapshot.get.history.sealedSteps("p").keySet.map(_.index) == Set(0, 1))
+  }
+
+  test("no worker is placed on an executor that leaves, unless all do") {
+    val q = begun
+    def wanted(leaving: String*) = q.run
+      .plan(1, Vector(group), true, Map.empty, ClusterView(executors, leaving.toSet))
+      .decision
+      .batch
+      .executorsOf(0)
+    assert(wanted("a") == Vector("b", "b"))
+    q.submit("p", Move(0, 1))
+    val all = q.run.plan(2, Vector(group), true, Map.empty, ClusterView(executors, Set("a", "b")))
+    assert(all.decision.batch.executorsOf(0) == Vector("b", "b"), "there is no other")
+  }
+
+  test("copies for live steps are progress, up to what one attempt has come to") {
+    val q = begun
+    q.submit("p", Move(0, 1))
+    val step = q.plan(1).decision.announced.head.id
+    def report(of: StepId, bytes: Long) = {
+      val key = ReplicaKey.forStep(StoreId(0, "default").in("r"), 0, 1, of)
+      q.run.reported(
+        Report(executors(0), Vector.empty, Vector.empty, Vector(key -> bytes), Held(0, 0, 0))
+      )
+      q.run.snapshot.get.progressAt
+    }
+    assert(report(step.copy(planId = "other"), 1000) == -1)
+    assert(report(step, 1000) == 1)
+    q.plan(2)
+    assert(report(step, 1000) == 1 && report(step, 999) == 1 && report(step, 1001) == 2)
+  }
+
+  test("the rate of copies follows what batches take while there are copies") {
+    val rate = TransferRate.Settings(slowdown = 0.1)
+    val q = new Query().start(0, settings = QueryRun.Settings(transferRate = rate))
+    for (n <- 0L to 4L) { q.plan(n); q.run.batchEnded(n, 500) }
+    q.submit("p", Move(0, 1))
+    val step = q.plan(5).decision.announced.head.id
+    def besideTasks = q.run.live.get.copyRate.besideTasks
+    val first = besideTasks
+    val key = ReplicaKey.forStep(StoreId(0, "default").in("r"), 0, 1, step)
+    val copied = Vector(key -> (1L << 40))
+    q.run.reported(Report(executors(0), Vector.empty, Vector.empty, copied, Held(0, 0, 0)))
+    q.run.batchEnded(5, 1000)
+    assert(besideTasks < first, "twice as slow is too slow")
+    val slower = besideTasks
+    q.plan(6)
+    q.run.batchEnded(6, 1000)
+    assert(besideTasks == slower, "there was no copy")
   }
 
   /** A query that is started again and again under checkpoint format 2. */

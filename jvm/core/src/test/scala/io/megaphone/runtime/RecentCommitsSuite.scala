@@ -14,6 +14,7 @@ class RecentCommitsSuite extends AnyFunSuite {
       batch,
       ExecutorAddress("e", "host", 1),
       keys = 1,
+      liveBytes = 1,
       bytes = 1,
       arrivals
     )

@@ -151,6 +151,6 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
     (_, _) => new Recovery(new Store().files, Compressions(Compression.None)),
     0,
     text => { told += text; () },
-    largeBinBytes
+    largeBinBytes = largeBinBytes
   )
 }

@@ -8,6 +8,7 @@ import scala.util.control.ControlThrowable
 import io.megaphone.checkpoint.planlog.{History, LogRecord, PlanLog, PlanLogFiles, Verdict}
 import io.megaphone.errors.StepNotSealedException
 import io.megaphone.format.VersionIds
+import io.megaphone.pace.TransferRate
 import io.megaphone.plan.Plan
 import io.megaphone.protocol.Protocol
 import io.megaphone.runtime.{BatchPlan, FaultPoints, QueryRun, SweepOrder}
@@ -118,7 +119,8 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
         setup.settings,
         setup.sweepEvery.toLong,
         setup.retained,
-        setup.trimRecords
+        setup.trimRecords,
+        transferRate = TransferRate.Settings(slowdown = 0.1)
       )
       val format = if (setup.isV2) 2 else 1
       val first = QueryRun.FirstBatch(batch, setup.groups, idsAtBatch, format)
@@ -309,6 +311,7 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
       world.oracle.commit(accepted.valuesIterator.flatMap(_.written.iterator).toVector, after)
       world.counts = world.counts.copy(batches = world.counts.batches + 1)
       world.trace(s"$id commits batch $batch: ${checkpoint.commits(batch)}")
+      if (world.dice.chance(0.9)) run.batchEnded(batch, world.dice.below(1000).toLong)
       batch += 1
       isOwn = false
       phase = WritingOffset

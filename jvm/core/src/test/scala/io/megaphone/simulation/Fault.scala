@@ -76,6 +76,9 @@ object Fault {
   /** An executor that is gone is still in Spark's list when a batch is planned. */
   case object ClusterStale extends Fault(0.3)
 
+  /** An executor is about to go, or so it seems: no worker is placed on it. */
+  case object ExecutorLeaves extends Fault(0.02)
+
   /** Messages between driver and executors are lost, late or repeated. */
   case object MessageLost extends Fault(0.2)
   case object MessageLate extends Fault(0.3)
@@ -110,6 +113,7 @@ object Fault {
     RecordReplaced,
     ReadUnsure,
     ClusterStale,
+    ExecutorLeaves,
     MessageTwice,
     MessageLost,
     MessageLate

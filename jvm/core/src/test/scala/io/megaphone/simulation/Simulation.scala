@@ -120,8 +120,11 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
       if (d.isPaused) if (dice.chance(0.5)) d.isPaused = false else d.die("never woke up")
     }
     val patience = setup.settings.patienceBatches + setup.settings.gapBatches + 2
-    // Number of batches, from when one driver is left; some for each step that it then has.
+    // Number of batches, from when one driver is left; some for each step that it then has, and
+    // some more each time that copies progress, which they may not do for ever.
     var bound = Long.MaxValue
+    var progressAt = -1L
+    var progress = 0
     // The driver whose plans are over, and the number of batches since when.
     var over = Option.empty[(Driver, Long)]
     var ticks = 0
@@ -137,6 +140,11 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
       if (over.isEmpty) world.drivers.filterNot(_.isDead).toVector match {
         case Vector(driver) if driver.isReady && driver.isCurrent =>
           if (bound == Long.MaxValue) bound = world.counts.batches + 4 + patience * driver.stepsLeft
+          if (driver.state.progressAt != progressAt && progress < Simulation.ProgressMax) {
+            progressAt = driver.state.progressAt
+            progress += 1
+            bound += patience
+          }
           if (driver.openPlans.isEmpty) over = Some(driver -> world.counts.batches)
           else if (world.counts.batches > bound)
             throw new Violation(
@@ -157,6 +165,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
 
 object Simulation {
   private val TicksMax = 200000
+  private val ProgressMax = 50
 
   final case class Outcome(seed: Long, failure: Option[Throwable], trace: Trace, counts: Counts)
 }

@@ -54,7 +54,8 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   def clusterView: ClusterView = {
     val live = executors.iterator.map(_.address).toVector
     val isStale = faults.strikes(Fault.ClusterStale, gone.nonEmpty)
-    ClusterView(if (isStale) live ++ gone.lastOption else live)
+    val leaving = live.filter(_ => faults.strikes(Fault.ExecutorLeaves, live.size > 1))
+    ClusterView(if (isStale) live ++ gone.lastOption else live, leaving.map(_.id).toSet)
   }
 
   def join(): Unit = executors += new Executor(s"e${nextNumber()}", this)

@@ -79,8 +79,9 @@ object MegaphoneConf {
     "spark.megaphone.transfer.patienceBatches",
     "10",
     "query",
-    "Number of batches that a step waits for its preparation. After that it takes effect anyway, " +
-      "and bins that are not prepared are read from the checkpoint.",
+    "Number of batches that a step waits for its preparation while no copy of the query " +
+      "progresses. After that it takes effect anyway, and bins that are not prepared are read " +
+      "from the checkpoint.",
     text => atLeast(1)(text)
   )
   val WindowSteps: ConfEntry[Int] =
@@ -90,6 +91,33 @@ object MegaphoneConf {
       "query",
       "Maximum number of steps of a plan that are prepared at the same time.",
       text => atLeast(1)(text).toInt
+    )
+  val TransferSlowdown: ConfEntry[Double] =
+    ConfEntry(
+      "spark.megaphone.transfer.slowdown",
+      "1.1x",
+      "query",
+      "How many times as long batches may take while replicas are copied. The rate of the copies " +
+        "follows what the query's batches take meanwhile. `off`: copy as fast as possible.",
+      text => TransferConf.slowdown(text)
+    )
+  val MaxBytesPerSecond: ConfEntry[Long] =
+    ConfEntry(
+      "spark.megaphone.transfer.maxBytesPerSecond",
+      "0",
+      "query",
+      "The most that each executor copies in a second for replicas, in bytes of records before " +
+        "compression (`50m`). 0: no limit.",
+      text => TransferConf.bytes(text)
+    )
+  val MaxBytesInFlight: ConfEntry[Long] =
+    ConfEntry(
+      "spark.megaphone.transfer.maxBytesInFlight",
+      "256m",
+      "query",
+      "How many bytes of state, about, the steps of a plan move that are prepared at the same " +
+        "time. A step that moves more is prepared alone. 0: no limit.",
+      text => TransferConf.limit(text)
     )
   val TailDeadlineMs: ConfEntry[Long] =
     ConfEntry(
@@ -156,6 +184,9 @@ object MegaphoneConf {
       DefaultStrategy,
       PatienceBatches,
       WindowSteps,
+      TransferSlowdown,
+      MaxBytesPerSecond,
+      MaxBytesInFlight,
       TailDeadlineMs,
       ImageDeadlineMs,
       LeaseTimeoutMs,

@@ -96,6 +96,10 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   /** The other provider that has the state of a run; None if there is none. */
   def otherProviderOf(runId: String): Option[String] = Option(elsewhere.get(runId))
 
+  /** A batch of a run has ended, and took so long from its trigger on. */
+  def batchEnded(runId: String, batch: Long, durationMs: Long): Unit =
+    query(runId).foreach(_.batchEnded(batch, durationMs))
+
   /** Forgets a run. */
   def ended(runId: String): Unit = {
     queries.remove(runId)

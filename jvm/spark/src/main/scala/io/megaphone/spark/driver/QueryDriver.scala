@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.driver
 
-import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.{ConcurrentHashMap, ConcurrentLinkedQueue}
 import java.util.concurrent.locks.ReentrantLock
 
 import scala.collection.mutable
@@ -18,6 +18,7 @@ import io.megaphone.checkpoint.{Parallel, Recovery}
 import io.megaphone.checkpoint.planlog.PlanLog
 import io.megaphone.errors.PlanRefusedException
 import io.megaphone.format.{StoreId, VersionIds}
+import io.megaphone.pace.TransferRate
 import io.megaphone.plan.{Group, Plan}
 import io.megaphone.protocol.Protocol
 import io.megaphone.runtime.{
@@ -61,6 +62,7 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
   )
   private val lock = new ReentrantLock
   private val reports = new ConcurrentHashMap[String, Report]() // the newest of each executor
+  private val ended = new ConcurrentLinkedQueue[(Long, Long)]() // batches, and what they took in ms
   private val sweeps = new Sweeps(runId, filesOf(_), recovery(_), application.inBackground(_))
   private val broadcasts = mutable.LinkedHashMap.empty[(Long, Long, Long), Broadcast[Tables]]
 
@@ -74,7 +76,9 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
     locked {
       if (snapshot.isEmpty) { start(batch, groups, batchSession); application.firstPlanned() }
       val isOwn = query.hasLoggedOffsets(batch)
-      val cluster = ClusterView(Cluster.executors(application.context))
+      val executors = Cluster.executors(application.context)
+      val leaving = Cluster.leaving(application.context, executors.map(_.id))
+      val cluster = ClusterView(executors, leaving)
       val planned =
         run.plan(batch, groups, isOwn, idsOf(run.groups, query.checkpointIds), cluster)
       planned.pins.foreach(pin)
@@ -115,6 +119,12 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
       finally lock.unlock()
   }
 
+  /** Spark's listener bus reports a batch, after it has ended. */
+  private[driver] def batchEnded(batch: Long, durationMs: Long): Unit = {
+    ended.add(batch -> durationMs)
+    ()
+  }
+
   private[driver] def committed(c: Committed): Unit = {
     run.committed(c)
     commits.add(c)
@@ -130,8 +140,12 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
     finally lock.unlock()
   }
 
-  private def takeReports(): Unit =
+  private def takeReports(): Unit = {
     reports.keySet.forEach(id => Option(reports.remove(id)).foreach(run.reported))
+    Iterator.continually(ended.poll()).takeWhile(_ != null).foreach { case (batch, durationMs) =>
+      run.batchEnded(batch, durationMs)
+    }
+  }
 
   private def start(batch: Long, groups: Vector[Group], batchSession: SparkSession): Unit = {
     val sql = batchSession.sessionState.conf
@@ -147,11 +161,16 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
     val settings = QueryRun.Settings(
       Protocol.Settings(
         windowSteps = MegaphoneConf.WindowSteps.read(conf),
+        windowBytes = MegaphoneConf.MaxBytesInFlight.read(conf),
         patienceBatches = MegaphoneConf.PatienceBatches.read(conf)
       ),
       MegaphoneConf.SweepBatches.read(conf),
       math.max(1, sql.minBatchesToRetain),
-      pullDeadlineMs = Some(MegaphoneConf.ImageDeadlineMs.read(conf))
+      pullDeadlineMs = Some(MegaphoneConf.ImageDeadlineMs.read(conf)),
+      transferRate = TransferRate.Settings(
+        MegaphoneConf.TransferSlowdown.read(conf),
+        MegaphoneConf.MaxBytesPerSecond.read(conf)
+      )
     )
     val bins = MegaphoneConf.Bins.read(conf)
     val format = sql.stateStoreCheckpointFormatVersion

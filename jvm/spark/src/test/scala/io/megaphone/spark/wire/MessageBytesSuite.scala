@@ -24,9 +24,9 @@ class MessageBytesSuite extends AnyFunSuite {
   private val image = StateName(3, "")
   private val duty = ReplicaDuty(key, Vector(1, 2), 64, image, image, 7L, Some(address))
   private val messages = Seq[Message](
-    Report(address, Vector(key -> 3L), Vector(key -> "no room"), Held(2, 1, 0)),
+    Report(address, Vector(key -> 3L), Vector(key -> "no room"), Vector(key -> 7L), Held(2, 1, 0)),
     Orders(5, Map("run" -> LiveRun("root", 3, Set(step), Some(1000))), Vector(duty)),
-    Committed(WorkerId(key.store, 1), 7, address, 100, 2000, new Arrivals),
+    Committed(WorkerId(key.store, 1), 7, address, 100, 1000, 2000, new Arrivals),
     FileSettingsAsked("run"),
     FileSettings(Some(Array[Byte](1, 2, 3)))
   )

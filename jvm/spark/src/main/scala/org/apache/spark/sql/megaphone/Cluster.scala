@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.megaphone
 
-import org.apache.spark.SparkContext
+import org.apache.spark.{ExecutorAllocationClient, SparkContext}
 
 import io.megaphone.format.ExecutorAddress
 
 /** The executors of an application.
   *
-  * Private to Spark (4.2, 4.3): `SparkContext.env`.
+  * Private to Spark (4.2, 4.3): `SparkContext.env`, `SparkContext.schedulerBackend`,
+  * `ExecutorAllocationClient`.
   */
 object Cluster {
 
@@ -18,5 +19,13 @@ object Cluster {
     val all = sc.env.blockManager.master.getMemoryStatus.keys.toVector
     val workers = if (sc.isLocal) all else all.filterNot(_.isDriver)
     workers.map(BlockStore.addressOf).sortBy(e => (e.id.length, e.id))
+  }
+
+  /** Of some executors those that Spark gives no tasks any more, because they are decommissioned or
+    * about to be removed. They may still be registered.
+    */
+  def leaving(sc: SparkContext, ids: Seq[String]): Set[String] = sc.schedulerBackend match {
+    case backend: ExecutorAllocationClient => ids.filterNot(backend.isExecutorActive).toSet
+    case _ => Set.empty // local mode
   }
 }

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.pace
+
+import scala.collection.mutable
+
+/** Makes the threads of an executor that copy for a run keep to its rate.
+  *
+  * A thread copies a piece, says so with `pass`, and waits there until the rate has paid for it.
+  * The waiting ends early if the last task ends and the rate is higher then, or if the run is over.
+  * A run with no rate does not wait.
+  *
+  * Threads: any. A thread that waits can be interrupted.
+  */
+final class Throttle(clock: Clock) {
+  private val debts = mutable.Map.empty[String, Debt]
+  private val withTasks = mutable.Set.empty[Thread]
+
+  /** Sets the rate of each run; a run that is not named has none. */
+  def keep(rates: Map[String, CopyRate]): Unit = synchronized {
+    settle()
+    debts.filterInPlace((run, _) => rates.contains(run))
+    rates.foreach { case (run, rate) => debts.getOrElseUpdate(run, new Debt).rate = rate }
+    notifyAll()
+  }
+
+  /** The calling thread begins a task. */
+  def taskBegins(): Unit = synchronized { settle(); withTasks += Thread.currentThread; () }
+
+  /** The calling thread has ended its task, if it began one. */
+  def taskEnds(): Unit = synchronized {
+    settle()
+    withTasks -= Thread.currentThread
+    if (withTasks.isEmpty) notifyAll()
+  }
+
+  /** The calling thread has copied some bytes for a run. Returns when it may go on. Throws
+    * InterruptedException.
+    */
+  def pass(run: String, bytes: Long): Unit = synchronized {
+    settle()
+    debts.get(run).foreach { mine =>
+      mine.bytes += bytes
+      while (debts.get(run).contains(mine) && mine.remainingNanos > 0) {
+        clock.waitOn(this, mine.remainingNanos)
+        settle()
+      }
+    }
+  }
+
+  private def settle(): Unit = {
+    val now = clock.nanoTime
+    debts.valuesIterator.foreach(_.settle(now))
+  }
+
+  /** What has been copied and is not paid for yet. */
+  final private class Debt {
+    var bytes = 0.0
+    var rate: CopyRate = CopyRate.Unlimited
+    private var at = clock.nanoTime
+
+    private def bytesPerSecond = if (withTasks.isEmpty) rate.alone else rate.besideTasks
+
+    def settle(now: Long): Unit = {
+      bytes =
+        if (bytesPerSecond == 0) 0
+        else math.max(0, bytes - (now - at) / Throttle.NanosPerSecond * bytesPerSecond)
+      at = now
+    }
+
+    def remainingNanos: Long =
+      if (bytesPerSecond == 0) 0
+      else math.ceil(bytes / bytesPerSecond * Throttle.NanosPerSecond).toLong
+  }
+}
+
+object Throttle {
+  private val NanosPerSecond = 1e9
+}
+
+/** Time, and how to wait for it. */
+trait Clock {
+  def nanoTime: Long
+
+  /** Waits, up to so many nanoseconds, to be notified. The caller has locked the monitor. */
+  def waitOn(monitor: Object, nanos: Long): Unit
+}
+
+object Clock {
+
+  /** The machine's. */
+  object System extends Clock {
+    override def nanoTime: Long = java.lang.System.nanoTime
+    override def waitOn(monitor: Object, nanos: Long): Unit =
+      monitor.wait(nanos / 1000000, (nanos % 1000000).toInt)
+  }
+}

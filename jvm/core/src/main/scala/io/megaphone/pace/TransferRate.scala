@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.pace
+
+/** The rate at which each executor may copy for a run. It follows the slowdown of the batches in
+  * which copies are made.
+  *
+  * ''Given:'' what each batch took, and how much was copied meanwhile.
+  *
+  *   1. The slowdown is the median of the last five batches with copies, over the median of the
+  *      last 33 batches with none, minus 1. A batch with a step counts for neither.
+  *   1. The rate begins at 32 MiB a second and rises by half with each batch, until the slowdown is
+  *      more than half of what is allowed.
+  *   1. After that its logarithm moves by a tenth of what is left of the allowed slowdown. The gain
+  *      is small because a median of five batches answers three batches late: a larger one would
+  *      overshoot.
+  *   1. A batch in which the copies used less than half of the rate does not raise it: such a batch
+  *      says nothing about a higher one.
+  *
+  * The measured batches are the run's own, so it does not see what copies cost other queries.
+  *
+  * @param bytesPerSecond
+  *   the rate: bytes of records a second, on each executor, while it runs tasks
+  */
+final case class TransferRate private (
+    settings: TransferRate.Settings,
+    bytesPerSecond: Double,
+    isRising: Boolean,
+    quietMs: Vector[Long],
+    busyMs: Vector[Long]
+) {
+  import TransferRate._
+
+  /** What executors are to keep to. */
+  def copyRate: CopyRate =
+    if (settings.isFree) CopyRate(settings.maxBytesPerSecond, settings.maxBytesPerSecond)
+    else CopyRate(bytesPerSecond.toLong, settings.maxBytesPerSecond)
+
+  /** The rate after a batch. */
+  def after(batch: Batch): TransferRate =
+    if (batch.hasStep) this
+    else if (batch.copiedBytes == 0)
+      copy(quietMs = (quietMs :+ batch.durationMs).takeRight(QuietBatches))
+    else copy(busyMs = (busyMs :+ batch.durationMs).takeRight(BusyBatches)).adapted(batch)
+
+  private def adapted(batch: Batch): TransferRate =
+    if (settings.isFree || quietMs.size < QuietBatchesMin) this
+    else {
+      val slowdown = math.max(0, median(busyMs) / math.max(1, median(quietMs)) - 1)
+      val rises = isRising && slowdown <= settings.slowdown / 2
+      val change =
+        if (rises) RisingStep
+        else math.max(Lowest, math.min(Highest, Gain * (1 - slowdown / settings.slowdown)))
+      val usedMost = batch.copiedBytes >= bytesPerSecond * batch.durationMs / 1000 / 2
+      val next = if (change > 0 && !usedMost) bytesPerSecond else bytesPerSecond * math.exp(change)
+      copy(bytesPerSecond = settings.bounded(next), isRising = rises)
+    }
+}
+
+object TransferRate {
+
+  /** @param slowdown
+    *   how much slower batches may become while copies are made, as a share of what they take; 0:
+    *   as much as the copies make them
+    * @param maxBytesPerSecond
+    *   the highest rate, also while no task runs; 0: no limit
+    */
+  final case class Settings(slowdown: Double = 0, maxBytesPerSecond: Long = 0) {
+    private[pace] def isFree: Boolean = slowdown <= 0
+    private[pace] def bounded(rate: Double): Double = {
+      val most = if (maxBytesPerSecond > 0) maxBytesPerSecond.toDouble else MaxBytesPerSecond
+      math.min(most, math.max(MinBytesPerSecond, rate))
+    }
+  }
+
+  /** A batch that has ended.
+    *
+    * @param copiedBytes
+    *   how many bytes were copied meanwhile, on the executor that copied most
+    * @param hasStep
+    *   whether bins moved in it
+    */
+  final case class Batch(durationMs: Long, copiedBytes: Long, hasStep: Boolean)
+
+  /** The rate that a run begins with. */
+  def apply(settings: Settings): TransferRate =
+    TransferRate(settings, settings.bounded(FirstBytesPerSecond), true, Vector.empty, Vector.empty)
+
+  private val FirstBytesPerSecond = (32 << 20).toDouble
+  private val MinBytesPerSecond = (1 << 20).toDouble
+  private val MaxBytesPerSecond = (1L << 40).toDouble // no machine copies faster
+  private val QuietBatches = 33
+  private val QuietBatchesMin = 3
+  private val BusyBatches = 5
+  private val RisingStep = math.log(1.5)
+  private val Gain = 0.1
+  private val Lowest = -0.7
+  private val Highest = 0.4
+
+  private def median(values: Vector[Long]): Double = {
+    val sorted = values.sorted
+    (sorted((sorted.size - 1) / 2) + sorted(sorted.size / 2)) / 2.0
+  }
+}

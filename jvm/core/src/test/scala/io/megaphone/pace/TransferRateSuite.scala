@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.pace
+
+import scala.util.Random
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.megaphone.pace.TransferRate.{Batch, Settings}
+
+/** The rate of copies, against a cluster of dice in which copies slow batches down. */
+class TransferRateSuite extends AnyFunSuite {
+  private val MiB = (1 << 20).toDouble
+  private val tenth = Settings(slowdown = 0.1)
+
+  test("the rate finds the one at which batches are as much slower as is allowed") {
+    for (bearable <- Seq(3, 8, 20, 100).map(_ * MiB); noise <- Seq(0.0, 0.05, 0.1)) {
+      val errors = for (seed <- 1 to 20) yield {
+        val rates = new Cluster(bearable, noise, seed).rates(150).drop(100)
+        rates.map(r => math.log(r / bearable)).sum / rates.size
+      }
+      val error = errors.sum / errors.size
+      assert(math.abs(error) < 0.5, s"${bearable / MiB} MiB/s, noise $noise: $error")
+    }
+  }
+
+  test("few batches are more than twice as much slower as is allowed") {
+    for (bearable <- Seq(3, 20, 100).map(_ * MiB); noise <- Seq(0.05, 0.1)) {
+      val rates = (1 to 20).flatMap(seed => new Cluster(bearable, noise, seed).rates(200).drop(50))
+      val tooFast = rates.count(_ > 2 * bearable)
+      assert(tooFast < 0.05 * rates.size, s"${bearable / MiB} MiB/s, noise $noise: $tooFast")
+    }
+  }
+
+  test("the rate stays between its bounds, and under the user's") {
+    val slow = Batch(durationMs = 10000, 1L << 40, hasStep = false)
+    val idle = Batch(durationMs = 500, 0, hasStep = false)
+    def after(settings: Settings, busy: Batch) =
+      Seq
+        .fill(300)(busy)
+        .foldLeft(Seq.fill(5)(idle).foldLeft(TransferRate(settings))(_.after(_)))(
+          _.after(_)
+        )
+    assert(after(tenth, slow).bytesPerSecond == MiB)
+    val limited = tenth.copy(maxBytesPerSecond = 50 << 20)
+    assert(after(limited, slow.copy(durationMs = 500)).copyRate == CopyRate(50 << 20, 50 << 20))
+    val below = tenth.copy(maxBytesPerSecond = 1000)
+    assert(TransferRate(below).copyRate == CopyRate(1000, 1000))
+  }
+
+  test("batches with a step, and copies that use little of the rate, do not raise it") {
+    val quiet = Seq
+      .fill(5)(Batch(500, 0, hasStep = false))
+      .foldLeft(TransferRate(tenth))(
+        _.after(_)
+      )
+    val step = Batch(500, 1L << 40, hasStep = true)
+    assert(quiet.after(step) == quiet)
+    assert(quiet.after(Batch(500, 1000, hasStep = false)).bytesPerSecond == quiet.bytesPerSecond)
+    assert(quiet.after(step.copy(hasStep = false)).bytesPerSecond > quiet.bytesPerSecond)
+  }
+
+  test("without an allowed slowdown copies are not paced") {
+    val free = TransferRate(Settings())
+    assert(free.copyRate == CopyRate.Unlimited)
+    assert(free.after(Batch(500, 1L << 40, hasStep = false)).copyRate == CopyRate.Unlimited)
+  }
+
+  /** Copies at the bearable rate make a batch slower by a tenth, others in proportion. */
+  private class Cluster(bearable: Double, noise: Double, seed: Long) {
+    private val random = new Random(seed)
+    private val baseMs = 500.0
+
+    /** The rate in each of so many batches in which there is always something to copy. */
+    def rates(batches: Int): Seq[Double] = {
+      val idle = Seq.fill(20)(Batch(durationMs(0), 0, hasStep = false))
+      val begun = idle.foldLeft(TransferRate(tenth))(_.after(_))
+      Iterator
+        .iterate(begun) { rate =>
+          val ms = durationMs(rate.bytesPerSecond)
+          rate.after(Batch(ms, (rate.bytesPerSecond * ms / 1000).toLong, hasStep = false))
+        }
+        .take(batches)
+        .map(_.bytesPerSecond)
+        .toVector
+    }
+
+    private def durationMs(rate: Double): Long =
+      (baseMs * (1 + 0.1 * rate / bearable) * math.exp(noise * random.nextGaussian())).toLong
+  }
+}

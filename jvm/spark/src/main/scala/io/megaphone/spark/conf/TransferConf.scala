@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.conf
+
+import org.apache.spark.network.util.JavaUtils
+
+/** The values of the keys under `spark.megaphone.transfer`. Each method throws
+  * IllegalArgumentException, which says what is allowed, if the text is invalid.
+  */
+private[conf] object TransferConf {
+
+  /** By how much batches may become slower: `1.1x` is 0.1, and `off` is 0. */
+  def slowdown(text: String): Double = {
+    val trimmed = text.trim.toLowerCase(java.util.Locale.ROOT)
+    if (trimmed == "off") 0
+    else
+      trimmed
+        .stripSuffix("x")
+        .trim
+        .toDoubleOption
+        .map(_ - 1)
+        .filter(share => share >= SlowdownMin - 1e-9 && share <= SlowdownMax)
+        .getOrElse(
+          throw new IllegalArgumentException("a factor from 1.01x to 10x, or off, is needed.")
+        )
+  }
+
+  /** A number of bytes: `0`, `1048576`, `50m`. */
+  def bytes(text: String): Long =
+    (try Some(JavaUtils.byteStringAsBytes(text.trim)).filter(_ >= 0)
+    catch { case _: NumberFormatException => None }).getOrElse(
+      throw new IllegalArgumentException("a size is needed, such as 50m or 1g, or 0.")
+    )
+
+  /** The same, but 0 stands for no limit: the greatest number. */
+  def limit(text: String): Long = {
+    val parsed = bytes(text)
+    if (parsed == 0) Long.MaxValue else parsed
+  }
+
+  private val SlowdownMin = 0.01
+  private val SlowdownMax = 9.0
+}
