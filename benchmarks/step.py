@@ -1,18 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The batch of a step that moves half of the state between two executors, against the median batch.
+"""All batches of plans that move half of the state between two executors, against idle batches.
 
-Beside it Spark's own way: stop, repartition offline, start again.
+`python benchmarks/step.py [--sizes 1000000 2000000 4000000] [--rows 50000] [--rounds 5]`
 
-`python benchmarks/step.py [--keys 1000000] [--rows 50000] [--rounds 5]`
+  1. A query per size loads every key and gets warm. Its batches follow each other without a pause.
+  2. By turns, each mode and strategy moves half of the state there or back: first some idle
+     batches, then the plan's, from its submission until three batches after its end.
+  3. A round's ratio is that of the slowest of the plan's batches to the 99th percentile of the idle
+     ones. The slope of a way to move is its ratio at the largest size over that at the smallest.
+  4. Beside it, once, Spark's own way: stop, repartition offline, start again.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import statistics
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import harness
 from pyspark.sql import SparkSession
@@ -20,9 +29,23 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tqdm import tqdm
 
 from spark_megaphone import Megaphone
+from testkit import batch_files
 
 WARM_UP_BATCHES = 25
-MEDIAN_OF_BATCHES = 10
+IDLE_BATCHES = 40
+AFTER_BATCHES = 3
+FILES = 16  # with updates; they come again and again
+FILES_AHEAD = 6
+LOOK_S = 0.05
+PATIENCE_S = 600
+WAYS = [
+    (mode, strategy)
+    for mode in ("prepared", "direct")
+    for strategy in ("all-at-once", "batched", "optimized", "fluid")
+]
+# One bin a step: of half of the bins that would be hundreds of batches.
+FLUID_BINS = 32
+Round = dict[str, float]
 
 
 class Feed:
@@ -53,38 +76,120 @@ def half_moved(feed: Feed, query: StreamingQuery, mode: str) -> tuple[int, int]:
 
     Called again, it moves the same bins back.
     """
-    megaphone = Megaphone(query)
-    owners = megaphone.bins().to_pydict()
-    # Every other bin of each worker changes places: half of the state moves, the load stays even.
-    half = {b: 1 - w for b, w in zip(owners["bin"], owners["worker"], strict=True) if b // 2 % 2}
-    plan = megaphone.move(half, strategy="all-at-once", mode=mode)
+    moves = half(query)
+    plan = Megaphone(query).move(moves, strategy="all-at-once", mode=mode)
     durations: dict[int, int] = {}
     while plan.steps[0].batch is None:
         duration = feed.next(query)
         durations[int(query.lastProgress["batchId"])] = duration  # type: ignore[index]
-    return durations[plan.steps[0].batch], len(half)
+    return durations[plan.steps[0].batch], len(moves)
 
 
-def step_ratio(spark: SparkSession, mode: str, keys: int, rows: int) -> dict[str, float]:
-    """One round: the step's batch over the median of the batches before it."""
+def half(query: StreamingQuery) -> dict[int, int]:
+    """Every other bin of each worker, with the other worker: half of the state, an even load."""
+    owners = Megaphone(query).bins().to_pydict()
+    pairs = zip(owners["bin"], owners["worker"], strict=True)
+    return {bin: 1 - worker for bin, worker in pairs if bin // 2 % 2}
+
+
+class Flow:
+    """A query whose batches follow each other without a pause, and what each of them took.
+
+    A thread keeps some files ahead of the query, removes those that it has read, and notes what
+    each batch took.
+    """
+
+    def __init__(self, query: StreamingQuery, updates: list[Path], source: Path) -> None:
+        self.query, self.updates, self.source = query, updates, source
+        self.durations_ms: dict[int, int] = {}  # by batch
+        self.ended = threading.Condition()
+        self.is_over = threading.Event()
+        self.feeder = threading.Thread(target=self._feed)
+
+    def __enter__(self) -> Self:
+        self.feeder.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_over.set()
+        self.feeder.join()
+
+    def _feed(self) -> None:
+        placed = 0
+        while not self.is_over.wait(LOOK_S):
+            progress = self.query.lastProgress
+            if progress is None or progress["numInputRows"] == 0:
+                continue
+            newest = int(progress["batchId"])
+            with self.ended:
+                self.durations_ms[newest] = int(progress["durationMs"]["triggerExecution"])
+                self.ended.notify_all()
+            while placed < newest + FILES_AHEAD:
+                placed += 1
+                copy = self.source.with_name(f"{self.source.name}.part")
+                shutil.copyfile(self.updates[placed % len(self.updates)], copy)
+                batch_files.place(copy, self.source, placed)
+            for old in batch_files.in_order(self.source)[: -2 * FILES_AHEAD]:
+                old.unlink()
+
+    def next_batch(self) -> int:
+        """The batch that runs now, or the next one."""
+        with self.ended:
+            return max(self.durations_ms, default=-1) + 1
+
+    def batches(self, first: int, last: int) -> list[int]:
+        """What these batches took, in ms, once they have ended. A batch that was not seen lacks."""
+        with self.ended:
+            self.ended.wait_for(lambda: max(self.durations_ms, default=-1) >= last, PATIENCE_S)
+            return [ms for batch, ms in self.durations_ms.items() if first <= batch <= last]
+
+    def idle_ms(self) -> list[int]:
+        """What the next batches take while nothing moves."""
+        first = self.next_batch() + 1  # the one that runs now began before
+        return self.batches(first, first + IDLE_BATCHES - 1)
+
+    def moved(self, mode: str, strategy: str) -> tuple[list[int], float]:
+        """Moves half of the state; what the plan's batches took in ms, and the plan in seconds."""
+        moves = half(self.query)
+        if strategy == "fluid":
+            moves = dict(list(moves.items())[:FLUID_BINS])
+        first, begun = self.next_batch(), time.monotonic()
+        plan = Megaphone(self.query).move(moves, strategy=strategy, mode=mode)
+        plan.wait(timeout=PATIENCE_S, progress=False)
+        seconds = time.monotonic() - begun
+        last = max(step.batch for step in plan.steps if step.batch is not None)
+        return self.batches(first, last + AFTER_BATCHES), seconds
+
+
+@contextmanager
+def flow(spark: SparkSession, keys: int, rows: int) -> Iterator[Flow]:
+    """A query that has loaded `keys` keys and is warm; it gets `rows` updates a batch."""
     harness.use(spark, "megaphone")
-    with harness.folder() as folder, harness.folder() as checkpoint:
-        feed = Feed(spark, folder, keys, rows)
-        query = feed.start(checkpoint)
+    with harness.folder() as written, harness.folder() as source, harness.folder() as checkpoint:
+        harness.write_batches(spark, written, keys, rows, 1 + FILES)
+        load, *updates = batch_files.in_order(written)
+        batch_files.place(load, source, 0)
+        query = harness.started(spark, source, checkpoint, harness.wide_aggregate)
         try:
-            for _ in range(WARM_UP_BATCHES):
-                feed.next(query)
-            before = [feed.next(query) for _ in range(MEDIAN_OF_BATCHES)]
-            step, bins = half_moved(feed, query, mode)
-            moved = Megaphone(query).migrations().to_pydict()
-            return {
-                "median_ms": statistics.median(before),
-                "step_ms": step,
-                "bytes": float(sum(moved["bytes_from_peer"])),
-                "bins": float(bins),
-            }
+            with Flow(query, updates, source) as running:
+                running.batches(0, WARM_UP_BATCHES)
+                yield running
         finally:
             query.stop()
+
+
+def measured(running: Flow, mode: str, strategy: str) -> Round:
+    """One round of one way to move."""
+    idle = running.idle_ms()
+    plan, seconds = running.moved(mode, strategy)
+    return {
+        "idle_ms": statistics.median(idle),
+        "idle_p99_ms": statistics.quantiles(idle, n=100, method="inclusive")[-1],
+        "worst_ms": max(plan),
+        "median_ms": statistics.median(plan),
+        "batches": float(len(plan)),
+        "seconds": seconds,
+    }
 
 
 def offline(spark: SparkSession, keys: int, rows: int) -> dict[str, float]:
@@ -93,64 +198,85 @@ def offline(spark: SparkSession, keys: int, rows: int) -> dict[str, float]:
     """
     harness.use(spark, "rocksdb")
     with harness.folder() as folder, harness.folder() as checkpoint:
-        feed = Feed(spark, folder, keys, rows)
-        query = feed.start(checkpoint)
+        fed = Feed(spark, folder, keys, rows)
+        query = fed.start(checkpoint)
         for _ in range(3):
-            feed.next(query)
+            fed.next(query)
         times = [time.monotonic()]
         query.stop()
         times.append(time.monotonic())
         manager: Any = spark._streamingCheckpointManager
         manager.repartition(str(checkpoint), 4)
         times.append(time.monotonic())
-        query = feed.start(checkpoint)
-        feed.next(query)
+        query = fed.start(checkpoint)
+        fed.next(query)
         times.append(time.monotonic())
         query.stop()
-        return {
-            "stop_s": times[1] - times[0],
-            "repartition_s": times[2] - times[1],
-            "restart_s": times[3] - times[2],
-        }
+        parts = ("stop_s", "repartition_s", "restart_s")
+        return {part: times[i + 1] - times[i] for i, part in enumerate(parts)}
+
+
+def table(rounds: dict[str, dict[str, list[Round]]]) -> list[str]:
+    """The table's lines, and the slope of each way over the sizes."""
+    lines = [
+        "| keys | way to move | worst / idle p99 (spread) | worst ms | idle, p99 | batches | s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    ratios: dict[str, list[float]] = {}
+    for keys, ways in rounds.items():
+        for way, of in ways.items():
+            each = [m["worst_ms"] / m["idle_p99_ms"] for m in of]
+            ratios.setdefault(way, []).append(statistics.median(each))
+            mean = {k: statistics.median([m[k] for m in of]) for k in of[0]}
+            lines.append(
+                f"| {keys} | {way} | {harness.median_and_spread(each)} | {mean['worst_ms']:.0f} | "
+                f"{mean['idle_ms']:.0f}, {mean['idle_p99_ms']:.0f} | {mean['batches']:.0f} | "
+                f"{mean['seconds']:.1f} |"
+            )
+    slopes = ", ".join(f"{way} {of[-1] / of[0]:.2f}" for way, of in ratios.items())
+    return [*lines, "", f"Slope, largest over smallest size: {slopes}."]
 
 
 def main() -> None:
     """Measures, prints and saves."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000_000, 2_000_000, 4_000_000])
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--ways", nargs="+", default=[" ".join(way) for way in WAYS])
+    parser.add_argument("--no-offline", action="store_true", help="leaves Spark's own way out")
+    parser.add_argument("--conf", nargs="*", default=[], help="key=value, for the queries")
     arguments = parser.parse_args()
-    spark = harness.session("local-cluster[2,1,3072]", 2, spark__executor__memory="2g")
-    rounds: dict[str, list[dict[str, float]]] = {"prepared": [], "direct": []}
-    step_ratio(
-        spark, "prepared", arguments.keys, arguments.rows
-    )  # not counted: it warms up the executors
-    for _, mode in tqdm(
-        list(harness.turned(arguments.rounds, list(rounds))), desc="step", unit="run"
-    ):
-        rounds[mode].append(step_ratio(spark, mode, arguments.keys, arguments.rows))
-    spark_way = offline(spark, arguments.keys, arguments.rows)
-    lines = [
-        "| mode | step batch / median batch (spread) | step ms | median ms | MB pulled |",
-        "|---|---|---|---|---|",
-    ]
-    for mode, measured in rounds.items():
-        ratio = harness.median_and_spread([m["step_ms"] / m["median_ms"] for m in measured])
-        mean = {k: statistics.median([m[k] for m in measured]) for k in measured[0]}
-        times = f"{mean['step_ms']:.0f} | {mean['median_ms']:.0f}"
-        lines.append(f"| {mode} | {ratio} | {times} | {mean['bytes'] / 1e6:.1f} |")
-    parts = ", ".join(f"{k.removesuffix('_s')} {v:.1f} s" for k, v in spark_way.items())
-    lines += ["", f"Spark's own way, once: {parts}."]
-    batches = {
-        f"megaphone, {mode}: {name}": [m[key] for m in measured]
-        for mode, measured in rounds.items()
-        for name, key in (("median batch", "median_ms"), ("batch of the step", "step_ms"))
+    spark = harness.session(
+        "local-cluster[2,1,3072]",
+        2,
+        spark__executor__memory="3g",
+    )
+    for setting in arguments.conf:
+        spark.conf.set(*setting.split("=", 1))
+    rounds: dict[str, dict[str, list[Round]]] = {}
+    for keys in arguments.sizes:
+        ways = rounds.setdefault(str(keys), {way: [] for way in arguments.ways})
+        with flow(spark, keys, arguments.rows) as running:
+            for mode in {way.split()[0] for way in ways}:  # not counted: it warms up the movers
+                running.moved(mode, "all-at-once")
+            turns = list(harness.turned(arguments.rounds, list(ways)))
+            for _, way in tqdm(turns, desc=f"{keys} keys", unit="plan"):
+                ways[way].append(measured(running, *way.split()))
+    lines = table(rounds)
+    panels = {
+        f"{keys} keys: slowest batch of the plan / idle p99": {
+            f"megaphone, {way}": [m["worst_ms"] / m["idle_p99_ms"] for m in of]
+            for way, of in ways.items()
+        }
+        for keys, ways in rounds.items()
     }
-    stopped = {f"Spark: {k.removesuffix('_s')}": [1000 * v] for k, v in spark_way.items()}
-    chart = harness.dots({"Half of the state moves between two executors": batches | stopped}, "ms")
-    result = {"arguments": vars(arguments), "rounds": rounds, "offline": spark_way}
-    harness.save("step", result, "\n".join(lines) + "\n", chart)
+    result: dict[str, Any] = {"arguments": vars(arguments), "rounds": rounds}
+    if not arguments.no_offline:
+        result["offline"] = offline(spark, min(arguments.sizes), arguments.rows)
+        parts = ", ".join(f"{k.removesuffix('_s')} {v:.1f} s" for k, v in result["offline"].items())
+        lines += [f"Spark's own way at {min(arguments.sizes)} keys, once: {parts}."]
+    harness.save("step", result, "\n".join(lines) + "\n", harness.dots(panels, "times"))
     spark.stop()
 
 
