@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import java.lang.management.ManagementFactory
-
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.planlog.{LogRecord, LogRecordFormat, PlanLog}
 import io.megaphone.format.ExecutorAddress
 import io.megaphone.plan.{Group, Move, Operator, Plan, Step, TransferMode}
-import io.megaphone.testkit.MemoryRecords
+import io.megaphone.testkit.{Allocated, MemoryRecords}
 
 /** What a plan log of many years costs: calls, bytes and records, no seconds. */
 class LongPlanLogSuite extends AnyFunSuite {
@@ -73,12 +71,7 @@ class LongPlanLogSuite extends AnyFunSuite {
       query.submit(s"p$i", Move(i % 8, (i / 8) % 2))
       assert((1 to 4).exists(_ => next().decision.sealedSteps.nonEmpty))
     }
-    def bytesOfPlanning: Long = {
-      val thread = ManagementFactory.getThreadMXBean.asInstanceOf[com.sun.management.ThreadMXBean]
-      val before = thread.getCurrentThreadAllocatedBytes
-      (1 to 20).foreach(_ => next())
-      thread.getCurrentThreadAllocatedBytes - before
-    }
+    def bytesOfPlanning = Allocated.bytesOf((1 to 20).foreach(_ => next()))
     (1 to 1000).foreach(runPlan) // the code is compiled, and the log trimmed often
     def costs = Vector(bytesOfPlanning, query.historyBytes.toLong, files.numbers().size.toLong)
     val early = costs

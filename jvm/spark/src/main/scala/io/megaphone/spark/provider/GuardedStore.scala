@@ -17,38 +17,41 @@ private[provider] final class GuardedStore(
     session: WriteSession,
     guard: TaskGuard
 ) extends BinnedStore(id, version, rows, session) {
+  private val taskThread = guard.taskThread // read for every row
+
+  private def isTask = Thread.currentThread eq taskThread
 
   override def get(key: UnsafeRow, family: String): UnsafeRow =
-    if (guard.isTask) super.get(key, family) else guard.run(() => super.get(key, family))
+    if (isTask) super.get(key, family) else guard.run(() => super.get(key, family))
 
   override def keyExists(key: UnsafeRow, family: String): Boolean =
-    if (guard.isTask) super.keyExists(key, family)
+    if (isTask) super.keyExists(key, family)
     else guard.run(() => super.keyExists(key, family))
 
   override def multiGet(keys: Array[UnsafeRow], family: String): Iterator[UnsafeRow] =
-    if (guard.isTask) super.multiGet(keys, family)
+    if (isTask) super.multiGet(keys, family)
     else guarded(guard.run(() => super.multiGet(keys, family)))
 
   override def valuesIterator(key: UnsafeRow, family: String): Iterator[UnsafeRow] =
-    if (guard.isTask) super.valuesIterator(key, family)
+    if (isTask) super.valuesIterator(key, family)
     else guarded(guard.run(() => super.valuesIterator(key, family)))
 
   override def iterator(family: String): StateStoreIterator[UnsafeRowPair] =
-    if (guard.isTask) super.iterator(family) else scanned(() => super.iterator(family))
+    if (isTask) super.iterator(family) else scanned(() => super.iterator(family))
 
   override def iteratorWithMultiValues(family: String): StateStoreIterator[UnsafeRowPair] =
-    if (guard.isTask) super.iteratorWithMultiValues(family)
+    if (isTask) super.iteratorWithMultiValues(family)
     else scanned(() => super.iteratorWithMultiValues(family))
 
   override def prefixScan(prefix: UnsafeRow, family: String): StateStoreIterator[UnsafeRowPair] =
-    if (guard.isTask) super.prefixScan(prefix, family)
+    if (isTask) super.prefixScan(prefix, family)
     else scanned(() => super.prefixScan(prefix, family))
 
   override def prefixScanWithMultiValues(
       prefix: UnsafeRow,
       family: String
   ): StateStoreIterator[UnsafeRowPair] =
-    if (guard.isTask) super.prefixScanWithMultiValues(prefix, family)
+    if (isTask) super.prefixScanWithMultiValues(prefix, family)
     else scanned(() => super.prefixScanWithMultiValues(prefix, family))
 
   override def rangeScan(
@@ -56,7 +59,7 @@ private[provider] final class GuardedStore(
       end: Option[UnsafeRow],
       family: String
   ): StateStoreIterator[UnsafeRowPair] =
-    if (guard.isTask) super.rangeScan(start, end, family)
+    if (isTask) super.rangeScan(start, end, family)
     else scanned(() => super.rangeScan(start, end, family))
 
   override def rangeScanWithMultiValues(
@@ -64,30 +67,30 @@ private[provider] final class GuardedStore(
       end: Option[UnsafeRow],
       family: String
   ): StateStoreIterator[UnsafeRowPair] =
-    if (guard.isTask) super.rangeScanWithMultiValues(start, end, family)
+    if (isTask) super.rangeScanWithMultiValues(start, end, family)
     else scanned(() => super.rangeScanWithMultiValues(start, end, family))
 
   override def put(key: UnsafeRow, value: UnsafeRow, family: String): Unit =
-    if (guard.isTask) super.put(key, value, family)
+    if (isTask) super.put(key, value, family)
     else guard.run(() => super.put(key, value, family))
 
   override def putList(key: UnsafeRow, values: Array[UnsafeRow], family: String): Unit =
-    if (guard.isTask) super.putList(key, values, family)
+    if (isTask) super.putList(key, values, family)
     else guard.run(() => super.putList(key, values, family))
 
   override def merge(key: UnsafeRow, value: UnsafeRow, family: String): Unit =
-    if (guard.isTask) super.merge(key, value, family)
+    if (isTask) super.merge(key, value, family)
     else guard.run(() => super.merge(key, value, family))
 
   override def mergeList(key: UnsafeRow, values: Array[UnsafeRow], family: String): Unit =
-    if (guard.isTask) super.mergeList(key, values, family)
+    if (isTask) super.mergeList(key, values, family)
     else guard.run(() => super.mergeList(key, values, family))
 
   override def remove(key: UnsafeRow, family: String): Unit =
-    if (guard.isTask) super.remove(key, family) else guard.run(() => super.remove(key, family))
+    if (isTask) super.remove(key, family) else guard.run(() => super.remove(key, family))
 
   override def deleteRange(begin: UnsafeRow, end: UnsafeRow, family: String): Unit =
-    if (guard.isTask) super.deleteRange(begin, end, family)
+    if (isTask) super.deleteRange(begin, end, family)
     else guard.run(() => super.deleteRange(begin, end, family))
 
   override def createColFamilyIfAbsent(
@@ -106,15 +109,15 @@ private[provider] final class GuardedStore(
       useMultipleValuesPerKey,
       isInternal
     )
-    if (guard.isTask) create() else guard.run(() => create())
+    if (isTask) create() else guard.run(() => create())
   }
 
   override def removeColFamilyIfExists(name: String): Boolean =
-    if (guard.isTask) super.removeColFamilyIfExists(name)
+    if (isTask) super.removeColFamilyIfExists(name)
     else guard.run(() => super.removeColFamilyIfExists(name))
 
   override def commit(): Long =
-    if (guard.isTask) super.commit() else guard.run(() => super.commit())
+    if (isTask) super.commit() else guard.run(() => super.commit())
 
   private def scanned(
       scan: () => StateStoreIterator[UnsafeRowPair]

@@ -13,12 +13,9 @@ import java.util.concurrent.locks.ReentrantLock
   * Threads: made by the task's; any may call it.
   */
 private[provider] final class TaskGuard {
-  private val taskThread = Thread.currentThread
+  val taskThread: Thread = Thread.currentThread
   private val lock = new ReentrantLock
   @volatile private var hasEnded = false
-
-  /** Whether the caller is the task's own thread. */
-  def isTask: Boolean = Thread.currentThread eq taskThread
 
   /** Runs an operation of another thread. Throws IllegalStateException after the task has ended. */
   def run[A](operation: () => A): A = {

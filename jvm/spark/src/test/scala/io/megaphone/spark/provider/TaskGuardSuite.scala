@@ -14,11 +14,11 @@ final class TaskGuardSuite extends AnyFunSuite {
     try {
       val (isIn, goOn) = (new CountDownLatch(1), new CountDownLatch(1))
       val call = other.submit { () =>
-        assert(!guard.isTask)
+        assert(Thread.currentThread ne guard.taskThread)
         guard.run(() => { isIn.countDown(); goOn.await(); "done" })
       }
       isIn.await()
-      assert(guard.isTask)
+      assert(Thread.currentThread eq guard.taskThread)
       assert(!guard.alone(waitMs = 1)(fail("the other thread is at work")))
       guard.end()
       goOn.countDown()
