@@ -26,49 +26,56 @@ import io.megaphone.state.Holding
   * at the name before that file.
   *
   * Threads: one that has the lease, or that alone knows the holding.
+  *
+  * @param tailsMax
+  *   how many tails are applied at most. What one footer lists is on any file system still there
   */
-final class CatchUp(recovery: Recovery) {
+final class CatchUp(recovery: Recovery, tailsMax: Int = Footer.PreviousMax) {
 
   /** Brings `holding` to `name`. Returns the bytes read, or None if no unbroken sequence of tails
     * leads there. Throws PlanLogMismatchException if the newest file was not written under the
     * table of this content hash; DamagedFileException or MissingFileException for a file.
     */
-  def apply(holding: Holding, name: StateName, tableHash: Long): Option[Long] = {
+  def apply(holding: Holding, name: StateName, tableHash: Long): Option[Long] =
     if (holding.base == name) Some(0L)
-    else if (!CatchUp.canLead(holding.base.version, name.version)) None
-    else {
-      val newest = recovery.footer(FileName(holding.worker, name), tableHash)
-      val names = leadingTo(newest, holding.base.version)
-      if (holding.head.exists(head => names.exists(_.name == head))) holding.settle()
-      else holding.undoHead()
-      val isFromFirst = holding.base.version == 0 && names.last.name.version == 1
-      val known = if (isFromFirst) names.size else names.indexWhere(_.name == holding.base)
-      if (known < 0) None
-      else {
-        val missing = names.take(known).reverse
-        Some(
-          missing
-            .map(file =>
-              applyTail(holding, if (file == newest.file) newest else recovery.footer(file))
-            )
-            .sum
-        )
-      }
+    else if (!canLead(holding.base.version, name.version)) None
+    else recovery.opening(byTails(_, holding, name, tableHash))
+
+  /** Whether tails may lead from one version to another. */
+  def canLead(from: Long, to: Long): Boolean = from < to && to - from <= tailsMax
+
+  private def byTails(
+      opened: OpenFiles,
+      holding: Holding,
+      name: StateName,
+      tableHash: Long
+  ): Option[Long] = {
+    val newest = recovery.checked(FileName(holding.worker, name), tableHash, opened.footer(_))
+    val names = leadingTo(opened, newest, holding.base.version)
+    if (holding.head.exists(head => names.exists(_.name == head))) holding.settle()
+    else holding.undoHead()
+    val isFromFirst = holding.base.version == 0 && names.last.name.version == 1
+    val known = if (isFromFirst) names.size else names.indexWhere(_.name == holding.base)
+    Option.when(known >= 0) {
+      val missing = names.take(known).reverse
+      opened.keep(missing)
+      missing.map(applyTail(opened, holding, _)).sum
     }
   }
 
   /** The files that lead to one, newest first, back to that of a version or the first of all. */
-  private def leadingTo(newest: Footer, version: Long): Vector[FileName] = {
+  private def leadingTo(opened: OpenFiles, newest: Footer, version: Long): Vector[FileName] = {
     @tailrec
     def go(names: Vector[FileName], previous: Vector[FileName]): Vector[FileName] = {
       val all = names ++ previous
       if (previous.isEmpty || all.last.name.version <= math.max(1, version)) all
-      else go(all, recovery.footer(all.last).previous)
+      else go(all, opened.footer(all.last).previous)
     }
     go(Vector(newest.file), newest.previous)
   }
 
-  private def applyTail(holding: Holding, footer: Footer): Long = {
+  private def applyTail(opened: OpenFiles, holding: Holding, file: FileName): Long = {
+    val footer = opened.footer(file)
     if (footer.base != holding.base)
       throw new DamagedFileException(
         footer.file.toString,
@@ -88,18 +95,12 @@ final class CatchUp(recovery: Recovery) {
       bin => holding.chain(bin) + footer.frameOf(bin),
       lineage
     ) {
-      if (frames.isEmpty) 0L else recovery.apply(footer.file, frames, logs)
+      if (frames.isEmpty) 0L else opened.read(file)(recovery.apply(_, frames, logs))
     }
   }
 }
 
 object CatchUp {
-
-  /** How many tails are applied at most: loading the state is cheaper than more of them. */
-  val TailsMax = 96
-
-  /** Whether tails may lead from one version to another. */
-  def canLead(from: Long, to: Long): Boolean = from < to && to - from <= TailsMax
 
   /** Applies a tail to settled logs, settles them, and names the holding after the tail.
     *

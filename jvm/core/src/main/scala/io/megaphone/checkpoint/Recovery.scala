@@ -21,7 +21,8 @@ import io.megaphone.state.LoadedBin
   *      in newer footers. A bin that no footer lists is an error: missing is never read as empty.
   *      So is a bin that has left the worker after that chain was listed.
   *   1. `load` reads the frames of those chains, file by file from the oldest, and applies them;
-  *      large bins in parallel. The number of live keys must be that of the footer.
+  *      large bins in parallel. The number of live keys must be that of the footer. A file whose
+  *      footer was read is still open for that: each file is opened once.
   *
   * ''Dies at any of these:'' nothing was written, so only time is lost.
   *
@@ -40,21 +41,15 @@ class Recovery(
 ) {
   import Recovery._
 
-  /** The footer of a file. Throws MissingFileException or DamagedFileException. */
-  def footer(file: FileName): Footer = {
-    val source = files.open(file)
-    try {
-      val footer = new DeltaFile.Reader(source).footer
-      if (footer.file != file)
-        throw new DamagedFileException(
-          source.name,
-          None,
-          s"the state of worker ${file.worker} at ${file.name}",
-          s"that of worker ${footer.file.worker} at ${footer.file.name}"
-        )
-      footer
-    } finally source.close()
+  /** Reads files that stay open meanwhile. */
+  private[checkpoint] def opening[A](use: OpenFiles => A): A = {
+    val opened = new OpenFiles(files)
+    try use(opened)
+    finally opened.close()
   }
+
+  /** The footer of a file. Throws MissingFileException or DamagedFileException. */
+  def footer(file: FileName): Footer = opening(_.footer(file))
 
   /** The footer of a file that was written under the routing table of this content hash. Throws
     * PlanLogMismatchException if it was not.
@@ -63,29 +58,31 @@ class Recovery(
     * the batches after that had fewer workers. Every table has a worker 0, whose file is therefore
     * always of the newest ones: it must name the table, too.
     */
-  def footer(file: FileName, tableHash: Long): Footer = {
-    val found = footer(file)
+  def footer(file: FileName, tableHash: Long): Footer = checked(file, tableHash, footer(_))
+
+  private[checkpoint] def checked(
+      file: FileName,
+      tableHash: Long,
+      footerOf: FileName => Footer
+  ): Footer = {
+    val found = footerOf(file)
     checkTable(found, tableHash)
-    checkIsNewest(file, tableHash)
+    if (file.name.id == StateName.FixedId && file.worker != 0)
+      checkTable(footerOf(FileName(0, file.name)), tableHash)
     found
   }
 
-  private def checkIsNewest(file: FileName, tableHash: Long): Unit =
-    if (file.name.id == StateName.FixedId && file.worker != 0)
-      checkTable(footer(FileName(0, file.name)), tableHash)
-
   /** The footers that together list the chains of a worker's bins, newest first. */
-  def footers(file: FileName): Vector[Footer] = withPrevious(footer(file))
-
-  private def withPrevious(newest: Footer): Vector[Footer] =
-    newest +: together(newest.previous.map(f => () => footer(f))).toVector
+  def footers(file: FileName): Vector[Footer] = withPrevious(footer(file), footer(_))
 
   /** The same, of a file that was written under the routing table of this content hash. Throws
     * PlanLogMismatchException if the file was not.
     */
-  def footers(file: FileName, tableHash: Long): Vector[Footer] = withPrevious(
-    footer(file, tableHash)
-  )
+  def footers(file: FileName, tableHash: Long): Vector[Footer] =
+    withPrevious(footer(file, tableHash), footer(_))
+
+  private def withPrevious(newest: Footer, footerOf: FileName => Footer): Vector[Footer] =
+    newest +: together(newest.previous.map(f => () => footerOf(f))).toVector
 
   /** Throws PlanLogMismatchException if a file was not written under the table that the plan log
     * has for its version.
@@ -142,11 +139,14 @@ class Recovery(
     }.toMap
 
   /** The bins of a worker at a name, which the routing table of this content hash gives it. */
-  def load(file: FileName, bins: Iterable[Int], tableHash: Long): Loaded =
-    load(footers(file, tableHash), bins)
+  def load(file: FileName, bins: Iterable[Int], tableHash: Long): Loaded = opening { opened =>
+    load(opened, checked(file, tableHash, opened.footer(_)), bins)
+  }
 
-  private def load(all: Vector[Footer], bins: Iterable[Int]): Loaded =
-    load(chains(all, bins)).copy(lineage = all.map(_.file).take(Footer.PreviousMax))
+  private def load(opened: OpenFiles, newest: Footer, bins: Iterable[Int]): Loaded = {
+    val all = withPrevious(newest, opened.footer(_))
+    load(opened, chains(all, bins)).copy(lineage = all.map(_.file).take(Footer.PreviousMax))
+  }
 
   /** The frames of some bins in one file, with their records, piece by piece. Throws
     * PlanLogMismatchException if the file was not written under the routing table of this content
@@ -156,25 +156,29 @@ class Recovery(
       file: FileName,
       bins: Set[Int],
       tableHash: Long
-  ): Vector[(Frame, Vector[Array[Byte]])] = {
-    checkIsNewest(file, tableHash)
-    val source = files.open(file)
-    try {
-      val reader = new DeltaFile.Reader(source)
-      checkTable(reader.footer, tableHash)
-      reader.footer.frames.filter(f => bins(f.bin)).map { f =>
+  ): Vector[(Frame, Vector[Array[Byte]])] = opening { opened =>
+    val footer = checked(file, tableHash, opened.footer(_))
+    opened.read(file) { reader =>
+      footer.frames.filter(f => bins(f.bin)).map { f =>
         val records = reader.pieces(f, compressions).toVector
         records.foreach(check)
         f -> records
       }
-    } finally source.close()
+    }
+  }
+
+  private def loadOne(file: FileName, bin: Int): BinLog = opening { opened =>
+    load(opened, opened.footer(file), Seq(bin)).bins(bin).log
   }
 
   /** Loads bins by their chains. */
-  def load(located: Map[Int, Located]): Loaded = budget.loading { loading =>
-    val parts = together(shares(located).map(share => () => loadShare(share, loading)))
-    Loaded(parts.iterator.flatMap(_.bins).toMap, parts.map(_.bytes).sum, Vector.empty)
-  }
+  private def load(opened: OpenFiles, located: Map[Int, Located]): Loaded =
+    budget.loading { loading =>
+      val all = shares(located)
+      opened.keep(all.flatMap(filesOf))
+      val parts = together(all.map(share => () => loadShare(opened, share, loading)))
+      Loaded(parts.iterator.flatMap(_.bins).toMap, parts.map(_.bytes).sum, Vector.empty)
+    }
 
   /** Cuts the bins into one share for each thread, of about the same bytes. Neighbours stay
     * together, because they share chunks. Returns a single share if there is little to load.
@@ -193,15 +197,21 @@ class Recovery(
     }
   }
 
-  private def loadShare(located: Map[Int, Located], loading: HeapBudget.Loading): Loaded = {
+  private def loadShare(
+      opened: OpenFiles,
+      located: Map[Int, Located],
+      loading: HeapBudget.Loading
+  ): Loaded = {
     val logs = mutable.Map.from(located.map { case (bin, _) =>
       bin -> loading.add(new BinLog(budget))
     })
-    val byFile = located.valuesIterator.flatMap(_.chain.frames).toVector.groupBy(_.file)
+    val byFile = framesOf(located).groupBy(_.file)
     val bytes = byFile.toSeq
       .sortBy { case (file, _) => file.name.version }
       .map { case (file, frames) =>
-        apply(file, frames, logs, () => loading.add(new BinLog(budget)), _.settle())
+        opened.read(file)(
+          apply(_, frames, logs, () => loading.add(new BinLog(budget)), _.settle())
+        )
       }
       .sum
     logs.foreach { case (bin, log) =>
@@ -224,39 +234,37 @@ class Recovery(
 
   /** Applies frames of one file to logs. Returns the bytes read.
     *
+    * @param reader
+    *   of that file
     * @param logs
     *   by bin; an image replaces the log
     * @param applied
     *   is called with a log after each piece; logs that are dropped if this fails can be settled,
     *   so that they keep nothing to undo
     */
-  def apply(
-      file: FileName,
+  private[checkpoint] def apply(
+      reader: DeltaFile.Reader,
       frames: Vector[Frame],
       logs: mutable.Map[Int, BinLog],
       newLog: () => BinLog = () => new BinLog(budget),
       applied: BinLog => Unit = _ => ()
   ): Long = {
-    val source = files.open(file)
-    try {
-      val reader = new DeltaFile.Reader(source)
-      val rewritten = mutable.Map.empty[Chunk, DamagedFileException]
-      def mayBeRewritten(frame: Frame) =
-        file.name.id == StateName.FixedId && reader.footer.writer != frame.chunk.writer
-      frames.sortBy(frame => (frame.chunk.offset, frame.at)).foreach { frame =>
-        if (!rewritten.contains(frame.chunk))
-          try {
-            if (frame.chunk.more.nonEmpty && mayBeRewritten(frame)) // apply all pieces or none
-              reader.pieces(frame, compressions).foreach(_ => ())
-            applyFrame(reader, frame, logs, newLog, applied)
-          } catch {
-            case damage: DamagedFileException if mayBeRewritten(frame) =>
-              rewritten(frame.chunk) = damage
-          }
-        rewritten.get(frame.chunk).foreach(applyRewritten(reader, frame, logs, newLog, applied, _))
-      }
-      frames.iterator.map(_.chunk).distinct.map(_.storedBytesOfAll).sum
-    } finally source.close()
+    val rewritten = mutable.Map.empty[Chunk, DamagedFileException]
+    def mayBeRewritten(frame: Frame) =
+      frame.file.name.id == StateName.FixedId && reader.footer.writer != frame.chunk.writer
+    frames.sortBy(frame => (frame.chunk.offset, frame.at)).foreach { frame =>
+      if (!rewritten.contains(frame.chunk))
+        try {
+          if (frame.chunk.more.nonEmpty && mayBeRewritten(frame)) // apply all pieces or none
+            reader.pieces(frame, compressions).foreach(_ => ())
+          applyFrame(reader, frame, logs, newLog, applied)
+        } catch {
+          case damage: DamagedFileException if mayBeRewritten(frame) =>
+            rewritten(frame.chunk) = damage
+        }
+      rewritten.get(frame.chunk).foreach(applyRewritten(reader, frame, logs, newLog, applied, _))
+    }
+    frames.iterator.map(_.chunk).distinct.map(_.storedBytesOfAll).sum
   }
 
   /** Applies a frame's records to a bin's log; an image replaces the log. */
@@ -303,7 +311,7 @@ class Recovery(
         /* Sequential, because this may be one of the threads that load in parallel, and they must
          * not wait for each other. */
         val alone = new Recovery(files, compressions, Parallel.Sequential, budget, check)
-        try logs(bin) = alone.load(alone.footers(wanted.file), Seq(bin)).bins(bin).log
+        try logs(bin) = alone.loadOne(wanted.file, bin)
         catch { case e: Exception => damage.addSuppressed(e); throw damage }
     }
   }
@@ -328,6 +336,12 @@ object Recovery {
     */
   private[megaphone] def standIn(footer: Footer, wanted: Frame): Option[Frame] =
     footer.frameOf.get(wanted.bin).filter(frame => frame.isImage || !wanted.isImage)
+
+  private def framesOf(located: Map[Int, Located]): Vector[Frame] =
+    located.valuesIterator.flatMap(_.chain.frames).toVector
+
+  private def filesOf(located: Map[Int, Located]): Vector[FileName] =
+    framesOf(located).map(_.file).distinct
 
   private def bytesOf(located: Located): Long = located.chain.imageBytes + located.chain.tailBytes
 }

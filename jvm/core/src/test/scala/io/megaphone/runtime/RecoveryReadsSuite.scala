@@ -6,7 +6,7 @@ import scala.util.Random
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.checkpoint.{AtomicOutput, Recovery, StateFiles}
+import io.megaphone.checkpoint.{AtomicOutput, CatchUp, Recovery, StateFiles}
 import io.megaphone.format.{
   Compression, Compressions, Decoder, DeltaFile, FileName, FileSource, Footer, Frame, StateName
 }
@@ -73,10 +73,14 @@ class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
   /** Files that tell what was read of them, beside the headers. */
   private final class Watched(files: StateFiles) extends StateFiles {
     val openings = mutable.ArrayBuffer.empty[Opening]
+
+    /** How many files were open at the same time, at most. */
+    var mostOpen = 0
     def create(file: FileName): AtomicOutput = fail(s"$file was written")
     def open(file: FileName): FileSource = {
       val opening = new Opening(file, files.open(file))
       openings += opening
+      mostOpen = math.max(mostOpen, openings.count(!_.isClosed))
       opening
     }
   }
@@ -99,10 +103,10 @@ class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
     assert(records.toSet == chunks.map(chunk => (chunk.file, chunk.offset, chunk.storedBytes)))
     assert(loaded.bytes == chunks.toSeq.map(_.storedBytes.toLong).sum)
 
-    assert(
-      files.openings.size <= footers.size + chunks.map(_.file).size,
-      "a file is opened for its footer, and for its records"
-    )
+    val opened = files.openings.map(_.file)
+    assert(opened.distinct == opened, "a file is open from its footer to its records")
+    assert(opened.toSet == footers.toSet ++ chunks.map(_.file))
+    assert(files.mostOpen <= Footer.Slices + 1, "those that are read are closed")
     assert(
       files.openings.forall(opening => opening.isClosed && opening.reads.distinct == opening.reads)
     )
@@ -141,6 +145,28 @@ class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
       "files have chunks that are not needed"
     )
     check(past.bins)
+  }
+
+  test("a worker that missed batches opens the file of each once") {
+    val missed = 5
+    val base = StateName(Commits.toLong - missed, "")
+    val files = new Watched(past.store.files)
+    val recovery = new Recovery(files, Compressions(Compression.None))
+    val loaded = recovery.load(FileName(0, base), past.bins, past.tableHash)
+    val holding = new Holding(0, Bins)
+    loaded.bins.valuesIterator.foreach(holding.put)
+    holding.restart(base, loaded.lineage)
+    files.openings.clear()
+    val bytes = new CatchUp(recovery)(holding, StateName(Commits.toLong, ""), past.tableHash)
+    assert(bytes.exists(_ > 0))
+    val versions = files.openings.map(_.file.name.version)
+    assert(versions.sorted == (Commits - missed + 1 to Commits).map(_.toLong))
+    assert(files.openings.forall(_.isClosed))
+    for (bin <- past.bins)
+      assert(
+        Bytes.replay(holding.log(bin).image()) == Bytes.replay(past.holding.log(bin).image()),
+        s"in bin $bin"
+      )
   }
 
   test("some bins of a worker are recovered by no other chunk than theirs") {

@@ -67,9 +67,20 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
         def width: Int = together.width
         def apply[A](all: Seq[() => A]): Seq[A] = { pieces.set(all.size); together(all) }
       }
-      val loaded = new Recovery(store.files, Compressions(Compression.None), counting)
+      val opened, closed = new AtomicInteger
+      val counted = new StateFiles {
+        def create(file: FileName): AtomicOutput = store.files.create(file)
+        def open(file: FileName): FileSource = {
+          opened.incrementAndGet()
+          new PassedOn(store.files.open(file)) {
+            override def close(): Unit = { closed.incrementAndGet(); super.close() }
+          }
+        }
+      }
+      val loaded = new Recovery(counted, Compressions(Compression.None), counting)
         .load(file, Seq(0, 2), before.contentHash)
       assert(pieces.get == expected)
+      assert(opened.get == closed.get && opened.get >= 3 && opened.get <= 3 * expected)
       val one = store.recovery.load(file, Seq(0, 2), before.contentHash)
       assert(
         loaded.bytes == one.bytes && loaded.lineage == one.lineage && loaded.bins.keySet == Set(
