@@ -33,11 +33,13 @@ TRANSFER_WINDOW_STEPS: Final = "spark.megaphone.transfer.windowSteps"
 TRANSFER_SLOWDOWN: Final = "spark.megaphone.transfer.slowdown"
 
 # The most that each executor copies in a second for replicas, in bytes of records before
-# compression (`50m`). 0: no limit. Default `0`; read when a query starts.
+# compression (`50m`). What batches change meanwhile does not count. 0: no limit. Default `0`; read
+# when a query starts.
 TRANSFER_MAX_BYTES_PER_SECOND: Final = "spark.megaphone.transfer.maxBytesPerSecond"
 
-# How many bytes of state, about, the steps of a plan move that are prepared at the same time. A
-# step that moves more is prepared alone. 0: no limit. Default `256m`; read when a query starts.
+# How many bytes of state, about, the steps of a plan move that are prepared at the same time, in
+# each group of operators. A step that moves more is prepared alone. 0: no limit. Default `256m`;
+# read when a query starts.
 TRANSFER_MAX_BYTES_IN_FLIGHT: Final = "spark.megaphone.transfer.maxBytesInFlight"
 
 # How long, in milliseconds, a batch waits for the last tail from another executor before it reads

@@ -15,6 +15,11 @@ final class Throttle(clock: Clock) {
   private val debts = mutable.Map.empty[String, Debt]
   private val withTasks = mutable.Set.empty[Thread]
 
+  /** By run: the bytes that have passed while tasks ran. */
+  def besideTasks: Map[String, Long] = synchronized {
+    debts.iterator.map { case (run, debt) => run -> debt.besideTasks }.toMap
+  }
+
   /** Sets the rate of each run; a run that is not named has none. */
   def keep(rates: Map[String, CopyRate]): Unit = synchronized {
     settle()
@@ -40,6 +45,7 @@ final class Throttle(clock: Clock) {
     settle()
     debts.get(run).foreach { mine =>
       mine.bytes += bytes
+      if (withTasks.nonEmpty) mine.besideTasks += bytes
       while (debts.get(run).contains(mine) && mine.remainingNanos > 0) {
         clock.waitOn(this, mine.remainingNanos)
         settle()
@@ -55,6 +61,7 @@ final class Throttle(clock: Clock) {
   /** What has been copied and is not paid for yet. */
   final private class Debt {
     var bytes = 0.0
+    var besideTasks = 0L
     var rate: CopyRate = CopyRate.Unlimited
     private var at = clock.nanoTime
 

@@ -7,9 +7,11 @@ package io.megaphone.pace
   * ''Given:'' what each batch took, and how much was copied meanwhile.
   *
   *   1. The slowdown is the median of the last five batches with copies, over the median of the
-  *      last 33 batches with none, minus 1. A batch with a step counts for neither.
-  *   1. The rate begins at 32 MiB a second and rises by half with each batch, until the slowdown is
-  *      more than half of what is allowed.
+  *      last 33 quiet batches, minus 1. A batch is quiet if nothing is to be copied in it, or if
+  *      copies are made at the lowest rate of all, which no batch can feel. A batch with a step
+  *      counts for neither.
+  *   1. Before there are three quiet batches, the rate is the lowest. Then it is 32 MiB a second,
+  *      and rises by half with each batch, until the slowdown is more than half of what is allowed.
   *   1. After that its logarithm moves by a tenth of what is left of the allowed slowdown. The gain
   *      is small because a median of five batches answers three batches late: a larger one would
   *      overshoot.
@@ -33,17 +35,30 @@ final case class TransferRate private (
   /** What executors are to keep to. */
   def copyRate: CopyRate =
     if (settings.isFree) CopyRate(settings.maxBytesPerSecond, settings.maxBytesPerSecond)
-    else CopyRate(bytesPerSecond.toLong, settings.maxBytesPerSecond)
+    else {
+      val rate = if (isBlind) settings.bounded(0) else bytesPerSecond
+      CopyRate(rate.toLong, settings.maxBytesPerSecond)
+    }
+
+  /** What batches take without copies, in milliseconds; None before it is known. */
+  def quietBatchMs: Option[Double] = if (isBlind) None else Some(median(quietMs))
+
+  private def isBlind = quietMs.size < QuietBatchesMin
 
   /** The rate after a batch. */
   def after(batch: Batch): TransferRate =
     if (batch.hasStep) this
-    else if (batch.copiedBytes == 0)
-      copy(quietMs = (quietMs :+ batch.durationMs).takeRight(QuietBatches))
-    else copy(busyMs = (busyMs :+ batch.durationMs).takeRight(BusyBatches)).adapted(batch)
+    else {
+      val isQuiet = batch.isQuiet(settings.bounded(0))
+      val noted =
+        if (isQuiet) copy(quietMs = (quietMs :+ batch.durationMs).takeRight(QuietBatches)) else this
+      if (batch.copiedBytes == 0) noted
+      else
+        noted.copy(busyMs = (busyMs :+ batch.durationMs).takeRight(BusyBatches)).adapted(batch)
+    }
 
   private def adapted(batch: Batch): TransferRate =
-    if (settings.isFree || quietMs.size < QuietBatchesMin) this
+    if (settings.isFree || isBlind) this
     else {
       val slowdown = math.max(0, median(busyMs) / math.max(1, median(quietMs)) - 1)
       val rises = isRising && slowdown <= settings.slowdown / 2
@@ -78,8 +93,18 @@ object TransferRate {
     *   how many bytes were copied meanwhile, on the executor that copied most
     * @param hasStep
     *   whether bins moved in it
+    * @param hasWork
+    *   whether there was something to copy, whatever was copied
     */
-  final case class Batch(durationMs: Long, copiedBytes: Long, hasStep: Boolean)
+  final case class Batch(
+      durationMs: Long,
+      copiedBytes: Long,
+      hasStep: Boolean,
+      hasWork: Boolean
+  ) {
+    private[pace] def isQuiet(lowestRate: Double): Boolean =
+      !hasWork || copiedBytes > 0 && copiedBytes <= 1.5 * lowestRate * durationMs / 1000
+  }
 
   /** The rate that a run begins with. */
   def apply(settings: Settings): TransferRate =

@@ -11,6 +11,8 @@ import io.megaphone.state.{ForStep, ReplicaKey}
   *   the batch that announced the step; the images are of the state that it reads
   * @param images
   *   names of the images, by store and source worker
+  * @param sources
+  *   ids of the executors that the workers were placed on then
   * @param replicas
   *   how far each of the step's replicas is, as the executors reported
   */
@@ -20,6 +22,7 @@ final case class Announced(
     mode: TransferMode,
     since: Long,
     images: Map[(StoreId, Int), StateName],
+    sources: Vector[String] = Vector.empty,
     replicas: Map[ReplicaKey, ReplicaState] = Map.empty
 ) {
 
@@ -29,6 +32,15 @@ final case class Announced(
   /** The step without the replicas of an executor that is lost. */
   def without(executor: String): Announced =
     copy(replicas = replicas.filterNot(_._2.executor == executor))
+
+  /** The step with those replicas only that are where their targets are now.
+    *
+    * @param executors
+    *   ids of the workers' executors
+    */
+  def at(executors: Vector[String]): Announced = copy(replicas = replicas.filter {
+    case (key, state) => executors.lift(Announced.targetOf(key)).contains(state.executor)
+  })
 
   def isRefused(key: ReplicaKey): Boolean = replicas.get(key).exists {
     case _: ReplicaState.Refused => true

@@ -38,6 +38,7 @@ object Duties {
     decision.batch.idsOf(store).nameOf(decision.batch.number, needed.key.source),
     decision.before(group.id).contentHash,
     executors.lift(needed.key.source).flatMap(addressOf),
+    announced.sources.lift(needed.key.source).flatMap(addressOf),
     state.progressAt
   )
 

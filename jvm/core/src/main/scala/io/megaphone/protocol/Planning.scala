@@ -70,7 +70,7 @@ private[protocol] object Planning {
     group <- state.groups
     turn <- inTurn(state, open, group.id, due.map(_.id)).toVector
     window = turn.window(turn.plan.mode.announcedSteps(state.settings.windowSteps))
-    (id, step) <- withinBytes(state, batch, after(group.id), window)
+    (id, step) <- withinBytes(state, batch, before(group.id), after(group.id), window)
   } yield state.announced
     .find(_.id == id)
     .getOrElse(
@@ -79,7 +79,8 @@ private[protocol] object Planning {
         step,
         turn.plan.mode,
         batch.number,
-        imagesOf(batch, group, before(group.id), after(group.id), step)
+        imagesOf(batch, group, before(group.id), after(group.id), step),
+        batch.executorsOf(group.id)
       )
     )
 
@@ -89,13 +90,15 @@ private[protocol] object Planning {
   private def withinBytes(
       state: State,
       batch: Batch,
-      table: RoutingTable,
+      before: RoutingTable,
+      after: RoutingTable,
       window: Vector[(StepId, Step)]
   ): Vector[(StepId, Step)] = {
+    val counts = before.binCounts // what is known of the workers' bytes is of this table
     var bytes = 0L
     window.takeWhile { case (id, step) =>
       val isFirst = id == window.head._1
-      bytes += batch.bytesOf(id.group, step.moves, table)
+      bytes += batch.bytesOf(id.group, step.moves, after, counts)
       isFirst || bytes <= state.settings.windowBytes || state.announced.exists(_.id == id)
     }
   }
@@ -215,7 +218,8 @@ private[protocol] object Planning {
       group: Group,
       table: RoutingTable,
       id: StepId
-  ): Option[Announced] = state.announced.find(_.id == id).flatMap { a =>
+  ): Option[Announced] = state.announced.find(_.id == id).flatMap { announced =>
+    val a = announced.at(batch.executorsOf(group.id))
     lazy val full = fullTargets(state, a.id)
     val waitsSince = math.max(a.since, state.progressAt)
     val isOver =

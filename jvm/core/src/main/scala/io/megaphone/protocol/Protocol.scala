@@ -90,18 +90,26 @@ object Protocol {
     def idsOf(store: StoreId): VersionIds = ids.getOrElse(store, VersionIds.Fixed)
     def executorsOf(group: Long): Vector[String] = placement.getOrElse(group, Vector.empty)
 
-    /** How many bytes moves take along, if the bins of a worker are alike. */
-    def bytesOf(group: Long, moves: Vector[Move], table: RoutingTable): Long = {
-      lazy val counts = table.binCounts
+    /** How many bytes moves take along, if the bins of a worker are alike.
+      *
+      * @param counts
+      *   how many bins each worker had when its bytes were counted
+      */
+    def bytesOf(
+        group: Long,
+        moves: Vector[Move],
+        table: RoutingTable,
+        counts: Array[Int]
+    ): Long =
       moves
         .groupBy(m => table.workerOf(m.bin))
         .iterator
         .map { case (worker, of) =>
           val bytes = stateBytes.getOrElse((group, worker), 0L)
-          (bytes.toDouble / math.max(1, counts(worker)) * of.size).toLong
+          val bins = counts.lift(worker).getOrElse(0)
+          (bytes.toDouble / math.max(1, bins) * of.size).toLong
         }
         .sum
-    }
   }
 
   /** What a batch must agree on.

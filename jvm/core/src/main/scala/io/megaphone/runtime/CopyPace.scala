@@ -11,51 +11,84 @@ import io.megaphone.state.ReplicaKey
 /** The rate of a run's copies, as the driver sees it: puts together what executors report and what
   * batches take. Reports may be lost, late or repeated: the rate then follows later.
   *
+  *   1. `planned` notes whether a batch has a step, and whether there is something to copy in it.
+  *   1. `reported` and `besideTasks` take what an executor has copied, `batchEnded` what a batch
+  *      took. What was reported between two ends belongs to the batch that ended; if several end in
+  *      between, to the first.
+  *   1. The rate is at least the one at which all announced steps are copied before tails cannot
+  *      lead on from their images any more: slower copies would be of no use.
+  *
   * Threads: one at a time, as of its [[QueryRun]]; `copyRate` may be read by any.
   */
 private[runtime] final class CopyPace(settings: TransferRate.Settings) {
+  import CopyPace._
+
   @volatile private var rate = TransferRate(settings)
-  private val known = mutable.Map.empty[(String, ReplicaKey), Long] // by executor: bytes copied
-  private val sinceBatch = mutable.Map.empty[String, Long].withDefaultValue(0L) // by executor
-  private val withStep = mutable.Set.empty[Long] // of the newest batches
+  @volatile private var announcedBytes = 0L
+  private val known = mutable.Map.empty[(ReplicaKey, Boolean), Long] // by replica and end: bytes
+  private val before = mutable.Map.empty[String, Long] // by executor: as of the last batch's end
+  private val now = mutable.Map.empty[String, Long] // by executor
+  private val batches = mutable.Map.empty[Long, Kind] // the newest ones
   private var live = Set.empty[StepId]
 
-  def copyRate: CopyRate = rate.copyRate
+  def copyRate: CopyRate = {
+    val learnt = rate.copyRate
+    val needed = rate.quietBatchMs.fold(0.0)(announcedBytes * 1000 / _ / UsefulBatches)
+    if (learnt.besideTasks == 0 || settings.slowdown <= 0) learnt
+    else {
+      val least = math.max(learnt.besideTasks, needed.toLong)
+      learnt.copy(besideTasks = if (learnt.alone == 0) least else math.min(learnt.alone, least))
+    }
+  }
 
   /** A batch is planned, and these steps may still be copied for. */
   def planned(decision: Protocol.Decision, liveSteps: Set[StepId]): Unit = {
     val batch = decision.batch.number
-    if (decision.sealedSteps.nonEmpty) withStep += batch
-    withStep.filterInPlace(_ > batch - CopyPace.BatchesKept)
+    batches(batch) = Kind(decision.after != decision.before, decision.announced.nonEmpty)
+    batches.filterInPlace((number, _) => number > batch - BatchesKept)
     live = liveSteps
-    known.filterInPlace { case ((_, key), _) => key.purpose.isLive(live) }
+    known.filterInPlace { case ((key, _), _) => key.purpose.isLive(live) }
+    announcedBytes = decision.announced.iterator.map { a =>
+      val table = decision.after(a.id.group)
+      decision.batch.bytesOf(a.id.group, a.step.moves, table, table.binCounts)
+    }.sum
   }
 
-  /** An executor reports what it has copied. Returns whether that is more than it ever was, for
-    * steps that still need it. What is said of a replica grows up to the size of its image at most,
-    * so progress ends.
+  /** An executor reports how much was copied for replicas. Returns whether that is more than it
+    * ever was, for steps that still need it. What is said of a replica grows up to the size of its
+    * image at most, wherever it is made, so progress ends.
     */
-  def copied(executor: String, copied: Vector[(ReplicaKey, Long)]): Boolean = {
-    val grown = copied.iterator
-      .filter { case (key, _) => key.purpose.isLive(live) }
-      .map { case (key, bytes) =>
-        val before = known.getOrElse((executor, key), 0L)
-        if (bytes > before) known((executor, key)) = bytes
-        math.max(0, bytes - before)
-      }
-      .sum
-    sinceBatch(executor) += grown
-    grown > 0
+  def reported(copied: Vector[Copied]): Boolean = {
+    val grown = copied.filter { c =>
+      c.replica.purpose.isLive(live) && c.bytes > known.getOrElse((c.replica, c.isSource), 0L)
+    }
+    grown.foreach(c => known((c.replica, c.isSource)) = c.bytes)
+    grown.nonEmpty
   }
 
-  /** A batch has ended. */
+  /** An executor reports how much it has copied in all beside tasks. */
+  def besideTasks(executor: String, bytes: Long): Unit = now(executor) = bytes
+
+  /** A batch has ended. One that was not planned here does not count. */
   def batchEnded(batch: Long, durationMs: Long): Unit = {
-    val most = sinceBatch.valuesIterator.maxOption.getOrElse(0L)
-    sinceBatch.clear()
-    rate = rate.after(TransferRate.Batch(durationMs, most, withStep(batch)))
+    val most = now.iterator
+      .map { case (executor, bytes) => bytes - before.getOrElse(executor, 0L) }
+      .maxOption
+      .getOrElse(0L)
+    before ++= now
+    batches.remove(batch).foreach { kind =>
+      val ended = TransferRate.Batch(durationMs, math.max(0, most), kind.hasStep, kind.hasWork)
+      rate = rate.after(ended)
+    }
   }
 }
 
 private object CopyPace {
+  private final case class Kind(hasStep: Boolean, hasWork: Boolean)
   private val BatchesKept = 16L
+
+  /** An image is published and then pulled, each in this number of batches, so that tails lead on
+    * from it: see [[io.megaphone.transfer.Preparer.TailsMax]].
+    */
+  private val UsefulBatches = 32
 }

@@ -6,7 +6,7 @@ import java.util.concurrent.atomic.{AtomicInteger, AtomicLong}
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
-import scala.util.control.NonFatal
+import scala.util.control.{NonFatal, NoStackTrace}
 
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.format.{ExecutorAddress, StateName, StoreKey}
@@ -35,7 +35,8 @@ import io.megaphone.transfer.{BlockKind, BlockName, Peers, Preparer, ReplicaDuty
   * Threads: any. One call of `prepare` at a time for a duty.
   *
   * @param recoveryOf
-  *   reads a store's files; the second argument is the checkpoint's root folder
+  *   reads a store's files; the second argument is the checkpoint's root folder, the third is
+  *   called with the records that are read
   * @param pullDeadlineMs
   *   how long a pull for a replica may take if the orders do not say it for the run
   * @param warn
@@ -50,7 +51,7 @@ final class ExecutorAgent(
     val peers: Peers,
     val blocks: TransferBlocks,
     val faults: FaultPoints,
-    recoveryOf: (StoreKey, String) => Recovery,
+    recoveryOf: (StoreKey, String, Array[Byte] => Unit) => Recovery,
     pullDeadlineMs: Long,
     warn: String => Unit,
     val throttle: Throttle = new Throttle(Clock.System),
@@ -61,6 +62,8 @@ final class ExecutorAgent(
   private val ready = new ConcurrentHashMap[ReplicaKey, java.lang.Long]()
   private val refused = new ConcurrentHashMap[ReplicaKey, Refusal]()
   private val failures = new ConcurrentHashMap[ReplicaKey, Failures]()
+  private val waiting = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // until a round
+  private val published = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
   private val copied = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
   private val withLargeBins = ConcurrentHashMap.newKeySet[StoreKey]() // of which `warn` was told
   private val round = new AtomicLong() // of orders that were obeyed
@@ -81,7 +84,9 @@ final class ExecutorAgent(
     address,
     ready.asScala.iterator.map { case (key, version) => key -> version.longValue }.toVector,
     refused.asScala.iterator.map { case (key, refusal) => key -> refusal.reason }.toVector,
-    copied.asScala.iterator.map { case (key, bytes) => key -> bytes.longValue }.toVector,
+    published.asScala.iterator.map { case (key, bytes) => Copied(key, true, bytes) }.toVector ++
+      copied.asScala.iterator.map { case (key, bytes) => Copied(key, false, bytes) },
+    throttle.besideTasks,
     Held(registry.holdingsCount, registry.replicasCount, peers.publishedCount)
   )
 
@@ -93,7 +98,9 @@ final class ExecutorAgent(
     registry.keepRuns(run => orders.runs.get(run).map(_.settled))
     registry.keepReplicas(orders.isLive(_))
     registry.measure()
-    Seq(ready, refused, failures, copied).foreach(_.keySet.removeIf(key => !orders.isLive(key)))
+    Seq(ready, refused, failures, waiting, published, copied).foreach(
+      _.keySet.removeIf(key => !orders.isLive(key))
+    )
     throttle.keep(orders.runs.map { case (run, live) => run -> live.copyRate })
     withLargeBins.removeIf(store => !orders.runs.contains(store.run))
     images.synchronized {
@@ -104,16 +111,19 @@ final class ExecutorAgent(
   }
 
   /** The duties to work on now, in order. A duty that was refused for lack of room waits until its
-    * source has committed again; one that failed waits for some rounds of orders.
+    * source has committed again; one that failed, or whose image is not there yet, waits for some
+    * rounds of orders.
     */
   def duties: Vector[ReplicaDuty] = orders.duties.filterNot { duty =>
-    isRefused(duty) || Option(failures.get(duty.key)).exists(_.nextRound > round.get)
+    isRefused(duty) || Option(failures.get(duty.key)).exists(_.nextRound > round.get) ||
+    Option(waiting.get(duty.key)).exists(_ > round.get)
   }
+
+  /** A duty as the newest orders name it; None if they do not. */
+  def newest(key: ReplicaKey): Option[ReplicaDuty] = orders.duties.find(_.key == key)
 
   private def isRefused(duty: ReplicaDuty) =
     Option(refused.get(duty.key)).exists(_.settled == duty.settled)
-
-  def hasDuties: Boolean = orders.duties.nonEmpty
 
   /** Whether an image is still to be published, or a replica that has room has not reached its
     * source's newest settled version.
@@ -123,9 +133,6 @@ final class ExecutorAgent(
       !isRefused(duty) && Option(ready.get(duty.key)).forall(_ < duty.settled.version)
   }
 
-  /** Whether the newest orders still name a duty. */
-  def isNamed(duty: ReplicaDuty): Boolean = orders.duties.exists(_.key == duty.key)
-
   /** Makes a replica or brings it forward. Returns whether there is news for the driver. Throws
     * what files throw, and drops the replica then.
     *
@@ -134,10 +141,19 @@ final class ExecutorAgent(
     */
   def prepare(duty: ReplicaDuty): Boolean = orders.runs.get(duty.key.store.run).exists { run =>
     try {
-      val recovery = recoveryOf(duty.key.store, run.checkpointRoot)
+      val copying = this.copying(duty.key, copied)
+      def recovery(read: Array[Byte] => Unit) =
+        recoveryOf(duty.key.store, run.checkpointRoot, read)
       faults.at(FaultPoints.TargetPulling)
-      val deadlineMs = run.pullDeadlineMs.getOrElse(pullDeadlineMs)
-      val preparer = new Preparer(registry, recovery, blocks, peers, deadlineMs, copying(duty.key))
+      val preparer = new Preparer(
+        registry,
+        recovery(_ => ()),
+        recovery(records => copying(records.length.toLong)),
+        blocks,
+        peers,
+        run.pullDeadlineMs.getOrElse(pullDeadlineMs),
+        copying
+      )
       preparer(duty) match {
         case Preparer.Ready(version) =>
           val before = ready.put(duty.key, version)
@@ -145,7 +161,9 @@ final class ExecutorAgent(
           refused.remove(duty.key)
           faults.at(FaultPoints.TargetPrepared)
           before == null || before < version
-        case Preparer.Waiting => refused.remove(duty.key) != null
+        case Preparer.Waiting =>
+          waiting.put(duty.key, round.get + WaitingRest)
+          refused.remove(duty.key) != null
         case Preparer.Lost(reason) => failed(duty, reason); refused.remove(duty.key) != null
       }
     } catch {
@@ -175,35 +193,50 @@ final class ExecutorAgent(
   def queueImage(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit =
     images.synchronized { images.enqueue(block -> snapshot); () }
 
-  /** Makes and publishes one image of the queue, at the rate of its run. Returns false if the queue
-    * is empty.
+  /** Makes and publishes one image of the queue, at the rate of its run. Returns false if there is
+    * none of the runs that are asked for.
     */
-  def publishNext(): Boolean =
-    images.synchronized(images.removeHeadOption()).exists { case (block, snapshot) =>
-      publishing.incrementAndGet()
-      try {
-        faults.at(FaultPoints.SourcePublishing)
-        offer(block)(blocks.image(snapshot, copying(block.replica)))
-        faults.at(FaultPoints.SourcePublished)
-        true
-      } finally publishing.decrementAndGet()
-    }
+  def publishNext(isOf: String => Boolean = _ => true): Boolean =
+    images
+      .synchronized(images.dequeueFirst { case (block, _) => isOf(block.key.run) })
+      .exists { case (block, snapshot) =>
+        publishing.incrementAndGet()
+        try {
+          faults.at(FaultPoints.SourcePublishing)
+          val copying = this.copying(block.replica, published)
+          offer(block)(blocks.image(snapshot, { bytes => checkWanted(block); copying(bytes) }))
+          faults.at(FaultPoints.SourcePublished)
+          true
+        } finally publishing.decrementAndGet()
+      }
+
+  /** Whether an image of a run waits to be published. */
+  def hasQueued(run: String): Boolean = images.synchronized(images.exists(_._1.key.run == run))
 
   /** Makes and publishes an image now, as fast as it can. */
   def publish(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit =
     offer(block)(blocks.image(snapshot))
 
   /** What an attempt to copy for a replica calls after each piece, with its bytes. */
-  private def copying(key: ReplicaKey): Long => Unit = {
-    var attempted = 0L
+  private def copying(
+      key: ReplicaKey,
+      counts: ConcurrentHashMap[ReplicaKey, java.lang.Long]
+  ): Long => Unit = {
+    val attempted = new AtomicLong() // several threads may read files
     bytes => {
-      attempted += bytes
-      // What nobody wants any more is not counted again, and ends as soon as it can.
-      if (orders.isLive(key)) {
-        copied.merge(key, attempted, (before, now) => math.max(before, now))
-        throttle.pass(key.store.run, bytes)
-      }
+      val all = attempted.addAndGet(bytes)
+      counts.merge(key, all, (before, now) => math.max(before, now))
+      throttle.pass(key.store.run, bytes)
     }
+  }
+
+  /** Ends the making of a block that nobody wants any more. Orders that are older than the task
+    * that queued it do not know it yet.
+    */
+  private def checkWanted(block: BlockName): Unit = {
+    val current = orders
+    if (current.counter >= newestCounter.get && !current.isLive(block.key.run, block.step))
+      throw new NotWanted
   }
 
   /** Publishes the tails that the last commit of a holding appended to bins. Removes those of
@@ -211,10 +244,12 @@ final class ExecutorAgent(
     */
   def publishTail(block: BlockName, holding: Holding, bins: Seq[Int]): Unit = {
     offer(block)(blocks.tail(holding, bins))
-    peers.keep { other =>
-      other.kind != BlockKind.Tail || other.replica != block.replica ||
-      other.name.version >= block.name.version - 1
-    }
+    try
+      peers.keep { other =>
+        other.kind != BlockKind.Tail || other.replica != block.replica ||
+        other.name.version >= block.name.version - 1
+      }
+    catch { case NonFatal(e) => warn(s"Tails before $block could not be removed: $e") }
   }
 
   /** Losing a block costs time only (I9): a commit that is durable does not fail for it. If a part
@@ -227,7 +262,8 @@ final class ExecutorAgent(
         try peers.keep(_.copy(part = block.part) != block)
         catch { case NonFatal(other) => e.addSuppressed(other) }
         if (!NonFatal(e)) throw e
-        warn(s"$block could not be published; its target reads files: $e")
+        if (!e.isInstanceOf[NotWanted])
+          warn(s"$block could not be published; its target reads files: $e")
     }
 
   /** A task is about to commit a holding. The first large bin of a store is told to `warn`. */
@@ -251,6 +287,11 @@ object ExecutorAgent {
   /** Rounds of orders that a failed duty rests at most: half a minute, at ten rounds a second. */
   private val RestMax = 300L
   private val FailuresTold = 5
+
+  /** Rounds of orders after which a block that was not there is asked for again. */
+  private val WaitingRest = 3L
+
+  private final class NotWanted extends RuntimeException with NoStackTrace
 
   /** A replica could not be prepared so many times in a row. */
   private final case class Failures(count: Int, nextRound: Long)

@@ -17,16 +17,23 @@ sealed trait Message extends Serializable
   * @param refused
   *   the replicas that had no room when they were last tried, and the reason
   * @param copied
-  *   how many bytes of records were copied for each replica, at its source or its target: the most
-  *   that one attempt has come to, so that repeated attempts do not look like progress
+  *   how much was copied for each replica
+  * @param besideTasks
+  *   by run: bytes of records that were copied in all while the executor ran tasks
   */
 final case class Report(
     executor: ExecutorAddress,
     ready: Vector[(ReplicaKey, Long)],
     refused: Vector[(ReplicaKey, String)],
-    copied: Vector[(ReplicaKey, Long)],
+    copied: Vector[Copied],
+    besideTasks: Map[String, Long],
     held: Held
 ) extends Message
+
+/** How many bytes of records were copied for a replica, at its source or its target: the most that
+  * one attempt has come to, so that repeated attempts do not look like progress.
+  */
+final case class Copied(replica: ReplicaKey, isSource: Boolean, bytes: Long)
 
 /** An executor asks for the configuration of the file systems that a run's checkpoint is on. The
   * answer is a [[FileSettings]].

@@ -191,11 +191,13 @@ final class QueryRun(
       case _ => ()
     }
     val executor = report.executor.id
-    report.ready.foreach { case (k, version) => tell(k, ReplicaState.Ready(version, executor)) }
-    report.refused.foreach { case (k, reason) => tell(k, ReplicaState.Refused(reason, executor)) }
-    if (pace.copied(executor, report.copied.filter(_._1.store.run == run)))
+    // One that had the duty before may still report what it has.
+    val due = dutiesOf(executor).iterator.map(_.key).toSet
+    for ((k, version) <- report.ready if due(k)) tell(k, ReplicaState.Ready(version, executor))
+    for ((k, reason) <- report.refused if due(k)) tell(k, ReplicaState.Refused(reason, executor))
+    if (pace.reported(report.copied.filter(_.replica.store.run == run)))
       records.feed(Protocol.CopiesProgressed)
-    ()
+    pace.besideTasks(executor, report.besideTasks.getOrElse(run, 0L))
   }
 
   /** A batch has ended, and took so long from its trigger on. The rate of copies follows from it. A

@@ -17,8 +17,8 @@ import io.megaphone.log.memory.HeapBudget
   * Threads: any.
   *
   * @param behindMax
-  *   how many versions a holding may be behind the settled one. Beyond that no footers lead on from
-  *   it, so it would be recovered from files in any case
+  *   how many versions a holding may be behind the settled one. Beyond that it would be recovered
+  *   from files in any case
   * @param budget
   *   the heap that holdings and replicas together may take
   */

@@ -28,12 +28,17 @@ import io.megaphone.transfer.TransferBlocks.Part
   *
   * Threads: any; one call at a time for a duty.
   *
+  * @param recovery
+  *   reads the tails that a replica lacks, while a task may wait for the replica
+  * @param loading
+  *   loads a replica from files, at any pace
   * @param copied
   *   is called after each piece of an image, with its bytes of records; it may wait
   */
 final class Preparer(
     registry: Registry,
     recovery: Recovery,
+    loading: Recovery,
     blocks: TransferBlocks,
     peers: Peers,
     deadlineMs: Long,
@@ -41,7 +46,7 @@ final class Preparer(
 ) {
   import Preparer._
 
-  private val catchUp = new CatchUp(recovery)
+  private val catchUp = new CatchUp(recovery, TailsMax)
 
   /** Works on one duty. Throws SpillException if there is no room for the replica, and what the
     * files throw; the replica is dropped then.
@@ -65,9 +70,11 @@ final class Preparer(
 
   private def make(duty: ReplicaDuty): Option[Replica] = {
     val (image, settled) = (duty.image.version, duty.settled.version)
-    def mayReadFiles = settled - math.max(image, duty.progressAt) >= PatienceVersions
+    val isOfUse = image == settled || catchUp.canLead(image, settled)
+    def mayReadFiles =
+      !isOfUse || settled - math.max(image, duty.progressAt) >= PatienceVersions
     val pulled =
-      try if (image == settled || CatchUp.canLead(image, settled)) fromBlock(duty) else None
+      try if (isOfUse) fromBlock(duty) else None
       catch { case _: DamagedFileException if mayReadFiles => None }
     val made = pulled.orElse(Option.when(mayReadFiles)(fromFiles(duty)))
     made.map(registry.putReplica(duty.key, _))
@@ -81,7 +88,7 @@ final class Preparer(
     )(pull(duty, duty.image, BlockKind.Image, _))
 
   private def fromFiles(duty: ReplicaDuty): Holding = {
-    val loaded = recovery.load(FileName(duty.key.source, duty.settled), duty.bins, duty.tableHash)
+    val loaded = loading.load(FileName(duty.key.source, duty.settled), duty.bins, duty.tableHash)
     val replica = new Holding(duty.key.source, duty.binsCount)
     loaded.bins.valuesIterator.foreach(replica.put)
     replica.restart(duty.settled, Vector.empty)
@@ -124,7 +131,7 @@ final class Preparer(
       number: Int
   ): Option[Part] = {
     val block = duty.block(name, kind, number)
-    duty.address.flatMap(peers.pull(block, _, deadlineMs)).map(Part(block.toString, _))
+    duty.addressOf(kind).flatMap(peers.pull(block, _, deadlineMs)).map(Part(block.toString, _))
   }
 }
 
@@ -142,5 +149,8 @@ object Preparer {
   /** The replica was dropped, and has to be made again. */
   final case class Lost(reason: String) extends Outcome
 
-  private val PatienceVersions = 2L
+  private val PatienceVersions = 3L
+
+  /** How many tails of a replica are read from files at most: more are hardly still there. */
+  val TailsMax = 96
 }

@@ -14,6 +14,8 @@ import io.megaphone.state.{ForStep, ReplicaKey}
   *   content hash of the routing table under which the source wrote `settled`
   * @param address
   *   the source's executor, if it is known
+  * @param imageAddress
+  *   the executor that the source was on when it published the image, if it is known
   * @param progressAt
   *   the last batch in which executors copied for the run; −1 if there was none
   */
@@ -25,8 +27,13 @@ final case class ReplicaDuty(
     settled: StateName,
     tableHash: Long,
     address: Option[ExecutorAddress],
+    imageAddress: Option[ExecutorAddress],
     progressAt: Long = -1
 ) {
+
+  /** Where a block of a kind is. */
+  def addressOf(kind: BlockKind): Option[ExecutorAddress] =
+    if (kind == BlockKind.Image) imageAddress else address
 
   /** The block that brings the replica to a name: a part of it. */
   def block(name: StateName, kind: BlockKind, part: Int): BlockName = key.purpose match {

@@ -11,6 +11,8 @@ import io.megaphone.pace.TransferRate.{Batch, Settings}
 class TransferRateSuite extends AnyFunSuite {
   private val MiB = (1 << 20).toDouble
   private val tenth = Settings(slowdown = 0.1)
+  private def quiet(ms: Long) = Batch(ms, 0, hasStep = false, hasWork = false)
+  private def busy(ms: Long, bytes: Long) = Batch(ms, bytes, hasStep = false, hasWork = true)
 
   test("the rate finds the one at which batches are as much slower as is allowed") {
     for (bearable <- Seq(3, 8, 20, 100).map(_ * MiB); noise <- Seq(0.0, 0.05, 0.1)) {
@@ -32,8 +34,8 @@ class TransferRateSuite extends AnyFunSuite {
   }
 
   test("the rate stays between its bounds, and under the user's") {
-    val slow = Batch(durationMs = 10000, 1L << 40, hasStep = false)
-    val idle = Batch(durationMs = 500, 0, hasStep = false)
+    val slow = busy(10000, 1L << 40)
+    val idle = quiet(500)
     def after(settings: Settings, busy: Batch) =
       Seq
         .fill(300)(busy)
@@ -48,21 +50,38 @@ class TransferRateSuite extends AnyFunSuite {
   }
 
   test("batches with a step, and copies that use little of the rate, do not raise it") {
-    val quiet = Seq
-      .fill(5)(Batch(500, 0, hasStep = false))
+    val begun = Seq
+      .fill(5)(quiet(500))
       .foldLeft(TransferRate(tenth))(
         _.after(_)
       )
-    val step = Batch(500, 1L << 40, hasStep = true)
-    assert(quiet.after(step) == quiet)
-    assert(quiet.after(Batch(500, 1000, hasStep = false)).bytesPerSecond == quiet.bytesPerSecond)
-    assert(quiet.after(step.copy(hasStep = false)).bytesPerSecond > quiet.bytesPerSecond)
+    val step = busy(500, 1L << 40).copy(hasStep = true)
+    assert(begun.after(step) == begun)
+    assert(begun.after(busy(500, 1 << 20)).bytesPerSecond == begun.bytesPerSecond)
+    assert(begun.after(step.copy(hasStep = false)).bytesPerSecond > begun.bytesPerSecond)
+  }
+
+  test("before it is known what batches take, the rate is the lowest, and finds it out") {
+    val unknown = TransferRate(tenth)
+    assert(unknown.copyRate.besideTasks == MiB)
+    val full = Seq.fill(5)(busy(500, 1L << 40)).foldLeft(unknown)(_.after(_))
+    assert(full.copyRate.besideTasks == MiB, "batches that others slow down tell nothing")
+    val lowest = Seq.fill(3)(busy(500, 1 << 19)).foldLeft(unknown)(_.after(_))
+    assert(lowest.copyRate.besideTasks > MiB)
+  }
+
+  test("batches that become slower for another reason do not stop the copies for ever") {
+    val begun = Seq.fill(33)(quiet(500)).foldLeft(TransferRate(tenth))(_.after(_))
+    val slow = Iterator.iterate(begun) { rate =>
+      rate.after(busy(1000, rate.bytesPerSecond.toLong))
+    }
+    assert(slow.slice(150, 200).exists(_.bytesPerSecond > 2 * MiB))
   }
 
   test("without an allowed slowdown copies are not paced") {
     val free = TransferRate(Settings())
     assert(free.copyRate == CopyRate.Unlimited)
-    assert(free.after(Batch(500, 1L << 40, hasStep = false)).copyRate == CopyRate.Unlimited)
+    assert(free.after(busy(500, 1L << 40)).copyRate == CopyRate.Unlimited)
   }
 
   /** Copies at the bearable rate make a batch slower by a tenth, others in proportion. */
@@ -72,12 +91,12 @@ class TransferRateSuite extends AnyFunSuite {
 
     /** The rate in each of so many batches in which there is always something to copy. */
     def rates(batches: Int): Seq[Double] = {
-      val idle = Seq.fill(20)(Batch(durationMs(0), 0, hasStep = false))
+      val idle = Seq.fill(20)(quiet(durationMs(0)))
       val begun = idle.foldLeft(TransferRate(tenth))(_.after(_))
       Iterator
         .iterate(begun) { rate =>
           val ms = durationMs(rate.bytesPerSecond)
-          rate.after(Batch(ms, (rate.bytesPerSecond * ms / 1000).toLong, hasStep = false))
+          rate.after(busy(ms, (rate.bytesPerSecond * ms / 1000).toLong))
         }
         .take(batches)
         .map(_.bytesPerSecond)

@@ -21,6 +21,8 @@ class ProtocolSuite extends AnyFunSuite {
   private val settings =
     Settings(windowSteps = 2, windowBytes = 1000, patienceBatches = 4, gapBatches = 3)
 
+  private val executors = Vector("a", "b", "c", "d")
+
   final private class Log { var records = Vector.empty[LogRecord] }
 
   final private class Run(run: String, log: Log) {
@@ -52,7 +54,7 @@ class ProtocolSuite extends AnyFunSuite {
     def plan(
         number: Long,
         isOwn: Boolean = true,
-        placement: Vector[String] = Vector("a", "b", "c", "d"),
+        placement: Vector[String] = executors,
         stateBytes: Map[(Long, Int), Long] = Map.empty
     ): Decision = {
       feed(BatchPlanning(Batch(number, isOwn, Map.empty, Map(0L -> placement), stateBytes)))
@@ -64,10 +66,10 @@ class ProtocolSuite extends AnyFunSuite {
       PlanSubmitted(Plan(id, Map(0L -> steps.toVector), "fluid", mode))
     )
     def ready(step: Int, source: Int, target: Int, version: Long, plan: String = "p"): this.type =
-      report(StepId(plan, 0, step), source, target, ReplicaState.Ready(version, "x"))
+      report(StepId(plan, 0, step), source, target, ReplicaState.Ready(version, executors(target)))
 
     def refused(step: Int, source: Int, target: Int): this.type =
-      report(StepId("p", 0, step), source, target, ReplicaState.Refused("full", "b"))
+      report(StepId("p", 0, step), source, target, ReplicaState.Refused("full", executors(target)))
 
     def report(step: StepId, source: Int, target: Int, state: ReplicaState): this.type = {
       val key = ReplicaKey.forStep(StoreId(0, "default").in(run), source, target, step)
@@ -129,7 +131,7 @@ class ProtocolSuite extends AnyFunSuite {
   test("a copy that went with its executor is ready no more") {
     val run = newRun.submit("p", TransferMode.Prepared, moveOne)
     run.plan(1)
-    run.ready(0, 0, 1, version = 1).feed(ExecutorLost("x"))
+    run.ready(0, 0, 1, version = 1).feed(ExecutorLost("b"))
     assert(sealedIn(run.plan(2)).isEmpty)
   }
 
@@ -160,6 +162,18 @@ class ProtocolSuite extends AnyFunSuite {
     val (run, _) = announced(4 * 500)
     run.plan(2, stateBytes = Map((0L, 0) -> (1 << 20)))
     assert(announcedIn(run.state.decision.get) == Vector("p.0.0", "p.0.1"), "both go on")
+  }
+
+  test("what an executor reports that is not the target any more does not count") {
+    val run = newRun.submit("p", TransferMode.Prepared, moveOne)
+    run.plan(1)
+    run.ready(0, 0, 1, version = 1)
+    assert(sealedIn(run.plan(2, placement = Vector("a", "c"))).isEmpty, "b had it, and c has not")
+    val refused = newRun.submit("p", TransferMode.Prepared, moveOne)
+    refused.plan(1)
+    refused.refused(0, 0, 1)
+    val over = (2L to 5L).map(n => refused.plan(n, placement = Vector("a", "c"))).last
+    assert(over.sealedSteps.flatMap(_.step.moves) == Vector(Move(0, 1)), "c may have room")
   }
 
   private val noRoomAtOne = "Executor b has no room for the bins that are to move to worker 1: full"

@@ -75,7 +75,7 @@ class ExecutorThreadsSuite extends AnyFunSuite with SmallStore {
       peers,
       new TransferBlocks(Compressions(Compression.None), partBytes = 32),
       faults,
-      (_, _) => recovery,
+      (_, _, _) => recovery,
       pullDeadlineMs = 1000,
       _ => ()
     )
@@ -114,6 +114,7 @@ class ExecutorThreadsSuite extends AnyFunSuite with SmallStore {
       StateName(2, ""),
       StateName(settled, ""),
       before.contentHash,
+      Some(peer),
       Some(peer)
     )
 

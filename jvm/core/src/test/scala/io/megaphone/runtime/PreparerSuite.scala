@@ -8,7 +8,7 @@ import scala.collection.mutable
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.checkpoint.{CatchUp, Recovery}
+import io.megaphone.checkpoint.Recovery
 import io.megaphone.format.{
   Compression, Compressions, ExecutorAddress, FileName, FileSource, Footer, StateName, StoreId
 }
@@ -30,12 +30,13 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     filled(store, 0)
     val settled = StateName(4, "")
     val duty =
-      ReplicaDuty(copyKey, Vector(0), 4, StateName(1, ""), settled, before.contentHash, None)
+      ReplicaDuty(copyKey, Vector(0), 4, StateName(1, ""), settled, before.contentHash, None, None)
     val budget = spaceOf(1 << 20)
     val target = new Registry(budget = budget)
     val recovery = new Recovery(store.files, Compressions(Compression.None), budget = budget)
     val preparer = new Preparer(
       target,
+      recovery,
       recovery,
       new TransferBlocks(Compressions(Compression.None), budget),
       NoPeers,
@@ -48,6 +49,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     val roomy = spaceOf(1 << 24)
     val again = new Preparer(
       target,
+      store.recovery,
       new Recovery(store.files, Compressions(Compression.None), budget = roomy),
       store.handOver,
       NoPeers,
@@ -69,6 +71,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
       source.base,
       source.base,
       before.contentHash,
+      None,
       Some(ExecutorAddress("executor", "host", 1))
     )
     def prepared(budgetBytes: Long): Preparer.Outcome = {
@@ -76,6 +79,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
       val preparer =
         new Preparer(
           new Registry(budget = budget),
+          store.recovery,
           store.recovery,
           new TransferBlocks(Compressions(Compression.None), budget),
           new SomePeers(_ => Some(image)),
@@ -100,7 +104,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
       NoPeers,
       store.handOver,
       FaultPoints.Off,
-      (_, _) => new Recovery(broken, Compressions(Compression.None)),
+      (_, _, _) => new Recovery(broken, Compressions(Compression.None)),
       0,
       _ => told += 1
     )
@@ -120,23 +124,25 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     filled(store, 0)
     val asked = mutable.Buffer.empty[BlockName]
     val peers = new SomePeers(block => { asked += block; None })
-    val preparer = new Preparer(new Registry, store.recovery, store.handOver, peers, 0)
+    val preparer =
+      new Preparer(new Registry, store.recovery, store.recovery, store.handOver, peers, 0)
     val address = Some(ExecutorAddress("executor", "host", 1))
-    val near = dutyFrom(StateName(2, ""), StateName(4, "")).copy(address = address)
+    val near = dutyFrom(StateName(1, ""), StateName(4, "")).copy(imageAddress = address)
     assert(preparer(near) == Preparer.Ready(4) && asked.map(_.kind) == Seq(BlockKind.Image))
     asked.clear()
-    val far = near.copy(image = StateName(4 - CatchUp.TailsMax - 1, ""))
-    val again = new Preparer(new Registry, store.recovery, store.handOver, peers, 0)
+    val far = near.copy(image = StateName(4 - Preparer.TailsMax - 1, ""))
+    val again = new Preparer(new Registry, store.recovery, store.recovery, store.handOver, peers, 0)
     assert(again(far) == Preparer.Ready(4) && asked.isEmpty)
   }
 
   test("while copies progress, an image that has not come is waited for") {
     val store = new Store
     filled(store, 0)
-    val preparer = new Preparer(new Registry, store.recovery, store.handOver, NoPeers, 0)
+    val preparer =
+      new Preparer(new Registry, store.recovery, store.recovery, store.handOver, NoPeers, 0)
     val duty = dutyFrom(StateName(1, ""), StateName(4, ""))
-    assert(preparer(duty.copy(progressAt = 3)) == Preparer.Waiting)
-    assert(preparer(duty.copy(progressAt = 2)) == Preparer.Ready(4))
+    assert(preparer(duty.copy(progressAt = 2)) == Preparer.Waiting)
+    assert(preparer(duty.copy(progressAt = 1)) == Preparer.Ready(4))
   }
 
   test("a slow image is of use as long as files lead on from it, one by one") {
@@ -156,16 +162,19 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     }
     val peers = new SomePeers(block => first.filter(_ => block.kind == BlockKind.Image))
     val target = new Registry
-    val preparer = new Preparer(target, store.recovery, store.handOver, peers, 0)
+    val preparer = new Preparer(target, store.recovery, store.recovery, store.handOver, peers, 0)
     val duty = dutyFrom(StateName(2, ""), StateName(versions.toLong, ""))
-      .copy(address = Some(ExecutorAddress("executor", "host", 1)), progressAt = versions.toLong)
+      .copy(
+        imageAddress = Some(ExecutorAddress("executor", "host", 1)),
+        progressAt = versions.toLong
+      )
     assert(preparer(duty) == Preparer.Ready(versions.toLong))
     val made = target.replica(copyKey).get.alone(holding => list(holding.log(0)))
     assert(made == (0 until versions).map(_.toByte))
   }
 
   private def dutyFrom(image: StateName, settled: StateName) =
-    ReplicaDuty(copyKey, Vector(0), 4, image, settled, before.contentHash, None)
+    ReplicaDuty(copyKey, Vector(0), 4, image, settled, before.contentHash, None, None)
 
   private val copyKey =
     ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, StepId("plan", 0, 0))

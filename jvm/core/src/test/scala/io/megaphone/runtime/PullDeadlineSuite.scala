@@ -38,7 +38,7 @@ class PullDeadlineSuite extends AnyFunSuite with SmallStore {
       peers,
       new TransferBlocks(Compressions(Compression.None)),
       FaultPoints.Off,
-      (_, _) => new Recovery(store.files, Compressions(Compression.None)),
+      (_, _, _) => new Recovery(store.files, Compressions(Compression.None)),
       OwnDeadlineMs,
       _ => ()
     )
@@ -49,6 +49,7 @@ class PullDeadlineSuite extends AnyFunSuite with SmallStore {
       StateName(1, ""),
       StateName(1, ""),
       before.contentHash,
+      None,
       Some(ExecutorAddress("executor", "host", 1))
     )
     agent.obey(Orders(1, Map("run" -> LiveRun("root", 1, Set(step), ofRun)), Vector(duty)))

@@ -219,6 +219,7 @@ class QueryRunSuite extends AnyFunSuite {
           Vector(ReplicaKey.forStep(StoreId(0, "default").in("r"), key._1, key._2, step) -> 1L),
           Vector.empty,
           Vector.empty,
+          Map.empty,
           Held(0, 0, 0)
         )
       )
@@ -241,6 +242,15 @@ class QueryRunSuite extends AnyFunSuite {
     assert(all.decision.batch.executorsOf(0) == Vector("b", "b"), "there is no other")
   }
 
+  private def reportOf(copied: Vector[Copied], besideTasks: Long) = Report(
+    executors(0),
+    Vector.empty,
+    Vector.empty,
+    copied,
+    Map("r" -> besideTasks),
+    Held(0, 0, 0)
+  )
+
   test("copies for live steps are progress, up to what one attempt has come to") {
     val q = begun
     q.submit("p", Move(0, 1))
@@ -248,7 +258,7 @@ class QueryRunSuite extends AnyFunSuite {
     def report(of: StepId, bytes: Long) = {
       val key = ReplicaKey.forStep(StoreId(0, "default").in("r"), 0, 1, of)
       q.run.reported(
-        Report(executors(0), Vector.empty, Vector.empty, Vector(key -> bytes), Held(0, 0, 0))
+        reportOf(Vector(Copied(key, isSource = true, bytes)), 0)
       )
       q.run.snapshot.get.progressAt
     }
@@ -267,8 +277,7 @@ class QueryRunSuite extends AnyFunSuite {
     def besideTasks = q.run.live.get.copyRate.besideTasks
     val first = besideTasks
     val key = ReplicaKey.forStep(StoreId(0, "default").in("r"), 0, 1, step)
-    val copied = Vector(key -> (1L << 40))
-    q.run.reported(Report(executors(0), Vector.empty, Vector.empty, copied, Held(0, 0, 0)))
+    q.run.reported(reportOf(Vector(Copied(key, isSource = true, 1L << 40)), 1L << 40))
     q.run.batchEnded(5, 1000)
     assert(besideTasks < first, "twice as slow is too slow")
     val slower = besideTasks

@@ -55,9 +55,10 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
       StateName(1, ""),
       StateName(2, ""),
       before.contentHash,
-      Some(ExecutorAddress("peer", "host", 1))
+      Some(ExecutorAddress("peer", "host", 1)),
+      None
     )
-    val preparer = new Preparer(registry, store.recovery, store.handOver, peers, 0)
+    val preparer = new Preparer(registry, store.recovery, store.recovery, store.handOver, peers, 0)
     try assert(preparer(duty).isInstanceOf[Preparer.Lost])
     finally task.shutdownNow()
     assert(registry.replica(key).isEmpty, "it could not be brought up, and is of no use")
@@ -153,8 +154,8 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
     val target = new Registry
     target.putReplica(key, replica)
     val recovery = new Recovery(hanging, Compressions(Compression.None))
-    val preparer = new Preparer(target, recovery, store.handOver, NoPeers, 0)
-    val duty = ReplicaDuty(key, Vector(0), 4, old, settled, before.contentHash, None)
+    val preparer = new Preparer(target, recovery, recovery, store.handOver, NoPeers, 0)
+    val duty = ReplicaDuty(key, Vector(0), 4, old, settled, before.contentHash, None, None)
     val preparing = new Thread(() => { preparer(duty); () })
     preparing.start()
     try {

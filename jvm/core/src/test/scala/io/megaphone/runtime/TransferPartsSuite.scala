@@ -148,7 +148,7 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
     peers,
     blocks,
     FaultPoints.Off,
-    (_, _) => new Recovery(new Store().files, Compressions(Compression.None)),
+    (_, _, _) => new Recovery(new Store().files, Compressions(Compression.None)),
     0,
     text => { told += text; () },
     largeBinBytes = largeBinBytes

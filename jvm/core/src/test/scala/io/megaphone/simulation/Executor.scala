@@ -23,7 +23,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     this,
     new TransferBlocks(Compressions(Compression.None), partBytes = 100), // a few keys
     this,
-    (store, _) => world.recovery(store.id),
+    (store, _, _) => world.recovery(store.id),
     pullDeadlineMs = 0,
     text => world.trace(s"$name WARN $text"),
     new Throttle(Executor.Impatient)

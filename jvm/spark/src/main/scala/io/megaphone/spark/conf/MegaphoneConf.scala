@@ -107,7 +107,7 @@ object MegaphoneConf {
       "0",
       "query",
       "The most that each executor copies in a second for replicas, in bytes of records before " +
-        "compression (`50m`). 0: no limit.",
+        "compression (`50m`). What batches change meanwhile does not count. 0: no limit.",
       text => TransferConf.bytes(text)
     )
   val MaxBytesInFlight: ConfEntry[Long] =
@@ -116,7 +116,7 @@ object MegaphoneConf {
       "256m",
       "query",
       "How many bytes of state, about, the steps of a plan move that are prepared at the same " +
-        "time. A step that moves more is prepared alone. 0: no limit.",
+        "time, in each group of operators. A step that moves more is prepared alone. 0: no limit.",
       text => TransferConf.limit(text)
     )
   val TailDeadlineMs: ConfEntry[Long] =

@@ -2,10 +2,10 @@
 package io.megaphone.spark.executor
 
 import java.util.concurrent.{
-  ConcurrentHashMap, Executors, ExecutorService, Future, LinkedBlockingQueue, ThreadPoolExecutor,
-  TimeUnit
+  ConcurrentHashMap, Executors, ExecutorService, LinkedBlockingQueue, ThreadPoolExecutor, TimeUnit
 }
 
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
@@ -23,18 +23,19 @@ import io.megaphone.runtime.{ExecutorAgent, FileSettings, FileSettingsAsked, Mes
 import io.megaphone.spark.checkpoint.{HadoopSettings, HadoopStateFiles, Lz4}
 import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.wire.{MessageBytes, ShippedFaultPoints}
-import io.megaphone.state.{Holding, Registry}
+import io.megaphone.state.{Holding, Registry, ReplicaKey}
 import io.megaphone.transfer.{ReplicaDuty, TransferBlocks}
 
 /** Spark's host of one [[io.megaphone.runtime.ExecutorAgent]]: its threads, its memory and its
   * connection to the driver.
   *
   *   1. One thread reports to the driver: every second, ten times a second while a replica is not
-  *      ready, and at once when a task brings news or replicas have come forward. Then the agent
-  *      obeys the orders that come back.
-  *   1. One thread prepares replicas, one after the other, so that the bandwidth is bounded and no
-  *      batch waits. If the orders no longer name a step, the preparation for it is cancelled.
-  *   1. One thread publishes images.
+  *      ready or an image is not published, and at once when a task brings news or replicas have
+  *      come forward. Then the agent obeys the orders that come back.
+  *   1. For each run with duties, one thread makes replicas, at the rate of the run, and another
+  *      brings forward those that are made, so that they keep up meanwhile. If the orders no longer
+  *      name a step, the work for it is cancelled.
+  *   1. For each run that has images to publish, one thread does.
   *
   * Threads: any.
   */
@@ -66,10 +67,10 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   private val recoverers =
     Executors.newFixedThreadPool(coresCount, Parallel.daemons("megaphone-recover"))
   private val removers = pool(RemovalThreads, "megaphone-remove")
-  private val publisher = Executors.newSingleThreadExecutor(Parallel.daemons("megaphone-publish"))
-  private val copier = Executors.newSingleThreadExecutor(Parallel.daemons("megaphone-prepare"))
-  private var copying: Option[Future[_]] = None // used by the reporting thread only
-  @volatile private var copied: Option[ReplicaDuty] = None
+  private val copiers = Executors.newCachedThreadPool(Parallel.daemons("megaphone-copy"))
+  private val publishing = ConcurrentHashMap.newKeySet[String]() // runs that a thread publishes for
+  private val preparing = mutable.Map.empty[(String, Boolean), Preparing] // see `follow`
+  private val atWork = ConcurrentHashMap.newKeySet[ReplicaKey]()
   private val files = new ConcurrentHashMap[StoreKey, StateFiles]()
   private val settings = new ConcurrentHashMap[String, Configuration]() // by run
   private val monitor = new Object
@@ -86,9 +87,10 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
       new BlockPeers(new BlockStore(env), pulls, removers, faults),
       new TransferBlocks(Lz4.All, budget),
       faults,
-      (store, root) => {
+      (store, root, read) => {
         val folder = new Path(s"$root/state/${store.id.operator}")
-        new Recovery(filesOf(store, folder, settingsOf(store.run)), Lz4.All, budget = budget)
+        val files = filesOf(store, folder, settingsOf(store.run))
+        new Recovery(files, Lz4.All, budget = budget, check = read)
       },
       MegaphoneConf.ImageDeadlineMs.read(context.conf.getOption),
       text => logWarning(text)
@@ -103,7 +105,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   def stop(): Unit = {
     isStopped = true
     wake()
-    Seq(pulls, recoverers, removers, publisher, copier).foreach(_.shutdownNow())
+    Seq(pulls, recoverers, removers, copiers).foreach(_.shutdownNow())
   }
 
   /** The files of a store, remembered so that replicas can be prepared without a provider. */
@@ -137,15 +139,16 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   /** A task brings the driver's counter. */
   def notice(counter: Long): Unit = if (agent.notice(counter)) wake()
 
-  /** Publishes, in the background, the images that tasks have queued. */
-  def publishQueued(): Unit = publisher.execute { () =>
-    try while (agent.publishNext()) {}
-    catch {
-      case e: Throwable if !isStopped => // also OutOfMemoryError: without the image, files serve
-        logWarning("An image could not be published. Its target reads the checkpoint instead.", e)
-        publishQueued()
+  /** Publishes, in the background, the images that a run's tasks have queued. */
+  def publishQueued(run: String): Unit =
+    if (publishing.add(run)) copiers.execute { () =>
+      try while (agent.publishNext(_ == run)) {}
+      catch {
+        case e: Throwable if !isStopped => // also OutOfMemoryError: without the image, files serve
+          logWarning("An image could not be published. Its target reads the checkpoint instead.", e)
+      } finally publishing.remove(run)
+      if (!isStopped && agent.hasQueued(run)) publishQueued(run) // queued after the last look
     }
-  }
 
   /** Spills what the holding has beyond its share of the budget. The holder of the lease calls it
     * after a commit. A failure does not undo the commit: the batch that needs the memory fails.
@@ -197,19 +200,36 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     (files.keySet.asScala.map(_.run) ++ settings.keySet.asScala)
       .filterNot(orders.runs.contains)
       .foreach(forget)
-    if (copied.exists(!agent.isNamed(_))) copying.foreach(_.cancel(true))
-    if (agent.duties.nonEmpty && copying.forall(_.isDone))
-      copying = Some(copier.submit((() => prepareAll()): Runnable))
+    preparing.values.foreach(_.cancelIfNotDue())
+    preparing.filterInPlace((_, one) => !one.isDone)
+    agent.duties
+      .groupBy(duty => (duty.key.store.run, agent.registry.replica(duty.key).isDefined))
+      .foreach { case (work, duties) =>
+        preparing.getOrElseUpdate(work, new Preparing(duties.map(_.key)))
+      }
   }
 
-  private def prepareAll(): Unit =
-    try {
-      val news = agent.duties.filter { duty =>
-        copied = Some(duty)
-        agent.isNamed(duty) && prepare(duty) // orders may have come since the list was made
-      }
-      if (news.nonEmpty) wake()
-    } finally copied = None
+  /** Duties that one thread works on, one after the other. */
+  private final class Preparing(keys: Vector[ReplicaKey]) {
+    @volatile private var current: Option[ReplicaKey] = None
+    private val future = copiers.submit((() => run()): Runnable)
+
+    def isDone: Boolean = future.isDone
+    def cancelIfNotDue(): Unit =
+      if (current.exists(agent.newest(_).isEmpty)) { future.cancel(true); () }
+
+    private def run(): Unit =
+      try {
+        val news = keys.filter { key =>
+          current = Some(key)
+          atWork.add(key) && {
+            try agent.newest(key).exists(prepare) // orders may have come since the list was made
+            finally atWork.remove(key)
+          }
+        }
+        if (news.nonEmpty) wake()
+      } finally current = None
+  }
 
   /** A failure, even for lack of heap, ends nothing: a step can do without the replica. */
   private def prepare(duty: ReplicaDuty): Boolean =

@@ -156,7 +156,7 @@ private[provider] object LiveStore {
         attempt,
         settings
       )
-      host.publishQueued()
+      host.publishQueued(worker.store.run)
       // The lease is the task's, however often it opens.
       if (known.isEmpty)
         spark.addTaskCompletionListener[Unit](_ => Option(byTask.remove(id)).foreach(_.end()))

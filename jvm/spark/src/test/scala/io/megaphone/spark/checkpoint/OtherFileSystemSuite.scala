@@ -190,6 +190,7 @@ final class OtherFileSystemSuite extends PluginSession {
           Vector.empty,
           Vector.empty,
           Vector.empty,
+          Map.empty,
           Held(1, 0, 0)
         )
       val answer = threads.submit { () =>
@@ -221,9 +222,10 @@ final class OtherFileSystemSuite extends PluginSession {
       key,
       table.binsOf(0).toVector,
       64,
-      StateName(1, StateName.FixedId),
+      StateName(0, StateName.FixedId),
       settled,
       table.contentHash,
+      None,
       None
     )
     // As on an executor that has not run a task of the query.

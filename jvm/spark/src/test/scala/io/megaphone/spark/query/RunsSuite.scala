@@ -119,6 +119,7 @@ class RunsSuite extends KeyedSession {
         Vector.empty,
         Vector.empty,
         Vector.empty,
+        Map.empty,
         Held(0, 0, 0)
       )
     val answer = ApplicationDriver.active.get.receive(MessageBytes.encode(report))

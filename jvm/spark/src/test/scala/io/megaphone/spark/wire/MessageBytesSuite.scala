@@ -10,7 +10,8 @@ import org.scalatest.funsuite.AnyFunSuite
 import io.megaphone.format.{Checksum, Encoder, ExecutorAddress, StateName, StoreId, WorkerId}
 import io.megaphone.plan.StepId
 import io.megaphone.runtime.{
-  Arrivals, Committed, FileSettings, FileSettingsAsked, Held, LiveRun, Message, Orders, Report
+  Arrivals, Committed, Copied, FileSettings, FileSettingsAsked, Held, LiveRun, Message, Orders,
+  Report
 }
 import io.megaphone.state.ReplicaKey
 import io.megaphone.transfer.ReplicaDuty
@@ -22,9 +23,16 @@ class MessageBytesSuite extends AnyFunSuite {
   private val address = ExecutorAddress("1", "host", 7337)
 
   private val image = StateName(3, "")
-  private val duty = ReplicaDuty(key, Vector(1, 2), 64, image, image, 7L, Some(address))
+  private val duty = ReplicaDuty(key, Vector(1, 2), 64, image, image, 7L, Some(address), None)
   private val messages = Seq[Message](
-    Report(address, Vector(key -> 3L), Vector(key -> "no room"), Vector(key -> 7L), Held(2, 1, 0)),
+    Report(
+      address,
+      Vector(key -> 3L),
+      Vector(key -> "no room"),
+      Vector(Copied(key, true, 7)),
+      Map("run" -> 7L),
+      Held(2, 1, 0)
+    ),
     Orders(5, Map("run" -> LiveRun("root", 3, Set(step), Some(1000))), Vector(duty)),
     Committed(WorkerId(key.store, 1), 7, address, 100, 1000, 2000, new Arrivals),
     FileSettingsAsked("run"),
