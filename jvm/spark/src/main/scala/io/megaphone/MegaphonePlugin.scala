@@ -8,16 +8,15 @@ import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext,
 import org.apache.spark.sql.megaphone.SparkPrivate
 
 import io.megaphone.errors.OtherSparkException
-import io.megaphone.spark.checkpoint.LocalCheckpointFileManager
+import io.megaphone.spark.checkpoint.SchemeCheckpointFileManager
 import io.megaphone.spark.driver.{ApplicationDriver, BuiltFor, QueryDriver, QueryListener}
 import io.megaphone.spark.executor.ExecutorHost
 
 /** The plugin: `spark.plugins=io.megaphone.MegaphonePlugin`.
   *
   * On the driver it adds the session extensions and a query listener to the configured ones. It
-  * sets the state store provider and the checkpoint file manager, which differs from Spark's for
-  * `file:` only, if the user set none. It does so before any session exists. On each executor it
-  * keeps the state and moves it.
+  * sets the state store provider and the checkpoint file manager if the user set none. It does so
+  * before any session exists. On each executor it keeps the state and moves it.
   */
 final class MegaphonePlugin extends SparkPlugin {
   override def driverPlugin(): DriverPlugin = new MegaphoneDriver
@@ -71,10 +70,7 @@ object MegaphonePlugin {
     append(conf, Extensions, classOf[MegaphoneExtensions].getName)
     append(conf, Listeners, classOf[QueryListener].getName)
     conf.setIfMissing(Provider, classOf[BinnedStateStoreProvider].getName)
-    conf.setIfMissing(
-      ExecutorHost.FileManagerKey,
-      classOf[LocalCheckpointFileManager].getName
-    )
+    conf.setIfMissing(ExecutorHost.FileManagerKey, classOf[SchemeCheckpointFileManager].getName)
     ()
   }
 

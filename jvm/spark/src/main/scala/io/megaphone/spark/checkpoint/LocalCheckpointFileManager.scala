@@ -15,11 +15,10 @@ import org.apache.spark.sql.execution.streaming.checkpointing.{
   CheckpointFileManager, FileContextBasedCheckpointFileManager
 }
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
-import org.apache.spark.sql.internal.SQLConf
 
 /** A checkpoint file manager that writes `file:` paths without forking a process for each file.
   * Hadoop's local file system forks to set permissions if its native library is missing. Spark's
-  * own manager does all reading, and the manager that Spark chooses serves every other scheme.
+  * own manager does all reading.
   *
   * A file is written under a temporary name. It is then renamed or, if it must not replace another,
   * linked, which fails if the name is taken. On a file system without hard links it is renamed
@@ -30,42 +29,29 @@ import org.apache.spark.sql.internal.SQLConf
   */
 final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
     extends CheckpointFileManager {
-  private val isFile = Option(path.toUri.getScheme)
-    .getOrElse(path.getFileSystem(hadoopConf).getUri.getScheme) == "file"
-  private val spark =
-    if (isFile) new FileContextBasedCheckpointFileManager(path, hadoopConf)
-    else LocalCheckpointFileManager.sparksChoice(path, hadoopConf)
+  private val spark = new FileContextBasedCheckpointFileManager(path, hadoopConf)
 
   override def createAtomic(
       path: Path,
       overwriteIfPossible: Boolean
-  ): CancellableFSDataOutputStream =
-    if (!isFile) spark.createAtomic(path, overwriteIfPossible)
-    else {
-      val target = nio(path)
-      val temporary = target.resolveSibling(s".${target.getFileName}.${UUID.randomUUID()}.tmp")
-      new LocalStream(target, temporary, overwriteIfPossible, open(temporary, path))
-    }
+  ): CancellableFSDataOutputStream = {
+    val target = nio(path)
+    val temporary = target.resolveSibling(s".${target.getFileName}.${UUID.randomUUID()}.tmp")
+    new LocalStream(target, temporary, overwriteIfPossible, open(temporary, path))
+  }
 
   override def open(path: Path): FSDataInputStream = spark.open(path)
   override def list(path: Path, filter: PathFilter): Array[FileStatus] = spark.list(path, filter)
-  override def mkdirs(path: Path): Unit =
-    if (isFile) {
-      Files.createDirectories(nio(path))
-      ()
-    } else spark.mkdirs(path)
-  override def exists(path: Path): Boolean =
-    if (isFile) Files.exists(nio(path)) else spark.exists(path)
+  override def mkdirs(path: Path): Unit = { Files.createDirectories(nio(path)); () }
+  override def exists(path: Path): Boolean = Files.exists(nio(path))
   override def delete(path: Path): Unit = spark.delete(path)
   override def isLocal: Boolean = spark.isLocal
 
-  override def createCheckpointDirectory(): Path =
-    if (!isFile) spark.createCheckpointDirectory()
-    else {
-      val qualified = path.getFileSystem(hadoopConf).makeQualified(path)
-      mkdirs(qualified)
-      qualified
-    }
+  override def createCheckpointDirectory(): Path = {
+    val qualified = path.getFileSystem(hadoopConf).makeQualified(path)
+    mkdirs(qualified)
+    qualified
+  }
 
   private def nio(path: Path): NioPath = Paths.get(path.toUri.getPath)
 
@@ -171,13 +157,4 @@ private object LocalCheckpointFileManager extends Logging {
   }
 
   private val BufferBytes = 1 << 13
-
-  /** The manager that Spark chooses if none is configured: one on `FileContext` or, if a scheme has
-    * none, one on `FileSystem`.
-    */
-  private def sparksChoice(path: Path, hadoopConf: Configuration): CheckpointFileManager = {
-    val unset = new Configuration(hadoopConf)
-    unset.unset(SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key)
-    CheckpointFileManager.create(path, unset)
-  }
 }

@@ -2,7 +2,8 @@
 package io.megaphone.spark.checkpoint
 
 import java.io.IOException
-import java.util.UUID
+import java.lang.{Boolean => JBoolean}
+import java.util.{Collections, UUID, WeakHashMap}
 import java.util.concurrent.ExecutionException
 
 import scala.util.control.NonFatal
@@ -27,14 +28,18 @@ final private[checkpoint] class ObjectStore(fs: FileSystem) extends Logging {
   import ObjectStore._
 
   /** Whether `create` can be relied on in a folder. It is tried out with a file that is deleted
-    * again: some file systems pass the condition on to none, and some stores ignore it.
+    * again: some file systems pass the condition on to none, and some stores ignore it. A file
+    * system that was found to refuse is not tried again.
     */
   def refuses(folder: Path): Boolean =
-    fs.hasPathCapability(folder, ConditionalCreate) && {
+    Refusing.contains(fs) || fs.hasPathCapability(folder, ConditionalCreate) && {
       val probe = new Path(folder, s".probe-${UUID.randomUUID}")
       try
-        try create(probe, Array(1)) && !create(probe, Array(2))
-        finally fs.delete(probe, false)
+        try {
+          val isRefused = create(probe, Array(1)) && !create(probe, Array(2))
+          if (isRefused) { Refusing.add(fs); () }
+          isRefused
+        } finally fs.delete(probe, false)
       catch {
         case NonFatal(e) =>
           logInfo(s"$folder does not know how to create a file only if there is none: $e")
@@ -47,25 +52,25 @@ final private[checkpoint] class ObjectStore(fs: FileSystem) extends Logging {
     */
   def create(path: Path, bytes: Array[Byte]): Boolean =
     try {
-      val out = created(path, isOver = false)(_.must(ConditionalCreate, true))
+      val out = createNew(path)
       try {
         out.write(bytes)
         out.close()
-      } catch { case e: Throwable => aborted(out).foreach(e.addSuppressed); throw e }
+      } catch { case e: Throwable => out.cancel(); throw e }
       true
-    } catch { case e: IOException if isThere(e) => false }
+    } catch { case _: FileAlreadyExistsException => false }
+
+  /** The same, in pieces. Here or when it is closed, FileAlreadyExistsException says that the file
+    * is there.
+    */
+  def createNew(path: Path): AtomicOutput =
+    refusing(path)(new Output(created(path, isOver = false)(_.must(ConditionalCreate, true))) {
+      override def close(): Unit = refusing(path)(super.close())
+    })
 
   /** Writes a file, whatever is there. */
-  def replace(path: Path): AtomicOutput = {
-    val out = created(path, isOver = true)(_.opt(NoChecks, true))
-    new AtomicOutput {
-      override def write(b: Int): Unit = out.write(b)
-      override def write(b: Array[Byte], offset: Int, length: Int): Unit =
-        out.write(b, offset, length)
-      override def close(): Unit = out.close()
-      override def cancel(): Unit = { aborted(out); () }
-    }
-  }
+  def replace(path: Path): AtomicOutput =
+    new Output(created(path, isOver = true)(_.opt(NoChecks, true)))
 
   /** Opens a file. Returns its length, too. Asks for its status once. */
   def open(path: Path): (FSDataInputStream, Long) = {
@@ -89,10 +94,24 @@ final private[checkpoint] class ObjectStore(fs: FileSystem) extends Logging {
     builder.build().asInstanceOf[FSDataOutputStream]
   }
 
-  /** Aborts a file that nobody has seen. Returns what went wrong, which leaves no file either. */
-  private def aborted(out: FSDataOutputStream): Option[Throwable] =
-    try Option(out.abort().anyCleanupException())
-    catch { case NonFatal(e) => Some(e) }
+  private def refusing[A](path: Path)(put: => A): A =
+    try put
+    catch {
+      case e: IOException if isThere(e) =>
+        throw new FileAlreadyExistsException(s"$path exists and must not be replaced.").initCause(e)
+    }
+
+  private class Output(out: FSDataOutputStream) extends AtomicOutput {
+    override def write(b: Int): Unit = out.write(b)
+    override def write(b: Array[Byte], offset: Int, length: Int): Unit =
+      out.write(b, offset, length)
+    override def close(): Unit = out.close()
+
+    /** Nobody has seen the file. If aborting it fails, there is no file either. */
+    override def cancel(): Unit =
+      try { out.abort(); () }
+      catch { case NonFatal(e) => logInfo(s"A file that was given up could not be aborted: $e") }
+  }
 }
 
 private[checkpoint] object ObjectStore {
@@ -109,6 +128,9 @@ private[checkpoint] object ObjectStore {
       new ObjectStore(fs)
     )
   }
+
+  private val Refusing =
+    Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap[FileSystem, JBoolean]))
 
   private val FileManager = SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key
   private val KnownManagers = Seq("org.apache.spark.", "io.megaphone.")

@@ -2,13 +2,15 @@
 package io.megaphone.spark.checkpoint
 
 import java.io.IOException
+import java.nio.file.Files
 import java.util.concurrent.{Callable, Executors, TimeUnit}
 
 import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.Path
+import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
 import org.apache.spark.sql.{Encoder, Encoders}
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
 import io.megaphone.checkpoint.planlog.LogRecord.Cancelled
 import io.megaphone.errors.MissingFileException
@@ -21,6 +23,8 @@ final class ObjectStoreSuite extends PluginSession {
 
   override protected def settings: Map[String, String] = Map(
     "spark.hadoop.fs.objects.impl" -> classOf[ProbeObjectStore].getName,
+    // Each test finds out for itself whether the store refuses.
+    "spark.hadoop.fs.objects.impl.disable.cache" -> "true",
     "spark.megaphone.bins" -> "64"
   )
 
@@ -135,6 +139,78 @@ final class ObjectStoreSuite extends PluginSession {
       val isTold = told.exists(_.contains("creates files although they are there"))
       assert(isTold == (conditions != ProbeObjectStore.Kept), told.mkString("; "))
     }
+
+  test("One session has a checkpoint on its disk and one in a store, each written in its way.") {
+    implicit val encoder: Encoder[Long] = Encoders.scalaLong
+    val local = folder("local")
+    val running = Seq(s"file:$local", s"objects:${folder("objects")}").map { checkpoint =>
+      val fed = new FedStream[Long](spark)
+      fed -> start(fed.stream.toDF("k").groupBy("k").count(), "complete", checkpoint)
+    }
+    def round(): Unit = for ((fed, query) <- running) {
+      fed.feed((0L until 200L).map(i => i * i % 1009))
+      query.query.processAllAvailable()
+    }
+    round()
+    ProbeObjectStore.takeRequests()
+    round()
+    val puts = ProbeObjectStore.takeRequests().filterNot(_.matches("(HEAD|GET) .*"))
+    val (state, logs) = puts.partition(_.endsWith(".delta"))
+    assert(logs == Seq("PUT 1", "PUT 1"), "a batch's offsets and its commit")
+    assert(state.size == 3 && state.forall(_.startsWith("PUT 2")), state.mkString(", "))
+    for ((fed, query) <- running) {
+      val right = fed.batch.toDF("k").groupBy("k").count().collect()
+      assert(sorted(query.last) == sorted(right))
+    }
+    val names = Files.walk(local).iterator.asScala.map(_.getFileName.toString).toVector
+    assert(names.exists(_.endsWith(".delta")))
+    assert(!names.exists(_.endsWith(".crc")), "Spark's own manager writes checksums")
+  }
+
+  test("Of two writers of a file that must not be replaced the store refuses one.") {
+    val root = new Path(s"objects:${folder("offsets")}")
+    val managers = Seq.fill(2)(CheckpointFileManager.create(root, conf))
+    assert(managers.forall(_.isInstanceOf[SchemeCheckpointFileManager]))
+    def opened(writer: Int, path: Path) = {
+      val out = managers(writer).createAtomic(path, overwriteIfPossible = false)
+      out.write(s"by $writer".getBytes)
+      out
+    }
+    def read(path: Path) = {
+      val in = managers.head.open(path)
+      try new String(in.readAllBytes())
+      finally in.close()
+    }
+    val path = new Path(root, "0")
+    val outs = Seq(0, 1).map(opened(_, path))
+    outs(1).close()
+    assertThrows[FileAlreadyExistsException](outs(0).close())
+    assert(read(path) == "by 1")
+    opened(1, path).close() // as after an answer that was lost: the file is there, and its own
+    assertThrows[FileAlreadyExistsException](opened(0, path).close())
+    val other = new Path(root, "1")
+    opened(0, other).cancel()
+    assert(!managers.head.exists(other))
+    val out = managers.head.createAtomic(path, overwriteIfPossible = true)
+    out.write("anew".getBytes)
+    out.close()
+    out.close()
+    assert(read(path) == "anew")
+  }
+
+  test("Whether a store refuses is tried out once in a process, if it does.") {
+    val once = conf
+    once.set("fs.objects.impl.disable.cache", "false")
+    def probes(times: Int): Int = {
+      ProbeObjectStore.takeRequests()
+      for (_ <- 1 to times) {
+        val log = new HadoopPlanLog(s"objects:${folder("log")}", once)
+        assert(!log.letsTwoAppend)
+      }
+      ProbeObjectStore.takeRequests().count(_.startsWith("PUT .probe"))
+    }
+    assert(probes(3) == 2 && probes(1) == 0)
+  }
 
   test("A file manager that the user has chosen writes all files.") {
     val chosen = conf

@@ -166,7 +166,7 @@ final class OtherFileSystemSuite extends PluginSession {
     def inOrder(all: Seq[(String, String)]) = all.partition(_._1 == "status") match {
       case (looks, others) => (looks.sorted, others)
     }
-    val asked = askedBy(Some(classOf[LocalCheckpointFileManager].getName))
+    val asked = askedBy(Some(classOf[SchemeCheckpointFileManager].getName))
     assert(inOrder(asked) == inOrder(askedBy(None)))
     assert(
       asked.map(_._1).toSet == Set("mkdirs", "status", "create", "rename", "open", "list", "delete")

@@ -44,6 +44,10 @@ final class ProbeObjectStore extends RawLocalFileSystem {
     disk.open(new Path(path.toUri.getPath), bufferBytes) // its own asks for the status first
   }
 
+  override def rename(from: Path, to: Path): Boolean = {
+    requests.add(s"COPY ${to.getName}"); super.rename(from, to)
+  }
+
   private final class Builder(path: Path)
       extends FSDataOutputStreamBuilder[FSDataOutputStream, Builder](this, path) {
     override def getThisBuilder: Builder = this

@@ -15,7 +15,7 @@ import org.apache.spark.sql.streaming.StreamingQueryException
 
 import io.megaphone.checkpoint.planlog.PlanLog
 import io.megaphone.errors.PlanRefusedException
-import io.megaphone.spark.checkpoint.{HadoopPlanLog, LocalCheckpointFileManager, StartedProcesses}
+import io.megaphone.spark.checkpoint.{HadoopPlanLog, SchemeCheckpointFileManager, StartedProcesses}
 import io.megaphone.spark.driver.ApplicationDriver
 import io.megaphone.spark.executor.ExecutorHost
 import io.megaphone.spark.faces.api.MegaphoneApi
@@ -222,7 +222,7 @@ class CheckpointsSuite extends PluginSession {
         classOf[FileContextBasedCheckpointFileManager]
       ).nonEmpty || NativeCodeLoader.isNativeCodeLoaded
     )
-    assert(started(classOf[LocalCheckpointFileManager]) == Nil)
+    assert(started(classOf[SchemeCheckpointFileManager]) == Nil)
   }
 
   test("Another operator on a checkpoint is refused, and the first one runs on.") {

@@ -6,7 +6,7 @@ import org.apache.spark.sql.internal.{SQLConf, StaticSQLConf}
 import org.apache.spark.sql.megaphone.upstream.{Upstream, UpstreamSuites}
 import org.apache.spark.sql.streaming.StreamTest
 
-import io.megaphone.spark.checkpoint.LocalCheckpointFileManager
+import io.megaphone.spark.checkpoint.SchemeCheckpointFileManager
 
 /** One of Spark's own suites, run with all its state re-routed, or, where the environment has
   * `MEGAPHONE_NEUTRALITY=stock`, as it is. Its files are written without forks either way, to be
@@ -20,7 +20,7 @@ trait Neutral extends StreamTest with Upstream {
   override protected def sparkConf: SparkConf = {
     val conf = super.sparkConf.set(
       SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key,
-      classOf[LocalCheckpointFileManager].getName
+      classOf[SchemeCheckpointFileManager].getName
     )
     if (Neutral.isStock) conf
     else conf.set(StaticSQLConf.SPARK_SESSION_EXTENSIONS, Seq(classOf[ScrambledRouting].getName))
