@@ -28,11 +28,11 @@ JARS_DONE := $(JARS)/.done
 # The fault points are built with the JVM tests of Spark 4.2, and serve on both versions.
 FAULTS_JAR := jvm/spark/target/spark-4.2/spark-megaphone-faults.jar
 FAULTS_SOURCES := $(wildcard jvm/spark/src/test/scala/io/megaphone/spark/faults/*)
-# What the tests on an object store need beside Spark.
-S3A_POM := integration-tests/stores/s3a.xml
-S3A_DONE := target/s3a/.done
+# What the tests on stores need beside Spark: the jars of stores/<name>.xml come into target/<name>.
+STORES := $(basename $(notdir $(wildcard integration-tests/stores/*.xml)))
+STORES_DONE := $(STORES:%=target/%/.done)
 # What the Python tests run on.
-BUILT = $(VENV_DONE) $(JARS_DONE) $(FAULTS_JAR) $(S3A_DONE)
+BUILT = $(VENV_DONE) $(JARS_DONE) $(FAULTS_JAR) $(STORES_DONE)
 # Folders stand beside their files, so that a file's removal is noticed too.
 JAR_SOURCES := $(shell find jvm/core/src/main jvm/spark/src/main 2>/dev/null) \
   build.sbt pyproject.toml LICENSE NOTICE \
@@ -48,7 +48,7 @@ say = @echo "==> $(1)"; mkdir -p $(dir $(TIMES)); echo "$$(date +%s) $(1)" >> $(
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup jars faults-jar s3a fmt lint test-jvm test-python test-cluster test test-all \
+.PHONY: help setup jars faults-jar stores fmt lint test-jvm test-python test-cluster test test-all \
   test-all-4.2 test-all-4.3 neutrality-stock demo simulate bench wheel clean
 
 help: ## lists the targets
@@ -58,7 +58,7 @@ setup: $(VENV_DONE) $(JARS_DONE) ## makes .venv with all dependencies, and build
 
 jars: $(JARS_DONE) ## builds the jars, one per Spark minor, for the Python package
 
-s3a: $(S3A_DONE) ## fetches what the tests on an object store need
+stores: $(STORES_DONE) ## fetches what the tests on S3 and HDFS need
 
 faults-jar: $(FAULTS_JAR) ## builds the jar that lets things go wrong in the Python tests
 
@@ -87,7 +87,7 @@ test-cluster: $(BUILT) ## runs all tests on real processes, the long ones too, o
 	@$(VENV)/bin/python -m pytest -m '' integration-tests $(PYTEST_ARGS)
 
 # What `lint`, `test-jvm` and `test-python` do, but sbt starts once.
-test: $(VENV_DONE) $(S3A_DONE) ## runs what a change must pass: lint, JVM and Python tests
+test: $(VENV_DONE) $(STORES_DONE) ## runs what a change must pass: lint, JVM and Python tests
 	@rm -f $(TIMES)
 	$(lint_python)
 	$(call say,Checking the format of the Scala sources; JVM tests; building the jars)
@@ -191,13 +191,11 @@ $(VENV_4_2_DONE): pyproject.toml
 	$(call say,Installing the Python dependencies and Spark $(SPARK_4_2) into $(VENV_4_2))
 	$(call make_venv,$(VENV_4_2),--editable '.[test]' 'pyspark[connect]==$(SPARK_4_2)')
 
-# PySpark has the rest of what Hadoop and the SDK need, in versions of its own.
-$(S3A_DONE): $(S3A_POM)
-	$(call say,Fetching Hadoop's S3A for the tests on an object store)
+$(STORES_DONE): target/%/.done: integration-tests/stores/%.xml
+	$(call say,Fetching what the tests on $* need beside Spark)
 	@rm -rf $(@D)
-	@mvn --quiet --batch-mode -Dstyle.color=never -f $(S3A_POM) dependency:copy-dependencies \
-	  -DoutputDirectory=$(CURDIR)/$(@D) \
-	  -DexcludeGroupIds=io.netty,org.slf4j,commons-logging,commons-codec
+	@mvn --quiet --batch-mode -Dstyle.color=never -f $< dependency:copy-dependencies \
+	  -DoutputDirectory=$(CURDIR)/$(@D)
 	@touch $@
 
 $(FAULTS_JAR): $(JAR_SOURCES) $(FAULTS_SOURCES) | $(VENV_DONE)

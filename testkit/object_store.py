@@ -2,23 +2,18 @@
 """An S3 server on this machine: a process of its own that keeps all in memory and logs requests."""
 
 import contextlib
-import os
 import re
-import signal
 import socket
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from testkit.waiting import until
+from testkit.server import HOST, Server, running
 
-HOST = "127.0.0.1"
 BUCKET = "checkpoints"
 JARS = Path(__file__).parents[1] / "target" / "s3a"
-_START_S = 60.0
 _COLOURS = re.compile(r"\x1b\[\d+m")  # the server paints what it refuses
 _REQUEST = re.compile(r'"(?P<verb>[A-Z]+) /(?P<path>\S*) HTTP/1\.1" (?P<status>\d+)')
 
@@ -32,14 +27,13 @@ class Request:
     status: int
 
 
-@dataclass
 class ObjectStore:
     """A running server, made by `object_store`."""
 
-    port: int
-    process: subprocess.Popen[bytes]
-    log: Path
-    _read: int = 0
+    def __init__(self, server: Server, port: int) -> None:
+        self.server, self._port = server, port
+        server.wait(self._answers, "the S3 server answers")
+        self._ask(f"/{BUCKET}", "PUT")
 
     @property
     def root(self) -> str:
@@ -49,9 +43,9 @@ class ObjectStore:
     @property
     def settings(self) -> dict[str, str]:
         """What a session needs to use it."""
-        assert JARS.exists(), f"{JARS} is missing; `make s3a` fetches it"
+        assert JARS.exists(), f"{JARS} is missing; `make stores` fetches it"
         s3a = {
-            "endpoint": f"http://{HOST}:{self.port}",
+            "endpoint": f"http://{HOST}:{self._port}",
             "endpoint.region": "us-east-1",
             "path.style.access": "true",
             "access.key": "test",
@@ -65,47 +59,42 @@ class ObjectStore:
 
     def requests(self) -> list[Request]:
         """The requests since the last call."""
-        with self.log.open(errors="replace") as log:
-            log.seek(self._read)
-            text = _COLOURS.sub("", log.read())
-            self._read = log.tell()
         return [
             Request(match["verb"], match["path"], int(match["status"]))
-            for match in _REQUEST.finditer(text)
+            for match in _REQUEST.finditer(_COLOURS.sub("", self.server.logged()))
         ]
 
-    def pause(self) -> None:
-        """Lets it hang, as `kill -STOP` does."""
-        os.kill(self.process.pid, signal.SIGSTOP)
+    def deleted(self) -> list[str]:
+        """Paths of the objects that were deleted since the last call of this or `requests`."""
+        return [request.path for request in self.requests() if request.verb == "DELETE"]
 
-    def resume(self) -> None:
-        """Lets it go on."""
-        os.kill(self.process.pid, signal.SIGCONT)
+    def clear(self) -> None:
+        """Forgets all objects."""
+        self._ask("/moto-api/reset", "POST")
+        self._ask(f"/{BUCKET}", "PUT")
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError):
+            self._ask("/", "GET")
+            return True
+        return False
+
+    def _ask(self, path: str, verb: str) -> None:
+        asked = urllib.request.Request(f"http://{HOST}:{self._port}{path}", method=verb)
+        urllib.request.urlopen(asked, timeout=5).close()
 
 
 @contextlib.contextmanager
-def object_store(folder: Path) -> Iterator[ObjectStore]:
-    """A server with one empty bucket; it has ended afterwards."""
-    folder.mkdir(parents=True)
+def object_store(folder: Path, delay_ms: int = 0) -> Iterator[ObjectStore]:
+    """A server with one empty bucket; it has ended afterwards.
+
+    Args:
+        folder: For its log; made.
+        delay_ms: How long each request takes at least.
+    """
     with socket.socket() as found:
         found.bind((HOST, 0))
         port = found.getsockname()[1]
-    log = folder / "requests.log"
-    with log.open("wb") as out:
-        command = [sys.executable, "-m", "testkit.s3_server", HOST, str(port)]
-        process = subprocess.Popen(command, stdout=out, stderr=out)
-    try:
-        until(lambda: _answers(port), "the S3 server answers", _START_S)
-        made = urllib.request.Request(f"http://{HOST}:{port}/{BUCKET}", method="PUT")
-        urllib.request.urlopen(made).close()
-        yield ObjectStore(port, process, log)
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _answers(port: int) -> bool:
-    with contextlib.suppress(OSError):
-        urllib.request.urlopen(f"http://{HOST}:{port}/", timeout=5).close()
-        return True
-    return False
+    command = [sys.executable, "-m", "testkit.s3_server", HOST, str(port), str(delay_ms)]
+    with running(command, folder) as server:
+        yield ObjectStore(server, port)

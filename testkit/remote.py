@@ -13,6 +13,8 @@ from testkit.running_query import RunningQuery
 from testkit.shapes import KINDS
 
 PATIENCE_BATCHES = 4
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+BINNED = "io.megaphone.BinnedStateStoreProvider"
 
 
 class RemoteQuery(RunningQuery):
@@ -41,6 +43,7 @@ class RemoteQuery(RunningQuery):
         self.name, self.kind = folder.name, kind
         self.sink = folder / "sink"
         self.settings = {
+            PROVIDER: BINNED,
             "spark.sql.streaming.stateStore.checkpointFormatVersion": str(format),
             "spark.megaphone.transfer.patienceBatches": str(PATIENCE_BATCHES),
         } | settings

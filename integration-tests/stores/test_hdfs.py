@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a checkpoint in HDFS costs, operation by operation, and what the name node refuses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testkit.driver_process import DriverProcess
+from testkit.folders import fresh
+from testkit.hdfs import Hdfs, hdfs
+from testkit.in_process import STOCK
+from testkit.remote import BINNED, PROVIDER, MakeRemoteQuery
+
+BATCHES = 10
+
+
+@pytest.fixture(scope="module")
+def store(work: Path) -> Iterator[Hdfs]:
+    with hdfs(fresh(work) / "hdfs") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def driver(work: Path, store: Hdfs) -> Iterator[DriverProcess]:
+    process = DriverProcess(fresh(work) / "driver", store.settings)
+    yield process
+    process.close()
+
+
+def test_a_batch_asks_the_name_node_no_more_than_with_sparks_own_provider(
+    store: Hdfs, driver: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    asked: dict[str, Counter[str]] = {}
+    for name, provider in (("stock", STOCK), ("binned", BINNED)):
+        query = make_remote_query(
+            driver, name, format=1, checkpoint=f"{store.root}/{name}", **{PROVIDER: provider}
+        )
+        query.run(3)
+        store.operations()
+        query.run(BATCHES)
+        asked[name] = Counter(operation.verb for operation in store.operations())
+        query.stop()
+        query.check()
+    assert asked["stock"]["create"] >= 4 * BATCHES, "two states, offsets and commit"
+    assert asked["binned"].total() <= asked["stock"].total(), asked
+
+
+def test_of_two_writers_of_one_record_the_name_node_refuses_one(
+    store: Hdfs, driver: DriverProcess
+) -> None:
+    store.operations()
+    assert driver.call("race", root=f"{store.root}/race", numbers=40) == [1] * 40
+    asked = Counter(o.verb for o in store.operations() if "/race/" in o.path)
+    assert asked["create"] == 80, "both have written, under names of their own"

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An HDFS on this machine: a name node and a data node in one process, which logs operations."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+
+from testkit.server import HOST, Server, running
+
+PROGRAM = Path(__file__).with_name("Hdfs.java")
+JARS = Path(__file__).parents[1] / "target" / "hdfs"
+# The data node and the rest of Hadoop's servers; PySpark has its client, and what all log with.
+_CLASS_PATH = f"{JARS}/*:{Path(pyspark.__file__).parent}/jars/*"
+_MEMORY = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.log.ref = log
+logger.audit.name = org.apache.hadoop.hdfs.server.namenode.FSNamesystem.audit
+logger.audit.level = info
+appender.log.name = log
+appender.log.type = Console
+appender.log.layout.type = PatternLayout
+appender.log.layout.pattern = %m%n%ex
+"""
+_PORT = re.compile(r"^name node at (\d+)$", re.MULTILINE)
+_OPERATION = re.compile(r"\tcmd=(?P<verb>\S+).*?\tsrc=(?P<path>\S+)\tdst=(?P<to>\S+)")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation that the name node has been asked for: its verb, its path, a rename's target."""
+
+    verb: str
+    path: str
+    to: str
+
+
+class Hdfs:
+    """A running HDFS, made by `hdfs`."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._port = ""
+
+        def is_ready() -> bool:
+            found = _PORT.search(server.log.read_text(errors="replace"))
+            self._port = found[1] if found else ""
+            return bool(found)
+
+        server.wait(is_ready, "HDFS answers")
+
+    @property
+    def root(self) -> str:
+        """Its root, as Spark names it."""
+        return f"hdfs://{HOST}:{self._port}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What a session needs to use it."""
+        client = {
+            "replication": "1",
+            # A client that closes a file waits so long where its last block is not reported yet.
+            "client.block.write.locateFollowingBlock.initial.delay.ms": "10",
+        }
+        return {f"spark.hadoop.dfs.{key}": value for key, value in client.items()}
+
+    def operations(self) -> list[Operation]:
+        """What was asked of the name node since the last call, as its audit log tells."""
+        return [
+            Operation(match["verb"], match["path"], match["to"])
+            for match in _OPERATION.finditer(self.server.logged())
+        ]
+
+    def deleted(self) -> list[str]:
+        """Paths of what was deleted since the last call of this or `operations`."""
+        return [operation.path for operation in self.operations() if operation.verb == "delete"]
+
+
+@contextlib.contextmanager
+def hdfs(folder: Path) -> Iterator[Hdfs]:
+    """An HDFS with no files; it has ended afterwards."""
+    assert JARS.exists(), f"{JARS} is missing; `make stores` fetches it"
+    folder.mkdir(parents=True)
+    logging = folder / "log4j2.properties"
+    logging.write_text(_LOGGING)
+    options = [*_MEMORY, f"-Dlog4j2.configurationFile={logging}", "-cp", _CLASS_PATH]
+    command = ["java", *options, str(PROGRAM), str(folder / "files")]
+    with running(command, folder / "server") as server:
+        yield Hdfs(server)

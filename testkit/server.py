@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers that tests use: each is a process of its own on this machine, with a log."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from testkit.waiting import until
+
+HOST = "127.0.0.1"
+_START_S = 120.0
+
+
+class Server:
+    """A running server, made by `running`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process, self.log = process, log
+        self._read = 0
+
+    def logged(self) -> str:
+        """The whole lines that it has logged since the last call."""
+        with self.log.open("rb") as log:
+            log.seek(self._read)
+            lines = log.read()
+        lines = lines[: lines.rfind(b"\n") + 1]
+        self._read += len(lines)
+        return lines.decode(errors="replace")
+
+    def wait(self, is_ready: Callable[[], bool], what: str) -> None:
+        """Waits until it is ready.
+
+        Raises:
+            RuntimeError: It has ended; the message has the end of its log.
+        """
+        until(lambda: self._has_ended() or is_ready(), what, _START_S)
+        if self._has_ended():
+            raise RuntimeError(
+                f"Not there: {what}.\n{self.log.read_text(errors='replace')[-3000:]}"
+            )
+
+    def pause(self) -> None:
+        """Lets it hang, as `kill -STOP` does."""
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets it go on."""
+        os.kill(self.process.pid, signal.SIGCONT)
+
+    def _has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str], folder: Path) -> Iterator[Server]:
+    """Starts a server in a new folder; it has ended afterwards.
+
+    Its standard input ends when this process does.
+    """
+    folder.mkdir(parents=True)
+    log = folder / "server.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, cwd=folder
+        )
+    try:
+        yield Server(process, log)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdin is not None
+        process.stdin.close()
