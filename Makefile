@@ -15,7 +15,7 @@ SEED ?= 1
 PYTEST_ARGS ?=
 # make bench: which of the benchmarks, and options for them, for example BENCH=steady
 # BENCH_ARGS='--rounds 9'.
-BENCH ?= steady step operations durability memory flame
+BENCH ?= steady step operations durability stores memory flame
 BENCH_ARGS ?=
 
 SPARK_4_2 := 4.2.0
@@ -125,7 +125,7 @@ simulate: $(VENV_DONE) ## runs SCHEDULES seeded schedules against an oracle, fro
 	$(call say,Simulating $(SCHEDULES) schedules from seed $(SEED))
 	@./sbt "core/Test/runMain io.megaphone.simulation.Simulate $(SCHEDULES) $(SEED)"
 
-bench: setup ## measures against Spark's own providers: an hour and more; BENCH=steady for one
+bench: setup stores ## measures against Spark's own providers: for hours; BENCH=steady for one
 	$(call say,Measuring into benchmarks/results; leave the machine alone meanwhile)
 	@for one in $(BENCH); do $(VENV)/bin/python benchmarks/$$one.py $(BENCH_ARGS) || exit 1; done
 

@@ -23,7 +23,7 @@ def written(state: Path) -> tuple[int, int]:
     return len(files), sum(f.stat().st_size for f in files)
 
 
-def first_batch(spark: SparkSession, files: Path, checkpoint: Path, last: Path) -> float:
+def first_batch(spark: SparkSession, files: Path, checkpoint: Path | str, last: Path) -> float:
     """Milliseconds of the first batch of the query's next run: the one with the file `last`."""
     (files / last.name).hardlink_to(last)
     query = harness.started(spark, files, checkpoint, harness.wide_aggregate)

@@ -111,7 +111,7 @@ def benchmarks_jar() -> str:
 def started(
     spark: SparkSession,
     source: Path,
-    checkpoint: Path,
+    checkpoint: Path | str,
     query: Callable[[DataFrame], DataFrame],
     mode: str = "update",
 ) -> StreamingQuery:
