@@ -8,7 +8,7 @@ import io.megaphone.format.{ExecutorAddress, WorkerId}
 import io.megaphone.plan.{Bins, Group, Operator, Plan, Planner, TransferMode}
 import io.megaphone.testkit.{Allocated, MemoryRecords}
 
-/** What a batch costs the driver with as many bins and workers as there may be: bytes, no seconds. */
+/** What a batch costs the driver with the most bins and very many workers: bytes, no seconds. */
 class LargeClusterSuite extends AnyFunSuite {
   private val MiB = 1L << 20
   private val workers = 1000
