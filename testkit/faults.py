@@ -19,6 +19,7 @@ EXECUTOR_POINTS = (
     "step-committed",
 )
 DRIVER_POINTS = ("driver-sealing", "driver-sealed", "driver-settled")
+FILE_OPERATIONS = ("mkdirs", "create", "rename", "list", "open")
 ENTRIES = (
     *EXECUTOR_POINTS,
     *DRIVER_POINTS,
@@ -27,7 +28,10 @@ ENTRIES = (
     "block-published=damaged",
     "block-published=cut",
     "block-pulled=late",
+    *(f"{who}-{what}=fail" for who in ("driver", "executor") for what in FILE_OPERATIONS),
 )
+# Paths of this scheme are local, and their operations fail at the fault points.
+FAILING = {"spark.hadoop.fs.failing.impl": "io.megaphone.spark.faults.FailingFileSystem"}
 
 
 # The plugin's own jar has nothing that kills, pauses or damages.

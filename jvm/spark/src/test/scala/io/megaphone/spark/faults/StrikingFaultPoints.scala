@@ -19,7 +19,8 @@ import io.megaphone.runtime.FaultPoints
   *   - `point=pause`: the process stops where it is, until it is sent SIGCONT;
   *   - `block-published=lost`, `=damaged` or `=cut`: a block for another executor is not put, has a
   *     wrong byte, or lacks its second half;
-  *   - `block-pulled=late`: a pull hangs until it is given up.
+  *   - `block-pulled=late`: a pull hangs until it is given up;
+  *   - `driver-create=fail` and the like: an operation of [[FailingFileSystem]] fails.
   */
 final class StrikingFaultPoints extends FaultPoints {
   import StrikingFaultPoints._
@@ -48,7 +49,7 @@ object StrikingFaultPoints {
   private val Faults = "spark.megaphonetest.faults"
   private val Folder = "spark.megaphonetest.faultsFolder"
 
-  private def strike(point: String)(action: String => Unit): Unit =
+  private[faults] def strike(point: String)(action: String => Unit): Unit =
     for {
       env <- Option(SparkEnv.get)
       faults <- env.conf.getOption(Faults)
