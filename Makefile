@@ -8,9 +8,10 @@ PYTHON ?= python3
 ROWS ?=
 KEYS ?=
 DEMO_ARGS ?=
-# make simulate: how many schedules, from which seed on.
+# make simulate: how many schedules, from which seed on. make soak: for how long, with which seed.
 SCHEDULES ?= 1000
 SEED ?= 1
+MINUTES ?= 60
 # make test-python, make test-all: options for pytest, for example PYTEST_ARGS='-k rescale'.
 PYTEST_ARGS ?=
 # make bench: which of the benchmarks, and options for them, for example BENCH=steady
@@ -38,7 +39,7 @@ JAR_SOURCES := $(shell find jvm/core/src/main jvm/spark/src/main 2>/dev/null) \
   build.sbt pyproject.toml LICENSE NOTICE \
   $(wildcard project/*.sbt project/*.scala project/build.properties)
 # The folders that hold Python, of those that may.
-PYTHON_SOURCES := $(foreach folder,python testkit integration-tests benchmarks demo,\
+PYTHON_SOURCES := $(foreach folder,python testkit integration-tests benchmarks demo soak,\
   $(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
 
 # Each part's beginning, for the times that `make test` tells at its end.
@@ -49,7 +50,7 @@ say = @echo "==> $(1)"; mkdir -p $(dir $(TIMES)); echo "$$(date +%s) $(1)" >> $(
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup jars faults-jar stores fmt lint test-jvm test-python test-cluster test test-all \
-  test-all-4.2 test-all-4.3 neutrality-stock demo simulate bench wheel clean
+  test-all-4.2 test-all-4.3 neutrality-stock demo simulate soak bench wheel clean
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -124,6 +125,10 @@ demo: setup ## rescales a running query over the flights of 2013, and kills an e
 simulate: $(VENV_DONE) ## runs SCHEDULES seeded schedules against an oracle, from SEED on
 	$(call say,Simulating $(SCHEDULES) schedules from seed $(SEED))
 	@./sbt "core/Test/runMain io.megaphone.simulation.Simulate $(SCHEDULES) $(SEED)"
+
+soak: setup $(FAULTS_JAR) ## runs many queries for MINUTES, with plans and kills by the dice of SEED
+	$(call say,Running queries for $(MINUTES) minutes with seed $(SEED))
+	@$(VENV)/bin/python -m soak --minutes $(MINUTES) --seed $(SEED)
 
 bench: setup stores ## measures against Spark's own providers: for hours; BENCH=steady for one
 	$(call say,Measuring into benchmarks/results; leave the machine alone meanwhile)

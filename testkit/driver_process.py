@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +19,10 @@ from testkit import jvm
 from testkit.waiting import until
 
 _EXECUTOR_ID = re.compile(r"--executor-id (\S+)")
+_EXECUTORS = re.compile(r"local-cluster\[(\d+),")
 START_SECONDS = 240
 CALL_SECONDS = 240
+_LOOK_S = 0.3
 
 
 class Refused(Exception):  # noqa: N818 (it is what the driver said, not a fault of ours)
@@ -38,17 +41,32 @@ class _Process(NamedTuple):
 
 
 class DriverProcess:
-    """A driver with executors of its own. All of it runs in `folder`, in one process group."""
+    """A driver with executors of its own. All of it runs in `folder`, in one process group.
 
-    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
+    Args:
+        folder: Made anew.
+        settings: Spark's, beside and above those that all drivers have.
+        meanwhile: Called a few times a second while an answer is awaited.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: dict[str, str],
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
+        all_settings = _settings(folder, settings)
         config = folder / "config.json"
-        config.write_text(json.dumps(_settings(folder, settings)))
+        config.write_text(json.dumps(all_settings))
+        asked = _EXECUTORS.match(all_settings["spark.master"])
+        self._executors = int(asked[1]) if asked else 1
         environment = os.environ | {
             **jvm.environment(),
             "SPARK_HOME": str(jvm.spark_home(folder / "spark")),
             "TMPDIR": str(folder),
+            "PYSPARK_PYTHON": sys.executable,
         }
         with (folder / "driver.log").open("wb") as log:
             self.process = subprocess.Popen(
@@ -61,6 +79,7 @@ class DriverProcess:
                 start_new_session=True,
                 text=True,
             )
+        self._meanwhile = meanwhile
         self._answers: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
         self._answer("start", START_SECONDS)
@@ -93,21 +112,38 @@ class DriverProcess:
         """Lets a driver that stands still go on."""
         os.kill(self._jvm()[0], signal.SIGCONT)
 
+    @property
+    def jvm(self) -> int:
+        """Process of the driver's JVM. Raises LookupError if it has ended."""
+        return self._jvm()[0]
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the driver's JVM has not ended; it may stand still."""
+        return any(self._is_jvm(p) for p in self._listed())
+
     def _jvm(self) -> tuple[int, str]:
         """Id and state of the driver's JVM: the one that Python began. Others come and go."""
-        return next(
-            (p.pid, p.state)
-            for p in self._listed()
-            if p.parent == self.process.pid and "java" in p.args
-        )
+        for p in self._listed():
+            if self._is_jvm(p):
+                return p.pid, p.state
+        raise LookupError("The driver's JVM has ended.")
+
+    def _is_jvm(self, process: _Process) -> bool:
+        return process.parent == self.process.pid and "java" in process.args
 
     def executors(self) -> dict[str, int]:
         """Process of each executor, by executor id."""
         found = ((_EXECUTOR_ID.search(args), pid) for pid, args in self._processes())
         return {match.group(1): pid for match, pid in found if match}
 
-    def wait_for_executors(self, count: int = 2) -> None:
-        """Waits until so many executors are registered: one that was killed is replaced."""
+    def processes_count(self) -> int:
+        """How many processes it has: of Python, of the driver's JVM, of executors."""
+        return len(self._processes())
+
+    def wait_for_executors(self) -> None:
+        """Waits until all its executors are registered: one that was killed is replaced."""
+        count = self._executors
         until(lambda: len(self.call("executors")) == count, f"{count} executors are there", 180)
 
     def check_nothing_is_held(self, workers: bool = False) -> None:
@@ -177,10 +213,7 @@ class DriverProcess:
         self._answers.put(None)
 
     def _answer(self, verb: str, timeout: float) -> Any:
-        try:
-            line = self._answers.get(timeout=timeout)
-        except queue.Empty:
-            raise TimeoutError(f"the driver did not answer {verb} within {timeout} s") from None
+        line = self._line(verb, timeout)
         if line is None:
             self._answers.put(None)
             raise EOFError(f"the driver died in {verb}: see {self.folder / 'driver.log'}")
@@ -188,6 +221,16 @@ class DriverProcess:
         if "error" in answer:
             raise Refused(answer["error"], answer["message"])
         return answer["result"]
+
+    def _line(self, verb: str, timeout: float) -> str | None:
+        deadline = time.monotonic() + timeout
+        while True:
+            left = deadline - time.monotonic()
+            with contextlib.suppress(queue.Empty):
+                return self._answers.get(timeout=max(0.0, min(left, _LOOK_S)))
+            if left <= 0:
+                raise TimeoutError(f"the driver did not answer {verb} within {timeout} s")
+            self._meanwhile()
 
 
 MakeDriver = Callable[..., DriverProcess]

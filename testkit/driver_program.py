@@ -60,9 +60,8 @@ class Driver:
         """
         for key, value in settings.items():
             self._spark.conf.set(key, value)
-        shape, mode = KINDS[kind]
-        rows = shape(batch_files.stream(self._spark, Path(source), SCHEMA))
-        writer = rows.writeStream.foreachBatch(_to_files(Path(sink))).outputMode(mode)
+        rows = KINDS[kind].shape(batch_files.stream(self._spark, Path(source), SCHEMA))
+        writer = rows.writeStream.foreachBatch(_to_files(Path(sink))).outputMode(KINDS[kind].mode)
         writer = writer.option("checkpointLocation", checkpoint).queryName(name)
         self._queries[name] = writer.start()
         return str(self._queries[name].runId)
@@ -98,13 +97,17 @@ class Driver:
         self._queries[name].stop()
         return time.monotonic() - began
 
+    def forget(self, name: str) -> None:
+        """Lets go of a query that has stopped for good."""
+        del self._queries[name]
+
     def is_active(self, name: str) -> bool:
         return bool(self._queries[name].isActive)
 
     def answer(self, kind: str, files: list[str]) -> Rows:
         """What a batch query of this kind answers over some files."""
         rows = batch_files.rows(self._spark, [Path(file) for file in files], SCHEMA)
-        return rows_of(KINDS[kind].shape(rows))
+        return rows_of((KINDS[kind].expected or KINDS[kind].shape)(rows))
 
     def totals_in_state(self, checkpoint: str, batch: int | None, operator: int) -> Rows:
         """The state of totals that a batch left, or the newest: key, count, sum."""
@@ -138,6 +141,13 @@ class Driver:
             jvm.io.megaphone.spark.faces.api.MegaphoneApi.executors()
         )
         return rows
+
+    def stored_bytes(self) -> int:
+        """Bytes of the blocks that all block managers have in memory, as the driver knows it."""
+        jvm: Any = self._spark._jvm
+        status = self._context().getExecutorMemoryStatus()
+        found = jvm.scala.jdk.javaapi.CollectionConverters.asJava(status).values()
+        return sum(int(each._1()) - int(each._2()) for each in found)
 
     def threads(self) -> list[str]:
         """Of every executor, the plugin's threads that are at work: `executor: name: stack`."""
@@ -182,7 +192,7 @@ def _to_files(folder: Path) -> Callable[[DataFrame, int], None]:
 
     def write(rows: DataFrame, batch: int) -> None:
         part = folder / f"{batch}.{os.getpid()}.part"
-        part.write_text(json.dumps(rows_of(rows)))
+        part.write_text(json.dumps(rows_of(rows), default=str))
         part.rename(folder / f"{batch}.json")
 
     return write
@@ -204,7 +214,7 @@ def main() -> None:
             answer = {"error": type(error).__name__, "message": str(error)}
         except Exception as error:
             answer = {"error": type(error).__name__, "message": str(error)[:6000]}
-        print(json.dumps(answer), file=answers, flush=True)
+        print(json.dumps(answer, default=str), file=answers, flush=True)
         if verb == "exit":
             return
 

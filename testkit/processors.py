@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How Python's `transformWithState` gets its rows and gives out others: one by one or in frames."""
+"""How Python's `transformWithState` gets its rows and gives out others; a processor that counts.
+
+Rows come and go one by one, or in frames.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame, GroupedData, Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+VISITS = "k long, n long, listed long, mapped long, is_last boolean"
 
 
 def seen_and_told(*, with_pandas: bool) -> tuple[Callable[[Any], list[Any]], Callable[..., Any]]:
@@ -29,3 +35,57 @@ def seen_and_told(*, with_pandas: bool) -> tuple[Callable[[Any], list[Any]], Cal
 def runner(groups: GroupedData, *, with_pandas: bool) -> Callable[..., DataFrame]:
     """The operator that runs such a processor."""
     return groups.transformWithStateInPandas if with_pandas else groups.transformWithState
+
+
+def visits(*, with_pandas: bool, unseen_ms: int) -> StatefulProcessor:
+    """Counts a key's rows in a value, a list and a map.
+
+    It gives the counts out, and once more when the key has not been seen for so long: then it
+    starts anew.
+
+    Defined in a function, so that it travels to Python's workers by value.
+    """
+    seen, told = seen_and_told(with_pandas=with_pandas)
+
+    class Visits(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.handle = handle
+            self.count = handle.getValueState("count", "n long")
+            self.values = handle.getListState("values", "v long")
+            self.by_value = handle.getMapState("by_value", "v long", "n long")
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+            new = seen(rows)
+            known = self.count.get()[0] if self.count.exists() else 0
+            self.count.update((known + len(new),))
+            self.values.appendList([(int(row.v),) for row in new])
+            for row in new:
+                value = (int(row.v),)
+                before = self.by_value.getValue(value)[0] if self.by_value.containsKey(value) else 0
+                self.by_value.updateValue(value, (before + 1,))
+            for due in list(self.handle.listTimers()):
+                self.handle.deleteTimer(due)
+            self.handle.registerTimer(int(max(row.t for row in new).timestamp() * 1000) + unseen_ms)
+            yield self.told(key, is_last=False)
+
+        def handleExpiredTimer(  # noqa: N802
+            self,
+            key: Any,
+            timerValues: Any,  # noqa: N803
+            expiredTimerInfo: Any,  # noqa: N803
+        ) -> Iterator[Any]:
+            yield self.told(key, is_last=True)
+            self.count.clear()
+            self.values.clear()
+            self.by_value.clear()
+
+        def told(self, key: Any, *, is_last: bool) -> Any:
+            listed = sum(1 for _ in self.values.get())
+            mapped = sum(n for (n,) in self.by_value.values())
+            return told(
+                k=key[0], n=self.count.get()[0], listed=listed, mapped=mapped, is_last=is_last
+            )
+
+        def close(self) -> None: ...
+
+    return Visits()

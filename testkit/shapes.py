@@ -7,7 +7,9 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from testkit.answers import Rows
 from testkit.input import MANY_ROWS
+from testkit.processors import VISITS, runner, visits
 
 Shape = Callable[[DataFrame], DataFrame]
 WINDOW_SECONDS = 20
@@ -50,11 +52,72 @@ def joined(rows: DataFrame) -> DataFrame:
     return rows.join(before, f.expr(f"k = k2 and v = w + {MANY_ROWS.keys}")).select("k", "v", "w")
 
 
+def met(how: str) -> Shape:
+    """Rows of one stream beside those of another, within thirty seconds; some have no partner."""
+
+    def shape(rows: DataFrame) -> DataFrame:
+        left = rows.where("v < 2 and k % 5 <> 0").withWatermark("t", "10 seconds")
+        right = rows.where("v > 0 and k % 5 <> 1").select(
+            f.col("k").alias("k2"), f.col("v").alias("v2"), f.col("t").alias("t2")
+        )
+        meeting = f.expr(
+            "k = k2 and t2 between t - interval 30 seconds and t + interval 30 seconds"
+        )
+        return left.join(right.withWatermark("t2", "10 seconds"), meeting, how)
+
+    return shape
+
+
+def sessions(rows: DataFrame) -> DataFrame:
+    """Totals of each key in each session, which ends 25 seconds after its last row."""
+    timed = rows.withWatermark("t", "10 seconds").groupBy(f.session_window("t", "25 seconds"), "k")
+    return timed.agg(f.count("*").alias("n"), f.sum("v").alias("s")).select(
+        "session_window.*", "k", "n", "s"
+    )
+
+
+def visited(*, with_pandas: bool, unseen_ms: int) -> Shape:
+    """Counts of each key by `transformWithState`, in append mode; `processors.visits` counts."""
+
+    def shape(rows: DataFrame) -> DataFrame:
+        groups = rows.withWatermark("t", "0 seconds").groupBy("k")
+        run = runner(groups, with_pandas=with_pandas)
+        processor = visits(with_pandas=with_pandas, unseen_ms=unseen_ms)
+        return run(processor, VISITS, "append", "EventTime")
+
+    return shape
+
+
+def visit_counts(rows: DataFrame) -> DataFrame:
+    """What `visited` has counted once all visits have ended."""
+    n = f.count("*")
+    return rows.groupBy("k").agg(n.alias("n"), n.alias("listed"), n.alias("mapped"))
+
+
+def ended_visits(given: Rows) -> Rows:
+    """The same, from the rows that `visited` gave out."""
+    ended: dict[int, tuple[int, ...]] = {}
+    for k, *counted, is_last in given:
+        if is_last:
+            before = ended.get(k, (0, 0, 0))
+            ended[k] = tuple(a + b for a, b in zip(before, counted, strict=True))
+    return [(k, *counted) for k, counted in ended.items()]
+
+
 class Kind(NamedTuple):
-    """A shape with the output mode that it is for."""
+    """A shape with the output mode that it is for, and how its output is compared.
+
+    Attributes:
+        shape: What the query does.
+        mode: Its output mode.
+        expected: The batch query that it is compared with; the shape itself if there is none.
+        folded: What of the rows given out is compared; all of them if it is None.
+    """
 
     shape: Shape
     mode: str
+    expected: Shape | None = None
+    folded: Callable[[Rows], Rows] | None = None
 
 
 KINDS = {
@@ -63,4 +126,9 @@ KINDS = {
     "distinct": Kind(distinct_totals, "update"),
     "windows": Kind(windows, "append"),
     "joined": Kind(joined, "append"),
+    "met": Kind(met("full_outer"), "append"),
+    "sessions": Kind(sessions, "append"),
+    "visited": Kind(
+        visited(with_pandas=False, unseen_ms=5_000), "append", visit_counts, ended_visits
+    ),
 }

@@ -22,6 +22,7 @@ from testkit.answers import check_rows
 from testkit.folders import fresh
 from testkit.in_process import DATA_ONLY, UP, InProcessQuery, MakeQuery
 from testkit.input import FEW_ROWS
+from testkit.shapes import met, sessions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -207,13 +208,6 @@ def test_apply_in_pandas_with_state_moves_with_its_timeouts(
     check_rows(list(ended.items()), query.answer(lambda rows: rows.groupBy("k").count()))
 
 
-def sessions(rows: DataFrame) -> DataFrame:
-    timed = rows.withWatermark("t", "10 seconds").groupBy(f.session_window("t", "25 seconds"), "k")
-    return timed.agg(f.count("*").alias("n"), f.sum("v").alias("s")).select(
-        "session_window.*", "k", "n", "s"
-    )
-
-
 @pytest.mark.parametrize("format", LATE_1)
 def test_sessions_move_while_they_are_open_and_are_given_out_once(
     make_query: MakeQuery, format: int
@@ -234,24 +228,6 @@ def test_sessions_whose_gap_a_python_function_gives_move(
         return timed.agg(f.sum(double("v")).alias("s")).select("session_window.*", "k", "s")
 
     make_query(by_key, mode="append", format=format).up_and_down().flush().check()
-
-
-def joined(how: str) -> Shape:
-    """Rows of one stream beside those of another that came within thirty seconds; some have no
-    partner.
-    """
-
-    def shape(rows: DataFrame) -> DataFrame:
-        left = rows.where("v < 2 and k % 5 <> 0").withWatermark("t", "10 seconds")
-        right = rows.where("v > 0 and k % 5 <> 1").select(
-            f.col("k").alias("k2"), f.col("v").alias("v2"), f.col("t").alias("t2")
-        )
-        meeting = f.expr(
-            "k = k2 and t2 between t - interval 30 seconds and t + interval 30 seconds"
-        )
-        return left.join(right.withWatermark("t2", "10 seconds"), meeting, how)
-
-    return shape
 
 
 @pytest.mark.parametrize(
@@ -275,7 +251,7 @@ def test_a_join_of_two_streams_moves_and_gives_out_each_row_once(
     """Rows without a partner are given out as the watermark passes them: in each batch with a
     move.
     """
-    query = make_query(joined(how), mode="append", format=format, **DATA_ONLY).up_and_down()
+    query = make_query(met(how), mode="append", format=format, **DATA_ONLY).up_and_down()
     assert state_format_of(query) == 2
     if how.endswith("outer"):
         query.check_given_in_each_move(lambda row: None in row)
@@ -306,7 +282,7 @@ def test_a_join_moves_in_whichever_format_spark_keeps_its_state(
     provider.
     """
     asked = {"spark.sql.streaming.join.stateFormatVersion": str(state_format)}
-    query = make_query(joined(how), mode="append", format=format, **asked, **DATA_ONLY)
+    query = make_query(met(how), mode="append", format=format, **asked, **DATA_ONLY)
     is_4_3 = query.spark.version.startswith("4.3")
     # Whatever the provider: Spark begins no join in the first format any more, and with 4.2 none in
     # the last.

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the dice choose from: a plan, a stop, a kill, a pause, a fault."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from testkit.faults import DRIVER_POINTS, EXECUTOR_POINTS
+
+if TYPE_CHECKING:
+    from soak.run import Soak
+
+BLOCK_FAULTS = (
+    "block-published=lost",
+    "block-published=damaged",
+    "block-published=cut",
+    "block-pulled=late",
+)
+DRIVER_PAUSES = tuple(f"{point}=pause" for point in DRIVER_POINTS)
+TABLES = ("workers", "bins", "plans", "migrations")
+
+
+def submit(soak: Soak, dice: Random) -> None:
+    """A random plan for any query, also for the one whose state cannot move."""
+    soak.plans.submit(dice.choice(list(soak.fleet)), dice, soak.course.round)
+
+
+def cancel(soak: Soak, dice: Random) -> None:
+    """Cancels a plan."""
+    soak.plans.cancel(dice)
+
+
+def restart(soak: Soak, dice: Random) -> None:
+    """Stops a query, perhaps in the middle of a batch, and starts it again."""
+    query = dice.choice(list(soak.fleet))
+    soak.log(f"{query.name}: stop")
+    query.write(dice.randint(0, 1)).stop()
+    query.write(dice.randint(0, 2))
+    soak.fleet.restart(query, soak.driver)
+    query.settle()
+    soak.fleet.check(query)
+    soak.log(f"{query.name}: started again, right in {query.input.batches} batches")
+
+
+def replace(soak: Soak, dice: Random) -> None:
+    """Stops a query for good, and starts a new one of its kind."""
+    old = dice.choice(list(soak.fleet))
+    old.settle()
+    soak.fleet.check(old)
+    new = soak.fleet.replace(old, dice)
+    soak.plans.left(old)
+    soak.log(f"{old.name}: replaced by {new.name}")
+    new.write().start(soak.driver)
+
+
+def kill_executor(soak: Soak, dice: Random) -> None:
+    """`kill -9` of an executor, but for the one that is watched."""
+    others = [e for e in sorted(soak.driver.executors()) if e != soak.watched]
+    if not others:  # dead already, and not replaced yet
+        return
+    executor = dice.choice(others)
+    soak.log(f"kill -9 of executor {executor}")
+    soak.kills["executor"] += 1
+    soak.driver.kill_executor(executor)
+
+
+def kill_driver(soak: Soak, dice: Random) -> None:
+    """`kill -9` of the driver; what is sent to it next finds that out."""
+    soak.log("kill -9 of the driver")
+    soak.driver.kill()
+
+
+def pause_executor(soak: Soak, dice: Random) -> None:
+    """An executor stands still until a query has got its batches done, or for some seconds."""
+    executor, process = dice.choice(sorted(soak.driver.executors().items()))
+    query, seconds = dice.choice(list(soak.fleet)), dice.uniform(1, 5)
+    soak.log(f"executor {executor} stands still for up to {seconds:.1f} s")
+    query.write()
+    os.kill(process, signal.SIGSTOP)
+    try:
+        soak.driver.send("settle", name=query.name)
+        is_answered = _answered(soak, seconds)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGCONT)
+    if not is_answered:
+        soak.driver.answer()
+
+
+def fault(soak: Soak, dice: Random) -> None:
+    """Arms a fault point, and submits a plan that may reach it."""
+    points = BLOCK_FAULTS + DRIVER_PAUSES
+    if soak.course.is_storm:
+        points += EXECUTOR_POINTS + DRIVER_POINTS
+    soak.arm(dice.choice(points))
+    soak.plans.submit(dice.choice(soak.fleet.binned), dice, soak.course.round)
+
+
+def look(soak: Soak, dice: Random) -> None:
+    """Reads the tables of a query, and those of the application."""
+    query = dice.choice(soak.fleet.binned)
+    for table in TABLES:
+        query.table(table)
+    soak.driver.call("held")
+
+
+def _answered(soak: Soak, seconds: float) -> bool:
+    with contextlib.suppress(TimeoutError):
+        soak.driver.answer(seconds)
+        return True
+    return False
+
+
+class Act(NamedTuple):
+    """Something that may be done, and how often in the storm and after it."""
+
+    do: Callable[[Soak, Random], None]
+    in_storm: int
+    after: int
+
+
+ACTS = (
+    Act(submit, 30, 40),
+    Act(cancel, 6, 6),
+    Act(restart, 10, 10),
+    Act(replace, 5, 5),
+    Act(kill_executor, 12, 8),
+    Act(kill_driver, 4, 0),
+    Act(pause_executor, 8, 8),
+    Act(fault, 17, 15),
+    Act(look, 8, 8),
+)
+
+
+def drawn(dice: Random, *, is_storm: bool) -> Iterator[Act]:
+    """Two or three acts of a round."""
+    weights = [act.in_storm if is_storm else act.after for act in ACTS]
+    yield from dice.choices(ACTS, weights, k=dice.choice((1, 2, 2, 3)))

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run measures: memory, threads and files of its processes, blocks, files of checkpoints.
+
+The JVM's own class histogram collects all garbage first, so its sum is the live heap. Samples are
+taken between two rounds.
+"""
+
+import csv
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from soak.course import Course
+from soak.flat import Measure, Series
+from testkit.driver_process import DriverProcess
+from testkit.remote import RemoteQuery
+
+HEAP = Measure("live heap, MiB", 0.10, 3)
+OBJECTS = Measure("objects of the plugin", 0.20, 500)
+THREADS = Measure("threads", 0.15, 8)
+OPEN_FILES = Measure("open files", 0.15, 10)
+MAPPINGS = Measure("memory mappings", 0.15, 30)
+PROCESSES = Measure("processes", 0.15, 3)
+BLOCK_BYTES = Measure("blocks in memory, MiB", 0.25, 1)
+HELD = Measure("blocks, replicas and states held", 0.25, 10)
+LOCAL_FILES = Measure("local files", 0.25, 100)
+FILES = Measure("files", 0.25, 30)
+
+_ROW = re.compile(r"^ *\d+: +(?P<count>\d+) +(?P<bytes>\d+) +(?P<name>\S+)", re.MULTILINE)
+_OURS = ("io.megaphone", "org.apache.spark.sql.megaphone")
+_MIB = 1 << 20
+_JCMD_S = 120
+
+
+class Sampler:
+    """Takes samples, and writes them to `samples.csv` and the newest histograms beside it."""
+
+    def __init__(self, folder: Path, course: Course) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self.series: dict[tuple[str, Measure], Series] = {}
+        self._course = course
+
+    def take(
+        self, driver: DriverProcess, watched: str | None, queries: Iterable[RemoteQuery]
+    ) -> None:
+        """Takes a sample of everything. An executor is only measured once it is watched."""
+        now = dict(self._all(driver, watched, queries))
+        at, share = self._course.elapsed_s, self._course.share
+        with (self.folder / "samples.csv").open("a", newline="") as file:
+            for (where, measure), value in now.items():
+                self.series.setdefault((where, measure), Series(measure)).add(share, value)
+                csv.writer(file).writerow([f"{at:.1f}", where, measure.name, f"{value:.3f}"])
+
+    def _all(
+        self, driver: DriverProcess, watched: str | None, queries: Iterable[RemoteQuery]
+    ) -> Iterator[tuple[tuple[str, Measure], float]]:
+        executors = driver.executors()
+        yield from self._of_process("driver", driver.jvm)
+        if watched is not None:
+            yield from self._of_process("executor", executors[watched])
+        yield ("all", PROCESSES), driver.processes_count()
+        yield ("all", BLOCK_BYTES), driver.call("stored_bytes") / _MIB
+        held = driver.call("held")
+        yield (
+            ("executors", HELD),
+            sum(row[kind] for row in held for kind in ("workers", "replicas", "blocks")),
+        )
+        folders = [driver.folder / "local", *map(_local_folder, executors.values())]
+        yield ("all", LOCAL_FILES), sum(_blocks_on_disk(folder) for folder in folders)
+        for query in queries:
+            place = query.name.rsplit("-", 1)[0]
+            yield (f"state of {place}", FILES), _files(query.checkpoint / "state")
+            log = query.checkpoint / "megaphone"
+            if log.exists():
+                yield (f"plan log of {place}", FILES), _files(log)
+            others = _files(query.checkpoint) - _files(query.checkpoint / "state") - _files(log)
+            yield (f"Spark's logs of {place}", FILES), others
+
+    def _of_process(self, name: str, process: int) -> Iterator[tuple[tuple[str, Measure], float]]:
+        histogram = jcmd(process, "GC.class_histogram")
+        (self.folder / f"{name}-{self._course.share:.2f}.txt").write_text(histogram)
+        rows = [(int(r["count"]), int(r["bytes"]), r["name"]) for r in _ROW.finditer(histogram)]
+        yield (name, HEAP), sum(size for _, size, _ in rows) / _MIB
+        yield (name, OBJECTS), sum(count for count, _, kind in rows if kind.startswith(_OURS))
+        proc = Path("/proc") / str(process)
+        status = (proc / "status").read_text()
+        yield (name, THREADS), int(status.split("Threads:")[1].split()[0])
+        yield (name, OPEN_FILES), len(os.listdir(proc / "fd"))  # noqa: PTH208 (names are enough)
+        yield (name, MAPPINGS), len((proc / "maps").read_text().splitlines())
+
+
+def jcmd(process: int, *command: str) -> str:
+    """What a JVM answers to a diagnostic command."""
+    ran = subprocess.run(
+        ["jcmd", str(process), *command], capture_output=True, text=True, timeout=_JCMD_S
+    )
+    return ran.stdout + ran.stderr
+
+
+def _local_folder(executor: int) -> Path:
+    """Where an executor process keeps its blocks: its worker has told it so."""
+    environment = (Path("/proc") / str(executor) / "environ").read_text().split("\0")
+    for entry in environment:
+        if entry.startswith("SPARK_EXECUTOR_DIRS="):
+            return Path(entry.partition("=")[2].split(os.pathsep)[0])
+    raise LookupError(f"Executor process {executor} has no SPARK_EXECUTOR_DIRS.")
+
+
+def _blocks_on_disk(folder: Path) -> int:
+    """Files of the newest block manager in a folder: those before it are of the dead."""
+    managers = sorted(folder.glob("blockmgr-*"), key=lambda each: each.stat().st_mtime)
+    return _files(managers[-1]) if managers else 0
+
+
+def _files(folder: Path) -> int:
+    """How many files are in a folder, while others come and go."""
+    return sum(len(names) for _, _, names in os.walk(folder))
