@@ -100,6 +100,9 @@ class Soak:
 
     def _round(self) -> None:
         dice = Random(f"{self.seed} {self.course.round}")
+        is_sampled = self._is_due()
+        if is_sampled:
+            self.sampler.collect(self.driver)
         for query in self.fleet:
             query.write(dice.choice((1, 1, 2)))
         acts = list(drawn(dice, is_storm=self.course.is_storm))
@@ -112,18 +115,21 @@ class Soak:
                 query.settle()
         self.plans.follow(self.course.round)
         self._look_at_faults()
-        self._sample()
+        if is_sampled:
+            self.sampler.take(self.driver, self.watched, self.fleet)
 
     def _end_storm(self) -> None:
         self._disarm_all()
         self.watched = min(self.driver.executors(), key=int)
         self.log(f"the storm is over; executor {self.watched} and the driver live on")
 
-    def _sample(self) -> None:
+    def _is_due(self) -> bool:
+        """Whether a sample is taken in this round."""
         every_s = 60 * self.course.minutes / _SAMPLES
-        if self.course.elapsed_s - self._sampled_at >= every_s:
-            self._sampled_at = self.course.elapsed_s
-            self.sampler.take(self.driver, self.watched, self.fleet)
+        if self.course.elapsed_s - self._sampled_at < every_s:
+            return False
+        self._sampled_at = self.course.elapsed_s
+        return True
 
     def _finish(self) -> None:
         """Lets all plans end, compares all answers, and stops all queries."""

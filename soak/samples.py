@@ -18,7 +18,9 @@ from testkit.driver_process import DriverProcess
 from testkit.remote import RemoteQuery
 
 HEAP = Measure("live heap, MiB", 0.10, 3)
+# Not those of plans: a plan log has a hundred records and plans before it is trimmed.
 OBJECTS = Measure("objects of the plugin", 0.20, 500)
+PLAN_LOG = Measure("records", 0.0, 110)
 THREADS = Measure("threads", 0.15, 8)
 OPEN_FILES = Measure("open files", 0.15, 10)
 MAPPINGS = Measure("memory mappings", 0.15, 30)
@@ -27,9 +29,12 @@ BLOCK_BYTES = Measure("blocks in memory, MiB", 0.25, 1)
 HELD = Measure("blocks, replicas and states held", 0.25, 10)
 LOCAL_FILES = Measure("local files", 0.25, 100)
 FILES = Measure("files", 0.25, 30)
+# However many workers there are, and though a bin that is never written keeps its files.
+FULLEST = Measure("files in the fullest folder", 0.25, 15)
 
 _ROW = re.compile(r"^ *\d+: +(?P<count>\d+) +(?P<bytes>\d+) +(?P<name>\S+)", re.MULTILINE)
 _OURS = ("io.megaphone", "org.apache.spark.sql.megaphone")
+_PLANS = ("io.megaphone.plan.", "io.megaphone.checkpoint.planlog.")
 _MIB = 1 << 20
 _JCMD_S = 120
 
@@ -42,6 +47,13 @@ class Sampler:
         self.folder = folder
         self.series: dict[tuple[str, Measure], Series] = {}
         self._course = course
+
+    def collect(self, driver: DriverProcess) -> None:
+        """Lets a driver collect its garbage, a round before it is measured.
+
+        Only then does Spark begin to clean up behind what is garbage.
+        """
+        jcmd(driver.jvm, "GC.run")
 
     def take(
         self, driver: DriverProcess, watched: str | None, queries: Iterable[RemoteQuery]
@@ -72,10 +84,10 @@ class Sampler:
         yield ("all", LOCAL_FILES), sum(_blocks_on_disk(folder) for folder in folders)
         for query in queries:
             place = query.name.rsplit("-", 1)[0]
-            yield (f"state of {place}", FILES), _files(query.checkpoint / "state")
+            yield (f"state of {place}", FULLEST), _fullest(query.checkpoint / "state")
             log = query.checkpoint / "megaphone"
             if log.exists():
-                yield (f"plan log of {place}", FILES), _files(log)
+                yield (f"plan log of {place}", PLAN_LOG), _files(log)
             others = _files(query.checkpoint) - _files(query.checkpoint / "state") - _files(log)
             yield (f"Spark's logs of {place}", FILES), others
 
@@ -84,7 +96,8 @@ class Sampler:
         (self.folder / f"{name}-{self._course.share:.2f}.txt").write_text(histogram)
         rows = [(int(r["count"]), int(r["bytes"]), r["name"]) for r in _ROW.finditer(histogram)]
         yield (name, HEAP), sum(size for _, size, _ in rows) / _MIB
-        yield (name, OBJECTS), sum(count for count, _, kind in rows if kind.startswith(_OURS))
+        ours = [row for row in rows if row[2].startswith(_OURS) and not row[2].startswith(_PLANS)]
+        yield (name, OBJECTS), sum(count for count, _, _ in ours)
         proc = Path("/proc") / str(process)
         status = (proc / "status").read_text()
         yield (name, THREADS), int(status.split("Threads:")[1].split()[0])
@@ -113,6 +126,11 @@ def _blocks_on_disk(folder: Path) -> int:
     """Files of the newest block manager in a folder: those before it are of the dead."""
     managers = sorted(folder.glob("blockmgr-*"), key=lambda each: each.stat().st_mtime)
     return _files(managers[-1]) if managers else 0
+
+
+def _fullest(folder: Path) -> int:
+    """How many files the folder with the most of them has."""
+    return max((len(names) for _, _, names in os.walk(folder)), default=0)
 
 
 def _files(folder: Path) -> int:
