@@ -29,13 +29,23 @@ private[provider] final class TaskGuard {
 
   /** Runs something of the task's thread while no operation of another thread is at work. Returns
     * false, and does not run it, if one is at work for longer than `waitMs`.
+    *
+    * The interrupt of a killed task ends neither the wait nor the body: a lease that is not given
+    * back keeps the holding on the executor for ever. It is set again afterwards.
     */
   def alone(waitMs: Long)(body: => Unit): Boolean = {
-    val isAlone = lock.tryLock(waitMs, TimeUnit.MILLISECONDS)
-    if (isAlone)
-      try body
-      finally lock.unlock()
-    isAlone
+    val deadline = System.nanoTime + TimeUnit.MILLISECONDS.toNanos(waitMs)
+    var isInterrupted = Thread.interrupted()
+    def acquire(): Boolean =
+      try lock.tryLock(deadline - System.nanoTime, TimeUnit.NANOSECONDS)
+      catch { case _: InterruptedException => isInterrupted = true; acquire() }
+    try {
+      val isAlone = acquire()
+      if (isAlone)
+        try body
+        finally lock.unlock()
+      isAlone
+    } finally if (isInterrupted) Thread.currentThread.interrupt()
   }
 
   /** From now on, other threads' operations are refused. */

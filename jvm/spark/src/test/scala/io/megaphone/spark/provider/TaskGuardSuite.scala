@@ -29,4 +29,34 @@ final class TaskGuardSuite extends AnyFunSuite {
       assert(late.get(60, TimeUnit.SECONDS).getMessage.endsWith("has ended."))
     } finally other.shutdown()
   }
+
+  test("A task that was interrupted ends as others do, and stays interrupted.") {
+    val guard = new TaskGuard
+    var isRun = false
+    Thread.currentThread.interrupt()
+    try
+      assert(guard.alone(waitMs = 1) {
+        isRun = !Thread.currentThread.isInterrupted // what is interruptible would fail in it
+      })
+    finally assert(Thread.interrupted())
+    assert(isRun)
+  }
+
+  test("An interrupt does not end the wait for an operation of another thread.") {
+    val guard = new TaskGuard
+    val other = Executors.newSingleThreadExecutor()
+    try {
+      val (isIn, goOn) = (new CountDownLatch(1), new CountDownLatch(1))
+      val call = other.submit(() => guard.run(() => { isIn.countDown(); goOn.await() }))
+      isIn.await()
+      guard.taskThread.interrupt()
+      assert(!guard.alone(waitMs = 1)(fail("the other thread is at work")))
+      assert(guard.taskThread.isInterrupted)
+      goOn.countDown()
+      var isAlone = false
+      assert(guard.alone(waitMs = 60000) { isAlone = true } && isAlone)
+      assert(Thread.interrupted())
+      call.get(60, TimeUnit.SECONDS)
+    } finally other.shutdown()
+  }
 }
