@@ -47,7 +47,8 @@ final class TaskGuardSuite extends AnyFunSuite {
     val other = Executors.newSingleThreadExecutor()
     try {
       val (isIn, goOn) = (new CountDownLatch(1), new CountDownLatch(1))
-      val call = other.submit(() => guard.run(() => { isIn.countDown(); goOn.await() }))
+      val work: Runnable = () => guard.run(() => { isIn.countDown(); goOn.await() })
+      val call = other.submit(work)
       isIn.await()
       guard.taskThread.interrupt()
       assert(!guard.alone(waitMs = 1)(fail("the other thread is at work")))
