@@ -11,7 +11,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -20,9 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from testkit.server import HOST, free_ports
 from testkit.waiting import until
-
-HOST = "127.0.0.1"
 
 _LOGGING = """\
 rootLogger.level = warn
@@ -230,7 +228,7 @@ def standalone_cluster(
     ):
         (folder / conf).mkdir(parents=True, exist_ok=True)
         (folder / conf / "log4j2.properties").write_text(_LOGGING + target, "utf-8")
-    port, ui_port = _free_ports(2)
+    port, ui_port = free_ports(2)
     cluster = Cluster(folder, cores, memory, port, ui_port)
     address = ["--host", HOST, "--port", str(cluster.master_port)]
     try:
@@ -245,11 +243,3 @@ def standalone_cluster(
         yield cluster
     finally:
         cluster._stop()
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]

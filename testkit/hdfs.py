@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pyspark
 
-from testkit.server import HOST, Server, running
+from testkit.server import HOST, Server, jars, running
 
 PROGRAM = Path(__file__).with_name("Hdfs.java")
-JARS = Path(__file__).parents[1] / "target" / "hdfs"
-# The data node and the rest of Hadoop's servers; PySpark has its client, and what all log with.
-_CLASS_PATH = f"{JARS}/*:{Path(pyspark.__file__).parent}/jars/*"
 _MEMORY = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _LOGGING = """\
 rootLogger.level = error
@@ -83,11 +80,12 @@ class Hdfs:
 @contextlib.contextmanager
 def hdfs(folder: Path) -> Iterator[Hdfs]:
     """An HDFS with no files; it has ended afterwards."""
-    assert JARS.exists(), f"{JARS} is missing; `make stores` fetches it"
+    # The data node and the rest of Hadoop's servers; PySpark has its client, and what all log with.
+    class_path = f"{jars('hdfs')}/*:{Path(pyspark.__file__).parent}/jars/*"
     folder.mkdir(parents=True)
     logging = folder / "log4j2.properties"
     logging.write_text(_LOGGING)
-    options = [*_MEMORY, f"-Dlog4j2.configurationFile={logging}", "-cp", _CLASS_PATH]
+    options = [*_MEMORY, f"-Dlog4j2.configurationFile={logging}", "-cp", class_path]
     command = ["java", *options, str(PROGRAM), str(folder / "files")]
     with running(command, folder / "server") as server:
         yield Hdfs(server)

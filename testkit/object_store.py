@@ -3,17 +3,15 @@
 
 import contextlib
 import re
-import socket
 import sys
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from testkit.server import HOST, Server, running
+from testkit.server import HOST, Server, free_ports, jars, running
 
 BUCKET = "checkpoints"
-JARS = Path(__file__).parents[1] / "target" / "s3a"
 _COLOURS = re.compile(r"\x1b\[\d+m")  # the server paints what it refuses
 _REQUEST = re.compile(r'"(?P<verb>[A-Z]+) /(?P<path>\S*) HTTP/1\.1" (?P<status>\d+)')
 
@@ -43,7 +41,7 @@ class ObjectStore:
     @property
     def settings(self) -> dict[str, str]:
         """What a session needs to use it."""
-        assert JARS.exists(), f"{JARS} is missing; `make stores` fetches it"
+        class_path = f"{jars('s3a')}/*"
         s3a = {
             "endpoint": f"http://{HOST}:{self._port}",
             "endpoint.region": "us-east-1",
@@ -53,8 +51,8 @@ class ObjectStore:
             "aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
         }
         return {f"spark.hadoop.fs.s3a.{key}": value for key, value in s3a.items()} | {
-            "spark.driver.extraClassPath": f"{JARS}/*",
-            "spark.executor.extraClassPath": f"{JARS}/*",
+            "spark.driver.extraClassPath": class_path,
+            "spark.executor.extraClassPath": class_path,
         }
 
     def requests(self) -> list[Request]:
@@ -92,9 +90,7 @@ def object_store(folder: Path, delay_ms: int = 0) -> Iterator[ObjectStore]:
         folder: For its log; made.
         delay_ms: How long each request takes at least.
     """
-    with socket.socket() as found:
-        found.bind((HOST, 0))
-        port = found.getsockname()[1]
+    (port,) = free_ports(1)
     command = [sys.executable, "-m", "testkit.s3_server", HOST, str(port), str(delay_ms)]
     with running(command, folder) as server:
         yield ObjectStore(server, port)

@@ -4,6 +4,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from testkit.waiting import until
 
 HOST = "127.0.0.1"
 _START_S = 120.0
+_TARGET = Path(__file__).parents[1] / "target"
 
 
 class Server:
@@ -52,6 +54,22 @@ class Server:
 
     def _has_ended(self) -> bool:
         return self.process.poll() is not None
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback address that nobody uses."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def jars(name: str) -> Path:
+    """The folder with the jars that tests on a store need beside Spark."""
+    folder = _TARGET / name
+    assert folder.exists(), f"{folder} is missing; `make stores` fetches it"
+    return folder
 
 
 @contextlib.contextmanager
