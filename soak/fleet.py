@@ -10,9 +10,8 @@ from random import Random
 from testkit.driver_process import DriverProcess
 from testkit.in_process import STOCK
 from testkit.input import FEW_ROWS, MANY_ROWS, Pattern
-from testkit.remote import RemoteQuery
+from testkit.remote import BINNED, PROVIDER, RemoteQuery
 
-BINNED = "io.megaphone.BinnedStateStoreProvider"
 _BINS = (16, 32, 64)
 _MANY_KEYS = replace(MANY_ROWS, rows=1000, step=1000)
 
@@ -102,7 +101,7 @@ class Fleet:
         Raises:
             AssertionError: Rows are wrong; the sentence tells how many, and some of them.
         """
-        place = PLACES[_place(query)]
+        place = PLACES[place_of(query)]
         query.flush()
         expected = query.answer()
         try:
@@ -130,7 +129,7 @@ class Fleet:
         kind = PLACES[place]
         # All queries are started by one session, so each has a value of its own for each key.
         settings = {
-            "spark.sql.streaming.stateStore.providerClass": kind.provider,
+            PROVIDER: kind.provider,
             "spark.megaphone.bins": str(dice.choice(_BINS)),
             "spark.megaphone.transfer.windowSteps": str(dice.choice((1, 2, 4))),
         }
@@ -143,7 +142,8 @@ class Fleet:
         )
 
 
-def _place(query: RemoteQuery) -> str:
+def place_of(query: RemoteQuery) -> str:
+    """The place that a query has."""
     return query.name.rsplit("-", 1)[0]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from soak.course import Course
 from soak.flat import Measure, Series
+from soak.fleet import place_of
 from testkit.driver_process import DriverProcess
 from testkit.remote import RemoteQuery
 
@@ -83,7 +84,7 @@ class Sampler:
         folders = [driver.folder / "local", *map(_local_folder, executors.values())]
         yield ("all", LOCAL_FILES), sum(_blocks_on_disk(folder) for folder in folders)
         for query in queries:
-            place = query.name.rsplit("-", 1)[0]
+            place = place_of(query)
             yield (f"state of {place}", FULLEST), _fullest(query.checkpoint / "state")
             log = query.checkpoint / "megaphone"
             if log.exists():

@@ -34,13 +34,6 @@ def store(work: Path, request: pytest.FixtureRequest) -> Iterator[Store]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def driver(work: Path, store: Store) -> Iterator[DriverProcess]:
-    process = DriverProcess(fresh(work) / "driver", store.settings)
-    yield process
-    process.close()
-
-
 @pytest.mark.parametrize("format", [1, 2])
 def test_a_query_moves_and_restarts(
     store: Store, driver: DriverProcess, make_remote_query: MakeRemoteQuery, format: int

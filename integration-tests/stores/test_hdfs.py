@@ -24,13 +24,6 @@ def store(work: Path) -> Iterator[Hdfs]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def driver(work: Path, store: Hdfs) -> Iterator[DriverProcess]:
-    process = DriverProcess(fresh(work) / "driver", store.settings)
-    yield process
-    process.close()
-
-
 def test_a_batch_asks_the_name_node_no_more_than_with_sparks_own_provider(
     store: Hdfs, driver: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:

@@ -24,13 +24,6 @@ def store(work: Path) -> Iterator[ObjectStore]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def driver(work: Path, store: ObjectStore) -> Iterator[DriverProcess]:
-    process = DriverProcess(fresh(work) / "driver", store.settings)
-    yield process
-    process.close()
-
-
 @pytest.mark.parametrize("format", [1, 2])
 def test_each_file_takes_one_request_to_write_and_two_to_read(
     store: ObjectStore, driver: DriverProcess, make_remote_query: MakeRemoteQuery, format: int

@@ -318,7 +318,9 @@ class Recovery(
 }
 
 object Recovery {
-  private val Unchecked: Array[Byte] => Unit = _ => ()
+
+  /** Looks at no records. */
+  val Unchecked: Array[Byte] => Unit = _ => ()
   private val ShareBytesMin = 2L << 20 // raw
 
   /** The frames of a bin, and its number of live keys. */

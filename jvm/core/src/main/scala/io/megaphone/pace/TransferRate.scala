@@ -32,17 +32,21 @@ final case class TransferRate private (
 ) {
   import TransferRate._
 
-  /** What executors are to keep to. */
-  def copyRate: CopyRate =
-    if (settings.isFree) CopyRate(settings.maxBytesPerSecond, settings.maxBytesPerSecond)
-    else {
-      val rate = if (isBlind) settings.bounded(0) else bytesPerSecond
-      CopyRate(rate.toLong, settings.maxBytesPerSecond)
-    }
+  /** What executors are to keep to.
+    *
+    * @param bytesPerBatch
+    *   how much has to be copied in the time of a quiet batch, whatever it costs, once it is known
+    *   how long that is
+    */
+  def copyRate(bytesPerBatch: Long = 0): CopyRate = {
+    val rate =
+      if (settings.isFree) settings.maxBytesPerSecond.toDouble
+      else if (isBlind) settings.bounded(0)
+      else settings.bounded(math.max(bytesPerSecond, bytesPerBatch * 1000.0 / quietBatchMs))
+    CopyRate(rate.toLong, settings.maxBytesPerSecond)
+  }
 
-  /** What batches take without copies, in milliseconds; None before it is known. */
-  def quietBatchMs: Option[Double] = if (isBlind) None else Some(median(quietMs))
-
+  private def quietBatchMs = math.max(1, median(quietMs))
   private def isBlind = quietMs.size < QuietBatchesMin
 
   /** The rate after a batch. */
@@ -60,7 +64,7 @@ final case class TransferRate private (
   private def adapted(batch: Batch): TransferRate =
     if (settings.isFree || isBlind) this
     else {
-      val slowdown = math.max(0, median(busyMs) / math.max(1, median(quietMs)) - 1)
+      val slowdown = math.max(0, median(busyMs) / quietBatchMs - 1)
       val rises = isRising && slowdown <= settings.slowdown / 2
       val change =
         if (rises) RisingStep

@@ -31,15 +31,7 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
   private val batches = mutable.Map.empty[Long, Kind] // the newest ones
   private var live = Set.empty[StepId]
 
-  def copyRate: CopyRate = {
-    val learnt = rate.copyRate
-    val needed = rate.quietBatchMs.fold(0.0)(announcedBytes * 1000 / _ / UsefulBatches)
-    if (learnt.besideTasks == 0 || settings.slowdown <= 0) learnt
-    else {
-      val least = math.max(learnt.besideTasks, needed.toLong)
-      learnt.copy(besideTasks = if (learnt.alone == 0) least else math.min(learnt.alone, least))
-    }
-  }
+  def copyRate: CopyRate = rate.copyRate(announcedBytes / UsefulBatches)
 
   /** A batch is planned, and these steps may still be copied for. */
   def planned(decision: Protocol.Decision, liveSteps: Set[StepId]): Unit = {
@@ -49,8 +41,8 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
     live = liveSteps
     known.filterInPlace { case ((key, _), _) => key.purpose.isLive(live) }
     announcedBytes = decision.announced.iterator.map { a =>
-      val table = decision.after(a.id.group)
-      decision.batch.bytesOf(a.id.group, a.step.moves, table, table.binCounts)
+      val (before, after) = (decision.before(a.id.group), decision.after(a.id.group))
+      decision.batch.bytesOf(a.id.group, a.step.moves, after, before.binCounts)
     }.sum
   }
 

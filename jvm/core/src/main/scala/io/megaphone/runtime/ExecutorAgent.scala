@@ -61,8 +61,8 @@ final class ExecutorAgent(
 
   private val ready = new ConcurrentHashMap[ReplicaKey, java.lang.Long]()
   private val refused = new ConcurrentHashMap[ReplicaKey, Refusal]()
-  private val failures = new ConcurrentHashMap[ReplicaKey, Failures]()
-  private val waiting = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // until a round
+  private val failures = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // in a row
+  private val resting = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // until a round
   private val published = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
   private val copied = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
   private val withLargeBins = ConcurrentHashMap.newKeySet[StoreKey]() // of which `warn` was told
@@ -82,12 +82,12 @@ final class ExecutorAgent(
 
   def report: Report = Report(
     address,
+    Held(registry.holdingsCount, registry.replicasCount, peers.publishedCount),
     ready.asScala.iterator.map { case (key, version) => key -> version.longValue }.toVector,
     refused.asScala.iterator.map { case (key, refusal) => key -> refusal.reason }.toVector,
     published.asScala.iterator.map { case (key, bytes) => Copied(key, true, bytes) }.toVector ++
       copied.asScala.iterator.map { case (key, bytes) => Copied(key, false, bytes) },
-    throttle.besideTasks,
-    Held(registry.holdingsCount, registry.replicasCount, peers.publishedCount)
+    throttle.besideTasks
   )
 
   /** Obeys the orders, unless newer ones are known. Returns whether they were obeyed. */
@@ -98,7 +98,7 @@ final class ExecutorAgent(
     registry.keepRuns(run => orders.runs.get(run).map(_.settled))
     registry.keepReplicas(orders.isLive(_))
     registry.measure()
-    Seq(ready, refused, failures, waiting, published, copied).foreach(
+    Seq(ready, refused, failures, resting, published, copied).foreach(
       _.keySet.removeIf(key => !orders.isLive(key))
     )
     throttle.keep(orders.runs.map { case (run, live) => run -> live.copyRate })
@@ -115,8 +115,7 @@ final class ExecutorAgent(
     * rounds of orders.
     */
   def duties: Vector[ReplicaDuty] = orders.duties.filterNot { duty =>
-    isRefused(duty) || Option(failures.get(duty.key)).exists(_.nextRound > round.get) ||
-    Option(waiting.get(duty.key)).exists(_ > round.get)
+    isRefused(duty) || Option(resting.get(duty.key)).exists(_ > round.get)
   }
 
   /** A duty as the newest orders name it; None if they do not. */
@@ -147,7 +146,7 @@ final class ExecutorAgent(
       faults.at(FaultPoints.TargetPulling)
       val preparer = new Preparer(
         registry,
-        recovery(_ => ()),
+        recovery(Recovery.Unchecked),
         recovery(records => copying(records.length.toLong)),
         blocks,
         peers,
@@ -157,12 +156,11 @@ final class ExecutorAgent(
       preparer(duty) match {
         case Preparer.Ready(version) =>
           val before = ready.put(duty.key, version)
-          failures.remove(duty.key)
-          refused.remove(duty.key)
+          Seq(failures, resting, refused).foreach(_.remove(duty.key))
           faults.at(FaultPoints.TargetPrepared)
           before == null || before < version
         case Preparer.Waiting =>
-          waiting.put(duty.key, round.get + WaitingRest)
+          resting.put(duty.key, round.get + WaitingRest)
           refused.remove(duty.key) != null
         case Preparer.Lost(reason) => failed(duty, reason); refused.remove(duty.key) != null
       }
@@ -178,10 +176,10 @@ final class ExecutorAgent(
   }
 
   private def failed(duty: ReplicaDuty, reason: String): Unit = {
-    val count = Option(failures.get(duty.key)).fold(1)(_.count + 1)
-    val rest = math.min(1L << math.min(count - 1, 30), RestMax)
+    val count = failures.merge(duty.key, 1L, (before, one) => before + one)
+    val rest = math.min(1L << math.min(count - 1, 30L), RestMax)
     ready.remove(duty.key)
-    failures.put(duty.key, Failures(count, round.get + rest))
+    resting.put(duty.key, round.get + rest)
     if (count == FailuresTold)
       warn(
         s"The replica of ${duty.key} could not be prepared $count times in a row, so its step " +
@@ -292,9 +290,6 @@ object ExecutorAgent {
   private val WaitingRest = 3L
 
   private final class NotWanted extends RuntimeException with NoStackTrace
-
-  /** A replica could not be prepared so many times in a row. */
-  private final case class Failures(count: Int, nextRound: Long)
 
   /** A replica had no room when its source was at the name `settled`. */
   private final case class Refusal(settled: StateName, reason: String)

@@ -23,11 +23,11 @@ sealed trait Message extends Serializable
   */
 final case class Report(
     executor: ExecutorAddress,
-    ready: Vector[(ReplicaKey, Long)],
-    refused: Vector[(ReplicaKey, String)],
-    copied: Vector[Copied],
-    besideTasks: Map[String, Long],
-    held: Held
+    held: Held,
+    ready: Vector[(ReplicaKey, Long)] = Vector.empty,
+    refused: Vector[(ReplicaKey, String)] = Vector.empty,
+    copied: Vector[Copied] = Vector.empty,
+    besideTasks: Map[String, Long] = Map.empty
 ) extends Message
 
 /** How many bytes of records were copied for a replica, at its source or its target: the most that

@@ -245,12 +245,15 @@ final class QueryRun(
   /** The executor that a worker ran on last, if it is known. */
   def executorOf(operator: Long, worker: Int): Option[String] = ranOn.get((operator, worker))
 
-  private def stateBytes(groups: Vector[Group]): Map[(Long, Int), Long] = {
-    val groupOf = groups.flatMap(g => g.stores.map(_ -> g.id)).toMap
-    liveBytes.toVector
-      .flatMap { case ((store, worker), bytes) => groupOf.get(store).map((_, worker) -> bytes) }
-      .groupMapReduce(_._1)(_._2)(_ + _)
-  }
+  /** The bytes of each worker's state, by group; nothing while no plan asks for them. */
+  private def stateBytes(groups: Vector[Group]): Map[(Long, Int), Long] =
+    if (current.history.open.isEmpty) Map.empty
+    else {
+      val groupOf = groups.flatMap(g => g.stores.map(_ -> g.id)).toMap
+      liveBytes.toVector
+        .flatMap { case ((store, worker), bytes) => groupOf.get(store).map((_, worker) -> bytes) }
+        .groupMapReduce(_._1)(_._2)(_ + _)
+    }
 
   private def changed(before: Vector[Group], now: Vector[Group]) =
     UnsupportedQueryException.changedOperators(QueryRun.describe(before), QueryRun.describe(now))

@@ -44,9 +44,9 @@ class TransferRateSuite extends AnyFunSuite {
         )
     assert(after(tenth, slow).bytesPerSecond == MiB)
     val limited = tenth.copy(maxBytesPerSecond = 50 << 20)
-    assert(after(limited, slow.copy(durationMs = 500)).copyRate == CopyRate(50 << 20, 50 << 20))
+    assert(after(limited, slow.copy(durationMs = 500)).copyRate() == CopyRate(50 << 20, 50 << 20))
     val below = tenth.copy(maxBytesPerSecond = 1000)
-    assert(TransferRate(below).copyRate == CopyRate(1000, 1000))
+    assert(TransferRate(below).copyRate() == CopyRate(1000, 1000))
   }
 
   test("batches with a step, and copies that use little of the rate, do not raise it") {
@@ -63,11 +63,11 @@ class TransferRateSuite extends AnyFunSuite {
 
   test("before it is known what batches take, the rate is the lowest, and finds it out") {
     val unknown = TransferRate(tenth)
-    assert(unknown.copyRate.besideTasks == MiB)
+    assert(unknown.copyRate().besideTasks == MiB)
     val full = Seq.fill(5)(busy(500, 1L << 40)).foldLeft(unknown)(_.after(_))
-    assert(full.copyRate.besideTasks == MiB, "batches that others slow down tell nothing")
+    assert(full.copyRate().besideTasks == MiB, "batches that others slow down tell nothing")
     val lowest = Seq.fill(3)(busy(500, 1 << 19)).foldLeft(unknown)(_.after(_))
-    assert(lowest.copyRate.besideTasks > MiB)
+    assert(lowest.copyRate().besideTasks > MiB)
   }
 
   test("batches that become slower for another reason do not stop the copies for ever") {
@@ -80,8 +80,8 @@ class TransferRateSuite extends AnyFunSuite {
 
   test("without an allowed slowdown copies are not paced") {
     val free = TransferRate(Settings())
-    assert(free.copyRate == CopyRate.Unlimited)
-    assert(free.after(busy(500, 1L << 40)).copyRate == CopyRate.Unlimited)
+    assert(free.copyRate() == CopyRate.Unlimited)
+    assert(free.after(busy(500, 1L << 40)).copyRate() == CopyRate.Unlimited)
   }
 
   /** Copies at the bearable rate make a batch slower by a tenth, others in proportion. */

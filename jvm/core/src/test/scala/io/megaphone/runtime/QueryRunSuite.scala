@@ -216,11 +216,8 @@ class QueryRunSuite extends AnyFunSuite {
       q.run.reported(
         Report(
           executors(1),
-          Vector(ReplicaKey.forStep(StoreId(0, "default").in("r"), key._1, key._2, step) -> 1L),
-          Vector.empty,
-          Vector.empty,
-          Map.empty,
-          Held(0, 0, 0)
+          Held(0, 0, 0),
+          Vector(ReplicaKey.forStep(StoreId(0, "default").in("r"), key._1, key._2, step) -> 1L)
         )
       )
     val planned = q.plan(2)
@@ -244,11 +241,9 @@ class QueryRunSuite extends AnyFunSuite {
 
   private def reportOf(copied: Vector[Copied], besideTasks: Long) = Report(
     executors(0),
-    Vector.empty,
-    Vector.empty,
-    copied,
-    Map("r" -> besideTasks),
-    Held(0, 0, 0)
+    Held(0, 0, 0),
+    copied = copied,
+    besideTasks = Map("r" -> besideTasks)
   )
 
   test("copies for live steps are progress, up to what one attempt has come to") {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.conf
 
-import org.apache.spark.network.util.JavaUtils
-
 /** How much heap state may use on an executor: a share of it (`40%`) or a size (`512m`, `8g`). */
 sealed abstract class MemoryBudget {
   def bytesOf(heapBytes: Long): Long
@@ -22,9 +20,7 @@ object MemoryBudget {
     val budget =
       if (trimmed.endsWith("%"))
         trimmed.dropRight(1).trim.toIntOption.filter(p => p >= 1 && p <= 90).map(Share(_))
-      else
-        try Some(JavaUtils.byteStringAsBytes(trimmed)).filter(_ > 0).map(Size(_))
-        catch { case _: NumberFormatException => None }
+      else ByteSize.parse(trimmed).filter(_ > 0).map(Size(_))
     budget.getOrElse(
       throw new IllegalArgumentException(
         "a share of the heap from 1% to 90% is needed, or a size such as 512m or 8g."

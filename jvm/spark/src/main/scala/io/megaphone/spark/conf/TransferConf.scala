@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.conf
 
-import org.apache.spark.network.util.JavaUtils
-
 /** The values of the keys under `spark.megaphone.transfer`. Each method throws
   * IllegalArgumentException, which says what is allowed, if the text is invalid.
   */
@@ -26,10 +24,12 @@ private[conf] object TransferConf {
 
   /** A number of bytes: `0`, `1048576`, `50m`. */
   def bytes(text: String): Long =
-    (try Some(JavaUtils.byteStringAsBytes(text.trim)).filter(_ >= 0)
-    catch { case _: NumberFormatException => None }).getOrElse(
-      throw new IllegalArgumentException("a size is needed, such as 50m or 1g, or 0.")
-    )
+    ByteSize
+      .parse(text)
+      .filter(_ >= 0)
+      .getOrElse(
+        throw new IllegalArgumentException("a size is needed, such as 50m or 1g, or 0.")
+      )
 
   /** The same, but 0 stands for no limit: the greatest number. */
   def limit(text: String): Long = {

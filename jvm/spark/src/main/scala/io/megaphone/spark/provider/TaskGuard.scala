@@ -13,6 +13,8 @@ import java.util.concurrent.locks.ReentrantLock
   * Threads: made by the task's; any may call it.
   */
 private[provider] final class TaskGuard {
+
+  /** The task's own thread. */
   val taskThread: Thread = Thread.currentThread
   private val lock = new ReentrantLock
   @volatile private var hasEnded = false

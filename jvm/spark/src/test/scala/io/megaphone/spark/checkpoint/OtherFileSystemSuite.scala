@@ -185,14 +185,7 @@ final class OtherFileSystemSuite extends PluginSession {
       val submitted = threads.submit(() => MegaphoneApi.rescale(run, 5, null, "direct", -1))
       eventually(timeout(60.seconds))(assert(log.struck == 1))
       val report =
-        Report(
-          ExecutorAddress("7", "host", 1),
-          Vector.empty,
-          Vector.empty,
-          Vector.empty,
-          Map.empty,
-          Held(1, 0, 0)
-        )
+        Report(ExecutorAddress("7", "host", 1), Held(1, 0, 0))
       val answer = threads.submit { () =>
         val bytes = ApplicationDriver.active.get.receive(MessageBytes.encode(report))
         MessageBytes.decode(bytes).asInstanceOf[Orders]

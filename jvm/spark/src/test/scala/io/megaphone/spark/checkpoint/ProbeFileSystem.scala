@@ -9,23 +9,19 @@ import java.util.concurrent.atomic.AtomicInteger
 import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{
-  FileStatus, FSDataInputStream, FSDataOutputStream, Path, RawLocalFileSystem
-}
-import org.apache.hadoop.fs.permission.FsPermission
+import org.apache.hadoop.fs.{FileStatus, FSDataOutputStream, Path}
 import org.apache.hadoop.security.AccessControlException
 import org.apache.hadoop.util.Progressable
 
+import io.megaphone.spark.faults.AskedFileSystem
+
 /** A file system that is not Hadoop's local one: `probe:` paths over local folders. As many stores
-  * of objects it has no `AbstractFileSystem`, and does not rename over a file that is there, unless
-  * it is told to. It counts what it is asked for, takes its time, and fails as it is told to.
+  * of objects it does not rename over a file that is there, unless it is told to. It counts what it
+  * is asked for, takes its time, and fails as it is told to.
   */
-final class ProbeFileSystem extends RawLocalFileSystem {
+final class ProbeFileSystem extends AskedFileSystem("probe") {
   import ProbeFileSystem._
 
-  override def getUri: URI = URI.create("probe:///")
-  override def getScheme: String = "probe"
-
   override def create(
       path: Path,
       overwrite: Boolean,
@@ -33,20 +29,8 @@ final class ProbeFileSystem extends RawLocalFileSystem {
       replication: Short,
       blockBytes: Long,
       progress: Progressable
-  ): FSDataOutputStream = {
-    asked("create", path)
+  ): FSDataOutputStream =
     filling(path, super.create(path, overwrite, bufferBytes, replication, blockBytes, progress))
-  }
-
-  override def create(
-      path: Path,
-      permission: FsPermission,
-      overwrite: Boolean,
-      bufferBytes: Int,
-      replication: Short,
-      blockBytes: Long,
-      progress: Progressable
-  ): FSDataOutputStream = create(path, overwrite, bufferBytes, replication, blockBytes, progress)
 
   override def rename(from: Path, to: Path): Boolean = {
     asked("rename", to)
@@ -65,9 +49,6 @@ final class ProbeFileSystem extends RawLocalFileSystem {
     }
   }
 
-  override def open(path: Path, bufferBytes: Int): FSDataInputStream = {
-    asked("open", path); super.open(path, bufferBytes)
-  }
   override def listStatus(path: Path): Array[FileStatus] = {
     asked("list", path)
     if (strikes(Fault.ListThrows, path)) throw new IOException(s"$path may not be listed.")
@@ -85,6 +66,11 @@ final class ProbeFileSystem extends RawLocalFileSystem {
   override def mkdirs(path: Path): Boolean = { asked("mkdirs", path); super.mkdirs(path) }
   override def getFileStatus(path: Path): FileStatus = {
     asked("status", path); super.getFileStatus(path)
+  }
+
+  override protected def asked(operation: String, path: Path): Unit = {
+    operations.add(Asked(operation, path.toUri.getPath))
+    if (delayMs > 0) Thread.sleep(delayMs)
   }
 
   override def initialize(uri: URI, conf: Configuration): Unit = {
@@ -162,10 +148,5 @@ object ProbeFileSystem {
   /** What was asked for since the last call, in order. */
   def takeAsked(): Seq[Asked] = {
     val all = operations.asScala.toVector; all.foreach(_ => operations.poll()); all
-  }
-
-  private def asked(operation: String, path: Path): Unit = {
-    operations.add(Asked(operation, path.toUri.getPath))
-    if (delayMs > 0) Thread.sleep(delayMs)
   }
 }

@@ -114,14 +114,7 @@ class RunsSuite extends KeyedSession {
     source.feed()
     running.query.processAllAvailable()
     val report =
-      Report(
-        ExecutorAddress("9", "host", 1),
-        Vector.empty,
-        Vector.empty,
-        Vector.empty,
-        Map.empty,
-        Held(0, 0, 0)
-      )
+      Report(ExecutorAddress("9", "host", 1), Held(0, 0, 0))
     val answer = ApplicationDriver.active.get.receive(MessageBytes.encode(report))
     MessageBytes.decode(answer) match {
       case orders: Orders =>

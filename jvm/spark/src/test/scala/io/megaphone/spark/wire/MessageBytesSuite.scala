@@ -27,11 +27,11 @@ class MessageBytesSuite extends AnyFunSuite {
   private val messages = Seq[Message](
     Report(
       address,
+      Held(2, 1, 0),
       Vector(key -> 3L),
       Vector(key -> "no room"),
       Vector(Copied(key, true, 7)),
-      Map("run" -> 7L),
-      Held(2, 1, 0)
+      Map("run" -> 7L)
     ),
     Orders(5, Map("run" -> LiveRun("root", 3, Set(step), Some(1000))), Vector(duty)),
     Committed(WorkerId(key.store, 1), 7, address, 100, 1000, 2000, new Arrivals),
