@@ -28,6 +28,7 @@ WORKERS = pa.schema(
         pa.field("executor", pa.string()),
         pa.field("bins", pa.int32(), nullable=False),
         pa.field("keys", pa.int64(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
         pa.field("last_batch", pa.int64()),
     ]
 )

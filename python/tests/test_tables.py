@@ -48,7 +48,7 @@ def test_a_schema_is_the_same_with_rows_and_without(counting: InProcessQuery, na
 def test_the_columns_are_these() -> None:
     assert {name: schema.names for name, schema in SCHEMAS.items()} == {
         "bins": ["operator", "bin", "worker", "executor"],
-        "workers": ["operator", "worker", "executor", "bins", "keys", "last_batch"],
+        "workers": ["operator", "worker", "executor", "bins", "keys", "bytes", "last_batch"],
         "plans": [
             *("id", "status", "strategy", "mode", "operators"),
             *("steps", "steps_done", "moves", "moves_done", "batches_left", "batches", "reason"),

@@ -12,6 +12,7 @@ final case class WorkerRow(
     executor: Option[String],
     bins: Int,
     keys: Long,
+    bytes: Long,
     lastBatch: Option[Long]
 )
 
@@ -26,6 +27,12 @@ object WorkerRow {
       Column.of("bins", Int32, "Number of bins that it owns.", _.bins),
       Column
         .of("keys", Int64, "Number of keys in its stores of the operator with that id.", _.keys),
+      Column.of(
+        "bytes",
+        Int64,
+        "Bytes of the live records in them, as they are in memory, without indexes.",
+        _.bytes
+      ),
       Column.optional("last_batch", Int64, "The batch that it committed last.", _.lastBatch)
     )
   )
@@ -56,6 +63,7 @@ object WorkerRow {
         executorOf(group.id, worker),
         bins,
         keys = commits.map(_.keys).sum,
+        bytes = commits.map(_.liveBytes).sum,
         lastBatch = commits.map(_.batch).maxOption
       )
     }

@@ -30,9 +30,9 @@ class RowsSuite extends AnyFunSuite {
     ).foreach(commits.add)
     assert(
       WorkerRow.of(fresh, executorOf, commits.newest) == Vector(
-        WorkerRow(0, 0, Some("a"), 2, 8, Some(2)),
-        WorkerRow(0, 1, None, 2, 0, None),
-        WorkerRow(2, 0, None, 4, 0, None)
+        WorkerRow(0, 0, Some("a"), 2, 8, 140, Some(2)),
+        WorkerRow(0, 1, None, 2, 0, 0, None),
+        WorkerRow(2, 0, None, 4, 0, 0, None)
       )
     )
   }

@@ -54,7 +54,7 @@ private[view] object SomeQuery {
       batch,
       ExecutorAddress("a", "host", 1),
       keys,
-      liveBytes = 100,
+      liveBytes = 70,
       bytes = 100,
       new Arrivals
     )

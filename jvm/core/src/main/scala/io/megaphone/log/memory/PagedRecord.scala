@@ -9,13 +9,16 @@ import io.megaphone.log.record.Cursor
 /** Reads and writes the record at a position of some pages. */
 private[log] object PagedRecord {
 
-  def header(pages: Pages, position: Int): Long =
-    Words.get(pages.page(position), pages.offset(position))
+  def header(pages: Pages, position: Int): Long = {
+    val slot = pages.baseSlot(position)
+    Words.get(pages.page(slot, position), pages.offset(slot, position))
+  }
 
   /** Hash of the record's key. */
   def hash(pages: Pages, position: Int): Int = {
-    val page = pages.page(position)
-    val at = pages.offset(position)
+    val slot = pages.baseSlot(position)
+    val page = pages.page(slot, position)
+    val at = pages.offset(slot, position)
     Words.hash(page, at + Record.HeaderBytes, Record.keyBytes(Words.get(page, at)))
   }
 
@@ -27,8 +30,9 @@ private[log] object PagedRecord {
       keyOffset: Int,
       keyBytes: Int
   ): Boolean = {
-    val page = pages.page(position)
-    val at = pages.offset(position)
+    val slot = pages.baseSlot(position)
+    val page = pages.page(slot, position)
+    val at = pages.offset(slot, position)
     Record.keyBytes(Words.get(page, at)) == keyBytes && {
       val from = at + Record.HeaderBytes
       util.Arrays.equals(page, from, from + keyBytes, key, keyOffset, keyOffset + keyBytes)
@@ -43,8 +47,9 @@ private[log] object PagedRecord {
       keyOffset: Int,
       keyBytes: Int
   ): Int = {
-    val page = pages.page(position)
-    val at = pages.offset(position)
+    val slot = pages.baseSlot(position)
+    val page = pages.page(slot, position)
+    val at = pages.offset(slot, position)
     Words.compare(
       page,
       at + Record.HeaderBytes,
@@ -57,14 +62,17 @@ private[log] object PagedRecord {
 
   /** Compares the keys of two records, by unsigned bytes. */
   def compareKeys(pages: Pages, one: Int, other: Int): Int = {
-    val page = pages.page(other)
-    val at = pages.offset(other)
+    val slot = pages.baseSlot(other)
+    val page = pages.page(slot, other)
+    val at = pages.offset(slot, other)
     compareKey(pages, one, page, at + Record.HeaderBytes, Record.keyBytes(Words.get(page, at)))
   }
 
   /** Moves a cursor to the record. */
-  def moveTo(pages: Pages, position: Int, cursor: Cursor): Unit =
-    cursor.set(pages.page(position), pages.offset(position))
+  def moveTo(pages: Pages, position: Int, cursor: Cursor): Unit = {
+    val slot = pages.baseSlot(position)
+    cursor.set(pages.page(slot, position), pages.offset(slot, position))
+  }
 
   /** Appends a record and returns its position. */
   def append(
@@ -76,8 +84,9 @@ private[log] object PagedRecord {
       valueOffset: Int
   ): Int = {
     val position = pages.reserve(Record.size(header))
-    val page = pages.page(position)
-    val at = pages.offset(position)
+    val slot = pages.baseSlot(position)
+    val page = pages.page(slot, position)
+    val at = pages.offset(slot, position)
     val keyBytes = Record.keyBytes(header)
     val valueBytes = Record.valueBytes(header)
     Words.set(page, at, header)

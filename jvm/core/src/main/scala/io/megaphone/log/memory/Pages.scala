@@ -70,8 +70,20 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
   }
 
   /** Returns the array that holds the record at `position`. */
-  def page(position: Int): Array[Byte] = {
-    val slot = baseSlot(position)
+  def page(position: Int): Array[Byte] = page(baseSlot(position), position)
+
+  /** Returns the byte offset of `position` in the array that `page` has just returned for it. */
+  def offset(position: Int): Int = offset(baseSlot(position), position)
+
+  /** Returns the slot in which the page of a position begins. */
+  private[memory] def baseSlot(position: Int): Int = {
+    var slot = slotOf(position)
+    while (pages(slot) == null) slot -= 1 // rare: inside a page that spans several slots
+    slot
+  }
+
+  /** As `page` above, if the slot is known: it is looked up once for a record. */
+  private[memory] def page(slot: Int, position: Int): Array[Byte] = {
     val page = pages(slot)
     if (page ne OnDisk) page
     else if (copiedPosition == position) copied
@@ -81,11 +93,9 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
     } else recordOf(slot, position)
   }
 
-  /** Returns the byte offset of `position` in the array that `page` has just returned for it. */
-  def offset(position: Int): Int = {
-    val slot = baseSlot(position)
+  /** As `offset` above, if the slot is known. */
+  private[memory] def offset(slot: Int, position: Int): Int =
     if (pages(slot) ne OnDisk) offsetIn(slot, position) else 0
-  }
 
   /** Prefetches the record at `position` if its page is on the heap. The result is meaningless; it
     * keeps the JIT from dropping the load.
@@ -207,13 +217,6 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
     p.spilled = if (spilled.length == 0) spilled else util.Arrays.copyOf(spilled, slots)
     p.endPosition = end
     p
-  }
-
-  /** Returns the slot in which the page of a position begins. */
-  private def baseSlot(position: Int): Int = {
-    var slot = slotOf(position)
-    while (pages(slot) == null) slot -= 1 // rare: inside a page that spans several slots
-    slot
   }
 
   /** Allocates the page of `slot` for a first record of `size` bytes. */
