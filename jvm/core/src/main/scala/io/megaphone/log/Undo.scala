@@ -24,7 +24,10 @@ private[log] final class Undo {
     *   position of the key's previous record, or NoPosition
     */
   def add(position: Int, replaced: Int): Unit = {
-    if (count == entries.length) entries = util.Arrays.copyOf(entries, count * 2)
+    if (count == entries.length) {
+      val factor = if (count <= Undo.FewMax) 4 else 2
+      entries = util.Arrays.copyOf(entries, count * factor)
+    }
     entries(count) = ((replaced + 1).toLong << 32) | position
     count += 1
   }
@@ -68,8 +71,11 @@ private[log] final class Undo {
 
 private object Undo {
 
-  /** Entries. With many bins, a batch changes only a key or two of each. */
-  private val CapacityMin = 2
+  /** Entries. With many bins, a batch changes only a few keys of each. */
+  private val CapacityMin = 4
+
+  /** Up to so many entries, a longer list costs less than making and copying it twice. */
+  private val FewMax = 64
 
   /** A list may take 1/64 of its log's words: if bins are many and small, no list is kept. */
   private val LogShare = 64
