@@ -8,6 +8,7 @@
      batches, then the plan's, from its submission until three batches after its end.
   3. A round's ratio is that of the slowest of the plan's batches to the 99th percentile of the idle
      ones. The slope of a way to move is its ratio at the largest size over that at the smallest.
+     Beside it: the bytes that came from other executors and from files, of the live bytes moved.
   4. Beside it, once, Spark's own way: stop, repartition offline, start again.
 """
 
@@ -20,6 +21,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -92,6 +94,21 @@ def half(query: StreamingQuery) -> dict[int, int]:
     return {bin: 1 - worker for bin, worker in pairs if bin // 2 % 2}
 
 
+@dataclass(frozen=True)
+class Move:
+    """What a plan took.
+
+    Attributes:
+        durations_ms: Of its batches, from its submission until three after its end.
+        seconds: From its submission to its end.
+        travelled: Bytes that came to the targets, of the live bytes of the bins that moved.
+    """
+
+    durations_ms: list[int]
+    seconds: float
+    travelled: float
+
+
 class Flow:
     """A query whose batches follow each other without a pause, and what each of them took.
 
@@ -148,17 +165,23 @@ class Flow:
         first = self.next_batch() + 1  # the one that runs now began before
         return self.batches(first, first + IDLE_BATCHES - 1)
 
-    def moved(self, mode: str, strategy: str) -> tuple[list[int], float]:
-        """Moves half of the state; what the plan's batches took in ms, and the plan in seconds."""
+    def moved(self, mode: str, strategy: str) -> Move:
+        """Moves half of the state."""
+        megaphone = Megaphone(self.query)
         moves = half(self.query)
         if strategy == "fluid":
             moves = dict(list(moves.items())[:FLUID_BINS])
+        share = len(moves) / len(megaphone.bins())
+        live = sum(megaphone.workers()["bytes"].to_pylist())
         first, begun = self.next_batch(), time.monotonic()
-        plan = Megaphone(self.query).move(moves, strategy=strategy, mode=mode)
+        plan = megaphone.move(moves, strategy=strategy, mode=mode)
         plan.wait(timeout=PATIENCE_S, progress=False)
         seconds = time.monotonic() - begun
         last = max(step.batch for step in plan.steps if step.batch is not None)
-        return self.batches(first, last + AFTER_BATCHES), seconds
+        durations_ms = self.batches(first, last + AFTER_BATCHES)
+        arrived = [row for row in megaphone.migrations().to_pylist() if row["batch"] >= first]
+        travelled = sum(row["bytes_from_peer"] + row["bytes_from_checkpoint"] for row in arrived)
+        return Move(durations_ms, seconds, travelled / (share * live))
 
 
 @contextmanager
@@ -181,14 +204,15 @@ def flow(spark: SparkSession, keys: int, rows: int) -> Iterator[Flow]:
 def measured(running: Flow, mode: str, strategy: str) -> Round:
     """One round of one way to move."""
     idle = running.idle_ms()
-    plan, seconds = running.moved(mode, strategy)
+    move = running.moved(mode, strategy)
     return {
         "idle_ms": statistics.median(idle),
         "idle_p99_ms": statistics.quantiles(idle, n=100, method="inclusive")[-1],
-        "worst_ms": max(plan),
-        "median_ms": statistics.median(plan),
-        "batches": float(len(plan)),
-        "seconds": seconds,
+        "worst_ms": max(move.durations_ms),
+        "median_ms": statistics.median(move.durations_ms),
+        "batches": float(len(move.durations_ms)),
+        "seconds": move.seconds,
+        "travelled": move.travelled,
     }
 
 
@@ -219,8 +243,9 @@ def offline(spark: SparkSession, keys: int, rows: int) -> dict[str, float]:
 def table(rounds: dict[str, dict[str, list[Round]]]) -> list[str]:
     """The table's lines, and the slope of each way over the sizes."""
     lines = [
-        "| keys | way to move | worst / idle p99 (spread) | worst ms | idle, p99 | batches | s |",
-        "|---|---|---|---|---|---|---|",
+        "| keys | way to move | worst / idle p99 (spread) | worst ms | idle, p99 | batches | s | "
+        "bytes / live |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     ratios: dict[str, list[float]] = {}
     for keys, ways in rounds.items():
@@ -231,7 +256,7 @@ def table(rounds: dict[str, dict[str, list[Round]]]) -> list[str]:
             lines.append(
                 f"| {keys} | {way} | {harness.median_and_spread(each)} | {mean['worst_ms']:.0f} | "
                 f"{mean['idle_ms']:.0f}, {mean['idle_p99_ms']:.0f} | {mean['batches']:.0f} | "
-                f"{mean['seconds']:.1f} |"
+                f"{mean['seconds']:.1f} | {mean['travelled']:.2f} |"
             )
     slopes = ", ".join(f"{way} {of[-1] / of[0]:.2f}" for way, of in ratios.items())
     return [*lines, "", f"Slope, largest over smallest size: {slopes}."]
