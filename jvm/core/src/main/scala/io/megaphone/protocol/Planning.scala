@@ -85,7 +85,8 @@ private[protocol] object Planning {
     )
 
   /** The steps of a window that do not move too many bytes together: the first, those that are
-    * announced already, and as many more as there is room for.
+    * announced already, and as many more as there is room for. A run that has just started does not
+    * know how large its state is: it announces one step, and the others once tasks have committed.
     */
   private def withinBytes(
       state: State,
@@ -95,11 +96,14 @@ private[protocol] object Planning {
       window: Vector[(StepId, Step)]
   ): Vector[(StepId, Step)] = {
     val counts = before.binCounts // what is known of the workers' bytes is of this table
-    var bytes = 0L
+    var bytes = Option(0L)
     window.takeWhile { case (id, step) =>
       val isFirst = id == window.head._1
-      bytes += batch.bytesOf(id.group, step.moves, after, counts)
-      isFirst || bytes <= state.settings.windowBytes || state.announced.exists(_.id == id)
+      bytes = bytes.zip(batch.bytesOf(id.group, step.moves, after, counts)).map { case (a, b) =>
+        a + b
+      }
+      isFirst || bytes.getOrElse(Long.MaxValue) <= state.settings.windowBytes ||
+      state.announced.exists(_.id == id)
     }
   }
 

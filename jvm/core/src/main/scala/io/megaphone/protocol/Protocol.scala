@@ -46,7 +46,8 @@ object Protocol {
   /** @param windowSteps
     *   steps of a plan and group that are announced at once
     * @param windowBytes
-    *   bytes of state that they move, about; a step that moves more is announced alone
+    *   bytes of state that they move, about. A step that moves more is announced alone, and so is
+    *   one of which it is not known, unless there is no limit, which Long.MaxValue stands for
     * @param patienceBatches
     *   batches without progress of the run's copies after which an announced step is sealed even if
     *   its replicas are not ready: the files serve then
@@ -90,7 +91,8 @@ object Protocol {
     def idsOf(store: StoreId): VersionIds = ids.getOrElse(store, VersionIds.Fixed)
     def executorsOf(group: Long): Vector[String] = placement.getOrElse(group, Vector.empty)
 
-    /** How many bytes moves take along, if the bins of a worker are alike.
+    /** How many bytes moves take along, if the bins of a worker are alike; None if the bytes of one
+      * of the workers are not known, as in a run's first batch.
       *
       * @param counts
       *   how many bins each worker had when its bytes were counted
@@ -100,16 +102,14 @@ object Protocol {
         moves: Vector[Move],
         table: RoutingTable,
         counts: Array[Int]
-    ): Long =
-      moves
-        .groupBy(m => table.workerOf(m.bin))
-        .iterator
-        .map { case (worker, of) =>
-          val bytes = stateBytes.getOrElse((group, worker), 0L)
-          val bins = counts.lift(worker).getOrElse(0)
-          (bytes.toDouble / math.max(1, bins) * of.size).toLong
+    ): Option[Long] = {
+      val known = moves.groupBy(m => table.workerOf(m.bin)).toVector.map { case (worker, of) =>
+        stateBytes.get((group, worker)).map { bytes =>
+          (bytes.toDouble / math.max(1, counts.lift(worker).getOrElse(0)) * of.size).toLong
         }
-        .sum
+      }
+      Option.when(known.forall(_.isDefined))(known.flatten.sum)
+    }
   }
 
   /** What a batch must agree on.

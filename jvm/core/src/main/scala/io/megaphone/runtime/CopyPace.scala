@@ -40,7 +40,7 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
     batches.filterInPlace((number, _) => number > batch - BatchesKept)
     live = liveSteps
     known.filterInPlace { case ((key, _), _) => key.purpose.isLive(live) }
-    announcedBytes = decision.announced.iterator.map { a =>
+    announcedBytes = decision.announced.iterator.flatMap { a =>
       val (before, after) = (decision.before(a.id.group), decision.after(a.id.group))
       decision.batch.bytesOf(a.id.group, a.step.moves, after, before.binCounts)
     }.sum

@@ -22,6 +22,7 @@ class ProtocolSuite extends AnyFunSuite {
     Settings(windowSteps = 2, windowBytes = 1000, patienceBatches = 4, gapBatches = 3)
 
   private val executors = Vector("a", "b", "c", "d")
+  private val small = Map((0L, 0) -> 8L, (0L, 1) -> 8L) // bytes of state
 
   final private class Log { var records = Vector.empty[LogRecord] }
 
@@ -55,7 +56,7 @@ class ProtocolSuite extends AnyFunSuite {
         number: Long,
         isOwn: Boolean = true,
         placement: Vector[String] = executors,
-        stateBytes: Map[(Long, Int), Long] = Map.empty
+        stateBytes: Map[(Long, Int), Long] = small
     ): Decision = {
       feed(BatchPlanning(Batch(number, isOwn, Map.empty, Map(0L -> placement), stateBytes)))
       assert(failure.isEmpty)
@@ -159,6 +160,9 @@ class ProtocolSuite extends AnyFunSuite {
     assert(announced(4 * 500)._2 == Vector("p.0.0", "p.0.1"))
     assert(announced(4 * 501)._2 == Vector("p.0.0"))
     assert(announced(1 << 20)._2 == Vector("p.0.0"))
+    val unknown = newRun.submit("p", TransferMode.Prepared, moveOne, moveTwo)
+    assert(announcedIn(unknown.plan(1, stateBytes = Map((0L, 1) -> 4L))) == Vector("p.0.0"))
+    assert(announcedIn(unknown.plan(2)) == Vector("p.0.0", "p.0.1"), "now it is known")
     val (run, _) = announced(4 * 500)
     run.plan(2, stateBytes = Map((0L, 0) -> (1 << 20)))
     assert(announcedIn(run.state.decision.get) == Vector("p.0.0", "p.0.1"), "both go on")

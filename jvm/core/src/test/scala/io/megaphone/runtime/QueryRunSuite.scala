@@ -66,6 +66,17 @@ class QueryRunSuite extends AnyFunSuite {
         isOwn: Boolean = true
     ): BatchPlan = run.plan(batch, Vector(group), isOwn, Map.empty, ClusterView(seen))
     def submit(id: String, moves: Move*): Plan = run.submit(_ => planOf(id, moves: _*))
+    def committed(worker: Int, on: Int, liveBytes: Long = 0): Unit = run.committed(
+      Committed(
+        WorkerId(StoreId(0, "default").in(id), worker),
+        0,
+        executors(on),
+        keys = 0,
+        liveBytes,
+        bytes = 0,
+        new Arrivals
+      )
+    )
   }
 
   private def planOf(id: String, moves: Move*) =
@@ -169,17 +180,7 @@ class QueryRunSuite extends AnyFunSuite {
   test("workers are pinned where they are wanted, until they are known to run there") {
     val q = new Query().start(0)
     def pins(p: BatchPlan) = p.pins.map(pin => pin.worker -> pin.executor.id)
-    def ran(worker: Int, on: Int) = q.run.committed(
-      Committed(
-        WorkerId(StoreId(0, "default").in("r"), worker),
-        0,
-        executors(on),
-        keys = 0,
-        liveBytes = 0,
-        bytes = 0,
-        new Arrivals
-      )
-    )
+    def ran(worker: Int, on: Int) = q.committed(worker, on)
     assert(pins(q.plan(0)) == Vector(0 -> "a", 1 -> "b"))
     ran(0, on = 0)
     ran(1, on = 1)
@@ -330,6 +331,26 @@ class QueryRunSuite extends AnyFunSuite {
     assert(first.sealedSteps.map(_.id.index) == Vector(0))
     assert(first.announced.map(_.id.index) == Vector(1, 2))
     assert(first.announced.last.images.keySet.map(_._2) == Set(1), "worker 1 has the bin now")
+  }
+
+  test("a run that starts amid a plan prepares one step until it knows how large its state is") {
+    val steps = Vector(0, 2, 4, 6).map(bin => Step(Vector(Move(bin, 1)), 2)) // all of worker 0
+    val first = begun
+    first.run.submit(_ => Plan("p", Map(0L -> steps), "fluid", TransferMode.Prepared))
+    def restarted(id: String, windowBytes: Long) = {
+      val settings = QueryRun.Settings(Protocol.Settings(windowBytes = windowBytes))
+      new Query(first.log, id).start(1, Some(0), settings)
+    }
+    def announced(q: Query, batch: Long) = q.plan(batch, isOwn = false).decision.announced.size
+    val q = restarted("s", 1000)
+    assert(announced(q, 1) == 1)
+    q.committed(1, on = 1, liveBytes = 8)
+    assert(announced(q, 2) == 1, "that is the target's state")
+    q.committed(0, on = 0, liveBytes = 4 * 500)
+    assert(announced(q, 3) == 2)
+    q.committed(0, on = 0, liveBytes = 4 * 250)
+    assert(announced(q, 4) == 4)
+    assert(announced(restarted("t", Long.MaxValue), 1) == 4, "there is no limit")
   }
 
   test("runs that start from other batches are no retries") {

@@ -116,7 +116,8 @@ object MegaphoneConf {
       "256m",
       "query",
       "How many bytes of state, about, the steps of a plan move that are prepared at the same " +
-        "time, in each group of operators. A step that moves more is prepared alone. 0: no limit.",
+        "time, in each group of operators. A step that moves more is prepared alone, and so is " +
+      "the first one after a start, before it is known how large the state is. 0: no limit.",
       text => TransferConf.limit(text)
     )
   val TailDeadlineMs: ConfEntry[Long] =
