@@ -28,7 +28,10 @@ trait SmallStore extends Assertions {
   protected val key = "key".getBytes
 
   /** One store's files and the code around them. */
-  final protected class Store(binsCount: Int = 4) {
+  final protected class Store(
+      binsCount: Int = 4,
+      limits: Committer.Limits = Committer.Limits()
+  ) {
 
     /** Reads of files until one fails; none does below zero. */
     var readsLeft = -1
@@ -43,7 +46,7 @@ trait SmallStore extends Assertions {
     }
     val recovery = new Recovery(files, Compressions(Compression.None))
     val handOver = new TransferBlocks(Compressions(Compression.None))
-    private val committer = new Committer(files, Compression.None, Committer.Limits())
+    private val committer = new Committer(files, Compression.None, limits)
 
     def turn(version: Long, from: RoutingTable, to: RoutingTable): StoreBatch =
       StoreBatch(StoreId(0, "default").in("run"), version, from, to, VersionIds.Fixed)
@@ -113,7 +116,7 @@ trait SmallStore extends Assertions {
     holding.touch(bin)
     holding.log(bin).append(0, key, 0, key.length, Array(value), 0, 1)
   }
-  protected def list(log: BinLog): Seq[Byte] = {
+  protected def list(log: BinLog, key: Array[Byte] = key): Seq[Byte] = {
     val at = found(log, 0, key).get
     at.bytes.slice(at.valueOffset, at.valueOffset + at.valueBytes).toSeq
   }

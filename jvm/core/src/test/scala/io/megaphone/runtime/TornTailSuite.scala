@@ -5,8 +5,9 @@ import java.io.IOException
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import io.megaphone.checkpoint.Committer
 import io.megaphone.errors.DamagedFileException
-import io.megaphone.format.{BytesSource, DeltaFile}
+import io.megaphone.format.{BytesSource, DeltaFile, Footer}
 import io.megaphone.state.{Holding, Registry}
 import io.megaphone.transfer.TransferBlocks
 import io.megaphone.transfer.TransferBlocks.Part
@@ -92,5 +93,41 @@ class TornTailSuite extends AnyFunSuite with SmallStore {
     for (bin <- Seq(0, 2)) assert(list(copy.log(bin)) == Seq(1, 2))
     assert(store.handOver.applyTail(Seq(Part("tail", sound)), copy))
     for (bin <- Seq(0, 2)) assert(list(copy.log(bin)) == Seq(1, 2, 3))
+  }
+
+  test("a tail of which a late attempt left only the first piece as it was is applied once") {
+    val store = new Store(limits = Committer.Limits(pieceBytes = 24)) // one record
+    val (one, late) = (new Registry, new Registry)
+    def commit(registry: Registry, attempt: Long, version: Long)(write: Holding => Unit) = {
+      val lease = store.lease(registry, 0, attempt)
+      val turn = store.turn(version, before, before)
+      store.open(registry, lease, turn)
+      write(lease.holding)
+      val footer = store.commit(lease, turn)
+      lease.end()
+      footer
+    }
+    def begin(holding: Holding): Unit = for (name <- keys) add(holding, name, 1)
+    // The same rows in another order: the first piece of the tail is the same, the second is not.
+    def lengthen(order: Seq[String])(holding: Holding): Unit =
+      for (name <- order) add(holding, name, 2)
+    commit(one, 0, 0)(begin)
+    val first = commit(one, 1, 1)(lengthen(keys))
+    // By then the bin's chain has been listed, with the tail of that attempt in it.
+    val listing = (2 until Footer.Slices).map { version =>
+      commit(one, version.toLong, version.toLong)(append(_, 2, version.toByte))
+    }.last
+    assert(listing.chains(0).frames.contains(first.frameOf(0)))
+    val second = commit(late, 99, 1)(lengthen(Seq(keys(0), keys(2), keys(1))))
+    def checksums(footer: Footer) = footer.frameOf(0).chunk.pieces.map(_.checksum)
+    assert(checksums(first).head == checksums(second).head && checksums(first) != checksums(second))
+    val loaded = store.recovery.load(listing.file, Seq(0), before.contentHash)
+    for (name <- keys) assert(list(loaded.bins(0).log, name.getBytes) == Seq(1, 2), name)
+  }
+
+  private val keys = Seq("one", "two", "three")
+  private def add(holding: Holding, name: String, value: Byte): Unit = {
+    holding.touch(0)
+    holding.log(0).append(0, name.getBytes, 0, name.length, Array(value), 0, 1)
   }
 }
