@@ -27,8 +27,9 @@ import io.megaphone.log.record.Cursor
   *
   * Keys and values are byte ranges; the log never looks inside.
   *
-  * Threads: one at a time (the holder of the lease on the worker's holding), except `heapBytes`. A
-  * hand-over between threads must publish safely; `Records` of a prefix may then be read by any.
+  * Threads: one at a time (the holder of the lease on the worker's holding), except `heapBytes` and
+  * `heapBytesLeftTo`. A hand-over between threads must publish safely; `Records` of a prefix may
+  * then be read by any.
   *
   * Called twice: without a tail, `settle` and `undo` change no record, but end the ordered scans.
   */
@@ -233,6 +234,11 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
 
   /** The records of the settled prefix; any thread may read them, at any later time. */
   def prefix(): Records = new Records(pages.prefix(tailStart), 0, tailStart)
+
+  /** Heap bytes of the pages that a prefix handed out before keeps, although this log has spilled
+    * them or was compacted. Any thread may ask; while the log changes, it is about so many.
+    */
+  def heapBytesLeftTo(prefix: Records): Long = prefix.heapBytesBeside(pages)
 
   /** Applies records in order: a tail to the log that it was made on, or an image to an empty log.
     * Throws DamagedRecordsException if the bytes are not records.

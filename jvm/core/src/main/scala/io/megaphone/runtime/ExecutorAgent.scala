@@ -104,7 +104,9 @@ final class ExecutorAgent(
     throttle.keep(orders.runs.map { case (run, live) => run -> live.copyRate })
     withLargeBins.removeIf(store => !orders.runs.contains(store.run))
     images.synchronized {
-      images.filterInPlace { case (block, _) => orders.isLive(block.key.run, block.step) }
+      images
+        .dequeueAll { case (block, _) => !orders.isLive(block.key.run, block.step) }
+        .foreach { case (_, snapshot) => registry.forget(snapshot) }
     }
     peers.keep(block => orders.isLive(block.key.run, block.step))
     true
@@ -187,9 +189,15 @@ final class ExecutorAgent(
       )
   }
 
-  /** Queues an image that `publishNext` will publish in the background. */
+  /** Queues an image that `publishNext` will publish in the background. Until then the pages that
+    * it keeps count as the executor's state.
+    */
   def queueImage(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit =
-    images.synchronized { images.enqueue(block -> snapshot); () }
+    images.synchronized {
+      registry.count(snapshot)
+      images.enqueue(block -> snapshot)
+      ()
+    }
 
   /** Makes and publishes one image of the queue, at the rate of its run. Returns false if there is
     * none of the runs that are asked for.
@@ -205,7 +213,10 @@ final class ExecutorAgent(
           offer(block)(blocks.image(snapshot, { bytes => checkWanted(block); copying(bytes) }))
           faults.at(FaultPoints.SourcePublished)
           true
-        } finally publishing.decrementAndGet()
+        } finally {
+          registry.forget(snapshot)
+          publishing.decrementAndGet()
+        }
       }
 
   /** Whether an image of a run waits to be published. */

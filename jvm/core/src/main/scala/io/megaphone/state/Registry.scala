@@ -20,7 +20,7 @@ import io.megaphone.log.memory.HeapBudget
   *   how many versions a holding may be behind the settled one. Beyond that it would be recovered
   *   from files in any case
   * @param budget
-  *   the heap that holdings and replicas together may take
+  *   the heap that holdings and replicas together may take, with what was handed out of them
   */
 final class Registry(
     behindMax: Int = Footer.PreviousMax,
@@ -28,6 +28,7 @@ final class Registry(
 ) {
   private val slots = new ConcurrentHashMap[WorkerId, Slot]()
   private val replicas = new ConcurrentHashMap[ReplicaKey, Replica]()
+  private val handedOut = ConcurrentHashMap.newKeySet[HeapBudget.User]()
 
   /** Takes the lease on a worker's holding, which is empty if the worker had none. Throws
     * LeaseTimeoutException.
@@ -53,6 +54,10 @@ final class Registry(
   }
   def dropReplica(key: ReplicaKey): Unit = { replicas.remove(key); () }
 
+  /** Counts the heap of something that was handed out of a holding, until `forget`. */
+  def count(user: HeapBudget.User): Unit = { handedOut.add(user); () }
+  def forget(user: HeapBudget.User): Unit = { handedOut.remove(user); () }
+
   /** Drops the replicas that are not wanted. */
   def keepReplicas(isWanted: ReplicaKey => Boolean): Unit = {
     replicas.keySet.removeIf(k => !isWanted(k)); ()
@@ -75,11 +80,12 @@ final class Registry(
     ()
   }
 
-  /** Measures the heap that all holdings and replicas take. */
+  /** Measures the heap that all holdings and replicas take, and what was handed out of them. */
   def measure(): Unit = budget.measure {
     var sum = 0L
     slots.values.forEach(slot => sum += slot.peek.heapBytes)
     replicas.values.forEach(replica => sum += replica.heapBytes)
+    handedOut.forEach(user => sum += user.heapBytes)
     sum
   }
 
@@ -94,5 +100,5 @@ final class Registry(
   def holdingsCount: Int = slots.size
   def replicasCount: Int = replicas.size
   def runs: Set[String] = slots.keySet.asScala.map(_.store.run).toSet
-  def isEmpty: Boolean = slots.isEmpty && replicas.isEmpty
+  def isEmpty: Boolean = slots.isEmpty && replicas.isEmpty && handedOut.isEmpty
 }

@@ -200,26 +200,36 @@ object TransferBlocks {
     *
     * @param records
     *   calls a function with the bin's records, in pieces of at most so many bytes
+    * @param heapBytes
+    *   returns how much heap the records take beside the bin's log
     */
   final case class BinSnapshot(
       bin: Int,
       chain: Chain,
       keyCount: Long,
-      records: (Int, (Array[Byte], Int) => Unit) => Unit
+      records: (Int, (Array[Byte], Int) => Unit) => Unit,
+      heapBytes: () => Long = () => 0L
   )
-  final case class Snapshot(worker: Int, name: StateName, bins: Vector[BinSnapshot])
+
+  /** Bins of one worker at one name. It keeps pages of their logs, also of those that spill them or
+    * are compacted meanwhile: `heapBytes` are of these.
+    */
+  final class Snapshot(val worker: Int, val name: StateName, val bins: Vector[BinSnapshot])
+      extends HeapBudget.User {
+    override def heapBytes: Long = bins.iterator.map(_.heapBytes()).sum
+  }
 
   /** The settled state of some bins of a holding. Copies no records; any thread may read them. Only
     * with the lease, before the batch writes.
     */
   def snapshot(holding: Holding, bins: Iterable[Int]): Snapshot =
-    Snapshot(holding.worker, holding.base, bins.iterator.map(snapshotOf(holding, _)).toVector)
+    new Snapshot(holding.worker, holding.base, bins.iterator.map(snapshotOf(holding, _)).toVector)
 
   /** The state of some bins at the head of a holding. Copies no records: they are to be read before
     * the lease ends. Only with the lease, after the commit. Throws IllegalStateException if there
     * is no head.
     */
-  def headSnapshot(holding: Holding, bins: Iterable[Int]): Snapshot = Snapshot(
+  def headSnapshot(holding: Holding, bins: Iterable[Int]): Snapshot = new Snapshot(
     holding.worker,
     headOf(holding),
     bins.iterator.map { bin =>
@@ -233,8 +243,10 @@ object TransferBlocks {
   )
 
   private def snapshotOf(holding: Holding, bin: Int): BinSnapshot = {
-    val prefix = holding.here(bin).prefix()
+    val log = holding.here(bin)
+    val prefix = log.prefix()
     val keyCount = holding.stateOf(bin).keyCount
-    BinSnapshot(bin, holding.chain(bin), keyCount, prefix.foreachPiece(_)(_))
+    val heapBytes = () => log.heapBytesLeftTo(prefix)
+    BinSnapshot(bin, holding.chain(bin), keyCount, prefix.foreachPiece(_)(_), heapBytes)
   }
 }

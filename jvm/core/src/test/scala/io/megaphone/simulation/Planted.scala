@@ -123,7 +123,7 @@ final class Planted(world: World, bug: Option[Bug]) {
         bins.distinct.map(bin => TransferBlocks.BinSnapshot(bin, Chain.Empty, 0, (_, _) => ()))
       val blocks = new TransferBlocks(Compressions(Compression.None))
       var image = Option.empty[Array[Byte]]
-      blocks.image(TransferBlocks.Snapshot(block.source, block.name, empty)) { (_, bytes) =>
+      blocks.image(new TransferBlocks.Snapshot(block.source, block.name, empty)) { (_, bytes) =>
         image = Some(bytes)
       }
       image
@@ -153,7 +153,7 @@ final class Planted(world: World, bug: Option[Bug]) {
           outgoing.step
         )
         executor.agent
-          .publish(block, TransferBlocks.Snapshot(route.source, name, snapshots))
+          .publish(block, new TransferBlocks.Snapshot(route.source, name, snapshots))
       }
 
   def afterCommit(holding: Holding): Unit =

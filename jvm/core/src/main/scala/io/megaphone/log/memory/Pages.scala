@@ -200,6 +200,22 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
   /** Heap bytes of the pages, and of their lists without the lists' headers. */
   def heapBytes: Long = (arrayWords.toLong << 3) + pages.length * 4L + spilled.length * 8L
 
+  /** Heap bytes of the pages that this view has and `log` has not, or not any more. Any thread may
+    * ask; while `log` changes, it is about so many.
+    */
+  private[memory] def heapBytesBeside(log: Pages): Long = {
+    val others = log.pages // read once
+    var sum = 0L
+    var slot = 0
+    while (slot < pages.length) {
+      val page = pages(slot)
+      val isShared = slot < others.length && (others(slot) eq page)
+      if (page != null && (page ne OnDisk) && !isShared) sum += page.length
+      slot += 1
+    }
+    sum
+  }
+
   /** Bytes of the pages on disk. */
   def bytesOnDisk: Long = {
     var sum = 0L

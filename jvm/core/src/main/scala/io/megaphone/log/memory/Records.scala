@@ -19,6 +19,9 @@ final class Records private[log] (pages: Pages, from: Int, until: Int) {
     sum.toInt
   }
 
+  /** See [[io.megaphone.log.BinLog.heapBytesLeftTo]]. */
+  private[log] def heapBytesBeside(log: Pages): Long = pages.heapBytesBeside(log)
+
   /** Calls `f(array, length)` for each piece of whole records, in order. `f` must not keep the
     * array.
     */

@@ -117,7 +117,7 @@ object MegaphoneConf {
       "query",
       "How many bytes of state, about, the steps of a plan move that are prepared at the same " +
         "time, in each group of operators. A step that moves more is prepared alone, and so is " +
-      "the first one after a start, before it is known how large the state is. 0: no limit.",
+        "the first one after a start, before it is known how large the state is. 0: no limit.",
       text => TransferConf.limit(text)
     )
   val TailDeadlineMs: ConfEntry[Long] =
