@@ -6,7 +6,6 @@ import scala.collection.mutable
 import io.megaphone.errors.MissingBinException
 import io.megaphone.format.{Chain, DeltaFile, FileName, StateName}
 import io.megaphone.log.BinLog
-import io.megaphone.log.memory.Records
 
 /** The bins of one worker in the memory of one executor, at one name. Versions live here, never on
   * a bin.
@@ -16,7 +15,7 @@ import io.megaphone.log.memory.Records
   *      names a commit on top of it that the driver has not confirmed yet.
   *   1. The next batch confirms the head or not: `settle` makes it the base, `undoHead` undoes it.
   *      An undone head is set aside until its version is settled, because Spark may still accept
-  *      it.
+  *      it. If it is large, its file serves then.
   *   1. A bin is given away only at the exact name that the driver asked for (`give`). From then on
   *      it belongs to the target.
   *
@@ -143,15 +142,17 @@ final class Holding(val worker: Int, val binsCount: Int) {
     }
   }
 
-  /** Undoes the head, if there is one, and sets its tails aside under its name. */
+  /** Undoes the head, if there is one, and sets its tails aside under its name, unless they are
+    * large: those are in a file, too.
+    */
   def undoHead(): Unit = synchronized {
     headCommit.foreach { head =>
-      val tails = touchedBins.iterator.flatMap { bin =>
-        Records.copied(here(bin).tail().foreachPiece(DeltaFile.PieceBytes)).map(bin -> _)
-      }.toVector
       val written = head.written.filter(has)
-      val newChains = written.map(bin => bin -> chain(bin)).toVector
-      aside(head.name) = Holding.Aside(head.file, tails, newChains)
+      if (touchedBins.iterator.map(here(_).tailBytes).sum <= Holding.AsideBytesMax) {
+        val tails = touchedBins.iterator.map(bin => bin -> here(bin).tail().toBytes).toVector
+        val newChains = written.map(bin => bin -> chain(bin)).toVector
+        aside(head.name) = Holding.Aside(head.file, tails, newChains)
+      }
       written.foreach(bin => held.setChain(bin, head.chainBefore(bin, chain(bin))))
       headCommit = None
       undoTails()
@@ -221,6 +222,9 @@ final class Holding(val worker: Int, val binsCount: Int) {
 
 object Holding {
   private val LineageMax = io.megaphone.format.Footer.PreviousMax
+
+  /** Bytes of the tails that are set aside at most: they are copies, which no budget knows. */
+  private[megaphone] val AsideBytesMax = DeltaFile.PieceBytes
 
   /** @param written
     *   bins that the commit wrote a frame of

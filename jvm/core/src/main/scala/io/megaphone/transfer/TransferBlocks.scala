@@ -32,11 +32,15 @@ import io.megaphone.state.Holding
   *
   * @param partBytes
   *   how many bytes of records a part has at most, unless a single record has more
+  * @param tailBytesMax
+  *   how many bytes of records a tail block has at most: a target has all of it in memory, while it
+  *   reads a file piece by piece
   */
 final class TransferBlocks(
     compressions: Compressions,
     budget: HeapBudget = HeapBudget.Unlimited,
-    partBytes: Int = DeltaFile.PieceBytes
+    partBytes: Int = DeltaFile.PieceBytes,
+    tailBytesMax: Long = TransferBlocks.TailBytesMax
 ) {
   import TransferBlocks._
 
@@ -62,18 +66,21 @@ final class TransferBlocks(
   }
 
   /** Makes the tail block of bins, of the head that `holding` has just committed, in the same way.
-    * Only with the lease. Throws IllegalStateException if there is no head.
+    * Makes none if it is too large: the target reads the file. Only with the lease. Throws
+    * IllegalStateException if there is no head.
     */
   def tail(holding: Holding, bins: Seq[Int])(publish: (Int, Array[Byte]) => Unit): Unit = {
     val file = FileName(holding.worker, headOf(holding))
-    val parts = new BlockParts(file, holding.base, compressions.writer, partBytes, publish)
-    bins.foreach { bin =>
-      val keyCount = holding.stateOf(bin).keyCount
-      parts.add(bin, isImage = false, holding.chain(bin), keyCount) { f =>
-        holding.here(bin).tail().foreachPiece(partBytes)(f)
+    if (bins.iterator.map(holding.here(_).tailBytes).sum <= tailBytesMax) {
+      val parts = new BlockParts(file, holding.base, compressions.writer, partBytes, publish)
+      bins.foreach { bin =>
+        val keyCount = holding.stateOf(bin).keyCount
+        parts.add(bin, isImage = false, holding.chain(bin), keyCount) { f =>
+          holding.here(bin).tail().foreachPiece(partBytes)(f)
+        }
       }
+      parts.end()
     }
-    parts.end()
   }
 
   /** Makes a replica of an image. Returns None if its part 0 is not there. Throws
@@ -180,6 +187,7 @@ object TransferBlocks {
 
   /** The bytes of an image's frame, about: what is copied between two looks at the rate. */
   private val PieceBytes = 256 << 10
+  private val TailBytesMax = 256L << 20
 
   /** A part that has come: the name of its block, and its bytes. Threads: one. */
   final case class Part(name: String, bytes: Array[Byte]) {

@@ -41,6 +41,24 @@ class HoldingSuite extends AnyFunSuite with SmallStore {
     assert(again.holding.bins.toVector == Vector(2))
   }
 
+  test("a large commit that is undone and accepted after all is read from its file") {
+    for ((mebibytes, isKept) <- Seq(1 -> true, 33 -> false)) {
+      val (store, registry) = (new Store, new Registry)
+      val (first, next) = (store.turn(0, before, before), store.turn(1, before, before))
+      val lease = store.lease(registry, 0, 1)
+      store.open(registry, lease, first)
+      lease.holding.touch(0)
+      for (i <- 0 until mebibytes)
+        lease.holding.log(0).put(0, Array(i.toByte), 0, 1, new Array[Byte](1 << 20), 0, 1 << 20)
+      store.commit(lease, first)
+      lease.holding.undoHead()
+      assert(lease.holding.head.isEmpty && lease.holding.keyCount == 0)
+      assert(lease.holding.redo(next.nameOf(0)) == isKept)
+      store.open(registry, lease, next)
+      assert(lease.holding.base == next.nameOf(0) && lease.holding.keyCount == mebibytes)
+    }
+  }
+
   test("a bin is touched once, though its first touch may leave no record") {
     val store = new Store
     val lease = store.lease(new Registry, 0, 1)

@@ -84,6 +84,15 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
     assert(lists(target) == Seq(Seq(7, 8), Seq(7, 8), Seq(7), Seq(7, 8)))
   }
 
+  test("a tail that is too large to be in memory as a whole is not published") {
+    val (lease, _, _) = committed() // 24 bytes for each of three bins
+    def count(tailBytesMax: Long) = {
+      val blocks = new TransferBlocks(Compressions(Compression.None), tailBytesMax = tailBytesMax)
+      partsOf(blocks.tail(lease.holding, bins)).size
+    }
+    assert(count(72) == 1 && count(71) == 0)
+  }
+
   test("an image of the head is read part by part") {
     val (lease, _, _) = committed()
     val image = parts("image")(blocks.image(TransferBlocks.headSnapshot(lease.holding, bins)))
