@@ -148,6 +148,8 @@ class Subject:
                 *("-wi", str(WARM_ITERATIONS), "-i", str(ITERATIONS)),
                 *("-w", ITERATION, "-r", ITERATION, "-p", "provider=megaphone"),
                 *("-p", f"keys={WORKS['operations'].keys}", "-foe", "true", "-o", str(output)),
+                # How objects lie after the load is chance, until a collection has moved them.
+                *("-gc", "true"),
                 rf"\.{operation}$",
             ],
         )
