@@ -59,7 +59,6 @@ final class ExecutorAgent(
 ) {
   import ExecutorAgent._
 
-  private val ready = new ConcurrentHashMap[ReplicaKey, java.lang.Long]()
   private val refused = new ConcurrentHashMap[ReplicaKey, Refusal]()
   private val failures = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // in a row
   private val resting = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // until a round
@@ -83,7 +82,7 @@ final class ExecutorAgent(
   def report: Report = Report(
     address,
     Held(registry.holdingsCount, registry.replicasCount, peers.publishedCount),
-    ready.asScala.iterator.map { case (key, version) => key -> version.longValue }.toVector,
+    registry.replicaVersions,
     refused.asScala.iterator.map { case (key, refusal) => key -> refusal.reason }.toVector,
     published.asScala.iterator.map { case (key, bytes) => Copied(key, true, bytes) }.toVector ++
       copied.asScala.iterator.map { case (key, bytes) => Copied(key, false, bytes) },
@@ -98,7 +97,7 @@ final class ExecutorAgent(
     registry.keepRuns(run => orders.runs.get(run).map(_.settled))
     registry.keepReplicas(orders.isLive(_))
     registry.measure()
-    Seq(ready, refused, failures, resting, published, copied).foreach(
+    Seq(refused, failures, resting, published, copied).foreach(
       _.keySet.removeIf(key => !orders.isLive(key))
     )
     throttle.keep(orders.runs.map { case (run, live) => run -> live.copyRate })
@@ -126,12 +125,14 @@ final class ExecutorAgent(
   private def isRefused(duty: ReplicaDuty) =
     Option(refused.get(duty.key)).exists(_.settled == duty.settled)
 
+  private def versionOf(key: ReplicaKey) = registry.replica(key).map(_.base.version)
+
   /** Whether an image is still to be published, or a replica that has room has not reached its
     * source's newest settled version.
     */
   def isBehind: Boolean = publishing.get > 0 || queuedSteps.nonEmpty || orders.duties.exists {
     duty =>
-      !isRefused(duty) && Option(ready.get(duty.key)).forall(_ < duty.settled.version)
+      !isRefused(duty) && versionOf(duty.key).forall(_ < duty.settled.version)
   }
 
   /** Makes a replica or brings it forward. Returns whether there is news for the driver. Throws
@@ -142,6 +143,7 @@ final class ExecutorAgent(
     */
   def prepare(duty: ReplicaDuty): Boolean = orders.runs.get(duty.key.store.run).exists { run =>
     try {
+      val before = versionOf(duty.key)
       val copying = this.copying(duty.key, copied)
       def recovery(read: Array[Byte] => Unit) =
         recoveryOf(duty.key.store, run.checkpointRoot, read)
@@ -157,10 +159,9 @@ final class ExecutorAgent(
       )
       preparer(duty) match {
         case Preparer.Ready(version) =>
-          val before = ready.put(duty.key, version)
           Seq(failures, resting, refused).foreach(_.remove(duty.key))
           faults.at(FaultPoints.TargetPrepared)
-          before == null || before < version
+          before.forall(_ < version)
         case Preparer.Waiting =>
           resting.put(duty.key, round.get + WaitingRest)
           refused.remove(duty.key) != null
@@ -180,7 +181,6 @@ final class ExecutorAgent(
   private def failed(duty: ReplicaDuty, reason: String): Unit = {
     val count = failures.merge(duty.key, 1L, (before, one) => before + one)
     val rest = math.min(1L << math.min(count - 1, 30L), RestMax)
-    ready.remove(duty.key)
     resting.put(duty.key, round.get + rest)
     if (count == FailuresTold)
       warn(

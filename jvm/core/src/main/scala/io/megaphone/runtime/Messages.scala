@@ -13,7 +13,7 @@ sealed trait Message extends Serializable
 /** An executor's periodic report; the answer is `Orders`.
   *
   * @param ready
-  *   the version that each replica has reached
+  *   the version that each replica on the executor has reached
   * @param refused
   *   the replicas that had no room when they were last tried, and the reason
   * @param copied
@@ -68,13 +68,19 @@ final case class Orders(counter: Long, runs: Map[String, LiveRun], duties: Vecto
 
 object Orders {
 
-  /** The orders for one executor, by the runs of the application.
+  /** The orders for one executor. Draws the counter before it lists the runs: a run that starts in
+    * between draws a newer one, so the executor ignores orders that do not know the run.
     *
     * @param counter
-    *   drawn before the runs were listed: a run that starts in between has a newer one
+    *   draws a number greater than all before it
+    * @param runs
+    *   lists the runs of the application
     */
-  def of(counter: Long, runs: Seq[RunOrders]): Orders =
-    Orders(counter, runs.map(r => r.run -> r.live).toMap, runs.iterator.flatMap(_.duties).toVector)
+  def of(counter: () => Long, runs: () => Seq[RunOrders]): Orders = {
+    val drawn = counter()
+    val all = runs()
+    Orders(drawn, all.map(r => r.run -> r.live).toMap, all.iterator.flatMap(_.duties).toVector)
+  }
 }
 
 /** One run's part of the orders for an executor. */

@@ -46,6 +46,10 @@ final class Registry(
 
   def replica(key: ReplicaKey): Option[Replica] = Option(replicas.get(key))
 
+  /** The version that each replica has reached. */
+  def replicaVersions: Vector[(ReplicaKey, Long)] =
+    replicas.asScala.iterator.map { case (key, replica) => key -> replica.base.version }.toVector
+
   /** Adds a replica. Returns it. */
   def putReplica(key: ReplicaKey, holding: Holding): Replica = {
     val replica = new Replica(holding)

@@ -13,9 +13,10 @@ import io.megaphone.format.StateName
   */
 final class Replica(holding: Holding) {
   private val lock = new ReentrantLock
+  @volatile private var reached = holding.base
 
-  /** The name that it has reached. */
-  def base: StateName = holding.base
+  /** The name that it has reached. Does not wait for who uses the replica. */
+  def base: StateName = reached
   def heapBytes: Long = holding.heapBytes
 
   /** Uses the replica while no other thread does. Waits for another thread. Throws
@@ -23,14 +24,14 @@ final class Replica(holding: Holding) {
     */
   def alone[A](use: Holding => A): A = {
     lock.lockInterruptibly()
-    try use(holding)
-    finally lock.unlock()
+    used(use)
   }
 
   /** The same. Returns None if another thread keeps the replica for longer than `waitMs`. */
   def alone[A](waitMs: Long)(use: Holding => A): Option[A] =
-    if (!lock.tryLock(waitMs, TimeUnit.MILLISECONDS)) None
-    else
-      try Some(use(holding))
-      finally lock.unlock()
+    if (!lock.tryLock(waitMs, TimeUnit.MILLISECONDS)) None else Some(used(use))
+
+  private def used[A](use: Holding => A): A =
+    try use(holding)
+    finally { reached = holding.base; lock.unlock() }
 }

@@ -177,6 +177,15 @@ class QueryRunSuite extends AnyFunSuite {
     assert(refused.condition == "PLAN_LOG_MISSING")
   }
 
+  test("a batch with other operators than the run began with is refused by name") {
+    val other = Group(Vector(Operator(3, "aggregate", Vector("default"))), 2)
+    val view = ClusterView(executors)
+    val refused = intercept[UnsupportedQueryException](
+      begun.run.plan(1, Vector(other), isOwn = true, Map.empty, view)
+    )
+    assert(refused.condition == "OPERATORS_CHANGED" && refused.getMessage.contains("(3 aggregate)"))
+  }
+
   test("workers are pinned where they are wanted, until they are known to run there") {
     val q = new Query().start(0)
     def pins(p: BatchPlan) = p.pins.map(pin => pin.worker -> pin.executor.id)
@@ -195,7 +204,7 @@ class QueryRunSuite extends AnyFunSuite {
     assert(new Query(id = "unstarted").run.ordersFor("a").isEmpty)
     q.submit("one", Move(0, 1))
     q.plan(1)
-    val orders = Orders.of(8, q.run.ordersFor("a").toSeq)
+    val orders = Orders.of(() => 8, () => q.run.ordersFor("a").toSeq)
     assert(orders.counter == 8 && orders.runs("r").settled == 1)
     assert(orders.runs("r").steps.map(_.toString) == Set("one.0.0"))
     assert(q.run.live.get.steps == orders.runs("r").steps)

@@ -182,11 +182,10 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   /** An executor reports, and gets its orders: at once, late or never. */
   def report(executor: Executor): Unit = if (!faults.strikes(Fault.MessageLost)) {
     reporting -= executor
-    val counter = nextNumber()
-    val runs = drivers.toVector.flatMap(_.live)
     val report = executor.agent.report
     drivers.filterNot(_.isPaused).flatMap(_.live).foreach(_.reported(report))
-    val orders = Orders.of(counter, runs.flatMap(_.ordersFor(executor.name)))
+    def runs = drivers.toVector.flatMap(_.live).flatMap(_.ordersFor(executor.name))
+    val orders = Orders.of(() => nextNumber(), () => runs)
     if (faults.strikes(Fault.MessageLate)) lateOrders += (executor -> orders)
     else executor.hear(orders)
   }

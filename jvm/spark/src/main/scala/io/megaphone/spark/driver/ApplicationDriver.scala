@@ -118,10 +118,9 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   def receive(bytes: Array[Byte]): Array[Byte] = MessageBytes.decode(bytes) match {
     case r: Report =>
       held.put(r.executor.id, r.held)
-      val counter = nextCounter() // taken first: a query that starts meanwhile has a newer one
-      val active = running
-      active.foreach(_.reported(r))
-      MessageBytes.encode(Orders.of(counter, active.flatMap(_.ordersFor(r.executor.id))))
+      running.foreach(_.reported(r))
+      val orders = Orders.of(() => nextCounter(), () => running.flatMap(_.ordersFor(r.executor.id)))
+      MessageBytes.encode(orders)
     case c: Committed =>
       query(c.worker.store.run).foreach(_.committed(c))
       null
