@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.transfer
 
+import java.io.IOException
+
 import scala.annotation.tailrec
 
 import io.megaphone.checkpoint.{CatchUp, Recovery}
@@ -19,7 +21,7 @@ import io.megaphone.transfer.TransferBlocks.Part
   *      are read.
   *   1. If the replica is behind the settled name, apply the tail block if one tail is missing, and
   *      the tails in the files if not. If neither leads there, or anything is damaged, drop the
-  *      replica; the next call starts again.
+  *      replica; the next call starts again. If a file cannot be read now, the next call goes on.
   *   1. Keep a tenth of the memory budget free for batches: spill the rest of the replica to disk,
   *      bin by bin. If the disk is full, drop the replica and throw SpillException.
   *
@@ -48,8 +50,8 @@ final class Preparer(
 
   private val catchUp = new CatchUp(recovery, TailsMax)
 
-  /** Works on one duty. Throws SpillException if there is no room for the replica, and what the
-    * files throw; the replica is dropped then.
+  /** Works on one duty. Throws SpillException if there is no room for the replica, which is dropped
+    * then. Throws IOException if a file cannot be read; a replica that was there stays.
     */
   def apply(duty: ReplicaDuty): Outcome =
     try
@@ -60,6 +62,7 @@ final class Preparer(
       }
     catch {
       case e @ (_: DamagedFileException | _: MissingFileException) => lost(duty, e.getMessage)
+      case e: IOException => throw e // the replica is at the name that it had reached before
       case e: Throwable => registry.dropReplica(duty.key); throw e
     }
 

@@ -9,6 +9,7 @@ import scala.collection.mutable
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.Recovery
+import io.megaphone.errors.MissingFileException
 import io.megaphone.format.{
   Compression, Compressions, ExecutorAddress, FileName, FileSource, Footer, StateName, StoreId
 }
@@ -91,13 +92,18 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     assert(prepared(heapBytes * 100 / 85) == Preparer.Ready(source.base.version))
   }
 
-  test("a duty that fails rests for one round of orders, then for two, then for four") {
+  for (
+    (what, failure) <- Seq[(String, () => Throwable)](
+      "cannot be read" -> (() => new IOException("access denied")),
+      "are missing" -> (() => new MissingFileException("0/4.delta")),
+      "find no heap" -> (() => new OutOfMemoryError("a test"))
+    )
+  ) test(s"a duty whose files $what rests for one round of orders, then for two, then for four") {
     val store = new Store
-    var reads, told = 0
+    var reads = 0
+    var told = Vector.empty[String]
     val broken = new MemoryFiles {
-      override def open(file: FileName): FileSource = {
-        reads += 1; throw new IOException("access denied")
-      }
+      override def open(file: FileName): FileSource = { reads += 1; throw failure() }
     }
     val agent = new ExecutorAgent(
       new Registry,
@@ -106,17 +112,47 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
       FaultPoints.Off,
       (_, _, _) => new Recovery(broken, Compressions(Compression.None)),
       0,
-      _ => told += 1
+      told :+= _
     )
     val duty = dutyFrom(StateName(1, ""), StateName(4, ""))
     val live = Map("run" -> LiveRun("root", 4, Set(StepId("plan", 0, 0)), None))
     val tried = (1L to 20L).filter { round =>
       agent.obey(Orders(round, live, Vector(duty)))
       val before = reads
-      agent.duties.foreach(d => intercept[IOException](agent.prepare(d)))
+      agent.duties.foreach { d =>
+        try assert(!agent.prepare(d), "there is no news")
+        catch { case _: IOException | _: OutOfMemoryError => () } // the host logs it, and goes on
+      }
       reads > before
     }
-    assert(tried == Seq(1, 2, 4, 8, 16) && told == 1)
+    assert(tried == Seq(1, 2, 4, 8, 16))
+    assert(told.size == 1 && told.head.contains(failure().getMessage))
+  }
+
+  test("a replica whose files cannot be read for a moment is not made again") {
+    val store = new Store
+    filled(store, 0)
+    val registry = new Registry
+    val replica = new Holding(0, 4)
+    val old = StateName(1, "")
+    store.recovery
+      .load(FileName(0, old), Seq(0), before.contentHash)
+      .bins
+      .valuesIterator
+      .foreach(replica.put)
+    replica.restart(old, Vector.empty)
+    val kept = registry.putReplica(copyKey, replica)
+    val preparer =
+      new Preparer(registry, store.recovery, store.recovery, store.handOver, NoPeers, 0)
+    val duty = dutyFrom(old, StateName(4, ""))
+    val failed = Iterator.from(1).takeWhile { reads =>
+      store.readsLeft = reads
+      try preparer(duty) != Preparer.Ready(4)
+      catch { case _: IOException => true }
+    }
+    assert(failed.size > 3, "each file failed once")
+    assert(registry.replica(copyKey).exists(_ eq kept) && kept.base == StateName(4, ""))
+    assert(kept.alone(_.log(0).keyCount) == 400)
   }
 
   test("an image that no tails lead on from is not pulled") {
