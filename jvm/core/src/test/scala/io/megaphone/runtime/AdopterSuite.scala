@@ -60,4 +60,30 @@ class AdopterSuite extends AnyFunSuite with SmallStore {
     assert(arrivals.binsFromPeer == 3 && arrivals.binsIn == 3 && target.replicasCount == 0)
     assert((0 to 3).map(bin => get(zero.holding.log(bin))) == Seq.fill(4)(Some(2.toByte)))
   }
+
+  test("all images are pulled under one deadline, so one executor that hangs costs no more") {
+    val store = new Store
+    batch(store, new Registry, 0, 1, four, four, 1)
+    val asked = mutable.Buffer.empty[Int]
+    val hanging = new SomePeers(_ => None) {
+      override def pullAll(
+          blocks: Seq[(BlockName, ExecutorAddress)],
+          deadlineMs: Long
+      ): Map[BlockName, Array[Byte]] = {
+        asked ++= blocks.map(_._1.source)
+        val end = System.nanoTime + deadlineMs * 1000000
+        while (System.nanoTime < end) Thread.onSpinWait()
+        Map.empty
+      }
+    }
+    val target = new Registry
+    val zero = store.lease(target, 0, 20)
+    val sources =
+      Sources((1 to 3).map(_ -> step).toMap, (1 to 3).map(_ -> address).toMap, 7, 9)
+    val arrivals = new Opener(target, store.recovery, store.handOver, hanging)
+      .open(zero, store.turn(1, four, all), sources)
+    assert(asked.toSeq == Seq(1), "nothing is left of the deadline for the others")
+    assert(arrivals.binsFromCheckpoint == 3 && arrivals.binsIn == 3)
+    assert((0 to 3).map(bin => get(zero.holding.log(bin))) == Seq.fill(4)(Some(1.toByte)))
+  }
 }

@@ -10,7 +10,7 @@ import io.megaphone.format.{
   Compression, Compressions, ExecutorAddress, FileName, FileSource, StateName, StoreId, WorkerId
 }
 import io.megaphone.plan.StepId
-import io.megaphone.state.{Holding, Lease, Registry, ReplicaKey}
+import io.megaphone.state.{Attempt, Holding, Lease, Registry, ReplicaKey}
 import io.megaphone.transfer.{Preparer, ReplicaDuty}
 
 class RegistrySuite extends AnyFunSuite with SmallStore {
@@ -78,6 +78,19 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
     lease.get.release()
     registry.keepRuns(_ => None)
     assert(registry.isEmpty)
+  }
+
+  test("a holding that the orders drop while a task waits for it is made anew") {
+    val store = new Store
+    val registry = new Registry
+    val worker = WorkerId(StoreId(0, "default").in("run"), 0)
+    var drop: () => Unit = () => ()
+    val killed = new Attempt(1, () => { drop(); false })
+    val first = registry.lease(worker, 4, killed, 0)
+    drop = () => { first.release(); registry.keepRuns(_ => None) }
+    val next = store.lease(registry, 0, 2)
+    assert(registry.holding(worker).exists(_ eq next.holding))
+    assert(next.holding ne first.holding)
   }
 
   test("a thread of a killed task that goes on writing hits nobody") {
