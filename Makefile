@@ -59,7 +59,7 @@ setup: $(VENV_DONE) $(JARS_DONE) ## makes .venv with all dependencies, and build
 
 jars: $(JARS_DONE) ## builds the jars, one per Spark minor, for the Python package
 
-stores: $(STORES_DONE) ## fetches what the tests on S3 and HDFS need
+stores: $(STORES_DONE) ## fetches what the tests on S3, HDFS and Kafka need
 
 faults-jar: $(FAULTS_JAR) ## builds the jar that lets things go wrong in the Python tests
 

@@ -17,9 +17,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_megaphone import Megaphone, MegaphoneError, configure
-from testkit import batch_files
+from testkit import batch_files, topics
 from testkit.answers import Rows, rows_of, state_of, totals_of
 from testkit.input import SCHEMA
 from testkit.shapes import KINDS
@@ -58,13 +59,26 @@ class Driver:
 
         The rows of each batch go into `<sink>/<batch>.json`, anew if it is run again.
         """
-        for key, value in settings.items():
-            self._spark.conf.set(key, value)
+        self._use(settings)
         rows = KINDS[kind].shape(batch_files.stream(self._spark, Path(source), SCHEMA))
-        writer = rows.writeStream.foreachBatch(_to_files(Path(sink))).outputMode(KINDS[kind].mode)
-        writer = writer.option("checkpointLocation", checkpoint).queryName(name)
-        self._queries[name] = writer.start()
-        return str(self._queries[name].runId)
+        writer = rows.writeStream.foreachBatch(_to_files(Path(sink)))
+        return self._start(name, writer.outputMode(KINDS[kind].mode), checkpoint)
+
+    def start_on_topics(
+        self,
+        name: str,
+        kind: str,
+        broker: str,
+        source: str,
+        checkpoint: str,
+        sink: str,
+        settings: dict[str, str],
+    ) -> str:
+        """Starts a query from one topic of a Kafka broker to another; returns the id of the run."""
+        self._use(settings)
+        rows = KINDS[kind].shape(topics.stream(self._spark, broker, source))
+        writer = topics.writer(rows, broker, sink)
+        return self._start(name, writer.outputMode(KINDS[kind].mode), checkpoint)
 
     def settle(self, name: str) -> int:
         """Waits until all files that are there are processed; returns the newest batch."""
@@ -100,6 +114,12 @@ class Driver:
     def forget(self, name: str) -> None:
         """Lets go of a query that has stopped for good."""
         del self._queries[name]
+
+    def check_runs(self, name: str) -> None:
+        """Raises what a query has failed with, if it has."""
+        failure = self._queries[name].exception()
+        if failure is not None:
+            raise failure
 
     def is_active(self, name: str) -> bool:
         return bool(self._queries[name].isActive)
@@ -177,6 +197,15 @@ class Driver:
 
     def exit(self) -> None:
         self._spark.stop()
+
+    def _use(self, settings: dict[str, str]) -> None:
+        for key, value in settings.items():
+            self._spark.conf.set(key, value)
+
+    def _start(self, name: str, writer: DataStreamWriter, checkpoint: str) -> str:
+        writer = writer.option("checkpointLocation", checkpoint).queryName(name)
+        self._queries[name] = writer.start()
+        return str(self._queries[name].runId)
 
     def _context(self) -> Any:
         return self._spark.sparkContext._jsc.sc()

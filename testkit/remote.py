@@ -53,6 +53,11 @@ class RemoteQuery(RunningQuery):
         """Starts it on a driver, once all executors are there."""
         driver.wait_for_executors()
         self.driver = driver
+        self.begin()
+        return self
+
+    def begin(self) -> None:
+        """Has its driver start it."""
         self.call(
             "start",
             kind=self.kind,
@@ -61,7 +66,6 @@ class RemoteQuery(RunningQuery):
             sink=str(self.sink),
             settings=self.settings,
         )
-        return self
 
     def spread(self) -> Self:
         """Waits for all executors, and runs until the first two workers are on different ones."""
