@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from testkit.answers import Rows, check_rows
+from testkit.driver_process import CALL_SECONDS
 from testkit.kafka import Broker
 from testkit.kafka_clients import Producer, read
 from testkit.remote import RemoteQuery
@@ -51,7 +52,7 @@ class KafkaQuery(RemoteQuery):
             self.call("check_runs")
             return self._newest() >= last
 
-        until(is_processed, f"batch {last} is processed")
+        until(is_processed, f"batch {last} is processed", CALL_SECONDS)
         return self
 
     def settle(self) -> int:
@@ -74,14 +75,18 @@ class KafkaQuery(RemoteQuery):
         """The batches must have all that was sent, and the sink what each of them leaves.
 
         For each key the sink must have the totals after each batch that has the key, in their
-        order. What a task had sent when it died is there again.
+        order. What a task has sent that died is there again, behind itself.
         """
         check_rows(self.answer(), self._producer.totals())
         super().check(keys, expected)
         left = self._left()
-        for k, given in self._given().items():
+        wrong = []
+        for k, given in sorted(self._given().items()):
+            once = [totals for totals, _ in groupby(given)]
             in_order = [totals[k] for totals in left if k in totals]
-            assert [each for each, _ in groupby(given)] == in_order, f"key {k}: {given}"
+            if once != in_order:
+                wrong.append(f"key {k} has {once} instead of {in_order}")
+        assert not wrong, f"{len(wrong)} keys were wrong on the way; {wrong[0]}"
 
     def _given(self) -> dict[int, list[Totals]]:
         """All that the sink has of each key, in its order."""
