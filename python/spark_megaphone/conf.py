@@ -51,6 +51,10 @@ TRANSFER_TAIL_DEADLINE_MS: Final = "spark.megaphone.transfer.tailDeadlineMs"
 # another executor before it is tried again. Default `30000`; read when a query starts.
 TRANSFER_IMAGE_DEADLINE_MS: Final = "spark.megaphone.transfer.imageDeadlineMs"
 
+# Port at which executors ask each other for state. If it is taken, the next free one, up to
+# `spark.port.maxRetries` further. 0: any free port. Default `0`; read when the application starts.
+TRANSFER_PORT: Final = "spark.megaphone.transfer.port"
+
 # How long, in milliseconds, a task waits for another running attempt to release the same state.
 # Default `60000`; read when a query starts.
 LEASE_TIMEOUT_MS: Final = "spark.megaphone.lease.timeoutMs"
@@ -81,6 +85,7 @@ DEFAULTS: Final = {
     TRANSFER_MAX_BYTES_IN_FLIGHT: "256m",
     TRANSFER_TAIL_DEADLINE_MS: "1000",
     TRANSFER_IMAGE_DEADLINE_MS: "30000",
+    TRANSFER_PORT: "0",
     LEASE_TIMEOUT_MS: "60000",
     SWEEP_INTERVAL_BATCHES: "50",
     RECOVERY_FRAMES_MAX: "32",

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.format
 
-/** An executor and the address of its block manager.
+/** An executor and the address at which it answers other executors.
   *
   * @param id
   *   Spark's id of the executor
   * @param port
-  *   port of its block manager
+  *   0 if the executor has not told it yet
   */
 final case class ExecutorAddress(id: String, host: String, port: Int) {
+  def isKnown: Boolean = port > 0
   override def toString: String = s"$id at $host:$port"
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import scala.annotation.tailrec
-
 import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.errors.{DamagedFileException, MissingFileException}
-import io.megaphone.format.{FileName, StateName, StoreKey, WorkerId}
+import io.megaphone.format.{ExecutorAddress, FileName, StateName, StoreKey, WorkerId}
 import io.megaphone.plan.StepId
 import io.megaphone.state.{Holding, LoadedBin, Registry, Replica, ReplicaKey, StoreBatch}
-import io.megaphone.transfer.{BlockKind, BlockName, Peers, TransferBlocks}
+import io.megaphone.transfer.{BlockKind, BlockName, Peers, TailPulls, TransferBlocks}
 import io.megaphone.transfer.TransferBlocks.Part
 
 /** Takes the bins that a batch's table gives to a worker and the table before gave to another:
@@ -19,8 +17,7 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   1. `relabelled`: from that worker's holding on this executor, if it is at exactly the name
   *      wanted.
   *   1. `prepared`: from the replica that was prepared here, once it is at the name wanted. The
-  *      last tails of all replicas are pulled at once, under one deadline, so that an executor that
-  *      hangs costs one deadline, however many workers it had.
+  *      last tails of all replicas are pulled at once (`TailPulls`).
   *   1. `pulled`: from image blocks of the other executors, one after the other under one deadline,
   *      because images are large.
   *   1. `loaded`: from files.
@@ -39,6 +36,7 @@ final private[runtime] class Adopter(
   import Adopter._
 
   private val catchUp = new CatchUp(recovery)
+  private val tailPulls = new TailPulls(blocks, peers)
 
   /** Marks the bins that leave `holding` with the batch, and adds those that come. Throws what the
     * files throw.
@@ -95,31 +93,16 @@ final private[runtime] class Adopter(
       } finally replicas.foreach { case (_, key, _) => registry.dropReplica(key) }
     }
 
-    /** The tails that lead to the names wanted, of all arrivals at once: their first parts, then
-      * their second ones.
-      */
+    /** The tails that lead to the names wanted, of all arrivals at once. */
     private def tailsOf(wanted: Vector[Arrival]): Map[Arrival, Vector[Part]] = {
-      val leftMs = deadline(sources.tailDeadlineMs)
-      @tailrec
-      def go(
-          found: Map[Arrival, Vector[Part]],
-          lacking: Vector[Arrival],
-          number: Int
-      ): Map[Arrival, Vector[Part]] = {
-        val come = pull(lacking, BlockKind.Tail, number, leftMs())
-        val all = found ++ come.map { case (arrival, part) =>
-          arrival -> (found.getOrElse(arrival, Vector.empty) :+ part)
-        }
-        val next = come.keys.filterNot(arrival => isWhole(all(arrival), arrival.bins)).toVector
-        if (next.isEmpty || leftMs() <= 0) all else go(all, next, number + 1)
-      }
-      if (wanted.isEmpty) Map.empty else go(Map.empty, wanted, 0)
+      val asked = for {
+        arrival <- wanted
+        (block, address) <- located(arrival, BlockKind.Tail, 0)
+      } yield arrival -> TailPulls.Wanted(block, address, arrival.bins)
+      val come = opened.waiting(tailPulls(asked.map(_._2), sources.tailDeadlineMs))
+      opened.bytesFromPeer += come.valuesIterator.flatten.map(_.bytes.length.toLong).sum
+      asked.flatMap { case (arrival, tail) => come.get(tail.block).map(arrival -> _) }.toMap
     }
-
-    /** Nothing more is pulled for a damaged tail. */
-    private def isWhole(tail: Vector[Part], bins: Vector[Int]): Boolean =
-      try blocks.isWhole(tail, bins)
-      catch { case _: DamagedFileException => true }
 
     /** Returns how many milliseconds are left, each time that it is asked. */
     private def deadline(ms: Long): () => Long = {
@@ -170,7 +153,11 @@ final private[runtime] class Adopter(
       try
         blocks.replicaOf(arrival.bins, batch.after.bins) { number =>
           if (leftMs() <= 0) None
-          else pull(Vector(arrival), BlockKind.Image, number, leftMs()).get(arrival)
+          else
+            for {
+              (block, address) <- located(arrival, BlockKind.Image, number)
+              bytes <- opened.waiting(peers.pull(block, address, leftMs()))
+            } yield { opened.bytesFromPeer += bytes.length; Part(block.toString, bytes) }
         }
       catch { case _: DamagedFileException => None }
 
@@ -182,26 +169,15 @@ final private[runtime] class Adopter(
       arrival -> arrival.bins.map(found.bins)
     }.toMap
 
-    /** Pulls a part for each of the arrivals that another executor may have it of. */
-    private def pull(
-        arrivals: Vector[Arrival],
+    /** A part of the block that brings an arrival, and the executor that may have it. */
+    private def located(
+        arrival: Arrival,
         kind: BlockKind,
-        number: Int,
-        deadlineMs: Long
-    ): Map[Arrival, Part] = {
-      val asked = for {
-        arrival <- arrivals
-        block <- arrival.block(batch.key, kind, number)
-        address <- sources.addresses.get(block.source)
-      } yield (arrival, block, address)
-      val come = opened.waiting(
-        peers.pullAll(asked.map { case (_, block, address) => block -> address }, deadlineMs)
-      )
-      opened.bytesFromPeer += come.valuesIterator.map(_.length.toLong).sum
-      asked.flatMap { case (arrival, block, _) =>
-        come.get(block).map(bytes => arrival -> Part(block.toString, bytes))
-      }.toMap
-    }
+        part: Int
+    ): Option[(BlockName, ExecutorAddress)] = for {
+      block <- arrival.block(batch.key, kind, part)
+      address <- sources.addresses.get(arrival.source)
+    } yield (block, address)
   }
 }
 

@@ -22,6 +22,9 @@ final case class ClusterView(
     if (staying.isEmpty) ids else staying
   }
   def get(id: String): Option[ExecutorAddress] = byId.get(id)
+
+  /** The address at which an executor answers others; None if it has not told it yet. */
+  def peer(id: String): Option[ExecutorAddress] = get(id).filter(_.isKnown)
 }
 
 object ClusterView {

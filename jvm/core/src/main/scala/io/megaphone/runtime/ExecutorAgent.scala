@@ -14,7 +14,8 @@ import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.plan.StepId
 import io.megaphone.state.{Holding, Registry, ReplicaKey}
-import io.megaphone.transfer.{BlockKind, BlockName, Peers, Preparer, ReplicaDuty, TransferBlocks}
+import io.megaphone.transfer.{BlockName, Peers, Preparer, ReplicaDuty, TailPulls, TransferBlocks}
+import io.megaphone.transfer.TransferBlocks.Part
 
 /** The executor's half of the runtime: it keeps replicas and blocks for others, and works on them
   * between tasks. It has no thread: the host calls it.
@@ -25,9 +26,9 @@ import io.megaphone.transfer.{BlockKind, BlockName, Peers, Preparer, ReplicaDuty
   *   1. `obey` drops everything that the orders do not name, and takes over the new duties. ''Lost
   *      or late:'' orders with an older counter are ignored, so replicas and blocks are kept
   *      longer. None of them is used wrongly.
-  *   1. `prepare` works on one duty. `publishNext` makes one image block of the queue. ''Dies:''
-  *      the replicas and blocks are gone; the driver gives the duties to another executor, and
-  *      targets read files.
+  *   1. `pullTails` pulls the tails that duties need, and `prepare` works on one duty. `publishNext`
+  *      makes one image block of the queue. ''Dies:'' the replicas and blocks are gone; the driver
+  *      gives the duties to another executor, and targets read files.
   *
   * Copies keep to the rate in the orders: see [[io.megaphone.pace.Throttle]]. Tails do not, because
   * a replica must keep up with its source.
@@ -64,6 +65,8 @@ final class ExecutorAgent(
   private val resting = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // until a round
   private val published = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
   private val copied = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
+  private val tails = new ConcurrentHashMap[ReplicaKey, Vector[BlockName]]() // published, all parts
+  private val tailPulls = new TailPulls(blocks, peers)
   private val withLargeBins = ConcurrentHashMap.newKeySet[StoreKey]() // of which `warn` was told
   private val round = new AtomicLong() // of orders that were obeyed
   private val images = mutable.Queue.empty[(BlockName, TransferBlocks.Snapshot)]
@@ -97,7 +100,7 @@ final class ExecutorAgent(
     registry.keepRuns(run => orders.runs.get(run).map(_.settled))
     registry.keepReplicas(orders.isLive(_))
     registry.measure()
-    Seq(refused, failures, resting, published, copied).foreach(
+    Seq(refused, failures, resting, published, copied, tails).foreach(
       _.keySet.removeIf(key => !orders.isLive(key))
     )
     throttle.keep(orders.runs.map { case (run, live) => run -> live.copyRate })
@@ -135,13 +138,29 @@ final class ExecutorAgent(
       !isRefused(duty) && versionOf(duty.key).forall(_ < duty.settled.version)
   }
 
+  /** Pulls the tails that the replicas of duties need if they lack just one: those of a run all at
+    * once, so that a source's executor is asked once for all of them.
+    */
+  def pullTails(duties: Seq[ReplicaDuty]): Map[ReplicaKey, TailPulls.Pulled] = (for {
+    (run, ofRun) <- duties.groupBy(_.key.store.run)
+    live <- orders.runs.get(run)
+  } yield tailPulls.lackedBy(ofRun, registry, deadlineOf(live))).flatten.toMap
+
+  private def deadlineOf(run: LiveRun): Long = run.pullDeadlineMs.getOrElse(pullDeadlineMs)
+
   /** Makes a replica or brings it forward. Returns whether there is news for the driver. Throws
     * what files throw, and drops the replica then.
     *
     * After a failure the duty rests for a round of orders, after the next for two, then for four,
     * at most for `RestMax`: what cannot succeed is not tried ten times a second.
+    *
+    * @param pulled
+    *   the tail of the duty, if `pullTails` has asked for it
     */
-  def prepare(duty: ReplicaDuty): Boolean = orders.runs.get(duty.key.store.run).exists { run =>
+  def prepare(
+      duty: ReplicaDuty,
+      pulled: Option[Vector[Part]] = None
+  ): Boolean = orders.runs.get(duty.key.store.run).exists { run =>
     try {
       val before = versionOf(duty.key)
       val copying = this.copying(duty.key, copied)
@@ -154,10 +173,10 @@ final class ExecutorAgent(
         recovery(records => copying(records.length.toLong)),
         blocks,
         peers,
-        run.pullDeadlineMs.getOrElse(pullDeadlineMs),
+        deadlineOf(run),
         copying
       )
-      preparer(duty) match {
+      preparer(duty, pulled) match {
         case Preparer.Ready(version) =>
           Seq(failures, resting, refused).foreach(_.remove(duty.key))
           faults.at(FaultPoints.TargetPrepared)
@@ -210,7 +229,7 @@ final class ExecutorAgent(
         try {
           faults.at(FaultPoints.SourcePublishing)
           val copying = this.copying(block.replica, published)
-          offer(block)(blocks.image(snapshot, { bytes => checkWanted(block); copying(bytes) }))
+          offer(block)(blocks.image(snapshot, { bytes => checkWanted(block); copying(bytes) })): Unit
           faults.at(FaultPoints.SourcePublished)
           true
         } finally {
@@ -223,8 +242,10 @@ final class ExecutorAgent(
   def hasQueued(run: String): Boolean = images.synchronized(images.exists(_._1.key.run == run))
 
   /** Makes and publishes an image now, as fast as it can. */
-  def publish(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit =
+  def publish(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit = {
     offer(block)(blocks.image(snapshot))
+    ()
+  }
 
   /** What an attempt to copy for a replica calls after each piece, with its bytes. */
   private def copying(
@@ -252,28 +273,40 @@ final class ExecutorAgent(
     * earlier commits, but for one: a target that is further behind reads files.
     */
   def publishTail(block: BlockName, holding: Holding, bins: Seq[Int]): Unit = {
-    offer(block)(blocks.tail(holding, bins))
-    try
-      peers.keep { other =>
-        other.kind != BlockKind.Tail || other.replica != block.replica ||
-        other.name.version >= block.name.version - 1
-      }
+    val made = offer(block)(blocks.tail(holding, bins))
+    val known = Option(tails.get(block.replica)).getOrElse(Vector.empty)
+    val (kept, superseded) =
+      (known ++ made).distinct.partition(_.name.version >= block.name.version - 1)
+    tails.put(block.replica, kept)
+    try peers.remove(superseded)
     catch { case NonFatal(e) => warn(s"Tails before $block could not be removed: $e") }
   }
 
   /** Losing a block costs time only (I9): a commit that is durable does not fail for it. If a part
-    * cannot be published, part 0 is not, so no target pulls the others; they are removed.
+    * cannot be published, part 0 is not, so no target pulls the others; they are removed. Returns
+    * what is published.
     */
-  private def offer(block: BlockName)(make: ((Int, Array[Byte]) => Unit) => Unit): Unit =
-    try make((part, bytes) => peers.publish(block.copy(part = part), bytes))
-    catch {
+  private def offer(
+      block: BlockName
+  )(make: ((Int, Array[Byte]) => Unit) => Unit): Vector[BlockName] = {
+    var made = Vector.empty[BlockName]
+    try {
+      make { (number, bytes) =>
+        val part = block.copy(part = number)
+        peers.publish(part, bytes)
+        made :+= part
+      }
+      made
+    } catch {
       case e: Throwable =>
-        try peers.keep(_.copy(part = block.part) != block)
+        try peers.remove(made)
         catch { case NonFatal(other) => e.addSuppressed(other) }
         if (!NonFatal(e)) throw e
         if (!e.isInstanceOf[NotWanted])
           warn(s"$block could not be published; its target reads files: $e")
+        Vector.empty
     }
+  }
 
   /** A task is about to commit a holding. The first large bin of a store is told to `warn`. */
   def committing(store: StoreKey, holding: Holding): Unit =

@@ -234,7 +234,7 @@ final class QueryRun(
       val (known, view) = (duties, cluster)
       val current =
         if (known.isOf(state.decision, view)) known
-        else QueryRun.DutiesOf(state.decision, view, Duties(state, view.get).groupMap(_._1)(_._2))
+        else QueryRun.DutiesOf(state.decision, view, Duties(state, view.peer).groupMap(_._1)(_._2))
       duties = current
       current.byExecutor.getOrElse(executor, Vector.empty)
     }
@@ -313,7 +313,7 @@ final class QueryRun(
   }
 
   private def addressOf(group: Long, worker: Int): Option[ExecutorAddress] =
-    executorOf(group, worker).flatMap(cluster.get)
+    executorOf(group, worker).flatMap(cluster.peer)
 
   /** A sweep every so many batches: what the oldest retained version needs is in the commit log and
     * in the plan log, also of runs before this one.

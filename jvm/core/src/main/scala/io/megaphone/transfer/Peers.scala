@@ -18,7 +18,9 @@ trait Peers {
     */
   def pull(block: BlockName, address: ExecutorAddress, deadlineMs: Long): Option[Array[Byte]]
 
-  /** Pulls several blocks at once, under one deadline. Returns those that have come. */
+  /** Pulls several blocks at once, under one deadline: each executor is asked once for all of its
+    * blocks. Returns those that have come.
+    */
   def pullAll(
       blocks: Seq[(BlockName, ExecutorAddress)],
       deadlineMs: Long
@@ -27,6 +29,9 @@ trait Peers {
 
   /** Makes a block available to other executors. Called twice: nothing happens. */
   def publish(block: BlockName, bytes: Array[Byte]): Unit
+
+  /** Removes published blocks. Called twice: nothing happens. */
+  def remove(blocks: Seq[BlockName]): Unit
 
   /** Removes the published blocks that are not wanted. */
   def keep(isWanted: BlockName => Boolean): Unit

@@ -3,11 +3,9 @@ package io.megaphone.transfer
 
 import java.io.IOException
 
-import scala.annotation.tailrec
-
 import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.errors.{DamagedFileException, MissingFileException}
-import io.megaphone.format.{FileName, StateName}
+import io.megaphone.format.FileName
 import io.megaphone.state.{Holding, Registry, Replica}
 import io.megaphone.transfer.TransferBlocks.Part
 
@@ -22,6 +20,7 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   1. If the replica is behind the settled name, apply the tail block if one tail is missing, and
   *      the tails in the files if not. If neither leads there, or anything is damaged, drop the
   *      replica; the next call starts again. If a file cannot be read now, the next call goes on.
+  *      The tails of many duties are pulled at once, before the first of them is worked on.
   *   1. Keep a tenth of the memory budget free for batches: spill the rest of the replica to disk,
   *      bin by bin. If the disk is full, drop the replica and throw SpillException.
   *
@@ -49,15 +48,19 @@ final class Preparer(
   import Preparer._
 
   private val catchUp = new CatchUp(recovery, TailsMax)
+  private val tails = new TailPulls(blocks, peers)
 
   /** Works on one duty. Throws SpillException if there is no room for the replica, which is dropped
     * then. Throws IOException if a file cannot be read; a replica that was there stays.
+    *
+    * @param pulled
+    *   the tail that leads to the settled name, if it was asked for before
     */
-  def apply(duty: ReplicaDuty): Outcome =
+  def apply(duty: ReplicaDuty, pulled: Option[Vector[Part]] = None): Outcome =
     try
       registry.replica(duty.key).orElse(make(duty)) match {
         case None => Waiting
-        case Some(replica) if bring(replica, duty) => Ready(replica.base.version)
+        case Some(replica) if bring(replica, duty, pulled) => Ready(replica.base.version)
         case Some(_) => lost(duty, s"no unbroken sequence of files leads to ${duty.settled}")
       }
     catch {
@@ -88,7 +91,7 @@ final class Preparer(
       duty.bins,
       duty.binsCount,
       (log, bytes) => { log.spill(registry.budget.excessOfReplicas); copied(bytes) }
-    )(pull(duty, duty.image, BlockKind.Image, _))
+    )(pullImage(duty, _))
 
   private def fromFiles(duty: ReplicaDuty): Holding = {
     val loaded = loading.load(FileName(duty.key.source, duty.settled), duty.bins, duty.tableHash)
@@ -102,9 +105,13 @@ final class Preparer(
   /** Brings a replica to the settled name. Returns whether it is there, or at a later name. A task
     * may take the replica while this waits for a peer.
     */
-  private def bring(replica: Replica, duty: ReplicaDuty): Boolean = {
-    val isNext = replica.base.version + 1 == duty.settled.version
-    val tail = if (isNext) tailOf(duty) else Vector.empty
+  private def bring(
+      replica: Replica,
+      duty: ReplicaDuty,
+      pulled: Option[Vector[Part]]
+  ): Boolean = {
+    def asked = tails.lackedBy(Seq(duty), registry, deadlineMs).get(duty.key).map(_.tail)
+    val tail = pulled.orElse(asked).getOrElse(Vector.empty)
     replica.alone { holding =>
       val isThere = holding.base.version >= duty.settled.version ||
         blocks.applyTail(tail, holding) ||
@@ -114,27 +121,9 @@ final class Preparer(
     }
   }
 
-  /** The parts of the tail that leads to the settled name; those that have come if one does not. */
-  private def tailOf(duty: ReplicaDuty): Vector[Part] = {
-    @tailrec
-    def go(parts: Vector[Part]): Vector[Part] =
-      if (blocks.isWhole(parts, duty.bins)) parts
-      else
-        pull(duty, duty.settled, BlockKind.Tail, parts.size) match {
-          case Some(part) => go(parts :+ part)
-          case None => parts
-        }
-    go(Vector.empty)
-  }
-
-  private def pull(
-      duty: ReplicaDuty,
-      name: StateName,
-      kind: BlockKind,
-      number: Int
-  ): Option[Part] = {
-    val block = duty.block(name, kind, number)
-    duty.addressOf(kind).flatMap(peers.pull(block, _, deadlineMs)).map(Part(block.toString, _))
+  private def pullImage(duty: ReplicaDuty, number: Int): Option[Part] = {
+    val block = duty.block(duty.image, BlockKind.Image, number)
+    duty.imageAddress.flatMap(peers.pull(block, _, deadlineMs)).map(Part(block.toString, _))
   }
 }
 

@@ -31,10 +31,6 @@ final case class ReplicaDuty(
     progressAt: Long = -1
 ) {
 
-  /** Where a block of a kind is. */
-  def addressOf(kind: BlockKind): Option[ExecutorAddress] =
-    if (kind == BlockKind.Image) imageAddress else address
-
   /** The block that brings the replica to a name: a part of it. */
   def block(name: StateName, kind: BlockKind, part: Int): BlockName = key.purpose match {
     case ForStep(step, target) => BlockName(key.store, key.source, target, name, kind, step, part)

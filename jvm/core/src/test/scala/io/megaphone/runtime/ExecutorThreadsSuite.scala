@@ -179,7 +179,8 @@ class ExecutorThreadsSuite extends AnyFunSuite with SmallStore {
       }
       turns.actor("preparer") {
         for (_ <- 1 to 5) {
-          try agent.duties.foreach(agent.prepare)
+          val tails = agent.pullTails(agent.duties)
+          try agent.duties.foreach(duty => agent.prepare(duty, tails.get(duty.key).map(_.tail)))
           catch { case _: IOException => () } // the host logs it, and goes on
           turns.gate()
         }

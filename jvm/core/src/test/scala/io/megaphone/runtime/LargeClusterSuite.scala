@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import scala.collection.mutable
+import scala.util.Random
+
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.planlog.PlanLog
-import io.megaphone.format.{ExecutorAddress, WorkerId}
-import io.megaphone.plan.{Bins, Group, Operator, Plan, Planner, TransferMode}
+import io.megaphone.format.{Compression, Compressions, ExecutorAddress, StateName, WorkerId}
+import io.megaphone.plan.{Bins, Group, Move, Operator, Plan, Planner, Step, TransferMode}
+import io.megaphone.state.{Holding, Registry}
 import io.megaphone.testkit.{Allocated, MemoryRecords}
+import io.megaphone.transfer.{BlockName, TransferBlocks}
 
-/** What a batch costs the driver with the most bins and very many workers: bytes, no seconds. */
+/** What a batch costs with the most bins and very many workers: the driver's bytes, and the requests
+  * of executors; no seconds.
+  */
 class LargeClusterSuite extends AnyFunSuite {
   private val MiB = 1L << 20
   private val workers = 1000
   private val group =
     Group(Vector(Operator(0, "join", Vector("left", "right", "times", "matched"))), workers)
-  private val executors = Vector.tabulate(50)(i => ExecutorAddress(s"$i", "host", i))
+  private val executors = Vector.tabulate(50)(i => ExecutorAddress(s"$i", "host", 1 + i))
   private val view = ClusterView(executors)
 
   private final class Query {
@@ -76,5 +83,52 @@ class LargeClusterSuite extends AnyFunSuite {
     assert(replicas > 1000)
     val perReplica = Seq(announcing, first, waiting).map(_ / replicas)
     assert(perReplica.max < 4096 && again < MiB)
+  }
+
+  test("in a batch an executor asks another once for the tails of all of its workers") {
+    val query = begun
+    val random = new Random(1)
+    val step = Step(Vector.tabulate(4000)(bin => Move(bin, random.nextInt(workers))), workers)
+    query.run.submit(_ => Plan("p", Map(0L -> Vector(step)), "all-at-once", TransferMode.Prepared))
+    for (_ <- 1 to 3) { query.plan(); query.commit() }
+    query.plan()
+    val requests = for {
+      target <- executors
+      source <- asked(query.run.ordersFor(target.id).toSeq)
+    } yield (target.id, source.id)
+    val tails = query.orders().map(_.duties.size).sum
+    info(s"$tails tails, ${requests.size} requests")
+    assert(tails > 10000 && requests.distinct == requests)
+    assert(requests.size <= executors.size * (executors.size - 1))
+  }
+
+  /** The executors that a target asks for tails, once for each request, if each of its replicas
+    * lacks the last one.
+    */
+  private def asked(orders: Seq[RunOrders]): Seq[ExecutorAddress] = {
+    val requests = mutable.Buffer.empty[ExecutorAddress]
+    val peers = new SomePeers(_ => None) {
+      override def pullAll(
+          blocks: Seq[(BlockName, ExecutorAddress)],
+          deadlineMs: Long
+      ): Map[BlockName, Array[Byte]] = { requests ++= blocks.map(_._2).distinct; Map.empty }
+    }
+    val agent = new ExecutorAgent(
+      new Registry,
+      peers,
+      new TransferBlocks(Compressions(Compression.None)),
+      FaultPoints.Off,
+      (_, _, _) => fail("no state is read"),
+      1000,
+      _ => ()
+    )
+    agent.obey(Orders.of(1, orders))
+    for (duty <- agent.duties) {
+      val replica = new Holding(duty.key.source, 1)
+      replica.restart(StateName(duty.settled.version - 1, ""), Vector.empty)
+      agent.registry.putReplica(duty.key, replica)
+    }
+    agent.pullTails(agent.duties)
+    requests.toSeq
   }
 }

@@ -13,6 +13,7 @@ class SomePeers(pulled: BlockName => Option[Array[Byte]]) extends Peers {
       deadlineMs: Long
   ): Option[Array[Byte]] = pulled(block)
   override def publish(block: BlockName, bytes: Array[Byte]): Unit = ()
+  override def remove(blocks: Seq[BlockName]): Unit = ()
   override def keep(isWanted: BlockName => Boolean): Unit = ()
   override def publishedCount: Int = 0
 }

@@ -123,14 +123,38 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
         if (made.part == 2) throw new IllegalStateException("no room")
         published += made.part
       }
-      override def keep(isWanted: BlockName => Boolean): Unit =
-        published.filterInPlace(part => isWanted(block.copy(part = part)))
+      override def remove(blocks: Seq[BlockName]): Unit = published --= blocks.map(_.part)
+      override def keep(isWanted: BlockName => Boolean): Unit = ()
       override def publishedCount: Int = published.size
     }
     val told = mutable.Buffer.empty[String]
     val agent = agentWith(peers, told)
     agent.publishTail(block, lease.holding, bins)
     assert(published.isEmpty && told.size == 1)
+  }
+
+  test("an executor holds the last two tails of a replica, and looks at no other block for it") {
+    val (lease, _, _) = committed()
+    val published = mutable.LinkedHashSet.empty[BlockName]
+    val peers = new SomePeers(_ => None) {
+      override def publish(made: BlockName, bytes: Array[Byte]): Unit = published += made
+      override def remove(blocks: Seq[BlockName]): Unit = published --= blocks
+      override def keep(isWanted: BlockName => Boolean): Unit = fail("all blocks are looked at")
+    }
+    val agent = agentWith(peers, mutable.Buffer.empty)
+    val key = StoreId(0, "default").in("run")
+    for (version <- 2 to 5; target <- 1 to 3) {
+      val step = StepId("plan", 0, 0)
+      val name = StateName(version.toLong, "")
+      agent.publishTail(
+        BlockName(key, 0, target, name, BlockKind.Tail, step),
+        lease.holding,
+        bins
+      )
+    }
+    val held = published.toSeq.groupMap(b => (b.target, b.name.version))(_.part)
+    assert(held.keySet == (1 to 3).flatMap(target => Seq((target, 4L), (target, 5L))).toSet)
+    assert(held.values.forall(_.toSet == Set(0, 1, 2)))
   }
 
   test("the first large bin of a store is told once, and again of another store") {

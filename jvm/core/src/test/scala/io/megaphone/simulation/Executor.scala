@@ -16,7 +16,7 @@ import io.megaphone.transfer.{BlockName, Peers, TransferBlocks}
   * background threads, its memory.
   */
 final class Executor(val name: String, world: World) extends Peers with FaultPoints {
-  override val address: ExecutorAddress = ExecutorAddress(name, name, 0)
+  override val address: ExecutorAddress = ExecutorAddress(name, name, 1)
   val registry = new Registry(behindMax = world.setup.behindMax)
   val agent = new ExecutorAgent(
     registry,
@@ -24,7 +24,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     new TransferBlocks(Compressions(Compression.None), partBytes = 100), // a few keys
     this,
     (store, _, _) => world.recovery(store.id),
-    pullDeadlineMs = 0,
+    pullDeadlineMs = 60000, // peers answer at once
     text => world.trace(s"$name WARN $text"),
     new Throttle(Executor.Impatient)
   )
@@ -37,6 +37,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     stored.getOrElseUpdate(block, bytes)
     ()
   }
+  override def remove(blocks: Seq[BlockName]): Unit = stored --= blocks
   override def keep(isWanted: BlockName => Boolean): Unit =
     stored.filterInPlace((block, _) => isWanted(block))
   override def publishedCount: Int = stored.size
@@ -83,11 +84,12 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
   /** One piece of work of the background threads. */
   def work(): Unit =
     if (!world.dice.chance(0.6) || !agent.publishNext()) {
-      val duties = agent.duties
-      if (duties.nonEmpty) {
-        val duty = world.dice.pick(duties)
-        world.planted.beforeDuty(this, duty)
-        try agent.prepare(duty)
+      val all = agent.duties
+      val duties = if (all.isEmpty || world.dice.chance(0.3)) all else Vector(world.dice.pick(all))
+      duties.foreach(world.planted.beforeDuty(this, _))
+      val tails = agent.pullTails(duties)
+      for (duty <- duties) {
+        try agent.prepare(duty, tails.get(duty.key).map(_.tail))
         catch {
           // The host goes on. Of a run that is over, the files may be another run's by now.
           case e: Exception if world.isExpected(e) || !world.isLive(duty.key.store.run) =>

@@ -99,7 +99,8 @@ final class TaskAttempt(
       world.planted.assignment(stage),
       world.planted.tables(stage, store),
       new Attempt(world.planted.attemptId(this), () => !isKilled && !isDone),
-      WorkerTask.Settings(0, 0, imageDeadlineMs = 60000, setup.limits) // peers answer at once
+      // Peers answer at once.
+      WorkerTask.Settings(0, tailDeadlineMs = 60000, imageDeadlineMs = 60000, setup.limits)
     )
     tasks(store) = task
     stage.driver.located(stage.group, worker, executor.name)

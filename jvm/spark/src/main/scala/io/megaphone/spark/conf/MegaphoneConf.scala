@@ -138,6 +138,14 @@ object MegaphoneConf {
       "for a block from another executor before it is tried again.",
     text => atLeast(1)(text)
   )
+  val TransferPort: ConfEntry[Int] = ConfEntry(
+    "spark.megaphone.transfer.port",
+    "0",
+    "application",
+    "Port at which executors ask each other for state. If it is taken, the next free one, up to " +
+      "`spark.port.maxRetries` further. 0: any free port.",
+    text => TransferConf.port(text)
+  )
   val LeaseTimeoutMs: ConfEntry[Long] =
     ConfEntry(
       "spark.megaphone.lease.timeoutMs",
@@ -190,6 +198,7 @@ object MegaphoneConf {
       MaxBytesInFlight,
       TailDeadlineMs,
       ImageDeadlineMs,
+      TransferPort,
       LeaseTimeoutMs,
       SweepBatches,
       FramesMax,

@@ -37,6 +37,16 @@ private[conf] object TransferConf {
     if (parsed == 0) Long.MaxValue else parsed
   }
 
+  /** The number of a port, or 0. */
+  def port(text: String): Int =
+    text.trim.toIntOption
+      .filter(port => port == 0 || port >= PortMin && port <= PortMax)
+      .getOrElse(
+        throw new IllegalArgumentException(s"a port from $PortMin to $PortMax is needed, or 0.")
+      )
+
+  private val PortMin = 1024
+  private val PortMax = 65535
   private val SlowdownMin = 0.01
   private val SlowdownMax = 9.0
 }

@@ -13,6 +13,7 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.{ActiveQueries, Cluster, RunningQuery}
 
 import io.megaphone.checkpoint.Parallel
+import io.megaphone.format.ExecutorAddress
 import io.megaphone.runtime.{Committed, FileSettings, FileSettingsAsked, Held, Orders, Report}
 import io.megaphone.spark.wire.MessageBytes
 
@@ -29,6 +30,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   /** The provider of each run that has its state on another than ours. */
   private val elsewhere = new ConcurrentHashMap[String, String]()
   private val held = new ConcurrentHashMap[String, Held]()
+  private val peers = new ConcurrentHashMap[String, ExecutorAddress]() // by executor
   private val counter = new AtomicLong()
   private val news = new Object
 
@@ -111,17 +113,24 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   def heldByExecutor: Vector[(String, Held)] = {
     val live = Cluster.executors(context).map(_.id)
     held.keySet.removeIf(id => !live.contains(id))
+    peers.keySet.removeIf(id => !live.contains(id))
     live.flatMap(id => Option(held.get(id)).map(id -> _))
   }
+
+  /** An executor with the address that it has told, if it has. */
+  def peerOf(executor: ExecutorAddress): ExecutorAddress =
+    peers.getOrDefault(executor.id, executor)
 
   /** Answers an executor's report. Runs on Spark's RPC threads, so it must return quickly. */
   def receive(bytes: Array[Byte]): Array[Byte] = MessageBytes.decode(bytes) match {
     case r: Report =>
       held.put(r.executor.id, r.held)
+      peers.put(r.executor.id, r.executor)
       running.foreach(_.reported(r))
       val orders = Orders.of(() => nextCounter(), () => running.flatMap(_.ordersFor(r.executor.id)))
       MessageBytes.encode(orders)
     case c: Committed =>
+      peers.put(c.executor.id, c.executor)
       query(c.worker.store.run).foreach(_.committed(c))
       null
     case FileSettingsAsked(run) =>

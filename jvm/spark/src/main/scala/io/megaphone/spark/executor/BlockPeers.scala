@@ -5,18 +5,21 @@ import java.util.concurrent.{
   ConcurrentHashMap, Executor, ExecutorService, Future, TimeoutException, TimeUnit
 }
 
+import scala.annotation.tailrec
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import org.apache.spark.internal.Logging
-import org.apache.spark.sql.megaphone.BlockStore
+import org.apache.spark.sql.megaphone.{BlockStore, PeerTransport}
 
 import io.megaphone.format.ExecutorAddress
 import io.megaphone.runtime.FaultPoints
+import io.megaphone.spark.wire.BlockBytes
 import io.megaphone.transfer.{BlockName, Peers}
 
-/** The memory of other executors, through Spark's block manager. Authentication and encryption are
-  * as configured for Spark. Under memory pressure moves become slower, and nothing fails.
+/** The memory of other executors: their blocks, which Spark's block manager keeps, and Spark's
+  * transport carries. The driver takes no part. Under memory pressure moves become slower, and
+  * nothing fails.
   *
   * Threads: any.
   *
@@ -27,6 +30,7 @@ import io.megaphone.transfer.{BlockName, Peers}
   */
 final class BlockPeers(
     blocks: BlockStore,
+    transport: PeerTransport,
     threads: ExecutorService,
     removals: Executor,
     faults: FaultPoints
@@ -34,7 +38,7 @@ final class BlockPeers(
     with Logging {
   private val published = ConcurrentHashMap.newKeySet[BlockName]()
 
-  override def address: ExecutorAddress = blocks.address
+  override def address: ExecutorAddress = transport.address
 
   /** Makes a block available to other executors. Called twice: the second call does nothing, unless
     * the first one failed. Throws what Spark's block manager throws.
@@ -49,14 +53,16 @@ final class BlockPeers(
           throw e
       }
 
-  /** Removes the blocks that are not wanted. Does not wait for it: Spark removes a block only once
-    * nobody reads it, and a target that hangs reads for ever.
+  /** Removes blocks. Does not wait for it: Spark removes a block only once nobody reads it, and a
+    * disk may hang.
     */
+  override def remove(superseded: Seq[BlockName]): Unit = {
+    val gone = superseded.filter(published.remove(_))
+    if (gone.nonEmpty) removals.execute(() => gone.foreach(block => blocks.remove(block.toString)))
+  }
+
   override def keep(isWanted: BlockName => Boolean): Unit =
-    published.asScala.filterNot(isWanted).foreach { block =>
-      published.remove(block)
-      removals.execute(() => blocks.remove(block.toString))
-    }
+    remove(published.asScala.iterator.filterNot(isWanted).toVector)
 
   override def publishedCount: Int = published.size
 
@@ -71,44 +77,51 @@ final class BlockPeers(
       deadlineMs: Long
   ): Map[BlockName, Array[Byte]] = {
     val deadline = System.nanoTime + TimeUnit.MILLISECONDS.toNanos(deadlineMs)
-    val pulls = wanted.map { case (block, address) =>
-      (block, address, threads.submit(() => fetch(block.toString, address)))
+    val come = new ConcurrentHashMap[BlockName, Array[Byte]]()
+    val pulls = wanted.groupMap(_._2)(_._1).toVector.map { case (address, asked) =>
+      (address, asked.size, threads.submit[Unit](() => fetch(asked, address, deadline, come)))
     }
     try
-      pulls.flatMap { case (block, address, pull) =>
-        arrived(block, address, pull, deadline, deadlineMs).map(block -> _)
-      }.toMap
+      pulls.foreach { case (address, count, pull) =>
+        await(pull, deadline) { why =>
+          logInfo(
+            s"Of $count blocks not all came from $address within $deadlineMs ms ($why); the " +
+              "checkpoint is read instead of those that did not."
+          )
+        }
+      }
     finally pulls.foreach(_._3.cancel(true)) // of those that have ended nothing happens
+    come.asScala.toMap
   }
 
-  private def fetch(name: String, address: ExecutorAddress): Option[Array[Byte]] = {
-    faults.at(FaultPoints.BlockPulled)
-    if (address == blocks.address) blocks.local(name)
-    else if (blocks.isAt(name, address)) Some(blocks.remote(name, address))
-    else None
-  }
-
-  private def arrived(
-      block: BlockName,
+  /** Asks an executor for blocks, and again for those that the answer has no room for. */
+  private def fetch(
+      asked: Seq[BlockName],
       address: ExecutorAddress,
-      pull: Future[Option[Array[Byte]]],
       deadline: Long,
-      deadlineMs: Long
-  ): Option[Array[Byte]] =
-    try pull.get(math.max(0, deadline - System.nanoTime), TimeUnit.NANOSECONDS)
+      come: ConcurrentHashMap[BlockName, Array[Byte]]
+  ): Unit = {
+    faults.at(FaultPoints.BlockPulled)
+    @tailrec
+    def go(left: Seq[BlockName]): Unit = if (left.nonEmpty) {
+      val request = BlockBytes.ask(left.map(_.toString))
+      val answer =
+        if (address == transport.address) BlockBytes.answer(request)(blocks.get)
+        else transport.ask(address, request, TimeUnit.NANOSECONDS.toMillis(leftOf(deadline)))
+      val found = BlockBytes.blocks(answer)
+      for ((block, Some(bytes)) <- left.zip(found)) come.put(block, bytes)
+      go(left.drop(math.max(1, found.size)))
+    }
+    go(asked)
+  }
+
+  private def leftOf(deadline: Long): Long = math.max(0, deadline - System.nanoTime)
+
+  private def await(pull: Future[Unit], deadline: Long)(failed: String => Unit): Unit =
+    try pull.get(leftOf(deadline), TimeUnit.NANOSECONDS)
     catch {
-      case _: TimeoutException =>
-        logInfo(
-          s"Block $block did not arrive from $address within $deadlineMs ms; the checkpoint is " +
-            "read instead."
-        )
-        None
       case e: InterruptedException => throw e
-      case NonFatal(e) =>
-        logInfo(
-          s"Block $block could not be pulled from $address (${Option(e.getCause).getOrElse(e)}); " +
-            "the checkpoint is read instead."
-        )
-        None
+      case _: TimeoutException => failed("no answer")
+      case NonFatal(e) => failed(Option(e.getCause).getOrElse(e).toString)
     }
 }

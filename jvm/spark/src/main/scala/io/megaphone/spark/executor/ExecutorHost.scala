@@ -14,7 +14,7 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.SparkEnv
 import org.apache.spark.api.plugin.PluginContext
 import org.apache.spark.internal.Logging
-import org.apache.spark.sql.megaphone.{BlockStore, SparkPrivate}
+import org.apache.spark.sql.megaphone.{BlockStore, PeerTransport, SparkPrivate}
 
 import io.megaphone.checkpoint.{Parallel, Recovery, StateFiles}
 import io.megaphone.format.StoreKey
@@ -22,9 +22,9 @@ import io.megaphone.log.memory.{HeapBudget, SpillFiles}
 import io.megaphone.runtime.{ExecutorAgent, FileSettings, FileSettingsAsked, Message, Orders}
 import io.megaphone.spark.checkpoint.{HadoopSettings, HadoopStateFiles, Lz4}
 import io.megaphone.spark.conf.MegaphoneConf
-import io.megaphone.spark.wire.{MessageBytes, ShippedFaultPoints}
+import io.megaphone.spark.wire.{BlockBytes, MessageBytes, ShippedFaultPoints}
 import io.megaphone.state.{Holding, Registry, ReplicaKey}
-import io.megaphone.transfer.{ReplicaDuty, TransferBlocks}
+import io.megaphone.transfer.{ReplicaDuty, TailPulls, TransferBlocks}
 
 /** Spark's host of one [[io.megaphone.runtime.ExecutorAgent]]: its threads, its memory and its
   * connection to the driver.
@@ -80,11 +80,18 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   /** Runs the pieces of a recovery that a batch waits for, one per core at the same time. */
   val parallel: Parallel = new Parallel.OnThreads(recoverers, coresCount)
 
+  private val blocks = new BlockStore(env)
+  private val transport = new PeerTransport(
+    env,
+    MegaphoneConf.TransferPort.read(context.conf.getOption),
+    BlockBytes.answer(_)(blocks.get)
+  )
+
   val agent: ExecutorAgent = {
     val faults = ShippedFaultPoints.instance
     new ExecutorAgent(
       new Registry(budget = budget),
-      new BlockPeers(new BlockStore(env), pulls, removers, faults),
+      new BlockPeers(blocks, transport, pulls, removers, faults),
       new TransferBlocks(Lz4.All, budget),
       faults,
       (store, root, read) => {
@@ -106,6 +113,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     isStopped = true
     wake()
     Seq(pulls, recoverers, removers, copiers).foreach(_.shutdownNow())
+    transport.close()
   }
 
   /** The files of a store, remembered so that replicas can be prepared without a provider. */
@@ -209,36 +217,55 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
       }
   }
 
-  /** Duties that one thread works on, one after the other. */
+  /** Duties that one thread works on: it pulls the tails of all at once, and then works on one after
+    * the other.
+    */
   private final class Preparing(keys: Vector[ReplicaKey]) {
-    @volatile private var current: Option[ReplicaKey] = None
+    @volatile private var current = Vector.empty[ReplicaKey]
     private val future = copiers.submit((() => run()): Runnable)
 
     def isDone: Boolean = future.isDone
     def cancelIfNotDue(): Unit =
-      if (current.exists(agent.newest(_).isEmpty)) { future.cancel(true); () }
+      if (current.nonEmpty && current.forall(agent.newest(_).isEmpty)) { future.cancel(true); () }
 
-    private def run(): Unit =
+    private def run(): Unit = {
+      val own = keys.filter(atWork.add)
+      val left = mutable.Set.from(own)
+      def leave(key: ReplicaKey): Unit = if (left.remove(key)) { atWork.remove(key); () }
       try {
-        val news = keys.filter { key =>
-          current = Some(key)
-          atWork.add(key) && {
-            try agent.newest(key).exists(prepare) // orders may have come since the list was made
-            finally atWork.remove(key)
-          }
+        current = own
+        val tails = pullTails(own.flatMap(agent.newest))
+        val news = own.filter { key =>
+          current = Vector(key)
+          try agent.newest(key).exists(prepare(_, tails.get(key))) // orders may have come since
+          finally leave(key)
         }
         if (news.nonEmpty) wake()
-      } finally current = None
+      } finally {
+        current = Vector.empty
+        own.foreach(leave)
+      }
+    }
   }
 
-  /** A failure, even for lack of heap, ends nothing: a step can do without the replica. */
-  private def prepare(duty: ReplicaDuty): Boolean =
-    try agent.prepare(duty)
+  private def pullTails(duties: Vector[ReplicaDuty]): Map[ReplicaKey, TailPulls.Pulled] =
+    orElse(Map.empty[ReplicaKey, TailPulls.Pulled], "Tails could not be pulled") {
+      agent.pullTails(duties)
+    }
+
+  private def prepare(newest: ReplicaDuty, pulled: Option[TailPulls.Pulled]): Boolean = {
+    val duty = pulled.fold(newest)(_.duty)
+    orElse(false, s"The replica of ${duty.key} could not be prepared yet") {
+      agent.prepare(duty, pulled.map(_.tail))
+    }
+  }
+
+  /** A failure, even for lack of heap, ends nothing: a step can do without a replica. */
+  private def orElse[A](otherwise: A, failed: String)(work: => A): A =
+    try work
     catch {
       case e: InterruptedException => throw e
-      case e: Throwable if !isStopped =>
-        logInfo(s"The replica of ${duty.key} could not be prepared yet: $e")
-        false
+      case e: Throwable if !isStopped => logInfo(s"$failed: $e"); otherwise
     }
 }
 

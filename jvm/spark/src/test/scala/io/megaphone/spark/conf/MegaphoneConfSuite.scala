@@ -29,6 +29,8 @@ class MegaphoneConfSuite extends AnyFunSuite {
       MegaphoneConf.DefaultStrategy -> "batched(0)",
       MegaphoneConf.PatienceBatches -> "0",
       MegaphoneConf.ImageDeadlineMs -> "1s",
+      MegaphoneConf.TransferPort -> "80",
+      MegaphoneConf.TransferPort -> "65536",
       MegaphoneConf.FramesMax -> "1",
       MegaphoneConf.MemoryBudget -> "0%",
       MegaphoneConf.MemoryBudget -> "91%",

@@ -3,6 +3,8 @@ package io.megaphone.spark.query
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.spark.sql.megaphone.BlockUpdates
+
 /** The tests of a suite whose state moves, with two executors of one core that are processes: bins
   * go from the memory of one to that of the other. They run with all tests only.
   */
@@ -21,8 +23,14 @@ trait OnExecutors extends OperatorSession {
 
   override protected def comparedBatches: Int = 24
 
+  private lazy val updates = new BlockUpdates(spark.sparkContext)
+
+  override protected def beforeAll(): Unit = { super.beforeAll(); updates.all; () }
+
   override protected def lookAtMove(running: Running): Unit = {
     super.lookAtMove(running)
+    assert(updates.all.nonEmpty, "the driver is told of no block, not even of a broadcast")
+    assert(updates.ofPlugin.isEmpty, "the driver is told of the plugin's blocks")
     val metrics = running.movedIn.flatMap(running.progressOf).flatMap(_.customMetrics.asScala)
     assert(
       metrics.collect { case ("megaphoneBinsFromPeer", bins) => bins.longValue }.sum > 0,

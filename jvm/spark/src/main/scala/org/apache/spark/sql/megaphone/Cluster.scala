@@ -12,13 +12,14 @@ import io.megaphone.format.ExecutorAddress
   */
 object Cluster {
 
-  /** The executors that are registered now, in the order of their ids. The driver is included only
-    * in local mode, where it is the executor. Asks the driver's own block manager endpoint.
+  /** The executors that are registered now, in the order of their ids, without the ports at which
+    * they answer each other. The driver is included only in local mode, where it is the executor.
+    * Asks the driver's own block manager endpoint.
     */
   def executors(sc: SparkContext): Vector[ExecutorAddress] = {
     val all = sc.env.blockManager.master.getMemoryStatus.keys.toVector
     val workers = if (sc.isLocal) all else all.filterNot(_.isDriver)
-    workers.map(BlockStore.addressOf).sortBy(e => (e.id.length, e.id))
+    workers.map(e => ExecutorAddress(e.executorId, e.host, 0)).sortBy(e => (e.id.length, e.id))
   }
 
   /** Of some executors those that Spark gives no tasks any more, because they are decommissioned or

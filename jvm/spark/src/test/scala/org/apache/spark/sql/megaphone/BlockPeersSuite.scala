@@ -1,73 +1,188 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.megaphone
 
+import java.nio.ByteBuffer
 import java.util.concurrent.{CountDownLatch, Executors, TimeUnit}
+import java.util.concurrent.atomic.AtomicInteger
+
+import scala.collection.mutable
 
 import org.apache.spark.SparkEnv
+import org.apache.spark.network.TransportContext
+import org.apache.spark.network.netty.SparkTransportConf
+import org.apache.spark.network.server.NoOpRpcHandler
 import org.apache.spark.storage.TestBlockId
 import org.scalatest.concurrent.Eventually.{eventually, timeout}
 import org.scalatest.time.SpanSugar._
 
-import io.megaphone.format.{StateName, StoreId}
+import io.megaphone.format.{ExecutorAddress, StateName, StoreId}
 import io.megaphone.plan.StepId
 import io.megaphone.runtime.FaultPoints
 import io.megaphone.spark.executor.BlockPeers
 import io.megaphone.spark.query.PluginSession
+import io.megaphone.spark.wire.BlockBytes
 import io.megaphone.transfer.{BlockKind, BlockName}
 
-/** Blocks in Spark's block manager. */
-final class BlockPeersSuite extends PluginSession {
+/** Blocks in Spark's block manager, and between executors: two transports of one process. */
+class BlockPeersSuite extends PluginSession {
 
   private def block(source: Int) = BlockName(
     StoreId(0, "default").in("run"),
     source,
     9,
     StateName(1, ""),
-    BlockKind.Image,
+    BlockKind.Tail,
     StepId("plan", 0, 0)
   )
 
-  test("Several blocks are pulled at once.") {
-    val threads = Executors.newCachedThreadPool()
-    val together = new CountDownLatch(5)
-    val faults = new FaultPoints {
-      override def at(point: String): Unit = { together.countDown(); together.await() }
-      override def published(bytes: Array[Byte]): Option[Array[Byte]] = Some(bytes)
+  /** An executor of which others ask blocks, and one that asks; neither has a driver. */
+  private final class Two {
+    private val made = mutable.Buffer.empty[AutoCloseable]
+    private val threads = Executors.newCachedThreadPool()
+    val store = new BlockStore(SparkEnv.get)
+    val asked = new AtomicInteger // requests that the other executor has answered
+    val source: BlockPeers = peers { request =>
+      asked.incrementAndGet(); BlockBytes.answer(request)(store.get)
     }
-    val peers = new BlockPeers(new BlockStore(SparkEnv.get), threads, threads, faults)
-    try {
-      (0 until 4).foreach(source => peers.publish(block(source), Array(source.toByte)))
-      val wanted = (0 until 5).map(source => block(source) -> peers.address)
-      val come = peers.pullAll(wanted, deadlineMs = 60000)
-      assert(
-        come.map { case (b, bytes) => b.source -> bytes.toSeq } ==
-          (0 until 4).map(source => source -> Seq(source.toByte)).toMap
+    val target: BlockPeers = peers(_ => fail("nobody asks the target"))
+
+    private def peers(answer: Array[Byte] => Array[Byte]): BlockPeers = {
+      val transport = new PeerTransport(SparkEnv.get, 0, answer)
+      made += transport
+      new BlockPeers(store, transport, threads, threads, FaultPoints.Off)
+    }
+
+    /** An executor that does not answer before `close`. */
+    def hanging(): BlockPeers = {
+      val goOn = new CountDownLatch(1)
+      made.prepend(() => goOn.countDown())
+      peers { request => goOn.await(); request }
+    }
+
+    def close(): Unit = {
+      source.keep(_ => false)
+      made.foreach(_.close())
+      threads.shutdown()
+    }
+  }
+
+  private def withTwo(body: Two => Unit): Unit = {
+    val two = new Two
+    try body(two)
+    finally two.close()
+  }
+
+  private def sources(come: Map[BlockName, Array[Byte]]): Map[Int, Seq[Byte]] =
+    come.map { case (b, bytes) => b.source -> bytes.toSeq }
+
+  test("The blocks of an executor come by one request, and one that is missing holds up none.") {
+    withTwo { two =>
+      for (source <- Seq(0, 1, 3)) two.source.publish(block(source), Array(source.toByte))
+      val wanted = (0 until 4).map(source => block(source) -> two.source.address)
+      val expected = Seq(0, 1, 3).map(source => source -> Seq(source.toByte)).toMap
+      assert(sources(two.target.pullAll(wanted, deadlineMs = 60000)) == expected)
+      assert(two.asked.get == 1)
+      assert(two.target.pull(block(2), two.source.address, 60000).isEmpty)
+    }
+  }
+
+  test("Large blocks come by several requests.") {
+    withTwo { two =>
+      for (source <- 0 until 4)
+        two.source.publish(block(source), Array.fill(5 << 20)(source.toByte))
+      val wanted = (0 until 4).map(source => block(source) -> two.source.address)
+      val come = two.target.pullAll(wanted, deadlineMs = 60000)
+      assert(come.size == 4 && come.forall { case (b, bytes) =>
+        bytes.length == (5 << 20) && bytes.forall(_ == b.source)
+      })
+      assert(two.asked.get == 2)
+    }
+  }
+
+  test("An executor that hangs, or is not there, costs one deadline and no other's blocks.") {
+    withTwo { two =>
+      two.source.publish(block(0), Array[Byte](7))
+      val hanging = two.hanging()
+      val nobody = ExecutorAddress("gone", "localhost", 1)
+      val wanted = (block(0) -> two.source.address) +: (1 until 20).map { source =>
+        block(source) -> (if (source % 2 == 0) hanging.address else nobody)
+      }
+      val start = System.nanoTime
+      val come = two.target.pullAll(wanted, deadlineMs = 1000)
+      assert(sources(come) == Map(0 -> Seq[Byte](7)))
+      assert(TimeUnit.NANOSECONDS.toMillis(System.nanoTime - start) < 5000)
+    }
+  }
+
+  test("A pull that waits can be interrupted.") {
+    withTwo { two =>
+      val hanging = two.hanging()
+      var ended = Option.empty[Throwable]
+      val waiting = new Thread(() =>
+        try { two.target.pull(block(0), hanging.address, 60000); () }
+        catch { case e: InterruptedException => ended = Some(e) }
       )
-      assert(peers.pull(block(4), peers.address, 60000).isEmpty)
-    } finally { peers.keep(_ => false); threads.shutdown() }
+      waiting.start()
+      eventually(timeout(60.seconds))(assert(waiting.getState == Thread.State.TIMED_WAITING))
+      waiting.interrupt()
+      waiting.join(30000)
+      assert(ended.isDefined)
+    }
+  }
+
+  test("What this executor has itself is taken without a request.") {
+    withTwo { two =>
+      two.source.publish(block(0), Array[Byte](5))
+      assert(two.source.pull(block(0), two.source.address, 60000).map(_.toSeq).contains(Seq[Byte](5)))
+      assert(two.asked.get == 0)
+    }
   }
 
   test("Obeying orders does not wait for a reader of an old block that hangs.") {
-    val threads = Executors.newCachedThreadPool()
-    val manager = SparkEnv.get.blockManager
-    val peers =
-      new BlockPeers(new BlockStore(SparkEnv.get), threads, threads, FaultPoints.Off)
-    val id = TestBlockId(block(0).toString)
-    peers.publish(block(0), Array[Byte](1, 2, 3))
-    val (reads, goOn) = (new CountDownLatch(1), new CountDownLatch(1))
+    withTwo { two =>
+      val manager = SparkEnv.get.blockManager
+      val id = TestBlockId(block(0).toString)
+      val threads = Executors.newCachedThreadPool()
+      two.source.publish(block(0), Array[Byte](1, 2, 3))
+      val (reads, goOn) = (new CountDownLatch(1), new CountDownLatch(1))
+      try {
+        threads.execute { () =>
+          val data = manager.getLocalBytes(id)
+          reads.countDown()
+          goOn.await()
+          manager.releaseLock(id)
+          data.foreach(_.dispose())
+        }
+        reads.await()
+        threads.submit((() => two.source.keep(_ => false)): Runnable).get(60, TimeUnit.SECONDS)
+        assert(two.source.publishedCount == 0 && manager.getStatus(id).isDefined)
+        goOn.countDown()
+        eventually(timeout(60.seconds))(assert(manager.getStatus(id).isEmpty))
+      } finally { goOn.countDown(); threads.shutdown() }
+    }
+  }
+}
+
+/** The same between executors that have a secret, and encrypt what they send. */
+final class SecuredBlockPeersSuite extends BlockPeersSuite {
+  override protected def settings: Map[String, String] = super.settings ++ Map(
+    "spark.authenticate" -> "true",
+    "spark.authenticate.secret" -> "of this suite",
+    "spark.network.crypto.enabled" -> "true"
+  )
+
+  test("Who does not know the secret is not answered.") {
+    val other = SparkEnv.get.conf.clone.set("spark.authenticate", "false")
+    val asker = new TransportContext(
+      SparkTransportConf.fromSparkConf(other, "shuffle", 1),
+      new NoOpRpcHandler
+    )
+    val asked = new PeerTransport(SparkEnv.get, 0, request => request)
     try {
-      threads.execute { () =>
-        val data = manager.getLocalBytes(id)
-        reads.countDown()
-        goOn.await()
-        manager.releaseLock(id)
-        data.foreach(_.dispose())
-      }
-      reads.await()
-      threads.submit((() => peers.keep(_ => false)): Runnable).get(60, TimeUnit.SECONDS)
-      assert(peers.publishedCount == 0 && manager.getStatus(id).isDefined)
-      goOn.countDown()
-      eventually(timeout(60.seconds))(assert(manager.getStatus(id).isEmpty))
-    } finally { goOn.countDown(); threads.shutdown() }
+      val clients = asker.createClientFactory()
+      val client = clients.createClient(asked.address.host, asked.address.port)
+      assertThrows[RuntimeException](client.sendRpcSync(ByteBuffer.allocate(1), 60000))
+      clients.close()
+    } finally { asked.close(); asker.close() }
   }
 }
