@@ -103,12 +103,15 @@ object Protocol {
         table: RoutingTable,
         counts: Array[Int]
     ): Option[Long] = {
-      val known = moves.groupBy(m => table.workerOf(m.bin)).toVector.map { case (worker, of) =>
-        stateBytes.get((group, worker)).map { bytes =>
-          (bytes.toDouble / math.max(1, counts.lift(worker).getOrElse(0)) * of.size).toLong
-        }
+      val leaving = new Array[Int](table.workers) // bins, by worker
+      moves.foreach(m => leaving(table.workerOf(m.bin)) += 1)
+      val sources = leaving.indices.iterator.filter(leaving(_) > 0).toVector
+      Option.when(sources.forall(worker => stateBytes.contains((group, worker)))) {
+        sources.iterator.map { worker =>
+          val bins = math.max(1, counts.lift(worker).getOrElse(0))
+          (stateBytes((group, worker)).toDouble / bins * leaving(worker)).toLong
+        }.sum
       }
-      Option.when(known.forall(_.isDefined))(known.flatten.sum)
     }
   }
 

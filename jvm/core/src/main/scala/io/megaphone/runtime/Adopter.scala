@@ -89,7 +89,11 @@ final private[runtime] class Adopter(
         (for {
           (arrival, _, replica) <- replicas
           bins <- takenFrom(replica, arrival, tails.getOrElse(arrival, Vector.empty))
-        } yield { opened.binsFromPeer += bins.size; arrival -> bins }).toMap
+        } yield {
+          opened.binsFromPeer += bins.size
+          opened.count(replica.traffic)
+          arrival -> bins
+        }).toMap
       } finally replicas.foreach { case (_, key, _) => registry.dropReplica(key) }
     }
 

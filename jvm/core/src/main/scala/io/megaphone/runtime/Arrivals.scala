@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import io.megaphone.state.Traffic
+
 /** The cost of opening a worker's state: counts of bins and bytes, by where they came from.
   *
   * Threads: one, until the state is open; it does not change after that.
@@ -16,6 +18,12 @@ final class Arrivals extends Serializable {
   def isAny: Boolean = binsIn > 0 || isRecovered
 
   def waitMs: Long = waitNanos / 1000000L
+
+  /** Counts what came for bins before the batch. */
+  private[runtime] def count(traffic: Traffic): Unit = {
+    bytesFromPeer += traffic.fromPeer
+    bytesFromCheckpoint += traffic.fromCheckpoint
+  }
 
   private var isWaiting = false
 

@@ -26,9 +26,9 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   1. `obey` drops everything that the orders do not name, and takes over the new duties. ''Lost
   *      or late:'' orders with an older counter are ignored, so replicas and blocks are kept
   *      longer. None of them is used wrongly.
-  *   1. `pullTails` pulls the tails that duties need, and `prepare` works on one duty. `publishNext`
-  *      makes one image block of the queue. ''Dies:'' the replicas and blocks are gone; the driver
-  *      gives the duties to another executor, and targets read files.
+  *   1. `pullTails` pulls the tails that duties need, and `prepare` works on one duty.
+  *      `publishNext` makes one image block of the queue. ''Dies:'' the replicas and blocks are
+  *      gone; the driver gives the duties to another executor, and targets read files.
   *
   * Copies keep to the rate in the orders: see [[io.megaphone.pace.Throttle]]. Tails do not, because
   * a replica must keep up with its source.
@@ -229,7 +229,9 @@ final class ExecutorAgent(
         try {
           faults.at(FaultPoints.SourcePublishing)
           val copying = this.copying(block.replica, published)
-          offer(block)(blocks.image(snapshot, { bytes => checkWanted(block); copying(bytes) })): Unit
+          offer(block)(
+            blocks.image(snapshot, { bytes => checkWanted(block); copying(bytes) })
+          ): Unit
           faults.at(FaultPoints.SourcePublished)
           true
         } finally {

@@ -50,9 +50,9 @@ final class Registry(
   def replicaVersions: Vector[(ReplicaKey, Long)] =
     replicas.asScala.iterator.map { case (key, replica) => key -> replica.base.version }.toVector
 
-  /** Adds a replica. Returns it. */
-  def putReplica(key: ReplicaKey, holding: Holding): Replica = {
-    val replica = new Replica(holding)
+  /** Adds a replica, with the bytes that came to make it. Returns it. */
+  def putReplica(key: ReplicaKey, holding: Holding, made: Traffic = Traffic()): Replica = {
+    val replica = new Replica(holding, made)
     replicas.put(key, replica)
     replica
   }

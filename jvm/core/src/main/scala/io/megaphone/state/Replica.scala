@@ -2,6 +2,7 @@
 package io.megaphone.state
 
 import java.util.concurrent.TimeUnit
+import java.util.concurrent.atomic.AtomicReference
 import java.util.concurrent.locks.ReentrantLock
 
 import io.megaphone.format.StateName
@@ -10,14 +11,24 @@ import io.megaphone.format.StateName
   * background, and a task takes its bins; neither waits for the other's files without a limit.
   *
   * Threads: any.
+  *
+  * @param made
+  *   the bytes that came to make it
   */
-final class Replica(holding: Holding) {
+final class Replica(holding: Holding, made: Traffic) {
   private val lock = new ReentrantLock
   @volatile private var reached = holding.base
+  private val came = new AtomicReference(made)
 
   /** The name that it has reached. Does not wait for who uses the replica. */
   def base: StateName = reached
   def heapBytes: Long = holding.heapBytes
+
+  /** The bytes that have come to make it and to bring it forward. */
+  def traffic: Traffic = came.get
+
+  /** Counts bytes that came to bring it forward. */
+  def count(more: Traffic): Unit = { came.accumulateAndGet(more, _ + _); () }
 
   /** Uses the replica while no other thread does. Waits for another thread. Throws
     * InterruptedException.

@@ -6,7 +6,7 @@ import java.io.IOException
 import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.errors.{DamagedFileException, MissingFileException}
 import io.megaphone.format.FileName
-import io.megaphone.state.{Holding, Registry, Replica}
+import io.megaphone.state.{Holding, Registry, Replica, Traffic}
 import io.megaphone.transfer.TransferBlocks.Part
 
 /** Prepares replicas ahead of their step, in the background: rule 19.
@@ -83,23 +83,31 @@ final class Preparer(
       try if (isOfUse) fromBlock(duty) else None
       catch { case _: DamagedFileException if mayReadFiles => None }
     val made = pulled.orElse(Option.when(mayReadFiles)(fromFiles(duty)))
-    made.map(registry.putReplica(duty.key, _))
+    made.map { case (replica, traffic) => registry.putReplica(duty.key, replica, traffic) }
   }
 
-  private def fromBlock(duty: ReplicaDuty): Option[Holding] =
-    blocks.replicaOf(
-      duty.bins,
-      duty.binsCount,
-      (log, bytes) => { log.spill(registry.budget.excessOfReplicas); copied(bytes) }
-    )(pullImage(duty, _))
+  private def fromBlock(duty: ReplicaDuty): Option[(Holding, Traffic)] = {
+    var bytes = 0L
+    blocks
+      .replicaOf(
+        duty.bins,
+        duty.binsCount,
+        (log, grown) => { log.spill(registry.budget.excessOfReplicas); copied(grown) }
+      ) { number =>
+        val part = pullImage(duty, number)
+        part.foreach(bytes += _.bytes.length)
+        part
+      }
+      .map(_ -> Traffic(fromPeer = bytes))
+  }
 
-  private def fromFiles(duty: ReplicaDuty): Holding = {
+  private def fromFiles(duty: ReplicaDuty): (Holding, Traffic) = {
     val loaded = loading.load(FileName(duty.key.source, duty.settled), duty.bins, duty.tableHash)
     val replica = new Holding(duty.key.source, duty.binsCount)
     loaded.bins.valuesIterator.foreach(replica.put)
     replica.restart(duty.settled, Vector.empty)
     replica.spill(registry.budget.excessOfReplicas)
-    replica
+    replica -> Traffic(fromCheckpoint = loaded.bytes)
   }
 
   /** Brings a replica to the settled name. Returns whether it is there, or at a later name. A task
@@ -112,10 +120,14 @@ final class Preparer(
   ): Boolean = {
     def asked = tails.lackedBy(Seq(duty), registry, deadlineMs).get(duty.key).map(_.tail)
     val tail = pulled.orElse(asked).getOrElse(Vector.empty)
+    replica.count(Traffic(fromPeer = tail.map(_.bytes.length.toLong).sum))
     replica.alone { holding =>
+      def isByFiles = catchUp(holding, duty.settled, duty.tableHash).exists { bytes =>
+        replica.count(Traffic(fromCheckpoint = bytes))
+        true
+      }
       val isThere = holding.base.version >= duty.settled.version ||
-        blocks.applyTail(tail, holding) ||
-        catchUp(holding, duty.settled, duty.tableHash).isDefined
+        blocks.applyTail(tail, holding) || isByFiles
       if (isThere) holding.spill(registry.budget.excessOfReplicas)
       isThere
     }

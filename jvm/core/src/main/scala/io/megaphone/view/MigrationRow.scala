@@ -50,8 +50,18 @@ object MigrationRow {
         "Bins that were read from files of the checkpoint.",
         _.binsFromCheckpoint
       ),
-      Column.of("bytes_from_peer", Int64, "Bytes received for them.", _.bytesFromPeer),
-      Column.of("bytes_from_checkpoint", Int64, "Bytes read for them.", _.bytesFromCheckpoint),
+      Column.of(
+        "bytes_from_peer",
+        Int64,
+        "Bytes received from other executors for all of them, also before the batch.",
+        _.bytesFromPeer
+      ),
+      Column.of(
+        "bytes_from_checkpoint",
+        Int64,
+        "Bytes read from files for all of them, also before the batch.",
+        _.bytesFromCheckpoint
+      ),
       Column.of("wait_ms", Int64, "How long the batch waited for the bins.", _.waitMs),
       Column.of(
         "is_recovery",

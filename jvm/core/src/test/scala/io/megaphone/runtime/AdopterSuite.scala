@@ -7,7 +7,7 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.format.{ExecutorAddress, FileName, StateName, StoreId}
 import io.megaphone.plan.{Move, RoutingTable, StepId}
-import io.megaphone.state.{Holding, Registry, ReplicaKey}
+import io.megaphone.state.{Holding, Registry, ReplicaKey, Traffic}
 import io.megaphone.transfer.BlockName
 
 /** How a worker takes bins that other workers had. */
@@ -31,7 +31,7 @@ class AdopterSuite extends AnyFunSuite with SmallStore {
         .foreach(replica.put)
       replica.restart(file.name, Vector.empty)
       val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), worker, 0, step)
-      target.putReplica(key, replica)
+      target.putReplica(key, replica, Traffic(fromPeer = 1000, fromCheckpoint = 10000))
     }
     val tails = (0 to 3).map { worker =>
       val lease = store.lease(source, worker, 10L + worker)
@@ -58,6 +58,9 @@ class AdopterSuite extends AnyFunSuite with SmallStore {
       .open(zero, store.turn(2, four, all), sources)
     assert(asked.toSeq == Seq(Seq(1, 2, 3) -> 7L))
     assert(arrivals.binsFromPeer == 3 && arrivals.binsIn == 3 && target.replicasCount == 0)
+    val tailBytes = tails.tail.map(_.length).sum
+    assert(arrivals.bytesFromPeer == 3000 + tailBytes)
+    assert(arrivals.bytesFromCheckpoint / 1000 == 30, "and the worker's own bin")
     assert((0 to 3).map(bin => get(zero.holding.log(bin))) == Seq.fill(4)(Some(2.toByte)))
   }
 
@@ -66,14 +69,15 @@ class AdopterSuite extends AnyFunSuite with SmallStore {
     batch(store, new Registry, 0, 1, four, four, 1)
     val asked = mutable.Buffer.empty[Int]
     val hanging = new SomePeers(_ => None) {
-      override def pullAll(
-          blocks: Seq[(BlockName, ExecutorAddress)],
+      override def pull(
+          block: BlockName,
+          address: ExecutorAddress,
           deadlineMs: Long
-      ): Map[BlockName, Array[Byte]] = {
-        asked ++= blocks.map(_._1.source)
+      ): Option[Array[Byte]] = {
+        asked += block.source
         val end = System.nanoTime + deadlineMs * 1000000
         while (System.nanoTime < end) Thread.onSpinWait()
-        Map.empty
+        None
       }
     }
     val target = new Registry

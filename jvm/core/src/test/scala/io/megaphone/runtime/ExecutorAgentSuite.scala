@@ -58,9 +58,9 @@ class ExecutorAgentSuite extends AnyFunSuite with SmallStore {
     for (v <- 0 to 4) batch(store, new Registry, v.toLong, 2L * v + 1, before, before, v.toByte)
     agent.obey(orders(1, settled = 4, dutyAt(4)))
     assert(agent.report.ready.isEmpty)
-    assert(agent.duties.forall(agent.prepare), "it is news")
+    assert(agent.duties.forall(agent.prepare(_)), "it is news")
     assert(agent.report.ready == Seq(moving -> 4L))
-    assert(!agent.duties.exists(agent.prepare), "it is none")
+    assert(!agent.duties.exists(agent.prepare(_)), "it is none")
     registry.dropReplica(moving) // a task of the step has taken it
     assert(agent.report.ready.isEmpty && agent.isBehind)
   }
@@ -72,11 +72,11 @@ class ExecutorAgentSuite extends AnyFunSuite with SmallStore {
     assert(!agent.isBehind)
     agent.obey(orders(1, settled = 4, dutyAt(4)))
     assert(agent.isBehind, "there is no replica yet")
-    agent.duties.foreach(agent.prepare)
+    agent.duties.foreach(agent.prepare(_))
     assert(!agent.isBehind, "it is ready, however long the step takes")
     agent.obey(orders(2, settled = 5, dutyAt(5)))
     assert(agent.isBehind, "its source has gone on")
-    agent.duties.foreach(agent.prepare)
+    agent.duties.foreach(agent.prepare(_))
     val source = store.lease(registry, 0, 20)
     store.open(registry, source, store.turn(5, before, before))
     agent.queueImage(

@@ -13,8 +13,8 @@ import io.megaphone.state.{Holding, Registry}
 import io.megaphone.testkit.{Allocated, MemoryRecords}
 import io.megaphone.transfer.{BlockName, TransferBlocks}
 
-/** What a batch costs with the most bins and very many workers: the driver's bytes, and the requests
-  * of executors; no seconds.
+/** What a batch costs with the most bins and very many workers: the driver's bytes, and the
+  * requests of executors; no seconds.
   */
 class LargeClusterSuite extends AnyFunSuite {
   private val MiB = 1L << 20
@@ -122,7 +122,7 @@ class LargeClusterSuite extends AnyFunSuite {
       1000,
       _ => ()
     )
-    agent.obey(Orders.of(1, orders))
+    agent.obey(Orders.of(() => 1, () => orders))
     for (duty <- agent.duties) {
       val replica = new Holding(duty.key.source, 1)
       replica.restart(StateName(duty.settled.version - 1, ""), Vector.empty)

@@ -207,6 +207,8 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     assert(preparer(duty) == Preparer.Ready(versions.toLong))
     val made = target.replica(copyKey).get.alone(holding => list(holding.log(0)))
     assert(made == (0 until versions).map(_.toByte))
+    val traffic = target.replica(copyKey).get.traffic
+    assert(traffic.fromPeer == first.get.length && traffic.fromCheckpoint > 0)
   }
 
   private def dutyFrom(image: StateName, settled: StateName) =

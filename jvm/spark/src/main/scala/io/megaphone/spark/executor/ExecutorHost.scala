@@ -217,8 +217,8 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
       }
   }
 
-  /** Duties that one thread works on: it pulls the tails of all at once, and then works on one after
-    * the other.
+  /** Duties that one thread works on: it pulls the tails of all at once, and then works on one
+    * after the other.
     */
   private final class Preparing(keys: Vector[ReplicaKey]) {
     @volatile private var current = Vector.empty[ReplicaKey]

@@ -19,8 +19,7 @@ import org.apache.spark.util.io.ChunkedByteBuffer
   */
 final class BlockStore(env: SparkEnv) {
 
-  /** Stores bytes. Called twice for a name: nothing happens. Throws what the block manager throws.
-    */
+  /** Stores bytes. Called twice for a name: nothing happens. Throws what the block manager throws. */
   def put(name: String, bytes: Array[Byte]): Unit = {
     env.blockManager.putBytes(
       id(name),

@@ -63,6 +63,7 @@ final class PeerTransport(env: SparkEnv, port: Int, answer: Array[Byte] => Array
   }
 
   private val context = new TransportContext(conf, handler)
+
   /** Made when it is needed: in local mode the application has no id yet. */
   private lazy val clients = context.createClientFactory(
     if (!isSecured) Collections.emptyList[TransportClientBootstrap]()
