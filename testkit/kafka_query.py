@@ -75,7 +75,7 @@ class KafkaQuery(RemoteQuery):
         """The batches must have all that was sent, and the sink what each of them leaves.
 
         For each key the sink must have the totals after each batch that has the key, in their
-        order. What a task has sent that died is there again, behind itself.
+        order. What a task sent before it died is there twice, one right behind the other.
         """
         check_rows(self.answer(), self._producer.totals())
         super().check(keys, expected)
