@@ -229,9 +229,8 @@ final class ExecutorAgent(
         try {
           faults.at(FaultPoints.SourcePublishing)
           val copying = this.copying(block.replica, published)
-          offer(block)(
-            blocks.image(snapshot, { bytes => checkWanted(block); copying(bytes) })
-          ): Unit
+          def check(bytes: Long): Unit = { checkWanted(block); copying(bytes) }
+          offer(block)(blocks.image(snapshot, check))
           faults.at(FaultPoints.SourcePublished)
           true
         } finally {

@@ -13,8 +13,8 @@ import io.megaphone.state.{Holding, Registry}
 import io.megaphone.testkit.{Allocated, MemoryRecords}
 import io.megaphone.transfer.{BlockName, TransferBlocks}
 
-/** What a batch costs with the most bins and very many workers: the driver's bytes, and the
-  * requests of executors; no seconds.
+/** What a batch costs with the most bins and very many workers: the driver's bytes and the
+  * executors' requests, no seconds.
   */
 class LargeClusterSuite extends AnyFunSuite {
   private val MiB = 1L << 20
@@ -88,7 +88,10 @@ class LargeClusterSuite extends AnyFunSuite {
   test("in a batch an executor asks another once for the tails of all of its workers") {
     val query = begun
     val random = new Random(1)
-    val step = Step(Vector.tabulate(4000)(bin => Move(bin, random.nextInt(workers))), workers)
+    val moves = Vector.tabulate(4000) { bin =>
+      Move(bin, (bin + 1 + random.nextInt(workers - 1)) % workers)
+    }
+    val step = Step(moves, workers)
     query.run.submit(_ => Plan("p", Map(0L -> Vector(step)), "all-at-once", TransferMode.Prepared))
     for (_ <- 1 to 3) { query.plan(); query.commit() }
     query.plan()

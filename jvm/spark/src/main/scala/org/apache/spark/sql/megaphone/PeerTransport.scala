@@ -52,7 +52,7 @@ final class PeerTransport(env: SparkEnv, port: Int, answer: Array[Byte] => Array
 
   private val handler = new RpcHandler {
     private val streams = new OneForOneStreamManager // there are none
-    override def getStreamManager: StreamManager = streams
+    override def getStreamManager(): StreamManager = streams
     override def receive(
         asker: TransportClient,
         request: ByteBuffer,

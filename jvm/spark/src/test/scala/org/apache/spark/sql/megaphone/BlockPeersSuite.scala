@@ -133,9 +133,8 @@ class BlockPeersSuite extends PluginSession {
   test("What this executor has itself is taken without a request.") {
     withTwo { two =>
       two.source.publish(block(0), Array[Byte](5))
-      assert(
-        two.source.pull(block(0), two.source.address, 60000).map(_.toSeq).contains(Seq[Byte](5))
-      )
+      val come = two.source.pull(block(0), two.source.address, 60000)
+      assert(come.map(_.toSeq).contains(Seq[Byte](5)))
       assert(two.asked.get == 0)
     }
   }
