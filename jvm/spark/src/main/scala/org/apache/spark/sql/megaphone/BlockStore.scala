@@ -11,9 +11,13 @@ import org.apache.spark.util.io.ChunkedByteBuffer
   *
   * Private to Spark (4.2, 4.3): `TestBlockId`, `ChunkedByteBuffer`.
   *
-  * `TestBlockId` is the only block id of Spark with a free name. Blocks are in memory, and on disk
-  * if Spark needs the memory. The driver is not told of them: it would have a message and a
-  * listener event for each, and other executors do not ask it for them.
+  * `TestBlockId` is the only block id of Spark with a free name. The driver is not told of blocks:
+  * it would have a message and a listener event for each, and other executors do not ask it for
+  * them.
+  *
+  * Small blocks are stored as `MEMORY_AND_DISK_SER`, large ones on disk alone: an image of
+  * gibibytes, which is read once, would push out what users cache, and take the rest of a heap that
+  * state has its share of.
   *
   * Threads: any.
   */
@@ -21,10 +25,11 @@ final class BlockStore(env: SparkEnv) {
 
   /** Stores bytes. Called twice for a name: nothing happens. Throws what the block manager throws. */
   def put(name: String, bytes: Array[Byte]): Unit = {
+    val isLarge = bytes.length > BlockStore.MemoryBytesMax
     env.blockManager.putBytes(
       id(name),
       new ChunkedByteBuffer(ByteBuffer.wrap(bytes)),
-      StorageLevel.MEMORY_AND_DISK_SER,
+      if (isLarge) StorageLevel.DISK_ONLY else StorageLevel.MEMORY_AND_DISK_SER,
       tellMaster = false
     )
     ()
@@ -48,4 +53,8 @@ final class BlockStore(env: SparkEnv) {
     }
 
   private def id(name: String): BlockId = TestBlockId(name)
+}
+
+object BlockStore {
+  private[megaphone] val MemoryBytesMax = 1 << 20
 }

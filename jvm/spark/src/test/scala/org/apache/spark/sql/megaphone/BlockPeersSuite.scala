@@ -139,6 +139,19 @@ class BlockPeersSuite extends PluginSession {
     }
   }
 
+  test("Large blocks are on disk alone, and arrive whole.") {
+    def bytes(source: Int) = Array.fill(BlockStore.MemoryBytesMax + source)(7.toByte)
+    withTwo { two =>
+      for (source <- 0 to 1) {
+        two.source.publish(block(source), bytes(source))
+        val status = SparkEnv.get.blockManager.getStatus(TestBlockId(block(source).toString)).get
+        assert((status.memSize > 0, status.diskSize > 0) == (source == 0, source == 1))
+        val come = two.target.pull(block(source), two.source.address, 60000)
+        assert(come.get.sameElements(bytes(source)))
+      }
+    }
+  }
+
   test("Obeying orders does not wait for a reader of an old block that hangs.") {
     withTwo { two =>
       val manager = SparkEnv.get.blockManager
