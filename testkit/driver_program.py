@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -132,6 +133,13 @@ class Driver:
     def totals_in_state(self, checkpoint: str, batch: int | None, operator: int) -> Rows:
         """The state of totals that a batch left, or the newest: key, count, sum."""
         return totals_of(state_of(self._spark, checkpoint, batch, operator))
+
+    def large_in_state(self, checkpoint: str) -> Rows:
+        """The rows of the newest state of the large join, with lengths and hashes of strings."""
+        reader = self._spark.read.format("statestore").option("joinSide", "left")
+        large = f.col("value.large")
+        state = reader.load(checkpoint)
+        return rows_of(state.select("value.k", "value.v", f.length(large), f.xxhash64(large)))
 
     def state_count(self, checkpoint: str, operator: int) -> int:
         """Rows of the newest state of an operator."""

@@ -109,6 +109,13 @@ class RemoteQuery(RunningQuery):
         files = [str(file) for file in self.input.files()[batches]]
         return _tuples(self.driver.call("answer", kind=self.kind, files=files))
 
+    def large_rows(self) -> tuple[Rows, Rows]:
+        """The state of the large join, and what a batch query says that it must be."""
+        assert self.driver is not None
+        files = [str(file) for file in self.input.files()]
+        expected = self.driver.call("answer", kind="large rows", files=files)
+        return _tuples(self.driver.call("large_in_state", checkpoint=self.root)), _tuples(expected)
+
     def totals_in_state(self, batch: int | None = None, operator: int = 0) -> Rows:
         assert self.driver is not None
         where: dict[str, Any] = {

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What queries do with their input: those that several tests use, or a driver process by name."""
 
+import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from testkit.answers import Rows
@@ -50,6 +51,43 @@ def joined(rows: DataFrame) -> DataFrame:
     """Each row beside the one of its key before it."""
     before = rows.select(f.col("k").alias("k2"), f.col("v").alias("w"))
     return rows.join(before, f.expr(f"k = k2 and v = w + {MANY_ROWS.keys}")).select("k", "v", "w")
+
+
+def large_rows(rows: DataFrame) -> DataFrame:
+    """Six rows of seven, each with length and hash of the string that belongs to it."""
+    return rows.where("v % 7 < 6").select("k", "v", *_told(_large()))
+
+
+def large_joined(rows: DataFrame) -> DataFrame:
+    """The same beside each seventh row of their keys: state of 280 kB a row, in bin 0 of four."""
+    large = rows.where("v % 7 < 6").select("k", "v", _large().alias("large"))
+    told = large.join(_asking(rows), f.expr("k = k2"))
+    return told.select("k", "v", "w", *_told(f.col("large")))
+
+
+def large_answer(rows: DataFrame) -> DataFrame:
+    """The same, but no string is moved."""
+    told = rows.where("v % 7 < 6").join(_asking(rows), f.expr("k = k2"))
+    return told.select("k", "v", "w", *_told(_large()))
+
+
+def _told(large: Column) -> tuple[Column, Column]:
+    # Without names of their own they would have the string's, which each row would bring along.
+    return f.length(large).alias("length"), f.xxhash64(large).alias("hash")
+
+
+def _asking(rows: DataFrame) -> DataFrame:
+    return rows.where("v % 7 = 6").select(f.col("k").alias("k2"), f.col("v").alias("w"))
+
+
+def _large() -> Column:
+    """280 kB that no codec shrinks, for keys in bin 0 of four; null for others.
+
+    What comes again is further back than LZ4 looks.
+    """
+    some = random.Random(7).randbytes(100_000)
+    part = f.substr(f.lit(some), f.expr("int((k * 7 + v) % 30000) + 1"), f.lit(70_000))
+    return f.when(f.expr("hash(k) & 3") == 0, f.concat(part, part, part, part))
 
 
 def met(how: str) -> Shape:
@@ -126,6 +164,8 @@ KINDS = {
     "distinct": Kind(distinct_totals, "update"),
     "windows": Kind(windows, "append"),
     "joined": Kind(joined, "append"),
+    "large": Kind(large_joined, "append", large_answer),
+    "large rows": Kind(large_rows, "append"),
     "met": Kind(met("full_outer"), "append"),
     "sessions": Kind(sessions, "append"),
     "visited": Kind(
