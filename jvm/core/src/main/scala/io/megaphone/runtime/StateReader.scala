@@ -58,13 +58,15 @@ final class StateReader(history: History, store: StoreId, partition: Int, recove
   /** The changes that the batch that made `version` made to the bins of this partition. Throws as
     * `load` does.
     */
-  def changes(version: Long, ids: Long => VersionIds): Iterator[Change] = for {
-    (file, bins) <- filesAt(version, ids, bins).iterator
-    (frame, records) <- recovery
-      .frames(file, bins.toSet, tableAt(version, ids).contentHash)
-      .iterator
-    change <- Changes.of(frame, records, load(version - 1, ids, Seq(frame.bin)).log(frame.bin))
-  } yield change
+  def changes(version: Long, ids: Long => VersionIds): Iterator[Change] =
+    filesAt(version, ids, bins).iterator.flatMap { case (file, bins) =>
+      val frames = recovery.frames(file, bins.toSet, tableAt(version, ids).contentHash)
+      val imaged = frames.collect { case (frame, _) if frame.isImage => frame.bin }
+      lazy val before = load(version - 1, ids, imaged)
+      frames.iterator.flatMap { case (frame, records) =>
+        Changes.of(frame, records, before.log(frame.bin))
+      }
+    }
 
   /** Throws as `load` does if the state at `version` no longer exists, or does not exist yet. */
   def check(version: Long, ids: Long => VersionIds): Unit = filesAt(version, ids, bins).keys

@@ -3,9 +3,12 @@ package io.megaphone.runtime
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import io.megaphone.checkpoint.{AtomicOutput, Recovery, StateFiles}
 import io.megaphone.checkpoint.planlog.{History, LogRecord, Verdict}
 import io.megaphone.errors.PlanLogMismatchException
-import io.megaphone.format.{StoreId, VersionIds}
+import io.megaphone.format.{
+  Compression, Compressions, FileName, FileSource, StoreId, VersionIds
+}
 import io.megaphone.plan.{
   Group, Move, Operator, Plan, RoutingTable, SealedStep, Step, StepId, TransferMode
 }
@@ -64,6 +67,25 @@ class StateReaderSuite extends AnyFunSuite with SmallStore {
   test("a step that was taken back is seen to be in force if its batch ran with it") {
     val files = written(after)
     for (version <- 1 to 2) assert(read(files, takenBack, version.toLong) == allOf(version))
+  }
+
+  test("the changes of images take one look at the state before, however many bins have one") {
+    val (files, registry) = (new Store, new Registry)
+    batch(files, registry, 0, attempts = 1, before, before, 1)
+    val turn = files.turn(1, before, before)
+    val lease = files.lease(registry, 0, 3)
+    files.open(registry, lease, turn)
+    Seq(0, 2).foreach(put(lease.holding, _, 2))
+    files.commit(lease, turn, isWhole = true)
+    var opened = 0
+    val counting = new StateFiles {
+      override def create(file: FileName): AtomicOutput = files.files.create(file)
+      override def open(file: FileName): FileSource = { opened += 1; files.files.open(file) }
+    }
+    val recovery = new Recovery(counting, Compressions(Compression.None))
+    val reader = new StateReader(History.of(Seq(started(0))), store, partition = 0, recovery)
+    assert(reader.changes(2, _ => VersionIds.Fixed).size == 2)
+    assert(opened == 2, "the file of each of the two versions")
   }
 
   test("a plan log without the step is refused if the batch ran with it") {
