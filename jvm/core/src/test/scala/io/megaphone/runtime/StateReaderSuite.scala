@@ -6,9 +6,7 @@ import org.scalatest.funsuite.AnyFunSuite
 import io.megaphone.checkpoint.{AtomicOutput, Recovery, StateFiles}
 import io.megaphone.checkpoint.planlog.{History, LogRecord, Verdict}
 import io.megaphone.errors.PlanLogMismatchException
-import io.megaphone.format.{
-  Compression, Compressions, FileName, FileSource, StoreId, VersionIds
-}
+import io.megaphone.format.{Compression, Compressions, FileName, FileSource, StoreId, VersionIds}
 import io.megaphone.plan.{
   Group, Move, Operator, Plan, RoutingTable, SealedStep, Step, StepId, TransferMode
 }

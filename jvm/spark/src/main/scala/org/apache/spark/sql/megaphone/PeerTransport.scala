@@ -5,7 +5,10 @@ import java.nio.ByteBuffer
 import java.util.Collections
 import java.util.concurrent.{CompletableFuture, ExecutionException, TimeUnit}
 
+import scala.util.control.NonFatal
+
 import org.apache.spark.SparkEnv
+import org.apache.spark.internal.Logging
 import org.apache.spark.network.TransportContext
 import org.apache.spark.network.client.{
   RpcResponseCallback, TransportClient, TransportClientBootstrap
@@ -31,16 +34,19 @@ import io.megaphone.format.ExecutorAddress
   * Threads: any.
   *
   * @param port
-  *   the first port to try; 0 for any free one
+  *   the first port to try; 0 for any free one. If none can be had, that is logged, and nobody can
+  *   ask this executor
   * @param answer
   *   answers a request, on a thread of the transport; what it throws becomes the asker's exception
   */
 final class PeerTransport(env: SparkEnv, port: Int, answer: Array[Byte] => Array[Byte])
-    extends AutoCloseable {
+    extends AutoCloseable
+    with Logging {
   import PeerTransport._
 
   /** In local mode nobody else asks. */
   private val isLocal = env.executorId == "driver"
+  private val host = if (isLocal) "localhost" else env.blockManager.blockManagerId.host
   private val security = env.securityManager
   private val isSecured = security.isAuthenticationEnabled()
   private val conf = SparkTransportConf.fromSparkConf(
@@ -79,18 +85,23 @@ final class PeerTransport(env: SparkEnv, port: Int, answer: Array[Byte] => Array
         Collections.singletonList[TransportServerBootstrap](
           new AuthServerBootstrap(conf, security)
         )
-    def listen(at: Int) = {
-      val made = context.createServer(if (isLocal) "localhost" else null, at, bootstraps)
+    val listen = (at: Int) => {
+      val made = context.createServer(host, at, bootstraps)
       (made, made.getPort)
     }
-    Utils.startServiceOnPort(port, listen, env.conf, "the executors' requests for state")._1
+    try Some(Utils.startServiceOnPort(port, listen(_), env.conf, "the executors' requests")._1)
+    catch {
+      case NonFatal(e) =>
+        logWarning(
+          s"No port could be had at $host for the requests of other executors, so they read files " +
+            s"instead. Choose another spark.megaphone.transfer.port. ($e)"
+        )
+        None
+    }
   }
 
-  /** The address at which other executors reach this one. */
-  def address: ExecutorAddress = {
-    val host = if (isLocal) "localhost" else env.blockManager.blockManagerId.host
-    ExecutorAddress(env.executorId, host, server.getPort)
-  }
+  /** The address at which other executors reach this one; its port is 0 if they cannot. */
+  def address: ExecutorAddress = ExecutorAddress(env.executorId, host, server.fold(0)(_.getPort))
 
   /** Asks another executor, and waits for its answer. Throws TimeoutException after `waitMs`,
     * InterruptedException, and what the transport throws.
@@ -112,7 +123,7 @@ final class PeerTransport(env: SparkEnv, port: Int, answer: Array[Byte] => Array
 
   /** Called twice: nothing happens. */
   override def close(): Unit = {
-    server.close()
+    server.foreach(_.close())
     clients.close()
     context.close()
   }

@@ -130,6 +130,20 @@ class BlockPeersSuite extends PluginSession {
     }
   }
 
+  test("An executor that has no port is known to have none, and asks others all the same.") {
+    withTwo { two =>
+      val threads = Executors.newCachedThreadPool()
+      val transport = new PeerTransport(SparkEnv.get, port = 1, identity) // not one for services
+      try {
+        assert(!transport.address.isKnown && two.source.address.isKnown)
+        two.source.publish(block(0), Array[Byte](5))
+        val peers = new BlockPeers(two.store, transport, threads, threads, FaultPoints.Off)
+        val come = peers.pull(block(0), two.source.address, 60000)
+        assert(come.map(_.toSeq).contains(Seq[Byte](5)))
+      } finally { transport.close(); threads.shutdown() }
+    }
+  }
+
   test("What this executor has itself is taken without a request.") {
     withTwo { two =>
       two.source.publish(block(0), Array[Byte](5))
