@@ -246,6 +246,34 @@ class DeltaFileSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
+  test("frames of five gibibytes, and chains of them, are listed as they are") {
+    val bytes = 5L << 30
+    def pieces(from: Long) = {
+      val all = Vector.tabulate((bytes / DeltaFile.PieceBytes).toInt) { i =>
+        val offset = from + i.toLong * DeltaFile.PieceBytes
+        val length = DeltaFile.PieceBytes
+        Chunk(EmptyFooter.file, EmptyFooter.writer, offset, length, length, checksum = i)
+      }
+      all.head.copy(more = all.tail)
+    }
+    val from = DeltaFile.HeaderBytes.toLong
+    val image = Frame(0, isImage = true, pieces(from), 0, bytes)
+    val tail = Frame(0, isImage = false, pieces(from + bytes), 0, bytes)
+    val footer = EmptyFooter.copy(
+      frames = Vector(image, tail.copy(bin = 1)),
+      chains = Map(0 -> Chain(Seq(image, tail))),
+      keyCounts = Map(0 -> 1L, 1 -> 1L)
+    )
+    val encoder = new Encoder
+    footer.encode(encoder)
+    val read = Footer.decode(new Decoder("f", encoder.toBytes))
+    assert(read == footer)
+    for (frame <- read.frames ++ read.chains(0).frames)
+      assert(frame.rawBytes == bytes && frame.chunk.storedBytesOfAll == bytes)
+    val chain = read.chains(0)
+    assert(chain.imageBytes == bytes && chain.tailBytes == bytes && chain.init.tailBytes == 0)
+  }
+
   test("a frame whose pieces do not fit together is damage") {
     val out = new ByteArrayOutputStream
     val log = new BinLog
