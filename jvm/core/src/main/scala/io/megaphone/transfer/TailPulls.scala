@@ -85,6 +85,6 @@ object TailPulls {
     private[transfer] def part(number: Int): BlockName = block.copy(part = number)
   }
 
-  /** What has come of the tail that a duty's replica lacks: all of its parts if they came in time. */
+  /** What has come of the tail that a duty's replica lacks: all parts if they came in time. */
   final case class Pulled(duty: ReplicaDuty, tail: Vector[Part])
 }

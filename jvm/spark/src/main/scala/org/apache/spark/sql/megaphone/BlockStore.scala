@@ -23,7 +23,7 @@ import org.apache.spark.util.io.ChunkedByteBuffer
   */
 final class BlockStore(env: SparkEnv) {
 
-  /** Stores bytes. Called twice for a name: nothing happens. Throws what the block manager throws. */
+  /** Stores bytes. Called twice: nothing happens. Throws what the block manager throws. */
   def put(name: String, bytes: Array[Byte]): Unit = {
     val isLarge = bytes.length > BlockStore.MemoryBytesMax
     env.blockManager.putBytes(

@@ -93,7 +93,7 @@ final class PeerTransport(env: SparkEnv, port: Int, answer: Array[Byte] => Array
     catch {
       case NonFatal(e) =>
         logWarning(
-          s"No port could be had at $host for the requests of other executors, so they read files " +
+          s"No port could be had at $host for requests of other executors, so they read files " +
             s"instead. Choose another spark.megaphone.transfer.port. ($e)"
         )
         None
