@@ -92,13 +92,13 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     assert(prepared(heapBytes * 100 / 85) == Preparer.Ready(source.base.version))
   }
 
-  for (
-    (what, failure) <- Seq[(String, () => Throwable)](
-      "cannot be read" -> (() => new IOException("access denied")),
-      "are missing" -> (() => new MissingFileException("0/4.delta")),
-      "find no heap" -> (() => new OutOfMemoryError("a test"))
-    )
-  ) test(s"a duty whose files $what rests for one round of orders, then for two, then for four") {
+  private val failures = Seq[(String, () => Throwable)](
+    "cannot be read" -> (() => new IOException("access denied")),
+    "are missing" -> (() => new MissingFileException("0/4.delta")),
+    "find no heap" -> (() => new OutOfMemoryError("a test"))
+  )
+
+  for ((what, failure) <- failures) test(s"a duty whose files $what rests, longer each time") {
     val store = new Store
     var reads = 0
     var told = Vector.empty[String]
