@@ -38,7 +38,9 @@ final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Co
 
   private def createFile(file: FileName): AtomicOutput = {
     if (!made.contains(file.worker)) { files.mkdirs(folderOf(file.worker)); made.add(file.worker) }
-    val stream = files.createAtomic(path(file), overwriteIfPossible = true)
+    val stream =
+      try files.createAtomic(path(file), overwriteIfPossible = true)
+      catch { case e: FileNotFoundException => made.remove(file.worker); throw e } // it is gone
     val buffered = new BufferedOutputStream(stream, 1 << 16)
     new AtomicOutput {
       override def write(b: Int): Unit = buffered.write(b)

@@ -15,7 +15,7 @@ private[provider] final class GuardedStore(
     version: Long,
     rows: BinnedRows,
     session: WriteSession,
-    guard: TaskGuard
+    val guard: TaskGuard
 ) extends BinnedStore(id, version, rows, session) {
   private val taskThread = guard.taskThread // read for every row
 

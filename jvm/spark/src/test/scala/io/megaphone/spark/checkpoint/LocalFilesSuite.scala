@@ -20,6 +20,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.{
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 import org.scalatest.funsuite.AnyFunSuite
 
+import io.megaphone.checkpoint.planlog.LogRecord
 import io.megaphone.format.{FileName, StateName}
 import io.megaphone.spark.executor.ExecutorHost
 
@@ -232,13 +233,28 @@ final class LocalFilesSuite extends AnyFunSuite {
   test("A folder that cannot be made is made by the next attempt.") {
     withFolder { folder =>
       val conf = new Configuration
-      conf.set(ExecutorHost.FileManagerKey, classOf[FolderFailsOnce].getName)
+      conf.set(ExecutorHost.FileManagerKey, classOf[WatchedFiles].getName)
       val files = new HadoopStateFiles(new Path(s"file:$folder"), "default", conf)
-      FolderFailsOnce.left = 1
+      WatchedFiles.foldersLeft = 1
       val file = FileName(0, StateName(1, "id"))
       assert(intercept[IOException](files.create(file)).getMessage == "no folder today")
       files.create(file).close()
       assert(files.swept.listed == Vector(file))
+    }
+  }
+
+  test("A folder that someone has removed is made by the next attempt.") {
+    withFolder { folder =>
+      val conf = new Configuration
+      conf.set(ExecutorHost.FileManagerKey, classOf[LocalCheckpointFileManager].getName)
+      val files = new HadoopStateFiles(new Path(s"file:$folder"), "default", conf)
+      val (file, next) = (FileName(0, StateName(1, "id")), FileName(0, StateName(2, "id")))
+      files.create(file).close()
+      files.swept.delete(file)
+      Files.delete(folder.resolve("0"))
+      assertThrows[FileNotFoundException](files.create(next))
+      files.create(next).close()
+      assert(files.swept.listed == Vector(next))
     }
   }
 
@@ -257,7 +273,29 @@ final class LocalFilesSuite extends AnyFunSuite {
     }
   }
 
+  test("A link that fails for another reason is no sign of a file system without hard links.") {
+    withFolder { folder =>
+      val isFull: (NioPath, NioPath) => Unit =
+        (link, _) => throw new FileSystemException(link.toString, null, "No space left on device")
+      val (temporary, target) = (folder.resolve(".1.tmp"), folder.resolve("1"))
+      Files.writeString(temporary, "one")
+      assertThrows[FileSystemException](LocalCheckpointFileManager.link(target, temporary, isFull))
+      assert(names(folder) == Seq(".1.tmp"))
+    }
+  }
+
   test("A record of the plan log is forced to the disk.") {
+    withFolder { folder =>
+      val conf = new Configuration
+      conf.set(ExecutorHost.FileManagerKey, classOf[WatchedFiles].getName)
+      WatchedFiles.forced = Vector.empty
+      val log = new HadoopPlanLog(s"file:$folder", conf)
+      assert((0L to 1L).forall(log.create(_, LogRecord.Cancelled("plan"))))
+      assert(WatchedFiles.forced == Vector("0", "1"))
+    }
+  }
+
+  test("What is forced to the disk is there before the file has its name.") {
     withFolder { folder =>
       val out = ours(folder).createAtomic(new Path(s"file:$folder/1"), overwriteIfPossible = false)
       assert(out.hasCapability(StreamCapabilities.HSYNC))
@@ -271,20 +309,25 @@ final class LocalFilesSuite extends AnyFunSuite {
   }
 }
 
-/** The plugin's manager, but for a folder that cannot be made. */
-final class FolderFailsOnce(path: Path, hadoopConf: Configuration) extends CheckpointFileManager {
+/** The plugin's manager, but for folders that cannot be made; it says what is forced to the disk. */
+final class WatchedFiles(path: Path, hadoopConf: Configuration) extends CheckpointFileManager {
   private val files = new LocalCheckpointFileManager(path, hadoopConf)
 
   override def mkdirs(path: Path): Unit = {
-    FolderFailsOnce.left -= 1
-    if (FolderFailsOnce.left >= 0) throw new IOException("no folder today")
+    WatchedFiles.foldersLeft -= 1
+    if (WatchedFiles.foldersLeft >= 0) throw new IOException("no folder today")
     files.mkdirs(path)
   }
   override def createAtomic(
       path: Path,
       overwriteIfPossible: Boolean
-  ): CancellableFSDataOutputStream =
-    files.createAtomic(path, overwriteIfPossible)
+  ): CancellableFSDataOutputStream = {
+    val stream = files.createAtomic(path, overwriteIfPossible)
+    new CancellableFSDataOutputStream(stream) {
+      override def hsync(): Unit = { super.hsync(); WatchedFiles.forced :+= path.getName }
+      override def cancel(): Unit = stream.cancel()
+    }
+  }
   override def open(path: Path): FSDataInputStream = files.open(path)
   override def list(path: Path, filter: PathFilter): Array[FileStatus] = files.list(path, filter)
   override def exists(path: Path): Boolean = files.exists(path)
@@ -293,8 +336,11 @@ final class FolderFailsOnce(path: Path, hadoopConf: Configuration) extends Check
   override def createCheckpointDirectory(): Path = files.createCheckpointDirectory()
 }
 
-object FolderFailsOnce {
+object WatchedFiles {
 
   /** How many folders cannot be made. */
-  @volatile var left = 0
+  @volatile var foldersLeft = 0
+
+  /** The names of the files that were forced to the disk before they were closed. */
+  @volatile var forced: Vector[String] = Vector.empty
 }

@@ -6,6 +6,8 @@ import java.nio.file.Files
 import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.streaming._
+import org.scalatest.concurrent.Eventually.{eventually, timeout}
+import org.scalatest.time.SpanSugar._
 
 import io.megaphone.format.ExecutorAddress
 import io.megaphone.runtime.{Held, Orders, Report}
@@ -121,6 +123,34 @@ class RunsSuite extends KeyedSession {
         assert(orders.runs(running.query.runId.toString).pullDeadlineMs.contains(1234L))
       case other => fail(other.toString)
     }
+  }
+
+  test("The records of the plan log that a newer one stands for are deleted.") {
+    val source = new Source
+    val counts = source.stream.groupBy("k").count()
+    val checkpoint = folder("checkpoint")
+    val running = start(counts, "complete", checkpoint.toString)
+    def round(of: Running): Unit = { source.feed(); of.query.processAllAvailable() }
+    def records: Long = {
+      val all = Files.list(checkpoint.resolve("megaphone/log"))
+      try all.filter(_.getFileName.toString.forall(_.isDigit)).count()
+      finally all.close()
+    }
+    round(running)
+    val run = running.query.runId.toString
+    for (_ <- 1 to 50) {
+      MegaphoneApi.rescale(run, 5, null, "direct", -1)
+      MegaphoneApi.cancel(run, running.plans.last.get("id").asText)
+    }
+    assert(records == 101)
+    round(running)
+    eventually(timeout(60.seconds))(assert(records == 1))
+    running.rescale(5, () => source.feed())
+    running.stop()
+    val again = start(counts, "complete", checkpoint.toString)
+    round(again)
+    assert(again.workers == Seq(5))
+    assert(sorted(again.last) == sorted(source.batch.groupBy("k").count().collect()))
   }
 
   test("Batches without data, which only the watermark makes, are routed too.") {
