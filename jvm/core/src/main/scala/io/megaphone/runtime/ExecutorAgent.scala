@@ -149,7 +149,7 @@ final class ExecutorAgent(
   private def deadlineOf(run: LiveRun): Long = run.pullDeadlineMs.getOrElse(pullDeadlineMs)
 
   /** Makes a replica or brings it forward. Returns whether there is news for the driver. Throws
-    * what files throw, and drops the replica then.
+    * what files throw; see [[io.megaphone.transfer.Preparer]] for what becomes of the replica.
     *
     * After a failure the duty rests for a round of orders, after the next for two, then for four,
     * at most for `RestMax`: what cannot succeed is not tried ten times a second.

@@ -111,15 +111,18 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 
   /** What each live executor keeps, as it reported last. Forgets executors that are gone. */
   def heldByExecutor: Vector[(String, Held)] = {
-    val live = Cluster.executors(context).map(_.id)
-    held.keySet.removeIf(id => !live.contains(id))
-    peers.keySet.removeIf(id => !live.contains(id))
-    live.flatMap(id => Option(held.get(id)).map(id -> _))
+    executors.flatMap(e => Option(held.get(e.id)).map(e.id -> _))
   }
 
-  /** An executor with the address that it has told, if it has. */
-  def peerOf(executor: ExecutorAddress): ExecutorAddress =
-    peers.getOrDefault(executor.id, executor)
+  /** The executors that are registered now, with the addresses that they have told. Forgets the
+    * others.
+    */
+  def executors: Vector[ExecutorAddress] = {
+    val all = Cluster.executors(context)
+    val live = all.iterator.map(_.id).toSet
+    Seq(held, peers).foreach(_.keySet.removeIf(id => !live(id)))
+    all.map(e => peers.getOrDefault(e.id, e))
+  }
 
   /** Answers an executor's report. Runs on Spark's RPC threads, so it must return quickly. */
   def receive(bytes: Array[Byte]): Array[Byte] = MessageBytes.decode(bytes) match {

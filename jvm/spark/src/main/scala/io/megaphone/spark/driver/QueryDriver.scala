@@ -76,7 +76,7 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
     locked {
       if (snapshot.isEmpty) { start(batch, groups, batchSession); application.firstPlanned() }
       val isOwn = query.hasLoggedOffsets(batch)
-      val executors = Cluster.executors(application.context).map(application.peerOf)
+      val executors = application.executors
       val leaving = Cluster.leaving(application.context, executors.map(_.id))
       val cluster = ClusterView(executors, leaving)
       val planned =

@@ -45,8 +45,11 @@ final class BlockPeers(
     */
   override def publish(block: BlockName, bytes: Array[Byte]): Unit =
     if (published.add(block))
-      try faults.published(bytes).foreach(blocks.put(block.toString, _))
-      catch {
+      try {
+        faults.published(bytes).foreach(blocks.put(block.toString, _))
+        // It may have been removed before it was there.
+        if (!published.contains(block)) blocks.remove(block.toString)
+      } catch {
         case e: Throwable =>
           published.remove(block)
           blocks.remove(block.toString)
@@ -58,7 +61,7 @@ final class BlockPeers(
     */
   override def remove(superseded: Seq[BlockName]): Unit = {
     val gone = superseded.filter(published.remove(_))
-    if (gone.nonEmpty) removals.execute(() => gone.foreach(block => blocks.remove(block.toString)))
+    gone.foreach(block => removals.execute(() => blocks.remove(block.toString)))
   }
 
   override def keep(isWanted: BlockName => Boolean): Unit =

@@ -67,6 +67,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   private val recoverers =
     Executors.newFixedThreadPool(coresCount, Parallel.daemons("megaphone-recover"))
   private val removers = pool(RemovalThreads, "megaphone-remove")
+  private val answerers = pool(AnswerThreads, "megaphone-answer")
   private val copiers = Executors.newCachedThreadPool(Parallel.daemons("megaphone-copy"))
   private val publishing = ConcurrentHashMap.newKeySet[String]() // runs that a thread publishes for
   private val preparing = mutable.Map.empty[(String, Boolean), Preparing] // see `follow`
@@ -84,6 +85,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   private val transport = new PeerTransport(
     env,
     MegaphoneConf.TransferPort.read(context.conf.getOption),
+    answerers,
     BlockBytes.answer(_)(blocks.get)
   )
 
@@ -112,7 +114,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   def stop(): Unit = {
     isStopped = true
     wake()
-    Seq(pulls, recoverers, removers, copiers).foreach(_.shutdownNow())
+    Seq(pulls, recoverers, removers, answerers, copiers).foreach(_.shutdownNow())
     transport.close()
   }
 
@@ -272,6 +274,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
 object ExecutorHost {
   private val PullThreads = 32 // an executor that hangs may keep some
   private val RemovalThreads = 8
+  private val AnswerThreads = 4
   private val ReaderBytesMin = 16L << 20
   private val BusyIntervalMs = 100L
   private val IdleIntervalMs = 1000L

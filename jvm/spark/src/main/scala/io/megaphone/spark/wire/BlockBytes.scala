@@ -7,7 +7,7 @@ import io.megaphone.format.{Decoder, Encoder}
   *
   * An answer has the first of the blocks that were asked for, or says of them that they are not
   * there. It ends once it has `AnswerBytes`, and the asker asks for the rest again. So it takes
-  * either end the memory of that and of one block.
+  * either end a few times the memory of that and of one block.
   */
 object BlockBytes {
   private val AnswerBytes = 8 << 20

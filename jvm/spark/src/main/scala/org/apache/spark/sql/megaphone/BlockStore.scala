@@ -42,10 +42,10 @@ final class BlockStore(env: SparkEnv) {
   def get(name: String): Option[Array[Byte]] =
     env.blockManager.getLocalBytes(id(name)).map { data =>
       try {
-        val buffer = data.toByteBuffer()
-        val bytes = new Array[Byte](buffer.remaining)
-        buffer.get(bytes)
-        bytes
+        // A buffer of a large file would be mapped, and stay so until the next collection.
+        val in = data.toInputStream()
+        try in.readNBytes(data.size.toInt)
+        finally in.close()
       } finally {
         env.blockManager.releaseLock(id(name))
         data.dispose()

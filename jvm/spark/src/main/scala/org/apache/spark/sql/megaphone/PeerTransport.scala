@@ -3,8 +3,9 @@ package org.apache.spark.sql.megaphone
 
 import java.nio.ByteBuffer
 import java.util.Collections
-import java.util.concurrent.{CompletableFuture, ExecutionException, TimeUnit}
+import java.util.concurrent.{CompletableFuture, ExecutionException, Executor, TimeUnit}
 
+import scala.util.{Failure, Success, Try}
 import scala.util.control.NonFatal
 
 import org.apache.spark.SparkEnv
@@ -16,7 +17,7 @@ import org.apache.spark.network.client.{
 import org.apache.spark.network.crypto.{AuthClientBootstrap, AuthServerBootstrap}
 import org.apache.spark.network.netty.SparkTransportConf
 import org.apache.spark.network.server.{
-  OneForOneStreamManager, RpcHandler, StreamManager, TransportServerBootstrap
+  OneForOneStreamManager, RpcHandler, StreamManager, TransportServer, TransportServerBootstrap
 }
 import org.apache.spark.util.Utils
 
@@ -36,11 +37,17 @@ import io.megaphone.format.ExecutorAddress
   * @param port
   *   the first port to try; 0 for any free one. If none can be had, that is logged, and nobody can
   *   ask this executor
+  * @param threads
+  *   run `answer`, so that a disk that hangs does not hold up the transport
   * @param answer
-  *   answers a request, on a thread of the transport; what it throws becomes the asker's exception
+  *   answers a request; what it throws becomes the asker's exception
   */
-final class PeerTransport(env: SparkEnv, port: Int, answer: Array[Byte] => Array[Byte])
-    extends AutoCloseable
+final class PeerTransport(
+    env: SparkEnv,
+    port: Int,
+    threads: Executor,
+    answer: Array[Byte] => Array[Byte]
+) extends AutoCloseable
     with Logging {
   import PeerTransport._
 
@@ -63,22 +70,43 @@ final class PeerTransport(env: SparkEnv, port: Int, answer: Array[Byte] => Array
         asker: TransportClient,
         request: ByteBuffer,
         callback: RpcResponseCallback
-    ): Unit =
-      try callback.onSuccess(ByteBuffer.wrap(answer(bytesOf(request))))
-      catch { case e: Throwable => callback.onFailure(e) } // also OutOfMemoryError
+    ): Unit = {
+      val asked = bytesOf(request) // which is the transport's again when this returns
+      threads.execute { () =>
+        try callback.onSuccess(ByteBuffer.wrap(answer(asked)))
+        catch { case e: Throwable => callback.onFailure(e) } // also OutOfMemoryError
+      }
+    }
   }
 
   private val context = new TransportContext(conf, handler)
 
-  /** Made when it is needed: in local mode the application has no id yet. */
-  private lazy val clients = context.createClientFactory(
-    if (!isSecured) Collections.emptyList[TransportClientBootstrap]()
-    else
-      Collections.singletonList[TransportClientBootstrap](
-        new AuthClientBootstrap(conf, env.conf.getAppId, security)
+  @volatile private var hasClients = false
+
+  /** Made when they are needed: in local mode the application has no id yet. */
+  private lazy val clients = {
+    val bootstraps =
+      if (!isSecured) Collections.emptyList[TransportClientBootstrap]()
+      else
+        Collections.singletonList[TransportClientBootstrap](
+          new AuthClientBootstrap(conf, env.conf.getAppId, security)
+        )
+    hasClients = true
+    context.createClientFactory(bootstraps)
+  }
+
+  /** At the host that Spark tells others, or at all addresses: the host may be one outside. */
+  private val server = serverAt(host).recoverWith { case NonFatal(_) => serverAt(null) } match {
+    case Success(made) => Some(made)
+    case Failure(e) =>
+      logWarning(
+        s"No port could be had at $host for requests of other executors, so they read files " +
+          s"instead. Choose another spark.megaphone.transfer.port. ($e)"
       )
-  )
-  private val server = {
+      None
+  }
+
+  private def serverAt(host: String): Try[TransportServer] = Try {
     val bootstraps =
       if (!isSecured) Collections.emptyList[TransportServerBootstrap]()
       else
@@ -89,15 +117,7 @@ final class PeerTransport(env: SparkEnv, port: Int, answer: Array[Byte] => Array
       val made = context.createServer(host, at, bootstraps)
       (made, made.getPort)
     }
-    try Some(Utils.startServiceOnPort(port, listen(_), env.conf, "the executors' requests")._1)
-    catch {
-      case NonFatal(e) =>
-        logWarning(
-          s"No port could be had at $host for requests of other executors, so they read files " +
-            s"instead. Choose another spark.megaphone.transfer.port. ($e)"
-        )
-        None
-    }
+    Utils.startServiceOnPort(port, listen(_), env.conf, "the executors' requests")._1
   }
 
   /** The address at which other executors reach this one; its port is 0 if they cannot. */
@@ -124,8 +144,8 @@ final class PeerTransport(env: SparkEnv, port: Int, answer: Array[Byte] => Array
   /** Called twice: nothing happens. */
   override def close(): Unit = {
     server.foreach(_.close())
-    clients.close()
-    context.close()
+    try if (hasClients) clients.close()
+    finally context.close()
   }
 }
 

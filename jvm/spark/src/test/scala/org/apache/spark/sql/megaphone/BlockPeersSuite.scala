@@ -47,7 +47,7 @@ class BlockPeersSuite extends PluginSession {
     val target: BlockPeers = peers(_ => fail("nobody asks the target"))
 
     private def peers(answer: Array[Byte] => Array[Byte]): BlockPeers = {
-      val transport = new PeerTransport(SparkEnv.get, 0, answer)
+      val transport = new PeerTransport(SparkEnv.get, 0, threads, answer)
       made += transport
       new BlockPeers(store, transport, threads, threads, FaultPoints.Off)
     }
@@ -133,7 +133,7 @@ class BlockPeersSuite extends PluginSession {
   test("An executor that has no port is known to have none, and asks others all the same.") {
     withTwo { two =>
       val threads = Executors.newCachedThreadPool()
-      val transport = new PeerTransport(SparkEnv.get, port = 1, identity) // not one for services
+      val transport = new PeerTransport(SparkEnv.get, 1, threads, identity) // no service's
       try {
         assert(!transport.address.isKnown && two.source.address.isKnown)
         two.source.publish(block(0), Array[Byte](5))
@@ -205,7 +205,7 @@ final class SecuredBlockPeersSuite extends BlockPeersSuite {
       SparkTransportConf.fromSparkConf(other, "shuffle", 1),
       new NoOpRpcHandler
     )
-    val asked = new PeerTransport(SparkEnv.get, 0, request => request)
+    val asked = new PeerTransport(SparkEnv.get, 0, _.run(), request => request)
     try {
       val clients = asker.createClientFactory()
       val client = clients.createClient(asked.address.host, asked.address.port)
