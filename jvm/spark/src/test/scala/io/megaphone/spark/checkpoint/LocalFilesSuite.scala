@@ -309,7 +309,7 @@ final class LocalFilesSuite extends AnyFunSuite {
   }
 }
 
-/** The plugin's manager, but for folders that cannot be made; it says what is forced to the disk. */
+/** The plugin's manager, but some folders cannot be made; it says what is forced to the disk. */
 final class WatchedFiles(path: Path, hadoopConf: Configuration) extends CheckpointFileManager {
   private val files = new LocalCheckpointFileManager(path, hadoopConf)
 
