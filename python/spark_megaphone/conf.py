@@ -38,8 +38,9 @@ TRANSFER_SLOWDOWN: Final = "spark.megaphone.transfer.slowdown"
 TRANSFER_MAX_BYTES_PER_SECOND: Final = "spark.megaphone.transfer.maxBytesPerSecond"
 
 # How many bytes of state, about, the steps of a plan move that are prepared at the same time, in
-# each group of operators. A step that moves more is prepared alone. 0: no limit. Default `256m`;
-# read when a query starts.
+# each group of operators. A step that moves more is prepared alone, and so is the first one after a
+# start, before it is known how large the state is. 0: no limit. Default `256m`; read when a query
+# starts.
 TRANSFER_MAX_BYTES_IN_FLIGHT: Final = "spark.megaphone.transfer.maxBytesInFlight"
 
 # How long, in milliseconds, a batch waits for the last tail from another executor before it reads
