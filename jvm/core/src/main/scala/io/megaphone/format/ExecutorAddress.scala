@@ -6,7 +6,7 @@ package io.megaphone.format
   * @param id
   *   Spark's id of the executor
   * @param port
-  *   0 if the executor has not told it yet
+  *   0 if the executor has not told it yet, or has none
   */
 final case class ExecutorAddress(id: String, host: String, port: Int) {
   def isKnown: Boolean = port > 0

@@ -23,7 +23,7 @@ final case class ClusterView(
   }
   def get(id: String): Option[ExecutorAddress] = byId.get(id)
 
-  /** The address at which an executor answers others; None if it has not told it yet. */
+  /** The address at which an executor answers others; None if none is known. */
   def peer(id: String): Option[ExecutorAddress] = get(id).filter(_.isKnown)
 }
 
