@@ -4,13 +4,16 @@ package org.apache.spark.sql.megaphone.neutrality
 import org.apache.spark.sql.streaming._
 import org.scalatest.DoNotDiscover
 
-/** So do the suites of chains, unions, joins and session windows, whose groups are the harder ones;
-  * they take long and run with all tests only.
+/** So do the suites of the other operators, and of chains, unions and joins. They take long and run
+  * with all tests only.
   */
 final class MoreNeutralitySuite
     extends NeutralSuites(
       (if (Neutral.isAll)
          Seq(
+           new NeutralDeduplication,
+           new NeutralDeduplicationWithinWatermark,
+           new NeutralFlatMapGroupsWithState,
            new NeutralMultiStatefulOperators,
            new NeutralSessionWindow,
            new NeutralSelfUnion,
@@ -28,6 +31,11 @@ final class MoreNeutralitySuite
        else Nil): _*
     )
 
+@DoNotDiscover class NeutralDeduplication extends StreamingDeduplicationSuite with Neutral
+@DoNotDiscover class NeutralDeduplicationWithinWatermark
+    extends StreamingDeduplicationWithinWatermarkSuite
+    with Neutral
+@DoNotDiscover class NeutralFlatMapGroupsWithState extends FlatMapGroupsWithStateSuite with Neutral
 @DoNotDiscover class NeutralMultiStatefulOperators extends MultiStatefulOperatorsSuite with Neutral
 @DoNotDiscover class NeutralSessionWindow extends StreamingSessionWindowSuite with Neutral
 @DoNotDiscover class NeutralSelfUnion extends StreamingSelfUnionSuite with Neutral
