@@ -26,6 +26,10 @@ import io.megaphone.errors.MegaphoneError
 final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
   import SpillFiles._
 
+  /** Its thread ends after the last page: one for all would keep the class loader of a plugin that
+    * was unloaded.
+    */
+  private lazy val cleaner = Cleaner.create()
   private val live = new AtomicLong
   private var current: SpillFile = _
   private var folder = 0
@@ -109,7 +113,6 @@ final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
 }
 
 private[log] object SpillFiles {
-  private val cleaner = Cleaner.create()
   private val ThinShare = 4
   private val LargeShare = 4 // a page larger than a quarter of a file has its own file
   private val CollectNanosMin = 10L * 1000 * 1000 * 1000

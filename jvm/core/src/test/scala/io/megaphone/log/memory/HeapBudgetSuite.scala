@@ -3,6 +3,8 @@ package io.megaphone.log.memory
 
 import java.nio.file.{Files, Path}
 
+import scala.jdk.CollectionConverters._
+
 import org.scalatest.concurrent.Eventually.{eventually, timeout}
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatest.time.SpanSugar._
@@ -210,6 +212,28 @@ class HeapBudgetSuite extends AnyFunSuite {
       assert(spilled.map(_.isThin) == Vector(true, false))
       assert(spilled.forall(p => p.read(0, 1000).sameElements(page)))
     }
+  }
+
+  test("the thread that frees spilled pages ends once nobody refers to them") {
+    withFolder { folder =>
+      val before = cleaners
+      assert((spillOnce(folder) -- before).size == 1)
+      eventually(timeout(60.seconds)) {
+        System.gc()
+        assert((cleaners -- before).isEmpty)
+      }
+    }
+  }
+
+  private def cleaners: Set[Thread] =
+    Thread.getAllStackTraces.keySet.asScala.filter(_.getName.startsWith("Cleaner-")).toSet
+
+  /** The cleaners while a page is on disk, to which nobody refers afterwards. */
+  private def spillOnce(folder: Path): Set[Thread] = {
+    val page = new SpillFiles(Seq(folder)).write(new Array[Byte](1000))
+    val found = cleaners
+    assert(page.length == 1000)
+    found
   }
 
   test("a log's pages in files with few live pages are rewritten") {
