@@ -86,6 +86,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     env,
     MegaphoneConf.TransferPort.read(context.conf.getOption),
     answerers,
+    PeerTransport.UnsentMax(Runtime.getRuntime.maxMemory / UnsentShare),
     BlockBytes.answer(_)(blocks.get)
   )
 
@@ -275,6 +276,7 @@ object ExecutorHost {
   private val PullThreads = 32 // an executor that hangs may keep some
   private val RemovalThreads = 8
   private val AnswerThreads = 4
+  private val UnsentShare = 16 // of the heap, for answers that slow executors have not taken yet
   private val ReaderBytesMin = 16L << 20
   private val BusyIntervalMs = 100L
   private val IdleIntervalMs = 1000L

@@ -3,7 +3,9 @@ package org.apache.spark.sql.megaphone
 
 import java.nio.ByteBuffer
 import java.util.Collections
-import java.util.concurrent.{CompletableFuture, ExecutionException, Executor, TimeUnit}
+import java.util.concurrent.{
+  CompletableFuture, ExecutionException, Executor, TimeoutException, TimeUnit
+}
 
 import scala.util.{Failure, Success, Try}
 import scala.util.control.NonFatal
@@ -23,6 +25,9 @@ import org.apache.spark.util.Utils
 
 import io.megaphone.format.ExecutorAddress
 
+import io.netty.buffer.Unpooled
+import io.netty.channel.{Channel, ChannelFuture}
+
 /** Requests from one executor to another and their answers, bytes for bytes, by Spark's own
   * transport. Authentication, encryption and time-outs are as configured for the transfer of
   * Spark's blocks.
@@ -39,6 +44,8 @@ import io.megaphone.format.ExecutorAddress
   *   ask this executor
   * @param threads
   *   run `answer`, so that a disk that hangs does not hold up the transport
+  * @param unsent
+  *   how many bytes of answers may wait here for askers that are slow to take them
   * @param answer
   *   answers a request; what it throws becomes the asker's exception
   */
@@ -46,6 +53,7 @@ final class PeerTransport(
     env: SparkEnv,
     port: Int,
     threads: Executor,
+    unsent: PeerTransport.UnsentMax,
     answer: Array[Byte] => Array[Byte]
 ) extends AutoCloseable
     with Logging {
@@ -63,6 +71,8 @@ final class PeerTransport(
     sslOptions = Some(security.getRpcSSLOptions())
   )
 
+  private val answers = new Unsent(unsent)
+
   private val handler = new RpcHandler {
     private val streams = new OneForOneStreamManager // there are none
     override def getStreamManager(): StreamManager = streams
@@ -73,8 +83,11 @@ final class PeerTransport(
     ): Unit = {
       val asked = bytesOf(request) // which is the transport's again when this returns
       threads.execute { () =>
-        try callback.onSuccess(ByteBuffer.wrap(answer(asked)))
-        catch { case e: Throwable => callback.onFailure(e) } // also OutOfMemoryError
+        try {
+          answers.awaitRoom()
+          val answered = ByteBuffer.wrap(answer(asked))
+          answers.sending(asker.getChannel, answered.remaining.toLong)(callback.onSuccess(answered))
+        } catch { case e: Throwable => callback.onFailure(e) } // also OutOfMemoryError
       }
     }
   }
@@ -152,9 +165,51 @@ final class PeerTransport(
 object PeerTransport {
   private val Threads = 2
 
+  /** At so many bytes of answers that nobody has taken yet, a request waits for so long, and is
+    * refused then.
+    */
+  final case class UnsentMax(bytes: Long, waitMs: Long = 5000)
+
   private def bytesOf(buffer: ByteBuffer): Array[Byte] = {
     val bytes = new Array[Byte](buffer.remaining)
     buffer.get(bytes)
     bytes
+  }
+
+  /** The bytes of answers that askers have not taken yet. Netty keeps them on the heap, as many as
+    * it is given.
+    */
+  private final class Unsent(max: UnsentMax) {
+    private var bytes = 0L
+
+    /** Waits until there is room. Throws TimeoutException if there is none in time. */
+    def awaitRoom(): Unit = synchronized {
+      val deadline = System.nanoTime + TimeUnit.MILLISECONDS.toNanos(max.waitMs)
+      while (bytes >= max.bytes) {
+        val leftMs = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime)
+        if (leftMs <= 0)
+          throw new TimeoutException(
+            s"$bytes bytes of answers wait for executors that are slow to take them."
+          )
+        wait(leftMs)
+      }
+    }
+
+    /** Sends so many bytes, which count until the asker has taken them or the channel is closed. */
+    def sending(channel: Channel, size: Long)(send: => Unit): Unit = {
+      change(size)
+      try {
+        send
+        // The transport does not tell when an answer has left. Nothing at all, written behind it
+        // and past all encoders, leaves right after it.
+        channel.eventLoop.execute { () =>
+          val left = channel.pipeline.firstContext.writeAndFlush(Unpooled.EMPTY_BUFFER)
+          left.addListener((_: ChannelFuture) => change(-size))
+          ()
+        }
+      } catch { case e: Throwable => change(-size); throw e }
+    }
+
+    private def change(by: Long): Unit = synchronized { bytes += by; notifyAll() }
   }
 }

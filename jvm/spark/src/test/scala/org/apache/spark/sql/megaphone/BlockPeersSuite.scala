@@ -6,9 +6,12 @@ import java.util.concurrent.{CountDownLatch, Executors, TimeUnit}
 import java.util.concurrent.atomic.AtomicInteger
 
 import scala.collection.mutable
+import scala.jdk.CollectionConverters._
 
 import org.apache.spark.SparkEnv
 import org.apache.spark.network.TransportContext
+import org.apache.spark.network.client.{RpcResponseCallback, TransportClientBootstrap}
+import org.apache.spark.network.crypto.AuthClientBootstrap
 import org.apache.spark.network.netty.SparkTransportConf
 import org.apache.spark.network.server.NoOpRpcHandler
 import org.apache.spark.storage.TestBlockId
@@ -25,6 +28,8 @@ import io.megaphone.transfer.{BlockKind, BlockName}
 
 /** Blocks in Spark's block manager, and between executors: two transports of one process. */
 class BlockPeersSuite extends PluginSession {
+  protected val Unsent: PeerTransport.UnsentMax =
+    PeerTransport.UnsentMax(bytes = 16 << 20, waitMs = 200)
 
   private def block(source: Int) = BlockName(
     StoreId(0, "default").in("run"),
@@ -39,6 +44,7 @@ class BlockPeersSuite extends PluginSession {
   private final class Two {
     private val made = mutable.Buffer.empty[AutoCloseable]
     private val threads = Executors.newCachedThreadPool()
+    private val answerers = Executors.newFixedThreadPool(2)
     val store = new BlockStore(SparkEnv.get)
     val asked = new AtomicInteger // requests that the other executor has answered
     val source: BlockPeers = peers { request =>
@@ -47,7 +53,7 @@ class BlockPeersSuite extends PluginSession {
     val target: BlockPeers = peers(_ => fail("nobody asks the target"))
 
     private def peers(answer: Array[Byte] => Array[Byte]): BlockPeers = {
-      val transport = new PeerTransport(SparkEnv.get, 0, threads, answer)
+      val transport = new PeerTransport(SparkEnv.get, 0, answerers, Unsent, answer)
       made += transport
       new BlockPeers(store, transport, threads, threads, FaultPoints.Off)
     }
@@ -63,6 +69,7 @@ class BlockPeersSuite extends PluginSession {
       source.keep(_ => false)
       made.foreach(_.close())
       threads.shutdown()
+      answerers.shutdown()
     }
   }
 
@@ -70,6 +77,51 @@ class BlockPeersSuite extends PluginSession {
     val two = new Two
     try body(two)
     finally two.close()
+  }
+
+  /** An executor that asks, and takes no byte of an answer until it is told to. */
+  private final class SlowAsker(of: ExecutorAddress) extends AutoCloseable {
+    private val env = SparkEnv.get
+    private val conf = SparkTransportConf.fromSparkConf(env.conf, "shuffle", 1)
+    private val context = new TransportContext(conf, new NoOpRpcHandler)
+    private val bootstraps =
+      if (!env.securityManager.isAuthenticationEnabled()) Seq.empty[TransportClientBootstrap]
+      else Seq(new AuthClientBootstrap(conf, env.conf.getAppId, env.securityManager))
+    private val clients = context.createClientFactory(bootstraps.asJava)
+    private val client = clients.createClient(of.host, of.port)
+    client.getChannel.config.setAutoRead(false)
+
+    def ask(name: String): Unit = {
+      client.sendRpc(
+        ByteBuffer.wrap(BlockBytes.ask(Seq(name))),
+        new RpcResponseCallback {
+          override def onSuccess(bytes: ByteBuffer): Unit = ()
+          override def onFailure(e: Throwable): Unit = ()
+        }
+      )
+      ()
+    }
+
+    def takeBytes(): Unit = { client.getChannel.config.setAutoRead(true); () }
+
+    override def close(): Unit = { clients.close(); context.close() }
+  }
+
+  test("Answers that a slow executor does not take are bounded; a request beyond is refused.") {
+    withTwo { two =>
+      two.source.publish(block(0), new Array[Byte](4 << 20))
+      two.source.publish(block(1), Array[Byte](7))
+      def small = two.target.pull(block(1), two.source.address, 60000).map(_.toSeq)
+      val slow = new SlowAsker(two.source.address)
+      try {
+        val asks = 40
+        (1 to asks).foreach(_ => slow.ask(block(0).toString))
+        eventually(timeout(60.seconds))(assert(small.isEmpty))
+        assert(two.asked.get < asks)
+        slow.takeBytes()
+        eventually(timeout(60.seconds))(assert(small.contains(Seq[Byte](7))))
+      } finally slow.close()
+    }
   }
 
   private def sources(come: Map[BlockName, Array[Byte]]): Map[Int, Seq[Byte]] =
@@ -133,7 +185,7 @@ class BlockPeersSuite extends PluginSession {
   test("An executor that has no port is known to have none, and asks others all the same.") {
     withTwo { two =>
       val threads = Executors.newCachedThreadPool()
-      val transport = new PeerTransport(SparkEnv.get, 1, threads, identity) // no service's
+      val transport = new PeerTransport(SparkEnv.get, 1, threads, Unsent, identity) // no service's
       try {
         assert(!transport.address.isKnown && two.source.address.isKnown)
         two.source.publish(block(0), Array[Byte](5))
@@ -205,7 +257,7 @@ final class SecuredBlockPeersSuite extends BlockPeersSuite {
       SparkTransportConf.fromSparkConf(other, "shuffle", 1),
       new NoOpRpcHandler
     )
-    val asked = new PeerTransport(SparkEnv.get, 0, _.run(), request => request)
+    val asked = new PeerTransport(SparkEnv.get, 0, _.run(), Unsent, request => request)
     try {
       val clients = asker.createClientFactory()
       val client = clients.createClient(asked.address.host, asked.address.port)
