@@ -44,6 +44,7 @@ PYTHON_SOURCES := $(foreach folder,python testkit integration-tests benchmarks d
 
 # Each part's beginning, for the times that `make test` tells at its end.
 TIMES := target/times
+JVM_LOG := target/spark42-tests.log
 say = @echo "==> $(1)"; mkdir -p $(dir $(TIMES)); echo "$$(date +%s) $(1)" >> $(TIMES)
 
 .DEFAULT_GOAL := help
@@ -87,15 +88,19 @@ test-cluster: $(BUILT) ## runs all tests on real processes, the long ones too, o
 	$(call say,Running the cluster tests on Spark 4.3)
 	@$(VENV)/bin/python -m pytest -m '' integration-tests $(PYTEST_ARGS)
 
-# What `lint`, `test-jvm` and `test-python` do, but sbt starts once.
+# What `lint`, `test-jvm` and `test-python` do. The tests on Spark use a good half of two cores, JVM
+# and Python alike, because they wait for batches, processes and files; so the two run side by side.
 test: $(VENV_DONE) $(STORES_DONE) ## runs what a change must pass: lint, JVM and Python tests
 	@rm -f $(TIMES)
 	$(lint_python)
-	$(call say,Checking the format of the Scala sources; JVM tests; building the jars)
-	@./sbt lint core/test spark42/test spark42/faultsJar $(ASSEMBLIES)
+	$(call say,Checking the format of the Scala sources; tests of the core; building the jars)
+	@./sbt lint core/test spark42/Test/compile spark42/faultsJar $(ASSEMBLIES)
 	$(take_jars)
-	$(call say,Running the Python tests on Spark 4.3)
-	@$(VENV)/bin/python -m pytest --durations=10 --durations-min=1 $(PYTEST_ARGS)
+	$(call say,Running the JVM tests on Spark 4.2 and the Python tests on Spark 4.3)
+	@./sbt spark42/test >$(JVM_LOG) 2>&1 & jvm=$$!; trap "kill $$jvm 2>/dev/null" EXIT; \
+	  $(VENV)/bin/python -m pytest --durations=10 --durations-min=1 $(PYTEST_ARGS); python=$$?; \
+	  echo "==> The JVM tests on Spark 4.2, which ran meanwhile"; \
+	  wait $$jvm; jvm=$$?; cat $(JVM_LOG); exit $$((python + jvm))
 	$(call say,Done)
 	$(tell_times)
 
