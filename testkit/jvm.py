@@ -23,7 +23,7 @@ from typing import Any
 
 import pyspark
 
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
 _MADE = Path(__file__).parents[1] / "target" / "python-tests" / f"spark-{pyspark.__version__}"
 # The class path must begin in the tests as it was when the archive was made, whatever SPARK_HOME
 # is.
@@ -34,7 +34,7 @@ _MAKE_SECONDS = 300
 def settings(java_options: str = "") -> dict[str, str]:
     """Spark settings for driver and executors that start fast; `environment` belongs to them."""
     # A word about an archive that does not fit must not get among what the processes print.
-    fast = f"{_SHORT_LIVED} -XX:SharedArchiveFile={_archive()} -Xlog:disable {java_options}"
+    fast = f"{SHORT_LIVED} -XX:SharedArchiveFile={_archive()} -Xlog:disable {java_options}"
     return _of_jvms(fast)
 
 
@@ -83,7 +83,7 @@ def _make(archive: Path) -> None:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
     }
-    dumped = _of_jvms(f"{_SHORT_LIVED} -XX:ArchiveClassesAtExit={whole} -Xlog:disable")
+    dumped = _of_jvms(f"{SHORT_LIVED} -XX:ArchiveClassesAtExit={whole} -Xlog:disable")
     for key, value in (quiet | dumped | {"spark.sql.shuffle.partitions": "2"}).items():
         builder = builder.config(key, value)
     with tempfile.TemporaryDirectory() as folder:

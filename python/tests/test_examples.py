@@ -4,12 +4,15 @@
 The Python blocks of a page are one program, and its text blocks are the program's output.
 """
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from testkit.jvm import SHORT_LIVED
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -23,7 +26,11 @@ def test_the_example_of_a_page_prints_its_output(page: str) -> None:
     assert code
     assert expected
     ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=600
+        [sys.executable, "-c", code],
+        env=os.environ | {"JDK_JAVA_OPTIONS": SHORT_LIVED},
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert ended.returncode == 0, ended.stderr[-4000:]
     assert ended.stdout == expected
