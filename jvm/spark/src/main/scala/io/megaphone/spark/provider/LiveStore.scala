@@ -157,10 +157,12 @@ private[provider] object LiveStore {
         settings
       )
       host.publishQueued(worker.store.run)
-      // The lease is the task's, however often it opens.
+      // The lease is the task's, however often it opens: an earlier store of it gives it back.
+      val live =
+        try new LiveStore(task, host, context)
+        catch { case e: Throwable if known.isEmpty => task.end(); throw e }
       if (known.isEmpty)
         spark.addTaskCompletionListener[Unit](_ => Option(byTask.remove(id)).foreach(_.end()))
-      val live = new LiveStore(task, host, context)
       byTask.put(id, live)
       live
     }

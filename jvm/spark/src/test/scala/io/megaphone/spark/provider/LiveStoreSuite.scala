@@ -3,15 +3,23 @@ package io.megaphone.spark.provider
 
 import java.util.concurrent.CountDownLatch
 
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state.StateStore
-import org.apache.spark.sql.megaphone.TaskStores
+import org.apache.spark.sql.megaphone.{StoreTask, TaskStores}
 import org.apache.spark.sql.types.{LongType, StructType}
 
 import io.megaphone.BinnedStateStoreProvider
+import io.megaphone.format.{StoreId, WorkerId}
+import io.megaphone.plan.RoutingTable
+import io.megaphone.spark.conf.ConfEntry
+import io.megaphone.spark.executor.{ExecutorHost, TaskAssignments}
 import io.megaphone.spark.metrics.OperatorMetrics
+import io.megaphone.spark.provider.families.ColumnFamilies
 import io.megaphone.spark.query.PluginSession
+import io.megaphone.state.Attempt
 
 /** A task's state when the task ends. */
 final class LiveStoreSuite extends PluginSession {
@@ -39,6 +47,35 @@ final class LiveStoreSuite extends PluginSession {
       val last = stores.open(2)
       assert(bytesRead(last) == 0 && last.get(row(3)).getLong(0) == 3)
     } finally { goOn.countDown(); stores.close() }
+  }
+
+  test("A task whose store cannot be made gives its state back at once.") {
+    val (run, host) = ("run", ExecutorHost.active.get)
+    val task = new StoreTask(run, 0, RoutingTable.roundRobin(8, 1), Nil)
+    val worker = WorkerId(StoreId(0, "default").in(run), 0)
+    val path = new Path(folder("store").toString)
+    task.begin(0)
+    try {
+      val (assignment, tables) = TaskAssignments.get(run, 0).get
+      val files = host.filesOf(worker.store, path, new Configuration)
+      val failed = intercept[UnsupportedOperationException] {
+        LiveStore.open(host, worker, 0, assignment, tables, files, NoFamilies)
+      }
+      assert(failed.getMessage == "no families")
+      val other = new Attempt(Long.MaxValue, () => true)
+      host.agent.registry.lease(worker, 8, other, waitMs = 0).end() // it does not wait
+    } finally task.end()
+  }
+
+  private object NoFamilies extends StoreContext {
+    override def hasCheckpointIds: Boolean = false
+    override def baseId: Option[String] = None
+    override def takeFamilies(binsCount: Int): ColumnFamilies =
+      throw new UnsupportedOperationException("no families")
+    override def giveBack(families: ColumnFamilies): Unit = ()
+    override def reportCommit(newVersion: Long): Unit = ()
+    override def checkLoaded(records: Array[Byte]): Unit = ()
+    override def conf[A](entry: ConfEntry[A]): A = entry.read(_ => None)
   }
 
   private def bytesRead(store: StateStore): Long = store.metrics.customMetrics.collectFirst {
