@@ -24,18 +24,18 @@ final class MegaphonePlugin extends SparkPlugin {
 }
 
 private final class MegaphoneDriver extends DriverPlugin {
-  private var controller: Option[ApplicationDriver] = None
+  private var driver: Option[ApplicationDriver] = None
 
   override def init(sc: SparkContext, context: PluginContext): JMap[String, String] = {
     MegaphonePlugin.checkSpark(BuiltFor.SparkMinor, sc.version)
     MegaphonePlugin.configure(SparkPrivate.conf(sc))
-    controller = Some(new ApplicationDriver(sc))
-    controller.foreach(ApplicationDriver.activate)
+    driver = Some(new ApplicationDriver(sc))
+    driver.foreach(ApplicationDriver.activate)
     Collections.emptyMap()
   }
 
-  override def receive(message: AnyRef): AnyRef = (message, controller) match {
-    case (bytes: Array[Byte], Some(c)) => c.receive(bytes)
+  override def receive(message: AnyRef): AnyRef = (message, driver) match {
+    case (bytes: Array[Byte], Some(d)) => d.receive(bytes)
     case _ => null
   }
   override def shutdown(): Unit = ApplicationDriver.deactivate()

@@ -7,7 +7,7 @@ import io.megaphone.format.{
 import io.megaphone.log.BinLog
 import io.megaphone.state.{Holding, StoreBatch}
 
-/** Writes a worker's commit: rule 16.
+/** Writes a worker's commit: rules 15, 16 and 20.
   *
   * Given a holding with the batch's records, under the lease.
   *   1. Choose the bins to write as images: those whose chains have become much longer than the
@@ -41,7 +41,7 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
       name: StateName,
       writer: WriterId,
       isWhole: Boolean = false
-  ): Committer.Committed = {
+  ): Committer.Written = {
     val file = FileName(holding.worker, name)
     val touched =
       if (isWhole) holding.bins.filterNot(holding.isLeaving).toVector
@@ -61,7 +61,7 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
       }
       out.close()
       holding.commit(name, file, chains)
-      Committer.Committed(footer, writing.bytes)
+      Committer.Written(footer, writing.bytes)
     } catch { case e: Throwable => out.cancel(); throw e }
   }
 
@@ -141,5 +141,5 @@ object Committer {
       pieceBytes: Int = DeltaFile.PieceBytes
   )
 
-  final case class Committed(footer: Footer, bytes: Long)
+  final case class Written(footer: Footer, bytes: Long)
 }

@@ -22,18 +22,18 @@ object Conditions {
     Condition(
       "INVALID_BATCH_SIZE",
       "22023",
-      "The number of bins per step of the strategy batched is out of range."
+      "The number of bins per step of the strategy `batched` is out of range."
     ),
     Condition(
       "INVALID_CONFIGURATION",
       "22022",
-      "A configuration key has an invalid value; found when the value was read."
+      "A configuration key had an invalid value when it was read."
     ),
     Condition("INVALID_WORKERS", "22023", "The number of workers is out of range."),
     Condition(
       "NOT_MOVABLE",
       "0A000",
-      "The operator's state is over a single partition, and stays where it is."
+      "The operator's state is in a single partition, and stays where it is."
     ),
     Condition(
       "NO_BINNED_STATE",
@@ -45,7 +45,7 @@ object Conditions {
       "22023",
       "All workers are to be emptied, and none is left to take their bins."
     ),
-    Condition("OVERLAPPING_PLAN", "55006", "Another plan for the same bins is still open."),
+    Condition("OVERLAPPING_PLAN", "55006", "Another plan of the same operators is still open."),
     Condition(
       "PLAN_LOG_NOT_WRITTEN",
       "58030",
@@ -57,7 +57,7 @@ object Conditions {
       "The jar is there, but the session was started without the plugin."
     ),
     Condition("QUERY_NOT_STARTED", "55000", "The query has not planned a batch with state yet."),
-    Condition("QUERY_STOPPED", "55000", "The query, or its session, is no longer running."),
+    Condition("QUERY_STOPPED", "55000", "The query or its session is no longer running."),
     Condition("UNKNOWN_BIN", "42704", "The query has no such bin."),
     Condition("UNKNOWN_MODE", "22023", "There is no such transfer mode."),
     Condition("UNKNOWN_OPERATOR", "42704", "The query has no such stateful operator."),
@@ -181,7 +181,11 @@ object Conditions {
       "55000",
       "The session was started without the plugin's jar, or the package was built without jars."
     ),
-    Condition("NO_JAR_FOR_SPARK", "0A000", "The package has no jar for this version of Spark."),
+    Condition(
+      "NO_JAR_FOR_SPARK",
+      "0A000",
+      "The package has no jar for the Spark version that runs."
+    ),
     Condition(
       "PLAN_CANCELLED",
       "57014",
@@ -196,12 +200,12 @@ object Conditions {
     Condition(
       "SESSION_ALREADY_RUNNING",
       "55000",
-      "A session without the plugin is already running, and would have been returned instead."
+      "A session without the plugin is already running, and `getOrCreate` would return that one."
     ),
     Condition(
       "VERSION_MISMATCH",
       "55000",
-      "The jar and the Python package are of different versions."
+      "The jar in the session and the Python package are of different versions."
     ),
     Condition(
       "WRONG_TYPE",

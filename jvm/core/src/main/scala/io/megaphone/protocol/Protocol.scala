@@ -6,7 +6,7 @@ import io.megaphone.format.{StoreId, VersionIds}
 import io.megaphone.plan.{Group, Move, Plan, RoutingTable, StepId}
 import io.megaphone.state.ReplicaKey
 
-/** The driver's half of the protocol, for one run of one query, as a pure state machine: events in,
+/** The driver's part of the protocol, for one run of one query, as a pure state machine: events in,
   * commands out. No Spark, no thread, no clock.
   *
   *   1. A run starts: it appends its start record before its first batch is planned. ''Dies

@@ -9,8 +9,8 @@ import io.megaphone.state.{Holding, LoadedBin, Registry, Replica, ReplicaKey, St
 import io.megaphone.transfer.{BlockKind, BlockName, Peers, TailPulls, TransferBlocks}
 import io.megaphone.transfer.TransferBlocks.Part
 
-/** Takes the bins that a batch's table gives to a worker and the table before gave to another:
-  * rules 12 and 13.
+/** Takes the bins that a batch's table gives to a worker and the table before gave to another: rule
+  * 12.
   *
   * Given the worker's holding at the batch's name. The bins of each other worker are taken in the
   * cheapest way that there is:
@@ -47,65 +47,65 @@ final private[runtime] class Adopter(
       holding.markLeaving(bin)
     val gained = batch.after.binsOf(worker).filterNot(holding.has)
     val routes = gained.groupBy(bin => (batch.before.workerOf(bin), sources.stepOf(bin))).toVector
-    val arrivals =
+    val gains =
       routes.sortBy { case ((source, _), bins) => (source, bins.head) }.map {
         case ((source, step), bins) =>
-          Arrival(source, worker, step, batch.nameOf(source), bins.toVector)
+          Gain(source, worker, step, batch.nameOf(source), bins.toVector)
       }
     val taking = new Taking(batch, sources, opened)
     val ways = Seq(taking.relabelled _, taking.prepared _, taking.pulled _, taking.loaded _)
-    ways.foldLeft(arrivals) { (wanted, way) =>
+    ways.foldLeft(gains) { (wanted, way) =>
       val taken = way(wanted)
-      for ((arrival, bins) <- taken; bin <- bins) {
+      for ((gain, bins) <- taken; bin <- bins) {
         holding.put(bin)
-        if (arrival.source != worker) { opened.binsIn += 1; holding.markAdopted(bin.bin) }
+        if (gain.source != worker) { opened.binsIn += 1; holding.markAdopted(bin.bin) }
       }
       wanted.filterNot(taken.contains)
     }
     ()
   }
 
-  /** The ways to take bins. Each returns those of the arrivals that it could serve. */
+  /** The ways to take bins. Each returns those of the gains that it could serve. */
   private final class Taking(batch: StoreBatch, sources: Sources, opened: Arrivals) {
 
-    def relabelled(wanted: Vector[Arrival]): Taken = (for {
-      arrival <- wanted if arrival.source != arrival.target
-      holding <- registry.holding(WorkerId(batch.key, arrival.source))
-      bins <- holding.give(arrival.name, arrival.bins)
-    } yield { opened.binsRelabelled += bins.size; arrival -> bins }).toMap
+    def relabelled(wanted: Vector[Gain]): Taken = (for {
+      gain <- wanted if gain.source != gain.target
+      holding <- registry.holding(WorkerId(batch.key, gain.source))
+      bins <- holding.give(gain.name, gain.bins)
+    } yield { opened.binsRelabelled += bins.size; gain -> bins }).toMap
 
-    def prepared(wanted: Vector[Arrival]): Taken = {
+    def prepared(wanted: Vector[Gain]): Taken = {
       val replicas = for {
-        arrival <- wanted
-        step <- arrival.step
-        key = ReplicaKey.forStep(batch.key, arrival.source, arrival.target, step)
+        gain <- wanted
+        step <- gain.step
+        key = ReplicaKey.forStep(batch.key, gain.source, gain.target, step)
         replica <- registry.replica(key)
-      } yield (arrival, key, replica)
+      } yield (gain, key, replica)
       try {
         val nearly = replicas.collect {
-          case (arrival, _, replica) if isOneBehind(replica.base, arrival.name) => arrival
+          case (gain, _, replica) if isOneBehind(replica.base, gain.name) => gain
         }
         val tails = tailsOf(nearly)
         (for {
-          (arrival, _, replica) <- replicas
-          bins <- takenFrom(replica, arrival, tails.getOrElse(arrival, Vector.empty))
+          (gain, _, replica) <- replicas
+          bins <- takenFrom(replica, gain, tails.getOrElse(gain, Vector.empty))
         } yield {
           opened.binsFromPeer += bins.size
           opened.count(replica.traffic)
-          arrival -> bins
+          gain -> bins
         }).toMap
       } finally replicas.foreach { case (_, key, _) => registry.dropReplica(key) }
     }
 
-    /** The tails that lead to the names wanted, of all arrivals at once. */
-    private def tailsOf(wanted: Vector[Arrival]): Map[Arrival, Vector[Part]] = {
+    /** The tails that lead to the names wanted, of all gains at once. */
+    private def tailsOf(wanted: Vector[Gain]): Map[Gain, Vector[Part]] = {
       val asked = for {
-        arrival <- wanted
-        (block, address) <- located(arrival, BlockKind.Tail, 0)
-      } yield arrival -> TailPulls.Wanted(block, address, arrival.bins)
+        gain <- wanted
+        (block, address) <- located(gain, BlockKind.Tail, 0)
+      } yield gain -> TailPulls.Wanted(block, address, gain.bins)
       val come = opened.waiting(tailPulls(asked.map(_._2), sources.tailDeadlineMs))
       opened.bytesFromPeer += come.valuesIterator.flatten.map(_.bytes.length.toLong).sum
-      asked.flatMap { case (arrival, tail) => come.get(tail.block).map(arrival -> _) }.toMap
+      asked.flatMap { case (gain, tail) => come.get(tail.block).map(gain -> _) }.toMap
     }
 
     /** Returns how many milliseconds are left, each time that it is asked. */
@@ -119,15 +119,15 @@ final private[runtime] class Adopter(
       */
     private def takenFrom(
         replica: Replica,
-        arrival: Arrival,
+        gain: Gain,
         tail: Vector[Part]
     ): Option[Seq[LoadedBin]] = opened.waiting {
       replica
         .alone(sources.tailDeadlineMs) { holding =>
           val isThere =
-            try bring(holding, arrival.name, tail)
+            try bring(holding, gain.name, tail)
             catch { case _: DamagedFileException | _: MissingFileException => false }
-          if (isThere) holding.give(arrival.name, arrival.bins) else None
+          if (isThere) holding.give(gain.name, gain.bins) else None
         }
         .flatten
     }
@@ -144,56 +144,56 @@ final private[runtime] class Adopter(
       replica.base == name || isByBlock || isByFiles
     }
 
-    def pulled(wanted: Vector[Arrival]): Taken = {
+    def pulled(wanted: Vector[Gain]): Taken = {
       val leftMs = deadline(sources.imageDeadlineMs)
       (for {
-        arrival <- wanted.iterator
-        image <- imageOf(arrival, leftMs)
-        bins <- image.give(arrival.name, arrival.bins)
-      } yield { opened.binsFromPeer += bins.size; arrival -> bins }).toMap
+        gain <- wanted.iterator
+        image <- imageOf(gain, leftMs)
+        bins <- image.give(gain.name, gain.bins)
+      } yield { opened.binsFromPeer += bins.size; gain -> bins }).toMap
     }
 
-    private def imageOf(arrival: Arrival, leftMs: () => Long): Option[Holding] =
+    private def imageOf(gain: Gain, leftMs: () => Long): Option[Holding] =
       try
-        blocks.replicaOf(arrival.bins, batch.after.bins) { number =>
+        blocks.replicaOf(gain.bins, batch.after.bins) { number =>
           if (leftMs() <= 0) None
           else
             for {
-              (block, address) <- located(arrival, BlockKind.Image, number)
+              (block, address) <- located(gain, BlockKind.Image, number)
               bytes <- opened.waiting(peers.pull(block, address, leftMs()))
             } yield { opened.bytesFromPeer += bytes.length; Part(block.toString, bytes) }
         }
       catch { case _: DamagedFileException => None }
 
-    def loaded(wanted: Vector[Arrival]): Taken = wanted.map { arrival =>
-      val file = FileName(arrival.source, arrival.name)
-      val found = opened.waiting(recovery.load(file, arrival.bins, batch.before.contentHash))
+    def loaded(wanted: Vector[Gain]): Taken = wanted.map { gain =>
+      val file = FileName(gain.source, gain.name)
+      val found = opened.waiting(recovery.load(file, gain.bins, batch.before.contentHash))
       opened.bytesFromCheckpoint += found.bytes
-      opened.binsFromCheckpoint += arrival.bins.size
-      arrival -> arrival.bins.map(found.bins)
+      opened.binsFromCheckpoint += gain.bins.size
+      gain -> gain.bins.map(found.bins)
     }.toMap
 
-    /** A part of the block that brings an arrival, and the executor that may have it. */
+    /** A part of the block that brings an gain, and the executor that may have it. */
     private def located(
-        arrival: Arrival,
+        gain: Gain,
         kind: BlockKind,
         part: Int
     ): Option[(BlockName, ExecutorAddress)] = for {
-      block <- arrival.block(batch.key, kind, part)
-      address <- sources.addresses.get(arrival.source)
+      block <- gain.block(batch.key, kind, part)
+      address <- sources.addresses.get(gain.source)
     } yield (block, address)
   }
 }
 
 private object Adopter {
-  private type Taken = Map[Arrival, Seq[LoadedBin]]
+  private type Taken = Map[Gain, Seq[LoadedBin]]
 
   /** Bins that a worker gains from one other worker, by one step.
     *
     * @param name
     *   the state of the source to take them from
     */
-  private final case class Arrival(
+  private final case class Gain(
       source: Int,
       target: Int,
       step: Option[StepId],

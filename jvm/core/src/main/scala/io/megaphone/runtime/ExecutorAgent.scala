@@ -2,22 +2,19 @@
 package io.megaphone.runtime
 
 import java.util.concurrent.ConcurrentHashMap
-import java.util.concurrent.atomic.{AtomicInteger, AtomicLong}
+import java.util.concurrent.atomic.AtomicLong
 
-import scala.collection.mutable
 import scala.jdk.CollectionConverters._
-import scala.util.control.{NonFatal, NoStackTrace}
 
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.format.{ExecutorAddress, StateName, StoreKey}
 import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.{Clock, Throttle}
-import io.megaphone.plan.StepId
 import io.megaphone.state.{Holding, Registry, ReplicaKey}
 import io.megaphone.transfer.{BlockName, Peers, Preparer, ReplicaDuty, TailPulls, TransferBlocks}
 import io.megaphone.transfer.TransferBlocks.Part
 
-/** The executor's half of the runtime: it keeps replicas and blocks for others, and works on them
+/** The executor's part of the runtime: it keeps replicas and blocks for others, and works on them
   * between tasks. It has no thread: the host calls it.
   *
   * Given the driver's orders, and the images that tasks queue.
@@ -26,9 +23,11 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   1. `obey` drops everything that the orders do not name, and takes over the new duties. ''Lost
   *      or late:'' orders with an older counter are ignored, so replicas and blocks are kept
   *      longer. None of them is used wrongly.
-  *   1. `pullTails` pulls the tails that duties need, and `prepare` works on one duty.
-  *      `publishNext` makes one image block of the queue. ''Dies:'' the replicas and blocks are
-  *      gone; the driver gives the duties to another executor, and targets read files.
+  *   1. `work` works on duties: `pullTails` pulls the tails that they need, and `prepare` makes one
+  *      replica or brings it forward. ''Dies:'' the replicas are gone; the driver gives the duties
+  *      to another executor.
+  *   1. The `publisher` publishes images and tails. ''Dies:'' the blocks are gone, and targets read
+  *      files.
   *
   * Copies keep to the rate in the orders: see [[io.megaphone.pace.Throttle]]. Tails do not, because
   * a replica must keep up with its source.
@@ -65,14 +64,15 @@ final class ExecutorAgent(
   private val resting = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // until a round
   private val published = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
   private val copied = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
-  private val tails = new ConcurrentHashMap[ReplicaKey, Vector[BlockName]]() // published, all parts
   private val tailPulls = new TailPulls(blocks, peers)
   private val withLargeBins = ConcurrentHashMap.newKeySet[StoreKey]() // of which `warn` was told
   private val round = new AtomicLong() // of orders that were obeyed
-  private val images = mutable.Queue.empty[(BlockName, TransferBlocks.Snapshot)]
-  private val publishing = new AtomicInteger() // images of the queue that are being made
   private val newestCounter = new AtomicLong()
   @volatile private var orders = Orders(0, Map.empty, Vector.empty)
+
+  /** What this executor's tasks publish for others. */
+  val publisher: BlockPublisher =
+    new BlockPublisher(registry, peers, blocks, faults, warn, copying(_, published), isUnwanted)
 
   def address: ExecutorAddress = peers.address
 
@@ -100,17 +100,12 @@ final class ExecutorAgent(
     registry.keepRuns(run => orders.runs.get(run).map(_.settled))
     registry.keepReplicas(orders.isLive(_))
     registry.measure()
-    Seq(refused, failures, resting, published, copied, tails).foreach(
+    Seq(refused, failures, resting, published, copied).foreach(
       _.keySet.removeIf(key => !orders.isLive(key))
     )
     throttle.keep(orders.runs.map { case (run, live) => run -> live.copyRate })
     withLargeBins.removeIf(store => !orders.runs.contains(store.run))
-    images.synchronized {
-      images
-        .dequeueAll { case (block, _) => !orders.isLive(block.key.run, block.step) }
-        .foreach { case (_, snapshot) => registry.forget(snapshot) }
-    }
-    peers.keep(block => orders.isLive(block.key.run, block.step))
+    publisher.keep(orders)
     true
   }
 
@@ -133,9 +128,35 @@ final class ExecutorAgent(
   /** Whether an image is still to be published, or a replica that has room has not reached its
     * source's newest settled version.
     */
-  def isBehind: Boolean = publishing.get > 0 || queuedSteps.nonEmpty || orders.duties.exists {
-    duty =>
-      !isRefused(duty) && versionOf(duty.key).forall(_ < duty.settled.version)
+  def isBehind: Boolean = publisher.isBehind || orders.duties.exists { duty =>
+    !isRefused(duty) && versionOf(duty.key).forall(_ < duty.settled.version)
+  }
+
+  /** Works on duties: pulls the tails of all at once, and then makes or brings forward one replica
+    * after the other. Orders may come meanwhile: a duty that they no longer name is left out.
+    * Returns whether there is news for the driver. Throws InterruptedException if the work is
+    * cancelled, and what `host.failed` throws.
+    */
+  def work(keys: Vector[ReplicaKey], host: DutyHost): Boolean = {
+    def orElse[A](otherwise: A, of: Vector[ReplicaKey])(work: => A): A =
+      try work
+      catch {
+        case e: InterruptedException => throw e
+        case e: Throwable => host.failed(of, e); otherwise
+      }
+    val pulled = orElse(Map.empty[ReplicaKey, TailPulls.Pulled], keys) {
+      pullTails(keys.flatMap(newest))
+    }
+    keys.count { key =>
+      host.begins(key)
+      try
+        newest(key).exists { duty =>
+          // A tail fits the duty that it was pulled for.
+          val tails = pulled.get(key)
+          orElse(false, Vector(key))(prepare(tails.fold(duty)(_.duty), tails.map(_.tail)))
+        }
+      finally host.ends(key)
+    } > 0
   }
 
   /** Pulls the tails that the replicas of duties need if they lack just one: those of a run all at
@@ -208,46 +229,6 @@ final class ExecutorAgent(
       )
   }
 
-  /** Queues an image that `publishNext` will publish in the background. Until then the pages that
-    * it keeps count as the executor's state.
-    */
-  def queueImage(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit =
-    images.synchronized {
-      registry.count(snapshot)
-      images.enqueue(block -> snapshot)
-      ()
-    }
-
-  /** Makes and publishes one image of the queue, at the rate of its run. Returns false if there is
-    * none of the runs that are asked for.
-    */
-  def publishNext(isOf: String => Boolean = _ => true): Boolean =
-    images
-      .synchronized(images.dequeueFirst { case (block, _) => isOf(block.key.run) })
-      .exists { case (block, snapshot) =>
-        publishing.incrementAndGet()
-        try {
-          faults.at(FaultPoints.SourcePublishing)
-          val copying = this.copying(block.replica, published)
-          def check(bytes: Long): Unit = { checkWanted(block); copying(bytes) }
-          offer(block)(blocks.image(snapshot, check))
-          faults.at(FaultPoints.SourcePublished)
-          true
-        } finally {
-          registry.forget(snapshot)
-          publishing.decrementAndGet()
-        }
-      }
-
-  /** Whether an image of a run waits to be published. */
-  def hasQueued(run: String): Boolean = images.synchronized(images.exists(_._1.key.run == run))
-
-  /** Makes and publishes an image now, as fast as it can. */
-  def publish(block: BlockName, snapshot: TransferBlocks.Snapshot): Unit = {
-    offer(block)(blocks.image(snapshot))
-    ()
-  }
-
   /** What an attempt to copy for a replica calls after each piece, with its bytes. */
   private def copying(
       key: ReplicaKey,
@@ -261,52 +242,12 @@ final class ExecutorAgent(
     }
   }
 
-  /** Ends the making of a block that nobody wants any more. Orders that are older than the task
-    * that queued it do not know it yet.
+  /** Whether nobody wants a block any more. Orders that are older than the task that queued it do
+    * not know it yet.
     */
-  private def checkWanted(block: BlockName): Unit = {
+  private def isUnwanted(block: BlockName): Boolean = {
     val current = orders
-    if (current.counter >= newestCounter.get && !current.isLive(block.key.run, block.step))
-      throw new NotWanted
-  }
-
-  /** Publishes the tails that the last commit of a holding appended to bins. Removes those of
-    * earlier commits, but for one: a target that is further behind reads files.
-    */
-  def publishTail(block: BlockName, holding: Holding, bins: Seq[Int]): Unit = {
-    val made = offer(block)(blocks.tail(holding, bins))
-    val known = Option(tails.get(block.replica)).getOrElse(Vector.empty)
-    val (kept, superseded) =
-      (known ++ made).distinct.partition(_.name.version >= block.name.version - 1)
-    tails.put(block.replica, kept)
-    try peers.remove(superseded)
-    catch { case NonFatal(e) => warn(s"Tails before $block could not be removed: $e") }
-  }
-
-  /** Losing a block costs time only (I9): a commit that is durable does not fail for it. If a part
-    * cannot be published, part 0 is not, so no target pulls the others; they are removed. Returns
-    * what is published.
-    */
-  private def offer(
-      block: BlockName
-  )(make: ((Int, Array[Byte]) => Unit) => Unit): Vector[BlockName] = {
-    var made = Vector.empty[BlockName]
-    try {
-      make { (number, bytes) =>
-        val part = block.copy(part = number)
-        peers.publish(part, bytes)
-        made :+= part
-      }
-      made
-    } catch {
-      case e: Throwable =>
-        try peers.remove(made)
-        catch { case NonFatal(other) => e.addSuppressed(other) }
-        if (!NonFatal(e)) throw e
-        if (!e.isInstanceOf[NotWanted])
-          warn(s"$block could not be published; its target reads files: $e")
-        Vector.empty
-    }
+    current.counter >= newestCounter.get && !current.isLive(block.key.run, block.step)
   }
 
   /** A task is about to commit a holding. The first large bin of a store is told to `warn`. */
@@ -320,8 +261,6 @@ final class ExecutorAgent(
         "larger spark.megaphone.bins."
     )
 
-  /** Steps whose images wait to be published. */
-  def queuedSteps: Set[StepId] = images.synchronized(images.iterator.map(_._1.step).toSet)
 }
 
 object ExecutorAgent {
@@ -333,8 +272,6 @@ object ExecutorAgent {
 
   /** Rounds of orders after which a block that was not there is asked for again. */
   private val WaitingRest = 3L
-
-  private final class NotWanted extends RuntimeException with NoStackTrace
 
   /** A replica had no room when its source was at the name `settled`. */
   private final case class Refusal(settled: StateName, reason: String)

@@ -9,7 +9,7 @@ import io.megaphone.log.memory.SpillException
 import io.megaphone.state.{Holding, Lease, Registry, StoreBatch}
 import io.megaphone.transfer.{Peers, TransferBlocks}
 
-/** Opens a worker's state for a batch: rules 10 to 13.
+/** Opens a worker's state for a batch: rules 11 to 13.
   *
   * Given the lease, the batch's tables and names, and the sources of its steps.
   *   1. `bring` takes the worker's own bins to the batch's name, in the cheapest way: they are at
@@ -85,7 +85,7 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
   private def isFresh(holding: Holding): Boolean =
     holding.checkedTable == Long.MinValue && holding.lineage.isEmpty && holding.bins.isEmpty
 
-  /** Settles the head, and compacts bins: rule 14. Only settled records are rewritten, and only a
+  /** Settles the head, and compacts bins: rule 13. Only settled records are rewritten, and only a
     * few bins a batch. A bin that leaves is never compacted: its target may be taking it now.
     */
   private def settle(holding: Holding, batch: StoreBatch): Unit = {

@@ -2,20 +2,18 @@
 package io.megaphone.runtime
 
 import scala.collection.concurrent.TrieMap
-import scala.collection.mutable
 
 import io.megaphone.checkpoint.{Recovery, Settled}
 import io.megaphone.checkpoint.planlog.{History, PlanLog}
 import io.megaphone.errors.{PlanRefusedException, StepNotSealedException, UnsupportedQueryException}
-import io.megaphone.format.{ExecutorAddress, StoreId, VersionIds}
+import io.megaphone.format.{StoreId, VersionIds}
 import io.megaphone.pace.TransferRate
-import io.megaphone.placement.Placement
 import io.megaphone.plan.{Group, Plan, RoutingTable}
 import io.megaphone.protocol.{Duties, Protocol, ReplicaState, Route}
 import io.megaphone.state.{ForStep, ReplicaKey}
 import io.megaphone.transfer.ReplicaDuty
 
-/** The driver's half of the runtime, for one run of one query: feeds the protocol with what
+/** The driver's part of the runtime, for one run of one query: feeds the protocol with what
   * happens, and carries out what it commands. It has no thread and no clock, and knows no Spark:
   * the host tells it what it sees, and does what a [[BatchPlan]] says.
   *
@@ -44,11 +42,8 @@ final class QueryRun(
     faults: FaultPoints,
     warn: String => Unit
 ) {
-  private val ranOn = TrieMap.empty[(Long, Int), String] // (operator, worker) → executor
+  private val places = new WorkerPlaces
   private val liveBytes = TrieMap.empty[(StoreId, Int), Long] // (store, worker) → at its commit
-  private val wanted = mutable.Map.empty[Long, Vector[String]] // group → executors
-  private val pinned = mutable.Map.empty[(Long, Int), String]
-  @volatile private var cluster = ClusterView.Empty
   @volatile private var settings = QueryRun.Settings()
   @volatile private var duties = QueryRun.DutiesOf.Nothing
   private var read = Option.empty[History]
@@ -145,16 +140,16 @@ final class QueryRun(
     val groups = asked.map(g => known.find(_.id == g.id).getOrElse(throw changed(known, asked)))
     records.readUnconfirmed()
     val obsoleteRecords = trim(batch)
-    see(cluster)
-    groups.foreach(place)
-    val planned = Protocol.Batch(batch, isOwn, ids, wanted.toMap, stateBytes(groups))
+    places.see(cluster).foreach(lost => records.feed(Protocol.ExecutorLost(lost)))
+    groups.foreach(g => places.place(g.id, workersMax(g)))
+    val planned = Protocol.Batch(batch, isOwn, ids, places.wanted, stateBytes(groups))
     val commands = records.feed(Protocol.BatchPlanning(planned))
     val decision = commands.collectFirst {
       case Protocol.HandOut(d) => d
       case Protocol.Fail(reason) => throw new StepNotSealedException(reason)
     }.get
     pace.planned(decision, Duties.liveSteps(current))
-    val pins = groups.flatMap(g => pinsOf(g, decision.after(g.id).workers))
+    val pins = groups.flatMap(g => places.pinsOf(g, decision.after(g.id).workers))
     if (current.history.sealAt(batch - 1).isDefined) faults.at(FaultPoints.DriverSettled)
     val tables = groups.map(g => g.id -> Tables(decision.before(g.id), decision.after(g.id))).toMap
     val assignments = groups.map(g => g.id -> assignmentOf(decision, g, tables(g.id))).toMap
@@ -183,7 +178,7 @@ final class QueryRun(
     * late, is ignored.
     */
   def reported(report: Report): Unit = if (
-    records.state.isDefined && cluster.get(report.executor.id).isDefined
+    records.state.isDefined && places.cluster.get(report.executor.id).isDefined
   ) {
     def tell(key: ReplicaKey, replica: ReplicaState): Unit = key.purpose match {
       case ForStep(step, _) if key.store.run == run =>
@@ -207,7 +202,7 @@ final class QueryRun(
 
   /** A task reports its commit. */
   def committed(c: Committed): Unit = {
-    ranOn((c.worker.store.id.operator, c.worker.worker)) = c.executor.id
+    places.ran(c.worker.store.id.operator, c.worker.worker, c.executor.id)
     liveBytes((c.worker.store.id, c.worker.worker)) = c.liveBytes
   }
 
@@ -231,7 +226,7 @@ final class QueryRun(
   /** What an executor is to have ready. Computed once for a decision and a view of the cluster. */
   def dutiesOf(executor: String): Vector[ReplicaDuty] =
     records.state.fold(Vector.empty[ReplicaDuty]) { state =>
-      val (known, view) = (duties, cluster)
+      val (known, view) = (duties, places.cluster)
       val current =
         if (known.isOf(state.decision, view)) known
         else QueryRun.DutiesOf(state.decision, view, Duties(state, view.peer).groupMap(_._1)(_._2))
@@ -243,7 +238,8 @@ final class QueryRun(
   def currentTable(group: Long): RoutingTable = current.currentTable(group)
 
   /** The executor that a worker ran on last, if it is known. */
-  def executorOf(operator: Long, worker: Int): Option[String] = ranOn.get((operator, worker))
+  def executorOf(operator: Long, worker: Int): Option[String] =
+    places.executorOf(operator, worker)
 
   /** The bytes of each worker's state, by group; nothing while no plan asks for them. */
   private def stateBytes(groups: Vector[Group]): Map[(Long, Int), Long] =
@@ -260,38 +256,18 @@ final class QueryRun(
 
   private def current: Protocol.State = records.current
 
-  private def see(now: ClusterView): Unit = {
-    cluster.ids.filterNot(id => now.get(id).isDefined).foreach { lost =>
-      records.feed(Protocol.ExecutorLost(lost))
-      pinned.filterInPlace((_, executor) => executor != lost)
-    }
-    cluster = now
-  }
-
-  /** Wishes an executor for each worker that the group has, or that an open plan will give it. */
-  private def place(group: Group): Unit = {
+  /** The most workers that a group has, or that an open plan will give it. */
+  private def workersMax(group: Group): Int = {
     val planned = current.history.open.iterator.flatMap(_.workersMax.get(group.id))
-    val workers = (planned ++ Iterator(currentTable(group.id).workers)).max
-    val before = wanted.getOrElse(group.id, Vector.empty)
-    wanted(group.id) =
-      Placement.assign(workers, w => executorOf(group.id, w).orElse(before.lift(w)), cluster.hosts)
+    (planned ++ Iterator(currentTable(group.id).workers)).max
   }
-
-  /** Pins the workers that are not known to run where they are wanted. */
-  private def pinsOf(group: Group, workers: Int): Vector[Pin] = for {
-    (executor, worker) <- wanted.getOrElse(group.id, Vector.empty).zipWithIndex.take(workers)
-    operator <- group.operators
-    key = (operator.id, worker)
-    if !pinned.get(key).contains(executor) || !ranOn.get(key).forall(_ == executor)
-    address <- cluster.get(executor)
-  } yield { pinned(key) = executor; Pin(operator.id, operator.stores, worker, address) }
 
   private def assignmentOf(d: Protocol.Decision, group: Group, tables: Tables): Assignment = {
     val incoming = d.sealedSteps
       .filter(_.id.group == group.id)
       .map(a => Incoming(a.id, a.step.moves.map(_.bin)))
     val sources = incoming.flatMap(_.bins.map(tables.before.workerOf)).distinct
-    val addresses = sources.flatMap(s => addressOf(group.id, s).map(s -> _)).toMap
+    val addresses = sources.flatMap(s => places.addressOf(group.id, s).map(s -> _)).toMap
     val outgoing = d.announced.filter(_.id.group == group.id).map { a =>
       val routes = Route.of(a.step, tables.after, d.batch.executorsOf(group.id))
       Outgoing(a.id, a.mode, a.since == d.batch.number, routes)
@@ -311,9 +287,6 @@ final class QueryRun(
       label
     )
   }
-
-  private def addressOf(group: Long, worker: Int): Option[ExecutorAddress] =
-    executorOf(group, worker).flatMap(cluster.peer)
 
   /** A sweep every so many batches: what the oldest retained version needs is in the commit log and
     * in the plan log, also of runs before this one.

@@ -6,10 +6,10 @@ import io.megaphone.format.{Compression, StateName, StoreId, WorkerId, WriterId}
 import io.megaphone.state.{Attempt, Holding, Lease, StoreBatch}
 import io.megaphone.transfer.{BlockKind, BlockName, TransferBlocks}
 
-/** The task's half of the runtime: one worker's state in one task of a batch.
+/** The task's part of the runtime: one worker's state in one task of a batch.
   *
   * Given the assignment and the tables of the batch's plan.
-  *   1. `open` takes the lease and opens the worker's state (rules 10 to 14). It queues images for
+  *   1. `open` takes the lease and opens the worker's state (rules 10 to 13). It queues images for
   *      the steps that are announced with this batch. ''Dies:'' the next attempt opens the state,
   *      here or elsewhere.
   *   1. The task reads and writes the holding. ''Dies:'' the same.
@@ -78,8 +78,11 @@ final class WorkerTask private (
     def block(kind: BlockKind) =
       BlockName(batch.key, route.source, route.target, name, kind, step.step)
     if (step.mode.publishesImageAfterCommit)
-      agent.publish(block(BlockKind.Image), TransferBlocks.headSnapshot(holding, route.bins))
-    else agent.publishTail(block(BlockKind.Tail), holding, route.bins)
+      agent.publisher.publish(
+        block(BlockKind.Image),
+        TransferBlocks.headSnapshot(holding, route.bins)
+      )
+    else agent.publisher.publishTail(block(BlockKind.Tail), holding, route.bins)
   }
 
   /** Queues images of the settled state, for steps that are announced with this batch. */
@@ -98,7 +101,7 @@ final class WorkerTask private (
       BlockKind.Image,
       step.step
     )
-    agent.queueImage(block, TransferBlocks.snapshot(holding, route.bins))
+    agent.publisher.queueImage(block, TransferBlocks.snapshot(holding, route.bins))
   }
 }
 

@@ -23,7 +23,9 @@ final case class PlanRow(
 object PlanRow {
   val table: Table[PlanRow] = Table(
     "plans",
-    "A row for each plan of the checkpoint, in the order of submission.",
+    "A row for each plan that the plan log still has, in the order of submission. Trimming keeps " +
+      "those that are open, those that moved bins since the oldest retained version, and up to a " +
+      "hundred of those that ended last.",
     Vector(
       Column.of("id", Text, "Id of the plan, the same after a restart of the query.", _.id),
       Column.of(

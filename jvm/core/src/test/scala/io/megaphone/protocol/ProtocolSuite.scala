@@ -391,7 +391,7 @@ class ProtocolSuite extends AnyFunSuite {
   }
 
   test(
-    "rule 3: a first batch that another run has started from since takes no step"
+    "rule 6: a first batch that another run has started from since takes no step"
   ) {
     val log = new Log
     val old = new Run("r", log).start(0)

@@ -79,12 +79,12 @@ class ExecutorAgentSuite extends AnyFunSuite with SmallStore {
     agent.duties.foreach(agent.prepare(_))
     val source = store.lease(registry, 0, 20)
     store.open(registry, source, store.turn(5, before, before))
-    agent.queueImage(
+    agent.publisher.queueImage(
       BlockName(moving.store, 0, 1, source.holding.base, BlockKind.Image, step),
       TransferBlocks.snapshot(source.holding, Seq(0))
     )
     assert(agent.isBehind, "the image is not published")
-    agent.publishNext()
+    agent.publisher.publishNext()
     assert(!agent.isBehind)
     agent.obey(orders(3, settled = 5))
     assert(!agent.isBehind)

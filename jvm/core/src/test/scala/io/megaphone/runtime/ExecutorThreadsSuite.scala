@@ -192,7 +192,7 @@ class ExecutorThreadsSuite extends AnyFunSuite with SmallStore {
           agent.obey(now)
         }
       }
-      turns.actor("publisher")(for (_ <- 1 to 3) { agent.publishNext(); turns.gate() })
+      turns.actor("publisher")(for (_ <- 1 to 3) { agent.publisher.publishNext(); turns.gate() })
       turns.run()
       for (number <- 103L to 130L if commits.isEmpty) note("last", attempt(number, () => true))
       agent.obey(orders(5, 5, next))

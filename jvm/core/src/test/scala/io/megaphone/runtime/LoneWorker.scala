@@ -38,7 +38,7 @@ final class LoneWorker(binsCount: Int, framesMax: Int, budget: HeapBudget = Heap
   }
 
   /** Commits what has changed, and settles it. */
-  def commit(): Committer.Committed = {
+  def commit(): Committer.Written = {
     val version = holding.base.version
     val turn = StoreBatch(StoreId(0, "default").in("run"), version, table, table, VersionIds.Fixed)
     val committed =

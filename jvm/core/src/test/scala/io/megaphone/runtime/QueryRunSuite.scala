@@ -15,7 +15,7 @@ import io.megaphone.state.ReplicaKey
 import io.megaphone.testkit.MemoryRecords
 import io.megaphone.view.PlanRow
 
-/** The driver's half of the runtime on a plan log whose file system is not to be trusted. */
+/** The driver's part of the runtime on a plan log whose file system is not to be trusted. */
 class QueryRunSuite extends AnyFunSuite {
   private val group = Group(Vector(Operator(0, "aggregate", Vector("default"))), 2)
   private val executors = Vector("a", "b").map(ExecutorAddress(_, "host", 1))

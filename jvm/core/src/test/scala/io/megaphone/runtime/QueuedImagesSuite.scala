@@ -46,7 +46,7 @@ class QueuedImagesSuite extends AnyFunSuite with SmallStore {
     def queue(): Unit = {
       val key = StoreId(0, "default").in("run")
       val block = BlockName(key, 0, 1, lease.holding.base, BlockKind.Image, step)
-      agent.queueImage(block, TransferBlocks.snapshot(lease.holding, Seq(0)))
+      agent.publisher.queueImage(block, TransferBlocks.snapshot(lease.holding, Seq(0)))
     }
     def held: Long = { registry.measure(); budget.heldBytes }
   }
@@ -67,7 +67,7 @@ class QueuedImagesSuite extends AnyFunSuite with SmallStore {
     }
 
   private def spill(executor: Executor): Unit = executor.lease.holding.spill(Long.MaxValue)
-  private def publish(executor: Executor): Unit = assert(executor.agent.publishNext())
+  private def publish(executor: Executor): Unit = assert(executor.agent.publisher.publishNext())
 
   test("pages that were spilled count until their image is published") {
     val bytes = kept(spill)(publish)
@@ -88,7 +88,9 @@ class QueuedImagesSuite extends AnyFunSuite with SmallStore {
     for (
       (peers, end) <- Seq[(Peers, Executor => Unit)](
         NoPeers -> (executor => assert(executor.agent.obey(Orders(1, Map.empty, Vector.empty)))),
-        broken -> (executor => { intercept[OutOfMemoryError](executor.agent.publishNext()); () })
+        broken -> (executor => {
+          intercept[OutOfMemoryError](executor.agent.publisher.publishNext()); ()
+        })
       )
     ) assert(kept(spill, peers)(end) > stateBytes / 2)
   }

@@ -129,7 +129,7 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
     }
     val told = mutable.Buffer.empty[String]
     val agent = agentWith(peers, told)
-    agent.publishTail(block, lease.holding, bins)
+    agent.publisher.publishTail(block, lease.holding, bins)
     assert(published.isEmpty && told.size == 1)
   }
 
@@ -146,7 +146,7 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
     for (version <- 2 to 5; target <- 1 to 3) {
       val step = StepId("plan", 0, 0)
       val name = StateName(version.toLong, "")
-      agent.publishTail(
+      agent.publisher.publishTail(
         BlockName(key, 0, target, name, BlockKind.Tail, step),
         lease.holding,
         bins

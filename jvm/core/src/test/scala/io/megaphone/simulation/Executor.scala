@@ -8,14 +8,14 @@ import scala.collection.mutable
 import io.megaphone.format.{Compression, Compressions, ExecutorAddress}
 import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.{Clock, Throttle}
-import io.megaphone.runtime.{ExecutorAgent, FaultPoints, Orders}
-import io.megaphone.state.Registry
+import io.megaphone.runtime.{DutyHost, ExecutorAgent, FaultPoints, Orders}
+import io.megaphone.state.{Registry, ReplicaKey}
 import io.megaphone.transfer.{BlockName, Peers, TransferBlocks}
 
 /** One executor: the shipped agent, and a host made of dice: its way to the other executors, its
   * background threads, its memory.
   */
-final class Executor(val name: String, world: World) extends Peers with FaultPoints {
+final class Executor(val name: String, world: World) extends Peers with FaultPoints with DutyHost {
   override val address: ExecutorAddress = ExecutorAddress(name, name, 1)
   val registry = new Registry(behindMax = world.setup.behindMax)
   val agent = new ExecutorAgent(
@@ -83,22 +83,26 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
 
   /** One piece of work of the background threads. */
   def work(): Unit =
-    if (!world.dice.chance(0.6) || !agent.publishNext()) {
+    if (!world.dice.chance(0.6) || !agent.publisher.publishNext()) {
       val all = agent.duties
       val duties = if (all.isEmpty || world.dice.chance(0.3)) all else Vector(world.dice.pick(all))
       duties.foreach(world.planted.beforeDuty(this, _))
-      val tails = agent.pullTails(duties)
-      for (duty <- duties) {
-        try agent.prepare(duty, tails.get(duty.key).map(_.tail))
-        catch {
-          // The host goes on. Of a run that is over, the files may be another run's by now.
-          case e: Exception if world.isExpected(e) || !world.isLive(duty.key.store.run) =>
-            world.trace(s"$name: $e")
-        }
-        val reached = registry.replica(duty.key).map(_.base)
-        world.trace(s"$name prepares ${duty.key} to ${duty.settled}: $reached")
-      }
+      agent.work(duties.map(_.key), this)
+      ()
     }
+
+  /** Orders may come before each duty. */
+  override def begins(key: ReplicaKey): Unit = if (world.dice.chance(0.1)) world.report(this)
+
+  override def ends(key: ReplicaKey): Unit =
+    world.trace(s"$name has worked on $key: ${registry.replica(key).map(_.base)}")
+
+  /** The host goes on. Of a run that is over, the files may be another run's by now. */
+  override def failed(keys: Vector[ReplicaKey], cause: Throwable): Unit = cause match {
+    case e: Exception if world.isExpected(e) || !keys.forall(k => world.isLive(k.store.run)) =>
+      world.trace(s"$name: $e")
+    case _ => throw cause
+  }
 }
 
 object Executor {

@@ -152,7 +152,7 @@ final class Planted(world: World, bug: Option[Bug]) {
           BlockKind.Image,
           outgoing.step
         )
-        executor.agent
+        executor.agent.publisher
           .publish(block, new TransferBlocks.Snapshot(route.source, name, snapshots))
       }
 

@@ -31,10 +31,10 @@ object LogRecord {
       verdict: Verdict = Verdict.None
   ) extends LogRecord
 
-  /** An intention: steps for groups. */
+  /** A plan was submitted. */
   final case class Submitted(plan: Plan) extends LogRecord
 
-  /** Ends an intention: steps not sealed yet will not be.
+  /** Ends a plan: steps not sealed yet will not be.
     *
     * @param reason
     *   why it cannot go on; None if a user has ended it

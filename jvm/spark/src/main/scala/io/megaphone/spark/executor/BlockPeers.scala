@@ -10,7 +10,7 @@ import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 import org.apache.spark.internal.Logging
-import org.apache.spark.sql.megaphone.{BlockStore, PeerTransport}
+import org.apache.spark.sql.megaphone.BlockStore
 
 import io.megaphone.format.ExecutorAddress
 import io.megaphone.runtime.FaultPoints

@@ -14,17 +14,19 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.SparkEnv
 import org.apache.spark.api.plugin.PluginContext
 import org.apache.spark.internal.Logging
-import org.apache.spark.sql.megaphone.{BlockStore, PeerTransport, SparkPrivate}
+import org.apache.spark.sql.megaphone.{BlockStore, SparkPrivate}
 
 import io.megaphone.checkpoint.{Parallel, Recovery, StateFiles}
 import io.megaphone.format.StoreKey
 import io.megaphone.log.memory.{HeapBudget, SpillFiles}
-import io.megaphone.runtime.{ExecutorAgent, FileSettings, FileSettingsAsked, Message, Orders}
+import io.megaphone.runtime.{
+  DutyHost, ExecutorAgent, FileSettings, FileSettingsAsked, Message, Orders
+}
 import io.megaphone.spark.checkpoint.{HadoopSettings, HadoopStateFiles, Lz4}
 import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.wire.{BlockBytes, MessageBytes, ShippedFaultPoints}
 import io.megaphone.state.{Holding, Registry, ReplicaKey}
-import io.megaphone.transfer.{ReplicaDuty, TailPulls, TransferBlocks}
+import io.megaphone.transfer.TransferBlocks
 
 /** Spark's host of one [[io.megaphone.runtime.ExecutorAgent]]: its threads, its memory and its
   * connection to the driver.
@@ -86,7 +88,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     env,
     MegaphoneConf.TransferPort.read(context.conf.getOption),
     answerers,
-    PeerTransport.UnsentMax(Runtime.getRuntime.maxMemory / UnsentShare),
+    UnsentBytes.Max(Runtime.getRuntime.maxMemory / UnsentShare),
     BlockBytes.answer(_)(blocks.get)
   )
 
@@ -153,12 +155,13 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   /** Publishes, in the background, the images that a run's tasks have queued. */
   def publishQueued(run: String): Unit =
     if (publishing.add(run)) copiers.execute { () =>
-      try while (agent.publishNext(_ == run)) {}
+      try while (agent.publisher.publishNext(_ == run)) {}
       catch {
         case e: Throwable if !isStopped => // also OutOfMemoryError: without the image, files serve
           logWarning("An image could not be published. Its target reads the checkpoint instead.", e)
       } finally publishing.remove(run)
-      if (!isStopped && agent.hasQueued(run)) publishQueued(run) // queued after the last look
+      if (!isStopped && agent.publisher.hasQueued(run))
+        publishQueued(run) // queued after the last look
     }
 
   /** Spills what the holding has beyond its share of the budget. The holder of the lease calls it
@@ -220,10 +223,9 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
       }
   }
 
-  /** Duties that one thread works on: it pulls the tails of all at once, and then works on one
-    * after the other.
-    */
-  private final class Preparing(keys: Vector[ReplicaKey]) {
+  /** Duties that one thread works on, one after the other. */
+  private final class Preparing(keys: Vector[ReplicaKey]) extends DutyHost {
+    private val own = mutable.Set.empty[ReplicaKey] // of the thread
     @volatile private var current = Vector.empty[ReplicaKey]
     private val future = copiers.submit((() => run()): Runnable)
 
@@ -231,45 +233,25 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     def cancelIfNotDue(): Unit =
       if (current.nonEmpty && current.forall(agent.newest(_).isEmpty)) { future.cancel(true); () }
 
-    private def run(): Unit = {
-      val own = keys.filter(atWork.add)
-      val left = mutable.Set.from(own)
-      def leave(key: ReplicaKey): Unit = if (left.remove(key)) { atWork.remove(key); () }
+    private def run(): Unit =
       try {
-        current = own
-        val tails = pullTails(own.flatMap(agent.newest))
-        val news = own.filter { key =>
-          current = Vector(key)
-          try agent.newest(key).exists(prepare(_, tails.get(key))) // orders may have come since
-          finally leave(key)
-        }
-        if (news.nonEmpty) wake()
+        own ++= keys.filter(atWork.add)
+        current = keys.filter(own)
+        if (agent.work(current, this)) wake()
       } finally {
         current = Vector.empty
-        own.foreach(leave)
+        own.toVector.foreach(ends)
       }
+
+    override def begins(key: ReplicaKey): Unit = current = Vector(key)
+    override def ends(key: ReplicaKey): Unit = if (own.remove(key)) { atWork.remove(key); () }
+
+    /** Even for lack of heap the work on the others goes on. */
+    override def failed(replicas: Vector[ReplicaKey], cause: Throwable): Unit = {
+      if (isStopped) throw cause
+      logInfo(s"Replicas could not be prepared yet: ${replicas.mkString(", ")}: $cause")
     }
   }
-
-  private def pullTails(duties: Vector[ReplicaDuty]): Map[ReplicaKey, TailPulls.Pulled] =
-    orElse(Map.empty[ReplicaKey, TailPulls.Pulled], "Tails could not be pulled") {
-      agent.pullTails(duties)
-    }
-
-  private def prepare(newest: ReplicaDuty, pulled: Option[TailPulls.Pulled]): Boolean = {
-    val duty = pulled.fold(newest)(_.duty)
-    orElse(false, s"The replica of ${duty.key} could not be prepared yet") {
-      agent.prepare(duty, pulled.map(_.tail))
-    }
-  }
-
-  /** A failure, even for lack of heap, ends nothing: a step can do without a replica. */
-  private def orElse[A](otherwise: A, failed: String)(work: => A): A =
-    try work
-    catch {
-      case e: InterruptedException => throw e
-      case e: Throwable if !isStopped => logInfo(s"$failed: $e"); otherwise
-    }
 }
 
 object ExecutorHost {

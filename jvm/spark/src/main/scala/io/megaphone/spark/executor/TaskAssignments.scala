@@ -13,18 +13,18 @@ import io.megaphone.runtime.{Assignment, Tables}
   * Threads: any.
   */
 object TaskAssignments {
-  private val assignment = new ConcurrentHashMap[java.lang.Long, Vector[(Assignment, Tables)]]()
+  private val byAttempt = new ConcurrentHashMap[java.lang.Long, Vector[(Assignment, Tables)]]()
 
   def put(context: TaskContext, batch: Assignment, tables: Tables): Unit = {
     val attempt = context.taskAttemptId()
     if (
-      assignment.put(
+      byAttempt.put(
         attempt,
-        assignment.getOrDefault(attempt, Vector.empty) :+ (batch -> tables)
+        byAttempt.getOrDefault(attempt, Vector.empty) :+ (batch -> tables)
       ) == null
     )
       context.addTaskCompletionListener[Unit](_ => {
-        assignment.remove(attempt); ()
+        byAttempt.remove(attempt); ()
       })
     ()
   }
@@ -33,7 +33,7 @@ object TaskAssignments {
   def get(run: String, operator: Long): Option[(Assignment, Tables)] =
     for {
       context <- Option(TaskContext.get())
-      held <- Option(assignment.get(context.taskAttemptId()))
+      held <- Option(byAttempt.get(context.taskAttemptId()))
       found <- held.find { case (f, _) => f.run == run && f.operators.exists(_.id == operator) }
     } yield found
 }

@@ -142,7 +142,7 @@ private[megaphone] final class ProviderSession(
     )
   }
 
-  private def reader(): ReaderState = {
+  private def reader(): ReaderHost = {
     /* A batch of a query whose plan nobody has rewritten would read, and by other partitions than
      * the state has. */
     if (ExecutorHost.active.isEmpty && StoreContext.isInBatch)
@@ -150,7 +150,7 @@ private[megaphone] final class ProviderSession(
     val root = new Path(id.checkpointRootLocation).getParent.toString
     val history = new PlanLog(new HadoopPlanLog(root, hadoopConf)).read()
     if (history.isEmpty) throw UnsupportedQueryException.missingPlanLog(root)
-    new ReaderState(id, history, hadoopConf, checkLoaded)
+    new ReaderHost(id, history, hadoopConf, checkLoaded)
   }
 
   private def live(version: Long, baseId: Option[String]): Option[LiveStore] =

@@ -26,7 +26,7 @@ import io.megaphone.state.Holding
   * @param checkLoaded
   *   throws if records that were read are not those that were written
   */
-private[provider] final class ReaderState(
+private[provider] final class ReaderHost(
     id: StateStoreId,
     history: History,
     hadoopConf: Configuration,

@@ -21,8 +21,8 @@ import io.megaphone.spark.driver.{ApplicationDriver, PlannedBatch}
   *   1. A plan without state, of a query that is not running (`explain`, a batch query), or on
   *      another provider is left alone; of the last, the log tells.
   *   1. What is not supported is refused with a sentence, never half-run.
-  *   1. The controller is asked for the batch's tables; it may seal a step, and answers the same
-  *      when asked again.
+  *   1. The driver is asked for the batch's tables; it may seal a step, and answers the same when
+  *      asked again.
   *   1. Exchanges, state infos and checkpoint ids are rewritten, and the assignment of the batch
   *      put above each group.
   */
@@ -35,13 +35,12 @@ final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logg
       .flatMap(RunningQuery.find(session, _)) match {
       case Some(execution)
           if session.sessionState.conf.stateStoreProviderClass == MegaphoneConf.ProviderClass =>
-        val controller =
-          ApplicationDriver.active.getOrElse(throw UnsupportedQueryException.noPlugin)
+        val driver = ApplicationDriver.active.getOrElse(throw UnsupportedQueryException.noPlugin)
         execution match {
           case batch: MicroBatchExecution if batch.trigger.isInstanceOf[RealTimeTrigger] =>
             throw UnsupportedQueryException.realTime
           case batch: MicroBatchExecution =>
-            route(plan, operators, new RunningQuery(batch), controller)
+            route(plan, operators, new RunningQuery(batch), driver)
           case _ => throw UnsupportedQueryException.continuous
         }
       case Some(execution) =>
@@ -57,13 +56,13 @@ final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logg
       plan: SparkPlan,
       operators: Seq[StatefulOperator],
       query: RunningQuery,
-      controller: ApplicationDriver
+      driver: ApplicationDriver
   ): SparkPlan = {
     SupportedOperators.check(session, operators)
     val groups = Groups.find(plan)
     val batch = operators.head.stateInfo.get.storeVersion
-    val control = controller.queryOf(query)
-    val planned = control.plan(batch, groups.map(Groups.described), session)
+    val queryDriver = driver.queryOf(query)
+    val planned = queryDriver.plan(batch, groups.map(Groups.described), session)
     val rewritten = Groups.reroute(
       plan,
       groups,

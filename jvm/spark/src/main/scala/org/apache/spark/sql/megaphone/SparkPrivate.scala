@@ -9,11 +9,12 @@ import org.apache.spark.{SparkConf, SparkContext, SparkEnv}
 import org.apache.spark.deploy.SparkHadoopUtil
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.errors.QueryExecutionErrors
+import org.apache.spark.util.Utils
 
 /** One-line calls of members that are private to Spark.
   *
   * Private to Spark (4.2, 4.3): `SparkContext.conf`, `SparkHadoopUtil`,
-  * `DiskBlockManager.localDirs`, `QueryExecutionErrors`.
+  * `DiskBlockManager.localDirs`, `Utils`, `QueryExecutionErrors`.
   */
 object SparkPrivate {
 
@@ -31,6 +32,12 @@ object SparkPrivate {
   /** The local folders of an executor, for files that live no longer than the executor. */
   def localFolders(env: SparkEnv): Seq[Path] =
     env.blockManager.diskBlockManager.localDirs.toSeq.map(_.toPath)
+
+  /** Starts a service at a port, or at one of the next if that is taken, as often as Spark tries
+    * for its own. Throws what `start` throws at the last port.
+    */
+  def startServiceOnPort[A](port: Int, conf: SparkConf, name: String)(start: Int => (A, Int)): A =
+    Utils.startServiceOnPort(port, start, conf, name)._1
 
   // The errors that Spark's own providers throw.
   def unexpectedVersion(version: Long): Throwable =

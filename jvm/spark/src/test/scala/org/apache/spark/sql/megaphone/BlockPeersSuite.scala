@@ -2,7 +2,7 @@
 package org.apache.spark.sql.megaphone
 
 import java.nio.ByteBuffer
-import java.util.concurrent.{CountDownLatch, Executors, TimeUnit}
+import java.util.concurrent.{CountDownLatch, Executors, ExecutorService, TimeUnit}
 import java.util.concurrent.atomic.AtomicInteger
 
 import scala.collection.mutable
@@ -21,15 +21,15 @@ import org.scalatest.time.SpanSugar._
 import io.megaphone.format.{ExecutorAddress, StateName, StoreId}
 import io.megaphone.plan.StepId
 import io.megaphone.runtime.FaultPoints
-import io.megaphone.spark.executor.BlockPeers
+import io.megaphone.spark.executor.{BlockPeers, PeerTransport, UnsentBytes}
 import io.megaphone.spark.query.PluginSession
 import io.megaphone.spark.wire.BlockBytes
 import io.megaphone.transfer.{BlockKind, BlockName}
 
 /** Blocks in Spark's block manager, and between executors: two transports of one process. */
 class BlockPeersSuite extends PluginSession {
-  protected val Unsent: PeerTransport.UnsentMax =
-    PeerTransport.UnsentMax(bytes = 16 << 20, waitMs = 200)
+  protected val Unsent: UnsentBytes.Max =
+    UnsentBytes.Max(bytes = 16 << 20, waitMs = 200)
 
   private def block(source: Int) = BlockName(
     StoreId(0, "default").in("run"),
@@ -43,29 +43,32 @@ class BlockPeersSuite extends PluginSession {
   /** An executor of which others ask blocks, and one that asks; neither has a driver. */
   private final class Two {
     private val made = mutable.Buffer.empty[AutoCloseable]
-    private val threads = Executors.newCachedThreadPool()
+    val threads: ExecutorService = Executors.newCachedThreadPool()
     private val answerers = Executors.newFixedThreadPool(2)
+    private val goOn = new CountDownLatch(1)
+    val hanging = new AtomicInteger // requests that wait for `release`
     val store = new BlockStore(SparkEnv.get)
     val asked = new AtomicInteger // requests that the other executor has answered
-    val source: BlockPeers = peers { request =>
+    val source: BlockPeers = peers(answerers) { request =>
       asked.incrementAndGet(); BlockBytes.answer(request)(store.get)
     }
-    val target: BlockPeers = peers(_ => fail("nobody asks the target"))
+    val target: BlockPeers = peers(answerers)(_ => fail("nobody asks the target"))
 
-    private def peers(answer: Array[Byte] => Array[Byte]): BlockPeers = {
-      val transport = new PeerTransport(SparkEnv.get, 0, answerers, Unsent, answer)
+    private def peers(by: ExecutorService)(answer: Array[Byte] => Array[Byte]): BlockPeers = {
+      val transport = new PeerTransport(SparkEnv.get, 0, by, Unsent, answer)
       made += transport
       new BlockPeers(store, transport, threads, threads, FaultPoints.Off)
     }
 
-    /** An executor that does not answer before `close`. */
-    def hanging(): BlockPeers = {
-      val goOn = new CountDownLatch(1)
-      made.prepend(() => goOn.countDown())
-      peers { request => goOn.await(); request }
+    /** An executor that does not answer before `release`. */
+    def hung(): BlockPeers = peers(threads) { request =>
+      hanging.incrementAndGet(); goOn.await(); request.take(1)
     }
 
+    def release(): Unit = goOn.countDown()
+
     def close(): Unit = {
+      release()
       source.keep(_ => false)
       made.foreach(_.close())
       threads.shutdown()
@@ -151,27 +154,30 @@ class BlockPeersSuite extends PluginSession {
     }
   }
 
-  test("An executor that hangs, or is not there, costs one deadline and no other's blocks.") {
+  test("Executors that hang, or are not there, cost one deadline and no other's blocks.") {
     withTwo { two =>
       two.source.publish(block(0), Array[Byte](7))
-      val hanging = two.hanging()
-      val nobody = ExecutorAddress("gone", "localhost", 1)
-      val wanted = (block(0) -> two.source.address) +: (1 until 20).map { source =>
-        block(source) -> (if (source % 2 == 0) hanging.address else nobody)
+      val others = Vector.fill(8)(two.hung().address) :+ ExecutorAddress("gone", "localhost", 1)
+      val wanted = (two.source.address +: others).zipWithIndex.map { case (address, source) =>
+        block(source) -> address
       }
-      val start = System.nanoTime
-      val come = two.target.pullAll(wanted, deadlineMs = 1000)
-      assert(sources(come) == Map(0 -> Seq[Byte](7)))
-      assert(TimeUnit.NANOSECONDS.toMillis(System.nanoTime - start) < 5000)
+      val expected = Map(0 -> Seq[Byte](7))
+      assert(sources(two.target.pullAll(wanted, deadlineMs = 500)) == expected)
+      val before = two.hanging.get
+      val pull = two.threads.submit(() => two.target.pullAll(wanted, deadlineMs = 120000))
+      // One after the other, the second would be asked after two minutes.
+      eventually(timeout(60.seconds))(assert(two.hanging.get == before + 8))
+      two.release()
+      assert(sources(pull.get(60, TimeUnit.SECONDS)) == expected)
     }
   }
 
   test("A pull that waits can be interrupted.") {
     withTwo { two =>
-      val hanging = two.hanging()
+      val hung = two.hung()
       var ended = Option.empty[Throwable]
       val waiting = new Thread(() =>
-        try { two.target.pull(block(0), hanging.address, 60000); () }
+        try { two.target.pull(block(0), hung.address, 60000); () }
         catch { case e: InterruptedException => ended = Some(e) }
       )
       waiting.start()

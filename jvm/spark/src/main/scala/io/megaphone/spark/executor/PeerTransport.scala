@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-package org.apache.spark.sql.megaphone
+package io.megaphone.spark.executor
 
 import java.nio.ByteBuffer
 import java.util.Collections
-import java.util.concurrent.{
-  CompletableFuture, ExecutionException, Executor, TimeoutException, TimeUnit
-}
+import java.util.concurrent.{CompletableFuture, ExecutionException, Executor, TimeUnit}
 
 import scala.util.{Failure, Success, Try}
 import scala.util.control.NonFatal
@@ -21,12 +19,9 @@ import org.apache.spark.network.netty.SparkTransportConf
 import org.apache.spark.network.server.{
   OneForOneStreamManager, RpcHandler, StreamManager, TransportServer, TransportServerBootstrap
 }
-import org.apache.spark.util.Utils
+import org.apache.spark.sql.megaphone.SparkPrivate
 
 import io.megaphone.format.ExecutorAddress
-
-import io.netty.buffer.Unpooled
-import io.netty.channel.{Channel, ChannelFuture}
 
 /** Requests from one executor to another and their answers, bytes for bytes, by Spark's own
   * transport. Authentication, encryption and time-outs are as configured for the transfer of
@@ -34,8 +29,6 @@ import io.netty.channel.{Channel, ChannelFuture}
   *
   * Spark's executors cannot send each other messages, and its block server cannot be asked for a
   * block that may be missing: see decision 0047.
-  *
-  * Private to Spark (4.2, 4.3): `Utils`.
   *
   * Threads: any.
   *
@@ -53,7 +46,7 @@ final class PeerTransport(
     env: SparkEnv,
     port: Int,
     threads: Executor,
-    unsent: PeerTransport.UnsentMax,
+    unsent: UnsentBytes.Max,
     answer: Array[Byte] => Array[Byte]
 ) extends AutoCloseable
     with Logging {
@@ -71,7 +64,7 @@ final class PeerTransport(
     sslOptions = Some(security.getRpcSSLOptions())
   )
 
-  private val answers = new Unsent(unsent)
+  private val answers = new UnsentBytes(unsent)
 
   private val handler = new RpcHandler {
     private val streams = new OneForOneStreamManager // there are none
@@ -130,7 +123,7 @@ final class PeerTransport(
       val made = context.createServer(host, at, bootstraps)
       (made, made.getPort)
     }
-    Utils.startServiceOnPort(port, listen(_), env.conf, "the executors' requests")._1
+    SparkPrivate.startServiceOnPort(port, env.conf, "the executors' requests")(listen)
   }
 
   /** The address at which other executors reach this one; its port is 0 if they cannot. */
@@ -165,51 +158,9 @@ final class PeerTransport(
 object PeerTransport {
   private val Threads = 2
 
-  /** At so many bytes of answers that nobody has taken yet, a request waits for so long, and is
-    * refused then.
-    */
-  final case class UnsentMax(bytes: Long, waitMs: Long = 5000)
-
   private def bytesOf(buffer: ByteBuffer): Array[Byte] = {
     val bytes = new Array[Byte](buffer.remaining)
     buffer.get(bytes)
     bytes
-  }
-
-  /** The bytes of answers that askers have not taken yet. Netty keeps them on the heap, as many as
-    * it is given.
-    */
-  private final class Unsent(max: UnsentMax) {
-    private var bytes = 0L
-
-    /** Waits until there is room. Throws TimeoutException if there is none in time. */
-    def awaitRoom(): Unit = synchronized {
-      val deadline = System.nanoTime + TimeUnit.MILLISECONDS.toNanos(max.waitMs)
-      while (bytes >= max.bytes) {
-        val leftMs = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime)
-        if (leftMs <= 0)
-          throw new TimeoutException(
-            s"$bytes bytes of answers wait for executors that are slow to take them."
-          )
-        wait(leftMs)
-      }
-    }
-
-    /** Sends so many bytes, which count until the asker has taken them or the channel is closed. */
-    def sending(channel: Channel, size: Long)(send: => Unit): Unit = {
-      change(size)
-      try {
-        send
-        // The transport does not tell when an answer has left. Nothing at all, written behind it
-        // and past all encoders, leaves right after it.
-        channel.eventLoop.execute { () =>
-          val left = channel.pipeline.firstContext.writeAndFlush(Unpooled.EMPTY_BUFFER)
-          left.addListener((_: ChannelFuture) => change(-size))
-          ()
-        }
-      } catch { case e: Throwable => change(-size); throw e }
-    }
-
-    private def change(by: Long): Unit = synchronized { bytes += by; notifyAll() }
   }
 }
