@@ -193,7 +193,7 @@ class Driver:
         ]
 
     def pin(self, name: str, worker: int, executor: str) -> None:
-        """Wishes a worker of the first operator onto an executor, behind the controller's back."""
+        """Wishes a worker of the first operator onto an executor, behind the driver's back."""
         jvm = self._spark._jvm
         assert jvm is not None
         session = self._spark._jsparkSession

@@ -31,7 +31,19 @@ _BATCHED_OF = re.compile(r"batched\(\s*(.*?)\s*\)", re.ASCII)
 
 
 def whole(name: str, value: object, needed: str = "a whole number") -> int:
-    """The value as an int, also of numpy's whole numbers. Raises `WrongType` for others."""
+    """Checks a whole number, also one of numpy's.
+
+    Args:
+        name: What the value is, for the message.
+        value: What was given.
+        needed: What is allowed, for the message.
+
+    Returns:
+        The value as an int.
+
+    Raises:
+        WrongType: It is no whole number, or it is a bool.
+    """
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -42,7 +54,18 @@ def whole(name: str, value: object, needed: str = "a whole number") -> int:
 
 
 def text(name: str, value: object) -> str:
-    """The value, which must be a str. Raises `WrongType`."""
+    """Checks a str.
+
+    Args:
+        name: What the value is, for the message.
+        value: What was given.
+
+    Returns:
+        The value.
+
+    Raises:
+        WrongType: It is not a str.
+    """
     if not isinstance(value, str):
         raise WrongType(
             f"{name} is {value!r}, of type {type(value).__name__}, but a str is needed."
@@ -51,7 +74,18 @@ def text(name: str, value: object) -> str:
 
 
 def bins_count(value: object) -> int:
-    """A number of bins. Raises `WrongType` or `InvalidBins`."""
+    """Checks a number of bins.
+
+    Args:
+        value: What was given.
+
+    Returns:
+        The value as an int.
+
+    Raises:
+        WrongType: It is no whole number.
+        InvalidBins: It is not a power of two in range.
+    """
     bins = whole("bins", value, f"a power of two from 1 to {BINS_MAX}")
     if bins < 1 or bins > BINS_MAX or bins & (bins - 1):
         near = 1 if bins < 1 else min(1 << (bins.bit_length() - 1), BINS_MAX)
@@ -63,7 +97,18 @@ def bins_count(value: object) -> int:
 
 
 def workers_count(value: object) -> int:
-    """A number of workers. Raises `WrongType` or `InvalidWorkers`."""
+    """Checks a number of workers.
+
+    Args:
+        value: What was given.
+
+    Returns:
+        The value as an int.
+
+    Raises:
+        WrongType: It is no whole number.
+        InvalidWorkers: It is out of range.
+    """
     workers = whole("workers", value, f"a whole number from 1 to {WORKERS_MAX}")
     if not 1 <= workers <= WORKERS_MAX:
         raise InvalidWorkers(
@@ -74,7 +119,19 @@ def workers_count(value: object) -> int:
 
 
 def strategy_name(value: object) -> str:
-    """A strategy as the JVM reads it; raises WrongType, UnknownStrategy or InvalidBatchSize."""
+    """Checks the name of a strategy.
+
+    Args:
+        value: What was given, in upper or lower case.
+
+    Returns:
+        The name as the JVM reads it.
+
+    Raises:
+        WrongType: It is not a str.
+        UnknownStrategy: There is no such strategy.
+        InvalidBatchSize: The k of `batched(k)` is out of range.
+    """
     given = text("strategy", value)
     name = given.strip().lower()
     if found := _BATCHED_OF.fullmatch(name):
@@ -93,7 +150,18 @@ def strategy_name(value: object) -> str:
 
 
 def mode_name(value: object) -> str:
-    """A transfer mode as the JVM reads it. Raises `WrongType` or `UnknownMode`."""
+    """Checks the name of a transfer mode.
+
+    Args:
+        value: What was given, in upper or lower case.
+
+    Returns:
+        The name as the JVM reads it.
+
+    Raises:
+        WrongType: It is not a str.
+        UnknownMode: There is no such mode.
+    """
     given = text("mode", value)
     name = given.strip().lower()
     if name not in MODES:
@@ -105,7 +173,18 @@ def mode_name(value: object) -> str:
 
 
 def operator_id(value: object) -> int:
-    """A stateful operator, or -1 for all if None. Raises `WrongType` or `UnknownOperator`."""
+    """Checks the id of a stateful operator.
+
+    Args:
+        value: What was given; None for all operators.
+
+    Returns:
+        The id as the JVM reads it: -1 for all operators.
+
+    Raises:
+        WrongType: It is no whole number.
+        UnknownOperator: No query can have such an operator.
+    """
     if value is None:
         return -1
     number = whole("operator", value)
@@ -118,10 +197,19 @@ def operator_id(value: object) -> int:
 
 
 def moves_of(moves: object) -> dict[int, int]:
-    """Moves from bin to worker, in their order; whether the query has these is for the JVM to say.
+    """Checks moves. Whether the query has these bins and workers is for the JVM to say.
 
-    Raises `WrongType`, `DuplicateBin`, and `UnknownBin` or `UnknownWorker` for what no query can
-    have.
+    Args:
+        moves: Bin to worker, or pairs of the two.
+
+    Returns:
+        Bin to worker, in the order given.
+
+    Raises:
+        WrongType: They are no moves, or something is no whole number.
+        DuplicateBin: A bin comes twice.
+        UnknownBin: No query can have such a bin.
+        UnknownWorker: No query can have such a worker.
     """
     checked: dict[int, int] = {}
     for bin_, worker in _pairs(moves):

@@ -31,12 +31,12 @@ CONDITIONS: Final = {
     "EMPTY_PLAN": ("22023", "The plan would change nothing."),
     "INVALID_BATCH_SIZE": (
         "22023",
-        "The number of bins per step of the strategy batched is out of range.",
+        "The number of bins per step of the strategy `batched` is out of range.",
     ),
     "INVALID_CHECKPOINT_FORMAT": ("22023", "The checkpoint format version is neither 1 nor 2."),
     "INVALID_CONFIGURATION": (
         "22022",
-        "A configuration key has an invalid value; found when the value was read.",
+        "A configuration key had an invalid value when it was read.",
     ),
     "INVALID_WORKERS": ("22023", "The number of workers is out of range."),
     "JAR_FOR_OTHER_SPARK": (
@@ -66,13 +66,13 @@ CONDITIONS: Final = {
     ),
     "NOT_MOVABLE": (
         "0A000",
-        "The operator's state is over a single partition, and stays where it is.",
+        "The operator's state is in a single partition, and stays where it is.",
     ),
     "NO_BINNED_STATE": (
         "55000",
         "The query has no stateful operator, or its state is on another provider.",
     ),
-    "NO_JAR_FOR_SPARK": ("0A000", "The package has no jar for this version of Spark."),
+    "NO_JAR_FOR_SPARK": ("0A000", "The package has no jar for the Spark version that runs."),
     "NO_WORKERS_LEFT": (
         "22023",
         "All workers are to be emptied, and none is left to take their bins.",
@@ -81,7 +81,7 @@ CONDITIONS: Final = {
         "55000",
         "The stateful operators of the query are not those that wrote the checkpoint.",
     ),
-    "OVERLAPPING_PLAN": ("55006", "Another plan for the same bins is still open."),
+    "OVERLAPPING_PLAN": ("55006", "Another plan of the same operators is still open."),
     "PLAN_CANCELLED": ("57014", "The plan was cancelled; steps that had taken effect stay."),
     "PLAN_FAILED": (
         "55000",
@@ -102,10 +102,10 @@ CONDITIONS: Final = {
         "The jar is there, but the session was started without the plugin.",
     ),
     "QUERY_NOT_STARTED": ("55000", "The query has not planned a batch with state yet."),
-    "QUERY_STOPPED": ("55000", "The query, or its session, is no longer running."),
+    "QUERY_STOPPED": ("55000", "The query or its session is no longer running."),
     "SESSION_ALREADY_RUNNING": (
         "55000",
-        "A session without the plugin is already running, and would have been returned instead.",
+        "A session without the plugin is already running, and `getOrCreate` would return that one.",
     ),
     "SPILL_NOT_WRITTEN": (
         "53100",
@@ -134,7 +134,10 @@ CONDITIONS: Final = {
         "0A000",
         "The state is to be dropped after each batch, and the binned state store keeps it.",
     ),
-    "VERSION_MISMATCH": ("55000", "The jar and the Python package are of different versions."),
+    "VERSION_MISMATCH": (
+        "55000",
+        "The jar in the session and the Python package are of different versions.",
+    ),
     "WORKER_NOT_EMPTY": ("22023", "A step removes a worker that still owns bins."),
     "WRONG_TYPE": (
         "22023",

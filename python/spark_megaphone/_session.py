@@ -65,7 +65,7 @@ def configure(
         UnknownMode: There is no such mode.
         UnknownStrategy: There is no such strategy.
         InvalidBatchSize: The size of `batched(k)` is out of range.
-        WrongType: An argument has a type that cannot be.
+        WrongType: An argument has the wrong type, for example a float for a whole number.
     """
     _refuse_connect(builder)
     settings = _settings(bins, checkpoint_format, mode, strategy)

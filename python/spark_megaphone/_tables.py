@@ -43,7 +43,9 @@ BINS = pa.schema(
     ]
 )
 
-# A row for each plan of the checkpoint, in the order of submission.
+# A row for each plan that the plan log still has, in the order of submission. Trimming keeps those
+# that are open, those that moved bins since the oldest retained version, and up to a hundred of
+# those that ended last.
 PLANS = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),

@@ -19,7 +19,7 @@ class SetupError(MegaphoneError):
 
 
 class JarMissing(SetupError):
-    """The JVM does not know Megaphone's classes, or the package was built without jars."""
+    """The session was started without the plugin's jar, or the package was built without jars."""
 
     condition = "JAR_MISSING"
 
@@ -31,7 +31,7 @@ class NoJarForSpark(SetupError):
 
 
 class VersionMismatch(SetupError):
-    """The jar in the session and this Python package are of different versions."""
+    """The jar in the session and the Python package are of different versions."""
 
     condition = "VERSION_MISMATCH"
 
@@ -43,23 +43,23 @@ class PluginMissing(SetupError):
 
 
 class SessionAlreadyRunning(SetupError):
-    """A session without the plugin runs already, and `getOrCreate` would silently give that one."""
+    """A session without the plugin is already running, and `getOrCreate` would return that one."""
 
     condition = "SESSION_ALREADY_RUNNING"
 
 
 class ConnectNotSupported(SetupError):
-    """The builder or the query belongs to Spark Connect, which cannot reach the plugin yet."""
+    """The session or the query belongs to Spark Connect, which cannot reach the plugin yet."""
 
     condition = "CONNECT_NOT_SUPPORTED"
 
 
 class InvalidSetting(SetupError, ValueError):
-    """A setting has a value that cannot be."""
+    """A setting has an invalid value."""
 
 
 class InvalidBins(InvalidSetting):
-    """The number of bins is not a power of two in the range allowed."""
+    """The number of bins is not a power of two in the allowed range."""
 
     condition = "BINS_NOT_POWER_OF_TWO"
 
@@ -71,13 +71,13 @@ class InvalidCheckpointFormat(InvalidSetting):
 
 
 class InvalidConfiguration(InvalidSetting):
-    """A configuration key of the session has an invalid value; found when it was read."""
+    """A configuration key had an invalid value when it was read."""
 
     condition = "INVALID_CONFIGURATION"
 
 
 class WrongType(MegaphoneError, TypeError):
-    """An argument has a type that cannot be: a float or a bool for a number, for example."""
+    """An argument has the wrong type, for example a float for a whole number."""
 
     condition = "WRONG_TYPE"
 
@@ -87,13 +87,19 @@ class QueryError(MegaphoneError):
 
 
 class QueryStopped(QueryError):
-    """The query or its session no longer runs; if the query failed, its exception is the cause."""
+    """The query or its session is no longer running.
+
+    If the query failed, its exception is the cause.
+    """
 
     condition = "QUERY_STOPPED"
 
 
 class QueryNotStarted(QueryError):
-    """The query has planned no batch with state yet; ask again after its first batch."""
+    """The query has not planned a batch with state yet.
+
+    Ask again after its first batch.
+    """
 
     condition = "QUERY_NOT_STARTED"
 
@@ -151,7 +157,7 @@ class UnknownOperator(InvalidPlan):
 
 
 class NotMovable(InvalidPlan):
-    """The operator's state is over a single partition and stays where it is."""
+    """The operator's state is in a single partition, and stays where it is."""
 
     condition = "NOT_MOVABLE"
 
@@ -175,7 +181,7 @@ class NoWorkersLeft(InvalidPlan):
 
 
 class WorkerNotEmpty(InvalidPlan):
-    """A step takes a worker away that still owns bins."""
+    """A step removes a worker that still owns bins."""
 
     condition = "WORKER_NOT_EMPTY"
 
@@ -187,7 +193,7 @@ class UnknownStrategy(InvalidPlan):
 
 
 class InvalidBatchSize(InvalidPlan):
-    """The strategy `batched(k)` has a k that cannot be."""
+    """The number of bins per step of the strategy `batched` is out of range."""
 
     condition = "INVALID_BATCH_SIZE"
 
@@ -199,7 +205,7 @@ class UnknownMode(InvalidPlan):
 
 
 class OverlappingPlan(InvalidPlan):
-    """Another plan that moves the same bins is still open."""
+    """Another plan of the same operators is still open."""
 
     condition = "OVERLAPPING_PLAN"
 
@@ -209,19 +215,22 @@ class PlanError(MegaphoneError):
 
 
 class UnknownPlan(PlanError):
-    """The query has no plan of this id."""
+    """The query has no such plan.
+
+    It may have ended so long ago that the plan log was trimmed.
+    """
 
     condition = "UNKNOWN_PLAN"
 
 
 class PlanTimeout(PlanError, TimeoutError):
-    """The plan was not done in time. It goes on."""
+    """The plan was not done in time; it goes on."""
 
     condition = "PLAN_TIMEOUT"
 
 
 class PlanCancelled(PlanError):
-    """The plan was cancelled; the steps that had taken effect by then stay."""
+    """The plan was cancelled; steps that had taken effect stay."""
 
     condition = "PLAN_CANCELLED"
 
@@ -233,7 +242,7 @@ class PlanFailed(PlanError):
 
 
 class PlanLogNotWritten(PlanError):
-    """The plan log could not be written, so it is not known whether the plan is in it."""
+    """A record could not be written to the plan log, or it is unknown whether it was."""
 
     condition = "PLAN_LOG_NOT_WRITTEN"
 

@@ -54,12 +54,27 @@ class Step:
             object.__setattr__(self, "workers", workers_count(self.workers))
 
     def as_row(self) -> dict[str, object]:
-        """The step as the plugin reads it."""
+        """The step as the plugin reads it.
+
+        Returns:
+            Pairs of bin and worker as `moves`, and the number of `workers`, 0 for as many as
+            before.
+        """
         return {"moves": list(moves_of(self.moves).items()), "workers": self.workers or 0}
 
 
 def steps_of(plan: Iterable[Step | Moves]) -> list[Step]:
-    """A plan made by hand, checked: each step a `Step`, or its moves. Raises what `Step` does."""
+    """Checks a plan made by hand.
+
+    Args:
+        plan: The steps in order, each a `Step` or its moves.
+
+    Returns:
+        The steps.
+
+    Raises:
+        WrongType: It is no list of steps. For the others see `Step`.
+    """
     if isinstance(plan, Step | Mapping | str) or not isinstance(plan, Iterable):
         raise WrongType(
             f"The plan is {plan!r}, but a list of steps is needed: [{{bin: worker}}, …]."
@@ -77,8 +92,7 @@ class PlanStep:
         moves: Bin to target worker.
         workers: How many workers there are once it has taken effect.
         batch: The batch at which it took effect; None before that.
-        stayed: Bins of it that there was no room for where they were to go: they stay where they
-            were.
+        stayed: Bins of the step whose target had no room. They stay on their worker.
     """
 
     operator: int
@@ -92,9 +106,13 @@ class PlanStep:
 class Plan:
     """A submitted plan, made by `Megaphone`.
 
-    It carries out itself as the query runs batches, whether this object lives or not. Properties
-    ask the JVM each time; once the plan has ended they answer from what was heard last, also after
-    the query has stopped. Before that, a stopped query makes them raise `QueryStopped`. Any thread.
+    The plan runs as the query processes batches, even if this object is gone. Any thread may use
+    this object.
+
+    `status`, `progress` and `batches_left` ask the JVM each time, until they have seen the plan
+    ended. From then on they answer from what they saw, also after the query has stopped. `id`,
+    `strategy` and `mode` never ask; `steps` always does. If the query has stopped, asking raises
+    `QueryStopped`; if the plan ended so long ago that the plan log was trimmed, `UnknownPlan`.
     """
 
     def __init__(self, door: Door, row: dict[str, Any]) -> None:
@@ -103,7 +121,7 @@ class Plan:
 
     @property
     def id(self) -> str:
-        """What tells it from the query's other plans; stays over restarts of the query."""
+        """The plan's id, unique in the query and the same after a restart."""
         return str(self._last["id"])
 
     @property
@@ -111,12 +129,21 @@ class Plan:
         """One of `submitted`, `preparing`, `running`, `done`, `cancelled` and `failed`.
 
         The last three are final.
+
+        Raises:
+            QueryStopped: See the class.
+            UnknownPlan: See the class.
         """
         return str(self._row()["status"])
 
     @property
     def progress(self) -> float:
-        """How much has taken effect, from 0 to 1: by moves, or by steps where nothing moves."""
+        """How much has taken effect, from 0 to 1: by moves, or by steps where nothing moves.
+
+        Raises:
+            QueryStopped: See the class.
+            UnknownPlan: See the class.
+        """
         row = self._row()
         return float(
             row["moves_done"] / row["moves"] if row["moves"] else row["steps_done"] / row["steps"]
@@ -128,22 +155,31 @@ class Plan:
 
         Each step takes effect at a batch of its own, once its bins are prepared: a plan of mode
         `prepared` takes some more.
+
+        Raises:
+            QueryStopped: See the class.
+            UnknownPlan: See the class.
         """
         return int(self._row()["batches_left"])
 
     @property
     def strategy(self) -> str:
-        """How its moves were grouped in steps; `as given` for steps made by hand."""
+        """How its moves were grouped into steps; `as given` for steps made by hand."""
         return str(self._last["strategy"])
 
     @property
     def mode(self) -> str:
-        """When its bytes travel."""
+        """When its bytes travel: `prepared` or `direct`."""
         return str(self._last["mode"])
 
     @property
     def steps(self) -> tuple[PlanStep, ...]:
-        """Its steps, by operator, then in order. Asks the JVM, also when the plan has ended."""
+        """Its steps, by operator, then in order.
+
+        Raises:
+            QueryStopped: The query has stopped, even if the plan has ended.
+            UnknownPlan: The plan ended so long ago that the plan log was trimmed.
+        """
         return tuple(
             PlanStep(
                 operator=row["operator"],
@@ -157,18 +193,24 @@ class Plan:
         )
 
     def cancel(self) -> None:
-        """Drops the steps that have not taken effect; does nothing if the plan has ended.
+        """Drops the steps that have not taken effect.
+
+        Those that have taken effect stay. Does nothing if the plan has ended, or was cancelled
+        before.
 
         Raises:
-            QueryStopped: The query is not running; its plans go on when it is started again.
+            QueryStopped: The query has stopped; its plans go on when it is started again.
+            PlanLogNotWritten: It is not known whether the plan is cancelled; call it again.
+            UnknownPlan: The plan ended so long ago that the plan log was trimmed.
         """
         self._door.ask("cancel", self.id)
 
     def wait(self, timeout: float | None = None, progress: bool = True) -> Self:
-        """Waits until the plan is done.
+        """Waits until the plan is done; returns at once if it is.
 
-        A plan moves only as the query runs batches. If none has been planned for two seconds, the
-        bar says `no batches`; the error when the time is up says so, too.
+        Any number of threads may wait. A plan moves only as the query runs batches. If none has
+        been planned for two seconds, the bar says `no batches`; the error when the time is up says
+        so, too.
 
         Args:
             timeout: Seconds; None for no limit. 0 looks once.
@@ -176,13 +218,14 @@ class Plan:
                 notebook. A log file gets none.
 
         Returns:
-            This plan. At once if it is done already; any number of threads may wait.
+            This plan.
 
         Raises:
             PlanTimeout: The time is up. The plan goes on.
             PlanCancelled: It was cancelled, here or elsewhere.
             PlanFailed: There was no room for some of its moves, or it could not go on.
             QueryStopped: The query has ended before the plan was seen done.
+            UnknownPlan: See the class.
             WrongType: `timeout` is not a number.
         """
         deadline = None if timeout is None else time.monotonic() + _seconds(timeout)

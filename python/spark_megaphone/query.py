@@ -20,21 +20,22 @@ if TYPE_CHECKING:
 class Megaphone:
     """A handle on a running `StreamingQuery` of a classic session that `configure` prepared.
 
-    Handles are cheap, any number may be made for one query, and any thread may use one. Once the
-    query has stopped, every method raises `QueryStopped`; a restarted query needs a new handle.
+    Handles are cheap, any number may be made for one query, and any thread may use one.
 
-    `rescale`, `move` and `submit` return as soon as the plan is in the checkpoint's plan log: it
-    survives restarts of the query from then on, and takes effect as batches run. They share three
-    arguments: `strategy` (how moves are grouped in steps), `mode` (when the bytes travel), each
-    None for the configuration's, and `operator` (the id of a stateful operator, whose group of
-    operators alone moves; None for all). And they share these errors, after which all is as it was:
-    `OverlappingPlan` while another plan of the same operators is open, `EmptyPlan` if nothing would
-    change, `UnknownStrategy`, `InvalidBatchSize`, `UnknownMode`, `UnknownOperator`, `NotMovable`,
-    `WrongType`, `QueryNotStarted` before the first batch, `NoBinnedState`, `InvalidConfiguration`.
-    Only after `PlanLogNotWritten` look at `plans()`.
+    Once the query has stopped, every method but `queries` and `executors` raises `QueryStopped`; a
+    restarted query needs a new handle. Before the first batch they raise `QueryNotStarted`, and for
+    a query without state in bins `NoBinnedState`. A query that is about to plan its first batch is
+    waited for, up to a minute; one that waits for data or for its trigger is not.
 
-    A query that is about to plan its first batch is waited for, up to a minute; `QueryNotStarted`
-    is raised at once where it waits for data or for its trigger.
+    `rescale`, `move` and `submit` return as soon as the plan is in the checkpoint's plan log. From
+    then on the plan survives restarts of the query, and takes effect as batches run. They share
+    three arguments: `strategy` (how moves are grouped into steps), `mode` (when the bytes travel),
+    each None for the configured one, and `operator` (the id of a stateful operator, whose group of
+    operators alone moves; None for all groups that can move). They share these errors, after which
+    all is as it was: `OverlappingPlan` while another plan of the same operators is open,
+    `EmptyPlan` if nothing would change, `UnknownStrategy`, `InvalidBatchSize`, `UnknownMode`,
+    `UnknownOperator`, `NotMovable`, `WrongType`, `InvalidConfiguration`. After `PlanLogNotWritten`
+    it is not known whether the plan is in the plan log: look at `plans()`.
 
     Args:
         query: The running query. One that has stopped is noticed when the handle is used.
@@ -61,12 +62,18 @@ class Megaphone:
     ) -> Plan:
         """Spreads the state evenly over a number of workers, with the fewest moves.
 
+        Called again, it raises `OverlappingPlan` while the first plan is open, and `EmptyPlan` once
+        that plan is done.
+
         Args:
             workers: How many there should be: from 1 to the number of bins, for a worker without a
                 bin is idle. The present number rebalances.
             strategy: See the class.
             mode: See the class.
             operator: See the class.
+
+        Returns:
+            The plan, which has been submitted; `Plan.wait` waits until it is done.
 
         Raises:
             InvalidWorkers: `workers` is out of range. For the others see the class.
@@ -83,12 +90,18 @@ class Megaphone:
     ) -> Plan:
         """Moves bins to workers that are there already.
 
+        Called again, it raises `OverlappingPlan` while the first plan is open, and `EmptyPlan` once
+        that plan is done.
+
         Args:
             moves: Bin to target worker, or pairs of the two. Moves of a bin to where it is are left
                 out.
             strategy: See the class.
             mode: See the class.
             operator: See the class.
+
+        Returns:
+            The plan, which has been submitted.
 
         Raises:
             UnknownBin: The query has no such bin.
@@ -108,12 +121,17 @@ class Megaphone:
     ) -> Plan:
         """Submits steps made by hand.
 
+        Called again, it raises `OverlappingPlan` while the first plan is open.
+
         Args:
             plan: The steps in order, each a `Step` or just its moves, `{bin: worker}`. Two steps
                 may move the same bin. Steps that change nothing are left out.
             strategy: None leaves the steps as they are; another cuts each into smaller ones.
             mode: See the class.
             operator: See the class.
+
+        Returns:
+            The plan, which has been submitted.
 
         Raises:
             UnknownBin: The query has no such bin.
@@ -133,14 +151,34 @@ class Megaphone:
         )
 
     def plan(self, id: str) -> Plan:
-        """A plan submitted earlier, by any handle, also before a restart. Raises `UnknownPlan`."""
+        """A plan that was submitted earlier, by any handle, also before a restart.
+
+        Args:
+            id: What `Plan.id` and the table of `plans` have.
+
+        Returns:
+            The plan, as it is now.
+
+        Raises:
+            UnknownPlan: It is no plan of this query, or it ended so long ago that the plan log was
+                trimmed.
+            WrongType: `id` is not a str. For the others see the class.
+        """
         return Plan(self._door, self._door.ask("plan", _checks.text("id", id)))
 
     def cancel(self, plan: Plan | str) -> None:
-        """Drops what has not taken effect of a plan, given as such or by its id; see `Plan.cancel`.
+        """Drops the steps of a plan that have not taken effect.
+
+        Does nothing if the plan has ended, or was cancelled before.
+
+        Args:
+            plan: The plan, or its id.
 
         Raises:
-            UnknownPlan: It is not one of this query's.
+            UnknownPlan: It is no plan of this query, or it ended so long ago that the plan log was
+                trimmed.
+            PlanLogNotWritten: It is not known whether the plan is cancelled; call it again.
+            WrongType: `plan` is neither a plan nor a str. For the others see the class.
         """
         self._door.ask("cancel", plan.id if isinstance(plan, Plan) else _checks.text("plan", plan))
 
@@ -149,35 +187,68 @@ class Megaphone:
 
         This and the other tables are of the moment they are asked for, and have fixed schemas, also
         without a row. What is not known yet is null.
+
+        Returns:
+            A row for each bin of each group of operators.
+
+        Raises:
+            QueryStopped: The query has stopped. For the others see the class.
         """
         return self._table("bins", _tables.BINS)
 
     def workers(self) -> pa.Table:
-        """What each worker has: `operator`, `worker`, `executor`, `bins`, `keys`, `last_batch`."""
+        """What each worker has: `bins`, `keys`, `bytes`, `executor` and `last_batch`.
+
+        A worker is named by its `operator` and its number, `worker`.
+
+        Returns:
+            A row for each worker of each group of operators.
+
+        Raises:
+            QueryStopped: The query has stopped. For the others see the class.
+        """
         return self._table("workers", _tables.WORKERS)
 
     def plans(self) -> pa.Table:
-        """All plans of the checkpoint, in the order of submission; at `batches`, steps took effect.
+        """The plans that the plan log still has, in the order of submission.
 
-        Of one that has failed, the `reason`.
+        With the `status` of each, the `batches` at which steps took effect, and the `reason` why
+        some moves were not made. Trimming keeps the plans that are open, those that moved bins
+        since the oldest retained version, and up to a hundred of those that ended last.
+
+        Returns:
+            A row for each plan.
+
+        Raises:
+            QueryStopped: The query has stopped. For the others see the class.
         """
         return self._table("plans", _tables.PLANS)
 
     def migrations(self) -> pa.Table:
-        """What moved: a row per batch, store and worker that took bins in or was recovered.
+        """What moved, and what was recovered.
 
         With the bins' origins, their bytes, and how long the batch waited (`wait_ms`). Of this run
-        only, the newest some thousands.
+        only.
+
+        Returns:
+            A row for each batch, store and worker that bins moved into, or that was recovered
+            (`is_recovery`): the newest 20,000.
+
+        Raises:
+            QueryStopped: The query has stopped. For the others see the class.
         """
         return self._table("migrations", _tables.MIGRATIONS)
 
     @staticmethod
     def queries() -> pa.Table:
-        """The running queries of the application that have state in bins, a row each.
+        """The running queries of the application that have state in bins.
 
         With `query_id`, `run_id`, `name`, the numbers of `operators`, `workers` and `bins`, the
         `last_batch` that was planned, and the id of the `open_plan`. A query appears once it has
         planned its first batch. Needs no handle.
+
+        Returns:
+            A row for each query.
 
         Raises:
             QueryStopped: No session runs in this process.
@@ -191,8 +262,10 @@ class Megaphone:
     def executors() -> pa.Table:
         """What each executor keeps for all queries: `executor`, `workers`, `replicas`, `blocks`.
 
-        Of the executors that live, those that have reported at least once; an executor reports
-        every second, so the numbers may be that old. Needs no handle.
+        An executor reports every second, so the numbers may be that old. Needs no handle.
+
+        Returns:
+            A row for each living executor that has reported at least once.
 
         Raises:
             QueryStopped: No session runs in this process. For the others see `queries`.

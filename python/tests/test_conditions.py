@@ -30,6 +30,13 @@ def test_the_condition_of_a_class_is_listed(error: type[MegaphoneError]) -> None
     assert error.condition in CONDITIONS
 
 
+@pytest.mark.parametrize("error", list(classes()), ids=lambda error: error.__name__)
+def test_a_class_says_what_its_condition_says(error: type[MegaphoneError]) -> None:
+    words = " ".join((error.__doc__ or "").split())
+    first = words.partition(". ")[0].removesuffix(".") + "."
+    assert first == CONDITIONS[error.condition][1]
+
+
 def test_no_two_classes_have_the_same_condition() -> None:
     conditions = [error.condition for error in classes()]
     assert len(conditions) == len(set(conditions)) > 30

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "spec" / "protocol.md").read_text(encoding="utf-8")
-SOURCES = ("jvm", "python", "testkit", "integration-tests", "benchmarks", "demo", "docs")
+FOLDERS = ("jvm", "python", "testkit", "integration-tests", "benchmarks", "demo", "soak", "docs")
 
 # How the page defines what the sources refer to: an anchored line, or a row of the table of
 # schedules.
@@ -38,11 +38,13 @@ def named(text: str) -> Iterator[tuple[str, int]]:
 
 
 def sources() -> Iterator[tuple[Path, str]]:
-    for folder in SOURCES:
-        for file in sorted((ROOT / folder).rglob("*")):
-            is_built = {"target", "jars", "__pycache__", "results"} & set(file.parts)
-            if file.suffix in {".scala", ".py", ".md"} and not is_built and file != Path(__file__):
-                yield file, file.read_text(encoding="utf-8")
+    files = sorted(ROOT.glob("*.md"))
+    for folder in FOLDERS:
+        files += sorted((ROOT / folder).rglob("*"))
+    for file in files:
+        is_built = {"target", "jars", "__pycache__", "results"} & set(file.parts)
+        if file.suffix in {".scala", ".py", ".md"} and not is_built and file != Path(__file__):
+            yield file, file.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("kind", DEFINITIONS)

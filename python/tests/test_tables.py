@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -78,6 +80,15 @@ def test_the_columns_are_these() -> None:
         ],
         "executors": ["executor", "workers", "replicas", "blocks"],
     }
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_columns_that_a_docstring_names_exist(name: str) -> None:
+    told = inspect.getdoc(getattr(Megaphone, name)) or ""
+    named = set(re.findall(r"`([a-z_]+)`", told.partition("Raises:")[0]))
+    columns = set(SCHEMAS[name].names)
+    assert named
+    assert named == columns if name not in ("plans", "migrations") else named < columns
 
 
 def test_the_tables_tell_of_a_move(counting: InProcessQuery) -> None:
