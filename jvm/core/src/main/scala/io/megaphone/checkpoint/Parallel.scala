@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.checkpoint
 
-import java.util.concurrent.{
-  Callable, ExecutionException, Executors, ExecutorService, ThreadFactory
-}
+import java.util.concurrent.{Callable, ExecutionException, Executors, ThreadFactory}
 
 import scala.jdk.CollectionConverters._
 
@@ -37,32 +35,19 @@ object Parallel {
     thread
   }
 
-  /** On threads of each call's own: a call that hangs keeps no thread from others. */
+  /** On threads of each call's own: a call that hangs keeps no thread from others. A piece may call
+    * it again.
+    */
   final class OnNewThreads(override val width: Int) extends Parallel {
     override def apply[A](pieces: Seq[() => A]): Seq[A] =
       if (pieces.size < 2) Sequential(pieces)
       else {
-        val threads = Executors.newFixedThreadPool(math.min(pieces.size, width))
-        try new OnThreads(threads, width)(pieces)
+        val tasks = pieces.map(p => (() => p()): Callable[A])
+        val count = math.min(pieces.size, width)
+        val threads = Executors.newFixedThreadPool(count, daemons("megaphone-parallel"))
+        try threads.invokeAll(tasks.asJava).asScala.map(_.get).toSeq
+        catch { case e: ExecutionException => throw e.getCause }
         finally { threads.shutdownNow(); () }
       }
-  }
-
-  /** On the threads of a pool. A piece must not call it again: it could wait for a thread for ever.
-    *
-    * @param width
-    *   how many threads the pool has
-    */
-  final class OnThreads(threads: ExecutorService, override val width: Int) extends Parallel {
-    override def apply[A](pieces: Seq[() => A]): Seq[A] =
-      if (pieces.size < 2) Sequential(pieces)
-      else
-        try
-          threads
-            .invokeAll(pieces.map(p => (() => p()): Callable[A]).asJava)
-            .asScala
-            .map(_.get)
-            .toSeq
-        catch { case e: ExecutionException => throw e.getCause }
   }
 }

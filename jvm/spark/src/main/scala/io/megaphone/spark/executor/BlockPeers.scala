@@ -61,7 +61,14 @@ final class BlockPeers(
     */
   override def remove(superseded: Seq[BlockName]): Unit = {
     val gone = superseded.filter(published.remove(_))
-    gone.foreach(block => removals.execute(() => blocks.remove(block.toString)))
+    gone.foreach { block =>
+      removals.execute { () =>
+        try blocks.remove(block.toString)
+        catch { // thrown from here, it would end the executor
+          case NonFatal(e) => logInfo(s"$block could not be removed: $e")
+        }
+      }
+    }
   }
 
   override def keep(isWanted: BlockName => Boolean): Unit =

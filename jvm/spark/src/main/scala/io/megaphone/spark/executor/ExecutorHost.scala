@@ -66,8 +66,6 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     MegaphoneConf.MemoryBudget.read(context.conf.getOption).bytesOf(Runtime.getRuntime.maxMemory)
 
   private val pulls = pool(PullThreads, "megaphone-pull")
-  private val recoverers =
-    Executors.newFixedThreadPool(coresCount, Parallel.daemons("megaphone-recover"))
   private val removers = pool(RemovalThreads, "megaphone-remove")
   private val answerers = pool(AnswerThreads, "megaphone-answer")
   private val copiers = Executors.newCachedThreadPool(Parallel.daemons("megaphone-copy"))
@@ -80,8 +78,10 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   @volatile private var isStopped = false
   private var isAwake = false
 
-  /** Runs the pieces of a recovery that a batch waits for, one per core at the same time. */
-  val parallel: Parallel = new Parallel.OnThreads(recoverers, coresCount)
+  /** Runs the pieces of a recovery that a batch waits for, one per core at the same time. Each
+    * recovery has threads of its own, because the files of another query may hang.
+    */
+  val parallel: Parallel = new Parallel.OnNewThreads(coresCount)
 
   private val blocks = new BlockStore(env)
   private val transport = new PeerTransport(
@@ -117,7 +117,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   def stop(): Unit = {
     isStopped = true
     wake()
-    Seq(pulls, recoverers, removers, answerers, copiers).foreach(_.shutdownNow())
+    Seq(pulls, removers, answerers, copiers).foreach(_.shutdownNow())
     transport.close()
   }
 
@@ -157,8 +157,9 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     if (publishing.add(run)) copiers.execute { () =>
       try while (agent.publisher.publishNext(_ == run)) {}
       catch {
-        case e: Throwable if !isStopped => // also OutOfMemoryError: without the image, files serve
-          logWarning("An image could not be published. Its target reads the checkpoint instead.", e)
+        case e: Throwable => // also OutOfMemoryError: without the image, files serve
+          if (!isStopped)
+            logWarning("An image could not be published. Its target reads the checkpoint.", e)
       } finally publishing.remove(run)
       if (!isStopped && agent.publisher.hasQueued(run))
         publishQueued(run) // queued after the last look

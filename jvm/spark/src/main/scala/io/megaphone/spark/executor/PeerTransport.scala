@@ -76,11 +76,12 @@ final class PeerTransport(
     ): Unit = {
       val asked = bytesOf(request) // which is the transport's again when this returns
       threads.execute { () =>
-        try {
-          answers.awaitRoom()
-          val answered = ByteBuffer.wrap(answer(asked))
-          answers.sending(asker.getChannel, answered.remaining.toLong)(callback.onSuccess(answered))
-        } catch { case e: Throwable => callback.onFailure(e) } // also OutOfMemoryError
+        try
+          if (asker.isActive) {
+            val answered = ByteBuffer.wrap(answer(asked))
+            answers.send(asker.getChannel, answered.remaining.toLong)(callback.onSuccess(answered))
+          }
+        catch { case e: Throwable => callback.onFailure(e) } // also OutOfMemoryError
       }
     }
   }
