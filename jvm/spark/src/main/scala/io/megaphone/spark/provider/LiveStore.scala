@@ -4,6 +4,8 @@ package io.megaphone.spark.provider
 import java.util.UUID
 import java.util.concurrent.ConcurrentHashMap
 
+import scala.jdk.CollectionConverters._
+
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.megaphone.SparkPrivate
@@ -119,6 +121,19 @@ private[provider] object LiveStore {
 
   private val byTask = new ConcurrentHashMap[(Long, WorkerId), LiveStore]()
 
+  /** The running tasks that have asked for a worker's state. */
+  private val asking = ConcurrentHashMap.newKeySet[Asking]()
+
+  private final case class Asking(worker: WorkerId, task: Long, stage: Int, stageAttempt: Int) {
+
+    /** Whether the stage of the task runs again, for the same worker too. Spark does not end the
+      * tasks of the attempt before; two tasks of one stage attempt may both be needed.
+      */
+    def isSuperseded: Boolean = asking.asScala.exists { other =>
+      other.worker == worker && other.stage == stage && other.stageAttempt > stageAttempt
+    }
+  }
+
   /** Opens a worker's state for the current task, the first time it is asked for: what a batch must
     * agree on comes with its plan.
     */
@@ -135,8 +150,14 @@ private[provider] object LiveStore {
     val id = (spark.taskAttemptId(), worker)
     val known = Option(byTask.get(id))
     known.filterNot(_.isCommitted).getOrElse {
-      val attempt =
-        new Attempt(spark.taskAttemptId(), () => !spark.isInterrupted() && !spark.isCompleted())
+      val asks =
+        Asking(worker, spark.taskAttemptId(), spark.stageId(), spark.stageAttemptNumber())
+      if (asking.add(asks))
+        spark.addTaskCompletionListener[Unit] { _ => asking.remove(asks); () }
+      val attempt = new Attempt(
+        spark.taskAttemptId(),
+        () => !spark.isInterrupted() && !spark.isCompleted() && !asks.isSuperseded
+      )
       val recovery =
         new Recovery(files, Lz4.All, host.parallel, host.budget, context.checkLoaded)
       val store = WorkerTask.Store(worker.store.id, files, recovery, Lz4)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.provider
 
-import java.util.concurrent.CountDownLatch
+import java.util.UUID
+import java.util.concurrent.{CompletableFuture, CountDownLatch, ExecutionException, TimeUnit}
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
@@ -12,9 +13,10 @@ import org.apache.spark.sql.megaphone.{StoreTask, TaskStores}
 import org.apache.spark.sql.types.{LongType, StructType}
 
 import io.megaphone.BinnedStateStoreProvider
+import io.megaphone.errors.{DetachedLeaseException, LeaseTimeoutException}
 import io.megaphone.format.{StoreId, WorkerId}
 import io.megaphone.plan.RoutingTable
-import io.megaphone.spark.conf.ConfEntry
+import io.megaphone.spark.conf.{ConfEntry, MegaphoneConf}
 import io.megaphone.spark.executor.{ExecutorHost, TaskAssignments}
 import io.megaphone.spark.metrics.OperatorMetrics
 import io.megaphone.spark.provider.families.ColumnFamilies
@@ -50,28 +52,75 @@ final class LiveStoreSuite extends PluginSession {
   }
 
   test("A task whose store cannot be made gives its state back at once.") {
-    val (run, host) = ("run", ExecutorHost.active.get)
-    val task = new StoreTask(run, 0, RoutingTable.roundRobin(8, 1), Nil)
-    val worker = WorkerId(StoreId(0, "default").in(run), 0)
-    val path = new Path(folder("store").toString)
+    val worker = new OneWorker
+    val task = worker.task()
     task.begin(0)
     try {
-      val (assignment, tables) = TaskAssignments.get(run, 0).get
-      val files = host.filesOf(worker.store, path, new Configuration)
-      val failed = intercept[UnsupportedOperationException] {
-        LiveStore.open(host, worker, 0, assignment, tables, files, NoFamilies)
-      }
+      val failed = intercept[UnsupportedOperationException](worker.open(NoFamilies))
       assert(failed.getMessage == "no families")
       val other = new Attempt(Long.MaxValue, () => true)
-      host.agent.registry.lease(worker, 8, other, waitMs = 0).end() // it does not wait
+      val registry = ExecutorHost.active.get.agent.registry
+      registry.lease(worker.id, 8, other, waitMs = 0).end() // it does not wait
     } finally task.end()
   }
 
-  private object NoFamilies extends StoreContext {
-    override def hasCheckpointIds: Boolean = false
-    override def baseId: Option[String] = None
+  test("A stage that runs again takes the state from the tasks of its attempt before.") {
+    val worker = new OneWorker
+    def onThread[A](task: StoreTask)(body: => A): A = {
+      val result = new CompletableFuture[A]
+      val thread = new Thread(() => {
+        task.begin(0)
+        try result.complete(body)
+        catch { case e: Throwable => result.completeExceptionally(e) }
+        ()
+      })
+      thread.start()
+      try result.get(60, TimeUnit.SECONDS)
+      catch { case e: ExecutionException => throw e.getCause }
+    }
+    val (before, again, beside) = (worker.task(0), worker.task(1), worker.task(1))
+    try {
+      val first = onThread(before)(worker.open(Impatient))
+      val second = onThread(again)(worker.open(Impatient))
+      assert(second.holding ne first.holding)
+      intercept[DetachedLeaseException](first.commit())
+      intercept[LeaseTimeoutException](onThread(beside)(worker.open(Impatient)))
+      second.commit()
+    } finally Seq(before, again, beside).foreach(_.end())
+  }
+
+  /** A worker's store, without a provider. */
+  private final class OneWorker {
+    private val run = UUID.randomUUID.toString
+    private val path = new Path(folder("store").toString)
+    val id: WorkerId = WorkerId(StoreId(0, "default").in(run), 0)
+
+    def task(stageAttempt: Int = 0): StoreTask =
+      new StoreTask(run, 0, RoutingTable.roundRobin(8, 1), Nil, stageAttempt)
+
+    def open(context: StoreContext): LiveStore = {
+      val host = ExecutorHost.active.get
+      val (assignment, tables) = TaskAssignments.get(run, 0).get
+      val files = host.filesOf(id.store, path, new Configuration)
+      LiveStore.open(host, id, 0, assignment, tables, files, context)
+    }
+  }
+
+  private object NoFamilies extends SomeContext {
     override def takeFamilies(binsCount: Int): ColumnFamilies =
       throw new UnsupportedOperationException("no families")
+  }
+
+  /** Waits for no other task. */
+  private object Impatient extends SomeContext {
+    override def takeFamilies(binsCount: Int): ColumnFamilies = null // nobody asks for rows
+    override def conf[A](entry: ConfEntry[A]): A =
+      entry.read(key => Option.when(key == MegaphoneConf.LeaseTimeoutMs.key)("1"))
+  }
+
+  private abstract class SomeContext extends StoreContext {
+    override def hasCheckpointIds: Boolean = false
+    override def baseId: Option[String] = None
     override def giveBack(families: ColumnFamilies): Unit = ()
     override def reportCommit(newVersion: Long): Unit = ()
     override def checkLoaded(records: Array[Byte]): Unit = ()

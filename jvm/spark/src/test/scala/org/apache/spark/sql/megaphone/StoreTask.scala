@@ -16,16 +16,35 @@ import io.megaphone.spark.executor.TaskAssignments
   *
   * @param families
   *   the column families that the query's plan log would know
+  * @param stageAttempt
+  *   how often the tasks' stage has been tried before
   */
-final class StoreTask(run: String, operator: Long, table: RoutingTable, families: Seq[String]) {
+final class StoreTask(
+    run: String,
+    operator: Long,
+    table: RoutingTable,
+    families: Seq[String],
+    stageAttempt: Int = 0
+) {
   private var task: TaskContextImpl = _
 
   /** Begins the task of the batch that reads a version; the one before has ended. */
   def begin(version: Long): Unit = {
     end()
     val attempt = StoreTask.attempts.incrementAndGet()
-    task =
-      new TaskContextImpl(0, 0, 0, attempt, 0, 1, null, new Properties, null, TaskMetrics.empty, 1)
+    task = new TaskContextImpl(
+      0,
+      stageAttempt,
+      0,
+      attempt,
+      0,
+      1,
+      null,
+      new Properties,
+      null,
+      TaskMetrics.empty,
+      1
+    )
     TaskContext.setTaskContext(task)
     val known = Operator(
       operator,
