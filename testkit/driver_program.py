@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
@@ -157,6 +158,40 @@ class Driver:
                 sum(writers.map(lambda _: bool(log.create(number, record)), range(2)))  # noqa: B023
                 for number in range(numbers)
             ]
+
+    def race_for_files(self, root: str, numbers: int) -> list[int]:
+        """Two threads create each file, of the same bytes; how many were told that it is theirs."""
+        jvm: Any = self._spark._jvm
+        conf = self._spark._jsparkSession.sessionState().newHadoopConf()
+        files = jvm.io.megaphone.spark.checkpoint.SchemeCheckpointFileManager(
+            jvm.org.apache.hadoop.fs.Path(root), conf
+        )
+
+        def create(number: int) -> bool:
+            path = jvm.org.apache.hadoop.fs.Path(root, str(number))
+            try:
+                out = files.createAtomic(path, False)
+                out.write(b"the same")
+                out.close()
+            except Py4JJavaError as error:
+                if "FileAlreadyExistsException" in str(error):
+                    return False
+                raise
+            return True
+
+        with ThreadPoolExecutor(2) as writers:
+            return [
+                sum(writers.map(lambda _: create(number), range(2)))  # noqa: B023
+                for number in range(numbers)
+            ]
+
+    def writer_of(self, path: str) -> str:
+        """Who wrote a file of an object store, as the file's metadata says."""
+        jvm: Any = self._spark._jvm
+        conf = self._spark._jsparkSession.sessionState().newHadoopConf()
+        file = jvm.org.apache.hadoop.fs.Path(path)
+        attribute = file.getFileSystem(conf).getXAttr(file, "header.megaphone-writer")
+        return bytes(attribute).decode()
 
     def executors(self) -> list[str]:
         """Ids of the executors that the driver sees."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -79,6 +80,14 @@ def test_of_two_writers_of_one_record_the_store_refuses_one(
     assert won == [1] * 40
     answers = [r.status for r in store.requests() if "/race/megaphone/log/" in r.path]
     assert answers.count(412) >= 1, "no two writers met"
+
+
+def test_of_two_writers_of_the_same_bytes_one_is_told_that_the_file_is_its_own(
+    store: ObjectStore, driver: DriverProcess
+) -> None:
+    assert driver.call("race_for_files", root=f"{store.root}/files", numbers=20) == [1] * 20
+    # By this a writer knows its own file if an answer was lost and the client has tried again.
+    assert UUID(driver.call("writer_of", path=f"{store.root}/files/0"))
 
 
 def _of_state(requests: list[Request]) -> list[Request]:

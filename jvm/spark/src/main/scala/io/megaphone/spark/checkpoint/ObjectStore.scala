@@ -3,6 +3,7 @@ package io.megaphone.spark.checkpoint
 
 import java.io.IOException
 import java.lang.{Boolean => JBoolean}
+import java.nio.charset.StandardCharsets.UTF_8
 import java.util.{Collections, UUID, WeakHashMap}
 import java.util.concurrent.ExecutionException
 
@@ -61,12 +62,29 @@ final private[checkpoint] class ObjectStore(fs: FileSystem) extends Logging {
     } catch { case _: FileAlreadyExistsException => false }
 
   /** The same, in pieces. Here or when it is closed, FileAlreadyExistsException says that the file
-    * is there.
+    * is there, by another writer: the file names its writer, in case an answer is lost and the
+    * client tries again.
     */
-  def createNew(path: Path): AtomicOutput =
-    refusing(path)(new Output(created(path, isOver = false)(_.must(ConditionalCreate, true))) {
-      override def close(): Unit = refusing(path)(super.close())
-    })
+  def createNew(path: Path): AtomicOutput = refusing(path) {
+    val writer = UUID.randomUUID.toString
+    val out = created(path, isOver = false) { builder =>
+      builder.must(ConditionalCreate, true)
+      builder.opt(WriterOption, writer)
+    }
+    new Output(out) {
+      override def close(): Unit =
+        try refusing(path)(super.close())
+        catch { case e: FileAlreadyExistsException => if (!isBy(path, writer)) throw e }
+    }
+  }
+
+  private def isBy(path: Path, writer: String): Boolean =
+    try new String(fs.getXAttr(path, WriterAttribute), UTF_8) == writer
+    catch {
+      case NonFatal(e) =>
+        logInfo(s"$path does not say who wrote it: $e")
+        false
+    }
 
   /** Writes a file, whatever is there. */
   def replace(path: Path): AtomicOutput =
@@ -138,6 +156,8 @@ private[checkpoint] object ObjectStore {
   // Hadoop 3.4.1 has no constants for these; a file system ignores optional ones.
   private val ConditionalCreate = "fs.option.create.conditional.overwrite"
   private val NoChecks = "fs.s3a.create.performance" // whether the path is a folder
+  private val WriterOption = "fs.s3a.create.header.megaphone-writer"
+  private val WriterAttribute = "header.megaphone-writer"
   private val ReadPolicy = "fs.option.openfile.read.policy"
 
   /** Whether an error says that the file is there. S3A's own class is not on the class path. */

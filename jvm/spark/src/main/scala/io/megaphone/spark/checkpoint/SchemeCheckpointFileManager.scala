@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.checkpoint
 
-import java.io.OutputStream
-import java.util.zip.{CheckedInputStream, CheckedOutputStream, CRC32C}
-
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{
-  FileAlreadyExistsException, FileStatus, FSDataInputStream, Path, PathFilter
-}
+import org.apache.hadoop.fs.{FileStatus, FSDataInputStream, Path, PathFilter}
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 import org.apache.spark.sql.internal.SQLConf
@@ -18,8 +13,8 @@ import io.megaphone.checkpoint.AtomicOutput
   * so it does what suits the file system of each path:
   *   - [[LocalCheckpointFileManager]] serves `file:` paths;
   *   - in an [[ObjectStore]], a file is written with one request. One that must not replace another
-  *     is put on that condition, if the store is found to keep it. A refusal is no error if the
-  *     file has the same bytes: then its first answer was lost, and the client tried again;
+  *     is put on that condition, if the store is found to keep it. Two drivers that write the same
+  *     bytes are told apart: only one of them has begun the batch;
   *   - in every other way, the manager serves that Spark chooses if none is configured.
   */
 final class SchemeCheckpointFileManager(path: Path, hadoopConf: Configuration)
@@ -39,7 +34,7 @@ final class SchemeCheckpointFileManager(path: Path, hadoopConf: Configuration)
     val out =
       if (overwriteIfPossible) objects.map(_.replace(path))
       else objects.filter(refuses(_, path.getParent)).map(_.createNew(path))
-    out.fold(files.createAtomic(path, overwriteIfPossible))(new PutStream(path, _, new CRC32C))
+    out.fold(files.createAtomic(path, overwriteIfPossible))(new PutStream(_))
   }
 
   private def refuses(store: ObjectStore, folder: Path): Boolean = answer.getOrElse {
@@ -58,29 +53,15 @@ final class SchemeCheckpointFileManager(path: Path, hadoopConf: Configuration)
   override def close(): Unit = files.close()
 
   /** A file that appears when it is closed, and not at all if it is cancelled. */
-  private final class PutStream(path: Path, out: AtomicOutput, written: CRC32C)
-      extends CancellableFSDataOutputStream(new CheckedOutputStream(out, written)) {
+  private final class PutStream(out: AtomicOutput) extends CancellableFSDataOutputStream(out) {
     private var isOver = false
 
     override def close(): Unit = synchronized {
-      if (!isOver) {
-        isOver = true
-        try super.close()
-        catch { case e: FileAlreadyExistsException => if (!isThere) throw e }
-      }
+      if (!isOver) { isOver = true; super.close() }
     }
 
     override def cancel(): Unit = synchronized {
       if (!isOver) { isOver = true; out.cancel() }
-    }
-
-    private def isThere: Boolean = {
-      val found = new CRC32C
-      val in = new CheckedInputStream(files.open(path), found)
-      try
-        in.transferTo(OutputStream.nullOutputStream()) == getPos &&
-          found.getValue == written.getValue
-      finally in.close()
     }
   }
 }
