@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.checkpoint
 
+import java.io.IOException
 import java.util.concurrent.atomic.{AtomicBoolean, AtomicInteger}
 
 import scala.collection.concurrent.TrieMap
@@ -13,10 +14,12 @@ import io.megaphone.format.{DeltaFile, FileName, FileSource, Footer}
   * footer again. Only threads that read one file at the same time have a source each, because a
   * source reads one thing at a time.
   *
-  * Threads: any. Nobody reads while all are closed.
+  * Threads: any. A thread that is still at work when all are closed, because the recovery was
+  * interrupted, opens nothing more: it gets an IOException.
   */
 private[checkpoint] final class OpenFiles(files: StateFiles) extends AutoCloseable {
   private val all = TrieMap.empty[FileName, OpenFile]
+  @volatile private var isClosed = false
 
   /** The footer of a file. Throws MissingFileException or DamagedFileException. */
   def footer(file: FileName): Footer = of(file).footer
@@ -37,7 +40,10 @@ private[checkpoint] final class OpenFiles(files: StateFiles) extends AutoCloseab
     finally if (open.uses.decrementAndGet() == 0) end(file)
   }
 
-  override def close(): Unit = all.keys.foreach(end)
+  override def close(): Unit = {
+    isClosed = true
+    all.keys.foreach(end)
+  }
 
   private def of(file: FileName): OpenFile = all.getOrElseUpdate(file, new OpenFile(file))
   private def end(file: FileName): Unit = all.remove(file).foreach(_.close())
@@ -47,7 +53,15 @@ private[checkpoint] final class OpenFiles(files: StateFiles) extends AutoCloseab
     private val isRead = new AtomicBoolean
     val uses = new AtomicInteger
 
-    private lazy val source: FileSource = { opened = Some(files.open(file)); opened.get }
+    private lazy val source: FileSource = {
+      val made = files.open(file)
+      opened = Some(made)
+      if (isClosed) {
+        made.close()
+        throw new IOException(s"The recovery that reads ${made.name} has ended.")
+      }
+      made
+    }
     private lazy val reader = new DeltaFile.Reader(source)
 
     def footer: Footer = {

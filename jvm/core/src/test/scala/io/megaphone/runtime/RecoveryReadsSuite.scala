@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import java.util.concurrent.{ConcurrentLinkedQueue, CountDownLatch}
+
 import scala.collection.mutable
+import scala.jdk.CollectionConverters._
 import scala.util.Random
 
+import org.scalatest.concurrent.Eventually.{eventually, timeout}
 import org.scalatest.funsuite.AnyFunSuite
+import org.scalatest.time.SpanSugar._
 
-import io.megaphone.checkpoint.{AtomicOutput, CatchUp, Recovery, StateFiles}
+import io.megaphone.checkpoint.{AtomicOutput, CatchUp, Parallel, Recovery, StateFiles}
 import io.megaphone.format.{
   Compression, Compressions, Decoder, DeltaFile, FileName, FileSource, Footer, Frame, StateName
 }
@@ -169,6 +174,37 @@ class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
       )
   }
 
+  test("a recovery that is interrupted leaves no file open, also if an opening hangs") {
+    val (isIn, goOn) = (new CountDownLatch(1), new CountDownLatch(1))
+    val opened = new ConcurrentLinkedQueue[Opening]
+    val hanging = new StateFiles {
+      def create(file: FileName): AtomicOutput = fail(s"$file was written")
+      def open(file: FileName): FileSource = {
+        // The newest file is opened by the caller, the others by threads of the recovery.
+        if (file.name.version < Commits) { isIn.countDown(); Uninterrupted.await(goOn) }
+        val opening = new Opening(file, past.store.files.open(file))
+        opened.add(opening)
+        opening
+      }
+    }
+    val recovery =
+      new Recovery(hanging, Compressions(Compression.None), new Parallel.OnNewThreads(2))
+    val newest = FileName(0, StateName(Commits.toLong, ""))
+    val caller = new Thread(() =>
+      try { recovery.load(newest, past.bins, past.tableHash); () }
+      catch { case _: InterruptedException => () }
+    )
+    caller.start()
+    isIn.await()
+    caller.interrupt()
+    caller.join(60000)
+    assert(!caller.isAlive, "it does not wait for the files")
+    goOn.countDown()
+    eventually(timeout(60.seconds)) {
+      assert(opened.size > 1 && opened.asScala.forall(_.isClosed))
+    }
+  }
+
   test("some bins of a worker are recovered by no other chunk than theirs") {
     val adopted = Moves.values.flatten.collect { case Move(bin, 0) => bin }.toSet
     val few = Seq(
@@ -187,6 +223,14 @@ class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
 }
 
 private object RecoveryReadsSuite {
+
+  /** Waits as a thread waits for a file system that hangs: whatever else happens. */
+  object Uninterrupted {
+    def await(latch: CountDownLatch): Unit =
+      try latch.await()
+      catch { case _: InterruptedException => await(latch) }
+  }
+
   val Bins = 64
   val Commits = 60
   val Moves: Map[Int, Seq[Move]] = Map(
@@ -202,7 +246,7 @@ private object RecoveryReadsSuite {
       (offset, (trailer._1 - offset).toInt)
     }
     val reads = mutable.ArrayBuffer.empty[(Long, Int)]
-    var isClosed = false
+    @volatile var isClosed = false
 
     def readsFooter: Boolean = reads.contains(trailer) || reads.contains(footer)
 
