@@ -99,10 +99,6 @@ object Planner {
     Step(moves.filter(move => table.workerOf(move.bin) != move.target).toVector, table.workers)
   }
 
-  /** As the other `move`, from bin to target worker; in the order of the bins. */
-  def move(table: RoutingTable, targets: Map[Int, Int]): Step =
-    move(table, targets.toVector.sorted.map { case (bin, worker) => Move(bin, worker) })
-
   /** How many bins each worker should own: the larger shares go where they save a move, then to the
     * lowest workers.
     */

@@ -57,7 +57,9 @@ final class QueryRun(
   /** The query's groups, as the plan log knows them; empty before the first batch. */
   def groups: Vector[Group] = records.state.fold(Vector.empty[Group])(_.groups)
 
-  /** Reads the plan log: the first look of a start. */
+  /** Reads the plan log: the first look of a start, which `start` does itself if nobody else has.
+    * The simulation lets other drivers write between the two looks.
+    */
   def readPlanLog(): Unit = read = Some(planLog.read())
 
   /** Begins the run, before its first batch is planned: reads the plan log, unless `readPlanLog`
