@@ -11,8 +11,10 @@ from testkit.driver_process import DriverProcess
 from testkit.input import MANY_ROWS, Pattern
 from testkit.running_query import RunningQuery
 from testkit.shapes import KINDS
+from testkit.waiting import until
 
 PATIENCE_BATCHES = 4
+SPREAD_SECONDS = 120
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 BINNED = "io.megaphone.BinnedStateStoreProvider"
 
@@ -71,14 +73,19 @@ class RemoteQuery(RunningQuery):
         """Waits for all executors, and runs until the first two workers are on different ones."""
         assert self.driver is not None
         self.driver.wait_for_executors()
-        for _ in range(4):
-            self.run()
-            first, second = self.executor_of(0), self.executor_of(1)
-            if first != second:
-                return self
+        self.run()
+        until(self._is_spread, "the first two workers run on different executors", SPREAD_SECONDS)
+        return self
+
+    def _is_spread(self) -> bool:
+        """Whether they are. If not, wishes for it and runs a batch: it may come a batch later."""
+        assert self.driver is not None
+        first, second = self.executor_of(0), self.executor_of(1)
+        if first == second:
             other = next(e for e in self.driver.call("executors") if e != first)
             self.call("pin", worker=1, executor=other)
-        raise AssertionError(f"both workers stay on executor {first}")
+            self.run()
+        return first != second
 
     def call(self, verb: str, /, **arguments: Any) -> Any:
         """One command of the driver's that concerns this query, and its answer."""
