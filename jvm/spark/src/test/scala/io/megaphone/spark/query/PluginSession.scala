@@ -19,7 +19,9 @@ import org.apache.spark.sql.streaming.{
   DataStreamWriter, StateOperatorProgress, StreamingQuery, Trigger
 }
 import org.scalatest.{BeforeAndAfterAll, BeforeAndAfterEach}
+import org.scalatest.concurrent.Eventually.{eventually, timeout}
 import org.scalatest.funsuite.AnyFunSuite
+import org.scalatest.time.SpanSugar._
 
 import io.megaphone.MegaphonePlugin
 import io.megaphone.spark.faces.api.MegaphoneApi
@@ -209,12 +211,15 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
     org.apache.spark.sql.SparkSession.clearDefaultSession()
   }
 
-  private def delete(path: Path): Unit = {
-    val files = Files.walk(path)
-    try
-      files
-        .sorted(java.util.Comparator.reverseOrder[Path]())
-        .forEach(file => { Files.deleteIfExists(file); () })
-    finally files.close()
+  /** A task of a context that was stopped may go on for a moment, and write. */
+  private def delete(path: Path): Unit = eventually(timeout(60.seconds)) {
+    if (Files.exists(path)) {
+      val files = Files.walk(path)
+      try
+        files
+          .sorted(java.util.Comparator.reverseOrder[Path]())
+          .forEach(file => { Files.deleteIfExists(file); () })
+      finally files.close()
+    }
   }
 }
