@@ -38,6 +38,12 @@ _STORES = [
 ]
 
 
+def _winners(numbers: int, create: Callable[[int], bool]) -> list[int]:
+    """Two threads create each number at the same time; how many of them succeeded."""
+    with ThreadPoolExecutor(2) as writers:
+        return [sum(writers.map(create, (number, number))) for number in range(numbers)]
+
+
 class Driver:
     """The commands. Each public method is one."""
 
@@ -153,11 +159,7 @@ class Driver:
         log = jvm.io.megaphone.spark.checkpoint.HadoopPlanLog(root, conf)
         cancelled = getattr(jvm.io.megaphone.checkpoint.planlog, "LogRecord$Cancelled")
         record = cancelled("race", jvm.scala.Option.empty())
-        with ThreadPoolExecutor(2) as writers:
-            return [
-                sum(writers.map(lambda _: bool(log.create(number, record)), range(2)))  # noqa: B023
-                for number in range(numbers)
-            ]
+        return _winners(numbers, lambda number: bool(log.create(number, record)))
 
     def race_for_files(self, root: str, numbers: int) -> list[int]:
         """Two threads create each file, of the same bytes; how many were told that it is theirs."""
@@ -179,11 +181,7 @@ class Driver:
                 raise
             return True
 
-        with ThreadPoolExecutor(2) as writers:
-            return [
-                sum(writers.map(lambda _: create(number), range(2)))  # noqa: B023
-                for number in range(numbers)
-            ]
+        return _winners(numbers, create)
 
     def writer_of(self, path: str) -> str:
         """Who wrote a file of an object store, as the file's metadata says."""

@@ -173,7 +173,7 @@ final private[runtime] class Adopter(
       gain -> gain.bins.map(found.bins)
     }.toMap
 
-    /** A part of the block that brings an gain, and the executor that may have it. */
+    /** A part of the block that brings a gain, and the executor that may have it. */
     private def located(
         gain: Gain,
         kind: BlockKind,

@@ -7,7 +7,6 @@ import java.util.concurrent.atomic.AtomicInteger
 import scala.collection.mutable
 import scala.util.control.{NonFatal, NoStackTrace}
 
-import io.megaphone.plan.StepId
 import io.megaphone.state.{Holding, Registry, ReplicaKey}
 import io.megaphone.transfer.{BlockName, Peers, TransferBlocks}
 
@@ -53,7 +52,8 @@ final class BlockPublisher private[runtime] (
   }
 
   /** Whether an image is still to be published. */
-  private[runtime] def isBehind: Boolean = publishing.get > 0 || queuedSteps.nonEmpty
+  private[megaphone] def isBehind: Boolean =
+    publishing.get > 0 || images.synchronized(images.nonEmpty)
 
   /** Queues an image that `publishNext` will publish in the background. Until then the pages that
     * it keeps count as the executor's state.
@@ -136,10 +136,6 @@ final class BlockPublisher private[runtime] (
         Vector.empty
     }
   }
-
-  /** Steps whose images wait to be published. */
-  private[megaphone] def queuedSteps: Set[StepId] =
-    images.synchronized(images.iterator.map(_._1.step).toSet)
 }
 
 private object BlockPublisher {

@@ -260,7 +260,6 @@ final class ExecutorAgent(
         "and is loaded by one thread. If its keys are many, start from a new checkpoint with a " +
         "larger spark.megaphone.bins."
     )
-
 }
 
 object ExecutorAgent {

@@ -265,7 +265,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
       e.registry.keepReplicas { k => replicas :+= k; true }
       if (replicas.nonEmpty)
         throw new Violation(s"executor ${e.name} keeps replicas that no duty names: $replicas")
-      if (e.publishedCount > 0 || e.agent.publisher.queuedSteps.nonEmpty)
+      if (e.publishedCount > 0 || e.agent.publisher.isBehind)
         throw new Violation(s"executor ${e.name} keeps blocks of steps that are over")
       if (!e.registry.runs.forall(isLive))
         throw new Violation(

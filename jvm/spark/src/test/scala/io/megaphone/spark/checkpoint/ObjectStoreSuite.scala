@@ -189,6 +189,7 @@ final class ObjectStoreSuite extends PluginSession {
     assert(read(path) == "by 1")
     // Of the same bytes, too: two drivers may begin the same batch in one millisecond.
     assertThrows[FileAlreadyExistsException](opened(1, path).close())
+    assertThrows[FileAlreadyExistsException](opened(0, path).close())
     ProbeObjectStore.sentTwice = Some("/2")
     opened(1, new Path(root, "2")).close() // it is its own
     ProbeObjectStore.sentTwice = None

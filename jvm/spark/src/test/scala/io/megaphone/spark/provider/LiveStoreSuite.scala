@@ -2,7 +2,7 @@
 package io.megaphone.spark.provider
 
 import java.util.UUID
-import java.util.concurrent.{CompletableFuture, CountDownLatch, ExecutionException, TimeUnit}
+import java.util.concurrent.{CountDownLatch, ExecutionException, FutureTask, TimeUnit}
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
@@ -67,14 +67,8 @@ final class LiveStoreSuite extends PluginSession {
   test("A stage that runs again takes the state from the tasks of its attempt before.") {
     val worker = new OneWorker
     def onThread[A](task: StoreTask)(body: => A): A = {
-      val result = new CompletableFuture[A]
-      val thread = new Thread(() => {
-        task.begin(0)
-        try result.complete(body)
-        catch { case e: Throwable => result.completeExceptionally(e) }
-        ()
-      })
-      thread.start()
+      val result = new FutureTask[A](() => { task.begin(0); body })
+      new Thread(result).start()
       try result.get(60, TimeUnit.SECONDS)
       catch { case e: ExecutionException => throw e.getCause }
     }

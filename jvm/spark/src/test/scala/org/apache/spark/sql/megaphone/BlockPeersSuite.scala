@@ -280,9 +280,9 @@ final class SecuredBlockPeersSuite extends BlockPeersSuite {
 final class TlsBlockPeersSuite extends BlockPeersSuite {
   private lazy val store = {
     val file = folder("tls").resolve("keys.p12").toString
-    val java = Path.of(System.getProperty("java.home"), "bin", "keytool").toString
+    val keytool = Path.of(System.getProperty("java.home"), "bin", "keytool").toString
     val make = Seq(
-      java,
+      keytool,
       "-genkeypair",
       "-storetype",
       "PKCS12",
