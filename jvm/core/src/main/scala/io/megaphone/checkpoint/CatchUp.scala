@@ -87,15 +87,17 @@ final class CatchUp(recovery: Recovery, tailsMax: Int = Footer.PreviousMax) {
     val frames = footer.frames.filter(f => holding.has(f.bin))
     val logs = mutable.Map.from(frames.map(frame => frame.bin -> holding.here(frame.bin)))
     val lineage = footer.file +: footer.previous.take(Footer.PreviousMax - 1)
-    CatchUp.advance(
-      holding,
-      footer.file.toString,
-      footer,
-      logs,
-      bin => holding.chain(bin) + footer.frameOf(bin),
-      lineage
-    ) {
-      if (frames.isEmpty) 0L else opened.read(file)(recovery.apply(_, frames, logs))
+    recovery.loading { loading =>
+      CatchUp.advance(
+        holding,
+        footer.file.toString,
+        footer,
+        logs,
+        bin => holding.chain(bin) + footer.frameOf(bin),
+        lineage
+      ) {
+        if (frames.isEmpty) 0L else opened.read(file)(recovery.apply(_, frames, logs, loading))
+      }
     }
   }
 }

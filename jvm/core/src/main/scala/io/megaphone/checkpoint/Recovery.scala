@@ -48,6 +48,9 @@ class Recovery(
     finally opened.close()
   }
 
+  /** Counts the logs that `load` registers until it ends. */
+  private[checkpoint] def loading[A](load: HeapBudget.Loading => A): A = budget.loading(load)
+
   /** The footer of a file. Throws MissingFileException or DamagedFileException. */
   def footer(file: FileName): Footer = opening(_.footer(file))
 
@@ -209,9 +212,7 @@ class Recovery(
     val bytes = byFile.toSeq
       .sortBy { case (file, _) => file.name.version }
       .map { case (file, frames) =>
-        opened.read(file)(
-          apply(_, frames, logs, () => loading.add(new BinLog(budget)), _.settle())
-        )
+        opened.read(file)(apply(_, frames, logs, loading, _.settle()))
       }
       .sum
     logs.foreach { case (bin, log) =>
@@ -238,6 +239,8 @@ class Recovery(
     *   of that file
     * @param logs
     *   by bin; an image replaces the log
+    * @param loading
+    *   counts the logs of images, which no holding has yet
     * @param applied
     *   is called with a log after each piece; logs that are dropped if this fails can be settled,
     *   so that they keep nothing to undo
@@ -246,7 +249,7 @@ class Recovery(
       reader: DeltaFile.Reader,
       frames: Vector[Frame],
       logs: mutable.Map[Int, BinLog],
-      newLog: () => BinLog = () => new BinLog(budget),
+      loading: HeapBudget.Loading,
       applied: BinLog => Unit = _ => ()
   ): Long = {
     val rewritten = mutable.Map.empty[Chunk, DamagedFileException]
@@ -257,12 +260,12 @@ class Recovery(
         try {
           if (frame.chunk.more.nonEmpty && mayBeRewritten(frame)) // apply all pieces or none
             reader.pieces(frame, compressions).foreach(_ => ())
-          applyFrame(reader, frame, logs, newLog, applied)
+          applyFrame(reader, frame, logs, loading, applied)
         } catch {
           case damage: DamagedFileException if mayBeRewritten(frame) =>
             rewritten(frame.chunk) = damage
         }
-      rewritten.get(frame.chunk).foreach(applyRewritten(reader, frame, logs, newLog, applied, _))
+      rewritten.get(frame.chunk).foreach(applyRewritten(reader, frame, logs, loading, applied, _))
     }
     frames.iterator.map(_.chunk).distinct.map(_.storedBytesOfAll).sum
   }
@@ -272,10 +275,10 @@ class Recovery(
       reader: DeltaFile.Reader,
       frame: Frame,
       logs: mutable.Map[Int, BinLog],
-      newLog: () => BinLog,
+      loading: HeapBudget.Loading,
       applied: BinLog => Unit
   ): Unit = {
-    if (frame.isImage) logs(frame.bin) = newLog()
+    if (frame.isImage) logs(frame.bin) = loading.add(new BinLog(budget))
     val log = logs(frame.bin)
     reader.pieces(frame, compressions).foreach { records =>
       try log.apply(records, 0, records.length)
@@ -300,18 +303,18 @@ class Recovery(
       reader: DeltaFile.Reader,
       wanted: Frame,
       logs: mutable.Map[Int, BinLog],
-      newLog: () => BinLog,
+      loading: HeapBudget.Loading,
       applied: BinLog => Unit,
       damage: DamagedFileException
   ): Unit = {
     val bin = wanted.bin
     standIn(reader.footer, wanted) match {
-      case Some(frame) => applyFrame(reader, frame, logs, newLog, applied)
+      case Some(frame) => applyFrame(reader, frame, logs, loading, applied)
       case None =>
         /* Sequential, because this may be one of the threads that load in parallel, and they must
          * not wait for each other. */
         val alone = new Recovery(files, compressions, Parallel.Sequential, budget, check)
-        try logs(bin) = alone.loadOne(wanted.file, bin)
+        try logs(bin) = loading.add(alone.loadOne(wanted.file, bin))
         catch { case e: Exception => damage.addSuppressed(e); throw damage }
     }
   }

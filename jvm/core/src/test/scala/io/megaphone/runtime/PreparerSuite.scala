@@ -211,6 +211,37 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     assert(traffic.fromPeer == first.get.length && traffic.fromCheckpoint > 0)
   }
 
+  test("images among the tails that bring a replica forward count toward the memory") {
+    val store = new Store
+    val bins = Vector(0, 2)
+    val source = new Registry
+    val lease = store.lease(source, 0, 1)
+    for (v <- 0L to 1L) {
+      val turn = store.turn(v, before, before)
+      store.open(source, lease, turn)
+      for (bin <- bins; i <- 0 until 150 * v.toInt)
+        put(lease.holding, bin, s"$i".getBytes, new Array[Byte](4096))
+      store.commit(lease, turn, isWhole = true)
+    }
+    val budget = spaceOf(1 << 20)
+    val target = new Registry(budget = budget)
+    // Each frame that was applied is measured: one image fits, and both do not.
+    val recovery =
+      new Recovery(
+        store.files,
+        Compressions(Compression.None),
+        budget = budget,
+        check = _ => target.measure()
+      )
+    val preparer = new Preparer(target, recovery, recovery, store.handOver, NoPeers, 0)
+    val replica = new Holding(0, 4)
+    val (first, second) = (StateName(1, ""), StateName(2, ""))
+    recovery.load(FileName(0, first), bins, before.contentHash).bins.values.foreach(replica.put)
+    replica.restart(first, Vector.empty)
+    target.putReplica(copyKey, replica)
+    assertThrows[SpillException](preparer(dutyFrom(first, second).copy(bins = bins)))
+  }
+
   private def dutyFrom(image: StateName, settled: StateName) =
     ReplicaDuty(copyKey, Vector(0), 4, image, settled, before.contentHash, None, None)
 
@@ -229,8 +260,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
       store.open(source, lease, store.turn(v, before, before))
       for (bin <- bins; i <- 0 until 100) {
         val name = s"$v/$i".getBytes
-        lease.holding.touch(bin)
-        lease.holding.log(bin).put(0, name, 0, name.length, new Array[Byte](4096), 0, 4096)
+        put(lease.holding, bin, name, new Array[Byte](4096))
       }
       store.commit(lease, store.turn(v, before, before))
     }

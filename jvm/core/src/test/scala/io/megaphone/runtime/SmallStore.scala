@@ -109,8 +109,11 @@ trait SmallStore extends Assertions {
     parts.head._2
   }
 
-  protected def put(holding: Holding, bin: Int, value: Byte): Unit = {
-    holding.touch(bin); holding.log(bin).put(0, key, 0, key.length, Array(value), 0, 1)
+  protected def put(holding: Holding, bin: Int, value: Byte): Unit =
+    put(holding, bin, key, Array(value))
+  protected def put(holding: Holding, bin: Int, key: Array[Byte], value: Array[Byte]): Unit = {
+    holding.touch(bin)
+    holding.log(bin).put(0, key, 0, key.length, value, 0, value.length)
   }
   protected def append(holding: Holding, bin: Int, value: Byte): Unit = {
     holding.touch(bin)

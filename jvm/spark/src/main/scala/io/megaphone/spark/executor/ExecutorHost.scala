@@ -250,7 +250,11 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     /** Even for lack of heap the work on the others goes on. */
     override def failed(replicas: Vector[ReplicaKey], cause: Throwable): Unit = {
       if (isStopped) throw cause
-      logInfo(s"Replicas could not be prepared yet: ${replicas.mkString(", ")}: $cause")
+      val text = s"Replicas could not be prepared yet: ${replicas.mkString(", ")}: $cause"
+      cause match {
+        case _: Error => logWarning(text, cause) // its stack tells what needs the heap
+        case _ => logInfo(text)
+      }
     }
   }
 }
