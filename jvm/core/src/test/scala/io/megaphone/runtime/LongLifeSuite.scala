@@ -25,8 +25,7 @@ class LongLifeSuite extends AnyFunSuite with SmallStore {
       store.open(registry, lease, turn)
       for (bin <- 0 until bins; i <- 0 until 5) {
         val (added, evicted) = (name(5 * batch + i), name(5 * (batch - 20) + i))
-        holding.touch(bin)
-        holding.log(bin).put(0, added, 0, added.length, new Array[Byte](60), 0, 60)
+        put(holding, bin, added, new Array[Byte](60))
         holding.log(bin).remove(0, evicted, 0, evicted.length)
       }
       val written = store.commit(lease, turn).frames.map(_.chunk).distinct.map(_.storedBytes).sum

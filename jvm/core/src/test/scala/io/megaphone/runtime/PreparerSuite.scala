@@ -8,7 +8,7 @@ import scala.collection.mutable
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.checkpoint.Recovery
+import io.megaphone.checkpoint.{Committer, Recovery}
 import io.megaphone.errors.MissingFileException
 import io.megaphone.format.{
   Compression, Compressions, ExecutorAddress, FileName, FileSource, Footer, StateName, StoreId
@@ -212,20 +212,12 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
   }
 
   test("images among the tails that bring a replica forward count toward the memory") {
-    val store = new Store
+    val store = new Store(limits = Committer.Limits(framesMax = 0)) // each frame is an image
     val bins = Vector(0, 2)
-    val source = new Registry
-    val lease = store.lease(source, 0, 1)
-    for (v <- 0L to 1L) {
-      val turn = store.turn(v, before, before)
-      store.open(source, lease, turn)
-      for (bin <- bins; i <- 0 until 150 * v.toInt)
-        put(lease.holding, bin, s"$i".getBytes, new Array[Byte](4096))
-      store.commit(lease, turn, isWhole = true)
-    }
-    val budget = spaceOf(1 << 20)
+    filled(store, bins: _*)
+    val budget = spaceOf(2 << 20)
     val target = new Registry(budget = budget)
-    // Each frame that was applied is measured: one image fits, and both do not.
+    // Measures after each frame: one image fits beside the replica, and both do not.
     val recovery =
       new Recovery(
         store.files,

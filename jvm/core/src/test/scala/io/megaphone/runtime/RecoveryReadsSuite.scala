@@ -68,11 +68,8 @@ class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
         set(holding, bin, s"key ${random.nextInt(2)}", 2000 + random.nextInt(3000))
       else if ((version + bin / 8) % 10 == 0) set(holding, bin, s"of $version", 10)
 
-    private def set(holding: Holding, bin: Int, name: String, bytes: Int): Unit = {
-      val value = Bytes.random(bytes, random.nextLong())
-      holding.touch(bin)
-      holding.log(bin).put(0, name.getBytes, 0, name.length, value, 0, bytes)
-    }
+    private def set(holding: Holding, bin: Int, name: String, bytes: Int): Unit =
+      put(holding, bin, name.getBytes, Bytes.random(bytes, random.nextLong()))
   }
 
   /** Files that tell what was read of them, beside the headers. */

@@ -46,12 +46,7 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
     (0 until batches).map { v =>
       val turn = store.turn(v.toLong, before, before)
       store.open(registry, lease, turn)
-      for (bin <- Seq(0, 2)) {
-        lease.holding.touch(bin)
-        lease.holding
-          .log(bin)
-          .put(0, key, 0, key.length, Array.fill(bytes)((v + bin).toByte), 0, bytes)
-      }
+      for (bin <- Seq(0, 2)) put(lease.holding, bin, key, Array.fill(bytes)((v + bin).toByte))
       store.commit(lease, turn).file
     }.last
   }
@@ -105,11 +100,8 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
         val turn = store.turn(version.toLong, before, before)
         store.open(registry, lease, turn)
         for (bin <- Seq(0, 2)) {
-          lease.holding.touch(bin)
           val value = Array.fill(if (version < 2) 1 << 20 else 1)((version + bin).toByte)
-          lease.holding
-            .log(bin)
-            .put(0, Array(math.min(version, 2).toByte), 0, 1, value, 0, value.length)
+          put(lease.holding, bin, Array(math.min(version, 2).toByte), value)
         }
         val file = store.commit(lease, turn, isWhole).file
         lease.end()

@@ -18,20 +18,8 @@ import io.megaphone.transfer.TransferBlocks.Part
 class TornTailSuite extends AnyFunSuite with SmallStore {
 
   /** Puts so much that the bin's frame has a chunk of its own. */
-  private def fill(holding: Holding, bin: Int): Unit = {
-    holding.touch(bin)
-    holding
-      .log(bin)
-      .put(
-        0,
-        "filler".getBytes,
-        0,
-        6,
-        new Array[Byte](DeltaFile.ChunkBytes),
-        0,
-        DeltaFile.ChunkBytes
-      )
-  }
+  private def fill(holding: Holding, bin: Int): Unit =
+    put(holding, bin, "filler".getBytes, new Array[Byte](DeltaFile.ChunkBytes))
 
   /** Worker 0 after a batch on one executor and another batch on a second one; both add to a value
     * in each of its bins.
