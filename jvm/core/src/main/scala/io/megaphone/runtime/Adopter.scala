@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import scala.annotation.tailrec
+
 import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.errors.{DamagedFileException, MissingFileException}
 import io.megaphone.format.{ExecutorAddress, FileName, StateName, StoreKey, WorkerId}
@@ -17,7 +19,8 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   1. `relabelled`: from that worker's holding on this executor, if it is at exactly the name
   *      wanted.
   *   1. `prepared`: from the replica that was prepared here, once it is at the name wanted. The
-  *      last tails of all replicas are pulled at once (`TailPulls`).
+  *      last tails of all replicas are pulled at once, or in as many rounds as the memory asks for
+  *      (`TailPulls`).
   *   1. `pulled`: from image blocks of the other executors, one after the other under one deadline,
   *      because images are large.
   *   1. `loaded`: from files.
@@ -81,31 +84,43 @@ final private[runtime] class Adopter(
         key = ReplicaKey.forStep(batch.key, gain.source, gain.target, step)
         replica <- registry.replica(key)
       } yield (gain, key, replica)
-      try {
-        val nearly = replicas.collect {
-          case (gain, _, replica) if isOneBehind(replica.base, gain.name) => gain
+      @tailrec
+      def go(left: Vector[(Gain, Replica)], taken: Taken, leftMs: Long): Taken =
+        if (left.isEmpty) taken
+        else {
+          val nearly = left.collect {
+            case (gain, replica) if isOneBehind(replica.base, gain.name) => gain
+          }
+          val before = opened.waitMs
+          val round = tailsOf(nearly, leftMs)
+          val pulledMs = opened.waitMs - before
+          val (now, next) = left.partition { case (gain, _) => !round.later(gain) }
+          val come = for {
+            (gain, replica) <- now
+            bins <- takenFrom(replica, gain, round.tails.getOrElse(gain, Vector.empty))
+          } yield {
+            opened.binsFromPeer += bins.size
+            opened.count(replica.traffic)
+            gain -> bins
+          }
+          go(next, taken ++ come, leftMs - pulledMs)
         }
-        val tails = tailsOf(nearly)
-        (for {
-          (gain, _, replica) <- replicas
-          bins <- takenFrom(replica, gain, tails.getOrElse(gain, Vector.empty))
-        } yield {
-          opened.binsFromPeer += bins.size
-          opened.count(replica.traffic)
-          gain -> bins
-        }).toMap
-      } finally replicas.foreach { case (_, key, _) => registry.dropReplica(key) }
+      val both = replicas.map { case (gain, _, replica) => (gain, replica) }
+      try go(both, Map.empty, sources.tailDeadlineMs)
+      finally replicas.foreach { case (_, key, _) => registry.dropReplica(key) }
     }
 
-    /** The tails that lead to the names wanted, of all gains at once. */
-    private def tailsOf(wanted: Vector[Gain]): Map[Gain, Vector[Part]] = {
+    /** The tails that lead to the names wanted, of all gains at once, or of as many as there is
+      * room for.
+      */
+    private def tailsOf(wanted: Vector[Gain], leftMs: Long): TailPulls.Round[Gain] = {
       val asked = for {
         gain <- wanted
         (block, address) <- located(gain, BlockKind.Tail, 0)
-      } yield gain -> TailPulls.Wanted(block, address, gain.bins)
-      val come = opened.waiting(tailPulls(asked.map(_._2), sources.tailDeadlineMs))
-      opened.bytesFromPeer += come.valuesIterator.flatten.map(_.bytes.length.toLong).sum
-      asked.flatMap { case (gain, tail) => come.get(tail.block).map(gain -> _) }.toMap
+      } yield TailPulls.Wanted(block, address, gain.bins) -> gain
+      val round = opened.waiting(tailPulls(asked.map(_._1), leftMs)).of(asked.toMap)
+      opened.bytesFromPeer += round.bytes
+      round
     }
 
     /** Returns how many milliseconds are left, each time that it is asked. */

@@ -4,6 +4,7 @@ package io.megaphone.runtime
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
 
+import scala.annotation.tailrec
 import scala.jdk.CollectionConverters._
 
 import io.megaphone.checkpoint.Recovery
@@ -133,9 +134,10 @@ final class ExecutorAgent(
   }
 
   /** Works on duties: pulls the tails of all at once, and then makes or brings forward one replica
-    * after the other. Orders may come meanwhile: a duty that they no longer name is left out.
-    * Returns whether there is news for the driver. Throws InterruptedException if the work is
-    * cancelled, and what `host.failed` throws.
+    * after the other. If there is no room for all tails, the rest follows in further rounds. Orders
+    * may come meanwhile: a duty that they no longer name is left out. Returns whether there is news
+    * for the driver. Throws InterruptedException if the work is cancelled, and what `host.failed`
+    * throws.
     */
   def work(keys: Vector[ReplicaKey], host: DutyHost): Boolean = {
     def orElse[A](otherwise: A, of: Vector[ReplicaKey])(work: => A): A =
@@ -144,28 +146,40 @@ final class ExecutorAgent(
         case e: InterruptedException => throw e
         case e: Throwable => host.failed(of, e); otherwise
       }
-    val pulled = orElse(Map.empty[ReplicaKey, TailPulls.Pulled], keys) {
-      pullTails(keys.flatMap(newest))
-    }
-    keys.count { key =>
-      host.begins(key)
-      try
-        newest(key).exists { duty =>
-          // A tail fits the duty that it was pulled for.
-          val tails = pulled.get(key)
-          orElse(false, Vector(key))(prepare(tails.fold(duty)(_.duty), tails.map(_.tail)))
-        }
-      finally host.ends(key)
-    } > 0
+    @tailrec
+    def go(left: Vector[ReplicaKey], news: Int): Boolean =
+      if (left.isEmpty) news > 0
+      else {
+        val round = orElse(TailPulls.Round[ReplicaDuty](), left)(pullTails(left.flatMap(newest)))
+        val later = round.later.map(_.key)
+        val pulledFor = round.tails.keysIterator.map(duty => duty.key -> duty).toMap
+        val (now, next) = left.partition(!later(_))
+        go(
+          next,
+          news + now.count { key =>
+            host.begins(key)
+            try
+              newest(key).exists { newest =>
+                val duty = pulledFor.getOrElse(key, newest) // a tail fits no other duty
+                orElse(false, Vector(key))(prepare(duty, round.tails.get(duty)))
+              }
+            finally host.ends(key)
+          }
+        )
+      }
+    go(keys, 0)
   }
 
-  /** Pulls the tails that the replicas of duties need if they lack just one: those of a run all at
+  /** Pulls the tails that the replicas of duties need if they lack just one: those of a run at
     * once, so that a source's executor is asked once for all of them.
     */
-  def pullTails(duties: Seq[ReplicaDuty]): Map[ReplicaKey, TailPulls.Pulled] = (for {
-    (run, ofRun) <- duties.groupBy(_.key.store.run)
-    live <- orders.runs.get(run)
-  } yield tailPulls.lackedBy(ofRun, registry, deadlineOf(live))).flatten.toMap
+  def pullTails(duties: Seq[ReplicaDuty]): TailPulls.Round[ReplicaDuty] = {
+    val rounds = for {
+      (run, ofRun) <- duties.groupBy(_.key.store.run)
+      live <- orders.runs.get(run)
+    } yield tailPulls.lackedBy(ofRun, registry, deadlineOf(live))
+    TailPulls.Round(rounds.flatMap(_.tails).toMap, rounds.flatMap(_.later).toSet)
+  }
 
   private def deadlineOf(run: LiveRun): Long = run.pullDeadlineMs.getOrElse(pullDeadlineMs)
 

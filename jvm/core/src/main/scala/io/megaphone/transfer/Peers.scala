@@ -19,13 +19,16 @@ trait Peers {
   def pull(block: BlockName, address: ExecutorAddress, deadlineMs: Long): Option[Array[Byte]]
 
   /** Pulls several blocks at once, under one deadline: each executor is asked once for all of its
-    * blocks. Returns those that have come.
+    * blocks. What comes has at most `bytesMax` bytes, or is one block.
     */
   def pullAll(
       blocks: Seq[(BlockName, ExecutorAddress)],
-      deadlineMs: Long
-  ): Map[BlockName, Array[Byte]] =
-    blocks.flatMap { case (block, at) => pull(block, at, deadlineMs).map(block -> _) }.toMap
+      deadlineMs: Long,
+      bytesMax: Long
+  ): Peers.Answers = blocks.foldLeft(Peers.Answers()) { case (answers, (block, at)) =>
+    if (answers.later.nonEmpty) answers.without(block)
+    else pull(block, at, deadlineMs).fold(answers)(answers.and(block, _, bytesMax))
+  }
 
   /** Makes a block available to other executors. Called twice: nothing happens. */
   def publish(block: BlockName, bytes: Array[Byte]): Unit
@@ -38,4 +41,26 @@ trait Peers {
 
   /** Number of blocks that are published. */
   def publishedCount: Int
+}
+
+object Peers {
+
+  /** What came of a pull of several blocks.
+    *
+    * @param come
+    *   the blocks that have come
+    * @param later
+    *   blocks that have not come because there was no room for them, and may be pulled again
+    */
+  final case class Answers(
+      come: Map[BlockName, Array[Byte]] = Map.empty,
+      later: Set[BlockName] = Set.empty
+  ) {
+    private def bytes = come.valuesIterator.map(_.length.toLong).sum
+
+    private[transfer] def without(block: BlockName): Answers = copy(later = later + block)
+    private[transfer] def and(block: BlockName, found: Array[Byte], bytesMax: Long): Answers =
+      if (come.isEmpty || bytes + found.length <= bytesMax) copy(come = come + (block -> found))
+      else without(block)
+  }
 }

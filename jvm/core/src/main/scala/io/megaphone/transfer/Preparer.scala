@@ -118,7 +118,7 @@ final class Preparer(
       duty: ReplicaDuty,
       pulled: Option[Vector[Part]]
   ): Boolean = {
-    def asked = tails.lackedBy(Seq(duty), registry, deadlineMs).get(duty.key).map(_.tail)
+    def asked = tails.lackedBy(Seq(duty), registry, deadlineMs).tails.get(duty)
     val tail = pulled.orElse(asked).getOrElse(Vector.empty)
     replica.count(Traffic(fromPeer = tail.map(_.bytes.length.toLong).sum))
     replica.alone { holding =>

@@ -33,14 +33,14 @@ import io.megaphone.state.Holding
   * @param partBytes
   *   how many bytes of records a part has at most, unless a single record has more
   * @param tailBytesMax
-  *   how many bytes of records a tail block has at most: a target has all of it in memory, while it
-  *   reads a file piece by piece
+  *   how many bytes of records a tail block has at most, and how many bytes of tails a target pulls
+  *   at once: it has all of these in memory, while it reads a file piece by piece
   */
 final class TransferBlocks(
     compressions: Compressions,
     budget: HeapBudget = HeapBudget.Unlimited,
     partBytes: Int = DeltaFile.PieceBytes,
-    tailBytesMax: Long = TransferBlocks.TailBytesMax
+    val tailBytesMax: Long = TransferBlocks.TailBytesMax
 ) {
   import TransferBlocks._
 

@@ -179,8 +179,8 @@ class ExecutorThreadsSuite extends AnyFunSuite with SmallStore {
       }
       turns.actor("preparer") {
         for (_ <- 1 to 5) {
-          val tails = agent.pullTails(agent.duties)
-          try agent.duties.foreach(duty => agent.prepare(duty, tails.get(duty.key).map(_.tail)))
+          val round = agent.pullTails(agent.duties)
+          try agent.duties.foreach(duty => agent.prepare(duty, round.tails.get(duty)))
           catch { case _: IOException => () } // the host logs it, and goes on
           turns.gate()
         }

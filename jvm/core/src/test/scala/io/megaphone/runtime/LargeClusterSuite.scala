@@ -11,7 +11,7 @@ import io.megaphone.format.{Compression, Compressions, ExecutorAddress, StateNam
 import io.megaphone.plan.{Bins, Group, Move, Operator, Plan, Planner, Step, TransferMode}
 import io.megaphone.state.{Holding, Registry}
 import io.megaphone.testkit.{Allocated, MemoryRecords}
-import io.megaphone.transfer.{BlockName, TransferBlocks}
+import io.megaphone.transfer.{BlockName, Peers, TransferBlocks}
 
 /** What a batch costs with the most bins and very many workers: the driver's bytes and the
   * executors' requests, no seconds.
@@ -113,8 +113,9 @@ class LargeClusterSuite extends AnyFunSuite {
     val peers = new SomePeers(_ => None) {
       override def pullAll(
           blocks: Seq[(BlockName, ExecutorAddress)],
-          deadlineMs: Long
-      ): Map[BlockName, Array[Byte]] = { requests ++= blocks.map(_._2).distinct; Map.empty }
+          deadlineMs: Long,
+          bytesMax: Long
+      ): Peers.Answers = { requests ++= blocks.map(_._2).distinct; Peers.Answers() }
     }
     val agent = new ExecutorAgent(
       new Registry,

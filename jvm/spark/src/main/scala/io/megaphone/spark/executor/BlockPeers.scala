@@ -80,16 +80,22 @@ final class BlockPeers(
       block: BlockName,
       address: ExecutorAddress,
       deadlineMs: Long
-  ): Option[Array[Byte]] = pullAll(Seq(block -> address), deadlineMs).get(block)
+  ): Option[Array[Byte]] = pullAll(Seq(block -> address), deadlineMs, Long.MaxValue).come.get(block)
 
+  /** Each executor may send an equal share of `bytesMax`. If no block is as small as that, one is
+    * pulled alone.
+    */
   override def pullAll(
       wanted: Seq[(BlockName, ExecutorAddress)],
-      deadlineMs: Long
-  ): Map[BlockName, Array[Byte]] = {
+      deadlineMs: Long,
+      bytesMax: Long
+  ): Peers.Answers = {
     val deadline = System.nanoTime + TimeUnit.MILLISECONDS.toNanos(deadlineMs)
-    val come = new ConcurrentHashMap[BlockName, Array[Byte]]()
-    val pulls = wanted.groupMap(_._2)(_._1).toVector.map { case (address, asked) =>
-      (address, asked.size, threads.submit[Unit](() => fetch(asked, address, deadline, come)))
+    val asked = wanted.groupMap(_._2)(_._1).toVector
+    val fetching = new Fetching(deadline)
+    val share = bytesMax / math.max(1, asked.size)
+    val pulls = asked.map { case (address, blocks) =>
+      (address, blocks.size, threads.submit[Unit](() => fetching(blocks, address, share)))
     }
     try
       pulls.foreach { case (address, count, pull) =>
@@ -101,28 +107,40 @@ final class BlockPeers(
         }
       }
     finally pulls.foreach(_._3.cancel(true)) // of those that have ended nothing happens
-    come.asScala.toMap
+    val answers = fetching.answers
+    wanted.find { case (block, _) => answers.later(block) } match {
+      case Some((block, address)) if answers.come.isEmpty =>
+        val alone = pull(block, address, TimeUnit.NANOSECONDS.toMillis(leftOf(deadline)))
+        Peers.Answers(alone.map(block -> _).toMap, answers.later - block)
+      case _ => answers
+    }
   }
 
-  /** Asks an executor for blocks, and again for those that the answer has no room for. */
-  private def fetch(
-      asked: Seq[BlockName],
-      address: ExecutorAddress,
-      deadline: Long,
-      come: ConcurrentHashMap[BlockName, Array[Byte]]
-  ): Unit = {
-    faults.at(FaultPoints.BlockPulled)
-    @tailrec
-    def go(left: Seq[BlockName]): Unit = if (left.nonEmpty) {
-      val request = BlockBytes.ask(left.map(_.toString))
-      val answer =
-        if (address == transport.address) BlockBytes.answer(request)(blocks.get)
-        else transport.ask(address, request, TimeUnit.NANOSECONDS.toMillis(leftOf(deadline)))
-      val found = BlockBytes.blocks(answer)
-      for ((block, Some(bytes)) <- left.zip(found)) come.put(block, bytes)
-      go(left.drop(math.max(1, found.size)))
+  /** What comes of requests until a deadline. Threads: any. */
+  private final class Fetching(deadline: Long) {
+    private val come = new ConcurrentHashMap[BlockName, Array[Byte]]()
+    private val later = ConcurrentHashMap.newKeySet[BlockName]()
+
+    def answers: Peers.Answers = Peers.Answers(come.asScala.toMap, later.asScala.toSet)
+
+    /** Asks an executor for blocks, and again for those that its answer has no room for, until so
+      * many bytes have come.
+      */
+    def apply(asked: Seq[BlockName], address: ExecutorAddress, bytesMax: Long): Unit = {
+      faults.at(FaultPoints.BlockPulled)
+      @tailrec
+      def go(left: Seq[BlockName], room: Long): Unit = if (left.nonEmpty) {
+        val request = BlockBytes.ask(left.map(_.toString), room)
+        val answer =
+          if (address == transport.address) BlockBytes.answer(request)(blocks.get)
+          else transport.ask(address, request, TimeUnit.NANOSECONDS.toMillis(leftOf(deadline)))
+        val found = BlockBytes.blocks(answer)
+        for ((block, Some(bytes)) <- left.zip(found)) come.put(block, bytes)
+        if (found.isEmpty) left.foreach(later.add)
+        else go(left.drop(found.size), room - found.flatten.map(_.length.toLong).sum)
+      }
+      go(asked, bytesMax)
     }
-    go(asked)
   }
 
   private def leftOf(deadline: Long): Long = math.max(0, deadline - System.nanoTime)
