@@ -1,12 +1,105 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.executor
 
+import java.util.{Collections, Map => JMap}
 import java.util.concurrent.{CountDownLatch, Executors, TimeUnit}
+import java.util.concurrent.atomic.AtomicInteger
 
+import com.codahale.metrics.MetricRegistry
+import org.apache.spark.{SparkConf, SparkEnv}
+import org.apache.spark.api.plugin.PluginContext
+import org.apache.spark.resource.ResourceInformation
+import org.scalatest.concurrent.Eventually.{eventually, timeout}
+import org.scalatest.time.SpanSugar._
+
+import io.megaphone.format.{Chain, StateName, StoreId}
+import io.megaphone.plan.StepId
+import io.megaphone.runtime.{FileSettingsAsked, LiveRun, Message, Orders, Report}
 import io.megaphone.spark.query.PluginSession
+import io.megaphone.spark.wire.MessageBytes
+import io.megaphone.state.ReplicaKey
+import io.megaphone.transfer.{BlockKind, BlockName, ReplicaDuty}
+import io.megaphone.transfer.TransferBlocks.{BinSnapshot, Snapshot}
 
-/** What the queries of an executor share does not let one hold up another. */
+/** What the queries of an executor share does not let one hold up another, and its background
+  * threads outlive fatal errors.
+  */
 final class ExecutorHostSuite extends PluginSession {
+  private val step = StepId("plan", 0, 0)
+  private val name = StateName(1, "")
+
+  private def keyOf(target: Int) =
+    ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, target, step)
+
+  /** A host beside the session's, whose driver answers by `answer`, or not at all if that returns
+    * None.
+    */
+  private def withHost(answer: Message => Option[Message])(body: ExecutorHost => Unit): Unit = {
+    val env = SparkEnv.get
+    val host = new ExecutorHost(
+      new PluginContext {
+        override def metricRegistry: MetricRegistry = new MetricRegistry
+        override def conf: SparkConf = env.conf
+        override def executorID: String = env.executorId
+        override def hostname: String = "localhost"
+        override def resources: JMap[String, ResourceInformation] = Collections.emptyMap
+        override def send(message: Object): Unit = ()
+        override def ask(message: Object): Object = message match {
+          case bytes: Array[Byte] =>
+            answer(MessageBytes.decode(bytes)).map(MessageBytes.encode).orNull
+          case other => fail(s"unexpected: $other")
+        }
+      },
+      env
+    )
+    try body(host)
+    finally host.stop()
+  }
+
+  private def noHeap() = throw new OutOfMemoryError("a test")
+
+  test("An executor goes on asking for orders after a fatal error.") {
+    val asked = new CountDownLatch(2)
+    withHost { _ => asked.countDown(); if (asked.getCount > 0) noHeap() else None } { host =>
+      host.start()
+      assert(asked.await(60, TimeUnit.SECONDS))
+    }
+  }
+
+  test("An image for which there is no heap costs no other image, and no thread.") {
+    def snapshot(records: => Unit) = {
+      val bin = BinSnapshot(0, Chain.Empty, 0, (_, _) => records)
+      new Snapshot(0, name, Vector(bin))
+    }
+    withHost(_ => None) { host =>
+      for ((records, target) <- Seq(() => noHeap(), () => ()).zipWithIndex) {
+        val block = BlockName(keyOf(target).store, 0, target, name, BlockKind.Image, step)
+        host.agent.publisher.queueImage(block, snapshot(records()))
+      }
+      host.agent.notice(1) // no orders name the step yet
+      host.publishQueued("run")
+      eventually(timeout(60.seconds))(assert(host.agent.peers.publishedCount == 1))
+      host.agent.peers.keep(_ => false)
+    }
+  }
+
+  test("A replica for which there is no heap does not end the work on the others.") {
+    val duties = Vector(1, 2).map { target =>
+      ReplicaDuty(keyOf(target), Vector(0), 4, StateName(-4, ""), name, 0, None, None)
+    }
+    val live = Map("run" -> LiveRun("root", 1, Set(step), None))
+    val reports = new AtomicInteger
+    val begun = new CountDownLatch(duties.size)
+    withHost {
+      case _: Report if reports.incrementAndGet() == 1 => Some(Orders(1, live, duties))
+      case _: FileSettingsAsked => begun.countDown(); noHeap()
+      case _ => None
+    } { host =>
+      host.start()
+      assert(begun.await(60, TimeUnit.SECONDS))
+    }
+  }
+
   test("A recovery from files that hang keeps no thread from another query's.") {
     val parallel = ExecutorHost.active.get.parallel
     val callers = Executors.newCachedThreadPool()
