@@ -288,6 +288,7 @@ def main() -> None:
             turns = list(harness.turned(arguments.rounds, list(ways)))
             for _, way in tqdm(turns, desc=f"{keys} keys", unit="plan"):
                 ways[way].append(measured(running, *way.split()))
+        tqdm.write("\n".join(table({str(keys): ways})))  # the larger sizes take long
     lines = table(rounds)
     panels = {
         f"{keys} keys: slowest batch of the plan / idle p99": {
