@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.state
 
+import scala.collection.mutable
+
 import io.megaphone.format.Chain
 import io.megaphone.log.BinLog
 
 /** The bins of one holding: the log and the chain of each bin that is present.
   *
   * It alone knows how a [[BinState]] is kept. A log is looked up for every row, so the logs have an
-  * array of their own, and a state is made only for those who ask for one.
+  * array of their own, and a state is made only for those who ask for one. A worker of many has few
+  * of the bins, and looks at those alone.
   *
   * Threads: those of its holding.
   */
 private[state] final class HeldBins(count: Int) {
   private val logs = new Array[BinLog](count) // null: absent
   private val chains = new Array[Chain](count)
+  private val present = new mutable.BitSet(count)
 
   def stateOf(bin: Int): BinState = {
     val log = logs(bin)
@@ -27,37 +31,53 @@ private[state] final class HeldBins(count: Int) {
     */
   def logOrNull(bin: Int): BinLog = logs(bin)
 
-  def chain(bin: Int): Chain = if (chains(bin) == null) Chain.Empty else chains(bin)
+  def chain(bin: Int): Chain = {
+    val chain = chains(bin)
+    if (chain == null) Chain.Empty else chain
+  }
 
   /** The numbers of the bins that are present, ascending. */
-  def numbers: Iterator[Int] = logs.indices.iterator.filter(has)
+  def numbers: Iterator[Int] = present.iterator
 
-  def put(bin: Int, log: BinLog, chain: Chain): Unit = { logs(bin) = log; chains(bin) = chain }
+  def put(bin: Int, log: BinLog, chain: Chain): Unit = {
+    logs(bin) = log
+    chains(bin) = chain
+    present += bin
+  }
   def setChain(bin: Int, chain: Chain): Unit = chains(bin) = chain
-  def remove(bin: Int): Unit = { logs(bin) = null; chains(bin) = null }
+  def remove(bin: Int): Unit = {
+    logs(bin) = null
+    chains(bin) = null
+    present -= bin
+  }
 
   /** The sum of a figure of the bins that are counted. */
   def sum(isCounted: Int => Boolean)(figure: BinState => Long): Long = {
     var sum = 0L
-    var bin = 0
-    while (bin < count) {
-      if (has(bin) && isCounted(bin)) sum += figure(stateOf(bin))
-      bin += 1
-    }
+    present.foreach(bin => if (isCounted(bin)) sum += figure(stateOf(bin)))
     sum
   }
 
   /** Heap bytes of all logs and chains. */
   def heapBytes: Long = {
     var sum = count * 16L
-    logs.foreach(log => if (log != null) sum += log.heapBytes)
-    chains.foreach(chain => if (chain != null) sum += chain.heapBytes)
+    foreachLog(log => sum += log.heapBytes)
+    present.foreach { bin =>
+      val chain = chains(bin)
+      if (chain != null) sum += chain.heapBytes
+    }
     sum
   }
 
   def bytesOnDisk: Long = {
     var sum = 0L
-    logs.foreach(log => if (log != null) sum += log.bytesOnDisk)
+    foreachLog(log => sum += log.bytesOnDisk)
     sum
+  }
+
+  /** Another thread may remove a bin meanwhile. */
+  private def foreachLog(f: BinLog => Unit): Unit = present.foreach { bin =>
+    val log = logs(bin)
+    if (log != null) f(log)
   }
 }
