@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import scala.annotation.tailrec
+import scala.collection.mutable
 
 import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.errors.{DamagedFileException, MissingFileException}
@@ -19,7 +19,7 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   1. `relabelled`: from that worker's holding on this executor, if it is at exactly the name
   *      wanted.
   *   1. `prepared`: from the replica that was prepared here, once it is at the name wanted. The
-  *      last tails of all replicas are pulled at once, or in as many rounds as the memory asks for
+  *      last tails of all replicas are pulled at once, and each is applied when it comes
   *      (`TailPulls`).
   *   1. `pulled`: from image blocks of the other executors, one after the other under one deadline,
   *      because images are large.
@@ -39,7 +39,7 @@ final private[runtime] class Adopter(
   import Adopter._
 
   private val catchUp = new CatchUp(recovery)
-  private val tailPulls = new TailPulls(blocks, peers)
+  private val tailPulls = new TailPulls(peers)
 
   /** Marks the bins that leave `holding` with the batch, and adds those that come. Throws what the
     * files throw.
@@ -84,43 +84,27 @@ final private[runtime] class Adopter(
         key = ReplicaKey.forStep(batch.key, gain.source, gain.target, step)
         replica <- registry.replica(key)
       } yield (gain, key, replica)
-      @tailrec
-      def go(left: Vector[(Gain, Replica)], taken: Taken, leftMs: Long): Taken =
-        if (left.isEmpty) taken
-        else {
-          val nearly = left.collect {
-            case (gain, replica) if isOneBehind(replica.base, gain.name) => gain
-          }
-          val before = opened.waitMs
-          val round = tailsOf(nearly, leftMs)
-          val pulledMs = opened.waitMs - before
-          val (now, next) = left.partition { case (gain, _) => !round.later(gain) }
-          val come = for {
-            (gain, replica) <- now
-            bins <- takenFrom(replica, gain, round.tails.getOrElse(gain, Vector.empty))
-          } yield {
-            opened.binsFromPeer += bins.size
-            opened.count(replica.traffic)
-            gain -> bins
-          }
-          go(next, taken ++ come, leftMs - pulledMs)
+      val left = mutable.LinkedHashMap.from(replicas.map { case (gain, _, r) => gain -> r })
+      val taken = Map.newBuilder[Gain, Seq[LoadedBin]]
+      def take(gain: Gain, tail: Option[Part]): Unit = for {
+        replica <- left.remove(gain)
+        bins <- takenFrom(replica, gain, tail)
+      } {
+        opened.binsFromPeer += bins.size
+        opened.count(replica.traffic)
+        taken += gain -> bins
+      }
+      try {
+        val nearly = for {
+          (gain, replica) <- left.toVector if isOneBehind(replica.base, gain.name)
+          (block, address) <- located(gain, BlockKind.Tail, 0)
+        } yield gain -> TailPulls.Wanted(block, address)
+        opened.waiting {
+          tailPulls(nearly, sources.tailDeadlineMs)((gain, first) => take(gain, Some(first)))
         }
-      val both = replicas.map { case (gain, _, replica) => (gain, replica) }
-      try go(both, Map.empty, sources.tailDeadlineMs)
-      finally replicas.foreach { case (_, key, _) => registry.dropReplica(key) }
-    }
-
-    /** The tails that lead to the names wanted, of all gains at once, or of as many as there is
-      * room for.
-      */
-    private def tailsOf(wanted: Vector[Gain], leftMs: Long): TailPulls.Round[Gain] = {
-      val asked = for {
-        gain <- wanted
-        (block, address) <- located(gain, BlockKind.Tail, 0)
-      } yield TailPulls.Wanted(block, address, gain.bins) -> gain
-      val round = opened.waiting(tailPulls(asked.map(_._1), leftMs)).of(asked.toMap)
-      opened.bytesFromPeer += round.bytes
-      round
+        left.keys.toVector.foreach(take(_, None))
+        taken.result()
+      } finally replicas.foreach { case (_, key, _) => registry.dropReplica(key) }
     }
 
     /** Returns how many milliseconds are left, each time that it is asked. */
@@ -135,28 +119,33 @@ final private[runtime] class Adopter(
     private def takenFrom(
         replica: Replica,
         gain: Gain,
-        tail: Vector[Part]
+        tail: Option[Part]
     ): Option[Seq[LoadedBin]] = opened.waiting {
       replica
         .alone(sources.tailDeadlineMs) { holding =>
           val isThere =
-            try bring(holding, gain.name, tail)
+            try bring(holding, gain, tail)
             catch { case _: DamagedFileException | _: MissingFileException => false }
           if (isThere) holding.give(gain.name, gain.bins) else None
         }
         .flatten
     }
 
-    /** Brings a replica to a name: by a tail block if one tail is missing, else by files. Returns
-      * false if neither leads there.
+    /** Brings a replica to the name of a gain: by a tail block if one tail is missing, else by
+      * files. Returns false if neither leads there.
       */
-    private def bring(replica: Holding, name: StateName, tail: Vector[Part]): Boolean = {
-      def isByBlock = isOneBehind(replica.base, name) && blocks.applyTail(tail, replica)
-      def isByFiles = catchUp(replica, name, batch.before.contentHash).exists { bytes =>
+    private def bring(replica: Holding, gain: Gain, first: Option[Part]): Boolean = {
+      def isByBlock = isOneBehind(replica.base, gain.name) && blocks.applyTail(replica) { number =>
+        val come =
+          if (number == 0) first else pull(gain, BlockKind.Tail, number, sources.tailDeadlineMs)
+        come.foreach(opened.bytesFromPeer += _.bytes.length)
+        come
+      }
+      def isByFiles = catchUp(replica, gain.name, batch.before.contentHash).exists { bytes =>
         opened.bytesFromCheckpoint += bytes
         true
       }
-      replica.base == name || isByBlock || isByFiles
+      replica.base == gain.name || isByBlock || isByFiles
     }
 
     def pulled(wanted: Vector[Gain]): Taken = {
@@ -171,14 +160,17 @@ final private[runtime] class Adopter(
     private def imageOf(gain: Gain, leftMs: () => Long): Option[Holding] =
       try
         blocks.replicaOf(gain.bins, batch.after.bins) { number =>
-          if (leftMs() <= 0) None
-          else
-            for {
-              (block, address) <- located(gain, BlockKind.Image, number)
-              bytes <- opened.waiting(peers.pull(block, address, leftMs()))
-            } yield { opened.bytesFromPeer += bytes.length; Part(block.toString, bytes) }
+          val come = if (leftMs() <= 0) None else pull(gain, BlockKind.Image, number, leftMs())
+          come.foreach(opened.bytesFromPeer += _.bytes.length)
+          come
         }
       catch { case _: DamagedFileException => None }
+
+    private def pull(gain: Gain, kind: BlockKind, part: Int, deadlineMs: Long): Option[Part] =
+      for {
+        (block, address) <- located(gain, kind, part)
+        bytes <- opened.waiting(peers.pull(block, address, deadlineMs))
+      } yield Part(block.toString, bytes)
 
     def loaded(wanted: Vector[Gain]): Taken = wanted.map { gain =>
       val file = FileName(gain.source, gain.name)

@@ -4,7 +4,7 @@ package io.megaphone.runtime
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
 
-import scala.annotation.tailrec
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import io.megaphone.checkpoint.Recovery
@@ -13,6 +13,7 @@ import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.state.{Holding, Registry, ReplicaKey}
 import io.megaphone.transfer.{BlockName, Peers, Preparer, ReplicaDuty, TailPulls, TransferBlocks}
+import io.megaphone.transfer.TailPulls.Pulled
 import io.megaphone.transfer.TransferBlocks.Part
 
 /** The executor's part of the runtime: it keeps replicas and blocks for others, and works on them
@@ -65,7 +66,7 @@ final class ExecutorAgent(
   private val resting = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // until a round
   private val published = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
   private val copied = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
-  private val tailPulls = new TailPulls(blocks, peers)
+  private val tailPulls = new TailPulls(peers)
   private val withLargeBins = ConcurrentHashMap.newKeySet[StoreKey]() // of which `warn` was told
   private val round = new AtomicLong() // of orders that were obeyed
   private val newestCounter = new AtomicLong()
@@ -133,11 +134,10 @@ final class ExecutorAgent(
     !isRefused(duty) && versionOf(duty.key).forall(_ < duty.settled.version)
   }
 
-  /** Works on duties: pulls the tails of all at once, and then makes or brings forward one replica
-    * after the other. If there is no room for all tails, the rest follows in further rounds. Orders
-    * may come meanwhile: a duty that they no longer name is left out. Returns whether there is news
-    * for the driver. Throws InterruptedException if the work is cancelled, and what `host.failed`
-    * throws.
+  /** Works on duties: asks for the tails of all at once, and makes or brings forward one replica
+    * after the other, those first whose tails come first. Orders may come meanwhile: a duty that
+    * they no longer name is left out. Returns whether there is news for the driver. Throws
+    * InterruptedException if the work is cancelled, and what `host.failed` throws.
     */
   def work(keys: Vector[ReplicaKey], host: DutyHost): Boolean = {
     def orElse[A](otherwise: A, of: Vector[ReplicaKey])(work: => A): A =
@@ -146,40 +146,38 @@ final class ExecutorAgent(
         case e: InterruptedException => throw e
         case e: Throwable => host.failed(of, e); otherwise
       }
-    @tailrec
-    def go(left: Vector[ReplicaKey], news: Int): Boolean =
-      if (left.isEmpty) news > 0
-      else {
-        val round = orElse(TailPulls.Round[ReplicaDuty](), left)(pullTails(left.flatMap(newest)))
-        val later = round.later.map(_.key)
-        val pulledFor = round.tails.keysIterator.map(duty => duty.key -> duty).toMap
-        val (now, next) = left.partition(!later(_))
-        go(
-          next,
-          news + now.count { key =>
-            host.begins(key)
-            try
-              newest(key).exists { newest =>
-                val duty = pulledFor.getOrElse(key, newest) // a tail fits no other duty
-                orElse(false, Vector(key))(prepare(duty, round.tails.get(duty)))
-              }
-            finally host.ends(key)
-          }
-        )
+    val left = mutable.LinkedHashSet.from(keys)
+    var hasNews = false
+    def workOn(key: ReplicaKey, pulled: Option[Pulled]): Unit = if (left.remove(key)) {
+      host.begins(key)
+      try
+        for (duty <- newest(key)) {
+          // A tail fits the duty that it was pulled for.
+          val isNews = orElse(false, Vector(key))(prepare(pulled.fold(duty)(_.duty), pulled))
+          hasNews ||= isNews
+        }
+      finally host.ends(key)
+    }
+    val asked = orElse(Seq.empty[ReplicaDuty], keys) {
+      pullTails(keys.flatMap(newest)) { (duty, part) =>
+        workOn(duty.key, Some(Pulled(duty, Some(part))))
       }
-    go(keys, 0)
+    }
+    val lacking = asked.map(duty => duty.key -> Pulled(duty, None)).toMap
+    left.toVector.foreach(key => workOn(key, lacking.get(key)))
+    hasNews
   }
 
   /** Pulls the tails that the replicas of duties need if they lack just one: those of a run at
-    * once, so that a source's executor is asked once for all of them.
+    * once, so that a source's executor is asked once for all of them. Calls `come` with the first
+    * part of each that comes. Returns the duties whose tails were asked for.
     */
-  def pullTails(duties: Seq[ReplicaDuty]): TailPulls.Round[ReplicaDuty] = {
-    val rounds = for {
-      (run, ofRun) <- duties.groupBy(_.key.store.run)
-      live <- orders.runs.get(run)
-    } yield tailPulls.lackedBy(ofRun, registry, deadlineOf(live))
-    TailPulls.Round(rounds.flatMap(_.tails).toMap, rounds.flatMap(_.later).toSet)
-  }
+  def pullTails(duties: Seq[ReplicaDuty])(come: (ReplicaDuty, Part) => Unit): Seq[ReplicaDuty] =
+    for {
+      (run, ofRun) <- duties.groupBy(_.key.store.run).toVector
+      live <- orders.runs.get(run).toVector
+      duty <- tailPulls.lackedBy(ofRun, registry, deadlineOf(live))(come)
+    } yield duty
 
   private def deadlineOf(run: LiveRun): Long = run.pullDeadlineMs.getOrElse(pullDeadlineMs)
 
@@ -190,47 +188,45 @@ final class ExecutorAgent(
     * at most for `RestMax`: what cannot succeed is not tried ten times a second.
     *
     * @param pulled
-    *   the tail of the duty, if `pullTails` has asked for it
+    *   what has come of the tail of the duty, if `pullTails` has asked for it
     */
-  def prepare(
-      duty: ReplicaDuty,
-      pulled: Option[Vector[Part]] = None
-  ): Boolean = orders.runs.get(duty.key.store.run).exists { run =>
-    try {
-      val before = versionOf(duty.key)
-      val copying = this.copying(duty.key, copied)
-      def recovery(read: Array[Byte] => Unit) =
-        recoveryOf(duty.key.store, run.checkpointRoot, read)
-      faults.at(FaultPoints.TargetPulling)
-      val preparer = new Preparer(
-        registry,
-        recovery(Recovery.Unchecked),
-        recovery(records => copying(records.length.toLong)),
-        blocks,
-        peers,
-        deadlineOf(run),
-        copying
-      )
-      preparer(duty, pulled) match {
-        case Preparer.Ready(version) =>
-          Seq(failures, resting, refused).foreach(_.remove(duty.key))
-          faults.at(FaultPoints.TargetPrepared)
-          before.forall(_ < version)
-        case Preparer.Waiting =>
-          resting.put(duty.key, round.get + WaitingRest)
-          refused.remove(duty.key) != null
-        case Preparer.Lost(reason) => failed(duty, reason); refused.remove(duty.key) != null
+  def prepare(duty: ReplicaDuty, pulled: Option[Pulled] = None): Boolean =
+    orders.runs.get(duty.key.store.run).exists { run =>
+      try {
+        val before = versionOf(duty.key)
+        val copying = this.copying(duty.key, copied)
+        def recovery(read: Array[Byte] => Unit) =
+          recoveryOf(duty.key.store, run.checkpointRoot, read)
+        faults.at(FaultPoints.TargetPulling)
+        val preparer = new Preparer(
+          registry,
+          recovery(Recovery.Unchecked),
+          recovery(records => copying(records.length.toLong)),
+          blocks,
+          peers,
+          deadlineOf(run),
+          copying
+        )
+        preparer(duty, pulled) match {
+          case Preparer.Ready(version) =>
+            Seq(failures, resting, refused).foreach(_.remove(duty.key))
+            faults.at(FaultPoints.TargetPrepared)
+            before.forall(_ < version)
+          case Preparer.Waiting =>
+            resting.put(duty.key, round.get + WaitingRest)
+            refused.remove(duty.key) != null
+          case Preparer.Lost(reason) => failed(duty, reason); refused.remove(duty.key) != null
+        }
+      } catch {
+        case e: SpillException =>
+          registry.dropReplica(duty.key)
+          refused.put(duty.key, Refusal(duty.settled, e.getMessage))
+          registry.measure() // frees the replica's heap for batches at once
+          true
+        case e: InterruptedException => throw e // the preparation was cancelled
+        case e: Throwable => failed(duty, e.toString); throw e
       }
-    } catch {
-      case e: SpillException =>
-        registry.dropReplica(duty.key)
-        refused.put(duty.key, Refusal(duty.settled, e.getMessage))
-        registry.measure() // frees the replica's heap for batches at once
-        true
-      case e: InterruptedException => throw e // the preparation was cancelled
-      case e: Throwable => failed(duty, e.toString); throw e
     }
-  }
 
   private def failed(duty: ReplicaDuty, reason: String): Unit = {
     val count = failures.merge(duty.key, 1L, (before, one) => before + one)

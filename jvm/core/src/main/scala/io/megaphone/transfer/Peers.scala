@@ -18,17 +18,15 @@ trait Peers {
     */
   def pull(block: BlockName, address: ExecutorAddress, deadlineMs: Long): Option[Array[Byte]]
 
-  /** Pulls several blocks at once, under one deadline: each executor is asked once for all of its
-    * blocks. What comes has at most `bytesMax` bytes, or is one block.
+  /** Pulls several blocks, from all executors at once. Calls `come` with each block that comes, on
+    * this thread, one after the other. An executor is asked for all of its blocks, and once more
+    * for those that its answer has no room for, after `come` has had what it sent: so one answer of
+    * each executor is in memory. Waits for `deadlineMs` in all; the time in `come` does not count.
+    * Throws what `come` throws.
     */
-  def pullAll(
-      blocks: Seq[(BlockName, ExecutorAddress)],
-      deadlineMs: Long,
-      bytesMax: Long
-  ): Peers.Answers = blocks.foldLeft(Peers.Answers()) { case (answers, (block, at)) =>
-    if (answers.later.nonEmpty) answers.without(block)
-    else pull(block, at, deadlineMs).fold(answers)(answers.and(block, _, bytesMax))
-  }
+  def pullAll(blocks: Seq[(BlockName, ExecutorAddress)], deadlineMs: Long)(
+      come: (BlockName, Array[Byte]) => Unit
+  ): Unit = for ((block, at) <- blocks; bytes <- pull(block, at, deadlineMs)) come(block, bytes)
 
   /** Makes a block available to other executors. Called twice: nothing happens. */
   def publish(block: BlockName, bytes: Array[Byte]): Unit
@@ -41,26 +39,4 @@ trait Peers {
 
   /** Number of blocks that are published. */
   def publishedCount: Int
-}
-
-object Peers {
-
-  /** What came of a pull of several blocks.
-    *
-    * @param come
-    *   the blocks that have come
-    * @param later
-    *   blocks that have not come because there was no room for them, and may be pulled again
-    */
-  final case class Answers(
-      come: Map[BlockName, Array[Byte]] = Map.empty,
-      later: Set[BlockName] = Set.empty
-  ) {
-    private def bytes = come.valuesIterator.map(_.length.toLong).sum
-
-    private[transfer] def without(block: BlockName): Answers = copy(later = later + block)
-    private[transfer] def and(block: BlockName, found: Array[Byte], bytesMax: Long): Answers =
-      if (come.isEmpty || bytes + found.length <= bytesMax) copy(come = come + (block -> found))
-      else without(block)
-  }
 }

@@ -5,7 +5,7 @@ import java.io.IOException
 
 import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.errors.{DamagedFileException, MissingFileException}
-import io.megaphone.format.FileName
+import io.megaphone.format.{ExecutorAddress, FileName, StateName}
 import io.megaphone.state.{Holding, Registry, Replica, Traffic}
 import io.megaphone.transfer.TransferBlocks.Part
 
@@ -20,7 +20,8 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   1. If the replica is behind the settled name, apply the tail block if one tail is missing, and
   *      the tails in the files if not. If neither leads there, or anything is damaged, drop the
   *      replica; the next call starts again. If a file cannot be read now, the next call goes on.
-  *      The tails of many duties are pulled at once, before the first of them is worked on.
+  *      The tails of many duties are asked for at once, and each duty is worked on when the first
+  *      part of its tail has come. The other parts of a large tail follow one by one.
   *   1. Keep a tenth of the memory budget free for batches: spill the rest of the replica to disk,
   *      bin by bin. If the disk is full, drop the replica and throw SpillException.
   *
@@ -48,15 +49,14 @@ final class Preparer(
   import Preparer._
 
   private val catchUp = new CatchUp(recovery, TailsMax)
-  private val tails = new TailPulls(blocks, peers)
 
   /** Works on one duty. Throws SpillException if there is no room for the replica, which is dropped
     * then. Throws IOException if a file cannot be read; a replica that was there stays.
     *
     * @param pulled
-    *   the tail that leads to the settled name, if it was asked for before
+    *   what has come of the tail that leads to the settled name, if it was asked for before
     */
-  def apply(duty: ReplicaDuty, pulled: Option[Vector[Part]] = None): Outcome =
+  def apply(duty: ReplicaDuty, pulled: Option[TailPulls.Pulled] = None): Outcome =
     try
       registry.replica(duty.key).orElse(make(duty)) match {
         case None => Waiting
@@ -94,7 +94,7 @@ final class Preparer(
         duty.binsCount,
         (log, grown) => { log.spill(registry.budget.excessOfReplicas); copied(grown) }
       ) { number =>
-        val part = pullImage(duty, number)
+        val part = pull(duty, duty.image, BlockKind.Image, number, duty.imageAddress)
         part.foreach(bytes += _.bytes.length)
         part
       }
@@ -111,31 +111,41 @@ final class Preparer(
   }
 
   /** Brings a replica to the settled name. Returns whether it is there, or at a later name. A task
-    * may take the replica while this waits for a peer.
+    * may take the replica while this waits for the first part of the tail.
     */
   private def bring(
       replica: Replica,
       duty: ReplicaDuty,
-      pulled: Option[Vector[Part]]
+      pulled: Option[TailPulls.Pulled]
   ): Boolean = {
-    def asked = tails.lackedBy(Seq(duty), registry, deadlineMs).tails.get(duty)
-    val tail = pulled.orElse(asked).getOrElse(Vector.empty)
-    replica.count(Traffic(fromPeer = tail.map(_.bytes.length.toLong).sum))
+    def part(number: Int) = pull(duty, duty.settled, BlockKind.Tail, number, duty.address)
+    def asked = if (replica.base.version + 1 == duty.settled.version) part(0) else None
+    val first = pulled.fold(asked)(_.first)
     replica.alone { holding =>
+      def isByBlock = blocks.applyTail(holding) { number =>
+        val come = if (number == 0) first else part(number)
+        come.foreach(p => replica.count(Traffic(fromPeer = p.bytes.length.toLong)))
+        come
+      }
       def isByFiles = catchUp(holding, duty.settled, duty.tableHash).exists { bytes =>
         replica.count(Traffic(fromCheckpoint = bytes))
         true
       }
-      val isThere = holding.base.version >= duty.settled.version ||
-        blocks.applyTail(tail, holding) || isByFiles
+      val isThere = holding.base.version >= duty.settled.version || isByBlock || isByFiles
       if (isThere) holding.spill(registry.budget.excessOfReplicas)
       isThere
     }
   }
 
-  private def pullImage(duty: ReplicaDuty, number: Int): Option[Part] = {
-    val block = duty.block(duty.image, BlockKind.Image, number)
-    duty.imageAddress.flatMap(peers.pull(block, _, deadlineMs)).map(Part(block.toString, _))
+  private def pull(
+      duty: ReplicaDuty,
+      name: StateName,
+      kind: BlockKind,
+      number: Int,
+      address: Option[ExecutorAddress]
+  ): Option[Part] = {
+    val block = duty.block(name, kind, number)
+    address.flatMap(peers.pull(block, _, deadlineMs)).map(Part(block.toString, _))
   }
 }
 

@@ -3,6 +3,7 @@ package io.megaphone.transfer
 
 import scala.annotation.tailrec
 import scala.collection.mutable
+import scala.util.control.NoStackTrace
 
 import io.megaphone.checkpoint.CatchUp
 import io.megaphone.errors.DamagedFileException
@@ -33,14 +34,13 @@ import io.megaphone.state.Holding
   * @param partBytes
   *   how many bytes of records a part has at most, unless a single record has more
   * @param tailBytesMax
-  *   how many bytes of records a tail block has at most, and how many bytes of tails a target pulls
-  *   at once: it has all of these in memory, while it reads a file piece by piece
+  *   how many bytes of records a tail block has at most; a larger tail is read from its file
   */
 final class TransferBlocks(
     compressions: Compressions,
     budget: HeapBudget = HeapBudget.Unlimited,
     partBytes: Int = DeltaFile.PieceBytes,
-    val tailBytesMax: Long = TransferBlocks.TailBytesMax
+    tailBytesMax: Long = TransferBlocks.TailBytesMax
 ) {
   import TransferBlocks._
 
@@ -72,6 +72,7 @@ final class TransferBlocks(
   def tail(holding: Holding, bins: Seq[Int])(publish: (Int, Array[Byte]) => Unit): Unit = {
     val file = FileName(holding.worker, headOf(holding))
     if (bins.iterator.map(holding.here(_).tailBytes).sum <= tailBytesMax) {
+      val partBytes = math.min(this.partBytes, TailPartBytes)
       val parts = new BlockParts(file, holding.base, compressions.writer, partBytes, publish)
       bins.foreach { bin =>
         val keyCount = holding.stateOf(bin).keyCount
@@ -144,34 +145,44 @@ final class TransferBlocks(
       )
   }
 
-  /** Whether parts of a tail have all of some bins. Throws DamagedFileException. */
-  def isWhole(tail: Seq[Part], bins: Iterable[Int]): Boolean = {
-    val found = tail.iterator.flatMap(_.footer.chains.keysIterator).toSet
-    bins.forall(found)
-  }
-
-  /** Applies all parts of a tail to a replica, which no other thread may use meanwhile. Returns
-    * false, and changes nothing, if the tail is based on another name or lacks a bin of the
-    * replica. Throws DamagedFileException; the replica is then as it was.
+  /** Applies a tail to a replica, which no other thread may use meanwhile. Returns false if its
+    * part 0 is not there, is based on another name than the replica's, or another part does not
+    * come. Throws DamagedFileException. Unless it returns true, the replica is as it was.
+    *
+    * @param pull
+    *   pulls a part; it is called until every bin of the replica has come
     */
-  def applyTail(tail: Seq[Part], replica: Holding): Boolean = {
-    val footers = tail.map(_.footer)
-    val isNext = tail.nonEmpty && tail.forall(tail.head.isAlike) && footers.forall { f =>
-      f.base == replica.base && f.file.worker == replica.worker
-    }
-    isNext && isWhole(tail, replica.bins.toSeq) && {
-      val whole = footers.head.copy(
-        chains = footers.flatMap(_.chains).toMap,
-        keyCounts = footers.flatMap(_.keyCounts).toMap
-      )
+  def applyTail(replica: Holding)(pull: Int => Option[Part]): Boolean =
+    pull(0).filter(leadsOnFrom(_, replica)).exists { first =>
       val logs = replica.bins.map(bin => bin -> replica.here(bin)).toMap
-      CatchUp.advance(replica, tail.head.name, whole, logs, whole.chains, Vector.empty) {
-        for (part <- tail; frame <- part.footer.frames; log <- logs.get(frame.bin))
-          applyFrame(part, frame, log)
-      }
-      true
+      var whole = first.footer
+      def applyPart(part: Part): Unit =
+        for (frame <- part.footer.frames; log <- logs.get(frame.bin)) applyFrame(part, frame, log)
+      @tailrec
+      def applyOn(number: Int): Unit =
+        if (!logs.keysIterator.forall(whole.chains.contains)) {
+          val part =
+            pull(number).filter(p => first.isAlike(p) && leadsOnFrom(p, replica)).getOrElse {
+              throw new PartMissing
+            }
+          applyPart(part)
+          whole = whole.copy(
+            chains = whole.chains ++ part.footer.chains,
+            keyCounts = whole.keyCounts ++ part.footer.keyCounts
+          )
+          applyOn(number + 1)
+        }
+      try {
+        CatchUp.advance(replica, first.name, whole, logs, whole.chains(_), Vector.empty) {
+          applyPart(first)
+          applyOn(1)
+        }
+        true
+      } catch { case _: PartMissing => false }
     }
-  }
+
+  private def leadsOnFrom(part: Part, replica: Holding): Boolean =
+    part.footer.base == replica.base && part.footer.file.worker == replica.worker
 
   private def applyFrame(part: Part, frame: Frame, log: BinLog): Unit = {
     val records = part.reader.pieces(frame, compressions)
@@ -188,6 +199,10 @@ object TransferBlocks {
   /** The bytes of an image's frame, about: what is copied between two looks at the rate. */
   private val PieceBytes = 256 << 10
   private val TailBytesMax = 256L << 20
+
+  /** Less than an image's part: a target may have one of each source in memory at the same time. */
+  private val TailPartBytes = 8 << 20
+  private final class PartMissing extends RuntimeException with NoStackTrace
 
   /** A part that has come: the name of its block, and its bytes. Threads: one. */
   final case class Part(name: String, bytes: Array[Byte]) {

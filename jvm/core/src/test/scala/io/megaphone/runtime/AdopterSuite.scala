@@ -14,34 +14,42 @@ class AdopterSuite extends AnyFunSuite with LastTails {
 
   test("the last tails of all replicas are pulled at once, under one deadline") {
     val moving = new Moving()
-    val peer = new moving.Peer
-    adopt(moving, peer, 7, tailBytesMax = 1 << 20)
+    val peer = new moving.Peer(3, 1, 2)
+    val arrivals = adopt(moving, peer)
     assert(peer.asked.toSeq == Seq(Seq(1, 2, 3) -> 7L))
+    assert(arrivals.bytesFromPeer == 3000 + (1 to 3).map(moving.bytesOf).sum)
+    assert(arrivals.bytesFromCheckpoint / 1000 == 30, "and the worker's own bin")
   }
 
-  test("tails for which there is no room are pulled once the others are applied") {
-    val moving = new Moving()
-    val peer = new moving.Peer
-    adopt(moving, peer, 60000, tailBytesMax = moving.bytesOf(1) + moving.bytesOf(2))
-    assert(peer.asked.map(_._1).toSeq == Seq(Seq(1, 2, 3), Seq(3)))
-    assert(peer.asked.forall(_._2 <= 60000), "under one deadline")
+  test("a large last tail is pulled part by part") {
+    val moving = new Moving(partBytes = 1)
+    assert(moving.tails.values.forall(_.size == 2))
+    val arrivals = adopt(moving, new moving.Peer(1, 2, 3))
+    assert(arrivals.bytesFromPeer == 3000 + (1 to 3).map(moving.bytesOf).sum)
+  }
+
+  test(
+    "a tail that does not come is read from its file, and so is one whose second part does not"
+  ) {
+    val moving = new Moving(partBytes = 1)
+    val peer = new moving.Peer(1, 2) {
+      override def pull(block: BlockName, at: ExecutorAddress, ms: Long): Option[Array[Byte]] =
+        super.pull(block, at, ms).filter(_ => block.source == 1)
+    }
+    val arrivals = adopt(moving, peer)
+    val come = 3000 + moving.bytesOf(1) + moving.tails(2)(0).length
+    assert(arrivals.bytesFromPeer == come)
   }
 
   /** Worker 0 takes the bins of all others. */
-  private def adopt(
-      moving: Moving,
-      peers: Peers,
-      tailDeadlineMs: Long,
-      tailBytesMax: Long
-  ): Unit = {
-    import moving.{bytesOf, store, target}
+  private def adopt(moving: Moving, peers: Peers): Arrivals = {
+    import moving.{store, target}
     val zero = store.lease(target, 0, 20)
-    val arrivals = new Opener(target, store.recovery, moving.blocks(tailBytesMax), peers)
-      .open(zero, store.turn(2, four, all), sources(tailDeadlineMs))
+    val arrivals = new Opener(target, store.recovery, store.handOver, peers)
+      .open(zero, store.turn(2, four, all), sources)
     assert(arrivals.binsFromPeer == 3 && arrivals.binsIn == 3 && target.replicasCount == 0)
-    assert(arrivals.bytesFromPeer == 3000 + (1 to 3).map(bytesOf).sum)
-    assert(arrivals.bytesFromCheckpoint / 1000 == 30, "and the worker's own bin")
     for (bin <- 0 to 3) assert(list(zero.holding.log(bin)) == Seq(2, 3))
+    arrivals
   }
 
   test("all images are pulled under one deadline, so one executor that hangs costs no more") {
@@ -63,7 +71,7 @@ class AdopterSuite extends AnyFunSuite with LastTails {
     val target = new Registry
     val zero = store.lease(target, 0, 20)
     val arrivals = new Opener(target, store.recovery, store.handOver, hanging)
-      .open(zero, store.turn(1, four, all), sources(7))
+      .open(zero, store.turn(1, four, all), sources)
     assert(asked.toSeq == Seq(1), "nothing is left of the deadline for the others")
     assert(arrivals.binsFromCheckpoint == 3 && arrivals.binsIn == 3)
     assert((0 to 3).map(bin => get(zero.holding.log(bin))) == Seq.fill(4)(Some(1.toByte)))

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import scala.collection.mutable
+
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.format.{StateName, StoreId}
-import io.megaphone.plan.StepId
 import io.megaphone.state.{Registry, ReplicaKey}
 import io.megaphone.transfer.{BlockKind, BlockName, ReplicaDuty, TransferBlocks}
 
 /** What an executor does by the driver's orders, and says of it. */
-class ExecutorAgentSuite extends AnyFunSuite with SmallStore {
-  private val step = StepId("plan", 0, 0)
+class ExecutorAgentSuite extends AnyFunSuite with LastTails {
   private val moving = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, step)
 
   private def agentOf(store: Store, registry: Registry) = new ExecutorAgent(
@@ -88,5 +88,39 @@ class ExecutorAgentSuite extends AnyFunSuite with SmallStore {
     assert(!agent.isBehind)
     agent.obey(orders(3, settled = 5))
     assert(!agent.isBehind)
+  }
+
+  test("each replica is brought forward when its tail comes, and the others by files after that") {
+    val moving = new Moving(partBytes = 1)
+    val peer = new moving.Peer(3, 1)
+    val agent = new ExecutorAgent(
+      moving.target,
+      peer,
+      moving.store.handOver,
+      FaultPoints.Off,
+      (_, _, _) => moving.store.recovery,
+      60000,
+      _ => ()
+    )
+    val duties = (1 to 3).map { worker =>
+      val (base, settled) = (StateName(1, ""), StateName(2, ""))
+      val (bins, hash) = (Vector(worker), four.contentHash)
+      ReplicaDuty(keyOf(worker), bins, 4, base, settled, hash, Some(address), None)
+    }
+    assert(agent.obey(orders(1, settled = 2, duties: _*)))
+    val ended = mutable.Buffer.empty[Int]
+    val host = new DutyHost {
+      override def begins(key: ReplicaKey): Unit = ()
+      override def ends(key: ReplicaKey): Unit = ended += key.source
+      override def failed(keys: Vector[ReplicaKey], cause: Throwable): Unit = throw cause
+    }
+    assert(agent.work(duties.map(_.key).toVector, host), "it is news")
+    assert(ended.toSeq == Seq(3, 1, 2))
+    assert(agent.report.ready.toSet == duties.map(_.key -> 2L).toSet)
+    assert(peer.asked.map(_._1).toSeq == Seq(Seq(1, 2, 3)), "nobody is asked twice")
+    val traffic = (1 to 3).map(worker => moving.target.replica(keyOf(worker)).get.traffic)
+    assert(traffic.map(_.fromPeer) == Seq(1000 + moving.bytesOf(1), 1000, 1000 + moving.bytesOf(3)))
+    assert(traffic.map(_.fromCheckpoint > 10000) == Seq(false, true, false))
+    assert(!agent.work(duties.map(_.key).toVector, host), "it is none")
   }
 }

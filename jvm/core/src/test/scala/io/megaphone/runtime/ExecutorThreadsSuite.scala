@@ -139,6 +139,15 @@ class ExecutorThreadsSuite extends AnyFunSuite with SmallStore {
       "label"
     )
 
+    private object host extends DutyHost {
+      override def begins(key: ReplicaKey): Unit = ()
+      override def ends(key: ReplicaKey): Unit = turns.gate()
+      override def failed(keys: Vector[ReplicaKey], cause: Throwable): Unit = cause match {
+        case _: IOException => () // the host logs it, and goes on
+        case _ => throw cause
+      }
+    }
+
     /** An attempt of worker 1's task; returns the id under which it committed. */
     private def attempt(number: Long, isAlive: () => Boolean): Option[String] = {
       val of = WorkerTask.Store(id, files, recovery, Compression.None)
@@ -179,9 +188,7 @@ class ExecutorThreadsSuite extends AnyFunSuite with SmallStore {
       }
       turns.actor("preparer") {
         for (_ <- 1 to 5) {
-          val round = agent.pullTails(agent.duties)
-          try agent.duties.foreach(duty => agent.prepare(duty, round.tails.get(duty)))
-          catch { case _: IOException => () } // the host logs it, and goes on
+          agent.work(agent.duties.map(_.key), host)
           turns.gate()
         }
       }

@@ -11,7 +11,7 @@ import io.megaphone.format.{Compression, Compressions, ExecutorAddress, StateNam
 import io.megaphone.plan.{Bins, Group, Move, Operator, Plan, Planner, Step, TransferMode}
 import io.megaphone.state.{Holding, Registry}
 import io.megaphone.testkit.{Allocated, MemoryRecords}
-import io.megaphone.transfer.{BlockName, Peers, TransferBlocks}
+import io.megaphone.transfer.{BlockName, TransferBlocks}
 
 /** What a batch costs with the most bins and very many workers: the driver's bytes and the
   * executors' requests, no seconds.
@@ -111,11 +111,9 @@ class LargeClusterSuite extends AnyFunSuite {
   private def asked(orders: Seq[RunOrders]): Seq[ExecutorAddress] = {
     val requests = mutable.Buffer.empty[ExecutorAddress]
     val peers = new SomePeers(_ => None) {
-      override def pullAll(
-          blocks: Seq[(BlockName, ExecutorAddress)],
-          deadlineMs: Long,
-          bytesMax: Long
-      ): Peers.Answers = { requests ++= blocks.map(_._2).distinct; Peers.Answers() }
+      override def pullAll(blocks: Seq[(BlockName, ExecutorAddress)], deadlineMs: Long)(
+          come: (BlockName, Array[Byte]) => Unit
+      ): Unit = requests ++= blocks.map(_._2).distinct
     }
     val agent = new ExecutorAgent(
       new Registry,
@@ -132,7 +130,7 @@ class LargeClusterSuite extends AnyFunSuite {
       replica.restart(StateName(duty.settled.version - 1, ""), Vector.empty)
       agent.registry.putReplica(duty.key, replica)
     }
-    agent.pullTails(agent.duties)
+    agent.pullTails(agent.duties)((_, _) => fail("nothing comes"))
     requests.toSeq
   }
 }

@@ -8,7 +8,7 @@ import io.megaphone.format.{
 }
 import io.megaphone.plan.{Move, RoutingTable, StepId}
 import io.megaphone.state.{Holding, Registry, ReplicaKey, Traffic}
-import io.megaphone.transfer.{BlockName, Peers, TransferBlocks}
+import io.megaphone.transfer.{BlockName, TransferBlocks}
 
 /** Four workers with a bin each, after two batches. Three of the bins are about to move to worker
   * 0, on an executor whose replicas of them lack the last tail.
@@ -18,8 +18,8 @@ trait LastTails extends SmallStore {
   protected val all = four.moved(Seq(1, 2, 3).map(Move(_, 0)), 1, 4)
   protected val step = StepId("plan", 0, 0)
   protected val address = ExecutorAddress("peer", "host", 1)
-  protected def sources(tailDeadlineMs: Long): Sources =
-    Sources((1 to 3).map(_ -> step).toMap, (1 to 3).map(_ -> address).toMap, tailDeadlineMs, 9)
+  protected val sources =
+    Sources((1 to 3).map(_ -> step).toMap, (1 to 3).map(_ -> address).toMap, 7, 9)
 
   protected def keyOf(worker: Int): ReplicaKey =
     ReplicaKey.forStep(StoreId(0, "default").in("run"), worker, 0, step)
@@ -59,20 +59,17 @@ trait LastTails extends SmallStore {
 
     def bytesOf(worker: Int): Int = tails(worker).valuesIterator.map(_.length).sum
 
-    /** Blocks of which a target pulls so many bytes at once. */
-    def blocks(tailBytesMax: Long): TransferBlocks =
-      new TransferBlocks(Compressions(Compression.None), tailBytesMax = tailBytesMax)
-
-    /** The executor of the sources. It remembers who was asked for, and with which deadline. */
-    final class Peer extends SomePeers(block => tails(block.source).get(block.part)) {
+    /** The executor of the sources. It remembers which tails it was asked for together, and with
+      * which deadline. First parts come in an order of the test's, and those of others never.
+      */
+    class Peer(order: Int*) extends SomePeers(block => tails(block.source).get(block.part)) {
       val asked: mutable.Buffer[(Seq[Int], Long)] = mutable.Buffer.empty
-      override def pullAll(
-          blocks: Seq[(BlockName, ExecutorAddress)],
-          deadlineMs: Long,
-          bytesMax: Long
-      ): Peers.Answers = {
+      override def pullAll(blocks: Seq[(BlockName, ExecutorAddress)], deadlineMs: Long)(
+          come: (BlockName, Array[Byte]) => Unit
+      ): Unit = {
         asked += blocks.map(_._1.source) -> deadlineMs
-        super.pullAll(blocks, deadlineMs, bytesMax)
+        for (worker <- order; (block, _) <- blocks.find(_._1.source == worker))
+          come(block, tails(worker)(block.part))
       }
     }
   }

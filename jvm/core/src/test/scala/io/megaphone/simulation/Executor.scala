@@ -21,11 +21,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
   val agent = new ExecutorAgent(
     registry,
     this,
-    new TransferBlocks(
-      Compressions(Compression.None),
-      partBytes = 100,
-      tailBytesMax = 1000
-    ), // few keys
+    new TransferBlocks(Compressions(Compression.None), partBytes = 100), // a few keys
     this,
     (store, _, _) => world.recovery(store.id),
     pullDeadlineMs = 60000, // peers answer at once

@@ -2,11 +2,13 @@
 package io.megaphone.spark.executor
 
 import java.util.concurrent.{
-  ConcurrentHashMap, Executor, ExecutorService, Future, TimeoutException, TimeUnit
+  ConcurrentHashMap, Executor, ExecutorService, Future, LinkedBlockingQueue, TimeUnit
 }
 
 import scala.annotation.tailrec
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
+import scala.util.{Failure, Success, Try}
 import scala.util.control.NonFatal
 
 import org.apache.spark.internal.Logging
@@ -36,6 +38,8 @@ final class BlockPeers(
     faults: FaultPoints
 ) extends Peers
     with Logging {
+  import BlockPeers._
+
   private val published = ConcurrentHashMap.newKeySet[BlockName]()
 
   override def address: ExecutorAddress = transport.address
@@ -80,76 +84,82 @@ final class BlockPeers(
       block: BlockName,
       address: ExecutorAddress,
       deadlineMs: Long
-  ): Option[Array[Byte]] = pullAll(Seq(block -> address), deadlineMs, Long.MaxValue).come.get(block)
+  ): Option[Array[Byte]] = {
+    var found = Option.empty[Array[Byte]]
+    pullAll(Seq(block -> address), deadlineMs)((_, bytes) => found = Some(bytes))
+    found
+  }
 
-  /** Each executor may send an equal share of `bytesMax`. If no block is as small as that, one is
-    * pulled alone.
+  override def pullAll(wanted: Seq[(BlockName, ExecutorAddress)], deadlineMs: Long)(
+      come: (BlockName, Array[Byte]) => Unit
+  ): Unit = {
+    var deadline = System.nanoTime + TimeUnit.MILLISECONDS.toNanos(deadlineMs)
+    val answers = new LinkedBlockingQueue[Answer]()
+    val asked = mutable.Map.empty[ExecutorAddress, Future[_]] // whose answers are still to come
+    def ask(address: ExecutorAddress, left: Seq[BlockName]): Unit = {
+      val until = deadline
+      val pull: Runnable = () =>
+        answers.put(Answer(address, left, outcome(fetch(address, left, until))))
+      asked(address) = threads.submit(pull)
+    }
+    @tailrec
+    def take(): Unit = if (asked.nonEmpty)
+      Option(answers.poll(deadline - System.nanoTime, TimeUnit.NANOSECONDS)) match {
+        case None => asked.keys.foreach(toldMissing(_, s"no answer within $deadlineMs ms"))
+        case Some(answer) =>
+          asked.remove(answer.from)
+          answer.blocks match {
+            case Failure(e) => toldMissing(answer.from, e.toString)
+            case Success(found) =>
+              val before = System.nanoTime
+              for ((block, Some(bytes)) <- answer.asked.zip(found)) come(block, bytes)
+              deadline += System.nanoTime - before
+              val left = answer.asked.drop(math.max(1, found.size))
+              if (left.nonEmpty) ask(answer.from, left)
+          }
+          take()
+      }
+    try {
+      wanted.groupMap(_._2)(_._1).foreach { case (address, blocks) => ask(address, blocks) }
+      take()
+    } finally asked.values.foreach(_.cancel(true))
+  }
+
+  /** Asks an executor for blocks. Returns those that its answer has room for, from the first on, or
+    * that they are not there.
     */
-  override def pullAll(
-      wanted: Seq[(BlockName, ExecutorAddress)],
-      deadlineMs: Long,
-      bytesMax: Long
-  ): Peers.Answers = {
-    val deadline = System.nanoTime + TimeUnit.MILLISECONDS.toNanos(deadlineMs)
-    val asked = wanted.groupMap(_._2)(_._1).toVector
-    val fetching = new Fetching(deadline)
-    val share = bytesMax / math.max(1, asked.size)
-    val pulls = asked.map { case (address, blocks) =>
-      (address, blocks.size, threads.submit[Unit](() => fetching(blocks, address, share)))
-    }
-    try
-      pulls.foreach { case (address, count, pull) =>
-        await(pull, deadline) { why =>
-          logInfo(
-            s"Of $count blocks not all came from $address within $deadlineMs ms ($why); the " +
-              "checkpoint is read instead of those that did not."
-          )
-        }
+  private def fetch(
+      from: ExecutorAddress,
+      asked: Seq[BlockName],
+      deadline: Long
+  ): Vector[Option[Array[Byte]]] = {
+    faults.at(FaultPoints.BlockPulled)
+    val request = BlockBytes.ask(asked.map(_.toString))
+    BlockBytes.blocks(
+      if (from == transport.address) BlockBytes.answer(request)(blocks.get)
+      else {
+        val leftNanos = math.max(0, deadline - System.nanoTime)
+        transport.ask(from, request, TimeUnit.NANOSECONDS.toMillis(leftNanos))
       }
-    finally pulls.foreach(_._3.cancel(true)) // of those that have ended nothing happens
-    val answers = fetching.answers
-    wanted.find { case (block, _) => answers.later(block) } match {
-      case Some((block, address)) if answers.come.isEmpty =>
-        val alone = pull(block, address, TimeUnit.NANOSECONDS.toMillis(leftOf(deadline)))
-        Peers.Answers(alone.map(block -> _).toMap, answers.later - block)
-      case _ => answers
-    }
+    )
   }
 
-  /** What comes of requests until a deadline. Threads: any. */
-  private final class Fetching(deadline: Long) {
-    private val come = new ConcurrentHashMap[BlockName, Array[Byte]]()
-    private val later = ConcurrentHashMap.newKeySet[BlockName]()
+  private def toldMissing(from: ExecutorAddress, why: String): Unit = logInfo(
+    s"Not all blocks came from $from ($why); the checkpoint is read instead of those that did not."
+  )
+}
 
-    def answers: Peers.Answers = Peers.Answers(come.asScala.toMap, later.asScala.toSet)
+private object BlockPeers {
 
-    /** Asks an executor for blocks, and again for those that its answer has no room for, until so
-      * many bytes have come.
-      */
-    def apply(asked: Seq[BlockName], address: ExecutorAddress, bytesMax: Long): Unit = {
-      faults.at(FaultPoints.BlockPulled)
-      @tailrec
-      def go(left: Seq[BlockName], room: Long): Unit = if (left.nonEmpty) {
-        val request = BlockBytes.ask(left.map(_.toString), room)
-        val answer =
-          if (address == transport.address) BlockBytes.answer(request)(blocks.get)
-          else transport.ask(address, request, TimeUnit.NANOSECONDS.toMillis(leftOf(deadline)))
-        val found = BlockBytes.blocks(answer)
-        for ((block, Some(bytes)) <- left.zip(found)) come.put(block, bytes)
-        if (found.isEmpty) left.foreach(later.add)
-        else go(left.drop(found.size), room - found.flatten.map(_.length.toLong).sum)
-      }
-      go(asked, bytesMax)
-    }
-  }
+  /** What an executor has answered: the first of the blocks that it was asked for. */
+  private final case class Answer(
+      from: ExecutorAddress,
+      asked: Seq[BlockName],
+      blocks: Try[Vector[Option[Array[Byte]]]]
+  )
 
-  private def leftOf(deadline: Long): Long = math.max(0, deadline - System.nanoTime)
-
-  private def await(pull: Future[Unit], deadline: Long)(failed: String => Unit): Unit =
-    try pull.get(leftOf(deadline), TimeUnit.NANOSECONDS)
-    catch {
-      case e: InterruptedException => throw e
-      case _: TimeoutException => failed("no answer")
-      case NonFatal(e) => failed(Option(e.getCause).getOrElse(e).toString)
-    }
+  /** Also of an OutOfMemoryError: the files have everything. */
+  private def outcome[A](work: => A): Try[A] =
+    try Success(work)
+    catch { case e: Throwable => Failure(e) }
 }

@@ -245,7 +245,10 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
       }
 
     override def begins(key: ReplicaKey): Unit = current = Vector(key)
-    override def ends(key: ReplicaKey): Unit = if (own.remove(key)) { atWork.remove(key); () }
+    override def ends(key: ReplicaKey): Unit = if (own.remove(key)) {
+      atWork.remove(key)
+      current = own.toVector // it may wait for their tails now
+    }
 
     /** Even for lack of heap the work on the others goes on. */
     override def failed(replicas: Vector[ReplicaKey], cause: Throwable): Unit = {

@@ -7,31 +7,22 @@ import io.megaphone.format.{Decoder, Encoder}
   *
   * An answer has the first of the blocks that were asked for, or says of them that they are not
   * there. It ends once it has `AnswerBytes`, and the asker asks for the rest again. So it takes
-  * either end a few times the memory of that and of one block. It ends before a block for which the
-  * asker has no room.
+  * either end a few times the memory of that and of one block.
   */
 object BlockBytes {
   private val AnswerBytes = 8 << 20
 
-  /** @param bytesMax
-    *   how many bytes the blocks of the answer may have together
-    */
-  def ask(names: Seq[String], bytesMax: Long): Array[Byte] = {
+  def ask(names: Seq[String]): Array[Byte] = {
     val out = new Encoder()
-    out.long(bytesMax).seq(names)(name => { out.string(name); () }).toBytes
+    out.seq(names)(name => { out.string(name); () }).toBytes
   }
 
   /** Answers what `ask` made. Throws DamagedFileException if the request is anything else. */
   def answer(request: Array[Byte])(blockOf: String => Option[Array[Byte]]): Array[Byte] = {
     val in = new Decoder("a request for blocks", request)
     val out = new Encoder()
-    var room = in.long()
-    in.seq(in.string())
-      .iterator
-      .takeWhile(_ => out.size < AnswerBytes)
-      .map(blockOf)
-      .takeWhile { block => room -= block.fold(0)(_.length); room >= 0 }
-      .foreach(out.option(_)(bytes => { out.blob(bytes); () }))
+    for (name <- in.seq(in.string()).iterator.takeWhile(_ => out.size < AnswerBytes))
+      out.option(blockOf(name))(bytes => { out.blob(bytes); () })
     out.toBytes
   }
 

@@ -25,7 +25,7 @@ import io.megaphone.runtime.FaultPoints
 import io.megaphone.spark.executor.{BlockPeers, PeerTransport, UnsentBytes}
 import io.megaphone.spark.query.PluginSession
 import io.megaphone.spark.wire.BlockBytes
-import io.megaphone.transfer.{BlockKind, BlockName, Peers}
+import io.megaphone.transfer.{BlockKind, BlockName}
 
 /** Blocks in Spark's block manager, and between executors: two transports of one process. */
 class BlockPeersSuite extends PluginSession {
@@ -99,7 +99,7 @@ class BlockPeersSuite extends PluginSession {
 
     def ask(name: String): Unit = {
       client.sendRpc(
-        ByteBuffer.wrap(BlockBytes.ask(Seq(name), Long.MaxValue)),
+        ByteBuffer.wrap(BlockBytes.ask(Seq(name))),
         new RpcResponseCallback {
           override def onSuccess(bytes: ByteBuffer): Unit = ()
           override def onFailure(e: Throwable): Unit = ()
@@ -130,15 +130,23 @@ class BlockPeersSuite extends PluginSession {
     }
   }
 
-  private def sources(answers: Peers.Answers): Map[Int, Seq[Byte]] =
-    answers.come.map { case (b, bytes) => b.source -> bytes.toSeq }
+  /** What comes, by source. */
+  private def pulled(
+      by: BlockPeers,
+      wanted: Seq[(BlockName, ExecutorAddress)],
+      deadlineMs: Long = 60000
+  ): Map[Int, Array[Byte]] = {
+    val come = mutable.Map.empty[Int, Array[Byte]]
+    by.pullAll(wanted, deadlineMs)((block, bytes) => come(block.source) = bytes)
+    come.toMap
+  }
 
   test("The blocks of an executor come by one request, and one that is missing holds up none.") {
     withTwo { two =>
       for (source <- Seq(0, 1, 3)) two.source.publish(block(source), Array(source.toByte))
       val wanted = (0 until 4).map(source => block(source) -> two.source.address)
       val expected = Seq(0, 1, 3).map(source => source -> Seq(source.toByte)).toMap
-      assert(sources(two.target.pullAll(wanted, 60000, Long.MaxValue)) == expected)
+      assert(pulled(two.target, wanted).map { case (s, bytes) => s -> bytes.toSeq } == expected)
       assert(two.asked.get == 1)
       assert(two.target.pull(block(2), two.source.address, 60000).isEmpty)
     }
@@ -149,39 +157,46 @@ class BlockPeersSuite extends PluginSession {
       for (source <- 0 until 4)
         two.source.publish(block(source), Array.fill(5 << 20)(source.toByte))
       val wanted = (0 until 4).map(source => block(source) -> two.source.address)
-      val come = two.target.pullAll(wanted, 60000, Long.MaxValue).come
-      assert(come.size == 4 && come.forall { case (b, bytes) =>
-        bytes.length == (5 << 20) && bytes.forall(_ == b.source)
+      val come = pulled(two.target, wanted)
+      assert(come.size == 4 && come.forall { case (source, bytes) =>
+        bytes.length == (5 << 20) && bytes.forall(_ == source)
       })
       assert(two.asked.get == 2)
     }
   }
 
-  test("No more bytes come than there is room for, but for one block alone.") {
+  test(
+    "What an executor has sent is used before it is asked for more, and hangs of others aside."
+  ) {
     withTwo { two =>
-      for (source <- 0 until 4) two.source.publish(block(source), Array.fill(10)(source.toByte))
-      val wanted = (0 to 4).map(source => block(source) -> two.source.address)
-      def come(bytesMax: Long) = {
-        val answers = two.target.pullAll(wanted, 60000, bytesMax)
-        (answers.come.keySet.map(_.source), answers.later.map(_.source))
+      for (source <- 0 until 4) two.source.publish(block(source), new Array[Byte](5 << 20))
+      val hung = two.hung()
+      val wanted = (0 until 4).map(source => block(source) -> two.source.address) :+
+        (block(9) -> hung.address)
+      val answersSeen = mutable.Buffer.empty[Int]
+      two.target.pullAll(wanted, 60000) { (_, _) =>
+        answersSeen += two.asked.get
+        if (answersSeen.size == 4) two.release()
       }
-      assert(come(40) == (Set(0, 1, 2, 3), Set.empty), "the last is not there")
-      assert(come(39) == (Set(0, 1, 2), Set(3, 4)))
-      assert(come(10) == (Set(0), Set(1, 2, 3, 4)))
-      assert(come(9) == (Set(0), Set(1, 2, 3, 4)), "alone, however large it is")
+      assert(answersSeen.toSeq == Seq(1, 1, 2, 2))
     }
   }
 
-  test("Executors share the room, and one that has less than its share leaves the rest unused.") {
+  test("The time in which a block is used is not waited, and its error ends the pull.") {
     withTwo { two =>
-      for (source <- 0 to 2) two.source.publish(block(source), Array.fill(10)(source.toByte))
-      two.target.publish(block(3), Array.fill(10)(3))
-      val wanted = (0 to 2).map(source => block(source) -> two.source.address) :+
-        (block(3) -> two.target.address)
-      val answers = two.target.pullAll(wanted, 60000, 40)
-      assert(sources(answers).keySet == Set(0, 1, 3))
-      assert(answers.later == Set(block(2)))
-      two.target.keep(_ => false)
+      for (source <- 0 until 4) two.source.publish(block(source), new Array[Byte](5 << 20))
+      val wanted = (0 until 4).map(source => block(source) -> two.source.address)
+      val end = System.nanoTime + 2200000000L
+      val come = mutable.Buffer.empty[Int]
+      two.target.pullAll(wanted, 2000) { (block, _) =>
+        while (System.nanoTime < end) Thread.onSpinWait()
+        come += block.source
+      }
+      assert(come.toSeq == Seq(0, 1, 2, 3))
+      val error = new IllegalStateException("used up")
+      assert(
+        intercept[Throwable](two.target.pullAll(wanted, 60000)((_, _) => throw error)) eq error
+      )
     }
   }
 
@@ -192,14 +207,13 @@ class BlockPeersSuite extends PluginSession {
       val wanted = (two.source.address +: others).zipWithIndex.map { case (address, source) =>
         block(source) -> address
       }
-      val expected = Map(0 -> Seq[Byte](7))
-      assert(sources(two.target.pullAll(wanted, 500, Long.MaxValue)) == expected)
+      assert(pulled(two.target, wanted, deadlineMs = 500).keySet == Set(0))
       val before = two.hanging.get
-      val pull = two.threads.submit(() => two.target.pullAll(wanted, 120000, Long.MaxValue))
+      val pull = two.threads.submit(() => pulled(two.target, wanted, deadlineMs = 120000))
       // One after the other, the second would be asked after two minutes.
       eventually(timeout(60.seconds))(assert(two.hanging.get == before + 8))
       two.release()
-      assert(sources(pull.get(60, TimeUnit.SECONDS)) == expected)
+      assert(pull.get(60, TimeUnit.SECONDS).keySet == Set(0))
     }
   }
 
