@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import java.util.concurrent.TimeUnit
+
 import scala.collection.mutable
 
 import io.megaphone.checkpoint.{CatchUp, Recovery}
@@ -100,7 +102,10 @@ final private[runtime] class Adopter(
           (block, address) <- located(gain, BlockKind.Tail, 0)
         } yield gain -> TailPulls.Wanted(block, address)
         opened.waiting {
-          tailPulls(nearly, sources.tailDeadlineMs)((gain, first) => take(gain, Some(first)))
+          tailPulls(nearly, sources.tailDeadlineMs) { (gain, first) =>
+            opened.bytesFromPeer += first.bytes.length
+            take(gain, Some(first))
+          }
         }
         left.keys.toVector.foreach(take(_, None))
         taken.result()
@@ -135,11 +140,9 @@ final private[runtime] class Adopter(
       * files. Returns false if neither leads there.
       */
     private def bring(replica: Holding, gain: Gain, first: Option[Part]): Boolean = {
-      def isByBlock = isOneBehind(replica.base, gain.name) && blocks.applyTail(replica) { number =>
-        val come =
-          if (number == 0) first else pull(gain, BlockKind.Tail, number, sources.tailDeadlineMs)
-        come.foreach(opened.bytesFromPeer += _.bytes.length)
-        come
+      def isByBlock = isOneBehind(replica.base, gain.name) && blocks.applyTail(replica) {
+        case 0 => first
+        case number => furtherPart(gain, number)
       }
       def isByFiles = catchUp(replica, gain.name, batch.before.contentHash).exists { bytes =>
         opened.bytesFromCheckpoint += bytes
@@ -147,6 +150,16 @@ final private[runtime] class Adopter(
       }
       replica.base == gain.name || isByBlock || isByFiles
     }
+
+    /** A further part of a large tail. All of these have one more deadline together. */
+    private def furtherPart(gain: Gain, number: Int): Option[Part] = if (furtherMs <= 0) None
+    else {
+      val start = System.nanoTime
+      val come = pull(gain, BlockKind.Tail, number, furtherMs)
+      furtherMs -= TimeUnit.NANOSECONDS.toMillis(System.nanoTime - start)
+      come
+    }
+    private var furtherMs = sources.tailDeadlineMs
 
     def pulled(wanted: Vector[Gain]): Taken = {
       val leftMs = deadline(sources.imageDeadlineMs)
@@ -160,9 +173,7 @@ final private[runtime] class Adopter(
     private def imageOf(gain: Gain, leftMs: () => Long): Option[Holding] =
       try
         blocks.replicaOf(gain.bins, batch.after.bins) { number =>
-          val come = if (leftMs() <= 0) None else pull(gain, BlockKind.Image, number, leftMs())
-          come.foreach(opened.bytesFromPeer += _.bytes.length)
-          come
+          if (leftMs() <= 0) None else pull(gain, BlockKind.Image, number, leftMs())
         }
       catch { case _: DamagedFileException => None }
 
@@ -170,7 +181,7 @@ final private[runtime] class Adopter(
       for {
         (block, address) <- located(gain, kind, part)
         bytes <- opened.waiting(peers.pull(block, address, deadlineMs))
-      } yield Part(block.toString, bytes)
+      } yield { opened.bytesFromPeer += bytes.length; Part(block.toString, bytes) }
 
     def loaded(wanted: Vector[Gain]): Taken = wanted.map { gain =>
       val file = FileName(gain.source, gain.name)

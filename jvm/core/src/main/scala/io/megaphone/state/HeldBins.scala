@@ -36,8 +36,8 @@ private[state] final class HeldBins(count: Int) {
     if (chain == null) Chain.Empty else chain
   }
 
-  /** The numbers of the bins that are present, ascending. */
-  def numbers: Iterator[Int] = present.iterator
+  /** The numbers of the present bins, ascending. Another thread may remove one meanwhile. */
+  def numbers: Iterator[Int] = present.iterator.filter(has)
 
   def put(bin: Int, log: BinLog, chain: Chain): Unit = {
     logs(bin) = log

@@ -19,8 +19,8 @@ trait Peers {
   def pull(block: BlockName, address: ExecutorAddress, deadlineMs: Long): Option[Array[Byte]]
 
   /** Pulls several blocks, from all executors at once. Calls `come` with each block that comes, on
-    * this thread, one after the other. An executor is asked for all of its blocks, and once more
-    * for those that its answer has no room for, after `come` has had what it sent: so one answer of
+    * this thread, one after the other. An executor is asked for all of its blocks, and again for
+    * those that its answer has no room for, after `come` has had what it sent: so one answer of
     * each executor is in memory. Waits for `deadlineMs` in all; the time in `come` does not count.
     * Throws what `come` throws.
     */

@@ -3,6 +3,8 @@ package io.megaphone.transfer
 
 import java.io.IOException
 
+import scala.annotation.tailrec
+
 import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.errors.{DamagedFileException, MissingFileException}
 import io.megaphone.format.{ExecutorAddress, FileName, StateName}
@@ -58,8 +60,8 @@ final class Preparer(
     */
   def apply(duty: ReplicaDuty, pulled: Option[TailPulls.Pulled] = None): Outcome =
     try
-      registry.replica(duty.key).orElse(make(duty)) match {
-        case None => Waiting
+      registry.replica(duty.key).orElse(if (pulled.isEmpty) make(duty) else None) match {
+        case None => Waiting // or a task has taken the replica while its tail came
         case Some(replica) if bring(replica, duty, pulled) => Ready(replica.base.version)
         case Some(_) => lost(duty, s"no unbroken sequence of files leads to ${duty.settled}")
       }
@@ -111,22 +113,17 @@ final class Preparer(
   }
 
   /** Brings a replica to the settled name. Returns whether it is there, or at a later name. A task
-    * may take the replica while this waits for the first part of the tail.
+    * may take the replica while this waits for a peer.
     */
   private def bring(
       replica: Replica,
       duty: ReplicaDuty,
       pulled: Option[TailPulls.Pulled]
   ): Boolean = {
-    def part(number: Int) = pull(duty, duty.settled, BlockKind.Tail, number, duty.address)
-    def asked = if (replica.base.version + 1 == duty.settled.version) part(0) else None
-    val first = pulled.fold(asked)(_.first)
+    val tail = partsOf(replica, duty, pulled)
+    replica.count(Traffic(fromPeer = tail.map(_.bytes.length.toLong).sum))
     replica.alone { holding =>
-      def isByBlock = blocks.applyTail(holding) { number =>
-        val come = if (number == 0) first else part(number)
-        come.foreach(p => replica.count(Traffic(fromPeer = p.bytes.length.toLong)))
-        come
-      }
+      def isByBlock = blocks.applyTail(holding)(tail.lift)
       def isByFiles = catchUp(holding, duty.settled, duty.tableHash).exists { bytes =>
         replica.count(Traffic(fromCheckpoint = bytes))
         true
@@ -135,6 +132,27 @@ final class Preparer(
       if (isThere) holding.spill(registry.budget.excessOfReplicas)
       isThere
     }
+  }
+
+  /** The parts of the tail that leads to the settled name; nothing, or not all, if some did not
+    * come.
+    */
+  private def partsOf(
+      replica: Replica,
+      duty: ReplicaDuty,
+      pulled: Option[TailPulls.Pulled]
+  ): Vector[Part] = {
+    def part(number: Int) = pull(duty, duty.settled, BlockKind.Tail, number, duty.address)
+    def asked = if (replica.base.version + 1 == duty.settled.version) part(0) else None
+    @tailrec
+    def go(parts: Vector[Part]): Vector[Part] =
+      if (blocks.isWhole(parts, duty.bins)) parts
+      else
+        part(parts.size) match {
+          case Some(next) => go(parts :+ next)
+          case None => parts
+        }
+    pulled.fold(asked)(_.first).fold(Vector.empty[Part])(first => go(Vector(first)))
   }
 
   private def pull(
@@ -157,7 +175,7 @@ object Preparer {
   /** The replica has reached a version. */
   final case class Ready(version: Long) extends Outcome
 
-  /** There is no replica yet: the source has not published its image. */
+  /** There is no replica: the source has not published its image, or a task has taken it. */
   case object Waiting extends Outcome
 
   /** The replica was dropped, and has to be made again. */

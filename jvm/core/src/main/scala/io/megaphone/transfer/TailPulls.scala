@@ -8,7 +8,7 @@ import io.megaphone.transfer.TransferBlocks.Part
 /** Pulls tails for many replicas at once, under one deadline: of each the first part, which is all
   * of it unless it is large. An executor is asked once for all of its tails, and again for what its
   * answer has no room for. One that hangs costs one deadline, however many workers it had, and the
-  * others' tails are used meanwhile.
+  * others' tails of this pull are used meanwhile.
   *
   * Threads: any.
   */

@@ -32,7 +32,8 @@ import io.megaphone.state.Holding
   * Threads: any, except if a method says otherwise.
   *
   * @param partBytes
-  *   how many bytes of records a part has at most, unless a single record has more
+  *   how many bytes of records a part has at most, unless a single record has more; a tail's part
+  *   has 8 MiB at most
   * @param tailBytesMax
   *   how many bytes of records a tail block has at most; a larger tail is read from its file
   */
@@ -143,6 +144,12 @@ final class TransferBlocks(
         s"bins ${bins.distinct.mkString(", ")} of worker ${footer.file.worker} at " +
           s"${footer.file.name}"
       )
+  }
+
+  /** Whether parts of a tail have all of some bins. Throws DamagedFileException. */
+  def isWhole(tail: Seq[Part], bins: Iterable[Int]): Boolean = {
+    val found = tail.iterator.flatMap(_.footer.chains.keysIterator).toSet
+    bins.forall(found)
   }
 
   /** Applies a tail to a replica, which no other thread may use meanwhile. Returns false if its
