@@ -110,15 +110,13 @@ object CatchUp {
     * and the exception is thrown. Otherwise a value that half of the tail lengthened would be
     * lengthened again when the tail is applied again.
     *
-    * @param footer
-    *   the tail's, once it is applied
     * @param logs
     *   the logs that the tail is for, by bin; `apply` may replace some of them
     */
   private[megaphone] def advance[A](
       holding: Holding,
       source: String,
-      footer: => Footer,
+      footer: Footer,
       logs: collection.Map[Int, BinLog],
       chainOf: Int => Chain,
       lineage: Vector[FileName]

@@ -41,7 +41,7 @@ final private[runtime] class Adopter(
   import Adopter._
 
   private val catchUp = new CatchUp(recovery)
-  private val tailPulls = new TailPulls(peers)
+  private val tailPulls = new TailPulls(blocks, peers)
 
   /** Marks the bins that leave `holding` with the batch, and adds those that come. Throws what the
     * files throw.
@@ -88,7 +88,7 @@ final private[runtime] class Adopter(
       } yield (gain, key, replica)
       val left = mutable.LinkedHashMap.from(replicas.map { case (gain, _, r) => gain -> r })
       val taken = Map.newBuilder[Gain, Seq[LoadedBin]]
-      def take(gain: Gain, tail: Option[Part]): Unit = for {
+      def take(gain: Gain, tail: Vector[Part]): Unit = for {
         replica <- left.remove(gain)
         bins <- takenFrom(replica, gain, tail)
       } {
@@ -104,10 +104,10 @@ final private[runtime] class Adopter(
         opened.waiting {
           tailPulls(nearly, sources.tailDeadlineMs) { (gain, first) =>
             opened.bytesFromPeer += first.bytes.length
-            take(gain, Some(first))
+            take(gain, tailPulls.partsOf(first, gain.bins)(furtherPart(gain, _)))
           }
         }
-        left.keys.toVector.foreach(take(_, None))
+        left.keys.toVector.foreach(take(_, Vector.empty))
         taken.result()
       } finally replicas.foreach { case (_, key, _) => registry.dropReplica(key) }
     }
@@ -124,31 +124,28 @@ final private[runtime] class Adopter(
     private def takenFrom(
         replica: Replica,
         gain: Gain,
-        tail: Option[Part]
+        tail: Vector[Part]
     ): Option[Seq[LoadedBin]] = opened.waiting {
       replica
         .alone(sources.tailDeadlineMs) { holding =>
           val isThere =
-            try bring(holding, gain, tail)
+            try bring(holding, gain.name, tail)
             catch { case _: DamagedFileException | _: MissingFileException => false }
           if (isThere) holding.give(gain.name, gain.bins) else None
         }
         .flatten
     }
 
-    /** Brings a replica to the name of a gain: by a tail block if one tail is missing, else by
-      * files. Returns false if neither leads there.
+    /** Brings a replica to a name: by a tail block if one tail is missing, else by files. Returns
+      * false if neither leads there.
       */
-    private def bring(replica: Holding, gain: Gain, first: Option[Part]): Boolean = {
-      def isByBlock = isOneBehind(replica.base, gain.name) && blocks.applyTail(replica) {
-        case 0 => first
-        case number => furtherPart(gain, number)
-      }
-      def isByFiles = catchUp(replica, gain.name, batch.before.contentHash).exists { bytes =>
+    private def bring(replica: Holding, name: StateName, tail: Vector[Part]): Boolean = {
+      def isByBlock = isOneBehind(replica.base, name) && blocks.applyTail(tail, replica)
+      def isByFiles = catchUp(replica, name, batch.before.contentHash).exists { bytes =>
         opened.bytesFromCheckpoint += bytes
         true
       }
-      replica.base == gain.name || isByBlock || isByFiles
+      replica.base == name || isByBlock || isByFiles
     }
 
     /** A further part of a large tail. All of these have one more deadline together. */

@@ -66,7 +66,7 @@ final class ExecutorAgent(
   private val resting = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // until a round
   private val published = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
   private val copied = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
-  private val tailPulls = new TailPulls(peers)
+  private val tailPulls = new TailPulls(blocks, peers)
   private val withLargeBins = ConcurrentHashMap.newKeySet[StoreKey]() // of which `warn` was told
   private val round = new AtomicLong() // of orders that were obeyed
   private val newestCounter = new AtomicLong()

@@ -3,8 +3,6 @@ package io.megaphone.transfer
 
 import java.io.IOException
 
-import scala.annotation.tailrec
-
 import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.errors.{DamagedFileException, MissingFileException}
 import io.megaphone.format.{ExecutorAddress, FileName, StateName}
@@ -51,6 +49,7 @@ final class Preparer(
   import Preparer._
 
   private val catchUp = new CatchUp(recovery, TailsMax)
+  private val tails = new TailPulls(blocks, peers)
 
   /** Works on one duty. Throws SpillException if there is no room for the replica, which is dropped
     * then. Throws IOException if a file cannot be read; a replica that was there stays.
@@ -120,39 +119,21 @@ final class Preparer(
       duty: ReplicaDuty,
       pulled: Option[TailPulls.Pulled]
   ): Boolean = {
-    val tail = partsOf(replica, duty, pulled)
+    def part(number: Int) = pull(duty, duty.settled, BlockKind.Tail, number, duty.address)
+    def asked = if (replica.base.version + 1 == duty.settled.version) part(0) else None
+    val first = pulled.fold(asked)(_.first)
+    val tail = first.fold(Vector.empty[Part])(tails.partsOf(_, duty.bins)(part))
     replica.count(Traffic(fromPeer = tail.map(_.bytes.length.toLong).sum))
     replica.alone { holding =>
-      def isByBlock = blocks.applyTail(holding)(tail.lift)
       def isByFiles = catchUp(holding, duty.settled, duty.tableHash).exists { bytes =>
         replica.count(Traffic(fromCheckpoint = bytes))
         true
       }
-      val isThere = holding.base.version >= duty.settled.version || isByBlock || isByFiles
+      val isThere = holding.base.version >= duty.settled.version ||
+        blocks.applyTail(tail, holding) || isByFiles
       if (isThere) holding.spill(registry.budget.excessOfReplicas)
       isThere
     }
-  }
-
-  /** The parts of the tail that leads to the settled name; nothing, or not all, if some did not
-    * come.
-    */
-  private def partsOf(
-      replica: Replica,
-      duty: ReplicaDuty,
-      pulled: Option[TailPulls.Pulled]
-  ): Vector[Part] = {
-    def part(number: Int) = pull(duty, duty.settled, BlockKind.Tail, number, duty.address)
-    def asked = if (replica.base.version + 1 == duty.settled.version) part(0) else None
-    @tailrec
-    def go(parts: Vector[Part]): Vector[Part] =
-      if (blocks.isWhole(parts, duty.bins)) parts
-      else
-        part(parts.size) match {
-          case Some(next) => go(parts :+ next)
-          case None => parts
-        }
-    pulled.fold(asked)(_.first).fold(Vector.empty[Part])(first => go(Vector(first)))
   }
 
   private def pull(

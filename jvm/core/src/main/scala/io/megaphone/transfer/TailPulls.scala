@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.transfer
 
+import scala.annotation.tailrec
+
+import io.megaphone.errors.DamagedFileException
 import io.megaphone.format.ExecutorAddress
 import io.megaphone.state.Registry
 import io.megaphone.transfer.TransferBlocks.Part
@@ -12,12 +15,10 @@ import io.megaphone.transfer.TransferBlocks.Part
   *
   * Threads: any.
   */
-final class TailPulls(peers: Peers) {
+final class TailPulls(blocks: TransferBlocks, peers: Peers) {
   import TailPulls._
 
-  /** Calls `come` with each first part that comes, and with what it is for. `come` pulls the other
-    * parts, one after the other, and applies them.
-    */
+  /** Calls `come` with each first part that comes, and with what it is for. */
   def apply[A](wanted: Seq[(A, Wanted)], deadlineMs: Long)(come: (A, Part) => Unit): Unit = {
     val of = wanted.map { case (purpose, w) => w.block -> purpose }.toMap
     peers.pullAll(wanted.map { case (_, w) => w.block -> w.address }, deadlineMs) {
@@ -40,6 +41,30 @@ final class TailPulls(peers: Peers) {
     apply(wanted, deadlineMs)(come)
     wanted.map(_._1)
   }
+
+  /** All parts of a tail whose first part has come, or those that `pull` can get.
+    *
+    * @param bins
+    *   the bins that the parts have together
+    * @param pull
+    *   pulls a further part
+    */
+  def partsOf(first: Part, bins: Vector[Int])(pull: Int => Option[Part]): Vector[Part] = {
+    @tailrec
+    def go(parts: Vector[Part]): Vector[Part] =
+      if (isWhole(parts, bins)) parts
+      else
+        pull(parts.size) match {
+          case Some(next) => go(parts :+ next)
+          case None => parts
+        }
+    go(Vector(first))
+  }
+
+  /** Nothing more is pulled for a damaged tail. */
+  private def isWhole(tail: Vector[Part], bins: Vector[Int]): Boolean =
+    try blocks.isWhole(tail, bins)
+    catch { case _: DamagedFileException => true }
 }
 
 object TailPulls {

@@ -3,7 +3,6 @@ package io.megaphone.transfer
 
 import scala.annotation.tailrec
 import scala.collection.mutable
-import scala.util.control.NoStackTrace
 
 import io.megaphone.checkpoint.CatchUp
 import io.megaphone.errors.DamagedFileException
@@ -35,7 +34,8 @@ import io.megaphone.state.Holding
   *   how many bytes of records a part has at most, unless a single record has more; a tail's part
   *   has 8 MiB at most
   * @param tailBytesMax
-  *   how many bytes of records a tail block has at most; a larger tail is read from its file
+  *   how many bytes of records a tail block has at most: a target has all of it in memory, while it
+  *   reads a file piece by piece
   */
 final class TransferBlocks(
     compressions: Compressions,
@@ -152,44 +152,28 @@ final class TransferBlocks(
     bins.forall(found)
   }
 
-  /** Applies a tail to a replica, which no other thread may use meanwhile. Returns false if its
-    * part 0 is not there, is based on another name than the replica's, or another part does not
-    * come. Throws DamagedFileException. Unless it returns true, the replica is as it was.
-    *
-    * @param pull
-    *   pulls a part; it is called until every bin of the replica has come
+  /** Applies all parts of a tail to a replica, which no other thread may use meanwhile. Returns
+    * false, and changes nothing, if the tail is based on another name or lacks a bin of the
+    * replica. Throws DamagedFileException; the replica is then as it was.
     */
-  def applyTail(replica: Holding)(pull: Int => Option[Part]): Boolean =
-    pull(0).filter(leadsOnFrom(_, replica)).exists { first =>
-      val logs = replica.bins.map(bin => bin -> replica.here(bin)).toMap
-      var whole = first.footer
-      def applyPart(part: Part): Unit =
-        for (frame <- part.footer.frames; log <- logs.get(frame.bin)) applyFrame(part, frame, log)
-      @tailrec
-      def applyOn(number: Int): Unit =
-        if (!logs.keysIterator.forall(whole.chains.contains)) {
-          val part =
-            pull(number).filter(p => first.isAlike(p) && leadsOnFrom(p, replica)).getOrElse {
-              throw new PartMissing
-            }
-          applyPart(part)
-          whole = whole.copy(
-            chains = whole.chains ++ part.footer.chains,
-            keyCounts = whole.keyCounts ++ part.footer.keyCounts
-          )
-          applyOn(number + 1)
-        }
-      try {
-        CatchUp.advance(replica, first.name, whole, logs, whole.chains(_), Vector.empty) {
-          applyPart(first)
-          applyOn(1)
-        }
-        true
-      } catch { case _: PartMissing => false }
+  def applyTail(tail: Seq[Part], replica: Holding): Boolean = {
+    val footers = tail.map(_.footer)
+    val isNext = tail.nonEmpty && tail.forall(tail.head.isAlike) && footers.forall { f =>
+      f.base == replica.base && f.file.worker == replica.worker
     }
-
-  private def leadsOnFrom(part: Part, replica: Holding): Boolean =
-    part.footer.base == replica.base && part.footer.file.worker == replica.worker
+    isNext && isWhole(tail, replica.bins.toSeq) && {
+      val whole = footers.head.copy(
+        chains = footers.flatMap(_.chains).toMap,
+        keyCounts = footers.flatMap(_.keyCounts).toMap
+      )
+      val logs = replica.bins.map(bin => bin -> replica.here(bin)).toMap
+      CatchUp.advance(replica, tail.head.name, whole, logs, whole.chains, Vector.empty) {
+        for (part <- tail; frame <- part.footer.frames; log <- logs.get(frame.bin))
+          applyFrame(part, frame, log)
+      }
+      true
+    }
+  }
 
   private def applyFrame(part: Part, frame: Frame, log: BinLog): Unit = {
     val records = part.reader.pieces(frame, compressions)
@@ -209,7 +193,6 @@ object TransferBlocks {
 
   /** Less than an image's part: a target may have one of each source in memory at the same time. */
   private val TailPartBytes = 8 << 20
-  private final class PartMissing extends RuntimeException with NoStackTrace
 
   /** A part that has come: the name of its block, and its bytes. Threads: one. */
   final case class Part(name: String, bytes: Array[Byte]) {

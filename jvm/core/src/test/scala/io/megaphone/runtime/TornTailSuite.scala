@@ -77,11 +77,9 @@ class TornTailSuite extends AnyFunSuite with SmallStore {
       .maxBy(_.offset)
     val damaged = sound.clone()
     damaged(second.offset.toInt) = (damaged(second.offset.toInt) ^ 1).toByte
-    assertThrows[DamagedFileException](
-      store.handOver.applyTail(copy)(_ => Some(Part("tail", damaged)))
-    )
+    assertThrows[DamagedFileException](store.handOver.applyTail(Seq(Part("tail", damaged)), copy))
     for (bin <- Seq(0, 2)) assert(list(copy.log(bin)) == Seq(1, 2))
-    assert(store.handOver.applyTail(copy)(_ => Some(Part("tail", sound))))
+    assert(store.handOver.applyTail(Seq(Part("tail", sound)), copy))
     for (bin <- Seq(0, 2)) assert(list(copy.log(bin)) == Seq(1, 2, 3))
   }
 

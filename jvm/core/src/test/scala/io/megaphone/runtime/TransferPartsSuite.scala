@@ -60,8 +60,8 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
     assert(lists(replica(again).get) == lists(replica(image).get))
     assertThrows[DamagedFileException](replica(image + (1 -> again(1))))
     val target = replica(image).get
-    assert(!blocks.applyTail(target)((tail + (1 -> later(1))).get))
-    assert(blocks.applyTail(target)(later.get))
+    assert(!blocks.applyTail(Seq(tail(0), later(1), tail(2)), target))
+    assert(blocks.applyTail((0 until 3).map(later), target))
   }
 
   test("a part that brings no new bin, or is of another state, is damage") {
@@ -75,12 +75,12 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
   test("a tail in parts is applied whole, or not at all") {
     val (_, image, tail) = committed()
     val target = replica(image).get
-    assert(tail.size == 3, "that of bin 2 is empty, and travels with another")
-    for (number <- 0 until 3) assert(!blocks.applyTail(target)((tail - number).get))
-    assert(!blocks.applyTail(target)((tail + (0 -> image(0))).get))
-    assert(!blocks.applyTail(target)((tail + (1 -> image(1))).get))
+    val all = (0 until 3).map(tail) // that of bin 2 is empty, and travels with another
+    for (part <- all) assert(!blocks.applyTail(all.filterNot(_ == part), target))
+    assert(!blocks.applyTail(image(0) +: all.tail, target))
+    assert(!blocks.applyTail(Nil, target))
     assert(target.base == StateName(1, "") && lists(target) == Seq.fill(4)(Seq(7)))
-    assert(blocks.applyTail(target)(tail.get))
+    assert(blocks.applyTail(all, target))
     assert(lists(target) == Seq(Seq(7, 8), Seq(7, 8), Seq(7), Seq(7, 8)))
   }
 

@@ -135,9 +135,9 @@ class BlockPeersSuite extends PluginSession {
       by: BlockPeers,
       wanted: Seq[(BlockName, ExecutorAddress)],
       deadlineMs: Long = 60000
-  ): Map[Int, Array[Byte]] = {
-    val come = mutable.Map.empty[Int, Array[Byte]]
-    by.pullAll(wanted, deadlineMs)((block, bytes) => come(block.source) = bytes)
+  ): Map[Int, Seq[Byte]] = {
+    val come = mutable.Map.empty[Int, Seq[Byte]]
+    by.pullAll(wanted, deadlineMs)((block, bytes) => come(block.source) = bytes.toSeq)
     come.toMap
   }
 
@@ -146,7 +146,7 @@ class BlockPeersSuite extends PluginSession {
       for (source <- Seq(0, 1, 3)) two.source.publish(block(source), Array(source.toByte))
       val wanted = (0 until 4).map(source => block(source) -> two.source.address)
       val expected = Seq(0, 1, 3).map(source => source -> Seq(source.toByte)).toMap
-      assert(pulled(two.target, wanted).map { case (s, bytes) => s -> bytes.toSeq } == expected)
+      assert(pulled(two.target, wanted) == expected)
       assert(two.asked.get == 1)
       assert(two.target.pull(block(2), two.source.address, 60000).isEmpty)
     }
@@ -207,13 +207,14 @@ class BlockPeersSuite extends PluginSession {
       val wanted = (two.source.address +: others).zipWithIndex.map { case (address, source) =>
         block(source) -> address
       }
-      assert(pulled(two.target, wanted, deadlineMs = 500).keySet == Set(0))
+      val expected = Map(0 -> Seq[Byte](7))
+      assert(pulled(two.target, wanted, deadlineMs = 500) == expected)
       val before = two.hanging.get
       val pull = two.threads.submit(() => pulled(two.target, wanted, deadlineMs = 120000))
       // One after the other, the second would be asked after two minutes.
       eventually(timeout(60.seconds))(assert(two.hanging.get == before + 8))
       two.release()
-      assert(pull.get(60, TimeUnit.SECONDS).keySet == Set(0))
+      assert(pull.get(60, TimeUnit.SECONDS) == expected)
     }
   }
 
