@@ -5,7 +5,8 @@
 
   1. A query per size loads every key and gets warm. Its batches follow each other without a pause.
   2. By turns, each mode and strategy moves half of the state there or back: first some idle
-     batches, then the plan's, from its submission until three batches after its end.
+     batches, then the plan's, from its submission until three batches after its end. "nothing" is
+     as many batches in which nothing moves: what it says is the noise of the machine.
   3. A round's ratio is that of the slowest of the plan's batches to the 99th percentile of the idle
      ones. The slope of a way to move is its ratio at the largest size over that at the smallest.
      Beside it: the bytes that came from other executors and from files, of the live bytes moved.
@@ -35,15 +36,20 @@ from testkit import batch_files
 
 WARM_UP_BATCHES = 25
 IDLE_BATCHES = 40
+CONTROL_BATCHES = 20
 AFTER_BATCHES = 3
 FILES = 16  # with updates; they come again and again
 FILES_AHEAD = 6
 LOOK_S = 0.05
 PATIENCE_S = 600
+CONTROL = "nothing"
 WAYS = [
-    (mode, strategy)
-    for mode in ("prepared", "direct")
-    for strategy in ("all-at-once", "batched", "optimized", "fluid")
+    CONTROL,
+    *(
+        f"{mode} {strategy}"
+        for mode in ("prepared", "direct")
+        for strategy in ("all-at-once", "batched", "optimized", "fluid")
+    ),
 ]
 # One bin a step: of half of the bins that would be hundreds of batches.
 FLUID_BINS = 32
@@ -160,13 +166,17 @@ class Flow:
             self.ended.wait_for(lambda: max(self.durations_ms, default=-1) >= last, PATIENCE_S)
             return [ms for batch, ms in self.durations_ms.items() if first <= batch <= last]
 
-    def idle_ms(self) -> list[int]:
+    def idle_ms(self, batches: int = IDLE_BATCHES) -> list[int]:
         """What the next batches take while nothing moves."""
         first = self.next_batch() + 1  # the one that runs now began before
-        return self.batches(first, first + IDLE_BATCHES - 1)
+        return self.batches(first, first + batches - 1)
 
-    def moved(self, mode: str, strategy: str) -> Move:
+    def moved(self, way: str) -> Move:
         """Moves half of the state."""
+        if way == CONTROL:
+            begun = time.monotonic()
+            return Move(self.idle_ms(CONTROL_BATCHES), time.monotonic() - begun, 0.0)
+        mode, strategy = way.split()
         megaphone = Megaphone(self.query)
         moves = half(self.query)
         if strategy == "fluid":
@@ -201,10 +211,10 @@ def flow(spark: SparkSession, keys: int, rows: int) -> Iterator[Flow]:
             query.stop()
 
 
-def measured(running: Flow, mode: str, strategy: str) -> Round:
+def measured(running: Flow, way: str) -> Round:
     """One round of one way to move."""
     idle = running.idle_ms()
-    move = running.moved(mode, strategy)
+    move = running.moved(way)
     return {
         "idle_ms": statistics.median(idle),
         "idle_p99_ms": statistics.quantiles(idle, n=100, method="inclusive")[-1],
@@ -268,7 +278,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000_000, 2_000_000, 4_000_000])
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--ways", nargs="+", default=[" ".join(way) for way in WAYS])
+    parser.add_argument("--ways", nargs="+", default=WAYS)
     parser.add_argument("--no-offline", action="store_true", help="leaves Spark's own way out")
     parser.add_argument("--conf", nargs="*", default=[], help="key=value, for the queries")
     arguments = parser.parse_args()
@@ -283,11 +293,11 @@ def main() -> None:
     for keys in arguments.sizes:
         ways = rounds.setdefault(str(keys), {way: [] for way in arguments.ways})
         with flow(spark, keys, arguments.rows) as running:
-            for mode in {way.split()[0] for way in ways}:  # not counted: it warms up the movers
-                running.moved(mode, "all-at-once")
+            for mode in {way.split()[0] for way in ways} - {CONTROL}:
+                running.moved(f"{mode} all-at-once")  # not counted: it warms up the movers
             turns = list(harness.turned(arguments.rounds, list(ways)))
             for _, way in tqdm(turns, desc=f"{keys} keys", unit="plan"):
-                ways[way].append(measured(running, *way.split()))
+                ways[way].append(measured(running, way))
         tqdm.write("\n".join(table({str(keys): ways})))  # the larger sizes take long
     lines = table(rounds)
     panels = {

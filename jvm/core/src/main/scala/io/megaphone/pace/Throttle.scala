@@ -6,16 +6,20 @@ import scala.collection.mutable
 /** Makes the threads of an executor that copy for a run keep to its rate.
   *
   * A thread copies a piece, says so with `pass`, and waits there until the rate has paid for it.
-  * The waiting ends early if the last task ends and the rate is higher then, or if the run is over.
-  * A run with no rate does not wait.
+  * The waiting ends early if the executor gets free and the rate is higher then, or if the run is
+  * over. A run with no rate does not wait.
+  *
+  * An executor is free when it has run no task for `restNanos`. The short gaps between the tasks of
+  * batches that follow each other do not count: what is copied in them delays the next task.
   *
   * Threads: any. A thread that waits can be interrupted.
   */
-final class Throttle(clock: Clock) {
+final class Throttle(clock: Clock, restNanos: Long = Throttle.RestNanos) {
   private val debts = mutable.Map.empty[String, Debt]
   private val withTasks = mutable.Set.empty[Thread]
+  private var freeFrom = clock.nanoTime // unless a task begins before
 
-  /** By run: the bytes that have passed while tasks ran. */
+  /** By run: the bytes that have passed while the executor was not free. */
   def besideTasks: Map[String, Long] = synchronized {
     debts.iterator.map { case (run, debt) => run -> debt.besideTasks }.toMap
   }
@@ -34,8 +38,10 @@ final class Throttle(clock: Clock) {
   /** The calling thread has ended its task, if it began one. */
   def taskEnds(): Unit = synchronized {
     settle()
-    withTasks -= Thread.currentThread
-    if (withTasks.isEmpty) notifyAll()
+    if (withTasks.remove(Thread.currentThread) && withTasks.isEmpty) {
+      freeFrom = clock.nanoTime + restNanos
+      notifyAll() // who waits need not wait longer than until then
+    }
   }
 
   /** The calling thread has copied some bytes for a run. Returns when it may go on. Throws
@@ -45,7 +51,7 @@ final class Throttle(clock: Clock) {
     settle()
     debts.get(run).foreach { mine =>
       mine.bytes += bytes
-      if (withTasks.nonEmpty) mine.besideTasks += bytes
+      if (!mine.isFree) mine.besideTasks += bytes
       while (debts.get(run).contains(mine) && mine.remainingNanos > 0) {
         clock.waitOn(this, mine.remainingNanos)
         settle()
@@ -65,23 +71,33 @@ final class Throttle(clock: Clock) {
     var rate: CopyRate = CopyRate.Unlimited
     private var at = clock.nanoTime
 
-    private def bytesPerSecond = if (withTasks.isEmpty) rate.alone else rate.besideTasks
+    def isFree: Boolean = withTasks.isEmpty && at >= freeFrom
 
     def settle(now: Long): Unit = {
-      bytes =
-        if (bytesPerSecond == 0) 0
-        else math.max(0, bytes - (now - at) / Throttle.NanosPerSecond * bytesPerSecond)
-      at = now
+      if (withTasks.isEmpty && at < freeFrom && freeFrom < now) pay(freeFrom)
+      pay(now)
     }
 
-    def remainingNanos: Long =
+    /** How long a thread has to wait at most before it looks again. */
+    def remainingNanos: Long = {
+      val rest = if (withTasks.isEmpty && !isFree) freeFrom - at else Long.MaxValue
       if (bytesPerSecond == 0) 0
-      else math.ceil(bytes / bytesPerSecond * Throttle.NanosPerSecond).toLong
+      else math.min(rest, math.ceil(bytes / bytesPerSecond * Throttle.NanosPerSecond).toLong)
+    }
+
+    private def bytesPerSecond = if (isFree) rate.alone else rate.besideTasks
+
+    private def pay(until: Long): Unit = {
+      val paid = (until - at) / Throttle.NanosPerSecond * bytesPerSecond
+      bytes = if (bytesPerSecond == 0) 0 else math.max(0, bytes - paid)
+      at = until
+    }
   }
 }
 
 object Throttle {
   private val NanosPerSecond = 1e9
+  private val RestNanos = 100L * 1000 * 1000
 }
 
 /** Time, and how to wait for it. */
