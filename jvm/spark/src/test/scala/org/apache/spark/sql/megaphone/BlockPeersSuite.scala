@@ -32,12 +32,12 @@ class BlockPeersSuite extends PluginSession {
   protected val Unsent: UnsentBytes.Max =
     UnsentBytes.Max(bytes = 16 << 20, waitMs = 200, waiting = 1)
 
-  private def block(source: Int) = BlockName(
+  private def block(source: Int, kind: BlockKind = BlockKind.Tail) = BlockName(
     StoreId(0, "default").in("run"),
     source,
     9,
     StateName(1, ""),
-    BlockKind.Tail,
+    kind,
     StepId("plan", 0, 0)
   )
 
@@ -257,15 +257,22 @@ class BlockPeersSuite extends PluginSession {
     }
   }
 
-  test("Large blocks are on disk alone, and arrive whole.") {
-    def bytes(source: Int) = Array.fill(BlockStore.MemoryBytesMax + source)(7.toByte)
+  test("Images and large blocks are on disk alone, and arrive whole.") {
+    val most = BlockStore.MemoryBytesMax
     withTwo { two =>
-      for (source <- 0 to 1) {
-        two.source.publish(block(source), bytes(source))
-        val status = SparkEnv.get.blockManager.getStatus(TestBlockId(block(source).toString)).get
-        assert((status.memSize > 0, status.diskSize > 0) == (source == 0, source == 1))
-        val come = two.target.pull(block(source), two.source.address, 60000)
-        assert(come.get.sameElements(bytes(source)))
+      for (
+        (made, bytes, isOnDisk) <- Seq(
+          (block(0), most, false),
+          (block(1), most + 1, true),
+          (block(0, BlockKind.Image), 1, true)
+        )
+      ) {
+        val sent = Array.fill(bytes)(7.toByte)
+        two.source.publish(made, sent)
+        val status = SparkEnv.get.blockManager.getStatus(TestBlockId(made.toString)).get
+        assert((status.memSize > 0, status.diskSize > 0) == (!isOnDisk, isOnDisk))
+        val come = two.target.pull(made, two.source.address, 60000)
+        assert(come.get.sameElements(sent))
       }
     }
   }
