@@ -59,6 +59,18 @@ final class Throttle(clock: Clock, restNanos: Long = Throttle.RestNanos) {
     }
   }
 
+  /** Waits so long, or until the executor is free, the run is over, or its copies are not paced.
+    * Throws InterruptedException.
+    */
+  def rest(run: String, nanos: Long): Unit = synchronized {
+    val until = clock.nanoTime + nanos
+    settle()
+    while (debts.get(run).exists(_.isPaced) && until > clock.nanoTime) {
+      clock.waitOn(this, until - clock.nanoTime)
+      settle()
+    }
+  }
+
   private def settle(): Unit = {
     val now = clock.nanoTime
     debts.valuesIterator.foreach(_.settle(now))
@@ -70,6 +82,8 @@ final class Throttle(clock: Clock, restNanos: Long = Throttle.RestNanos) {
     var besideTasks = 0L
     var rate: CopyRate = CopyRate.Unlimited
     private var at = clock.nanoTime
+
+    def isPaced: Boolean = bytesPerSecond > 0
 
     def isFree: Boolean = withTasks.isEmpty && at >= freeFrom
 

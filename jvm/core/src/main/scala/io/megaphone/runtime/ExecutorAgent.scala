@@ -205,7 +205,8 @@ final class ExecutorAgent(
           blocks,
           peers,
           deadlineOf(run),
-          copying
+          copying,
+          throttle.rest(duty.key.store.run, _)
         )
         preparer(duty, pulled) match {
           case Preparer.Ready(version) =>
