@@ -4,9 +4,9 @@ package io.megaphone.pace
 /** How many bytes of records a second an executor may copy for a run.
   *
   * @param besideTasks
-  *   while the executor runs tasks, or has just run one; 0: as many as it can
+  *   while the executor runs tasks; 0: as many as it can
   * @param alone
-  *   while it is free: see [[Throttle]]; 0: as many as it can
+  *   while it runs none; 0: as many as it can
   */
 final case class CopyRate(besideTasks: Long, alone: Long)
 

@@ -6,20 +6,16 @@ import scala.collection.mutable
 /** Makes the threads of an executor that copy for a run keep to its rate.
   *
   * A thread copies a piece, says so with `pass`, and waits there until the rate has paid for it.
-  * The waiting ends early if the executor gets free and the rate is higher then, or if the run is
-  * over. A run with no rate does not wait.
-  *
-  * An executor is free when it has run no task for `restNanos`. The short gaps between the tasks of
-  * batches that follow each other do not count: what is copied in them delays the next task.
+  * The waiting ends early if the last task ends and the rate is higher then, or if the run is over.
+  * A run with no rate does not wait.
   *
   * Threads: any. A thread that waits can be interrupted.
   */
-final class Throttle(clock: Clock, restNanos: Long = Throttle.RestNanos) {
+final class Throttle(clock: Clock) {
   private val debts = mutable.Map.empty[String, Debt]
   private val withTasks = mutable.Set.empty[Thread]
-  private var freeFrom = clock.nanoTime // unless a task begins before
 
-  /** By run: the bytes that have passed while the executor was not free. */
+  /** By run: the bytes that have passed while tasks ran. */
   def besideTasks: Map[String, Long] = synchronized {
     debts.iterator.map { case (run, debt) => run -> debt.besideTasks }.toMap
   }
@@ -38,10 +34,8 @@ final class Throttle(clock: Clock, restNanos: Long = Throttle.RestNanos) {
   /** The calling thread has ended its task, if it began one. */
   def taskEnds(): Unit = synchronized {
     settle()
-    if (withTasks.remove(Thread.currentThread) && withTasks.isEmpty) {
-      freeFrom = clock.nanoTime + restNanos
-      notifyAll() // who waits need not wait longer than until then
-    }
+    withTasks -= Thread.currentThread
+    if (withTasks.isEmpty) notifyAll()
   }
 
   /** The calling thread has copied some bytes for a run. Returns when it may go on. Throws
@@ -51,7 +45,7 @@ final class Throttle(clock: Clock, restNanos: Long = Throttle.RestNanos) {
     settle()
     debts.get(run).foreach { mine =>
       mine.bytes += bytes
-      if (!mine.isFree) mine.besideTasks += bytes
+      if (withTasks.nonEmpty) mine.besideTasks += bytes
       while (debts.get(run).contains(mine) && mine.remainingNanos > 0) {
         clock.waitOn(this, mine.remainingNanos)
         settle()
@@ -59,16 +53,13 @@ final class Throttle(clock: Clock, restNanos: Long = Throttle.RestNanos) {
     }
   }
 
-  /** Waits so long, or until the executor is free, the run is over, or its copies are not paced.
+  /** Waits so long, or until the last task ends, the run is over, or its copies are not paced.
     * Throws InterruptedException.
     */
   def rest(run: String, nanos: Long): Unit = synchronized {
     val until = clock.nanoTime + nanos
-    settle()
-    while (debts.get(run).exists(_.isPaced) && until > clock.nanoTime) {
+    while (debts.get(run).exists(_.isPaced) && until > clock.nanoTime)
       clock.waitOn(this, until - clock.nanoTime)
-      settle()
-    }
   }
 
   private def settle(): Unit = {
@@ -85,33 +76,23 @@ final class Throttle(clock: Clock, restNanos: Long = Throttle.RestNanos) {
 
     def isPaced: Boolean = bytesPerSecond > 0
 
-    def isFree: Boolean = withTasks.isEmpty && at >= freeFrom
+    private def bytesPerSecond = if (withTasks.isEmpty) rate.alone else rate.besideTasks
 
     def settle(now: Long): Unit = {
-      if (withTasks.isEmpty && at < freeFrom && freeFrom < now) pay(freeFrom)
-      pay(now)
+      bytes =
+        if (bytesPerSecond == 0) 0
+        else math.max(0, bytes - (now - at) / Throttle.NanosPerSecond * bytesPerSecond)
+      at = now
     }
 
-    /** How long a thread has to wait at most before it looks again. */
-    def remainingNanos: Long = {
-      val rest = if (withTasks.isEmpty && !isFree) freeFrom - at else Long.MaxValue
+    def remainingNanos: Long =
       if (bytesPerSecond == 0) 0
-      else math.min(rest, math.ceil(bytes / bytesPerSecond * Throttle.NanosPerSecond).toLong)
-    }
-
-    private def bytesPerSecond = if (isFree) rate.alone else rate.besideTasks
-
-    private def pay(until: Long): Unit = {
-      val paid = (until - at) / Throttle.NanosPerSecond * bytesPerSecond
-      bytes = if (bytesPerSecond == 0) 0 else math.max(0, bytes - paid)
-      at = until
-    }
+      else math.ceil(bytes / bytesPerSecond * Throttle.NanosPerSecond).toLong
   }
 }
 
 object Throttle {
   private val NanosPerSecond = 1e9
-  private val RestNanos = 100L * 1000 * 1000
 }
 
 /** Time, and how to wait for it. */
