@@ -71,7 +71,7 @@ class InProcessQuery(RunningQuery):
     def start(self) -> Self:
         """Starts it, or starts it again after a stop."""
         rows = batch_files.stream(self.spark, self.input.folder, SCHEMA)
-        writer = self.shape(rows).writeStream.outputMode(self.mode).foreachBatch(self._seen)
+        writer = self.shape(rows).writeStream.outputMode(self.mode).foreachBatch(self.sink)
         writer = writer.option("checkpointLocation", str(self.checkpoint))
         self._query = writer.trigger(**(self.trigger or {"processingTime": "0 seconds"})).start()
         return self
@@ -79,6 +79,11 @@ class InProcessQuery(RunningQuery):
     def stop(self) -> None:
         if self._query is not None:
             self._query.stop()
+
+    @property
+    def sink(self) -> Any:
+        """What takes the rows of each batch."""
+        return self._seen
 
     @property
     def running(self) -> StreamingQuery:

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from testkit.waiting import until
@@ -73,16 +73,24 @@ def jars(name: str) -> Path:
 
 
 @contextlib.contextmanager
-def running(command: Sequence[str], folder: Path) -> Iterator[Server]:
+def running(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     """Starts a server in a new folder; it has ended afterwards.
 
-    Its standard input ends when this process does.
+    Its standard input ends when this process does. It has this process's environment, unless it is
+    given another.
     """
     folder.mkdir(parents=True)
     log = folder / "server.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, cwd=folder
+            command,
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=environment,
         )
     try:
         yield Server(process, log)

@@ -49,4 +49,4 @@ def local_session(folder: Path, *, on_executors: bool = False) -> Iterator[Spark
 
 def has_executors(spark: SparkSession) -> bool:
     """Whether a session has executors that are processes of their own."""
-    return spark.sparkContext.master == _EXECUTORS
+    return bool(spark.conf.get("spark.master") == _EXECUTORS)

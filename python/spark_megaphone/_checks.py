@@ -24,6 +24,7 @@ from spark_megaphone.errors import (
 
 Moves = Mapping[int, int] | Iterable[tuple[int, int]]
 
+ALL_OPERATORS = -1  # as the plugin reads it
 _JVM_INT_MAX = 2**31 - 1
 _BIN = f"a whole number from 0 to {BINS_MAX - 1}"
 _WORKER = f"a whole number from 0 to {WORKERS_MAX - 1}"
@@ -186,7 +187,7 @@ def operator_id(value: object) -> int:
         UnknownOperator: No query can have such an operator.
     """
     if value is None:
-        return -1
+        return ALL_OPERATORS
     number = whole("operator", value)
     if not 0 <= number <= _JVM_INT_MAX:
         raise UnknownOperator(

@@ -8,6 +8,7 @@ from typing import Final
 
 # The SQLSTATE and the sentence of each condition.
 CONDITIONS: Final = {
+    "AMBIGUOUS_QUERY": ("42704", "More than one query is meant by what was given."),
     "BINS_DIFFER": ("22023", "Two routing tables have different numbers of bins."),
     "BINS_NOT_POWER_OF_TWO": (
         "22023",
@@ -29,6 +30,10 @@ CONDITIONS: Final = {
     "DAMAGED_TABLE": ("58030", "A routing table in the plan log cannot be read."),
     "DUPLICATE_BIN": ("22023", "A step moves the same bin twice."),
     "EMPTY_PLAN": ("22023", "The plan would change nothing."),
+    "INVALID_ARGUMENT": (
+        "22023",
+        "An argument of a procedure is NULL, or is not of the kind that is needed.",
+    ),
     "INVALID_BATCH_SIZE": (
         "22023",
         "The number of bins per step of the strategy `batched` is out of range.",
@@ -115,6 +120,7 @@ CONDITIONS: Final = {
     "UNKNOWN_MODE": ("22023", "There is no such transfer mode."),
     "UNKNOWN_OPERATOR": ("42704", "The query has no such stateful operator."),
     "UNKNOWN_PLAN": ("42704", "The query has no such plan."),
+    "UNKNOWN_QUERY": ("42704", "No running query has this name or id."),
     "UNKNOWN_STRATEGY": ("22023", "There is no such strategy."),
     "UNKNOWN_WORKER": ("42704", "The query has no such worker."),
     "UNROUTABLE_GROUP": (
@@ -147,8 +153,10 @@ CONDITIONS: Final = {
 
 # Those that a call of the plugin may be refused with, or fail with.
 OF_CALLS: Final = (
+    "AMBIGUOUS_QUERY",
     "DUPLICATE_BIN",
     "EMPTY_PLAN",
+    "INVALID_ARGUMENT",
     "INVALID_BATCH_SIZE",
     "INVALID_CONFIGURATION",
     "INVALID_WORKERS",
@@ -164,6 +172,7 @@ OF_CALLS: Final = (
     "UNKNOWN_MODE",
     "UNKNOWN_OPERATOR",
     "UNKNOWN_PLAN",
+    "UNKNOWN_QUERY",
     "UNKNOWN_STRATEGY",
     "UNKNOWN_WORKER",
     "WORKER_NOT_EMPTY",

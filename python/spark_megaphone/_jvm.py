@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way to the JVM half, and the only module that knows py4j.
+"""The way to the plugin in the JVM of this process, and the only module that knows py4j.
 
-It finds the plugin's door, calls it, and gives the exceptions that come back their names.
+It finds the plugin's interface, calls it, and gives the exceptions that come back their names.
 """
 
 import contextlib
@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from spark_megaphone._version import __version__
 from spark_megaphone.errors import (
-    ConnectNotSupported,
     JarMissing,
     MegaphoneError,
     PluginMissing,
     QueryStopped,
     VersionMismatch,
-    WrongType,
     error_of,
+    has_ended,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 PLUGIN = "io.megaphone.MegaphonePlugin"
+
+_LOOK_S = 0.2  # between two looks at a plan
 
 _NO_CLASSES = (
     "The JVM of this session does not know Megaphone's classes, because its jar is missing; "
@@ -41,87 +42,60 @@ _NO_SESSION = (
 )
 
 
-class Door:
-    """The plugin's interface for one query: verbs with plain arguments, answered by rows.
+class JvmDoor:
+    """A `Door` for a query of a classic session.
 
-    Holds nothing that changes, so any thread may use it. After the query has stopped every verb
-    raises `QueryStopped`.
+    Calls cost a few milliseconds, and leave no trace in the SQL tab.
     """
 
     def __init__(self, query: "StreamingQuery") -> None:
-        kind = type(query)
-        if kind.__module__.startswith("pyspark.sql.connect."):
-            raise ConnectNotSupported(
-                "The query runs through Spark Connect, from which there is no way to the plugin "
-                "yet; make the handle where the session is a classic one, in the driver's own "
-                "Python process."
-            )
-        if not kind.__module__.startswith("pyspark.sql.streaming."):
-            raise WrongType(
-                f"The query is of type {kind.__name__}, but a StreamingQuery is needed: what "
-                "start() returned, or one of spark.streams.active."
-            )
-        self.query = query
+        self._query = query
         self._context, self._api = _plugin()
-        self.run_id: str = query.runId
-        self.name: str | None = query.name
+        self._run_id: str = query.runId
+
+    @property
+    def title(self) -> str:
+        return self._query.name or self._run_id
 
     def ask(self, verb: str, *arguments: object) -> Any:
-        """Calls a verb of the plugin.
-
-        Args:
-            verb: A method of `io.megaphone.spark.faces.api.MegaphoneApi`.
-            *arguments: What comes after the run id: str, int or None.
-
-        Returns:
-            The JSON that the verb gives, parsed; None where it gives nothing.
-
-        Raises:
-            MegaphoneError: Of the class that the JVM's condition names, with the JVM's sentence.
-        """
+        """See `Door`. A verb is a method of `io.megaphone.spark.faces.api.MegaphoneApi`."""
         from pyspark import SparkContext
 
         if SparkContext._active_spark_context is not self._context:
             raise QueryStopped(_SESSION_STOPPED)
+        plain = (json.dumps(a) if isinstance(a, dict | list) else a for a in arguments)
         try:
-            answer = _called(self._api, verb, self.run_id, *arguments)
+            answer = _called(self._api, verb, self._run_id, *plain)
         except QueryStopped:
             failure = self._failure()
             if failure is None:
                 raise
-            raise QueryStopped(
-                f"The query with run id {self.run_id} has failed: {_first_line(failure)} Mend "
-                "that, start it, and create a new handle for it."
-            ) from failure
+            raise has_ended(self._run_id, failure) from failure
         return None if answer is None else json.loads(answer)
 
-    def pause(self, seconds: float) -> None:
-        """Waits, but not beyond the end of the query."""
+    def awaited(self, plan: str, seconds: float) -> dict[str, Any]:
+        """See `Door`. Looks once, after `seconds` or at the end of the query."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        # Should it have failed, the next question says so.
+        # Should it have failed, the question says so.
         with contextlib.suppress(PySparkException, Py4JError):
-            self.query.awaitTermination(seconds)  # type: ignore[arg-type]
+            self._query.awaitTermination(min(seconds, _LOOK_S))  # type: ignore[arg-type]
+        row: dict[str, Any] = self.ask("plan", plan)
+        return row
 
     def is_in_batch(self) -> bool:
-        """Whether the query is working on data; false while it waits for data or its trigger."""
-        status = self.query.status
+        """See `Door`."""
+        status = self._query.status
         return bool(status["isTriggerActive"] and status["isDataAvailable"])
 
     def _failure(self) -> Exception | None:
         from py4j.protocol import Py4JError
 
         try:
-            return self.query.exception()
+            return self._query.exception()
         except Py4JError:
             return None
-
-
-def _first_line(failure: Exception) -> str:
-    """What a query died of, as one sentence: Spark adds plans and stacks below it."""
-    lines = str(failure).strip().splitlines() or [type(failure).__name__]
-    return lines[0].rstrip(". ") + "."
 
 
 def ask_application(verb: str) -> Any:
@@ -135,7 +109,7 @@ def ask_application(verb: str) -> Any:
 
     Raises:
         QueryStopped: No session runs.
-        MegaphoneError: As `Door` raises it, when it is made and when it asks.
+        MegaphoneError: As `JvmDoor` raises it, when it is made and when it asks.
     """
     _, api = _plugin(_NO_SESSION)
     return json.loads(_called(api, verb))
@@ -156,7 +130,7 @@ def _plugin(stopped: str = _SESSION_STOPPED) -> tuple[Any, Any]:
             f"or with spark.plugins={PLUGIN}."
         )
     api = SparkContext._jvm.io.megaphone.spark.faces.api.MegaphoneApi
-    _check_version(_called(api, "version"))
+    check_version(_called(api, "version"))
     return context, api
 
 
@@ -191,7 +165,8 @@ def _is_known(jvm: Any) -> bool:
     return isinstance(jvm.io.megaphone.spark.faces.api.MegaphoneApi, JavaClass)
 
 
-def _check_version(jar: str) -> None:
+def check_version(jar: str) -> None:
+    """Raises VersionMismatch if the jar is of another version than this package."""
     if jar not in (__version__, "unknown"):
         raise VersionMismatch(
             f"The session has the jar of spark-megaphone {jar}, but the Python package is "

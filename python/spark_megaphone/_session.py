@@ -97,6 +97,36 @@ def configure(
     return builder
 
 
+def options(
+    *,
+    bins: int | None = None,
+    checkpoint_format: int | None = None,
+    mode: str | None = None,
+    strategy: str | None = None,
+) -> dict[str, str]:
+    """The settings that `configure` makes, for where there is no builder.
+
+    For `spark-submit`, a `spark-defaults.conf`, or the start of a Spark Connect server. Spark takes
+    `spark.jars` and `spark.plugins` whole, so add yours to these. Needs no running Spark.
+
+    Args:
+        bins: See `configure`.
+        checkpoint_format: See `configure`.
+        mode: See `configure`.
+        strategy: See `configure`.
+
+    Returns:
+        Values by key, with the jar that fits the installed PySpark.
+
+    Raises:
+        JarMissing: The package has no jars.
+        NoJarForSpark: The package has no jar for the PySpark that is installed.
+        InvalidBins: See `configure`; so are the other errors of its arguments.
+    """
+    settings = _settings(bins, checkpoint_format, mode, strategy)
+    return {_JARS: str(_jar()), _PLUGINS: PLUGIN} | settings
+
+
 def _settings(
     bins: object, checkpoint_format: object, mode: object, strategy: object
 ) -> dict[str, str]:
@@ -127,9 +157,9 @@ def _refuse_connect(builder: "SparkSession.Builder") -> None:
         or not {"SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"}.isdisjoint(os.environ)
     ):
         raise ConnectNotSupported(
-            "The builder makes a Spark Connect session, which takes no jar and no plugin; "
-            f"configure the server with the jar in {_JARS} and {_PLUGINS}={PLUGIN}, or build a "
-            "classic session."
+            "The builder makes a Spark Connect session, which takes no jar and no plugin; start "
+            "the server with them (start-connect-server.sh --jars <the jar> --conf "
+            f"{_PLUGINS}={PLUGIN}), or build a classic session. remote('local') takes no plugin."
         )
 
 

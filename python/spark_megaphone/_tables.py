@@ -59,6 +59,7 @@ PLANS = pa.schema(
         pa.field("moves_done", pa.int32(), nullable=False),
         pa.field("batches_left", pa.int32(), nullable=False),
         pa.field("batches", pa.list_(pa.int64()), nullable=False),
+        pa.field("planned_batch", pa.int64()),
         pa.field("reason", pa.string()),
     ]
 )
@@ -66,6 +67,7 @@ PLANS = pa.schema(
 # A row for each step of a plan: by group of operators, then in the order of the steps.
 STEPS = pa.schema(
     [
+        pa.field("plan", pa.string(), nullable=False),
         pa.field("operator", pa.int64(), nullable=False),
         pa.field("step", pa.int32(), nullable=False),
         pa.field("bins", pa.list_(pa.int32()), nullable=False),

@@ -74,6 +74,10 @@ RECOVERY_FRAMES_MAX: Final = "spark.megaphone.recovery.framesMax"
 # application starts.
 MEMORY_BUDGET: Final = "spark.megaphone.memory.budget"
 
+# Name of the catalog with the procedures and tables of SQL. `off`: none. Default `megaphone`; read
+# when the application starts.
+SQL_CATALOG: Final = "spark.megaphone.sql.catalog"
+
 # The value of each key that is not set.
 DEFAULTS: Final = {
     BINS: "1024",
@@ -91,6 +95,7 @@ DEFAULTS: Final = {
     SWEEP_INTERVAL_BATCHES: "50",
     RECOVERY_FRAMES_MAX: "32",
     MEMORY_BUDGET: "40%",
+    SQL_CATALOG: "megaphone",
 }
 
 # The values of TRANSFER_MODE and STRATEGY, in upper or lower case.

@@ -110,6 +110,18 @@ class NoBinnedState(QueryError):
     condition = "NO_BINNED_STATE"
 
 
+class UnknownQuery(QueryError):
+    """No running query has this name or id."""
+
+    condition = "UNKNOWN_QUERY"
+
+
+class AmbiguousQuery(QueryError):
+    """More than one query is meant by what was given."""
+
+    condition = "AMBIGUOUS_QUERY"
+
+
 class PlanLogMismatch(QueryError):
     """The plan log and the state are of different times, so the state is not read."""
 
@@ -130,6 +142,12 @@ class SpillNotWritten(QueryError):
 
 class InvalidPlan(MegaphoneError, ValueError):
     """What was asked to be moved cannot be moved so."""
+
+
+class InvalidArgument(InvalidPlan):
+    """An argument of a procedure is NULL, or is not of the kind that is needed."""
+
+    condition = "INVALID_ARGUMENT"
 
 
 class EmptyPlan(InvalidPlan):
@@ -277,3 +295,25 @@ def error_of(condition: str | None, message: str) -> MegaphoneError:
     if condition is not None:
         error.condition = condition
     return error
+
+
+def has_ended(run_id: str, failure: Exception | None) -> QueryStopped:
+    """Makes the error of a query that does not run any more.
+
+    Args:
+        run_id: Its run id.
+        failure: What it died of; None if it was stopped.
+
+    Returns:
+        The error, with one sentence of the failure: Spark adds plans and stacks below it.
+    """
+    if failure is None:
+        return QueryStopped(
+            f"The query with run id {run_id} is not running; start it, and create a new handle for "
+            "it."
+        )
+    lines = str(failure).strip().splitlines() or [type(failure).__name__]
+    return QueryStopped(
+        f"The query with run id {run_id} has failed: {lines[0].rstrip('. ')}. Mend that, start it, "
+        "and create a new handle for it."
+    )

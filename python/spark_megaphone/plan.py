@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans: what is asked for (`Step`), and what becomes of it (`Plan`, `PlanStep`)."""
 
+import math
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -11,7 +12,7 @@ from tqdm.auto import tqdm
 
 from spark_megaphone import _html
 from spark_megaphone._checks import Moves, moves_of, workers_count
-from spark_megaphone._jvm import Door
+from spark_megaphone._door import Door
 from spark_megaphone.errors import (
     MegaphoneError,
     PlanCancelled,
@@ -21,7 +22,6 @@ from spark_megaphone.errors import (
     WrongType,
 )
 
-_POLL_S = 0.2
 _IDLE_S = 2.0  # a query between two batches is not idle
 _BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt} of {total_fmt} moves, {elapsed}{postfix}"
 _FINAL = ("done", "cancelled", "failed")
@@ -57,10 +57,10 @@ class Step:
         """The step as the plugin reads it.
 
         Returns:
-            Pairs of bin and worker as `moves`, and the number of `workers`, 0 for as many as
-            before.
+            Bin to worker as `moves`, and the number of `workers`, None for as many as before.
         """
-        return {"moves": list(moves_of(self.moves).items()), "workers": self.workers or 0}
+        moves = {str(bin): worker for bin, worker in moves_of(self.moves).items()}
+        return {"moves": moves, "workers": self.workers}
 
 
 def steps_of(plan: Iterable[Step | Moves]) -> list[Step]:
@@ -249,10 +249,10 @@ class Plan:
                 bar.refresh()
                 if row["status"] in _FINAL:
                     return self._ended(row)
-                left = _POLL_S if deadline is None else deadline - time.monotonic()
+                left = math.inf if deadline is None else deadline - time.monotonic()
                 if left <= 0:
                     raise PlanTimeout(self._timed_out(row, idle, timeout))
-                self._door.pause(min(left, _POLL_S))
+                self._last = self._door.awaited(self.id, left)
 
     def __repr__(self) -> str:
         row, note = self._seen()

@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """The handle on a running query: moves its state, and shows where it is."""
 
-import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from spark_megaphone import _checks, _html, _jvm, _tables
+from spark_megaphone import _checks, _door, _html, _tables
 from spark_megaphone._checks import Moves
-from spark_megaphone._jvm import Door
+from spark_megaphone._door import Door, Query
 from spark_megaphone.errors import EmptyPlan, MegaphoneError
 from spark_megaphone.plan import Plan, Step, steps_of
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql import SparkSession
 
 
 class Megaphone:
-    """A handle on a running `StreamingQuery` of a classic session that `configure` prepared.
+    """A handle on a running `StreamingQuery` of an application with the plugin.
+
+    The query may be one of a classic session, which `configure` prepared, or one that runs through
+    Spark Connect, whose server was started with the plugin. All methods do the same for both.
 
     Handles are cheap, any number may be made for one query, and any thread may use one.
 
@@ -41,7 +43,6 @@ class Megaphone:
         query: The running query. One that has stopped is noticed when the handle is used.
 
     Raises:
-        ConnectNotSupported: The query runs through Spark Connect.
         JarMissing: The session was started without the jar.
         PluginMissing: The session was started without the plugin.
         VersionMismatch: The session has the jar of another version than this package's.
@@ -49,8 +50,35 @@ class Megaphone:
         WrongType: It is no streaming query.
     """
 
-    def __init__(self, query: "StreamingQuery") -> None:
-        self._door = Door(query)
+    def __init__(self, query: Query) -> None:
+        self._door: Door = _door.door_of(query)
+
+    @classmethod
+    def find(cls, spark: "SparkSession", query: str) -> Self:
+        """A handle on a query that is known by its name or id.
+
+        It may have been started by another session of the application, or by another client of the
+        same Spark Connect server.
+
+        Args:
+            spark: A session of the application, classic or of Spark Connect.
+            query: The query's name, id or run id.
+
+        Returns:
+            The handle.
+
+        Raises:
+            UnknownQuery: No query that runs is called so.
+            AmbiguousQuery: More than one is.
+            NoBinnedState: It has no state in bins.
+            QueryNotStarted: It has not planned a batch with state yet.
+            PluginMissing: The application has no plugin, or not its SQL catalog.
+            VersionMismatch: The application has the jar of another version than this package's.
+            WrongType: `query` is not a str.
+        """
+        handle = cls.__new__(cls)
+        handle._door = _door.find(spark, _checks.text("query", query))
+        return handle
 
     def rescale(
         self,
@@ -108,8 +136,7 @@ class Megaphone:
             UnknownWorker: The query has no such worker; rescale first.
             DuplicateBin: A bin comes twice. For the others see the class.
         """
-        pairs = json.dumps(list(_checks.moves_of(moves).items()))
-        return self._submitted("move", pairs, strategy, mode, operator)
+        return self._submitted("move", _checks.moves_of(moves), strategy, mode, operator)
 
     def submit(
         self,
@@ -146,9 +173,8 @@ class Megaphone:
             raise EmptyPlan(
                 "The plan has no steps, but it needs at least one; add a step of {bin: worker}."
             )
-        return self._submitted(
-            "submitSteps", json.dumps([step.as_row() for step in steps]), strategy, mode, operator
-        )
+        rows = [step.as_row() for step in steps]
+        return self._submitted("submit", rows, strategy, mode, operator)
 
     def plan(self, id: str) -> Plan:
         """A plan that was submitted earlier, by any handle, also before a restart.
@@ -240,12 +266,15 @@ class Megaphone:
         return self._table("migrations", _tables.MIGRATIONS)
 
     @staticmethod
-    def queries() -> pa.Table:
+    def queries(spark: "SparkSession | None" = None) -> pa.Table:
         """The running queries of the application that have state in bins.
 
         With `query_id`, `run_id`, `name`, the numbers of `operators`, `workers` and `bins`, the
         `last_batch` that was planned, and the id of the `open_plan`. A query appears once it has
         planned its first batch. Needs no handle.
+
+        Args:
+            spark: A session of the application; None for the one that runs in this process.
 
         Returns:
             A row for each query.
@@ -256,13 +285,16 @@ class Megaphone:
             PluginMissing: The session was started without the plugin.
             VersionMismatch: The session has the jar of another version than this package's.
         """
-        return _application_table("queries", _tables.QUERIES)
+        return _application_table("queries", _tables.QUERIES, spark)
 
     @staticmethod
-    def executors() -> pa.Table:
+    def executors(spark: "SparkSession | None" = None) -> pa.Table:
         """What each executor keeps for all queries: `executor`, `workers`, `replicas`, `blocks`.
 
         An executor reports every second, so the numbers may be that old. Needs no handle.
+
+        Args:
+            spark: See `queries`.
 
         Returns:
             A row for each living executor that has reported at least once.
@@ -270,7 +302,7 @@ class Megaphone:
         Raises:
             QueryStopped: No session runs in this process. For the others see `queries`.
         """
-        return _application_table("executors", _tables.EXECUTORS)
+        return _application_table("executors", _tables.EXECUTORS, spark)
 
     def __repr__(self) -> str:
         try:
@@ -296,7 +328,7 @@ class Megaphone:
         )
 
     def _title(self) -> str:
-        return f"query {self._door.name or self._door.run_id}"
+        return f"query {self._door.title}"
 
     def _submitted(
         self, verb: str, asked: object, strategy: str | None, mode: str | None, operator: int | None
@@ -311,8 +343,8 @@ class Megaphone:
         return pa.Table.from_pylist(self._door.ask(verb), schema=schema)
 
 
-def _application_table(verb: str, schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_pylist(_jvm.ask_application(verb), schema=schema)
+def _application_table(name: str, schema: pa.Schema, spark: "SparkSession | None") -> pa.Table:
+    return pa.Table.from_pylist(_door.ask_application(name, spark), schema=schema)
 
 
 def _total(rows: list[dict[str, Any]], group: int, column: str) -> int:

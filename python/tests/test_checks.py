@@ -108,7 +108,8 @@ def test_moves_keep_their_order_as_a_mapping_and_as_pairs(moves: dict[int, int])
 )
 def test_a_step_takes_each_bin_once(moves: list[tuple[int, int]], workers: int | None) -> None:
     if len({bin_ for bin_, _ in moves}) == len(moves):
-        assert Step(moves, workers).as_row() == {"moves": moves, "workers": workers or 0}
+        moved = {str(bin_): worker for bin_, worker in moves}
+        assert Step(moves, workers).as_row() == {"moves": moved, "workers": workers}
     else:
         with pytest.raises(errors.DuplicateBin):
             Step(moves, workers)

@@ -14,12 +14,14 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from spark_megaphone import Megaphone, __version__, _jvm, conf, errors
+from testkit.back_ends import BOTH_IN_THE_LONG_RUN
 from testkit.in_process import STOCK
 
 if TYPE_CHECKING:
     from testkit.in_process import InProcessQuery, MakeQuery
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_second_plan_waits_for_the_first(counting: InProcessQuery) -> None:
     plan = counting.megaphone.rescale(3)
     with pytest.raises(errors.OverlappingPlan) as caught:
@@ -31,6 +33,7 @@ def test_a_second_plan_waits_for_the_first(counting: InProcessQuery) -> None:
     assert counting.megaphone.move({0: 1}).status == "submitted"
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_query_that_has_no_batch_yet(start: MakeQuery) -> None:
     with pytest.raises(errors.QueryNotStarted) as caught:
         start().megaphone.rescale(3)
@@ -40,6 +43,7 @@ def test_a_query_that_has_no_batch_yet(start: MakeQuery) -> None:
     )
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_query_without_state(start: MakeQuery) -> None:
     counting = start(lambda rows: rows.selectExpr("k", "1L as count")).run()
     with pytest.raises(errors.NoBinnedState) as caught:
@@ -51,6 +55,7 @@ def test_a_query_without_state(start: MakeQuery) -> None:
     )
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_query_on_another_provider(start: MakeQuery) -> None:
     counting = start(**{"spark.sql.streaming.stateStore.providerClass": STOCK}).run()
     with pytest.raises(errors.NoBinnedState) as caught:
@@ -63,6 +68,7 @@ def test_a_query_on_another_provider(start: MakeQuery) -> None:
     )
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_state_over_a_single_partition(start: MakeQuery) -> None:
     def total(rows: DataFrame) -> DataFrame:
         return rows.groupBy().count().selectExpr("'all' as k", "count")
@@ -78,6 +84,7 @@ def test_state_over_a_single_partition(start: MakeQuery) -> None:
         assert str(caught.value) == sentence
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_session_whose_configuration_cannot_be(start: MakeQuery) -> None:
     counting = start(**{"spark.megaphone.transfer.mode": "later"}).run()
     with pytest.raises(errors.InvalidConfiguration) as caught:
@@ -89,6 +96,7 @@ def test_a_session_whose_configuration_cannot_be(start: MakeQuery) -> None:
     assert counting.megaphone.rescale(3, mode="direct").mode == "direct"
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_plan_log_to_which_another_driver_writes(counting: InProcessQuery) -> None:
     log = counting.checkpoint / "megaphone" / "log"
     last = max(int(file.name) for file in log.iterdir() if file.name.isdigit())
@@ -98,6 +106,7 @@ def test_a_plan_log_to_which_another_driver_writes(counting: InProcessQuery) -> 
     assert "plan log" in str(caught.value)
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_query_that_has_stopped(counting: InProcessQuery) -> None:
     megaphone = counting.megaphone
     counting.stop()
@@ -116,6 +125,7 @@ def test_a_query_that_has_stopped(counting: InProcessQuery) -> None:
         assert str(caught.value) == sentence
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_query_that_died_at_its_first_batch_says_of_what(start: MakeQuery) -> None:
     counting = start(**{conf.BINS: "many"})
     with pytest.raises(StreamingQueryException):
@@ -165,17 +175,6 @@ def test_what_is_no_query() -> None:
     )
 
 
-def test_a_query_of_spark_connect() -> None:
-    from pyspark.sql.connect.streaming.query import StreamingQuery
-
-    with pytest.raises(errors.ConnectNotSupported) as caught:
-        Megaphone(StreamingQuery.__new__(StreamingQuery))  # type: ignore[arg-type]
-    assert str(caught.value) == (
-        "The query runs through Spark Connect, from which there is no way to the plugin yet; make "
-        "the handle where the session is a classic one, in the driver's own Python process."
-    )
-
-
 def test_a_call_that_the_plugin_does_not_have(counting: InProcessQuery) -> None:
     with pytest.raises(errors.MegaphoneError) as caught:
         counting.megaphone._door.ask("nothing")
@@ -185,9 +184,9 @@ def test_a_call_that_the_plugin_does_not_have(counting: InProcessQuery) -> None:
 
 def test_an_error_without_a_name_keeps_the_words_of_the_jvm(counting: InProcessQuery) -> None:
     with pytest.raises(errors.MegaphoneError) as caught:
-        counting.megaphone._door.ask("move", "{", None, None, -1)
+        counting.megaphone._door.ask("rescale", "many", None, None, -1)
     assert type(caught.value) is errors.MegaphoneError
-    assert "JsonEOFException" in str(caught.value)
+    assert str(caught.value).startswith("The plugin does not understand the call:")
 
 
 def test_a_condition_without_a_class_is_still_carried() -> None:

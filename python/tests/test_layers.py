@@ -47,6 +47,7 @@ LAYERS = [
     f"{SPARK}.provider.families",
     f"{SPARK}.provider",
     f"{SPARK}.faces.api",
+    f"{SPARK}.faces.sql",
     CORE,
 ]
 

@@ -10,11 +10,13 @@ import pytest
 from pyspark.sql import DataFrame
 
 from spark_megaphone import Megaphone, Step
+from testkit.back_ends import BOTH
 
 if TYPE_CHECKING:
     from testkit.in_process import InProcessQuery, MakeQuery
 
 BINS = 64
+pytestmark = BOTH
 
 
 def bins_by_worker(megaphone: Megaphone) -> dict[int, int]:

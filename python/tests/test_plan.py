@@ -15,6 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from spark_megaphone import Plan, errors
+from testkit.back_ends import BOTH_IN_THE_LONG_RUN
 
 if TYPE_CHECKING:
     from testkit.in_process import InProcessQuery
@@ -44,6 +45,7 @@ def in_thread(body: Callable[[], Any]) -> Callable[[], Any]:
     return result
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_plan_goes_through_its_statuses(counting: InProcessQuery) -> None:
     plan = counting.megaphone.rescale(3, strategy="batched(7)")
     assert plan.batches_left == 3
@@ -66,6 +68,7 @@ def test_a_plan_goes_through_its_statuses(counting: InProcessQuery) -> None:
     assert plan.batches_left == 0
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_plan_is_done_when_its_last_batch_is_also_if_no_other_follows(
     counting: InProcessQuery,
 ) -> None:
@@ -75,6 +78,7 @@ def test_a_plan_is_done_when_its_last_batch_is_also_if_no_other_follows(
     assert plan.steps[0].batch == counting.input.batches - 1
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_waiting_returns_the_plan_when_it_is_done_and_draws_its_moves(
     counting: InProcessQuery, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +94,7 @@ def test_waiting_returns_the_plan_when_it_is_done_and_draws_its_moves(
     assert plan.wait(timeout=0) is plan
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_waiting_without_a_bar_draws_nothing(
     counting: InProcessQuery, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,6 +113,7 @@ def test_waiting_draws_nothing_into_a_file(
     assert capsys.readouterr().err == ""
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_waiting_while_no_batch_is_planned_says_so(
     counting: InProcessQuery, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +140,7 @@ def test_a_timeout_is_a_number(counting: InProcessQuery, timeout: Any) -> None:
         plan.wait(timeout=timeout)
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_plan_that_is_cancelled_keeps_what_has_taken_effect(counting: InProcessQuery) -> None:
     plan = counting.megaphone.rescale(3, strategy="batched(7)")
     counting.run_until(lambda: plan.progress > 0, "some bins have moved")
@@ -166,6 +173,7 @@ def test_a_plan_that_could_not_go_on_tells_why() -> None:
     )
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_waiting_ends_when_another_thread_cancels(counting: InProcessQuery) -> None:
     plan = counting.megaphone.rescale(3)
     waited = in_thread(lambda: plan.wait(progress=False))
@@ -185,6 +193,7 @@ def test_a_plan_that_failed_says_so(counting: InProcessQuery) -> None:
         failed.wait(progress=False)
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_waiting_ends_when_the_query_is_stopped(counting: InProcessQuery) -> None:
     plan = counting.megaphone.rescale(3)
     waited = in_thread(lambda: plan.wait(progress=False))
@@ -218,6 +227,7 @@ def test_waiting_ends_with_the_query_that_fails_and_tells_why(counting: InProces
     assert "\n" not in sentence
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_plan_that_has_ended_is_known_after_the_query_too(counting: InProcessQuery) -> None:
     plan = counting.megaphone.move({0: 1})
     counting.finish(plan)
@@ -225,6 +235,7 @@ def test_a_plan_that_has_ended_is_known_after_the_query_too(counting: InProcessQ
     assert (plan.status, plan.progress, plan.wait(timeout=0)) == ("done", 1.0, plan)
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_plan_prints_itself(counting: InProcessQuery) -> None:
     plan = counting.megaphone.rescale(3, strategy="batched(7)", mode="direct")
     assert (

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from spark_megaphone import Megaphone, Step, errors
-from testkit.in_process import InProcessQuery
+from testkit.back_ends import BACK_ENDS, query_maker
 from testkit.shapes import counts
 
 # The handle as Any: many of these calls are wrong by their types already.
@@ -230,10 +229,13 @@ REFUSED: list[Case] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def shared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+@pytest.fixture(scope="module", params=BACK_ENDS)
+def shared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
     """A query of which no plan is ever accepted."""
-    query = InProcessQuery(spark, tmp_path_factory.mktemp("shared"), counts, format=1)
+    made = query_maker(request, request.param)
+    query = made(tmp_path_factory.mktemp("shared"), counts, format=1)
     query.start().run()
     yield query.running
     query.stop()

@@ -238,9 +238,10 @@ def test_submit_arguments_that_win_over_the_builder(
 
 
 CONNECT = (
-    "The builder makes a Spark Connect session, which takes no jar and no plugin; configure "
-    "the server with the jar "
-    "in spark.jars and spark.plugins=io.megaphone.MegaphonePlugin, or build a classic session."
+    "The builder makes a Spark Connect session, which takes no jar and no plugin; start the "
+    "server with them (start-connect-server.sh --jars <the jar> --conf "
+    "spark.plugins=io.megaphone.MegaphonePlugin), or build a classic session. remote('local') "
+    "takes no plugin."
 )
 
 

@@ -13,6 +13,7 @@ import pytest
 from pyspark import SparkContext
 
 from spark_megaphone import Megaphone, _tables, errors
+from testkit.back_ends import BOTH_IN_THE_LONG_RUN
 
 if TYPE_CHECKING:
     from testkit.in_process import InProcessQuery, MakeQuery
@@ -53,7 +54,8 @@ def test_the_columns_are_these() -> None:
         "workers": ["operator", "worker", "executor", "bins", "keys", "bytes", "last_batch"],
         "plans": [
             *("id", "status", "strategy", "mode", "operators"),
-            *("steps", "steps_done", "moves", "moves_done", "batches_left", "batches", "reason"),
+            *("steps", "steps_done", "moves", "moves_done", "batches_left", "batches"),
+            *("planned_batch", "reason"),
         ],
         "migrations": [
             *(
@@ -91,6 +93,7 @@ def test_the_columns_that_a_docstring_names_exist(name: str) -> None:
     assert named == columns if name not in ("plans", "migrations") else named < columns
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_the_tables_tell_of_a_move(counting: InProcessQuery) -> None:
     megaphone = counting.megaphone
     plan = megaphone.move({0: 1, 2: 1}, strategy="fluid", mode="direct")
@@ -110,6 +113,7 @@ def test_the_tables_tell_of_a_move(counting: InProcessQuery) -> None:
         "moves_done": 2,
         "batches_left": 0,
         "batches": batches,
+        "planned_batch": counting.input.batches - 1,
         "reason": None,
     }
     came = megaphone.migrations().to_pylist()
@@ -185,11 +189,13 @@ def test_without_a_session_there_is_no_table_of_the_application(
             ask()
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_table_turns_into_pandas(counting: InProcessQuery) -> None:
     bins = counting.megaphone.bins().to_pandas()
     assert bins.groupby("worker").size().to_dict() == {0: 32, 1: 32}
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_handle_prints_itself(counting: InProcessQuery) -> None:
     keys = len(counting.answer())
     run = counting.running.runId
@@ -205,6 +211,7 @@ def test_a_handle_prints_itself(counting: InProcessQuery) -> None:
     assert "<td>driver</td><td>32</td>" in html
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_handle_prints_itself_before_the_first_batch_and_after_the_last(
     start: MakeQuery,
 ) -> None:
@@ -216,7 +223,9 @@ def test_a_handle_prints_itself_before_the_first_batch_and_after_the_last(
     assert "<td>QUERY_STOPPED</td><td>The query with run id" in megaphone._repr_html_()
 
 
-def test_what_comes_from_a_user_is_escaped_in_html(counting: InProcessQuery) -> None:
+def test_what_comes_from_a_user_is_escaped_in_html(
+    counting: InProcessQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
     megaphone = counting.megaphone
-    megaphone._door.name = "<b>&"
+    monkeypatch.setattr(type(megaphone._door), "title", "<b>&")
     assert "<caption>query &lt;b&gt;&amp;</caption>" in megaphone._repr_html_()

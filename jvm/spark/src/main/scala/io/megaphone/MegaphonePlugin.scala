@@ -9,14 +9,16 @@ import org.apache.spark.sql.megaphone.SparkPrivate
 
 import io.megaphone.errors.OtherSparkException
 import io.megaphone.spark.checkpoint.SchemeCheckpointFileManager
+import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.driver.{ApplicationDriver, BuiltFor, QueryDriver, QueryListener}
 import io.megaphone.spark.executor.ExecutorHost
+import io.megaphone.spark.faces.sql.MegaphoneCatalog
 
 /** The plugin: `spark.plugins=io.megaphone.MegaphonePlugin`.
   *
   * On the driver it adds the session extensions and a query listener to the configured ones. It
-  * sets the state store provider and the checkpoint file manager if the user set none. It does so
-  * before any session exists. On each executor it keeps the state and moves it.
+  * sets the state store provider, the checkpoint file manager and the SQL catalog if the user set
+  * none. It does so before any session exists. On each executor it keeps the state and moves it.
   */
 final class MegaphonePlugin extends SparkPlugin {
   override def driverPlugin(): DriverPlugin = new MegaphoneDriver
@@ -69,6 +71,9 @@ object MegaphonePlugin {
   private[megaphone] def configure(conf: SparkConf): Unit = {
     append(conf, Extensions, classOf[MegaphoneExtensions].getName)
     append(conf, Listeners, classOf[QueryListener].getName)
+    MegaphoneConf.SqlCatalog.read(conf.getOption).foreach { name =>
+      conf.setIfMissing(s"spark.sql.catalog.$name", classOf[MegaphoneCatalog].getName)
+    }
     conf.setIfMissing(Provider, classOf[BinnedStateStoreProvider].getName)
     conf.setIfMissing(ExecutorHost.FileManagerKey, classOf[SchemeCheckpointFileManager].getName)
     ()

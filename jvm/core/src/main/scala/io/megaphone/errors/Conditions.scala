@@ -17,8 +17,14 @@ object Conditions {
 
   /** What a call may be refused with, or fail with. */
   val ofCalls: Vector[Condition] = Vector(
+    Condition("AMBIGUOUS_QUERY", "42704", "More than one query is meant by what was given."),
     Condition("DUPLICATE_BIN", "22023", "A step moves the same bin twice."),
     Condition("EMPTY_PLAN", "22023", "The plan would change nothing."),
+    Condition(
+      "INVALID_ARGUMENT",
+      "22023",
+      "An argument of a procedure is NULL, or is not of the kind that is needed."
+    ),
     Condition(
       "INVALID_BATCH_SIZE",
       "22023",
@@ -62,6 +68,7 @@ object Conditions {
     Condition("UNKNOWN_MODE", "22023", "There is no such transfer mode."),
     Condition("UNKNOWN_OPERATOR", "42704", "The query has no such stateful operator."),
     Condition("UNKNOWN_PLAN", "42704", "The query has no such plan."),
+    Condition("UNKNOWN_QUERY", "42704", "No running query has this name or id."),
     Condition("UNKNOWN_STRATEGY", "22023", "There is no such strategy."),
     Condition("UNKNOWN_WORKER", "42704", "The query has no such worker."),
     Condition("WORKER_NOT_EMPTY", "22023", "A step removes a worker that still owns bins.")

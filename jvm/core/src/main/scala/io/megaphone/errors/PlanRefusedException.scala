@@ -33,6 +33,20 @@ object PlanRefusedException {
         "the checkpoint was started with that provider, or the configuration names it; to move " +
         "state, start the query from a new checkpoint with the binned state store."
     )
+  def unknownQuery(what: String, running: Seq[String]): PlanRefusedException = {
+    val known =
+      if (running.isEmpty) "no query runs; start one first"
+      else s"those that run are ${running.sorted.mkString(", ")}; name one of these"
+    new PlanRefusedException("UNKNOWN_QUERY", s"No query $what: $known.")
+  }
+  def ambiguousQuery(what: String, found: Seq[String]): PlanRefusedException =
+    new PlanRefusedException(
+      "AMBIGUOUS_QUERY",
+      s"More than one query $what: ${found.sorted.mkString(", ")}; name one, by its name, its id " +
+        "or its run id."
+    )
+  def invalidArgument(name: String, problem: String): PlanRefusedException =
+    new PlanRefusedException("INVALID_ARGUMENT", s"The argument $name $problem.")
   def unknownPlan(id: String): PlanRefusedException = new PlanRefusedException(
     "UNKNOWN_PLAN",
     s"The query has no plan $id; plans() lists those it has."

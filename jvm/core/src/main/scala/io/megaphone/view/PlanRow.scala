@@ -17,6 +17,7 @@ final case class PlanRow(
     movesDone: Int,
     batchesLeft: Int,
     batches: Vector[Long],
+    plannedBatch: Option[Long],
     reason: Option[String]
 )
 
@@ -48,6 +49,12 @@ object PlanRow {
         _.batchesLeft
       ),
       Column.of("batches", Int64List, "The batches at which steps took effect.", _.batches),
+      Column.optional(
+        "planned_batch",
+        Int64,
+        "The newest batch of the query that was planned, of this plan or not.",
+        _.plannedBatch
+      ),
       Column.optional("reason", Text, "Why some of its moves were not made.", _.reason)
     )
   )
@@ -78,6 +85,7 @@ object PlanRow {
         if (state.history.end(plan.id).isDefined) 0
         else stepsLeft.map(left => -Math.floorDiv(-left, state.settings.stepsPerBatch)).max,
       batches = taken.map(_._1).distinct.sorted,
+      plannedBatch = state.decision.map(_.batch.number),
       reason = ended.orElse(taken.flatMap(_._2.noRoom).lastOption)
     )
   }

@@ -6,6 +6,7 @@ import io.megaphone.protocol.Protocol
 
 /** A row of the table `steps`. */
 final case class StepRow(
+    plan: String,
     operator: Long,
     step: Int,
     bins: Vector[Int],
@@ -20,6 +21,7 @@ object StepRow {
     "steps",
     "A row for each step of a plan: by group of operators, then in the order of the steps.",
     Vector(
+      Column.of("plan", Text, "Id of the plan.", _.plan),
       Column.ofGroup(_.operator),
       Column.of("step", Int32, "Place of the step in the plan, from 0.", _.step),
       Column.of("bins", Int32List, "The bins that it moves.", _.bins),
@@ -40,6 +42,7 @@ object StepRow {
     } yield {
       val fact = taken.get(StepId(plan.id, group, index))
       StepRow(
+        plan.id,
         group,
         index,
         bins = step.moves.map(_.bin),

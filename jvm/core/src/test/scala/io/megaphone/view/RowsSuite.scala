@@ -78,6 +78,7 @@ class RowsSuite extends AnyFunSuite {
           movesDone = 1,
           batchesLeft = 1,
           Vector(5),
+          plannedBatch = Some(5),
           Some("Executor b has no room.")
         ),
         PlanRow(
@@ -92,6 +93,7 @@ class RowsSuite extends AnyFunSuite {
           movesDone = 0,
           batchesLeft = 0,
           Vector(),
+          plannedBatch = Some(5),
           Some("Its worker is gone.")
         )
       )
@@ -101,8 +103,8 @@ class RowsSuite extends AnyFunSuite {
   test("a step's row has its batch once it has taken effect, and the bins that stayed") {
     assert(
       StepRow.of(moving, SomeQuery.plan) == Vector(
-        StepRow(0, 0, Vector(0, 1), Vector(2, 2), 3, Some(5), Vector(1)),
-        StepRow(0, 1, Vector(2), Vector(1), 3, None, Vector())
+        StepRow("one", 0, 0, Vector(0, 1), Vector(2, 2), 3, Some(5), Vector(1)),
+        StepRow("one", 0, 1, Vector(2), Vector(1), 3, None, Vector())
       )
     )
   }

@@ -185,6 +185,19 @@ object MegaphoneConf {
     io.megaphone.spark.conf.MemoryBudget.parse
   )
 
+  val SqlCatalog: ConfEntry[Option[String]] = ConfEntry(
+    "spark.megaphone.sql.catalog",
+    "megaphone",
+    "application",
+    "Name of the catalog with the procedures and tables of SQL. `off`: none.",
+    text => {
+      val name = text.trim
+      if (!name.matches("[A-Za-z][A-Za-z0-9_]*"))
+        throw new IllegalArgumentException("a name of letters, digits and _, or off, is needed.")
+      Option.when(name != "off")(name)
+    }
+  )
+
   /** All entries, in the order of the documentation. */
   val all: Vector[ConfEntry[_]] =
     Vector(
@@ -202,7 +215,8 @@ object MegaphoneConf {
       LeaseTimeoutMs,
       SweepBatches,
       FramesMax,
-      MemoryBudget
+      MemoryBudget,
+      SqlCatalog
     )
 
   /** What each key begins with. */

@@ -66,6 +66,9 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   /** The drivers of all active runs. */
   def running: Vector[QueryDriver] = queries.values.asScala.filter(_.query.isActive).toVector
 
+  /** The drivers of all active runs that have planned a batch with state. */
+  def planned: Vector[QueryDriver] = running.filter(_.snapshot.isDefined)
+
   /** The driver of a run that has planned a batch; None if there is none. If the run is about to
     * plan its first batch, waits for it, up to a minute.
     */
@@ -150,6 +153,10 @@ object ApplicationDriver {
 
   private val FirstPlanMs = 60000L
   private val LookMs = 100L
+
+  /** The version of the plugin's jar. */
+  def version: String =
+    Option(getClass.getPackage.getImplementationVersion).getOrElse("unknown")
 
   @volatile private var instance: Option[ApplicationDriver] = None
 

@@ -32,33 +32,36 @@ final case class PlanOptions(
   */
 final case class StepByHand(moves: Vector[Move], workers: Option[Int])
 
-/** Makes plans and submits them to a running query. When a verb returns the plan, it is in the plan
-  * log.
+/** Makes plans for a running query. What a verb returns makes the plan from the query's state:
+  * `QueryDriver.submit` does so and writes it to the plan log; who only wants to see it gives it a
+  * snapshot.
   *
-  * Threads: any. Throws PlanRefusedException, InvalidPlanException or InvalidConfException, after
-  * which nothing has changed; StepNotSealedException if it is not known whether the plan is in the
-  * plan log.
+  * Threads: any. Both the verb and what it returns may throw PlanRefusedException,
+  * InvalidPlanException or InvalidConfException, after which nothing has changed.
   */
 object Plans {
+
+  /** Makes a plan from the state of a query. */
+  type Made = Protocol.State => Plan
 
   /** The strategy of a plan whose steps were made by hand and not cut. */
   val AsGiven = "as given"
 
   /** Spreads the bins evenly over a number of workers, with the fewest moves. */
-  def rescale(query: QueryDriver, workers: Int, options: PlanOptions): Plan =
+  def rescale(query: QueryDriver, workers: Int, options: PlanOptions): Made =
     inSteps(query, options) { table =>
       Planner.checkGrowth(table, workers)
       Planner.rescale(table, workers)
     }
 
   /** Moves bins to workers that exist. */
-  def move(query: QueryDriver, moves: Vector[Move], options: PlanOptions): Plan =
+  def move(query: QueryDriver, moves: Vector[Move], options: PlanOptions): Made =
     inSteps(query, options)(Planner.move(_, moves))
 
-  /** Submits steps made by hand, in their order. A strategy cuts each of them; without one they
-    * stay as they are. Steps that change nothing are left out.
+  /** Has steps made by hand, in their order. A strategy cuts each of them; without one they stay as
+    * they are. Steps that change nothing are left out.
     */
-  def submit(query: QueryDriver, steps: Vector[StepByHand], options: PlanOptions): Plan = {
+  def submit(query: QueryDriver, steps: Vector[StepByHand], options: PlanOptions): Made = {
     if (steps.isEmpty || steps.exists(s => s.moves.isEmpty && s.workers.isEmpty))
       throw new InvalidPlanException.EmptyPlan
     make(query, options, options.strategy.fold(AsGiven)(_.toString)) { first =>
@@ -74,23 +77,20 @@ object Plans {
     }
   }
 
-  /** Cancels a plan: steps not sealed yet will not be. Nothing happens if it has ended. */
-  def cancel(query: QueryDriver, planId: String): Unit = query.cancel(planId)
-
   /** A plan of a query. */
   def find(state: Protocol.State, planId: String): Plan =
     state.history.plan(planId).getOrElse(throw PlanRefusedException.unknownPlan(planId))
 
   private def inSteps(query: QueryDriver, options: PlanOptions)(
       change: RoutingTable => Step
-  ): Plan = {
+  ): Made = {
     val strategy = options.strategy.getOrElse(MegaphoneConf.DefaultStrategy.read(query.conf))
     make(query, options, strategy.toString)(t => Strategies.steps(t, change(t), strategy))
   }
 
   private def make(query: QueryDriver, options: PlanOptions, strategy: String)(
       stepsFrom: RoutingTable => Vector[Step]
-  ): Plan = query.submit { state =>
+  ): Made = state => {
     val steps = groupsOf(state, options.operator)
       .map(g => g.id -> stepsFrom(tableOf(state, g)))
       .filter(_._2.nonEmpty)

@@ -16,6 +16,11 @@ private[api] object Json {
   def read(text: String): JsonNode = mapper.readTree(text)
   def write(value: AnyRef): String = mapper.writeValueAsString(value)
 
+  /** A whole number. Throws IllegalArgumentException of any other value. */
+  def whole(node: JsonNode): Int =
+    if (node.isInt) node.intValue
+    else throw new IllegalArgumentException(s"A whole number is needed, not $node.")
+
   /** A row as a map, which `write` turns into an object. */
   def row[A](table: Table[A], row: A): LinkedHashMap[String, Any] = {
     val fields = new LinkedHashMap[String, Any]

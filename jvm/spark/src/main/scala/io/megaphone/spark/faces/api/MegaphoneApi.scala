@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.faces.api
 
-import scala.jdk.CollectionConverters._
-
-import com.fasterxml.jackson.databind.JsonNode
-
-import io.megaphone.plan.{Move, Plan, Strategy, TransferMode}
-import io.megaphone.spark.driver.{PlanOptions, Plans, Queries, QueryDriver, StepByHand}
+import io.megaphone.plan.{Plan, Strategy, TransferMode}
+import io.megaphone.spark.driver.{
+  ApplicationDriver, PlanOptions, Plans, Queries, QueryDriver, TableRows
+}
 import io.megaphone.view.{BinRow, ExecutorRow, MigrationRow, PlanRow, QueryRow, StepRow, WorkerRow}
 
 /** The interface for other languages: plain arguments in, JSON out. The Python package calls it.
@@ -21,7 +19,7 @@ import io.megaphone.view.{BinRow, ExecutorRow, MigrationRow, PlanRow, QueryRow, 
 object MegaphoneApi {
 
   /** The version of this jar. */
-  def version: String = Option(getClass.getPackage.getImplementationVersion).getOrElse("unknown")
+  def version: String = ApplicationDriver.version
 
   /** Submits a plan that spreads the state over `workers` workers; returns the plan as JSON. */
   def rescale(
@@ -30,113 +28,70 @@ object MegaphoneApi {
       strategy: String,
       mode: String,
       operator: Long
-  ): String = {
-    val query = Queries.of(runId)
-    progress(query, Plans.rescale(query, workers, optionsOf(strategy, mode, operator)))
-  }
+  ): String =
+    submitted(runId)(Plans.rescale(_, workers, optionsOf(strategy, mode, operator)))
 
-  /** Submits a plan that makes these moves, given as JSON: `[[bin, worker], ...]`; returns the plan
-    * as JSON.
-    */
-  def move(runId: String, moves: String, strategy: String, mode: String, operator: Long): String = {
-    val query = Queries.of(runId)
-    val asked = movesOf(Json.read(moves))
-    progress(query, Plans.move(query, asked, optionsOf(strategy, mode, operator)))
-  }
+  /** Submits a plan that makes these moves, given as JSON: `{"17": 3}`. Returns it as JSON. */
+  def move(runId: String, moves: String, strategy: String, mode: String, operator: Long): String =
+    submitted(runId)(Plans.move(_, StepsJson.moves(moves), optionsOf(strategy, mode, operator)))
 
-  /** Submits steps made by hand, given as JSON:
-    * `[{"moves": [[bin, worker], ...], "workers": 3}, ...]`. With 0 workers a step keeps their
-    * number. A strategy cuts each step. Steps that change nothing are left out.
+  /** Submits steps made by hand, given as JSON: see [[StepsJson]]. A strategy cuts each step. Steps
+    * that change nothing are left out.
     */
-  def submitSteps(
+  def submit(
       runId: String,
       steps: String,
       strategy: String,
       mode: String,
       operator: Long
-  ): String = {
-    val query = Queries.of(runId)
-    val asked = Json.read(steps).asScala.map(stepOf).toVector
-    progress(query, Plans.submit(query, asked, optionsOf(strategy, mode, operator)))
-  }
+  ): String =
+    submitted(runId)(Plans.submit(_, StepsJson.read(steps), optionsOf(strategy, mode, operator)))
 
   /** Cancels a plan; nothing happens if it has ended. */
-  def cancel(runId: String, planId: String): Unit = Plans.cancel(Queries.of(runId), planId)
+  def cancel(runId: String, planId: String): Unit = Queries.of(runId).cancel(planId)
 
-  /** A row of the table `plans`, with one more field, `planned_batch`: the newest batch of the
-    * query that was planned.
-    */
+  /** A row of the table `plans`. */
   def plan(runId: String, planId: String): String = {
     val query = Queries.of(runId)
-    progress(query, Plans.find(query.state, planId))
+    rowOf(query, Plans.find(query.state, planId))
   }
 
   /** The table `plans` of a query. */
-  def plans(runId: String): String = {
-    val query = Queries.of(runId)
-    Json.rows(PlanRow.table, PlanRow.of(query.state, query.query.latestCommittedBatch))
-  }
+  def plans(runId: String): String =
+    Json.rows(PlanRow.table, TableRows.plans(Queries.of(runId)))
 
   /** The table `steps` of a plan. */
-  def steps(runId: String, planId: String): String = {
-    val state = Queries.of(runId).state
-    Json.rows(StepRow.table, StepRow.of(state, Plans.find(state, planId)))
-  }
+  def steps(runId: String, planId: String): String =
+    Json.rows(StepRow.table, TableRows.steps(Queries.of(runId), planId))
 
   /** The table `bins` of a query. */
-  def bins(runId: String): String = {
-    val query = Queries.of(runId)
-    Json.rows(BinRow.table, BinRow.of(query.state, query.executorOf))
-  }
+  def bins(runId: String): String = Json.rows(BinRow.table, TableRows.bins(Queries.of(runId)))
 
   /** The table `workers` of a query. */
-  def workers(runId: String): String = {
-    val query = Queries.of(runId)
-    Json.rows(
-      WorkerRow.table,
-      WorkerRow.of(query.state, query.executorOf, query.commits.newest)
-    )
-  }
+  def workers(runId: String): String =
+    Json.rows(WorkerRow.table, TableRows.workers(Queries.of(runId)))
 
   /** The table `migrations` of a query. */
   def migrations(runId: String): String =
-    Json.rows(MigrationRow.table, MigrationRow.of(Queries.of(runId).commits.moves))
+    Json.rows(MigrationRow.table, TableRows.migrations(Queries.of(runId)))
 
   /** The table `queries` of the application. */
-  def queries(): String = Json.rows(
-    QueryRow.table,
-    for {
-      query <- Queries.application.running
-      state <- query.snapshot
-    } yield QueryRow.of(query.query.id.toString, query.query.name, state)
-  )
+  def queries(): String = Json.rows(QueryRow.table, TableRows.queries(Queries.application))
 
   /** The table `executors` of the application. */
-  def executors(): String =
-    Json.rows(ExecutorRow.table, ExecutorRow.of(Queries.application.heldByExecutor))
+  def executors(): String = Json.rows(ExecutorRow.table, TableRows.executors(Queries.application))
 
-  private def progress(query: QueryDriver, plan: Plan): String = {
-    val state = query.state
-    val row = Json.row(PlanRow.table, PlanRow.of(state, plan, query.query.latestCommittedBatch))
-    row.put("planned_batch", state.decision.fold[Any](null)(_.batch.number))
-    Json.write(row)
+  private def submitted(runId: String)(make: QueryDriver => Plans.Made): String = {
+    val query = Queries.of(runId)
+    rowOf(query, query.submit(make(query)))
   }
+
+  private def rowOf(query: QueryDriver, plan: Plan): String =
+    Json.write(Json.row(PlanRow.table, TableRows.plan(query, plan)))
 
   private def optionsOf(strategy: String, mode: String, operator: Long): PlanOptions = PlanOptions(
     Option(strategy).map(Strategy.parse),
     Option(mode).map(TransferMode.parse),
     Option.when(operator >= 0)(operator)
   )
-
-  private def stepOf(step: JsonNode): StepByHand = {
-    val workers = whole(step.required("workers"))
-    StepByHand(movesOf(step.required("moves")), Option.when(workers != 0)(workers))
-  }
-
-  private def movesOf(pairs: JsonNode): Vector[Move] =
-    pairs.asScala.map(pair => Move(whole(pair.required(0)), whole(pair.required(1)))).toVector
-
-  private def whole(node: JsonNode): Int =
-    if (node.isInt) node.intValue
-    else throw new IllegalArgumentException(s"A whole number is needed, not $node.")
 }

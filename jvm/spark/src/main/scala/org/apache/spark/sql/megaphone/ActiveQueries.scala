@@ -8,6 +8,13 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 
+/** A running query, with or without state. */
+final case class ActiveQuery(id: UUID, runId: UUID, name: Option[String]) {
+
+  /** As a message names it: by what a caller would use. */
+  override def toString: String = name.getOrElse(id.toString)
+}
+
 /** The running queries of all sessions of the application.
   *
   * Private to Spark (4.2, 4.3): `SharedState.activeStreamingQueries`.
@@ -15,6 +22,10 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
   * Threads: any.
   */
 object ActiveQueries {
+
+  /** All of them. */
+  def all: Vector[ActiveQuery] =
+    active.map(q => ActiveQuery(q.id, q.runId, Option(q.name))).toVector
 
   /** Whether a query of this run is running, with or without state. */
   def isActive(runId: UUID): Boolean = find(runId).nonEmpty
@@ -34,12 +45,13 @@ object ActiveQueries {
   def isNearFirstBatch(runId: UUID): Boolean =
     isStarting(runId) && find(runId).exists(q => !q.status.message.startsWith("Waiting for"))
 
-  /** The active query of this run. Spark lists a query for a moment after it has ended. */
-  private def find(runId: UUID): Option[StreamExecution] =
+  private def find(runId: UUID): Option[StreamExecution] = active.find(_.runId == runId)
+
+  /** Spark lists a query for a moment after it has ended. */
+  private def active: Iterable[StreamExecution] =
     SparkSession.getDefaultSession
       .orElse(SparkSession.getActiveSession)
-      .flatMap(
-        _.sharedState.activeStreamingQueries.values.asScala
-          .find(q => q.runId == runId && q.isActive)
-      )
+      .toSeq
+      .flatMap(_.sharedState.activeStreamingQueries.values.asScala)
+      .filter(_.isActive)
 }

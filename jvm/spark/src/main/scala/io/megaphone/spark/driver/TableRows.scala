@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.driver
+
+import io.megaphone.plan.Plan
+import io.megaphone.view.{BinRow, ExecutorRow, MigrationRow, PlanRow, QueryRow, StepRow, WorkerRow}
+
+/** The rows of each table of `io.megaphone.view`, of a running query or of the application. Every
+  * face shows these, so that all show the same.
+  *
+  * Rows are of the moment they are asked for. Throws PlanRefusedException if the query has planned
+  * no batch with state.
+  *
+  * Threads: any.
+  */
+object TableRows {
+  def bins(query: QueryDriver): Vector[BinRow] = BinRow.of(query.state, query.executorOf)
+
+  def workers(query: QueryDriver): Vector[WorkerRow] =
+    WorkerRow.of(query.state, query.executorOf, query.commits.newest)
+
+  def plans(query: QueryDriver): Vector[PlanRow] =
+    PlanRow.of(query.state, query.query.latestCommittedBatch)
+
+  def plan(query: QueryDriver, plan: Plan): PlanRow =
+    PlanRow.of(query.state, plan, query.query.latestCommittedBatch)
+
+  def steps(query: QueryDriver, planId: String): Vector[StepRow] =
+    StepRow.of(query.state, Plans.find(query.state, planId))
+
+  def steps(query: QueryDriver): Vector[StepRow] = {
+    val state = query.state
+    state.history.plans.valuesIterator.flatMap(p => StepRow.of(state, p.plan)).toVector
+  }
+
+  def migrations(query: QueryDriver): Vector[MigrationRow] = MigrationRow.of(query.commits.moves)
+
+  def query(query: QueryDriver): QueryRow =
+    QueryRow.of(query.query.id.toString, query.query.name, query.state)
+
+  /** The queries of an application that have planned a batch with state. */
+  def queries(application: ApplicationDriver): Vector[QueryRow] =
+    application.planned.map(query)
+
+  def executors(application: ApplicationDriver): Vector[ExecutorRow] =
+    ExecutorRow.of(application.heldByExecutor)
+}

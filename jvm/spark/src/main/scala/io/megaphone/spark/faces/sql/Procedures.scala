@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.faces.sql
+
+import org.apache.spark.sql.types.{DataType, IntegerType, LongType, MapType, StringType}
+
+import io.megaphone.errors.PlanRefusedException
+import io.megaphone.plan.{Move, Strategy, TransferMode}
+import io.megaphone.spark.driver.{
+  ApplicationDriver, PlanOptions, Plans, Queries, QueryDriver, TableRows
+}
+import io.megaphone.spark.faces.api.StepsJson
+import io.megaphone.spark.faces.sql.Procedure.Given
+import io.megaphone.view.{Column, Int32, PlanRow, Table, Text}
+
+/** The catalog's procedures. What they have in common:
+  *
+  *   - `query` is the id of a query, which stays over restarts, its run id or its name. NULL is the
+  *     one query with state in bins that runs.
+  *   - `strategy`, `mode` and `operator` are as in Python: how moves are grouped into steps, when
+  *     the bytes travel, and the one operator to move. NULL is the configured one, or all.
+  *   - What makes or steers a plan returns its row of the table `plans`.
+  */
+private[sql] object Procedures {
+  private val Query = optional("query", StringType)
+  private val How =
+    Vector(Query, optional("strategy", StringType), optional("mode", StringType)) :+
+      optional("operator", LongType)
+  private val Moves = MapType(IntegerType, IntegerType)
+  private val PlanId = Argument("plan", StringType, None)
+  private type OfPlan = (QueryDriver, PlanRow)
+
+  /** All of them.
+    *
+    * @param catalog
+    *   the name that the catalog has
+    */
+  def all(catalog: String): Vector[Procedure[_]] =
+    Vector(Rescale, MoveBins, Submit, Preview, Cancel, Wait, new About(catalog))
+
+  private object Rescale
+      extends Procedure[OfPlan](
+        "rescale",
+        "Spreads the state of a running query evenly over a number of workers, with the fewest " +
+          "moves.",
+        Argument("workers", IntegerType, None) +: How,
+        SystemTables.plans
+      ) {
+    override protected def run(in: Given): Seq[OfPlan] = {
+      val workers = in.required("workers", in.int("workers"))
+      submitted(in)(Plans.rescale(_, workers, optionsOf(in)))
+    }
+  }
+
+  private object MoveBins
+      extends Procedure[OfPlan](
+        "move",
+        "Moves bins to workers that are there already, given as a map of bin to worker: " +
+          "map(17, 3).",
+        Argument("moves", Moves, None) +: How,
+        SystemTables.plans
+      ) {
+    override protected def run(in: Given): Seq[OfPlan] = {
+      val moves = movesOf(in.required("moves", in.pairs("moves")))
+      submitted(in)(Plans.move(_, moves, optionsOf(in)))
+    }
+  }
+
+  private object Submit
+      extends Procedure[OfPlan](
+        "submit",
+        "Submits steps made by hand, given as JSON: " +
+          """'[{"moves": {"17": 3}, "workers": 8}]'. A step may leave out its workers, or its """ +
+          "moves.",
+        Argument("steps", StringType, None) +: How,
+        SystemTables.plans
+      ) {
+    override protected def run(in: Given): Seq[OfPlan] = {
+      val steps = StepsJson.read(in.required("steps", in.text("steps")))
+      submitted(in)(Plans.submit(_, steps, optionsOf(in)))
+    }
+  }
+
+  /** A move that a plan would make. */
+  private final case class PlannedMove(operator: Long, step: Int, bin: Int, from: Int, to: Int)
+
+  private object Preview
+      extends Procedure[PlannedMove](
+        "plan",
+        "Shows what a plan would do, and does nothing: that of rescale, move or submit, by the " +
+          "one of workers, moves and steps that is in.",
+        Vector(optional("workers", IntegerType), optional("moves", Moves)) ++
+          (optional("steps", StringType) +: How),
+        Table(
+          "planned moves",
+          "A row for each move.",
+          Vector(
+            Column.ofGroup(_.operator),
+            Column.of("step", Int32, "Place of the step in the plan, from 0.", _.step),
+            Column.of("bin", Int32, "The bin.", _.bin),
+            Column.of("from_worker", Int32, "The worker that owns it before the step.", _.from),
+            Column.of("to_worker", Int32, "The worker that owns it after the step.", _.to)
+          )
+        )
+      ) {
+    override protected def run(in: Given): Seq[PlannedMove] = {
+      val (query, options) = (queryOf(in), optionsOf(in))
+      val asked = Vector(
+        in.int("workers").map(Plans.rescale(query, _, options)),
+        in.pairs("moves").map(pairs => Plans.move(query, movesOf(pairs), options)),
+        in.text("steps").map(text => Plans.submit(query, StepsJson.read(text), options))
+      ).flatten
+      if (asked.size != 1)
+        throw PlanRefusedException.invalidArgument(
+          "workers, moves or steps",
+          s"are ${asked.size} of the three, but the plan is that of exactly one; give one"
+        )
+      val state = query.state
+      for {
+        (group, steps) <- asked.head(state).steps.toVector.sortBy(_._1)
+        tables = steps.scanLeft(state.currentTable(group)) { (table, step) =>
+          table.moved(step.moves, table.number, step.workers)
+        }
+        ((step, before), index) <- steps.zip(tables).zipWithIndex
+        move <- step.moves
+      } yield PlannedMove(group, index, move.bin, before.workerOf(move.bin), move.target)
+    }
+  }
+
+  private object Cancel
+      extends Procedure[OfPlan](
+        "cancel",
+        "Drops the steps of a plan that have not taken effect. Does nothing if the plan has ended.",
+        Vector(PlanId, Query),
+        SystemTables.plans
+      ) {
+    override protected def run(in: Given): Seq[OfPlan] = {
+      val (query, id) = (queryOf(in), in.required("plan", in.text("plan")))
+      query.cancel(id)
+      Vector(query -> TableRows.plan(query, Plans.find(query.state, id)))
+    }
+  }
+
+  private object Wait
+      extends Procedure[OfPlan](
+        "wait",
+        "Returns when a plan is over, or when so many seconds have passed: from 0 to " +
+          s"${PlanWait.SecondsMax}.",
+        Vector(PlanId, Argument("timeout_s", IntegerType, Some("10")), Query),
+        SystemTables.plans
+      ) {
+    override protected def run(in: Given): Seq[OfPlan] = {
+      val (query, id) = (queryOf(in), in.required("plan", in.text("plan")))
+      val seconds = in.required("timeout_s", in.int("timeout_s"))
+      Vector(query -> PlanWait.until(query, id, seconds))
+    }
+  }
+
+  private final case class Versions(
+      plugin: String,
+      spark: String,
+      catalog: String,
+      query: Option[QueryDriver]
+  )
+
+  private final class About(catalog: String)
+      extends Procedure[Versions](
+        "about",
+        "Shows the version of the plugin, that of Spark, the name of the catalog, and which " +
+          "query is meant by what is given, if one is.",
+        Vector(Query),
+        Table[Versions](
+          "versions",
+          "One row.",
+          Vector[Column[Versions]](
+            Column.of("version", Text, "The version of the plugin's jar.", _.plugin),
+            Column.of("spark_version", Text, "The version of Spark.", _.spark),
+            Column.of("catalog", Text, "The name of this catalog.", _.catalog)
+          ) ++ SystemTables.OfQuery.map { c =>
+            c.copy[Versions](isNullable = true, value = _.query.map(c.value))
+          }
+        )
+      ) {
+    override protected def run(in: Given): Seq[Versions] = {
+      val query = in.text("query").map(name => Queries.named(Some(name)))
+      val spark = Queries.application.context.version
+      Vector(Versions(ApplicationDriver.version, spark, catalog, query))
+    }
+  }
+
+  private def optional(name: String, dataType: DataType): Argument =
+    Argument(name, dataType, Some("NULL"))
+
+  private def queryOf(in: Given): QueryDriver = Queries.named(in.text("query"))
+
+  private def submitted(in: Given)(make: QueryDriver => Plans.Made): Seq[OfPlan] = {
+    val query = queryOf(in)
+    Vector(query -> TableRows.plan(query, query.submit(make(query))))
+  }
+
+  private def movesOf(pairs: Vector[(Int, Int)]): Vector[Move] =
+    pairs.map { case (bin, worker) => Move(bin, worker) }
+
+  private def optionsOf(in: Given): PlanOptions = PlanOptions(
+    in.text("strategy").map(Strategy.parse),
+    in.text("mode").map(TransferMode.parse),
+    in.long("operator")
+  )
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.faces.sql
+
+import java.util.{EnumSet, Set => JSet}
+
+import org.apache.spark.sql.connector.catalog.{
+  Column => SparkColumn, SupportsRead, Table => SparkTable, TableCapability
+}
+import org.apache.spark.sql.connector.read.ScanBuilder
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+import io.megaphone.spark.driver.{Queries, QueryDriver, TableRows}
+import io.megaphone.view.{
+  BinRow, Column, ExecutorRow, MigrationRow, PlanRow, QueryRow, StepRow, Table, Text, WorkerRow
+}
+
+/** The catalog's tables: those of `io.megaphone.view`, of all running queries that have planned a
+  * batch with state. Each table of a query begins with the columns that name it. They cannot be
+  * written.
+  *
+  * A DataFrame over one is of the moment of its first execution.
+  */
+private[sql] object SystemTables {
+
+  /** The columns that name a query. */
+  val OfQuery: Vector[Column[QueryDriver]] = Vector(
+    Column.of("query_id", Text, "Spark's id of the query, the same after a restart.", idOf),
+    Column.of("run_id", Text, "Spark's id of this run of the query.", _.runId),
+    Column.optional("query_name", Text, "The name that the query was given.", _.query.name)
+  )
+
+  /** The rows of plans, which procedures return too. */
+  val plans: Table[(QueryDriver, PlanRow)] = SqlRows.prefixed(OfQuery, PlanRow.table)
+
+  val all: Vector[SystemTable[_]] = Vector(
+    new SystemTable(QueryRow.table, TableRows.queries(Queries.application)),
+    ofEach(WorkerRow.table)(TableRows.workers),
+    ofEach(BinRow.table)(TableRows.bins),
+    ofEach(PlanRow.table)(TableRows.plans),
+    ofEach(StepRow.table)(TableRows.steps),
+    ofEach(MigrationRow.table)(TableRows.migrations),
+    new SystemTable(ExecutorRow.table, TableRows.executors(Queries.application))
+  )
+
+  private def idOf(query: QueryDriver): String = query.query.id.toString
+
+  private def ofEach[A](table: Table[A])(rowsOf: QueryDriver => Seq[A]): SystemTable[_] =
+    new SystemTable[(QueryDriver, A)](
+      SqlRows.prefixed(OfQuery, table),
+      for (query <- Queries.application.planned; row <- rowsOf(query)) yield query -> row
+    )
+}
+
+/** A table that is read on the driver.
+  *
+  * @param rows
+  *   is called at each execution
+  */
+private[sql] final class SystemTable[A](table: Table[A], rows: => Seq[A])
+    extends SparkTable
+    with SupportsRead {
+  override def name: String = table.name
+
+  override def columns: Array[SparkColumn] = SqlRows.schemaOf(table).fields.map { field =>
+    SparkColumn.create(
+      field.name,
+      field.dataType,
+      field.nullable,
+      field.getComment().orNull,
+      null
+    )
+  }
+
+  override def capabilities: JSet[TableCapability] = EnumSet.of(TableCapability.BATCH_READ)
+
+  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
+    () => SqlRows.scan(table)(rows)
+
+  /** The schema that a reader sees. */
+  def readSchema: StructType = SqlRows.schemaOf(table)
+}

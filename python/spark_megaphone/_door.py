@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way to the plugin for one query.
+
+It goes through the JVM of this process, or through SQL.
+"""
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+
+from spark_megaphone.errors import WrongType
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.streaming.query import StreamingQuery as ConnectQuery
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+Query: TypeAlias = "StreamingQuery | ConnectQuery"
+
+
+class Door(Protocol):
+    """Verbs of the plugin with plain arguments, answered by rows.
+
+    Holds nothing that changes, so any thread may use it. After the query has stopped every verb
+    raises `QueryStopped`.
+    """
+
+    @property
+    def title(self) -> str:
+        """How the query is called: by its name, or by its run id."""
+
+    def ask(self, verb: str, *arguments: object) -> Any:
+        """Calls a verb of the plugin.
+
+        Args:
+            verb: `rescale`, `move`, `submit`, `cancel`, `plan` or a table.
+            *arguments: What the verb needs beside the query: moves as a dict, steps as a list of
+                rows, str, int or None.
+
+        Returns:
+            A row as a dict, a table as a list of dicts; None where the verb returns nothing.
+
+        Raises:
+            MegaphoneError: Of the class that the plugin's condition names, with its sentence.
+        """
+
+    def awaited(self, plan: str, seconds: float) -> dict[str, Any]:
+        """The row of a plan when it is over, or after so many seconds or a little more.
+
+        Raises:
+            MegaphoneError: As `ask`, also if the query ends meanwhile.
+        """
+
+    def is_in_batch(self) -> bool:
+        """Whether the query is working on data; false while it waits for data or its trigger."""
+
+
+def door_of(query: "Query") -> Door:
+    """Opens the way to the plugin that the query has.
+
+    Raises:
+        MegaphoneError: There is none; see `Megaphone`.
+    """
+    kind, found = type(query), cast(Any, query)
+    if kind.__module__.startswith("pyspark.sql.connect."):
+        from spark_megaphone._sql import SqlDoor
+
+        return SqlDoor(found._session, found.runId, found.name, found)
+    if kind.__module__.startswith("pyspark.sql.streaming."):
+        from spark_megaphone._jvm import JvmDoor
+
+        return JvmDoor(found)
+    raise WrongType(
+        f"The query is of type {kind.__name__}, but a StreamingQuery is needed: what start() "
+        "returned, or one of spark.streams.active."
+    )
+
+
+def find(session: "SparkSession", query: str) -> Door:
+    """Opens the way to a query that is known by its name, id or run id.
+
+    Raises:
+        MegaphoneError: See `Megaphone.find`.
+    """
+    from spark_megaphone import _sql
+
+    for started in session.streams.active:
+        if query in (started.name, started.id, started.runId):
+            return door_of(started)
+    return _sql.find(session, query)
+
+
+def ask_application(table: str, session: "SparkSession | None") -> list[dict[str, Any]]:
+    """The rows of a table that is about no single query.
+
+    Args:
+        table: Its name.
+        session: A session of the application; None for the one that runs in this process.
+
+    Raises:
+        QueryStopped: No session runs.
+        MegaphoneError: As a door raises it, when it is made and when it asks.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if session is None and SparkContext._active_spark_context is None:
+        session = SparkSession.getActiveSession()
+    if session is not None:
+        from spark_megaphone import _sql
+
+        return _sql.ask_application(session, table)
+    from spark_megaphone import _jvm
+
+    rows: list[dict[str, Any]] = _jvm.ask_application(table)
+    return rows

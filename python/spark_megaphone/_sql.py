@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way to the plugin through SQL: for Spark Connect, and for queries of other sessions.
+
+It needs no class of ours on the client's side: a procedure for each verb, and a table for each
+table. Values go as parameters of the statement, never as its text.
+"""
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from spark_megaphone import _checks, _tables, conf
+from spark_megaphone._jvm import PLUGIN, check_version
+from spark_megaphone.errors import (
+    MegaphoneError,
+    PluginMissing,
+    QueryStopped,
+    UnknownQuery,
+    error_of,
+    has_ended,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_PREFIX = "MEGAPHONE_"
+_WAIT_S = 2  # each wait is a statement, which stays in the SQL tab
+_SCHEMAS = {
+    "queries": _tables.QUERIES,
+    "workers": _tables.WORKERS,
+    "bins": _tables.BINS,
+    "plans": _tables.PLANS,
+    "steps": _tables.STEPS,
+    "migrations": _tables.MIGRATIONS,
+    "executors": _tables.EXECUTORS,
+}
+_NO_PLUGIN = (
+    "The session's application was started without the plugin, or without its SQL catalog; start "
+    f"the server with the jar in spark.jars, spark.plugins={PLUGIN}, and {conf.SQL_CATALOG} not "
+    "off. pyspark --remote local and remote('local') cannot load plugins: start a server with "
+    "start-connect-server.sh."
+)
+
+
+class SqlDoor:
+    """A `Door` for any query of the application that a session can reach by SQL."""
+
+    def __init__(self, session: "SparkSession", run_id: str, name: str | None, query: Any) -> None:
+        self._sql = Sql(session)
+        self._run_id = run_id
+        self._name = name
+        self._query = query
+
+    @property
+    def title(self) -> str:
+        return self._name or self._run_id
+
+    def ask(self, verb: str, *arguments: object) -> Any:
+        """See `Door`."""
+        if verb in _SCHEMAS:
+            return self._rows(verb, *arguments)
+        if verb == "cancel":
+            self._call("cancel", plan=arguments[0])
+            return None
+        if verb == "plan":
+            return self._call("wait", plan=arguments[0], timeout_s=0)
+        asked, strategy, mode, operator = arguments
+        how = {"strategy": strategy, "mode": mode}
+        if operator != _checks.ALL_OPERATORS:
+            how["operator"] = operator
+        if verb == "rescale":
+            return self._call("rescale", workers=asked, **how)
+        if verb == "move":
+            return self._call("move", moves=asked, **how)
+        return self._call("submit", steps=asked, **how)
+
+    def awaited(self, plan: str, seconds: float) -> dict[str, Any]:
+        """See `Door`. The server looks; so there are few statements, however long it takes."""
+        row: dict[str, Any] = self._call(
+            "wait", plan=plan, timeout_s=math.ceil(min(_WAIT_S, seconds))
+        )
+        return row
+
+    def is_in_batch(self) -> bool:
+        """See `Door`. A query that is not of this session is taken to be."""
+        if self._query is None:
+            return True
+        status = self._query.status
+        return bool(status["isTriggerActive"] and status["isDataAvailable"])
+
+    def _call(self, procedure: str, **arguments: object) -> dict[str, Any]:
+        try:
+            return self._sql.call(procedure, query=self._run_id, **arguments)[0]
+        except UnknownQuery:
+            failure = None if self._query is None else self._query.exception()
+            raise has_ended(self._run_id, failure) from failure
+
+    def _rows(self, table: str, plan: object = None) -> list[dict[str, Any]]:
+        where = {"run_id": self._run_id} | ({} if plan is None else {"plan": plan})
+        rows: list[dict[str, Any]] = self._sql.table(table, where).to_pylist()
+        if not rows:
+            self._call("about")  # says so if the query has stopped, or has no state yet
+            if plan is not None:
+                self.ask("plan", plan)  # says so if it is unknown
+            rows = self._sql.table(table, where).to_pylist()
+        return rows
+
+
+def find(session: "SparkSession", query: str) -> SqlDoor:
+    """Opens the way to a query that another session has started; see `Megaphone.find`."""
+    row = Sql(session).call("about", query=query)[0]
+    return SqlDoor(session, row["run_id"], row["query_name"], None)
+
+
+def ask_application(session: "SparkSession", table: str) -> list[dict[str, Any]]:
+    """The rows of a table that is about no single query."""
+    rows: list[dict[str, Any]] = Sql(session).table(table, {}).to_pylist()
+    return rows
+
+
+class Sql:
+    """Statements for the plugin's catalog in one session.
+
+    Raises:
+        PluginMissing: The application has no plugin, or no catalog.
+        VersionMismatch: Its jar is of another version than this package.
+    """
+
+    def __init__(self, session: "SparkSession") -> None:
+        self._session = session
+        name = _answered(
+            lambda: session.conf.get(conf.SQL_CATALOG, conf.DEFAULTS[conf.SQL_CATALOG])
+        )
+        self._system = f"{name}.system"
+        if _answered(lambda: session.conf.get(f"spark.sql.catalog.{name}", None)) is None:
+            raise PluginMissing(_NO_PLUGIN)
+        check_version(self.call("about")[0]["version"])
+
+    def call(self, procedure: str, **arguments: object) -> list[dict[str, Any]]:
+        """Calls a procedure; its rows. Raises MegaphoneError.
+
+        Args:
+            procedure: Its name.
+            **arguments: By name: moves as a dict of whole numbers, steps as a list of rows. One
+                that is None is left out.
+        """
+        texts, values = [], {}
+        for name, value in arguments.items():
+            if isinstance(value, dict):  # Spark takes no dict as a parameter
+                pairs = ", ".join(f"{int(key)}, {int(of)}" for key, of in value.items())
+                texts.append(f"{name} => CAST(map({pairs}) AS MAP<INT, INT>)")
+            elif value is not None:
+                texts.append(f"{name} => :{name}")
+                values[name] = json.dumps(value) if isinstance(value, list) else value
+        text = f"CALL {self._system}.{procedure}({', '.join(texts)})"
+        rows: list[dict[str, Any]] = self._run(text, values).to_pylist()
+        return rows
+
+    def table(self, name: str, where: dict[str, object]) -> "pa.Table":
+        """A table with the columns of the fixed schema. Raises MegaphoneError."""
+        schema = _SCHEMAS[name]
+        condition = " AND ".join(f"{column} = :{column}" for column in where) or "true"
+        text = f"SELECT {', '.join(schema.names)} FROM {self._system}.{name} WHERE {condition}"
+        return self._run(text, where).cast(schema)
+
+    def _run(self, text: str, values: dict[str, object]) -> "pa.Table":
+        return _answered(lambda: self._session.sql(text, values).toArrow())
+
+
+def _answered(ask: Any) -> Any:
+    """What the server answers, or the error that it means."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return ask()
+    except PySparkException as error:
+        raise _named(error) from None
+
+
+def _named(error: Any) -> MegaphoneError:
+    condition = error.getCondition() or ""
+    if condition.startswith(_PREFIX):
+        return error_of(condition.removeprefix(_PREFIX), _sentence(error))
+    if "SESSION" in condition or "StatusCode.UNAVAILABLE" in str(error):
+        return QueryStopped(
+            "The Spark Connect session or its server has stopped, and the query with it; start "
+            "both, and make a new handle."
+        )
+    return MegaphoneError(_sentence(error))
+
+
+def _sentence(error: Any) -> str:
+    """Its own message: Connect adds the server's stack trace below it."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0]
