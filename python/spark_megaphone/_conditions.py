@@ -20,7 +20,7 @@ CONDITIONS: Final = {
     ),
     "CONNECT_NOT_SUPPORTED": (
         "0A000",
-        "The session or the query belongs to Spark Connect, which cannot reach the plugin yet.",
+        "The session that is to be prepared is one of Spark Connect, which takes no plugin.",
     ),
     "DAMAGED_FILE": (
         "58030",
@@ -104,7 +104,7 @@ CONDITIONS: Final = {
     "PLAN_TIMEOUT": ("HYT00", "The plan was not done in time; it goes on."),
     "PLUGIN_MISSING": (
         "55000",
-        "The jar is there, but the session was started without the plugin.",
+        "The session, or the server of Spark Connect, was started without the plugin.",
     ),
     "QUERY_NOT_STARTED": ("55000", "The query has not planned a batch with state yet."),
     "QUERY_STOPPED": ("55000", "The query or its session is no longer running."),

@@ -4,6 +4,7 @@
 It goes through the JVM of this process, or through SQL.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from spark_megaphone.errors import WrongType
@@ -83,10 +84,11 @@ def find(session: "SparkSession", query: str) -> Door:
     """
     from spark_megaphone import _sql
 
-    for started in session.streams.active:
-        if query in (started.name, started.id, started.runId):
+    found = _sql.find(session, query)
+    for started in _sql.answered(lambda: session.streams.active):
+        if started.runId == found.run_id:
             return door_of(started)
-    return _sql.find(session, query)
+    return found
 
 
 def ask_application(table: str, session: "SparkSession | None") -> list[dict[str, Any]]:
@@ -100,16 +102,29 @@ def ask_application(table: str, session: "SparkSession | None") -> list[dict[str
         QueryStopped: No session runs.
         MegaphoneError: As a door raises it, when it is made and when it asks.
     """
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    if session is None and SparkContext._active_spark_context is None:
-        session = SparkSession.getActiveSession()
-    if session is not None:
+    if session is None:
+        session = _session_of_connect()
+    if type(session).__module__.startswith("pyspark.sql.connect."):
         from spark_megaphone import _sql
 
-        return _sql.ask_application(session, table)
+        return _sql.ask_application(cast(Any, session), table)
     from spark_megaphone import _jvm
 
     rows: list[dict[str, Any]] = _jvm.ask_application(table)
     return rows
+
+
+def _session_of_connect() -> "SparkSession | None":
+    """The session of Spark Connect that is in use; None in a process with a classic one."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    if "pyspark.core.context" in sys.modules:
+        from pyspark import SparkContext
+
+        if SparkContext._active_spark_context is not None:
+            return None
+    try:
+        return SparkSession.active()
+    except PySparkException:
+        return None

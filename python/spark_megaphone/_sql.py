@@ -7,6 +7,7 @@ table. Values go as parameters of the statement, never as its text.
 
 import json
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from spark_megaphone import _checks, _tables, conf
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+_CATALOG = "io.megaphone.spark.faces.sql.MegaphoneCatalog"
 _PREFIX = "MEGAPHONE_"
 _WAIT_S = 2  # each wait is a statement, which stays in the SQL tab
 _SCHEMAS = {
@@ -37,9 +39,9 @@ _SCHEMAS = {
 }
 _NO_PLUGIN = (
     "The session's application was started without the plugin, or without its SQL catalog; start "
-    f"the server with the jar in spark.jars, spark.plugins={PLUGIN}, and {conf.SQL_CATALOG} not "
-    "off. pyspark --remote local and remote('local') cannot load plugins: start a server with "
-    "start-connect-server.sh."
+    f"the server with the jar in spark.jars and spark.plugins={PLUGIN}, and let {conf.SQL_CATALOG} "
+    "name a catalog that is not yours. pyspark --remote local and remote('local') cannot load "
+    "plugins: start a server with start-connect-server.sh."
 )
 
 
@@ -48,13 +50,13 @@ class SqlDoor:
 
     def __init__(self, session: "SparkSession", run_id: str, name: str | None, query: Any) -> None:
         self._sql = Sql(session)
-        self._run_id = run_id
+        self.run_id = run_id
         self._name = name
         self._query = query
 
     @property
     def title(self) -> str:
-        return self._name or self._run_id
+        return self._name or self.run_id
 
     def ask(self, verb: str, *arguments: object) -> Any:
         """See `Door`."""
@@ -86,24 +88,40 @@ class SqlDoor:
         """See `Door`. A query that is not of this session is taken to be."""
         if self._query is None:
             return True
-        status = self._query.status
+        status = answered(lambda: self._query.status)
         return bool(status["isTriggerActive"] and status["isDataAvailable"])
 
     def _call(self, procedure: str, **arguments: object) -> dict[str, Any]:
         try:
-            return self._sql.call(procedure, query=self._run_id, **arguments)[0]
+            return self._sql.call(procedure, query=self.run_id, **arguments)[0]
         except UnknownQuery:
-            failure = None if self._query is None else self._query.exception()
-            raise has_ended(self._run_id, failure) from failure
+            raise has_ended(self.run_id, self._failure()) from None
+        except QueryStopped:  # while the server waited, or with the session
+            failure = self._failure()
+            if failure is None:
+                raise
+            raise has_ended(self.run_id, failure) from failure
+
+    def _failure(self) -> Exception | None:
+        """What the query died of, as far as this client can know."""
+        if self._query is None:
+            return None
+        try:
+            failure: Exception | None = answered(self._query.exception)
+            return failure
+        except MegaphoneError:
+            return None
 
     def _rows(self, table: str, plan: object = None) -> list[dict[str, Any]]:
-        where = {"run_id": self._run_id} | ({} if plan is None else {"plan": plan})
-        rows: list[dict[str, Any]] = self._sql.table(table, where).to_pylist()
+        rows: list[dict[str, Any]] = self._sql.table(table, self.run_id).to_pylist()
         if not rows:
             self._call("about")  # says so if the query has stopped, or has no state yet
-            if plan is not None:
-                self.ask("plan", plan)  # says so if it is unknown
-            rows = self._sql.table(table, where).to_pylist()
+            rows = self._sql.table(table, self.run_id).to_pylist()
+        if plan is None:
+            return rows
+        rows = [row for row in rows if row["plan"] == plan]
+        if not rows:
+            self.ask("plan", plan)  # says so if it is unknown
         return rows
 
 
@@ -115,7 +133,7 @@ def find(session: "SparkSession", query: str) -> SqlDoor:
 
 def ask_application(session: "SparkSession", table: str) -> list[dict[str, Any]]:
     """The rows of a table that is about no single query."""
-    rows: list[dict[str, Any]] = Sql(session).table(table, {}).to_pylist()
+    rows: list[dict[str, Any]] = Sql(session).table(table).to_pylist()
     return rows
 
 
@@ -129,11 +147,11 @@ class Sql:
 
     def __init__(self, session: "SparkSession") -> None:
         self._session = session
-        name = _answered(
-            lambda: session.conf.get(conf.SQL_CATALOG, conf.DEFAULTS[conf.SQL_CATALOG])
-        )
+        name = answered(lambda: session.conf.get(conf.SQL_CATALOG, conf.DEFAULTS[conf.SQL_CATALOG]))
+        name = name.strip()
         self._system = f"{name}.system"
-        if _answered(lambda: session.conf.get(f"spark.sql.catalog.{name}", None)) is None:
+        catalog = answered(lambda: session.conf.get(f"spark.sql.catalog.{name}", None))
+        if catalog != _CATALOG:  # there is none, or one of the user's
             raise PluginMissing(_NO_PLUGIN)
         check_version(self.call("about")[0]["version"])
 
@@ -157,18 +175,23 @@ class Sql:
         rows: list[dict[str, Any]] = self._run(text, values).to_pylist()
         return rows
 
-    def table(self, name: str, where: dict[str, object]) -> "pa.Table":
-        """A table with the columns of the fixed schema. Raises MegaphoneError."""
+    def table(self, name: str, run_id: str | None = None) -> "pa.Table":
+        """A table with the columns of the fixed schema, of one run or of all.
+
+        Raises MegaphoneError.
+        """
         schema = _SCHEMAS[name]
-        condition = " AND ".join(f"{column} = :{column}" for column in where) or "true"
-        text = f"SELECT {', '.join(schema.names)} FROM {self._system}.{name} WHERE {condition}"
-        return self._run(text, where).cast(schema)
+        # The server has just these rows at hand; anything else in the statement would make a job.
+        values: dict[str, object] = {} if run_id is None else {"run_id": run_id}
+        where = "" if run_id is None else " WHERE run_id = :run_id"
+        rows = self._run(f"SELECT * FROM {self._system}.{name}{where}", values)
+        return rows.select(schema.names).cast(schema)
 
     def _run(self, text: str, values: dict[str, object]) -> "pa.Table":
-        return _answered(lambda: self._session.sql(text, values).toArrow())
+        return answered(lambda: self._session.sql(text, values).toArrow())
 
 
-def _answered(ask: Any) -> Any:
+def answered(ask: Callable[[], Any]) -> Any:
     """What the server answers, or the error that it means."""
     from pyspark.errors import PySparkException
 

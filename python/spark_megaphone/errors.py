@@ -37,7 +37,7 @@ class VersionMismatch(SetupError):
 
 
 class PluginMissing(SetupError):
-    """The jar is there, but the session was started without the plugin."""
+    """The session, or the server of Spark Connect, was started without the plugin."""
 
     condition = "PLUGIN_MISSING"
 
@@ -49,7 +49,7 @@ class SessionAlreadyRunning(SetupError):
 
 
 class ConnectNotSupported(SetupError):
-    """The session or the query belongs to Spark Connect, which cannot reach the plugin yet."""
+    """The session that is to be prepared is one of Spark Connect, which takes no plugin."""
 
     condition = "CONNECT_NOT_SUPPORTED"
 

@@ -210,7 +210,8 @@ class Plan:
 
         Any number of threads may wait. A plan moves only as the query runs batches. If none has
         been planned for two seconds, the bar says `no batches`; the error when the time is up says
-        so, too.
+        so, too, unless the query is one of another session. In a function of the query's own sink
+        it waits for itself, without end if there is no `timeout`.
 
         Args:
             timeout: Seconds; None for no limit. 0 looks once.
@@ -237,8 +238,8 @@ class Plan:
             bar_format=_BAR,
             disable=not (progress and _can_draw()),
         ) as bar:
+            row = self._row()
             while True:
-                row = self._row()
                 idle = row["planned_batch"] == planned and not self._door.is_in_batch()
                 planned = row["planned_batch"]
                 if not idle:
@@ -252,7 +253,7 @@ class Plan:
                 left = math.inf if deadline is None else deadline - time.monotonic()
                 if left <= 0:
                     raise PlanTimeout(self._timed_out(row, idle, timeout))
-                self._last = self._door.awaited(self.id, left)
+                self._last = row = self._door.awaited(self.id, left)
 
     def __repr__(self) -> str:
         row, note = self._seen()

@@ -13,12 +13,14 @@ import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.driver.{ApplicationDriver, BuiltFor, QueryDriver, QueryListener}
 import io.megaphone.spark.executor.ExecutorHost
 import io.megaphone.spark.faces.sql.MegaphoneCatalog
+import io.megaphone.spark.metrics.OperatorMetrics
 
 /** The plugin: `spark.plugins=io.megaphone.MegaphonePlugin`.
   *
-  * On the driver it adds the session extensions and a query listener to the configured ones. It
-  * sets the state store provider, the checkpoint file manager and the SQL catalog if the user set
-  * none. It does so before any session exists. On each executor it keeps the state and moves it.
+  * On the driver it adds the session extensions, a query listener and the metrics of Spark's
+  * Structured Streaming page to the configured ones. It sets the state store provider, the
+  * checkpoint file manager and the SQL catalog if the user set none. It does so before any session
+  * exists. On each executor it keeps the state and moves it.
   */
 final class MegaphonePlugin extends SparkPlugin {
   override def driverPlugin(): DriverPlugin = new MegaphoneDriver
@@ -65,12 +67,14 @@ private final class MegaphoneExecutor extends ExecutorPlugin {
 object MegaphonePlugin {
   private val Extensions = "spark.sql.extensions"
   private val Listeners = "spark.sql.streaming.streamingQueryListeners"
+  private val ShownMetrics = "spark.sql.streaming.ui.enabledCustomMetricList"
   private val Provider = "spark.sql.streaming.stateStore.providerClass"
 
   /** Sets the keys that the plugin needs. Values set by the user stay; lists are extended. */
   private[megaphone] def configure(conf: SparkConf): Unit = {
     append(conf, Extensions, classOf[MegaphoneExtensions].getName)
     append(conf, Listeners, classOf[QueryListener].getName)
+    OperatorMetrics.all.foreach(metric => append(conf, ShownMetrics, metric.name))
     MegaphoneConf.SqlCatalog.read(conf.getOption).foreach { name =>
       conf.setIfMissing(s"spark.sql.catalog.$name", classOf[MegaphoneCatalog].getName)
     }

@@ -60,7 +60,7 @@ object Conditions {
     Condition(
       "PLUGIN_MISSING",
       "55000",
-      "The jar is there, but the session was started without the plugin."
+      "The session, or the server of Spark Connect, was started without the plugin."
     ),
     Condition("QUERY_NOT_STARTED", "55000", "The query has not planned a batch with state yet."),
     Condition("QUERY_STOPPED", "55000", "The query or its session is no longer running."),
@@ -176,7 +176,7 @@ object Conditions {
     Condition(
       "CONNECT_NOT_SUPPORTED",
       "0A000",
-      "The session or the query belongs to Spark Connect, which cannot reach the plugin yet."
+      "The session that is to be prepared is one of Spark Connect, which takes no plugin."
     ),
     Condition(
       "INVALID_CHECKPOINT_FORMAT",

@@ -192,9 +192,11 @@ object MegaphoneConf {
     "Name of the catalog with the procedures and tables of SQL. `off`: none.",
     text => {
       val name = text.trim
-      if (!name.matches("[A-Za-z][A-Za-z0-9_]*"))
+      if (name.nonEmpty && !name.matches("[A-Za-z][A-Za-z0-9_]*"))
         throw new IllegalArgumentException("a name of letters, digits and _, or off, is needed.")
-      Option.when(name != "off")(name)
+      if (Set("spark_catalog", "system")(name))
+        throw new IllegalArgumentException("Spark has a catalog of that name; choose another.")
+      Option.when(name.nonEmpty && name != "off")(name)
     }
   )
 

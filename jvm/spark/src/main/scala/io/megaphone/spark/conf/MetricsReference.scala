@@ -17,9 +17,9 @@ object MetricsReference {
        |
        |Each stateful operator has these metrics for each batch, summed over its workers and stores.
        |They are in `query.lastProgress["stateOperators"][i]["customMetrics"]`, at the operator's
-       |node in the SQL tab, and on the Structured Streaming page of the Spark UI. The page shows
-       |those that `spark.sql.streaming.ui.enabledCustomMetricList` names. This page is generated
-       |from the code by `io.megaphone.spark.conf.Reference`.
+       |node in the SQL tab, and in the Spark UI on the page of a query under Structured Streaming:
+       |the plugin adds them to `spark.sql.streaming.ui.enabledCustomMetricList`. This page is
+       |generated from the code by `io.megaphone.spark.conf.Reference`.
        |
        |""".stripMargin +
       Reference.table(Vector("metric", "unit", "meaning"), rows.toVector) +

@@ -37,6 +37,8 @@ final class OtherFileSystemSuite extends PluginSession {
   override protected def settings: Map[String, String] = Map(
     "spark.master" -> "local[2,4]",
     "spark.hadoop.fs.probe.impl" -> classOf[ProbeFileSystem].getName,
+    // Else a file system that an earlier test has opened serves whoever lacks the secret.
+    "spark.hadoop.fs.probe.impl.disable.cache" -> "true",
     "spark.megaphone.bins" -> "64"
   )
 

@@ -5,6 +5,7 @@ import scala.collection.mutable
 
 import org.apache.spark.SparkThrowable
 import org.apache.spark.sql.{DataFrame, Row}
+import org.apache.spark.sql.execution.LocalTableScanExec
 import org.apache.spark.sql.types.{IntegerType, LongType, StringType}
 
 import io.megaphone.errors.Conditions
@@ -130,7 +131,14 @@ class SqlSuite extends KeyedSession {
         ()
       }
       isFine(sql("CALL megaphone.system.rescale(2 + 3)"))
-      isFine(sql("CALL megaphone.system.rescale(mode => 'DIRECT', workers => '5')"))
+      isFine(sql("CALL megaphone.system.rescale(2 + 3L)"))
+      isFine(sql("CALL megaphone.system.rescale(CAST(2 * 2.5 AS INT))"))
+      isFine(sql("CALL megaphone.system.rescale(5, query => concat('count', 's'))"))
+      isFine(sql("CALL megaphone.system.rescale(mode => 'DIRECT', workers => 5)"))
+      isFine(sql("CALL megaphone.system.submit('[{\"workers\": 5}]')"))
+      val workers = rows("SELECT bin, worker FROM megaphone.system.bins WHERE bin IN (17, 18)")
+      val others = workers.map(r => s"${r.getInt(0)}, ${(r.getInt(1) + 1) % 3}L").mkString(", ")
+      isFine(sql(s"CALL megaphone.system.move(map($others))"))
       isFine(sql(s"CALL megaphone.system.rescale(5, '${running.query.id}', 'batched(9)', NULL, 0)"))
       isFine(sql(s"CALL megaphone.system.rescale(5, concat('${running.query.runId}', ''))"))
       isFine(spark.sql("CALL megaphone.system.rescale(:n)", Map("n" -> 5)))
@@ -174,6 +182,8 @@ class SqlSuite extends KeyedSession {
       val comments = described.map(r => r.getString(0) -> r.getString(2)).toMap
       for (c <- table.columns) assert(comments.get(c.name).contains(c.doc), table.name)
     }
+    assert(rows("SHOW TABLES IN megaphone").size == tables.size)
+    assert(rows("SHOW PROCEDURES IN megaphone").nonEmpty)
     val procedures =
       rows("SHOW PROCEDURES IN megaphone.system").map(_.getAs[String]("procedure_name"))
     val expected = Set("rescale", "move", "submit", "plan", "cancel", "wait", "about")
@@ -211,6 +221,12 @@ class SqlSuite extends KeyedSession {
       refused("rescale(NULL)", "INVALID_ARGUMENT", "workers is NULL")
       refused("rescale(4.5)", "INVALID_ARGUMENT", "workers is of type DECIMAL(2,1)")
       refused("rescale(workers => 4e0)", "INVALID_ARGUMENT", "workers is of type DOUBLE")
+      refused("rescale('4')", "INVALID_ARGUMENT", "workers is of type STRING")
+      refused("rescale(4294967301)", "INVALID_ARGUMENT", "workers has 4294967301")
+      refused("rescale(5, operator => '0')", "INVALID_ARGUMENT", "operator is of type STRING")
+      refused("move(map(4294967313, 1))", "INVALID_ARGUMENT", "moves has 4294967313")
+      val unknown = refusal("CALL megaphone.system.rescale(wrkrs => 4.5)")._1
+      assert(unknown.contains("PARAMETER"), "it is Spark's to refuse")
       refused("rescale(mode => NULL, workers => 4.5)", "INVALID_ARGUMENT", "argument workers")
       refused("rescale(0)", "INVALID_WORKERS", "from 1 to")
       refused("rescale(3)", "EMPTY_PLAN", "")
@@ -265,9 +281,16 @@ class SqlSuite extends KeyedSession {
     withQuery("first") { (_, _) =>
       rows("CALL megaphone.system.plan(5)") // the other has no state, so this one is meant
       withQuery("second") { (_, _) =>
-        isRefused("CALL megaphone.system.rescale(5)", "AMBIGUOUS_QUERY", "first, second")
+        isRefused("CALL megaphone.system.rescale(5)", "AMBIGUOUS_QUERY", "first (id ")
         assert(rows("CALL megaphone.system.plan(5, query => 'second')").nonEmpty)
         assert(rows("SELECT DISTINCT query_name FROM megaphone.system.bins").size == 2)
+        val run = spark.streams.active.find(_.name == "second").get.runId
+        val ofRun = sql(s"SELECT * FROM megaphone.system.workers WHERE run_id = '$run'")
+        assert(ofRun.collect().map(_.getAs[String]("query_name")).toSet == Set("second"))
+        val plan = ofRun.queryExecution.executedPlan
+        assert(plan.isInstanceOf[LocalTableScanExec], s"it makes a job: $plan")
+        val none = s"SELECT * FROM megaphone.system.workers WHERE run_id = '$run' AND run_id = 'x'"
+        assert(rows(none).isEmpty)
         isRefused("CALL megaphone.system.rescale(5, 'plain')", "NO_BINNED_STATE", "")
       }
     }

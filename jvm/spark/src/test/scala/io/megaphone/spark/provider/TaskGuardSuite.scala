@@ -3,6 +3,8 @@ package io.megaphone.spark.provider
 
 import java.util.concurrent.{CountDownLatch, Executors, TimeUnit}
 
+import scala.util.Try
+
 import org.scalatest.funsuite.AnyFunSuite
 
 /** The task's thread, and a thread that serves Python. */
@@ -59,5 +61,26 @@ final class TaskGuardSuite extends AnyFunSuite {
       assert(Thread.interrupted())
       call.get(60, TimeUnit.SECONDS)
     } finally other.shutdown()
+  }
+
+  test("An interrupt that comes during the wait does not end it.") {
+    val guard = new TaskGuard
+    val other = Executors.newCachedThreadPool()
+    val (isIn, goOn) = (new CountDownLatch(1), new CountDownLatch(1))
+    try {
+      val work: Runnable = () => guard.run(() => { isIn.countDown(); goOn.await() })
+      other.submit(work)
+      isIn.await()
+      val interrupts: Runnable = () => {
+        while (guard.taskThread.getState != Thread.State.TIMED_WAITING) Thread.onSpinWait()
+        guard.taskThread.interrupt()
+        goOn.countDown()
+      }
+      other.submit(interrupts)
+      var isAlone = false
+      val outcome = Try(guard.alone(waitMs = 60000) { isAlone = true })
+      assert(Thread.interrupted())
+      assert(outcome.toOption.contains(true) && isAlone, outcome)
+    } finally { goOn.countDown(); other.shutdown() }
   }
 }

@@ -60,10 +60,10 @@ final class MegaphoneCatalog extends TableCatalog with SupportsNamespaces with P
 
   override def listNamespaces(namespace: Array[String]): Array[Array[String]] =
     if (namespace.isEmpty) listNamespaces
-    else { within(namespace)(Vector.empty); Array.empty }
+    else { check(namespace); Array.empty }
 
   override def loadNamespaceMetadata(namespace: Array[String]): JMap[String, String] = {
-    within(namespace)(Vector.empty)
+    check(namespace)
     Collections.singletonMap(
       SupportsNamespaces.PROP_COMMENT,
       "The state of running queries: where it is, and how it moves."
@@ -87,9 +87,14 @@ final class MegaphoneCatalog extends TableCatalog with SupportsNamespaces with P
     throw readOnly
   override def dropNamespace(namespace: Array[String], cascade: Boolean): Boolean = throw readOnly
 
-  private def within(namespace: Array[String])(names: Vector[String]): Array[Identifier] =
-    if (isSystem(namespace)) names.map(Identifier.of(Namespace, _)).toArray
-    else throw new NoSuchNamespaceException(name +: namespace)
+  private def check(namespace: Array[String]): Unit =
+    if (!isSystem(namespace)) throw new NoSuchNamespaceException(name +: namespace)
+
+  /** `SHOW TABLES IN megaphone` has no namespace: there is only one. */
+  private def within(namespace: Array[String])(names: Vector[String]): Array[Identifier] = {
+    if (namespace.nonEmpty) check(namespace)
+    names.map(Identifier.of(Namespace, _)).toArray
+  }
 
   private def isNamed(identifier: Identifier, table: SystemTable[_]) =
     isSystem(identifier.namespace) && isSame(table.name, identifier.name)

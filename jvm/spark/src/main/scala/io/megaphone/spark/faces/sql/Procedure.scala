@@ -29,9 +29,13 @@ private[sql] final case class Argument(name: String, dataType: DataType, default
 /** A procedure of the catalog.
   *
   *   1. Spark binds it to the arguments' types when it analyses a CALL. It would round a decimal to
-  *      a whole number in silence, so decimals are refused here.
+  *      a whole number, and without ANSI make one of any text, in silence. So numbers must be whole
+  *      here, and their range is checked when the call is made.
   *   1. It runs once, on the driver, when the statement is analysed; EXPLAIN does not run it. Its
   *      result has its rows already, so they may be read any number of times.
+  *
+  * What is bound is an object of its own: Spark takes anything that could run for bound, and would
+  * go on without `bind`.
   *
   * Threads: any.
   *
@@ -43,8 +47,7 @@ private[sql] abstract class Procedure[A](
     summary: String,
     arguments: Vector[Argument],
     result: Table[A]
-) extends UnboundProcedure
-    with BoundProcedure {
+) extends UnboundProcedure {
   import Procedure._
 
   /** Does it, and returns the rows of the result. */
@@ -57,39 +60,48 @@ private[sql] abstract class Procedure[A](
   }
 
   override def bind(types: StructType): BoundProcedure = SqlErrors.naming {
-    for ((field, index) <- types.fields.zipWithIndex if isFractional(field.dataType)) {
-      val argument =
-        arguments.find(_.name.equalsIgnoreCase(field.name)).orElse(arguments.lift(index))
-      argument.foreach { a =>
-        throw PlanRefusedException.invalidArgument(
-          a.name,
-          s"is of type ${field.dataType.sql}, but whole numbers are needed (${a.dataType.sql}); " +
-            "leave out the decimals"
-        )
-      }
-    }
-    this
+    for {
+      (field, index) <- types.fields.zipWithIndex
+      // A name that is none of ours is Spark's to refuse.
+      argument <- arguments
+        .find(_.name.equalsIgnoreCase(field.name))
+        .orElse(arguments.lift(index).filter(_ => field.name == s"param$index"))
+      if isNumeric(argument.dataType) && !isWhole(field.dataType)
+    } throw PlanRefusedException.invalidArgument(
+      argument.name,
+      s"is of type ${field.dataType.sql}, but whole numbers are needed " +
+        s"(${argument.dataType.sql}); give it as one"
+    )
+    new Bound
   }
 
-  override def parameters: Array[ProcedureParameter] = arguments.map { a =>
-    val parameter = ProcedureParameter.in(a.name, a.dataType)
-    a.default.fold(parameter)(parameter.defaultValue).build()
-  }.toArray
+  private final class Bound extends BoundProcedure {
+    override def name: String = Procedure.this.name
+    override def description: String = Procedure.this.description
+    override def isDeterministic: Boolean = false
 
-  override def isDeterministic: Boolean = false
+    override def parameters: Array[ProcedureParameter] = arguments.map { a =>
+      val parameter = ProcedureParameter.in(a.name, a.dataType)
+      a.default.fold(parameter)(parameter.defaultValue).build()
+    }.toArray
 
-  override def call(input: InternalRow): JIterator[Scan] = SqlErrors.naming {
-    val rows = run(new Given(arguments, input))
-    Collections.singleton[Scan](SqlRows.scan(result)(rows)).iterator
+    override def call(input: InternalRow): JIterator[Scan] = SqlErrors.naming {
+      val rows = run(new Given(arguments, input))
+      Collections.singleton[Scan](SqlRows.scan(result)(rows)).iterator
+    }
   }
 }
 
 private[sql] object Procedure {
 
-  private def isFractional(dataType: DataType): Boolean = dataType match {
-    case decimal: DecimalType => decimal.scale > 0
-    case DoubleType | FloatType => true
-    case MapType(key, value, _) => isFractional(key) || isFractional(value)
+  private def isNumeric(dataType: DataType): Boolean = dataType match {
+    case MapType(key, value, _) => isNumeric(key) && isNumeric(value)
+    case other => other == LongType
+  }
+
+  private def isWhole(dataType: DataType): Boolean = dataType match {
+    case MapType(key, value, _) => isWhole(key) && isWhole(value)
+    case ByteType | ShortType | IntegerType | LongType | NullType => true
     case _ => false
   }
 
@@ -98,8 +110,8 @@ private[sql] object Procedure {
     */
   final class Given(arguments: Vector[Argument], input: InternalRow) {
     def text(name: String): Option[String] = value(name)(input.getUTF8String(_).toString)
-    def int(name: String): Option[Int] = value(name)(input.getInt)
     def long(name: String): Option[Long] = value(name)(input.getLong)
+    def int(name: String): Option[Int] = long(name).map(inRange(name, _))
 
     /** A map of numbers, in its order. */
     def pairs(name: String): Option[Vector[(Int, Int)]] =
@@ -115,15 +127,23 @@ private[sql] object Procedure {
       Option.when(!input.isNullAt(index))(read(index))
     }
 
+    private def inRange(name: String, number: Long): Int =
+      if (number.isValidInt) number.toInt
+      else
+        throw PlanRefusedException.invalidArgument(
+          name,
+          s"has $number, which is beyond any number of bins or workers; give a smaller one"
+        )
+
     private def pairsOf(name: String, map: MapData): Vector[(Int, Int)] = {
       val (keys, values) = (map.keyArray(), map.valueArray())
       (0 until map.numElements()).map { i =>
         if (values.isNullAt(i))
           throw PlanRefusedException.invalidArgument(
             name,
-            s"has no worker for bin ${keys.getInt(i)}; give one for each bin"
+            s"has no worker for bin ${keys.getLong(i)}; give one for each bin"
           )
-        keys.getInt(i) -> values.getInt(i)
+        inRange(name, keys.getLong(i)) -> inRange(name, values.getLong(i))
       }.toVector
     }
   }

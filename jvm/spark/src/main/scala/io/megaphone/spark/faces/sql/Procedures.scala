@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.faces.sql
 
-import org.apache.spark.sql.types.{DataType, IntegerType, LongType, MapType, StringType}
+import org.apache.spark.sql.types.{DataType, LongType, MapType, StringType}
 
 import io.megaphone.errors.PlanRefusedException
 import io.megaphone.plan.{Move, Strategy, TransferMode}
@@ -25,7 +25,7 @@ private[sql] object Procedures {
   private val How =
     Vector(Query, optional("strategy", StringType), optional("mode", StringType)) :+
       optional("operator", LongType)
-  private val Moves = MapType(IntegerType, IntegerType)
+  private val Moves = MapType(LongType, LongType)
   private val PlanId = Argument("plan", StringType, None)
   private type OfPlan = (QueryDriver, PlanRow)
 
@@ -42,7 +42,7 @@ private[sql] object Procedures {
         "rescale",
         "Spreads the state of a running query evenly over a number of workers, with the fewest " +
           "moves.",
-        Argument("workers", IntegerType, None) +: How,
+        Argument("workers", LongType, None) +: How,
         SystemTables.plans
       ) {
     override protected def run(in: Given): Seq[OfPlan] = {
@@ -88,7 +88,7 @@ private[sql] object Procedures {
         "plan",
         "Shows what a plan would do, and does nothing: that of rescale, move or submit, by the " +
           "one of workers, moves and steps that is in.",
-        Vector(optional("workers", IntegerType), optional("moves", Moves)) ++
+        Vector(optional("workers", LongType), optional("moves", Moves)) ++
           (optional("steps", StringType) +: How),
         Table(
           "planned moves",
@@ -145,7 +145,7 @@ private[sql] object Procedures {
         "wait",
         "Returns when a plan is over, or when so many seconds have passed: from 0 to " +
           s"${PlanWait.SecondsMax}.",
-        Vector(PlanId, Argument("timeout_s", IntegerType, Some("10")), Query),
+        Vector(PlanId, Argument("timeout_s", LongType, Some("10")), Query),
         SystemTables.plans
       ) {
     override protected def run(in: Given): Seq[OfPlan] = {

@@ -35,7 +35,7 @@ private[sql] object SqlErrors {
       case e: Exception with MegaphoneError => throw of(e, e.condition)
       case NonFatal(e) =>
         val told = Option(e.getMessage).getOrElse(e.getClass.getName)
-        throw new Failed(s"The plugin failed: $told", "FAILED", Failures.max, e)
+        throw new Failed(s"The plugin failed: $told", "UNCLASSIFIED", Failures.max, e)
     }
 
   private def of(error: Exception, condition: String): Exception = {

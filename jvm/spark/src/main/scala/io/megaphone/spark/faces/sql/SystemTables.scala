@@ -6,9 +6,12 @@ import java.util.{EnumSet, Set => JSet}
 import org.apache.spark.sql.connector.catalog.{
   Column => SparkColumn, SupportsRead, Table => SparkTable, TableCapability
 }
-import org.apache.spark.sql.connector.read.ScanBuilder
+import org.apache.spark.sql.connector.expressions.{Expression, Literal, NamedReference}
+import org.apache.spark.sql.connector.expressions.filter.Predicate
+import org.apache.spark.sql.connector.read.{Scan, ScanBuilder, SupportsPushDownV2Filters}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
+import org.apache.spark.unsafe.types.UTF8String
 
 import io.megaphone.spark.driver.{Queries, QueryDriver, TableRows}
 import io.megaphone.view.{
@@ -34,13 +37,13 @@ private[sql] object SystemTables {
   val plans: Table[(QueryDriver, PlanRow)] = SqlRows.prefixed(OfQuery, PlanRow.table)
 
   val all: Vector[SystemTable[_]] = Vector(
-    new SystemTable(QueryRow.table, TableRows.queries(Queries.application)),
+    new SystemTable(QueryRow.table, _ => TableRows.queries(Queries.application)),
     ofEach(WorkerRow.table)(TableRows.workers),
     ofEach(BinRow.table)(TableRows.bins),
     ofEach(PlanRow.table)(TableRows.plans),
     ofEach(StepRow.table)(TableRows.steps),
     ofEach(MigrationRow.table)(TableRows.migrations),
-    new SystemTable(ExecutorRow.table, TableRows.executors(Queries.application))
+    new SystemTable(ExecutorRow.table, _ => TableRows.executors(Queries.application))
   )
 
   private def idOf(query: QueryDriver): String = query.query.id.toString
@@ -48,16 +51,21 @@ private[sql] object SystemTables {
   private def ofEach[A](table: Table[A])(rowsOf: QueryDriver => Seq[A]): SystemTable[_] =
     new SystemTable[(QueryDriver, A)](
       SqlRows.prefixed(OfQuery, table),
-      for (query <- Queries.application.planned; row <- rowsOf(query)) yield query -> row
+      runs =>
+        for {
+          query <- Queries.application.planned if runs.forall(_(query.runId))
+          row <- rowsOf(query)
+        } yield query -> row
     )
 }
 
 /** A table that is read on the driver.
   *
   * @param rows
-  *   is called at each execution
+  *   is called at each execution, with the runs that are asked for, or None for all. A table of
+  *   queries may then leave out the others: what one of them cannot tell fails only its own readers
   */
-private[sql] final class SystemTable[A](table: Table[A], rows: => Seq[A])
+private[sql] final class SystemTable[A](table: Table[A], rows: Option[Set[String]] => Seq[A])
     extends SparkTable
     with SupportsRead {
   override def name: String = table.name
@@ -75,8 +83,46 @@ private[sql] final class SystemTable[A](table: Table[A], rows: => Seq[A])
   override def capabilities: JSet[TableCapability] = EnumSet.of(TableCapability.BATCH_READ)
 
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
-    () => SqlRows.scan(table)(rows)
+    new ScanOfRuns(table, rows)
 
   /** The schema that a reader sees. */
   def readSchema: StructType = SqlRows.schemaOf(table)
+}
+
+/** A scan that takes over `run_id = …`. So a reader of one query makes no job, and no other query's
+  * rows are made for it.
+  */
+private final class ScanOfRuns[A](table: Table[A], rows: Option[Set[String]] => Seq[A])
+    extends ScanBuilder
+    with SupportsPushDownV2Filters {
+  private val isOfRuns = table.columns.map(_.name).startsWith(SystemTables.OfQuery.map(_.name))
+  private var runs = Option.empty[Set[String]]
+  private var pushed = Array.empty[Predicate]
+
+  override def pushPredicates(predicates: Array[Predicate]): Array[Predicate] = {
+    val (ours, others) = predicates.partition(p => isOfRuns && (isNotNull(p) || runOf(p).isDefined))
+    pushed = ours
+    ours.flatMap(runOf).foreach(run => runs = Some(runs.fold(Set(run))(_.filter(_ == run))))
+    others
+  }
+
+  override def pushedPredicates: Array[Predicate] = pushed
+
+  override def build(): Scan = SqlRows.scan(table)(rows(runs))
+
+  private def isNotNull(predicate: Predicate) =
+    predicate.name == "IS_NOT_NULL" && predicate.children.forall(isRunId)
+
+  private def runOf(predicate: Predicate): Option[String] =
+    (predicate.name, predicate.children) match {
+      case ("=", Array(column, value: Literal[_])) if isRunId(column) =>
+        Option(value.value).collect { case text: UTF8String => text.toString }
+      case _ => None
+    }
+
+  private def isRunId(column: Expression) = column match {
+    case reference: NamedReference => reference.fieldNames.sameElements(Array("run_id"))
+    case _ => false
+  }
+
 }

@@ -12,7 +12,7 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 final case class ActiveQuery(id: UUID, runId: UUID, name: Option[String]) {
 
   /** As a message names it: by what a caller would use. */
-  override def toString: String = name.getOrElse(id.toString)
+  override def toString: String = name.fold(s"id $id")(called => s"$called (id $id)")
 }
 
 /** The running queries of all sessions of the application.
