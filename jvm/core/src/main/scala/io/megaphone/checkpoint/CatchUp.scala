@@ -29,14 +29,8 @@ import io.megaphone.state.Holding
   *
   * @param tailsMax
   *   how many tails are applied at most. What one footer lists is on any file system still there
-  * @param applied
-  *   is called after each tail; it may wait
   */
-final class CatchUp(
-    recovery: Recovery,
-    tailsMax: Int = Footer.PreviousMax,
-    applied: () => Unit = () => ()
-) {
+final class CatchUp(recovery: Recovery, tailsMax: Int = Footer.PreviousMax) {
 
   /** Brings `holding` to `name`. Returns the bytes read, or None if no unbroken sequence of tails
     * leads there. Throws PlanLogMismatchException if the newest file was not written under the
@@ -65,11 +59,7 @@ final class CatchUp(
     Option.when(known >= 0) {
       val missing = names.take(known).reverse
       opened.keep(missing)
-      missing.map { file =>
-        val bytes = applyTail(opened, holding, file)
-        applied()
-        bytes
-      }.sum
+      missing.map(applyTail(opened, holding, _)).sum
     }
   }
 

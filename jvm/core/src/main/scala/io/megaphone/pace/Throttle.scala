@@ -53,15 +53,6 @@ final class Throttle(clock: Clock) {
     }
   }
 
-  /** Waits so long, or until the last task ends, the run is over, or its copies are not paced.
-    * Throws InterruptedException.
-    */
-  def rest(run: String, nanos: Long): Unit = synchronized {
-    val until = clock.nanoTime + nanos
-    while (debts.get(run).exists(_.isPaced) && until > clock.nanoTime)
-      clock.waitOn(this, until - clock.nanoTime)
-  }
-
   private def settle(): Unit = {
     val now = clock.nanoTime
     debts.valuesIterator.foreach(_.settle(now))
@@ -73,8 +64,6 @@ final class Throttle(clock: Clock) {
     var besideTasks = 0L
     var rate: CopyRate = CopyRate.Unlimited
     private var at = clock.nanoTime
-
-    def isPaced: Boolean = bytesPerSecond > 0
 
     private def bytesPerSecond = if (withTasks.isEmpty) rate.alone else rate.besideTasks
 

@@ -205,8 +205,7 @@ final class ExecutorAgent(
           blocks,
           peers,
           deadlineOf(run),
-          copying,
-          throttle.rest(duty.key.store.run, _)
+          copying
         )
         preparer(duty, pulled) match {
           case Preparer.Ready(version) =>

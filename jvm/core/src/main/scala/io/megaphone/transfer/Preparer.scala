@@ -16,8 +16,7 @@ import io.megaphone.transfer.TransferBlocks.Part
   *      replica of it. The block may come later: while the run's copies progress, it is waited for.
   *      Once the source is `PatienceVersions` ahead of the image and of the last progress, read the
   *      files. An image that no tails lead on from is not pulled. ''The source dies:'' the files
-  *      are read. An image that took long is many tails behind: those are applied before anybody
-  *      sees the replica, with rests in between, so that no batch feels them all.
+  *      are read.
   *   1. If the replica is behind the settled name, apply the tail block if one tail is missing, and
   *      the tails in the files if not. If neither leads there, or anything is damaged, drop the
   *      replica; the next call starts again. If a file cannot be read now, the next call goes on.
@@ -37,8 +36,6 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   loads a replica from files, at any pace
   * @param copied
   *   is called after each piece of an image, with its bytes of records; it may wait
-  * @param rest
-  *   waits so many nanoseconds, or shorter if no batch would feel work now
   */
 final class Preparer(
     registry: Registry,
@@ -47,8 +44,7 @@ final class Preparer(
     blocks: TransferBlocks,
     peers: Peers,
     deadlineMs: Long,
-    copied: Long => Unit = _ => (),
-    rest: Long => Unit = _ => ()
+    copied: Long => Unit = _ => ()
 ) {
   import Preparer._
 
@@ -93,7 +89,6 @@ final class Preparer(
 
   private def fromBlock(duty: ReplicaDuty): Option[(Holding, Traffic)] = {
     var bytes = 0L
-    val begun = System.nanoTime
     blocks
       .replicaOf(
         duty.bins,
@@ -104,24 +99,7 @@ final class Preparer(
         part.foreach(bytes += _.bytes.length)
         part
       }
-      .map { replica =>
-        val read = lead(replica, duty, System.nanoTime - begun)
-        replica -> Traffic(fromPeer = bytes, fromCheckpoint = read)
-      }
-  }
-
-  /** Brings a replica that nobody sees yet forward, if it is several tails behind. The rests have a
-    * quarter of the time that its image took: less than a step waits. Returns the bytes read.
-    */
-  private def lead(replica: Holding, duty: ReplicaDuty, tookNanos: Long): Long = {
-    val behind = duty.settled.version - replica.base.version
-    if (behind <= 1) 0L
-    else {
-      val restNanos = tookNanos / RestShare / behind
-      val slowly = new CatchUp(recovery, TailsMax, () => rest(restNanos))
-      try slowly(replica, duty.settled, duty.tableHash).getOrElse(0L)
-      catch { case _: IOException => 0L } // the image is kept, and the rest is read once it is
-    }
+      .map(_ -> Traffic(fromPeer = bytes))
   }
 
   private def fromFiles(duty: ReplicaDuty): (Holding, Traffic) = {
@@ -185,7 +163,6 @@ object Preparer {
   final case class Lost(reason: String) extends Outcome
 
   private val PatienceVersions = 3L
-  private val RestShare = 4
 
   /** How many tails of a replica are read from files at most: more are hardly still there. */
   val TailsMax = 96

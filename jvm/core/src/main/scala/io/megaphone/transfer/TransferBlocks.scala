@@ -33,8 +33,6 @@ import io.megaphone.state.Holding
   * @param partBytes
   *   how many bytes of records a part has at most, unless a single record has more; a tail's part
   *   has 8 MiB at most
-  * @param imagePartBytes
-  *   a lower limit for the parts of images, which are made while batches run
   * @param tailBytesMax
   *   how many bytes of records a tail block has at most: a target has all of it in memory, while it
   *   reads a file piece by piece
@@ -43,13 +41,11 @@ final class TransferBlocks(
     compressions: Compressions,
     budget: HeapBudget = HeapBudget.Unlimited,
     partBytes: Int = DeltaFile.PieceBytes,
-    imagePartBytes: Int = DeltaFile.PieceBytes,
     tailBytesMax: Long = TransferBlocks.TailBytesMax
 ) {
   import TransferBlocks._
 
-  private val imageBytes = math.min(partBytes, imagePartBytes)
-  private val pieceBytes = math.min(imageBytes, PieceBytes)
+  private val pieceBytes = math.min(partBytes, PieceBytes)
 
   /** Makes the image block of the bins of a snapshot. Calls `publish` with the number and the bytes
     * of each part; part 0 comes last.
@@ -61,7 +57,7 @@ final class TransferBlocks(
       publish: (Int, Array[Byte]) => Unit
   ): Unit = {
     val file = FileName(snapshot.worker, snapshot.name)
-    val parts = new BlockParts(file, snapshot.name, compressions.writer, imageBytes, publish)
+    val parts = new BlockParts(file, snapshot.name, compressions.writer, partBytes, publish)
     snapshot.bins.foreach { b =>
       parts.add(b.bin, isImage = true, b.chain, b.keyCount) { add =>
         b.records(pieceBytes, (piece, length) => { add(piece, length); copied(length.toLong) })

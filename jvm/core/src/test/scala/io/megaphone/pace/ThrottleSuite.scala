@@ -37,23 +37,6 @@ class ThrottleSuite extends AnyFunSuite {
     assert(clock.nanoTime == 2 * Second)
   }
 
-  test("a rest is over in time, with the run, and at once while nothing is paced") {
-    val clock = new Hands
-    val throttle = new Throttle(clock)
-    throttle.rest("run", Second)
-    assert(clock.nanoTime == 0, "no rate")
-    throttle.keep(Map("run" -> CopyRate(besideTasks = 100, alone = 0)))
-    throttle.rest("run", Second)
-    assert(clock.nanoTime == 0, "no task runs")
-    throttle.taskBegins()
-    throttle.rest("run", Second)
-    assert(clock.nanoTime == Second)
-    clock.onWait = () => throttle.keep(Map.empty)
-    throttle.rest("run", 1000 * Second)
-    throttle.rest("run", 1000 * Second)
-    assert(clock.nanoTime == 1001 * Second)
-  }
-
   test("two runs do not wait for each other's copies") {
     val clock = new Hands
     val throttle = new Throttle(clock)

@@ -16,7 +16,7 @@ class AdopterSuite extends AnyFunSuite with LastTails {
     val moving = new Moving()
     val peer = new moving.Peer(3, 1, 2)
     val arrivals = adopt(moving, peer)
-    assert(peer.asked.toSeq == Seq(Seq(1, 2, 3) -> 7L))
+    assert(peer.asked.toSeq == Seq(Seq(1, 2, 3) -> sources.tailDeadlineMs))
     assert(arrivals.bytesFromPeer == 3000 + (1 to 3).map(moving.bytesOf).sum)
     assert(arrivals.bytesFromCheckpoint / 1000 == 30, "and the worker's own bin")
   }

@@ -19,7 +19,7 @@ trait LastTails extends SmallStore {
   protected val step = StepId("plan", 0, 0)
   protected val address = ExecutorAddress("peer", "host", 1)
   protected val sources =
-    Sources((1 to 3).map(_ -> step).toMap, (1 to 3).map(_ -> address).toMap, 7, 9)
+    Sources((1 to 3).map(_ -> step).toMap, (1 to 3).map(_ -> address).toMap, 60000, 9)
 
   protected def keyOf(worker: Int): ReplicaKey =
     ReplicaKey.forStep(StoreId(0, "default").in("run"), worker, 0, step)

@@ -196,40 +196,15 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
       store.commit(lease, turn)
       lease.release()
     }
-    var pulls = 0
-    val peers =
-      new SomePeers(block => first.filter { _ => pulls += 1; block.kind == BlockKind.Image })
+    val peers = new SomePeers(block => first.filter(_ => block.kind == BlockKind.Image))
+    val target = new Registry
+    val preparer = new Preparer(target, store.recovery, store.recovery, store.handOver, peers, 0)
     val duty = dutyFrom(StateName(2, ""), StateName(versions.toLong, ""))
       .copy(
         imageAddress = Some(ExecutorAddress("executor", "host", 1)),
         progressAt = versions.toLong
       )
-    def preparerOf(target: Registry, rest: Long => Unit) = new Preparer(
-      target,
-      store.recovery,
-      store.recovery,
-      store.handOver,
-      peers,
-      0,
-      rest = rest
-    )
-    var rests = 0
-    val target = new Registry
-    val preparer = preparerOf(
-      target,
-      nanos => {
-        assert(nanos > 0 && target.replica(copyKey).isEmpty, "nobody sees it before it is there")
-        rests += 1
-      }
-    )
     assert(preparer(duty) == Preparer.Ready(versions.toLong))
-    assert(rests == versions - 2 && pulls == 1)
-
-    // A file that cannot be read for a moment costs that read, and not the image.
-    pulls = 0
-    val broken = preparerOf(new Registry, _ => store.readsLeft = 1)
-    assert(broken(duty) == Preparer.Ready(versions.toLong))
-    assert(pulls == 1 && store.readsLeft < 1, "a read has failed")
     val made = target.replica(copyKey).get.alone(holding => list(holding.log(0)))
     assert(made == (0 until versions).map(_.toByte))
     val traffic = target.replica(copyKey).get.traffic

@@ -109,14 +109,6 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
     assert(partsOf(blocks.tail(lease.holding, Nil)).map(_._1) == Seq(0))
   }
 
-  test("images may have smaller parts than tails") {
-    val (lease, _, _) = committed()
-    val small = new TransferBlocks(Compressions(Compression.None), imagePartBytes = 1)
-    val image = partsOf(small.image(TransferBlocks.headSnapshot(lease.holding, bins)))
-    assert(image.map(_._1) == Seq(1, 2, 3, 0))
-    assert(partsOf(small.tail(lease.holding, bins)).map(_._1) == Seq(0))
-  }
-
   test("if a part cannot be published, none of its block is left") {
     val (lease, _, _) = committed()
     val published = mutable.ArrayBuffer.empty[Int]

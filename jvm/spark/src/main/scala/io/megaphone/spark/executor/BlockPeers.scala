@@ -17,7 +17,7 @@ import org.apache.spark.sql.megaphone.BlockStore
 import io.megaphone.format.ExecutorAddress
 import io.megaphone.runtime.FaultPoints
 import io.megaphone.spark.wire.BlockBytes
-import io.megaphone.transfer.{BlockKind, BlockName, Peers}
+import io.megaphone.transfer.{BlockName, Peers}
 
 /** The memory of other executors: their blocks, which Spark's block manager keeps, and Spark's
   * transport carries. The driver takes no part. Under memory pressure moves become slower, and
@@ -50,8 +50,7 @@ final class BlockPeers(
   override def publish(block: BlockName, bytes: Array[Byte]): Unit =
     if (published.add(block))
       try {
-        val isImage = block.kind == BlockKind.Image
-        faults.published(bytes).foreach(blocks.put(block.toString, _, isOfMany = isImage))
+        faults.published(bytes).foreach(blocks.put(block.toString, _))
         // It may have been removed before it was there.
         if (!published.contains(block)) blocks.remove(block.toString)
       } catch {

@@ -97,7 +97,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     new ExecutorAgent(
       new Registry(budget = budget),
       new BlockPeers(blocks, transport, pulls, removers, faults),
-      new TransferBlocks(Lz4.All, budget, imagePartBytes = imagePartBytes),
+      new TransferBlocks(Lz4.All, budget),
       faults,
       (store, root, read) => {
         val folder = new Path(s"$root/state/${store.id.operator}")
@@ -271,12 +271,6 @@ object ExecutorHost {
   private val BusyIntervalMs = 100L
   private val IdleIntervalMs = 1000L
   val FileManagerKey = "spark.sql.streaming.checkpointFileManagerClass"
-
-  /** The bytes of an image's part: less than half of a G1 region, of which a heap has about 2,048.
-    * A larger array counts as old as soon as it is made, so a few of them make G1 mark the heap.
-    */
-  private def imagePartBytes: Int =
-    math.max(256L << 10, math.min(8L << 20, Runtime.getRuntime.maxMemory / 8192)).toInt
 
   @volatile private var instance: Option[ExecutorHost] = None
 

@@ -15,25 +15,21 @@ import org.apache.spark.util.io.ChunkedByteBuffer
   * it would have a message and a listener event for each, and other executors do not ask it for
   * them.
   *
-  * Small blocks are stored as `MEMORY_AND_DISK_SER`. Large ones, and those of which there may be
-  * very many, are on disk alone: an image of gibibytes, which is read once, would push out what
-  * users cache, and take the rest of a heap that state has its share of.
+  * Small blocks are stored as `MEMORY_AND_DISK_SER`, large ones on disk alone: an image of
+  * gibibytes, which is read once, would push out what users cache, and take the rest of a heap that
+  * state has its share of.
   *
   * Threads: any.
   */
 final class BlockStore(env: SparkEnv) {
 
-  /** Stores bytes. Called twice: nothing happens. Throws what the block manager throws.
-    *
-    * @param isOfMany
-    *   whether there may be very many of its kind at the same time
-    */
-  def put(name: String, bytes: Array[Byte], isOfMany: Boolean): Unit = {
-    val isOnDisk = isOfMany || bytes.length > BlockStore.MemoryBytesMax
+  /** Stores bytes. Called twice: nothing happens. Throws what the block manager throws. */
+  def put(name: String, bytes: Array[Byte]): Unit = {
+    val isLarge = bytes.length > BlockStore.MemoryBytesMax
     env.blockManager.putBytes(
       id(name),
       new ChunkedByteBuffer(ByteBuffer.wrap(bytes)),
-      if (isOnDisk) StorageLevel.DISK_ONLY else StorageLevel.MEMORY_AND_DISK_SER,
+      if (isLarge) StorageLevel.DISK_ONLY else StorageLevel.MEMORY_AND_DISK_SER,
       tellMaster = false
     )
     ()
