@@ -294,7 +294,7 @@ class Megaphone:
         An executor reports every second, so the numbers may be that old. Needs no handle.
 
         Args:
-            spark: See `queries`.
+            spark: As for the table of queries.
 
         Returns:
             A row for each living executor that has reported at least once.
