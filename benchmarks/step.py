@@ -171,12 +171,13 @@ class Flow:
         first = self.next_batch() + 1  # the one that runs now began before
         return self.batches(first, first + batches - 1)
 
-    def moved(self, way: str) -> Move:
+    def rested(self) -> Move:
+        """Moves nothing."""
+        begun = time.monotonic()
+        return Move(self.idle_ms(CONTROL_BATCHES), time.monotonic() - begun, 0.0)
+
+    def moved(self, mode: str, strategy: str) -> Move:
         """Moves half of the state."""
-        if way == CONTROL:
-            begun = time.monotonic()
-            return Move(self.idle_ms(CONTROL_BATCHES), time.monotonic() - begun, 0.0)
-        mode, strategy = way.split()
         megaphone = Megaphone(self.query)
         moves = half(self.query)
         if strategy == "fluid":
@@ -214,7 +215,7 @@ def flow(spark: SparkSession, keys: int, rows: int) -> Iterator[Flow]:
 def measured(running: Flow, way: str) -> Round:
     """One round of one way to move."""
     idle = running.idle_ms()
-    move = running.moved(way)
+    move = running.rested() if way == CONTROL else running.moved(*way.split())
     return {
         "idle_ms": statistics.median(idle),
         "idle_p99_ms": statistics.quantiles(idle, n=100, method="inclusive")[-1],
@@ -294,7 +295,7 @@ def main() -> None:
         ways = rounds.setdefault(str(keys), {way: [] for way in arguments.ways})
         with flow(spark, keys, arguments.rows) as running:
             for mode in {way.split()[0] for way in ways} - {CONTROL}:
-                running.moved(f"{mode} all-at-once")  # not counted: it warms up the movers
+                running.moved(mode, "all-at-once")  # not counted: it warms up the movers
             turns = list(harness.turned(arguments.rounds, list(ways)))
             for _, way in tqdm(turns, desc=f"{keys} keys", unit="plan"):
                 ways[way].append(measured(running, way))

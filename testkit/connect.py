@@ -26,12 +26,10 @@ class ConnectServer:
 
     Attributes:
         url: Where clients find it.
-        ui: The address of its UI; None if it has none.
     """
 
-    def __init__(self, port: int, ui_port: int | None) -> None:
+    def __init__(self, port: int) -> None:
         self.url = f"sc://{server.HOST}:{port}"
-        self.ui = None if ui_port is None else f"http://{server.HOST}:{ui_port}"
         self._sessions: list[Any] = []
 
     def session(self) -> Any:
@@ -50,22 +48,18 @@ class ConnectServer:
 
 
 @contextlib.contextmanager
-def connect_server(
-    folder: Path, *, plugin: bool = True, ui: bool = False, **settings: str
-) -> Iterator[ConnectServer]:
+def connect_server(folder: Path, *, plugin: bool = True) -> Iterator[ConnectServer]:
     """Starts a server on `local[2]`, as a user would; it has ended afterwards."""
-    port, ui_port = server.free_ports(2)
+    (port,) = server.free_ports(1)
     given = {
         **jvm.settings(),
         "spark.connect.grpc.binding.address": server.HOST,
         "spark.connect.grpc.binding.port": str(port),
-        "spark.ui.enabled": str(ui).lower(),
-        "spark.ui.port": str(ui_port),
+        "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         **(spark_megaphone.options() if plugin else {}),
-        **settings,
     }
     command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit")]
     command += ["--master", "local[2]", "--driver-memory", "1g", "--class", _MAIN_CLASS]
@@ -74,7 +68,7 @@ def connect_server(
     environment = os.environ | jvm.environment() | {"PYSPARK_PYTHON": sys.executable}
     with server.running([*command, "spark-internal"], folder / "server", environment) as running:
         running.wait(lambda: _answers(port), "the Spark Connect server")
-        made = ConnectServer(port, ui_port if ui else None)
+        made = ConnectServer(port)
         try:
             yield made
         finally:
@@ -92,7 +86,6 @@ class ConnectQuery(InProcessQuery):
 
     def start(self) -> "ConnectQuery":
         self._rows.mkdir(parents=True, exist_ok=True)
-        self.each = None
         super().start()
         return self
 

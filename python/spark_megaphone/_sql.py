@@ -79,10 +79,7 @@ class SqlDoor:
 
     def awaited(self, plan: str, seconds: float) -> dict[str, Any]:
         """See `Door`. The server looks; so there are few statements, however long it takes."""
-        row: dict[str, Any] = self._call(
-            "wait", plan=plan, timeout_s=math.ceil(min(_WAIT_S, seconds))
-        )
-        return row
+        return self._call("wait", plan=plan, timeout_s=math.ceil(min(_WAIT_S, seconds)))
 
     def is_in_batch(self) -> bool:
         """See `Door`. A query that is not of this session is taken to be."""

@@ -2,7 +2,7 @@
 """One session for all tests, and running queries whose state is moved and compared with a batch
 answer.
 
-A test that is marked with `both` runs twice: on that classic session, and through a client of a
+A test that is marked with `BOTH` runs twice: on that classic session, and through a client of a
 real Spark Connect server.
 """
 

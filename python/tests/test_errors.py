@@ -6,7 +6,8 @@ sentence.
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import SparkContext
@@ -182,11 +183,13 @@ def test_a_call_that_the_plugin_does_not_have(counting: InProcessQuery) -> None:
     assert str(caught.value).startswith("The plugin does not understand the call:")
 
 
-def test_an_error_without_a_name_keeps_the_words_of_the_jvm(counting: InProcessQuery) -> None:
+@pytest.mark.usefixtures("counting")
+def test_an_error_without_a_name_keeps_the_words_of_the_jvm() -> None:
+    no_run: Any = SimpleNamespace(runId="none")
     with pytest.raises(errors.MegaphoneError) as caught:
-        counting.megaphone._door.ask("rescale", "many", None, None, -1)
+        _jvm.JvmDoor(no_run).ask("bins")
     assert type(caught.value) is errors.MegaphoneError
-    assert str(caught.value).startswith("The plugin does not understand the call:")
+    assert "Invalid UUID string: none" in str(caught.value)
 
 
 def test_a_condition_without_a_class_is_still_carried() -> None:

@@ -4,7 +4,7 @@ package io.megaphone.protocol
 import io.megaphone.plan.Plan
 
 /** How far a plan has come; always derived, never recorded. */
-sealed abstract class PlanStatus(val name: String)
+sealed abstract class PlanStatus(val name: String, val isFinal: Boolean = false)
 
 object PlanStatus {
 
@@ -16,13 +16,13 @@ object PlanStatus {
 
   /** Some steps have taken effect, or the last one's batch is still running. */
   case object Running extends PlanStatus("running")
-  case object Done extends PlanStatus("done")
-  case object Cancelled extends PlanStatus("cancelled")
+  case object Done extends PlanStatus("done", isFinal = true)
+  case object Cancelled extends PlanStatus("cancelled", isFinal = true)
 
   /** It is over, and some of its moves were not made: there was no room for them, or it could not
     * go on.
     */
-  case object Failed extends PlanStatus("failed")
+  case object Failed extends PlanStatus("failed", isFinal = true)
 
   /** In the order in which a plan may come by them. */
   val all: Vector[PlanStatus] = Vector(Submitted, Preparing, Running, Done, Cancelled, Failed)

@@ -5,7 +5,7 @@ import java.util.LinkedHashMap
 
 import scala.jdk.CollectionConverters._
 
-import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+import com.fasterxml.jackson.databind.ObjectMapper
 
 import io.megaphone.view.Table
 
@@ -13,13 +13,7 @@ import io.megaphone.view.Table
 private[api] object Json {
   private val mapper = new ObjectMapper
 
-  def read(text: String): JsonNode = mapper.readTree(text)
   def write(value: AnyRef): String = mapper.writeValueAsString(value)
-
-  /** A whole number. Throws IllegalArgumentException of any other value. */
-  def whole(node: JsonNode): Int =
-    if (node.isInt) node.intValue
-    else throw new IllegalArgumentException(s"A whole number is needed, not $node.")
 
   /** A row as a map, which `write` turns into an object. */
   def row[A](table: Table[A], row: A): LinkedHashMap[String, Any] = {

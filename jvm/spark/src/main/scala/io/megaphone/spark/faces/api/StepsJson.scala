@@ -48,7 +48,7 @@ private[faces] object StepsJson {
     }
     StepByHand(
       Option(step.get("moves")).filterNot(_.isNull).fold(Vector.empty[Move])(movesOf),
-      Option(step.get("workers")).filterNot(_.isNull).map(Json.whole)
+      Option(step.get("workers")).filterNot(_.isNull).map(whole)
     )
   }
 
@@ -58,9 +58,13 @@ private[faces] object StepsJson {
       val bin = move.getKey.toIntOption.getOrElse(
         throw new IllegalArgumentException(s"A bin has a whole number, not '${move.getKey}'.")
       )
-      Move(bin, Json.whole(move.getValue))
+      Move(bin, whole(move.getValue))
     }.toVector
   }
+
+  private def whole(node: JsonNode): Int =
+    if (node.isInt) node.intValue
+    else throw new IllegalArgumentException(s"A whole number is needed, not $node.")
 
   /** Without the place in the text that the parser adds, and without the last full stop. */
   private def firstLine(e: Throwable) =

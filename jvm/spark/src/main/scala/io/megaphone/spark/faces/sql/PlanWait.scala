@@ -6,7 +6,6 @@ import java.util.concurrent.TimeUnit
 import scala.annotation.tailrec
 
 import io.megaphone.errors.PlanRefusedException
-import io.megaphone.protocol.PlanStatus
 import io.megaphone.spark.driver.{Plans, Queries, QueryDriver, TableRows}
 import io.megaphone.view.PlanRow
 
@@ -16,7 +15,6 @@ private[sql] object PlanWait {
   /** A statement is not to take longer: a client may give up, and the statement goes on. */
   val SecondsMax = 60
   private val LookMs = 100L
-  private val Over = Set[PlanStatus](PlanStatus.Done, PlanStatus.Cancelled, PlanStatus.Failed)
 
   /** Returns the plan's row when it is over, or once the time is up. Throws PlanRefusedException,
     * also if the query ends meanwhile; InterruptedException.
@@ -31,7 +29,7 @@ private[sql] object PlanWait {
     @tailrec
     def look(now: QueryDriver): PlanRow = {
       val row = TableRows.plan(now, Plans.find(now.state, planId))
-      if (Over(row.status) || System.nanoTime >= deadline) row
+      if (row.status.isFinal || System.nanoTime >= deadline) row
       else {
         Thread.sleep(LookMs)
         look(Queries.of(query.runId))

@@ -35,48 +35,54 @@ private[sql] object Procedures {
     *   the name that the catalog has
     */
   def all(catalog: String): Vector[Procedure[_]] =
-    Vector(Rescale, MoveBins, Submit, Preview, Cancel, Wait, new About(catalog))
+    Verbs.map(new Submission(_)) ++ Vector(Preview, Cancel, Wait, new About(catalog))
 
-  private object Rescale
+  /** How a procedure makes a plan of its own argument. `made` is None if that is NULL. */
+  private final case class Verb(name: String, summary: String, argument: String, of: DataType)(
+      val made: Given => Option[(QueryDriver, PlanOptions) => Plans.Made]
+  )
+
+  private val Verbs = Vector(
+    Verb(
+      "rescale",
+      "Spreads the state of a running query evenly over a number of workers, with the fewest " +
+        "moves.",
+      "workers",
+      LongType
+    )(_.int("workers").map(workers => Plans.rescale(_, workers, _))),
+    Verb(
+      "move",
+      "Moves bins to workers that are there already, given as a map of bin to worker: map(17, 3).",
+      "moves",
+      Moves
+    )(_.pairs("moves").map { pairs =>
+      val moves = pairs.map { case (bin, worker) => Move(bin, worker) }
+      Plans.move(_, moves, _)
+    }),
+    Verb(
+      "submit",
+      "Submits steps made by hand, given as JSON: " +
+        """'[{"moves": {"17": 3}, "workers": 8}]'. A step may leave out its workers, or its """ +
+        "moves.",
+      "steps",
+      StringType
+    )(_.text("steps").map { text =>
+      val steps = StepsJson.read(text)
+      Plans.submit(_, steps, _)
+    })
+  )
+
+  private final class Submission(verb: Verb)
       extends Procedure[OfPlan](
-        "rescale",
-        "Spreads the state of a running query evenly over a number of workers, with the fewest " +
-          "moves.",
-        Argument("workers", LongType, None) +: How,
+        verb.name,
+        verb.summary,
+        Argument(verb.argument, verb.of, None) +: How,
         SystemTables.plans
       ) {
     override protected def run(in: Given): Seq[OfPlan] = {
-      val workers = in.required("workers", in.int("workers"))
-      submitted(in)(Plans.rescale(_, workers, optionsOf(in)))
-    }
-  }
-
-  private object MoveBins
-      extends Procedure[OfPlan](
-        "move",
-        "Moves bins to workers that are there already, given as a map of bin to worker: " +
-          "map(17, 3).",
-        Argument("moves", Moves, None) +: How,
-        SystemTables.plans
-      ) {
-    override protected def run(in: Given): Seq[OfPlan] = {
-      val moves = movesOf(in.required("moves", in.pairs("moves")))
-      submitted(in)(Plans.move(_, moves, optionsOf(in)))
-    }
-  }
-
-  private object Submit
-      extends Procedure[OfPlan](
-        "submit",
-        "Submits steps made by hand, given as JSON: " +
-          """'[{"moves": {"17": 3}, "workers": 8}]'. A step may leave out its workers, or its """ +
-          "moves.",
-        Argument("steps", StringType, None) +: How,
-        SystemTables.plans
-      ) {
-    override protected def run(in: Given): Seq[OfPlan] = {
-      val steps = StepsJson.read(in.required("steps", in.text("steps")))
-      submitted(in)(Plans.submit(_, steps, optionsOf(in)))
+      val made = in.required(verb.argument, verb.made(in))
+      val query = queryOf(in)
+      Vector(query -> TableRows.plan(query, query.submit(made(query, optionsOf(in)))))
     }
   }
 
@@ -87,9 +93,8 @@ private[sql] object Procedures {
       extends Procedure[PlannedMove](
         "plan",
         "Shows what a plan would do, and does nothing: that of rescale, move or submit, by the " +
-          "one of workers, moves and steps that is in.",
-        Vector(optional("workers", LongType), optional("moves", Moves)) ++
-          (optional("steps", StringType) +: How),
+          "one of workers, moves and steps that is given.",
+        Verbs.map(verb => optional(verb.argument, verb.of)) ++ How,
         Table(
           "planned moves",
           "A row for each move.",
@@ -104,11 +109,7 @@ private[sql] object Procedures {
       ) {
     override protected def run(in: Given): Seq[PlannedMove] = {
       val (query, options) = (queryOf(in), optionsOf(in))
-      val asked = Vector(
-        in.int("workers").map(Plans.rescale(query, _, options)),
-        in.pairs("moves").map(pairs => Plans.move(query, movesOf(pairs), options)),
-        in.text("steps").map(text => Plans.submit(query, StepsJson.read(text), options))
-      ).flatten
+      val asked = Verbs.flatMap(_.made(in)).map(_(query, options))
       if (asked.size != 1)
         throw PlanRefusedException.invalidArgument(
           "workers, moves or steps",
@@ -191,14 +192,6 @@ private[sql] object Procedures {
     Argument(name, dataType, Some("NULL"))
 
   private def queryOf(in: Given): QueryDriver = Queries.named(in.text("query"))
-
-  private def submitted(in: Given)(make: QueryDriver => Plans.Made): Seq[OfPlan] = {
-    val query = queryOf(in)
-    Vector(query -> TableRows.plan(query, query.submit(make(query))))
-  }
-
-  private def movesOf(pairs: Vector[(Int, Int)]): Vector[Move] =
-    pairs.map { case (bin, worker) => Move(bin, worker) }
 
   private def optionsOf(in: Given): PlanOptions = PlanOptions(
     in.text("strategy").map(Strategy.parse),

@@ -8,7 +8,7 @@ import scala.util.control.NonFatal
 import org.apache.spark.SparkThrowable
 import org.apache.spark.sql.AnalysisException
 
-import io.megaphone.errors.{Conditions, MegaphoneError}
+import io.megaphone.errors.{Condition, Conditions, MegaphoneError}
 
 /** What SQL clients see of an error: the same sentence, with a condition and an SQLSTATE.
   *
@@ -22,8 +22,9 @@ private[sql] object SqlErrors {
   val Prefix = "MEGAPHONE_"
 
   private val Unsupported = "0A000"
-  private val Failures = Set("58030", "XX000")
-  private val SqlStates = Conditions.all.map(c => c.name -> c.sqlState).toMap
+  private val Failure = "XX000"
+  private val Failures = Set("58030", Failure)
+  private val Known = Conditions.all.map(c => c.name -> c).toMap
 
   /** Runs `body`, whose errors become those of SQL. An InterruptedException stays what it is: it
     * cancels the statement.
@@ -32,51 +33,43 @@ private[sql] object SqlErrors {
     try body
     catch {
       case e: Exception with SparkThrowable => throw e
-      case e: Exception with MegaphoneError => throw of(e, e.condition)
+      case e: Exception with MegaphoneError =>
+        throw of(e, Known.getOrElse(e.condition, unlisted(e.condition)))
       case NonFatal(e) =>
         val told = Option(e.getMessage).getOrElse(e.getClass.getName)
-        throw new Failed(s"The plugin failed: $told", "UNCLASSIFIED", Failures.max, e)
+        throw new Failed(s"The plugin failed: $told", unlisted("UNCLASSIFIED"), e)
     }
 
-  private def of(error: Exception, condition: String): Exception = {
-    val sqlState = SqlStates.getOrElse(condition, Failures.max)
-    if (sqlState == Unsupported) new CannotBeDone(error.getMessage, condition, sqlState, error)
-    else if (Failures(sqlState)) new Failed(error.getMessage, condition, sqlState, error)
-    else new Refused(error.getMessage, condition, sqlState, error)
-  }
+  private def unlisted(name: String) = Condition(name, Failure, "")
+
+  private def of(error: Exception, condition: Condition): Exception =
+    if (condition.sqlState == Unsupported) new CannotBeDone(error, condition)
+    else if (Failures(condition.sqlState)) new Failed(error.getMessage, condition, error)
+    else new Refused(error, condition)
 
   private trait Named extends SparkThrowable {
-    protected def conditionOf: String
-    protected def sqlStateOf: String
-    override def getCondition: String = Prefix + conditionOf
+    protected def condition: Condition
+    override def getCondition: String = Prefix + condition.name
     override def getErrorClass: String = getCondition
-    override def getSqlState: String = sqlStateOf
+    override def getSqlState: String = condition.sqlState
     override def getMessageParameters: JMap[String, String] = Collections.emptyMap()
   }
 
-  private final class Refused(
-      message: String,
-      override protected val conditionOf: String,
-      override protected val sqlStateOf: String,
-      cause: Exception
-  ) extends IllegalArgumentException(message, cause)
+  private final class Refused(error: Exception, override protected val condition: Condition)
+      extends IllegalArgumentException(error.getMessage, error)
       with Named
 
-  private final class CannotBeDone(
-      message: String,
-      override protected val conditionOf: String,
-      override protected val sqlStateOf: String,
-      cause: Exception
-  ) extends UnsupportedOperationException(message, cause)
+  private final class CannotBeDone(error: Exception, override protected val condition: Condition)
+      extends UnsupportedOperationException(error.getMessage, error)
       with Named
 
-  private final class Failed(message: String, condition: String, sqlState: String, cause: Throwable)
+  private final class Failed(message: String, condition: Condition, cause: Throwable)
       extends AnalysisException(
         message,
         cause = Some(cause),
-        errorClass = Some(Prefix + condition),
+        errorClass = Some(Prefix + condition.name),
         messageParameters = Map.empty
       ) {
-    override def getSqlState: String = sqlState
+    override def getSqlState: String = condition.sqlState
   }
 }

@@ -19,7 +19,7 @@ private[sql] object SqlRows {
     StructField(c.name, typeOf(c.kind), c.isNullable).withComment(c.doc)
   })
 
-  def rowOf[A](table: Table[A], row: A): InternalRow =
+  private def rowOf[A](table: Table[A], row: A): InternalRow =
     InternalRow.fromSeq(table.columns.map(c => valueOf(c.value(row))))
 
   /** A scan that has its rows already, or gets them when it is executed. It runs no job, so no

@@ -9,7 +9,6 @@ import org.apache.spark.sql.connector.catalog.{
 import org.apache.spark.sql.connector.expressions.{Expression, Literal, NamedReference}
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.read.{Scan, ScanBuilder, SupportsPushDownV2Filters}
-import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 import org.apache.spark.unsafe.types.UTF8String
 
@@ -37,7 +36,7 @@ private[sql] object SystemTables {
   val plans: Table[(QueryDriver, PlanRow)] = SqlRows.prefixed(OfQuery, PlanRow.table)
 
   val all: Vector[SystemTable[_]] = Vector(
-    new SystemTable(QueryRow.table, _ => TableRows.queries(Queries.application)),
+    new SystemTable(QueryRow.table, planned(_).map(TableRows.query)),
     ofEach(WorkerRow.table)(TableRows.workers),
     ofEach(BinRow.table)(TableRows.bins),
     ofEach(PlanRow.table)(TableRows.plans),
@@ -51,19 +50,18 @@ private[sql] object SystemTables {
   private def ofEach[A](table: Table[A])(rowsOf: QueryDriver => Seq[A]): SystemTable[_] =
     new SystemTable[(QueryDriver, A)](
       SqlRows.prefixed(OfQuery, table),
-      runs =>
-        for {
-          query <- Queries.application.planned if runs.forall(_(query.runId))
-          row <- rowsOf(query)
-        } yield query -> row
+      runs => for (query <- planned(runs); row <- rowsOf(query)) yield query -> row
     )
+
+  private def planned(runs: Option[Set[String]]): Vector[QueryDriver] =
+    Queries.application.planned.filter(query => runs.forall(_(query.runId)))
 }
 
 /** A table that is read on the driver.
   *
   * @param rows
-  *   is called at each execution, with the runs that are asked for, or None for all. A table of
-  *   queries may then leave out the others: what one of them cannot tell fails only its own readers
+  *   is called at each execution, with the runs that are asked for, or None for all. It leaves out
+  *   the others, so what one of them cannot tell fails only its own readers
   */
 private[sql] final class SystemTable[A](table: Table[A], rows: Option[Set[String]] => Seq[A])
     extends SparkTable
@@ -84,9 +82,6 @@ private[sql] final class SystemTable[A](table: Table[A], rows: Option[Set[String
 
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
     new ScanOfRuns(table, rows)
-
-  /** The schema that a reader sees. */
-  def readSchema: StructType = SqlRows.schemaOf(table)
 }
 
 /** A scan that takes over `run_id = …`. So a reader of one query makes no job, and no other query's
@@ -95,12 +90,11 @@ private[sql] final class SystemTable[A](table: Table[A], rows: Option[Set[String
 private final class ScanOfRuns[A](table: Table[A], rows: Option[Set[String]] => Seq[A])
     extends ScanBuilder
     with SupportsPushDownV2Filters {
-  private val isOfRuns = table.columns.map(_.name).startsWith(SystemTables.OfQuery.map(_.name))
   private var runs = Option.empty[Set[String]]
   private var pushed = Array.empty[Predicate]
 
   override def pushPredicates(predicates: Array[Predicate]): Array[Predicate] = {
-    val (ours, others) = predicates.partition(p => isOfRuns && (isNotNull(p) || runOf(p).isDefined))
+    val (ours, others) = predicates.partition(p => isNotNull(p) || runOf(p).isDefined)
     pushed = ours
     ours.flatMap(runOf).foreach(run => runs = Some(runs.fold(Set(run))(_.filter(_ == run))))
     others
@@ -124,5 +118,4 @@ private final class ScanOfRuns[A](table: Table[A], rows: Option[Set[String]] => 
     case reference: NamedReference => reference.fieldNames.sameElements(Array("run_id"))
     case _ => false
   }
-
 }
