@@ -15,6 +15,8 @@ QUERIES = pa.schema(
         pa.field("operators", pa.int32(), nullable=False),
         pa.field("workers", pa.int32(), nullable=False),
         pa.field("bins", pa.int32(), nullable=False),
+        pa.field("keys", pa.int64(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
         pa.field("last_batch", pa.int64()),
         pa.field("open_plan", pa.string()),
     ]
@@ -40,6 +42,9 @@ BINS = pa.schema(
         pa.field("bin", pa.int32(), nullable=False),
         pa.field("worker", pa.int32(), nullable=False),
         pa.field("executor", pa.string()),
+        pa.field("keys", pa.int64()),
+        pa.field("bytes", pa.int64()),
+        pa.field("bytes_written", pa.int64()),
     ]
 )
 
@@ -102,8 +107,12 @@ MIGRATIONS = pa.schema(
 EXECUTORS = pa.schema(
     [
         pa.field("executor", pa.string(), nullable=False),
+        pa.field("host", pa.string(), nullable=False),
         pa.field("workers", pa.int32(), nullable=False),
         pa.field("replicas", pa.int32(), nullable=False),
         pa.field("blocks", pa.int32(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("bytes_on_disk", pa.int64(), nullable=False),
+        pa.field("budget", pa.int64(), nullable=False),
     ]
 )

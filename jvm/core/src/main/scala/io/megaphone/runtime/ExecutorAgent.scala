@@ -47,6 +47,8 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   holds up who copies, if the rate asks for it
   * @param largeBinBytes
   *   how many bytes of live records make a bin large
+  * @param census
+  *   decides which commits tell how large each bin is
   */
 final class ExecutorAgent(
     val registry: Registry,
@@ -57,7 +59,8 @@ final class ExecutorAgent(
     pullDeadlineMs: Long,
     warn: String => Unit,
     val throttle: Throttle = new Throttle(Clock.System),
-    largeBinBytes: Long = ExecutorAgent.LargeBinBytes
+    largeBinBytes: Long = ExecutorAgent.LargeBinBytes,
+    val census: Census = new Census
 ) {
   import ExecutorAgent._
 
@@ -86,7 +89,14 @@ final class ExecutorAgent(
 
   def report: Report = Report(
     address,
-    Held(registry.holdingsCount, registry.replicasCount, peers.publishedCount),
+    Held(
+      registry.holdingsCount,
+      registry.replicasCount,
+      peers.publishedCount,
+      registry.budget.heldBytes,
+      registry.budget.bytesOnDisk,
+      registry.budget.budgetBytes
+    ),
     registry.replicaVersions,
     refused.asScala.iterator.map { case (key, refusal) => key -> refusal.reason }.toVector,
     published.asScala.iterator.map { case (key, bytes) => Copied(key, true, bytes) }.toVector ++
@@ -107,6 +117,7 @@ final class ExecutorAgent(
     )
     throttle.keep(orders.runs.map { case (run, live) => run -> live.copyRate })
     withLargeBins.removeIf(store => !orders.runs.contains(store.run))
+    census.keepRuns(orders.runs.contains)
     publisher.keep(orders)
     true
   }

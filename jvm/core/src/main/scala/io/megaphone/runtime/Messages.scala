@@ -45,8 +45,22 @@ final case class FileSettings(bytes: Option[Array[Byte]]) extends Message
 
 /** How much an executor keeps: the states of workers of all runs, the replicas that it has made for
   * steps, and the blocks that it has published. Between plans there are no replicas and no blocks.
+  *
+  * @param bytes
+  *   heap of all states and replicas
+  * @param bytesOnDisk
+  *   bytes of their pages that lie on its local disk
+  * @param budgetBytes
+  *   the heap that they may take
   */
-final case class Held(workers: Int, replicas: Int, blocks: Int)
+final case class Held(
+    workers: Int,
+    replicas: Int,
+    blocks: Int,
+    bytes: Long = 0,
+    bytesOnDisk: Long = 0,
+    budgetBytes: Long = 0
+)
 
 /** The complete orders to one executor. It drops everything that they do not name. It ignores
   * orders with an older counter than it has seen.
@@ -115,6 +129,8 @@ final case class LiveRun(
   *   bytes of the live records after it
   * @param bytes
   *   size of the file that the commit wrote
+  * @param sizes
+  *   those of the worker's bins; most commits do not tell them (see [[Census]])
   */
 final case class Committed(
     worker: WorkerId,
@@ -123,5 +139,6 @@ final case class Committed(
     keys: Long,
     liveBytes: Long,
     bytes: Long,
-    arrivals: Arrivals
+    arrivals: Arrivals,
+    sizes: Option[BinSizes] = None
 ) extends Message

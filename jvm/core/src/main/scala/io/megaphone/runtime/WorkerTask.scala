@@ -51,6 +51,7 @@ final class WorkerTask private (
     lease.check()
     if (batch.isStep) agent.faults.at(FaultPoints.StepCommitted)
     publishHead(name)
+    val tellsSizes = agent.census.isDue(id, hasMoved = batch.isStep || arrivals.isAny)
     Committed(
       id,
       batch.version,
@@ -58,7 +59,8 @@ final class WorkerTask private (
       holding.keyCount,
       holding.liveBytes,
       committed.bytes,
-      arrivals
+      arrivals,
+      Option.when(tellsSizes)(BinSizes.of(holding))
     )
   }
 

@@ -25,8 +25,7 @@ object WorkerRow {
       Column.of("worker", Int32, "Number of the worker, from 0.", _.worker),
       Column.optional("executor", Text, "Id of the executor that it ran on last.", _.executor),
       Column.of("bins", Int32, "Number of bins that it owns.", _.bins),
-      Column
-        .of("keys", Int64, "Number of keys in its stores of the operator with that id.", _.keys),
+      Column.of("keys", Int64, "Number of live keys in all its stores of the group.", _.keys),
       Column.of(
         "bytes",
         Int64,
@@ -49,14 +48,13 @@ object WorkerRow {
       executorOf: (Long, Int) => Option[String],
       newest: Map[WorkerId, Committed]
   ): Vector[WorkerRow] = {
-    val commitsOf =
-      newest.toVector.groupMap { case (w, _) => w.store.id.operator -> w.worker }(_._2)
+    val commitsOf = newest.values.toVector.groupBy(c => c.worker.store.id -> c.worker.worker)
     for {
       group <- state.groups
       routing = state.currentTable(group.id)
       (bins, worker) <- routing.binCounts.toVector.zipWithIndex
     } yield {
-      val commits = commitsOf.getOrElse(group.id -> worker, Vector.empty)
+      val commits = group.stores.flatMap(s => commitsOf.getOrElse(s -> worker, Vector.empty))
       WorkerRow(
         group.id,
         worker,

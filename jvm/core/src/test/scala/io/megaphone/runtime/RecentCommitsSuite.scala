@@ -26,6 +26,17 @@ class RecentCommitsSuite extends AnyFunSuite {
     assert(commits.newest.map { case (w, c) => w.worker -> c.batch } == Map(0 -> 2L, 1 -> 1L))
   }
 
+  test("of a bin's sizes the one of the newest batch counts, whichever commit is reported last") {
+    def sizes(keys: Long) =
+      Some(BinSizes(Array(5), Array(keys), Array(keys * 10), Array(keys * 100)))
+    val commits = new RecentCommits
+    Seq(commit(1, 8).copy(sizes = sizes(2)), commit(0, 7).copy(sizes = sizes(1)), commit(1, 9))
+      .foreach(commits.add)
+    assert(commits.sizes(Seq(StoreId(0, "default"))) == Map(5 -> BinSize(2, 20, 200)))
+    assert(commits.sizes(Seq(StoreId(1, "default"))).isEmpty)
+    assert(commits.newest.values.forall(_.sizes.isEmpty), "they are kept once")
+  }
+
   test("of the moves the oldest go beyond the bound, however many ordinary commits follow them") {
     val commits = new RecentCommits(movesMax = 2)
     (1L to 3L).foreach(batch => commits.add(commit(0, batch, binsIn = 1)))

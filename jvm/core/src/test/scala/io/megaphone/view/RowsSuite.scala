@@ -5,22 +5,23 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.protocol.PlanStatus
 import io.megaphone.runtime.{Held, RecentCommits}
-import io.megaphone.view.SomeQuery.{commit, executorOf, fresh, moving}
+import io.megaphone.view.SomeQuery.{commit, executor, executorOf, fresh, moving, sized}
 
 /** The rows of each table, from the runtime's state. */
 class RowsSuite extends AnyFunSuite {
 
   test("a query's row counts over all its groups, and names the oldest open plan") {
     assert(
-      QueryRow.of("id", None, fresh) == QueryRow("id", "run", None, 3, 3, 8, None, None)
+      QueryRow.of("id", None, fresh, Map.empty) ==
+        QueryRow("id", "run", None, 3, 3, 8, 0, 0, None, None)
     )
     assert(
-      QueryRow.of("id", Some("name"), moving) ==
-        QueryRow("id", "run", Some("name"), 3, 4, 8, Some(5), Some("one"))
+      QueryRow.of("id", Some("name"), moving, Map.empty) ==
+        QueryRow("id", "run", Some("name"), 3, 4, 8, 0, 0, Some(5), Some("one"))
     )
   }
 
-  test("a worker's row has its newest commits over the stores of the group's first operator") {
+  test("a worker's row has its newest commits over all stores of its group") {
     val commits = new RecentCommits
     Seq(
       commit(0, "left", 0, batch = 1, keys = 99),
@@ -30,11 +31,19 @@ class RowsSuite extends AnyFunSuite {
     ).foreach(commits.add)
     assert(
       WorkerRow.of(fresh, executorOf, commits.newest) == Vector(
-        WorkerRow(0, 0, Some("a"), 2, 8, 140, Some(2)),
+        WorkerRow(0, 0, Some("a"), 2, 1008, 210, Some(3)),
         WorkerRow(0, 1, None, 2, 0, 0, None),
         WorkerRow(2, 0, None, 4, 0, 0, None)
       )
     )
+    val row = QueryRow.of("id", None, fresh, commits.newest)
+    assert((row.keys, row.bytes) == (1008, 210))
+  }
+
+  test("a worker that is no more has no row, and its last commit does not count") {
+    val commits = new RecentCommits
+    Seq(commit(0, "left", 1, batch = 1), commit(0, "left", 2, batch = 1)).foreach(commits.add)
+    assert(WorkerRow.of(fresh, executorOf, commits.newest).map(_.keys) == Vector(0, 10, 0))
   }
 
   test("a worker that a step has added has a row, with the bins of the newest table") {
@@ -45,7 +54,7 @@ class RowsSuite extends AnyFunSuite {
   }
 
   test("a bin's row has the worker of the newest table, and its executor if it is known") {
-    val rows = BinRow.of(moving, executorOf)
+    val rows = BinRow.of(moving, executorOf, new RecentCommits)
     assert(
       rows.map(r => (r.operator, r.bin, r.worker)) == Vector(
         (0, 0, 2),
@@ -61,6 +70,19 @@ class RowsSuite extends AnyFunSuite {
     assert(
       rows.filter(_.executor.isDefined).map(r => r.bin -> r.executor) == Vector(2 -> Some("a"))
     )
+  }
+
+  test("a bin's row has what all stores of its group have told of it last") {
+    val rows = BinRow.of(moving, executorOf, sized).map(r => (r.bin, r.keys, r.bytes))
+    assert(
+      rows.take(4) == Vector(
+        (0, Some(11), Some(110)),
+        (1, None, None),
+        (2, Some(2), Some(20)),
+        (3, None, None)
+      )
+    )
+    assert(BinRow.of(moving, executorOf, sized).head.bytesWritten == Some(1100L))
   }
 
   test("a plan's row counts what has taken effect, and has the reason for what has not") {
@@ -130,6 +152,9 @@ class RowsSuite extends AnyFunSuite {
   }
 
   test("an executor's row has what it reported") {
-    assert(ExecutorRow.of(Vector("a" -> Held(1, 2, 3))) == Vector(ExecutorRow("a", 1, 2, 3)))
+    assert(
+      ExecutorRow.of(Vector(executor -> Held(1, 2, 3, 4, 5, 6))) ==
+        Vector(ExecutorRow("a", "host", 1, 2, 3, 4, 5, 6))
+    )
   }
 }

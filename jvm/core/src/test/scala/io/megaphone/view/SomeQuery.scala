@@ -8,7 +8,7 @@ import io.megaphone.plan.{
   Group, Move, Operator, Plan, RoutingTable, SealedStep, Step, StepId, TransferMode
 }
 import io.megaphone.protocol.Protocol
-import io.megaphone.runtime.{Arrivals, Committed}
+import io.megaphone.runtime.{Arrivals, BinSizes, Committed, RecentCommits}
 
 /** A query of two groups over four bins: a join and what comes after it, and a global aggregate.
   * Two plans have been submitted to it; a step of the first has taken effect.
@@ -48,11 +48,23 @@ private[view] object SomeQuery {
   val executorOf: (Long, Int) => Option[String] = (operator, worker) =>
     Option.when(operator == 0 && worker == 0)("a")
 
+  val executor: ExecutorAddress = ExecutorAddress("a", "host", 1)
+
+  /** Commits that have told of bins 0 and 2 of the first group. */
+  def sized: RecentCommits = {
+    val commits = new RecentCommits
+    Seq(
+      commit(0, "left", 0, 3) -> BinSizes(Array(0, 2), Array(1, 2), Array(10, 20), Array(100, 0)),
+      commit(1, "default", 0, 3) -> BinSizes(Array(0), Array(10), Array(100), Array(1000))
+    ).foreach { case (c, sizes) => commits.add(c.copy(sizes = Some(sizes))) }
+    commits
+  }
+
   def commit(operator: Long, store: String, worker: Int, batch: Long, keys: Long = 10): Committed =
     Committed(
       WorkerId(StoreId(operator, store).in("run"), worker),
       batch,
-      ExecutorAddress("a", "host", 1),
+      executor,
       keys,
       liveBytes = 70,
       bytes = 100,

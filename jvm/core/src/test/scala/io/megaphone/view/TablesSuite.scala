@@ -7,7 +7,7 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.protocol.PlanStatus
 import io.megaphone.runtime.Held
-import io.megaphone.view.SomeQuery.{commit, executorOf, fresh, moving}
+import io.megaphone.view.SomeQuery.{commit, executor, executorOf, fresh, moving, sized}
 
 /** Names, types and sentences of all tables. */
 class TablesSuite extends AnyFunSuite {
@@ -35,14 +35,14 @@ class TablesSuite extends AnyFunSuite {
     arrived.arrivals.bytesFromPeer = 4
     arrived.arrivals.bytesFromCheckpoint = 5
     val seen = Seq(
-      check(QueryRow.table, Vector(QueryRow.of("id", Some("name"), moving))),
-      check(QueryRow.table, Vector(QueryRow.of("id", None, fresh))),
+      check(QueryRow.table, Vector(QueryRow.of("id", Some("name"), moving, Map.empty))),
+      check(QueryRow.table, Vector(QueryRow.of("id", None, fresh, Map.empty))),
       check(WorkerRow.table, WorkerRow.of(moving, executorOf, Map(arrived.worker -> arrived))),
-      check(BinRow.table, BinRow.of(moving, executorOf)),
+      check(BinRow.table, BinRow.of(moving, executorOf, sized)),
       check(PlanRow.table, PlanRow.of(moving, None)),
       check(StepRow.table, StepRow.of(moving, SomeQuery.plan)),
       check(MigrationRow.table, MigrationRow.of(Vector(arrived))),
-      check(ExecutorRow.table, ExecutorRow.of(Vector("a" -> Held(1, 2, 3))))
+      check(ExecutorRow.table, ExecutorRow.of(Vector(executor -> Held(1, 2, 3, 4, 5, 6))))
     )
     assert(seen.toSet == Tables.all.map(_.name).toSet)
   }

@@ -13,7 +13,8 @@ import io.megaphone.view.{BinRow, ExecutorRow, MigrationRow, PlanRow, QueryRow, 
   * Threads: any.
   */
 object TableRows {
-  def bins(query: QueryDriver): Vector[BinRow] = BinRow.of(query.state, query.executorOf)
+  def bins(query: QueryDriver): Vector[BinRow] =
+    BinRow.of(query.state, query.executorOf, query.commits)
 
   def workers(query: QueryDriver): Vector[WorkerRow] =
     WorkerRow.of(query.state, query.executorOf, query.commits.newest)
@@ -35,7 +36,7 @@ object TableRows {
   def migrations(query: QueryDriver): Vector[MigrationRow] = MigrationRow.of(query.commits.moves)
 
   def query(query: QueryDriver): QueryRow =
-    QueryRow.of(query.query.id.toString, query.query.name, query.state)
+    QueryRow.of(query.query.id.toString, query.query.name, query.state, query.commits.newest)
 
   /** The queries of an application that have planned a batch with state. */
   def queries(application: ApplicationDriver): Vector[QueryRow] =

@@ -10,8 +10,8 @@ import org.scalatest.funsuite.AnyFunSuite
 import io.megaphone.format.{Checksum, Encoder, ExecutorAddress, StateName, StoreId, WorkerId}
 import io.megaphone.plan.StepId
 import io.megaphone.runtime.{
-  Arrivals, Committed, Copied, FileSettings, FileSettingsAsked, Held, LiveRun, Message, Orders,
-  Report
+  Arrivals, BinSizes, Committed, Copied, FileSettings, FileSettingsAsked, Held, LiveRun, Message,
+  Orders, Report
 }
 import io.megaphone.state.ReplicaKey
 import io.megaphone.transfer.ReplicaDuty
@@ -24,6 +24,7 @@ class MessageBytesSuite extends AnyFunSuite {
 
   private val image = StateName(3, "")
   private val duty = ReplicaDuty(key, Vector(1, 2), 64, image, image, 7L, Some(address), None)
+  private val sizes = BinSizes(Array(1, 9), Array(3, 4), Array(30, 40), Array(0, 400))
   private val messages = Seq[Message](
     Report(
       address,
@@ -35,6 +36,7 @@ class MessageBytesSuite extends AnyFunSuite {
     ),
     Orders(5, Map("run" -> LiveRun("root", 3, Set(step), Some(1000))), Vector(duty)),
     Committed(WorkerId(key.store, 1), 7, address, 100, 1000, 2000, new Arrivals),
+    Committed(WorkerId(key.store, 1), 7, address, 9, 9, 9, new Arrivals, Some(sizes)),
     FileSettingsAsked("run"),
     FileSettings(Some(Array[Byte](1, 2, 3)))
   )

@@ -10,7 +10,7 @@ import io.megaphone.spark.driver.{
 }
 import io.megaphone.spark.faces.api.StepsJson
 import io.megaphone.spark.faces.sql.Procedure.Given
-import io.megaphone.view.{Column, Int32, PlanRow, Table, Text}
+import io.megaphone.view.{Column, Int32, Int64, PlanRow, Table, Text}
 
 /** The catalog's procedures. What they have in common:
   *
@@ -87,7 +87,14 @@ private[sql] object Procedures {
   }
 
   /** A move that a plan would make. */
-  private final case class PlannedMove(operator: Long, step: Int, bin: Int, from: Int, to: Int)
+  private final case class PlannedMove(
+      operator: Long,
+      step: Int,
+      bin: Int,
+      from: Int,
+      to: Int,
+      bytes: Option[Long]
+  )
 
   private object Preview
       extends Procedure[PlannedMove](
@@ -103,7 +110,8 @@ private[sql] object Procedures {
             Column.of("step", Int32, "Place of the step in the plan, from 0.", _.step),
             Column.of("bin", Int32, "The bin.", _.bin),
             Column.of("from_worker", Int32, "The worker that owns it before the step.", _.from),
-            Column.of("to_worker", Int32, "The worker that owns it after the step.", _.to)
+            Column.of("to_worker", Int32, "The worker that owns it after the step.", _.to),
+            Column.optional("bytes", Int64, "Bytes of its live records, if known.", _.bytes)
           )
         )
       ) {
@@ -121,9 +129,11 @@ private[sql] object Procedures {
         tables = steps.scanLeft(state.currentTable(group)) { (table, step) =>
           table.moved(step.moves, table.number, step.workers)
         }
+        sizes = query.commits.sizes(state.group(group).stores)
         ((step, before), index) <- steps.zip(tables).zipWithIndex
-        move <- step.moves
-      } yield PlannedMove(group, index, move.bin, before.workerOf(move.bin), move.target)
+        Move(bin, target) <- step.moves
+        bytes = sizes.get(bin).map(_.bytes)
+      } yield PlannedMove(group, index, bin, before.workerOf(bin), target, bytes)
     }
   }
 
