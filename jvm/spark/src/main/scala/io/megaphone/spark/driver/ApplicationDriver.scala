@@ -33,6 +33,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   private val peers = new ConcurrentHashMap[String, ExecutorAddress]() // by executor
   private val counter = new AtomicLong()
   private val news = new Object
+  @volatile private var observers = Vector.empty[Observer]
 
   private val background =
     Executors.newFixedThreadPool(BackgroundThreads, Parallel.daemons("megaphone-sweep"))
@@ -44,6 +45,17 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
     try work
     catch { case NonFatal(e) => logInfo(s"Work in the background failed: $e") }
   }
+
+  /** From now on, an observer is told what happens to all queries. */
+  def observe(observer: Observer): Unit = synchronized(observers :+= observer)
+
+  private def tell(event: Observer => Unit): Unit = observers.foreach { observer =>
+    try event(observer)
+    catch { case NonFatal(e) => logWarning("What happened to a query could not be shown.", e) }
+  }
+
+  /** A plan of a query was submitted or cancelled. */
+  private[driver] def changed(query: QueryDriver): Unit = tell(_.changed(query))
 
   def stop(): Unit = {
     background.shutdownNow()
@@ -103,19 +115,20 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 
   /** A batch of a run has ended, and took so long from its trigger on. */
   def batchEnded(runId: String, batch: Long, durationMs: Long): Unit =
-    query(runId).foreach(_.batchEnded(batch, durationMs))
+    query(runId).foreach { query =>
+      query.batchEnded(batch, durationMs)
+      changed(query)
+    }
 
-  /** Forgets a run. */
-  def ended(runId: String): Unit = {
-    queries.remove(runId)
+  /** A run is over, after an error or without: forgets it. */
+  def ended(runId: String, error: Option[String]): Unit = {
     elsewhere.remove(runId)
-    ()
+    Option(queries.remove(runId)).foreach(query => tell(_.ended(query, error)))
   }
 
   /** What each live executor keeps, as it reported last. Forgets executors that are gone. */
-  def heldByExecutor: Vector[(String, Held)] = {
-    executors.flatMap(e => Option(held.get(e.id)).map(e.id -> _))
-  }
+  def heldByExecutor: Vector[(ExecutorAddress, Held)] =
+    executors.flatMap(e => Option(held.get(e.id)).map(e -> _))
 
   /** The executors that are registered now, with the addresses that they have told. Forgets the
     * others.
@@ -137,7 +150,10 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
       MessageBytes.encode(orders)
     case c: Committed =>
       peers.put(c.executor.id, c.executor)
-      query(c.worker.store.run).foreach(_.committed(c))
+      query(c.worker.store.run).foreach { query =>
+        query.committed(c)
+        if (c.arrivals.isAny) tell(_.arrived(query, c))
+      }
       null
     case FileSettingsAsked(run) =>
       MessageBytes.encode(FileSettings(query(run).map(_.fileSettings)))

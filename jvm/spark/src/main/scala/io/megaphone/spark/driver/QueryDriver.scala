@@ -102,10 +102,17 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
   /** Accepts a plan, which is in the plan log when this returns. Throws StepNotSealedException if
     * it could not be written.
     */
-  def submit(make: Protocol.State => Plan): Plan = locked(run.submit(make))
+  def submit(make: Protocol.State => Plan): Plan = {
+    val plan = locked(run.submit(make))
+    application.changed(this)
+    plan
+  }
 
   /** Cancels a plan: steps not sealed yet will not be. Nothing happens if it has ended. */
-  def cancel(planId: String): Unit = locked(run.cancel(planId))
+  def cancel(planId: String): Unit = {
+    locked(run.cancel(planId))
+    application.changed(this)
+  }
 
   def executorOf(operator: Long, worker: Int): Option[String] = run.executorOf(operator, worker)
 

@@ -21,5 +21,5 @@ final class QueryListener extends StreamingQueryListener {
   }
 
   override def onQueryTerminated(event: QueryTerminatedEvent): Unit =
-    ApplicationDriver.active.foreach(_.ended(event.runId.toString))
+    ApplicationDriver.active.foreach(_.ended(event.runId.toString, event.exception))
 }

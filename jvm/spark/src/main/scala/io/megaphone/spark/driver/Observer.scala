@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.driver
+
+import io.megaphone.runtime.Committed
+
+/** Is told what happens to the queries of an application, to show it elsewhere.
+  *
+  * Threads: any, several at once; those that answer executors among them, so each method returns
+  * quickly. What it throws is logged, and otherwise ignored.
+  */
+trait Observer {
+
+  /** A batch of the query has ended, or a plan was submitted or cancelled. */
+  def changed(query: QueryDriver): Unit
+
+  /** A commit with which bins arrived, or that recovered its worker. */
+  def arrived(query: QueryDriver, commit: Committed): Unit
+
+  /** The run is over. Its state can still be asked for.
+    *
+    * @param error
+    *   what it failed with; None if it was stopped
+    */
+  def ended(query: QueryDriver, error: Option[String]): Unit
+}
