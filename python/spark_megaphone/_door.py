@@ -33,7 +33,7 @@ class Door(Protocol):
         """Calls a verb of the plugin.
 
         Args:
-            verb: `rescale`, `move`, `submit`, `cancel`, `plan` or a table.
+            verb: `rescale`, `move`, `submit`, `cancel`, `plan`, `picture` or a table.
             *arguments: What the verb needs beside the query: moves as a dict, steps as a list of
                 rows, str, int or None.
 

@@ -65,6 +65,8 @@ class SqlDoor:
         if verb == "cancel":
             self._call("cancel", plan=arguments[0])
             return None
+        if verb == "picture":
+            return self._call("picture")
         if verb == "plan":
             return self._call("wait", plan=arguments[0], timeout_s=0)
         asked, strategy, mode, operator = arguments

@@ -78,6 +78,27 @@ MEMORY_BUDGET: Final = "spark.megaphone.memory.budget"
 # when the application starts.
 SQL_CATALOG: Final = "spark.megaphone.sql.catalog"
 
+# Whether Spark's UI has the tab State migration, and the event log what it is made of. Default
+# `true`; read when the application starts.
+UI_ENABLED: Final = "spark.megaphone.ui.enabled"
+
+# Whether plans can be cancelled in the tab, by who may modify the application. Not if
+# `spark.ui.killEnabled` is false. Default `true`; read when the application starts.
+UI_ACTIONS: Final = "spark.megaphone.ui.actions"
+
+# Shortest time, in milliseconds, between two looks at where a query's state is, for the tab and the
+# event log. A tenth of it after a step. Of more than 4,096 bins it is longer by as much. Default
+# `30000`; read when the application starts.
+UI_STATE_INTERVAL_MS: Final = "spark.megaphone.ui.stateIntervalMs"
+
+# Number of batches, steps and plans of a query that the tab shows. Default `500`; read when the
+# application starts.
+UI_RETAINED_BATCHES: Final = "spark.megaphone.ui.retainedBatches"
+
+# Number of runs of queries that the tab shows; those that run stay in any case. Default `50`; read
+# when the application starts.
+UI_RETAINED_QUERIES: Final = "spark.megaphone.ui.retainedQueries"
+
 # The value of each key that is not set.
 DEFAULTS: Final = {
     BINS: "1024",
@@ -96,6 +117,11 @@ DEFAULTS: Final = {
     RECOVERY_FRAMES_MAX: "32",
     MEMORY_BUDGET: "40%",
     SQL_CATALOG: "megaphone",
+    UI_ENABLED: "true",
+    UI_ACTIONS: "true",
+    UI_STATE_INTERVAL_MS: "30000",
+    UI_RETAINED_BATCHES: "500",
+    UI_RETAINED_QUERIES: "50",
 }
 
 # The values of TRANSFER_MODE and STRATEGY, in upper or lower case.

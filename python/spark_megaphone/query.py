@@ -211,6 +211,9 @@ class Megaphone:
     def bins(self) -> pa.Table:
         """Where each bin is: `operator`, `bin`, `worker`, and the worker's last `executor`.
 
+        And how large it is: `keys`, `bytes`, and the `bytes_written` to it by one batch. Tasks tell
+        these with a step and else every ten seconds.
+
         This and the other tables are of the moment they are asked for, and have fixed schemas, also
         without a row. What is not known yet is null.
 
@@ -269,9 +272,9 @@ class Megaphone:
     def queries(spark: "SparkSession | None" = None) -> pa.Table:
         """The running queries of the application that have state in bins.
 
-        With `query_id`, `run_id`, `name`, the numbers of `operators`, `workers` and `bins`, the
-        `last_batch` that was planned, and the id of the `open_plan`. A query appears once it has
-        planned its first batch. Needs no handle.
+        With `query_id`, `run_id`, `name`, the numbers of `operators`, `workers`, `bins`, `keys` and
+        `bytes`, the `last_batch` that was planned, and the id of the `open_plan`. A query appears
+        once it has planned its first batch. Needs no handle.
 
         Args:
             spark: A session of the application; None for the one that runs in this process.
@@ -291,7 +294,9 @@ class Megaphone:
     def executors(spark: "SparkSession | None" = None) -> pa.Table:
         """What each executor keeps for all queries: `executor`, `workers`, `replicas`, `blocks`.
 
-        An executor reports every second, so the numbers may be that old. Needs no handle.
+        With its `host`, the heap `bytes` of state, the `budget` that they may take, and the
+        `bytes_on_disk` that had no room. An executor reports every second, so the numbers may be
+        that old. Needs no handle.
 
         Args:
             spark: As for the table of queries.
@@ -321,11 +326,13 @@ class Megaphone:
     def _repr_html_(self) -> str:
         try:
             rows = self.workers().to_pylist()
+            picture: str = self._door.ask("picture")["html"]
         except MegaphoneError as error:
             return _html.table(self._title(), [], [(error.condition, error)])
-        return _html.table(
+        table = _html.table(
             self._title(), _tables.WORKERS.names, [tuple(row.values()) for row in rows]
         )
+        return table + picture
 
     def _title(self) -> str:
         return f"query {self._door.title}"

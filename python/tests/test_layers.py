@@ -46,8 +46,13 @@ LAYERS = [
     f"{SPARK}.provider.rows",
     f"{SPARK}.provider.families",
     f"{SPARK}.provider",
+    f"{SPARK}.faces.json",
+    f"{SPARK}.faces.events",
+    f"{SPARK}.faces.history",
+    f"{SPARK}.faces.ui",
     f"{SPARK}.faces.api",
     f"{SPARK}.faces.sql",
+    f"{PRIVATE}.ui",
     CORE,
 ]
 

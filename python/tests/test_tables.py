@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark import SparkContext
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from testkit.in_process import InProcessQuery, MakeQuery
 
 BINS = 64
+SIZES = ("keys", "bytes")
 
 SCHEMAS = {
     "bins": _tables.BINS,
@@ -50,7 +52,7 @@ def test_a_schema_is_the_same_with_rows_and_without(counting: InProcessQuery, na
 
 def test_the_columns_are_these() -> None:
     assert {name: schema.names for name, schema in SCHEMAS.items()} == {
-        "bins": ["operator", "bin", "worker", "executor"],
+        "bins": ["operator", "bin", "worker", "executor", "keys", "bytes", "bytes_written"],
         "workers": ["operator", "worker", "executor", "bins", "keys", "bytes", "last_batch"],
         "plans": [
             *("id", "status", "strategy", "mode", "operators"),
@@ -78,9 +80,12 @@ def test_the_columns_are_these() -> None:
         ],
         "queries": [
             *("query_id", "run_id", "name", "operators"),
-            *("workers", "bins", "last_batch", "open_plan"),
+            *("workers", "bins", "keys", "bytes", "last_batch", "open_plan"),
         ],
-        "executors": ["executor", "workers", "replicas", "blocks"],
+        "executors": [
+            *("executor", "host", "workers", "replicas", "blocks"),
+            *("bytes", "bytes_on_disk", "budget"),
+        ],
     }
 
 
@@ -165,6 +170,7 @@ def test_the_application_tells_of_all_its_queries_and_executors(
             "operators": 1,
             "workers": 2,
             "bins": BINS,
+            **{size: pc.sum(counting.megaphone.workers()[size]).as_py() for size in SIZES},
             "last_batch": counting.input.batches - 1,
             "open_plan": open_plan,
         }
@@ -207,8 +213,11 @@ def test_a_handle_prints_itself(counting: InProcessQuery) -> None:
     assert html.startswith(
         f"<table><caption>query {run}</caption><thead><tr><th>operator</th><th>worker</th>"
     )
-    assert html.count("<tr>") == 3
-    assert "<td>driver</td><td>32</td>" in html
+    table, drawing = html.split("</table>")
+    assert table.count("<tr>") == 3
+    assert "<td>driver</td><td>32</td>" in table
+    assert len(re.findall("<title>bin ", drawing)) == BINS
+    assert "on worker 1</title>" in drawing
 
 
 @BOTH_IN_THE_LONG_RUN

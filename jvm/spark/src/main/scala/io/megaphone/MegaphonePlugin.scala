@@ -6,12 +6,14 @@ import java.util.{Collections, Map => JMap}
 import org.apache.spark.{SparkConf, SparkContext, SparkEnv, TaskContext, TaskFailedReason}
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 import org.apache.spark.sql.megaphone.SparkPrivate
+import org.apache.spark.sql.megaphone.ui.MegaphoneUi
 
 import io.megaphone.errors.OtherSparkException
 import io.megaphone.spark.checkpoint.SchemeCheckpointFileManager
 import io.megaphone.spark.conf.MegaphoneConf
-import io.megaphone.spark.driver.{ApplicationDriver, BuiltFor, QueryDriver, QueryListener}
+import io.megaphone.spark.driver.{ApplicationDriver, BuiltFor, Queries, QueryDriver, QueryListener}
 import io.megaphone.spark.executor.ExecutorHost
+import io.megaphone.spark.faces.events.Journal
 import io.megaphone.spark.faces.sql.MegaphoneCatalog
 import io.megaphone.spark.metrics.OperatorMetrics
 
@@ -29,12 +31,22 @@ final class MegaphonePlugin extends SparkPlugin {
 
 private final class MegaphoneDriver extends DriverPlugin {
   private var driver: Option[ApplicationDriver] = None
+  private var journal: Option[Journal] = None
 
   override def init(sc: SparkContext, context: PluginContext): JMap[String, String] = {
     MegaphonePlugin.checkSpark(BuiltFor.SparkMinor, sc.version)
     MegaphonePlugin.configure(SparkPrivate.conf(sc))
-    driver = Some(new ApplicationDriver(sc))
-    driver.foreach(ApplicationDriver.activate)
+    val application = new ApplicationDriver(sc)
+    driver = Some(application)
+    ApplicationDriver.activate(application)
+    val conf = SparkPrivate.conf(sc)
+    if (MegaphoneConf.UiEnabled.read(conf.getOption)) {
+      val interval = MegaphoneConf.UiStateIntervalMs.read(conf.getOption)
+      val made = new Journal(application, MegaphoneUi.post(sc), interval)
+      journal = Some(made)
+      application.observe(made)
+      MegaphoneUi.install(sc, (run, plan) => Queries.of(run).cancel(plan))
+    }
     Collections.emptyMap()
   }
 
@@ -42,7 +54,10 @@ private final class MegaphoneDriver extends DriverPlugin {
     case (bytes: Array[Byte], Some(d)) => d.receive(bytes)
     case _ => null
   }
-  override def shutdown(): Unit = ApplicationDriver.deactivate()
+  override def shutdown(): Unit = {
+    journal.foreach(_.stop())
+    ApplicationDriver.deactivate()
+  }
 }
 
 private final class MegaphoneExecutor extends ExecutorPlugin {

@@ -200,6 +200,45 @@ object MegaphoneConf {
     }
   )
 
+  val UiEnabled: ConfEntry[Boolean] = ConfEntry(
+    "spark.megaphone.ui.enabled",
+    "true",
+    "application",
+    "Whether Spark's UI has the tab State migration, and the event log what it is made of.",
+    yesOrNo
+  )
+  val UiActions: ConfEntry[Boolean] = ConfEntry(
+    "spark.megaphone.ui.actions",
+    "true",
+    "application",
+    "Whether plans can be cancelled in the tab, by who may modify the application. Not if " +
+      "`spark.ui.killEnabled` is false.",
+    yesOrNo
+  )
+  val UiStateIntervalMs: ConfEntry[Long] = ConfEntry(
+    "spark.megaphone.ui.stateIntervalMs",
+    "30000",
+    "application",
+    "Shortest time, in milliseconds, between two looks at where a query's state is, for the tab " +
+      "and the event log. A tenth of it after a step. Of more than 4,096 bins it is longer by as " +
+      "much.",
+    atLeast(1)
+  )
+  val UiRetainedBatches: ConfEntry[Int] = ConfEntry(
+    "spark.megaphone.ui.retainedBatches",
+    "500",
+    "application",
+    "Number of batches, steps and plans of a query that the tab shows.",
+    atLeast(1)(_).toInt
+  )
+  val UiRetainedQueries: ConfEntry[Int] = ConfEntry(
+    "spark.megaphone.ui.retainedQueries",
+    "50",
+    "application",
+    "Number of runs of queries that the tab shows; those that run stay in any case.",
+    atLeast(1)(_).toInt
+  )
+
   /** All entries, in the order of the documentation. */
   val all: Vector[ConfEntry[_]] =
     Vector(
@@ -218,7 +257,12 @@ object MegaphoneConf {
       SweepBatches,
       FramesMax,
       MemoryBudget,
-      SqlCatalog
+      SqlCatalog,
+      UiEnabled,
+      UiActions,
+      UiStateIntervalMs,
+      UiRetainedBatches,
+      UiRetainedQueries
     )
 
   /** What each key begins with. */
@@ -235,6 +279,9 @@ object MegaphoneConf {
         s"keys are ${all.map(_.key).sorted.mkString(", ")}."
     )
   }
+
+  private def yesOrNo(text: String): Boolean = text.trim.toBooleanOption
+    .getOrElse(throw new IllegalArgumentException("true or false is needed."))
 
   private def atLeast(min: Long)(text: String): Long =
     text.trim.toLongOption

@@ -104,11 +104,15 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 
   /** Notes that a run has its state on another provider, and logs it once. */
   def runsOn(runId: String, provider: String): Unit =
-    if (elsewhere.put(runId, provider) == null)
+    if (elsewhere.put(runId, provider) == null) {
       logInfo(
         s"Query $runId keeps its state on $provider, which its checkpoint or its configuration " +
           "names; it runs there, and its state does not move."
       )
+      ActiveQueries.all
+        .find(_.runId.toString == runId)
+        .foreach(q => tell(_.elsewhere(runId, q.id.toString, q.name, provider)))
+    }
 
   /** The other provider that has the state of a run; None if there is none. */
   def otherProviderOf(runId: String): Option[String] = Option(elsewhere.get(runId))
@@ -122,7 +126,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 
   /** A run is over, after an error or without: forgets it. */
   def ended(runId: String, error: Option[String]): Unit = {
-    elsewhere.remove(runId)
+    if (elsewhere.remove(runId) != null) tell(_.endedElsewhere(runId, error))
     Option(queries.remove(runId)).foreach(query => tell(_.ended(query, error)))
   }
 

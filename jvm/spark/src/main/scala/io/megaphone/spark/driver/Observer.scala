@@ -22,4 +22,10 @@ trait Observer {
     *   what it failed with; None if it was stopped
     */
   def ended(query: QueryDriver, error: Option[String]): Unit
+
+  /** A run was found to have its state on another provider. */
+  def elsewhere(runId: String, id: String, name: Option[String], provider: String): Unit = ()
+
+  /** Such a run is over. */
+  def endedElsewhere(runId: String, error: Option[String]): Unit = ()
 }

@@ -90,7 +90,8 @@ class SqlSuite extends KeyedSession {
       val worker = rows("SELECT worker FROM megaphone.system.bins WHERE bin = 17").head.getInt(0)
       val other = (worker + 1) % 3
       val preview = rows(s"CALL megaphone.system.plan(moves => map(17, $other), query => '$id')")
-      assert(preview == Seq(Row(0L, 0, 17, worker, other)))
+      val bytes = rows("SELECT bytes FROM megaphone.system.bins WHERE bin = 17").head.getLong(0)
+      assert(preview == Seq(Row(0L, 0, 17, worker, other, bytes)))
       assert(rows("SELECT * FROM megaphone.system.plans").isEmpty, "a preview does nothing")
       val made = rows("CALL megaphone.system.plan(4)")
       assert(
@@ -186,7 +187,7 @@ class SqlSuite extends KeyedSession {
     assert(rows("SHOW PROCEDURES IN megaphone").nonEmpty)
     val procedures =
       rows("SHOW PROCEDURES IN megaphone.system").map(_.getAs[String]("procedure_name"))
-    val expected = Set("rescale", "move", "submit", "plan", "cancel", "wait", "about")
+    val expected = Set("rescale", "move", "submit", "plan", "cancel", "wait", "picture", "about")
     assert(procedures.toSet == expected)
     for (name <- expected) {
       val text = rows(s"DESCRIBE PROCEDURE megaphone.system.$name").mkString

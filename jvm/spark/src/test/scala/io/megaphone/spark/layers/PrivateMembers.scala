@@ -17,7 +17,7 @@ final class PrivateMembers(sources: Map[String, String], spark: String) {
   import PrivateMembers._
 
   private val compiled = new TypeCheck(sources.map { case (name, source) =>
-    name -> source.replace(Package, Elsewhere)
+    name -> source.replace(Package, Elsewhere).replace(s"$Elsewhere.$InJava", s"$Package.$InJava")
   })
 
   /** What is wrong with a source; empty if nothing is. */
@@ -38,6 +38,7 @@ final class PrivateMembers(sources: Map[String, String], spark: String) {
     case CannotBeAccessed(member, owner) => Some(s"$owner.$member")
     case NotFound(name) if hidden.exists(_.endsWith(s".$name")) => Some(name)
     case NotFound(name) if hidden.exists(compiled.hasMember(_, name)) => Some("")
+    case ArgumentsForObject() if hidden.nonEmpty => Some("") // of a class whose parent is hidden
     case _ => None
   }
 
@@ -61,9 +62,14 @@ object PrivateMembers {
   val Package = "org.apache.spark.sql.megaphone"
   private val Elsewhere = "elsewhere.megaphone"
 
+  /** The class in the package that is written in Java, and stays where it is. */
+  private val InJava = "Servlets"
+
   private val CannotBeAccessed =
     """(?s)\w+ (\w+) in (?:class|object|trait|package) (\w+) cannot be accessed .*""".r
   private val NotFound = """(?s)not found: (?:type|value|object) (\w+)\b.*""".r
+
+  private val ArgumentsForObject = "no arguments allowed for nullary constructor Object.*".r
 
   private val Import = """import ([\w.]+)\.(?:(\w+)|\{([^}]*)\})""".r
 

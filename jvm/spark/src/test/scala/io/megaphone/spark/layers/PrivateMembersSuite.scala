@@ -15,11 +15,11 @@ class PrivateMembersSuite extends AnyFunSuite {
 
   /** `package.scala` has no code. */
   private val shipped = Files
-    .list(Folder)
+    .walk(Folder)
     .iterator
     .asScala
-    .filterNot(_.endsWith("package.scala"))
-    .map(file => file.getFileName.toString -> Files.readString(file))
+    .filter(file => file.toString.endsWith(".scala") && !file.endsWith("package.scala"))
+    .map(file => Folder.relativize(file).toString -> Files.readString(file))
     .toMap
 
   private def sample(header: String, imported: String, body: String): String =

@@ -5,6 +5,8 @@ import io.megaphone.plan.{Plan, Strategy, TransferMode}
 import io.megaphone.spark.driver.{
   ApplicationDriver, PlanOptions, Plans, Queries, QueryDriver, TableRows
 }
+import io.megaphone.spark.faces.json.{Json, StepsJson}
+import io.megaphone.spark.faces.ui.Picture
 import io.megaphone.view.{BinRow, ExecutorRow, MigrationRow, PlanRow, QueryRow, StepRow, WorkerRow}
 
 /** The interface for other languages: plain arguments in, JSON out. The Python package calls it.
@@ -75,6 +77,10 @@ object MegaphoneApi {
   def migrations(runId: String): String =
     Json.rows(MigrationRow.table, TableRows.migrations(Queries.of(runId)))
 
+  /** Where a query's state is, as a drawing: an object with the field `html`. */
+  def picture(runId: String): String =
+    Json.node("html" -> Picture.of(Queries.of(runId))).toString
+
   /** The table `queries` of the application. */
   def queries(): String = Json.rows(QueryRow.table, TableRows.queries(Queries.application))
 
@@ -87,7 +93,7 @@ object MegaphoneApi {
   }
 
   private def rowOf(query: QueryDriver, plan: Plan): String =
-    Json.write(Json.row(PlanRow.table, TableRows.plan(query, plan)))
+    Json.row(PlanRow.table, TableRows.plan(query, plan)).toString
 
   private def optionsOf(strategy: String, mode: String, operator: Long): PlanOptions = PlanOptions(
     Option(strategy).map(Strategy.parse),

@@ -8,8 +8,9 @@ import io.megaphone.plan.{Move, Strategy, TransferMode}
 import io.megaphone.spark.driver.{
   ApplicationDriver, PlanOptions, Plans, Queries, QueryDriver, TableRows
 }
-import io.megaphone.spark.faces.api.StepsJson
+import io.megaphone.spark.faces.json.StepsJson
 import io.megaphone.spark.faces.sql.Procedure.Given
+import io.megaphone.spark.faces.ui.Picture
 import io.megaphone.view.{Column, Int32, Int64, PlanRow, Table, Text}
 
 /** The catalog's procedures. What they have in common:
@@ -35,7 +36,7 @@ private[sql] object Procedures {
     *   the name that the catalog has
     */
   def all(catalog: String): Vector[Procedure[_]] =
-    Verbs.map(new Submission(_)) ++ Vector(Preview, Cancel, Wait, new About(catalog))
+    Verbs.map(new Submission(_)) ++ Vector(Preview, Cancel, Wait, Drawing, new About(catalog))
 
   /** How a procedure makes a plan of its own argument. `made` is None if that is NULL. */
   private final case class Verb(name: String, summary: String, argument: String, of: DataType)(
@@ -164,6 +165,21 @@ private[sql] object Procedures {
       val seconds = in.required("timeout_s", in.int("timeout_s"))
       Vector(query -> PlanWait.until(query, id, seconds))
     }
+  }
+
+  private object Drawing
+      extends Procedure[String](
+        "picture",
+        "Draws where the state of a query is, as HTML: its bins by executor and worker, coloured " +
+          "by size.",
+        Vector(Query),
+        Table(
+          "pictures",
+          "One row.",
+          Vector(Column.of("html", Text, "The drawing, with all that it needs.", identity))
+        )
+      ) {
+    override protected def run(in: Given): Seq[String] = Vector(Picture.of(queryOf(in)))
   }
 
   private final case class Versions(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-package io.megaphone.spark.faces.api
+package io.megaphone.spark.faces.json
 
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.faces.history
+
+import scala.collection.mutable
+
+import com.fasterxml.jackson.databind.ObjectMapper
+import org.apache.spark.SparkConf
+import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
+import org.apache.spark.sql.streaming.StreamingQueryListener.QueryProgressEvent
+import org.apache.spark.sql.streaming.StreamingQueryProgress
+import org.apache.spark.util.kvstore.KVStore
+
+import io.megaphone.spark.conf.MegaphoneConf
+import io.megaphone.spark.faces.events.MegaphoneEvent
+import io.megaphone.spark.metrics.OperatorMetrics
+
+/** Keeps the newest event about each thing, of each run the newest things, and the newest runs. It
+  * does the same live and when an event log is read.
+  *
+  * Batches need no event of ours: Spark reports them itself, with the plugin's metrics.
+  *
+  * Threads: one, that of the listener bus or of the reader of the log.
+  */
+final class EventListener(conf: SparkConf, store: KVStore) extends SparkListener {
+  private val thingsMax = MegaphoneConf.UiRetainedBatches.read(conf.getOption)
+  private val runsMax = MegaphoneConf.UiRetainedQueries.read(conf.getOption)
+  private val runs = mutable.LinkedHashMap.empty[String, Run]
+  private var place = 0L
+
+  override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
+    case e: MegaphoneEvent =>
+      if (isReadable(e)) put(e.kind, e.run, keyOf(e), e.time, e.body.toString)
+    case e: QueryProgressEvent => batch(e.progress)
+    case _ => ()
+  }
+
+  private def isReadable(e: MegaphoneEvent): Boolean =
+    e.version <= MegaphoneEvent.Version && EventStore.Kinds(e.kind) && e.run != null &&
+      e.body != null && e.body.isObject
+
+  private def keyOf(e: MegaphoneEvent): String = if (e.key == null) "" else e.key
+
+  /** Of queries on other providers nothing is kept, nor of a trigger that has run no batch. */
+  private def batch(progress: StreamingQueryProgress): Unit = {
+    val operators = progress.stateOperators.toSeq
+    val isOurs = operators.exists(_.customMetrics.containsKey(OperatorMetrics.BinsOwned.name))
+    if (isOurs && progress.durationMs.containsKey("addBatch")) {
+      def sum(metric: String) =
+        operators.flatMap(o => Option(o.customMetrics.get(metric))).map(_.longValue).sum
+      val body = EventListener.mapper.createObjectNode
+        .put("batch", progress.batchId)
+        .put("duration_ms", progress.durationMs.getOrDefault("triggerExecution", 0L).longValue)
+        .put("rows", progress.numInputRows)
+        .put("bins_in", sum(OperatorMetrics.BinsIn.name))
+      val run = progress.runId.toString
+      put(
+        EventStore.Batch,
+        run,
+        s"${progress.batchId}",
+        System.currentTimeMillis,
+        body.toString
+      )
+    }
+  }
+
+  private def put(kind: String, run: String, key: String, time: Long, body: String): Unit = {
+    val known = runs.getOrElseUpdate(run, new Run(run))
+    place += 1
+    val row = known.placed(kind, key, time, body, place)
+    store.write(row)
+    if (kind == MegaphoneEvent.Ended) known.isOver = true
+    // The oldest run that is over; a running one stays.
+    if (runs.size > runsMax)
+      runs.valuesIterator.find(_.isOver).foreach { oldest =>
+        oldest.clear()
+        runs.remove(oldest.id)
+      }
+  }
+
+  /** What is kept of a run: the ids of its rows, by kind, oldest first. */
+  private final class Run(val id: String) {
+    private val rows = mutable.Map.empty[String, mutable.LinkedHashMap[String, Long]]
+    var isOver = false
+
+    /** The row of a thing, in the place that it had; the oldest of its kind goes if there are too
+      * many.
+      */
+    def placed(kind: String, key: String, time: Long, body: String, next: Long): Thing = {
+      val ofKind = rows.getOrElseUpdate(kind, mutable.LinkedHashMap.empty)
+      val rowId = s"$kind/$id/$key"
+      val place = ofKind.getOrElseUpdate(rowId, next)
+      if (ofKind.size > thingsMax) {
+        val oldest = ofKind.head._1
+        ofKind.remove(oldest)
+        store.delete(classOf[Thing], oldest)
+      }
+      new Thing(rowId, EventStore.of(kind, id), place, time, body)
+    }
+
+    def clear(): Unit =
+      for (ofKind <- rows.valuesIterator; row <- ofKind.keysIterator)
+        store.delete(classOf[Thing], row)
+  }
+}
+
+private object EventListener {
+  private val mapper = new ObjectMapper
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.faces.history
+
+import scala.annotation.meta.getter
+
+import org.apache.spark.util.kvstore.KVIndex
+
+/** The newest event about a thing, in the UI's store. A class of its own at the top level, because
+  * the store on disk makes its objects by reflection, and its name is in the store's files.
+  *
+  * @param id
+  *   of the thing
+  * @param of
+  *   its kind and run
+  * @param place
+  *   ascends in the order in which things were first seen
+  * @param time
+  *   of the event, in milliseconds since 1970
+  * @param body
+  *   JSON
+  */
+final class Thing(
+    @(KVIndex @getter) val id: String,
+    @(KVIndex @getter)("of") val of: String,
+    val place: Long,
+    val time: Long,
+    val body: String
+)
