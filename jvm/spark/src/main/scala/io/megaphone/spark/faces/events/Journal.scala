@@ -8,6 +8,7 @@ import scala.collection.mutable
 import scala.util.control.NonFatal
 
 import com.fasterxml.jackson.databind.JsonNode
+import com.fasterxml.jackson.databind.node.NullNode
 import org.apache.spark.internal.Logging
 
 import io.megaphone.checkpoint.Parallel
@@ -81,6 +82,7 @@ final class Journal(
     private val isAsked = new AtomicBoolean
     private var isOver = false
     private var told = Map.empty[(String, String), JsonNode] // what the last look has seen
+    private var executors: JsonNode = NullNode.instance // as told
     private val states = mutable.Map.empty[Long, Journal.ToldState] // by group
     private val seenAt = mutable.Map.empty[String, Long] // open plans, and the batch then
 
@@ -103,8 +105,13 @@ final class Journal(
         tell(kind, query.runId, key, body)
       told = seen
       val groups = state.groups.filter(tellState(state, _, isLast))
-      if (groups.nonEmpty)
-        tell(MegaphoneEvent.Executors, query.runId, "", Bodies.executors(application))
+      if (groups.nonEmpty) tellExecutors()
+    }
+
+    private def tellExecutors(): Unit = {
+      val body = Bodies.executors(application)
+      if (body != executors) tell(MegaphoneEvent.Executors, query.runId, "", body)
+      executors = body
     }
 
     /** What there is to tell of, in order: steps and recoveries only of the last batches, because

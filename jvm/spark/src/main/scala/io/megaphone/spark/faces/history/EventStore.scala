@@ -14,8 +14,8 @@ import io.megaphone.spark.faces.events.MegaphoneEvent
   */
 final class EventStore(store: KVStore) {
 
-  /** Whether anything is known: only then is there a tab in the history server. */
-  def isEmpty: Boolean = store.count(classOf[Thing]) == 0
+  /** Whether no run is known: then there is no tab in the history server. */
+  def isEmpty: Boolean = runIds.isEmpty
 
   /** The ids of all runs, those first that were seen first. */
   def runIds: Vector[String] = {

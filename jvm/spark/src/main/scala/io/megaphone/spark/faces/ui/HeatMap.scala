@@ -114,12 +114,14 @@ private[ui] object HeatMap {
     case _ => Numbers.bytes(size)
   }
 
+  /** The bins of a cell, in words. */
+  def nameOf(cell: Cell): String = cell.bins match {
+    case Vector(bin) => s"bin $bin"
+    case bins => s"${bins.size} bins from ${bins.head} to ${bins.last}"
+  }
+
   /** What a cell is, in words. */
   def titleOf(cell: Cell, measure: Measure): String = {
-    val name = cell.bins match {
-      case Vector(bin) => s"bin $bin"
-      case bins => s"${bins.size} bins from ${bins.head} to ${bins.last}"
-    }
     val each = if (cell.bins.size > 1) " each" else ""
     val size = cell.size.fold("size not known yet")(shown(_, measure) + each)
     val next = cell.moving match {
@@ -128,7 +130,7 @@ private[ui] object HeatMap {
       case several => s", ${several.size} of them move next"
     }
     val came = if (cell.arrived.nonEmpty) ", came with the last step" else ""
-    s"$name, $size, on worker ${cell.worker}$next$came"
+    s"${nameOf(cell)}, $size, on worker ${cell.worker}$next$came"
   }
 
   private def drawn(cell: Cell, max: Long, measure: Measure, x: Int, y: Int): NodeSeq = {

@@ -99,17 +99,17 @@ object QueryContent {
       ) ++
       folded(s"bins-${group.operator}", "Numbers by bin") {
         Table[HeatMap.Cell](
-          Column.text("Bins", _.bins.mkString(", ")),
+          Column.text("Bins", HeatMap.nameOf),
           Column.text("Worker", _.worker.toString),
           Column.number(
             s"${measure.title.capitalize}, mean",
             _.size.fold("not known yet")(Numbers.exact)
           ),
-          Column.text("Moves next to worker", _.moving.map(_._2).distinct.mkString(", ")),
           Column.text(
-            "Came with the last step",
-            cell => if (cell.arrived.isEmpty) "" else cell.arrived.mkString(", ")
-          )
+            "Move next",
+            _.moving.map { case (bin, to) => s"$bin to worker $to" }.mkString(", ")
+          ),
+          Column.text("Came with the last step", _.arrived.mkString(", "))
         )(HeatMap.cells(group, measure).flatten)
       }
   }

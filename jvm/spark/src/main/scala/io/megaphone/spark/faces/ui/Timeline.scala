@@ -15,7 +15,7 @@ private[ui] object Timeline {
   /** The duration at which the scale ends. */
   def top(durations: Seq[Long]): Long = {
     val sorted = durations.sorted
-    math.max(1L, math.min(sorted.last, sorted(sorted.size * 98 / 100) * 3 / 2))
+    math.max(1L, math.min(sorted.last, sorted((sorted.size - 1) * 98 / 100) * 3 / 2))
   }
 
   /** None if no batch is known. */
