@@ -51,7 +51,7 @@ say = @echo "==> $(1)"; mkdir -p $(dir $(TIMES)); echo "$$(date +%s) $(1)" >> $(
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup jars faults-jar stores fmt lint test-jvm test-python test-cluster test test-all \
-  test-all-4.2 test-all-4.3 neutrality-stock demo simulate soak bench wheel clean
+  test-all-4.2 test-all-4.3 neutrality-stock demo simulate soak pictures bench wheel clean
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -134,6 +134,11 @@ simulate: $(VENV_DONE) ## runs SCHEDULES seeded schedules against an oracle, fro
 soak: setup $(FAULTS_JAR) ## runs many queries for MINUTES, with plans and kills by the dice of SEED
 	$(call say,Running queries for $(MINUTES) minutes with seed $(SEED))
 	@$(VENV)/bin/python -m soak --minutes $(MINUTES) --seed $(SEED)
+
+pictures: $(BUILT) ## draws the tab for docs/images with a browser: look at the pictures after that
+	$(call say,Drawing the tab into docs/images)
+	@MEGAPHONE_PICTURES=$(CURDIR)/docs/images $(VENV)/bin/python -m pytest integration-tests/faces \
+	  -k browser_draws
 
 bench: setup stores ## measures against Spark's own providers: for hours; BENCH=steady for one
 	$(call say,Measuring into benchmarks/results; leave the machine alone meanwhile)

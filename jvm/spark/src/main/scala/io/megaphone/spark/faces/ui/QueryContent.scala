@@ -156,7 +156,7 @@ object QueryContent {
         Column.number("Workers", e => of(e).size.toString),
         Column.number("Bins", e => Numbers.exact(of(e).map(_.bins.toLong).sum)),
         Column.number("Keys", e => Numbers.exact(of(e).map(_.keys).sum)),
-        Column.number("State of all queries in memory", e => Numbers.bytes(e.bytes)),
+        Column.number("In memory, all queries", e => Numbers.bytes(e.bytes)),
         Column(
           "of its budget",
           isNumber = false,
