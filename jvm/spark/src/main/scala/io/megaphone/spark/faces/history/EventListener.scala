@@ -3,7 +3,7 @@ package io.megaphone.spark.faces.history
 
 import scala.collection.mutable
 
-import com.fasterxml.jackson.databind.ObjectMapper
+import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import org.apache.spark.SparkConf
 import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
 import org.apache.spark.sql.streaming.StreamingQueryListener.QueryProgressEvent
@@ -29,7 +29,7 @@ final class EventListener(conf: SparkConf, store: KVStore) extends SparkListener
 
   override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
     case e: MegaphoneEvent =>
-      if (isReadable(e)) put(e.kind, e.run, keyOf(e), e.time, e.body.toString)
+      if (isReadable(e)) put(e.kind, e.run, keyOf(e), e.time, e.body)
     case e: QueryProgressEvent => batch(e.progress)
     case _ => ()
   }
@@ -58,12 +58,12 @@ final class EventListener(conf: SparkConf, store: KVStore) extends SparkListener
         run,
         s"${progress.batchId}",
         System.currentTimeMillis,
-        body.toString
+        body
       )
     }
   }
 
-  private def put(kind: String, run: String, key: String, time: Long, body: String): Unit = {
+  private def put(kind: String, run: String, key: String, time: Long, body: JsonNode): Unit = {
     val known = runs.getOrElseUpdate(run, new Run(run))
     place += 1
     val row = known.placed(kind, key, time, body, place)
@@ -85,7 +85,7 @@ final class EventListener(conf: SparkConf, store: KVStore) extends SparkListener
     /** The row of a thing, in the place that it had; the oldest of its kind goes if there are too
       * many.
       */
-    def placed(kind: String, key: String, time: Long, body: String, next: Long): Thing = {
+    def placed(kind: String, key: String, time: Long, body: JsonNode, next: Long): Thing = {
       val ofKind = rows.getOrElseUpdate(kind, mutable.LinkedHashMap.empty)
       val rowId = s"$kind/$id/$key"
       val place = ofKind.getOrElseUpdate(rowId, next)

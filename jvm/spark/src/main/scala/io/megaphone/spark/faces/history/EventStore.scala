@@ -3,7 +3,6 @@ package io.megaphone.spark.faces.history
 
 import scala.jdk.CollectionConverters._
 
-import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.util.kvstore.{KVStore, KVStoreView}
 
 import io.megaphone.spark.faces.events.MegaphoneEvent
@@ -27,11 +26,11 @@ final class EventStore(store: KVStore) {
 
   /** All that is known of a run; None if there is no such run. */
   def run(id: String): Option[RunFacts] = {
-    def bodies(kind: String) = rows(kind, id).map(row => bodyOf(row))
+    def bodies(kind: String) = rows(kind, id).map(_.body)
     rows(MegaphoneEvent.Query, id).headOption.map { query =>
       RunFacts(
-        RunFacts.query(id, query.time, bodyOf(query)),
-        rows(MegaphoneEvent.Ended, id).headOption.map(r => RunFacts.end(r.time, bodyOf(r))),
+        RunFacts.query(id, query.time, query.body),
+        rows(MegaphoneEvent.Ended, id).headOption.map(r => RunFacts.end(r.time, r.body)),
         bodies(MegaphoneEvent.State).map(RunFacts.group).sortBy(_.operator),
         bodies(MegaphoneEvent.Plan).map(RunFacts.plan),
         bodies(MegaphoneEvent.Step).map(RunFacts.step),
@@ -57,8 +56,6 @@ final class EventStore(store: KVStore) {
     try f(rows.asScala)
     finally rows.close()
   }
-
-  private def bodyOf(row: Thing): JsonNode = RunFacts.read(row.body)
 }
 
 private object EventStore {

@@ -2,13 +2,10 @@
 package io.megaphone.spark.faces.history
 
 import scala.jdk.CollectionConverters._
-import scala.util.Try
 
 import com.fasterxml.jackson.databind.JsonNode
-import com.fasterxml.jackson.databind.node.NullNode
 
 import io.megaphone.spark.faces.events.Bodies
-import io.megaphone.spark.faces.json.Json
 
 /** Reads the fields of an event's body. What is missing or of another type counts as 0, empty or
   * not known: an event may be damaged, or of another version.
@@ -174,9 +171,6 @@ object RunFacts {
 
   /** Ids of executors by number, as Spark counts them. */
   def inOrder(executors: Vector[String]): Vector[String] = executors.sortBy(e => (e.length, e))
-
-  /** An event's body; null if it is no JSON. */
-  def read(body: String): JsonNode = Try(Json.read(body)).getOrElse(NullNode.instance)
 
   def query(run: String, startedMs: Long, body: JsonNode): QueryFacts = {
     val f = new Fields(body)

@@ -3,6 +3,7 @@ package io.megaphone.spark.faces.history
 
 import scala.annotation.meta.getter
 
+import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.util.kvstore.KVIndex
 
 /** The newest event about a thing, in the UI's store. A class of its own at the top level, because
@@ -17,12 +18,12 @@ import org.apache.spark.util.kvstore.KVIndex
   * @param time
   *   of the event, in milliseconds since 1970
   * @param body
-  *   JSON
+  *   as the event has it: it may be large, so nothing is made of it until a page asks
   */
 final class Thing(
     @(KVIndex @getter) val id: String,
     @(KVIndex @getter)("of") val of: String,
     val place: Long,
     val time: Long,
-    val body: String
+    val body: JsonNode
 )

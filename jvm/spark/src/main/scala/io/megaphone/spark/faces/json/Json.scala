@@ -31,9 +31,6 @@ private[faces] object Json {
   /** An array of objects, as text. */
   def array(nodes: Iterable[ObjectNode]): String = tree(nodes.toSeq).toString
 
-  /** Reads an object or an array. Throws JsonProcessingException if the text is no JSON. */
-  def read(text: String): JsonNode = mapper.readTree(text)
-
   private def tree(value: Any): JsonNode = mapper.valueToTree(plain(value))
 
   private def plain(value: Any): Any = value match {

@@ -34,6 +34,7 @@ private[ui] object PlanTable {
       Medians(of(before.takeRight(Around)), of(during), of(after.take(Around)))
     }
 
+  /** At most `PlansMax` of them: a page is asked for every few seconds. */
   def apply(run: RunFacts, links: Links): Elem = {
     val stepsOf = run.steps.groupBy(_.plan).withDefaultValue(Vector.empty)
     Table[PlanFacts](
@@ -57,7 +58,7 @@ private[ui] object PlanTable {
       ),
       Column.number("Median batch before, during, after", p => medians(p, run.batches).toString),
       Column("", isNumber = false, cancel(_, links))
-    )(run.plans.reverse)
+    )(run.plans.takeRight(PlansMax).reverse)
   }
 
   private def status(plan: PlanFacts): NodeSeq =
@@ -89,4 +90,5 @@ private[ui] object PlanTable {
     }
 
   private val Around = 20
+  val PlansMax = 50
 }

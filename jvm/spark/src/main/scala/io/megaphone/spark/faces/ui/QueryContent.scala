@@ -139,7 +139,7 @@ object QueryContent {
   private def plans(run: RunFacts, links: Links): NodeSeq =
     <h5 class="mt-4">Plans</h5> ++ (
       if (run.plans.isEmpty) <p class="sub">No plan was submitted.</p>
-      else PlanTable(run, links)
+      else PlanTable(run, links) ++ older(run.plans.size - PlanTable.PlansMax, "plans")
     )
 
   private def executors(run: RunFacts, links: Links): NodeSeq = {
@@ -168,10 +168,15 @@ object QueryContent {
       )(run.executors)
   }
 
-  private def steps(run: RunFacts): NodeSeq =
-    if (run.steps.isEmpty) NodeSeq.Empty
+  private def older(count: Int, table: String): NodeSeq =
+    if (count <= 0) NodeSeq.Empty
+    else <p class="sub">{s"$count older ones are in the table "}<code>{table}</code>.</p>
+
+  private def steps(run: RunFacts): NodeSeq = {
+    val last = run.steps.takeRight(StepsMax)
+    if (last.isEmpty) NodeSeq.Empty
     else
-      folded("steps", s"The last ${run.steps.size} steps")(
+      folded("steps", s"The last ${last.size} steps")(
         Table[StepFacts](
           Column.text("Plan", _.plan),
           Column.number("Step", _.step.toString),
@@ -182,8 +187,9 @@ object QueryContent {
           Column.number("Bytes from executors", s => Numbers.bytes(s.bytesFromPeer)),
           Column.number("Bytes from the checkpoint", s => Numbers.bytes(s.bytesFromCheckpoint)),
           Column.number("Longest wait", s => Numbers.duration(s.waitMs))
-        )(run.steps.reverse)
+        )(last.reverse)
       )
+  }
 
   private def separated(parts: Vector[Node], by: String): NodeSeq =
     parts.zipWithIndex.flatMap { case (part, i) =>
@@ -193,4 +199,6 @@ object QueryContent {
   /** What a reader may want, but not at once. The page's script keeps it open by its id. */
   private def folded(id: String, summary: String)(content: NodeSeq): Elem =
     <details id={s"megaphone-$id"}><summary>{summary}</summary>{content}</details>
+
+  private val StepsMax = 100
 }
