@@ -6,7 +6,7 @@ import os
 import pickle
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,9 @@ class ConnectServer:
 
 
 @contextlib.contextmanager
-def connect_server(folder: Path, *, plugin: bool = True) -> Iterator[ConnectServer]:
+def connect_server(
+    folder: Path, *, plugin: bool = True, settings: Mapping[str, str] | None = None
+) -> Iterator[ConnectServer]:
     """Starts a server on `local[2]`, as a user would; it has ended afterwards."""
     (port,) = server.free_ports(1)
     given = {
@@ -60,6 +62,7 @@ def connect_server(folder: Path, *, plugin: bool = True) -> Iterator[ConnectServ
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         **(spark_megaphone.options() if plugin else {}),
+        **(settings or {}),
     }
     command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit")]
     command += ["--master", "local[2]", "--driver-memory", "1g", "--class", _MAIN_CLASS]
