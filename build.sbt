@@ -118,6 +118,8 @@ def sparkSettings(minor: String) = common ++ Seq(
     )
     jar
   },
+  // The jar is a plugin: its manifest names no class to run.
+  Compile / packageBin / mainClass := None,
   assembly / mainClass := None
 )
 

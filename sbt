@@ -48,7 +48,8 @@ fi
 
 colour=auto
 [ -t 1 ] || colour=false
-run=("$java" -Xmx"${SBT_HEAP:-2g}" -Xss4m -Dfile.encoding=UTF-8
+# In UTC: the entries of a jar have a time that depends on the zone, and a jar is the same for all.
+run=("$java" -Xmx"${SBT_HEAP:-2g}" -Xss4m -Dfile.encoding=UTF-8 -Duser.timezone=UTC
   -Dsbt.override.build.repos=true -Dsbt.repository.config=project/repositories
   -Dsbt.server.autostart=false -Dsbt.supershell=false -Dsbt.color="$colour"
   -jar "$launcher" "$@")
