@@ -32,6 +32,9 @@ FAULTS_SOURCES := $(wildcard jvm/spark/src/test/scala/io/megaphone/spark/faults/
 # What the tests on stores need beside Spark: the jars of stores/<name>.xml come into target/<name>.
 STORES := $(basename $(notdir $(wildcard integration-tests/stores/*.xml)))
 STORES_DONE := $(STORES:%=target/%/.done)
+# The published artifacts, in the layout of a Maven repository.
+MAVEN := target/maven
+MAVEN_DONE := $(MAVEN)/.done
 # What the Python tests run on.
 BUILT = $(VENV_DONE) $(JARS_DONE) $(FAULTS_JAR) $(STORES_DONE)
 # Folders stand beside their files, so that a file's removal is noticed too.
@@ -51,7 +54,7 @@ say = @echo "==> $(1)"; mkdir -p $(dir $(TIMES)); echo "$$(date +%s) $(1)" >> $(
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup jars faults-jar stores fmt lint test-jvm test-python test-cluster test test-all \
-  test-all-4.2 test-all-4.3 neutrality-stock demo simulate soak pictures bench wheel clean
+  test-all-4.2 test-all-4.3 neutrality-stock demo simulate soak pictures bench wheel publish-local clean
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -149,6 +152,12 @@ wheel: $(VENV_DONE) $(JARS_DONE) ## builds the wheel, both jars inside, into dis
 	@rm -rf dist
 	@$(VENV)/bin/python -m build --wheel --no-isolation --outdir dist
 
+publish-local: $(MAVEN_DONE) ## publishes the jars as Maven artifacts into target/maven
+	@echo "For spark-submit, spark-shell, pyspark or start-connect-server.sh, by the version of Spark:"
+	@cd $(MAVEN)/io/megaphone && for one in */*; do \
+	  echo "  --repositories file://$(CURDIR)/$(MAVEN) --packages io.megaphone:$$(dirname \
+	    $$one):$$(basename $$one)"; done
+
 clean: ## removes what was built; keeps .venv and sbt's launcher
 	$(call say,Removing what was built)
 	@rm -rf target project/target project/project jvm/core/target jvm/spark/target \
@@ -189,6 +198,12 @@ define tell_times
 	  | sed -E 's/.* name="([^"]*)".* time="([^"]*)".*/\2 \1/' | sort -rn | head -10 \
 	  | awk '{ printf "%6d  %s\n", $$1, $$2 }'
 endef
+
+$(MAVEN_DONE): $(JAR_SOURCES) | $(VENV_DONE)
+	$(call say,Publishing the artifacts for Spark 4.2 and 4.3 into $(MAVEN))
+	@rm -rf $(MAVEN)
+	@./sbt published42/publish published43/publish
+	@touch $(MAVEN_DONE)
 
 ASSEMBLIES := spark42/assembly spark43/assembly
 

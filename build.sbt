@@ -2,6 +2,7 @@
 ThisBuild / organization := "io.megaphone"
 ThisBuild / version := Versions.ofProject((LocalRootProject / baseDirectory).value)
 ThisBuild / scalaVersion := Versions.Scala
+ThisBuild / versionScheme := Some("semver-spec")
 ThisBuild / licenses := Seq(License.Apache2)
 
 // One forked test JVM at a time, over all projects: Spark's suites are heavy, and many of them use
@@ -181,6 +182,14 @@ lazy val spark43 = project
     // Spark brings a newer one than ScalaTest asks for.
     excludeDependencies += ExclusionRule("org.scala-lang.modules", "scala-xml_2.13")
   )
+
+lazy val published42 = project
+  .in(file("jvm/spark/target/published-4.2"))
+  .settings(Published.settings("4.2", spark42, core))
+
+lazy val published43 = project
+  .in(file("jvm/spark/target/published-4.3"))
+  .settings(Published.settings("4.3", spark43, core))
 
 /** Micro-benchmarks of the state store, on the Spark that users install. Not part of any test. */
 lazy val benchmarks = project

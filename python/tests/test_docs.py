@@ -68,7 +68,7 @@ def missing(text: str) -> list[str]:
     return absent
 
 
-PAGES = ["architecture.md", "glossary.md", "operations.md"]
+PAGES = ["architecture.md", "deployment.md", "glossary.md", "operations.md"]
 PAGES += sorted(f"decisions/{page.name}" for page in (DOCS / "decisions").glob("*.md"))
 
 
