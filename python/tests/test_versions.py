@@ -35,11 +35,14 @@ def test_the_package_is_developed_on_the_spark_4_3_of_the_build() -> None:
 
 def test_the_samples_of_configuration_name_the_versions_of_the_build() -> None:
     minor = ".".join(in_build("Spark43").split(".")[:2])
-    text = "".join(file.read_text("utf-8") for file in (ROOT / "conf").glob("*.conf"))
+    files = [*(ROOT / "conf").glob("*.conf"), ROOT / "conf" / "compose.yaml"]
+    text = "".join(file.read_text("utf-8") for file in files)
     jars = re.findall(r"spark-megaphone_\S+\.jar", text)
-    assert jars
+    assert len(jars) > len(files) - 1
     assert set(jars) == {f"spark-megaphone_{minor}_2.13-{PYPROJECT['project']['version']}.jar"}
-    assert re.findall(r"container\.image\s+\S+:(\S+)", text) == [in_build("Spark43")]
+    images = re.findall(r"(?:container\.image\s+\S+|apache/spark):([\d.]+)", text)
+    assert len(images) > 1
+    assert set(images) == {in_build("Spark43")}
 
 
 def test_the_package_accepts_the_minor_versions_that_have_a_jar_and_no_others() -> None:
