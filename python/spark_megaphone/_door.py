@@ -54,6 +54,22 @@ class Door(Protocol):
     def is_in_batch(self) -> bool:
         """Whether the query is working on data; false while it waits for data or its trigger."""
 
+    def steps(self) -> list[dict[str, Any]]:
+        """The rows of the steps of all plans, in the order of submission.
+
+        Raises:
+            MegaphoneError: As `ask`.
+        """
+
+    def progress(self) -> list[dict[str, Any]] | None:
+        """Spark's own progress of the newest batches, the oldest first.
+
+        None if the query is one of another session, which alone knows it.
+
+        Raises:
+            MegaphoneError: As `ask`, if the session has stopped.
+        """
+
 
 def door_of(query: "Query") -> Door:
     """Opens the way to the plugin that the query has.

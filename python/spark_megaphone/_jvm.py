@@ -15,6 +15,7 @@ from spark_megaphone.errors import (
     MegaphoneError,
     PluginMissing,
     QueryStopped,
+    UnknownPlan,
     VersionMismatch,
     error_of,
     has_ended,
@@ -88,6 +89,23 @@ class JvmDoor:
         """See `Door`."""
         status = self._query.status
         return bool(status["isTriggerActive"] and status["isDataAvailable"])
+
+    def steps(self) -> list[dict[str, Any]]:
+        """See `Door`."""
+        found: list[dict[str, Any]] = []
+        for plan in self.ask("plans"):
+            with contextlib.suppress(UnknownPlan):  # trimmed meanwhile
+                found += self.ask("steps", plan["id"])
+        return found
+
+    def progress(self) -> list[dict[str, Any]] | None:
+        """See `Door`."""
+        from py4j.protocol import Py4JError
+
+        try:
+            return [dict(one) for one in self._query.recentProgress]
+        except (Py4JError, ConnectionError) as error:
+            raise QueryStopped(_SESSION_STOPPED) from error
 
     def _failure(self) -> Exception | None:
         from py4j.protocol import Py4JError

@@ -90,6 +90,16 @@ class SqlDoor:
         status = answered(lambda: self._query.status)
         return bool(status["isTriggerActive"] and status["isDataAvailable"])
 
+    def steps(self) -> list[dict[str, Any]]:
+        """See `Door`. One statement, however many plans there are."""
+        return self._rows("steps")
+
+    def progress(self) -> list[dict[str, Any]] | None:
+        """See `Door`."""
+        if self._query is None:
+            return None
+        return [dict(one) for one in answered(lambda: self._query.recentProgress)]
+
     def _call(self, procedure: str, **arguments: object) -> dict[str, Any]:
         try:
             return self._sql.call(procedure, query=self.run_id, **arguments)[0]

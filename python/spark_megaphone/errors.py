@@ -76,6 +76,10 @@ class InvalidConfiguration(InvalidSetting):
     condition = "INVALID_CONFIGURATION"
 
 
+class MatplotlibMissing(MegaphoneError, ImportError):
+    """`Megaphone.plot` draws with matplotlib, which is not installed."""
+
+
 class WrongType(MegaphoneError, TypeError):
     """An argument has the wrong type, for example a float for a whole number."""
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from spark_megaphone import _checks, _door, _html, _tables
+from spark_megaphone import _checks, _door, _history, _html, _tables
 from spark_megaphone._checks import Moves
 from spark_megaphone._door import Door, Query
-from spark_megaphone.errors import EmptyPlan, MegaphoneError
+from spark_megaphone.errors import EmptyPlan, MatplotlibMissing, MegaphoneError
 from spark_megaphone.plan import Plan, Step, steps_of
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from pyspark.sql import SparkSession
 
 
@@ -267,6 +268,46 @@ class Megaphone:
             QueryStopped: The query has stopped. For the others see the class.
         """
         return self._table("migrations", _tables.MIGRATIONS)
+
+    def plot(self, figsize: tuple[float, float] | None = None) -> "Figure":
+        """Draws how long the newest batches took, and how many bins each worker had.
+
+        Batches at which steps took effect are orange. A panel for each group of operators has the
+        bins by worker; grey are those whose worker of then is not known, because the plan log was
+        trimmed. The picture has the batches whose progress Spark keeps, a hundred unless
+        `spark.sql.streaming.numRecentProgressUpdates` says otherwise. Their durations are known to
+        the session that started the query: from another one it has the bins alone, from the first
+        step that the plan log has.
+
+        Each call makes a new picture, of the moment. A notebook shows it by itself; elsewhere,
+        `plot().savefig("query.png")` writes it to a file. No call of pyplot is needed.
+
+        Args:
+            figsize: Width and height in inches; None for what suits the number of panels.
+
+        Returns:
+            A figure of matplotlib, which may be drawn on.
+
+        Raises:
+            MatplotlibMissing: matplotlib is not installed.
+            QueryStopped: The query has stopped. For the others see the class.
+        """
+        try:
+            from spark_megaphone import _plot
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "matplotlib":
+                raise
+            raise MatplotlibMissing(
+                "plot() draws with matplotlib, which is not installed; install it with "
+                'pip install "spark-megaphone[plot]".'
+            ) from None
+        bins = self._door.ask("bins")
+        steps = self._door.steps()
+        progress = self._door.progress()
+        batches = [] if progress else [row["last_batch"] for row in self._door.ask("workers")]
+        newest = max((batch for batch in batches if batch is not None), default=None)
+        history = _history.history(bins, steps, progress, newest)
+        return _plot.draw(self._title(), history, figsize)
 
     @staticmethod
     def queries(spark: "SparkSession | None" = None) -> pa.Table:

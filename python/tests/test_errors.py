@@ -118,6 +118,7 @@ def test_a_query_that_has_stopped(counting: InProcessQuery) -> None:
     for ask in (
         megaphone.bins,
         megaphone.plans,
+        megaphone.plot,
         lambda: megaphone.rescale(3),
         lambda: Megaphone(counting.running).workers(),
     ):

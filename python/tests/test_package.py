@@ -25,8 +25,9 @@ def test_the_changelog_has_an_entry_for_the_version() -> None:
     assert f"\n## [{VERSION}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
 
 
-def test_importing_the_package_does_not_import_spark() -> None:
-    code = "import sys, spark_megaphone; sys.exit('pyspark' in sys.modules)"
+@pytest.mark.parametrize("other", ["pyspark", "matplotlib"])
+def test_importing_the_package_imports_neither_spark_nor_matplotlib(other: str) -> None:
+    code = f"import sys, spark_megaphone; sys.exit('{other}' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
