@@ -1,35 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came of it: the table of the batches that state moved in, the verdict, and the picture."""
+"""What came of it: the table of the batches that state moved in, and the verdict."""
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
 import pandas as pd
-import pyarrow as pa
+from matplotlib.figure import Figure
 
 from demo.watch import Act, Batch
-from spark_megaphone import PlanStep
-
-
-class Shares:
-    """How many bins each worker had, over the batches; made from what plans did."""
-
-    def __init__(self, bins: pa.Table) -> None:
-        self._owner = {row["bin"]: row["worker"] for row in bins.to_pylist()}
-        self._at: dict[int, Counter[int]] = {0: Counter(self._owner.values())}
-
-    def follow(self, steps: Iterable[PlanStep]) -> None:
-        """Adds a plan that is done."""
-        for step in steps:
-            assert step.batch is not None, "the plan is done"
-            self._owner.update(step.moves)
-            self._at[step.batch] = Counter(self._owner.values())
-
-    def at(self, batch: int) -> Counter[int]:
-        """Bins by worker while a batch ran."""
-        return self._at[max(number for number in self._at if number <= batch)]
 
 
 @dataclass(frozen=True)
@@ -40,7 +18,7 @@ class Outcome:
     batches: list[Batch]
     acts: list[Act]
     migrations: pd.DataFrame
-    shares: Shares
+    figure: Figure
     keys: int
     wrong_keys: list[object]
     firsts: int

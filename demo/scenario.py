@@ -14,11 +14,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from demo.report import Outcome, Shares
+from demo.report import Outcome
 from demo.sink import Answers, wrong_firsts, wrong_keys
 from demo.watch import Watch
 from demo.workload import BATCHES, Workload
-from spark_megaphone import Megaphone, Plan
+from spark_megaphone import Megaphone
 from spark_megaphone.errors import QueryNotStarted
 from testkit import batch_files
 from testkit.cluster import Cluster
@@ -50,12 +50,10 @@ def run(
         watch = Watch(query, BATCHES, deadline)
         handle = Megaphone(query)
         watch.until(lambda: _has_begun(handle), "the query began")
-        shares = Shares(handle.bins())
-        plans = _act(spark, cluster, watch, handle)
+        _act(spark, cluster, watch, handle)
         watch.finish()
-        for plan in plans:
-            shares.follow(plan.steps)
         migrations = handle.migrations()
+        figure = handle.plot(figsize=(11, 6.4))
         beside.processAllAvailable()
         watch.say("all is read; the same as batch queries, to compare …")
 
@@ -66,7 +64,7 @@ def run(
         batches=watch.batches,
         acts=watch.acts,
         migrations=migrations.to_pandas(),
-        shares=shares,
+        figure=figure,
         keys=len(expected),
         wrong_keys=wrong_keys(totals.all(), expected, load.key),
         firsts=len(expected_firsts),
@@ -74,21 +72,19 @@ def run(
     )
 
 
-def _act(spark: SparkSession, cluster: Cluster, watch: Watch, handle: Megaphone) -> list[Plan]:
+def _act(spark: SparkSession, cluster: Cluster, watch: Watch, handle: Megaphone) -> None:
     with watch.act("second executor joins"):
         before = _executors(spark)
         cluster.add_worker()
         watch.until(lambda: bool(_executors(spark) - before), "the second executor came")
         watch.say("    it is there")
     watch.run(2)
-    plans = [_rescale_and_kill(spark, cluster, watch, handle)]
+    _rescale_and_kill(spark, cluster, watch, handle)
     watch.run(2)
-    plans.append(_empty(watch, handle))
+    _empty(watch, handle)
     watch.run(2)
     with watch.act("rescale 4 → 3"):
-        plans.append(handle.rescale(3, strategy=STRATEGY, mode=MODE))
-        watch.done(plans[-1])
-    return plans
+        watch.done(handle.rescale(3, strategy=STRATEGY, mode=MODE))
 
 
 @contextmanager
@@ -118,7 +114,7 @@ def _has_begun(handle: Megaphone) -> bool:
 
 def _rescale_and_kill(
     spark: SparkSession, cluster: Cluster, watch: Watch, handle: Megaphone
-) -> Plan:
+) -> None:
     with watch.act("rescale 2 → 4"):
         plan = handle.rescale(4, strategy=STRATEGY, mode=MODE)
         watch.until(lambda: plan.progress >= 0.5, "half of the bins had moved")
@@ -130,18 +126,15 @@ def _rescale_and_kill(
         watch.until(lambda: bool(_executors(spark) - before), "the master started another executor")
         watch.say("    another executor runs in its place")
         watch.done(plan)
-    return plan
 
 
-def _empty(watch: Watch, handle: Megaphone) -> Plan:
+def _empty(watch: Watch, handle: Megaphone) -> None:
     with watch.act(f"all bins off worker {EMPTIED}"):
         others = cycle(w["worker"] for w in handle.workers().to_pylist() if w["worker"] != EMPTIED)
         moves = {
             b["bin"]: next(others) for b in handle.bins().to_pylist() if b["worker"] == EMPTIED
         }
-        plan = handle.move(moves, strategy=STRATEGY, mode=MODE)
-        watch.done(plan)
-    return plan
+        watch.done(handle.move(moves, strategy=STRATEGY, mode=MODE))
 
 
 def _executors(spark: SparkSession) -> set[int]:
