@@ -45,6 +45,8 @@ JAR_SOURCES := $(shell find jvm/core/src/main jvm/spark/src/main 2>/dev/null) \
 PYTHON_SOURCES := $(foreach folder,python testkit integration-tests benchmarks demo soak,\
   $(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
 
+NOTEBOOKS := $(wildcard docs/*.ipynb)
+
 # Each part's beginning, for the times that `make test` tells at its end.
 TIMES := target/times
 JVM_LOG := target/spark42-tests.log
@@ -71,8 +73,8 @@ fmt: $(VENV_DONE) ## formats the Scala and Python sources
 	$(call say,Formatting the Scala sources)
 	@./sbt fmt
 	$(call say,Formatting the Python sources)
-	@$(VENV)/bin/ruff format $(PYTHON_SOURCES)
-	@$(VENV)/bin/ruff check --fix $(PYTHON_SOURCES)
+	@$(VENV)/bin/ruff format $(PYTHON_SOURCES) $(NOTEBOOKS)
+	@$(VENV)/bin/ruff check --fix $(PYTHON_SOURCES) $(NOTEBOOKS)
 
 lint: $(VENV_DONE) ## checks format, style and Python types; changes nothing
 	$(lint_python)
@@ -183,8 +185,8 @@ endef
 
 define lint_python
 	$(call say,Checking the Python sources: format and style and types)
-	@$(VENV)/bin/ruff format --check $(PYTHON_SOURCES)
-	@$(VENV)/bin/ruff check $(PYTHON_SOURCES)
+	@$(VENV)/bin/ruff format --check $(PYTHON_SOURCES) $(NOTEBOOKS)
+	@$(VENV)/bin/ruff check $(PYTHON_SOURCES) $(NOTEBOOKS)
 	@$(VENV)/bin/mypy $(PYTHON_SOURCES)
 endef
 

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every relative link of a Markdown page leads to a file, and to an anchor in it."""
+"""Every relative link of a page leads to a file, and to an anchor in it.
 
+Pages are Markdown files, and the Markdown cells of notebooks.
+"""
+
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -16,6 +20,15 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 ELSEWHERE = re.compile(r"[a-z]+:")
 HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 ANCHOR = re.compile(r'<a id="([^"]+)"></a>')
+
+
+def text_of(page: Path) -> str:
+    """The Markdown of a page."""
+    text = page.read_text("utf-8")
+    if page.suffix != ".ipynb":
+        return text
+    cells = json.loads(text)["cells"]
+    return "\n\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
 
 
 def links(text: str) -> list[str]:
@@ -42,12 +55,22 @@ def broken(page: Path, text: str) -> Iterator[str]:
         file = page.parent / name if name else page
         if name and not file.exists():
             yield f"{page}: {target} leads to no file"
-        elif anchor and anchor not in anchors(text if file == page else file.read_text("utf-8")):
+        elif anchor and anchor not in anchors(text if file == page else text_of(file)):
             yield f"{page}: {target} leads to no anchor"
 
 
 def pages() -> list[Path]:
-    command = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "--", "*.md"]
+    command = [
+        "git",
+        "-C",
+        str(ROOT),
+        "ls-files",
+        "-co",
+        "--exclude-standard",
+        "--",
+        "*.md",
+        "*.ipynb",
+    ]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return [ROOT / name for name in listed.splitlines() if (ROOT / name).exists()]
 
@@ -55,7 +78,7 @@ def pages() -> list[Path]:
 def test_every_link_leads_somewhere() -> None:
     found = pages()
     assert len(found) > 50
-    problems = [problem for page in found for problem in broken(page, page.read_text("utf-8"))]
+    problems = [problem for page in found for problem in broken(page, text_of(page))]
     assert not problems, "\n".join(problems)
 
 
@@ -72,6 +95,14 @@ def test_every_link_leads_somewhere() -> None:
 def test_a_broken_link_is_seen(tmp_path: Path, text: str) -> None:
     (tmp_path / "there.md").write_text("# A title\n")
     assert len(list(broken(tmp_path / "page.md", text))) == 1
+
+
+def test_the_links_of_a_notebook_are_those_of_its_text(tmp_path: Path) -> None:
+    page = tmp_path / "tour.ipynb"
+    text = {"cell_type": "markdown", "source": ["# Title\n", "[a](#title), [b](missing.md)"]}
+    code = {"cell_type": "code", "source": ["rows = found[0](missing.py)"]}
+    page.write_text(json.dumps({"cells": [text, code]}))
+    assert list(broken(page, text_of(page))) == [f"{page}: missing.md leads to no file"]
 
 
 @pytest.mark.parametrize(

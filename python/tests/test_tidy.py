@@ -23,7 +23,7 @@ COMMENT_BY_SUFFIX = {".scala": "//", ".java": "//", ".sbt": "//", ".py": "#", ".
 UNBREAKABLE_BY_SUFFIX = {".scala": r"import \S+|\S+", ".md": r"\|.*|\S+"}
 # What a Python line says to its checkers does not count: ruff does not count it either.
 PRAGMA = re.compile(r"  # (noqa|type: ignore).*$")
-DATA_SUFFIXES = {".csv", ".html", ".ipynb", ".json", ".jsonl", ".svg", ".txt"}
+DATA_SUFFIXES = {".csv", ".html", ".json", ".jsonl", ".svg", ".txt"}
 
 REGISTRY = re.compile(
     r"\b(repo1?\.maven|maven\.org|repo\.maven|maven-central\.|pypi\.org|pythonhosted\.org"
@@ -123,6 +123,7 @@ WIDE = "word " * (COLUMNS_MAX // 5) + "x"
         (line_width, "A.scala", HEADER + "import " + WIDE),
         (line_width, "a.md", WIDE),
         (line_width, "a.md", "import " + WIDE),
+        (line_width, "a.ipynb", f'    "{WIDE}",'),
         (line_width, "a.py", WIDE + "  # noqa: E501"),
         (registry_host, "a.sbt", "https://repo1.mav" + "en.org/maven2"),
         (registry_host, "a.md", "see py" + "pi.org/project/pyspark"),
