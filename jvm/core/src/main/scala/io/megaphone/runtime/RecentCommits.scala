@@ -17,7 +17,7 @@ import io.megaphone.format.{StoreId, WorkerId}
 final class RecentCommits(movesMax: Int = 20000) {
   private val moved = mutable.Queue.empty[Committed]
   private val newestOf = mutable.Map.empty[WorkerId, Committed]
-  private val sizeOf = mutable.Map.empty[StoreId, mutable.Map[Int, (Long, BinSize)]]
+  private val sizeOf = mutable.Map.empty[StoreId, Array[RecentCommits.Told]] // by bin; null: never
 
   def add(c: Committed): Unit = synchronized {
     newestOf(c.worker) = c.copy(sizes = None)
@@ -34,17 +34,28 @@ final class RecentCommits(movesMax: Int = 20000) {
   /** The newest commit of each worker. */
   def newest: Map[WorkerId, Committed] = synchronized(newestOf.toMap)
 
-  /** How large each bin is, over some stores; a bin that no commit has told of is not in it. */
-  def sizes(stores: Seq[StoreId]): Map[Int, BinSize] = synchronized {
-    stores
-      .flatMap(sizeOf.getOrElse(_, Map.empty[Int, (Long, BinSize)]))
-      .groupMapReduce { case (bin, _) => bin } { case (_, (_, size)) => size }(_ + _)
+  /** Those of `moves` that are of a batch or of later ones. */
+  def movesSince(batch: Long): Vector[Committed] =
+    synchronized(moved.iterator.filter(_.batch >= batch).toVector)
+
+  /** How large each bin is, over some stores; None of a bin that no commit has told of. */
+  def sizes(stores: Seq[StoreId]): Int => Option[BinSize] = {
+    val known = synchronized(stores.flatMap(sizeOf.get).map(_.clone)) // no commit waits for sums
+    bin => known.flatMap(told => told.lift(bin).filter(_ != null)).map(_.size).reduceOption(_ + _)
   }
 
   /** A commit that is reported late does not replace what a later batch has told. */
-  private def note(store: StoreId, batch: Long, sizes: BinSizes): Unit = {
-    val known = sizeOf.getOrElseUpdate(store, mutable.Map.empty)
-    for ((bin, i) <- sizes.bins.zipWithIndex if known.get(bin).forall(_._1 <= batch))
-      known(bin) = batch -> BinSize(sizes.keys(i), sizes.bytes(i), sizes.bytesWritten(i))
+  private def note(store: StoreId, batch: Long, sizes: BinSizes): Unit = if (sizes.bins.nonEmpty) {
+    val before = sizeOf.getOrElse(store, Array.empty[RecentCommits.Told])
+    val known = before.padTo(sizes.bins.last + 1, null)
+    for ((bin, i) <- sizes.bins.zipWithIndex if known(bin) == null || known(bin).batch <= batch) {
+      val size = BinSize(sizes.keys(i), sizes.bytes(i), sizes.bytesWritten(i))
+      known(bin) = RecentCommits.Told(batch, size)
+    }
+    sizeOf(store) = known
   }
+}
+
+private object RecentCommits {
+  private final case class Told(batch: Long, size: BinSize)
 }

@@ -51,7 +51,8 @@ final class WorkerTask private (
     lease.check()
     if (batch.isStep) agent.faults.at(FaultPoints.StepCommitted)
     publishHead(name)
-    val tellsSizes = agent.census.isDue(id, hasMoved = batch.isStep || arrivals.isAny)
+    val hasMoved = arrivals.isAny || holding.leaving.nonEmpty
+    val tellsSizes = agent.census.isDue(id, hasMoved)
     Committed(
       id,
       batch.version,

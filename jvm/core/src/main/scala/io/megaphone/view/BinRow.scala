@@ -63,7 +63,7 @@ object BinRow {
     sizes = commits.sizes(group.stores)
     bin <- 0 until routing.bins
     worker = routing.workerOf(bin)
-    size = sizes.get(bin)
+    size = sizes(bin)
   } yield BinRow(
     group.id,
     bin,

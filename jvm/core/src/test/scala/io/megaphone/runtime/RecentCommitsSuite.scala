@@ -32,8 +32,10 @@ class RecentCommitsSuite extends AnyFunSuite {
     val commits = new RecentCommits
     Seq(commit(1, 8).copy(sizes = sizes(2)), commit(0, 7).copy(sizes = sizes(1)), commit(1, 9))
       .foreach(commits.add)
-    assert(commits.sizes(Seq(StoreId(0, "default"))) == Map(5 -> BinSize(2, 20, 200)))
-    assert(commits.sizes(Seq(StoreId(1, "default"))).isEmpty)
+    val sizeOf = commits.sizes(Seq(StoreId(0, "default"), StoreId(1, "default")))
+    assert(sizeOf(5).contains(BinSize(2, 20, 200)))
+    assert(Seq(0, 4, 6, 99).forall(sizeOf(_).isEmpty))
+    assert(commits.sizes(Seq(StoreId(1, "default")))(5).isEmpty)
     assert(commits.newest.values.forall(_.sizes.isEmpty), "they are kept once")
   }
 
@@ -42,5 +44,6 @@ class RecentCommitsSuite extends AnyFunSuite {
     (1L to 3L).foreach(batch => commits.add(commit(0, batch, binsIn = 1)))
     (4L to 9L).foreach(batch => commits.add(commit(0, batch)))
     assert(commits.moves.map(_.batch) == Vector(2L, 3L))
+    assert(commits.movesSince(3).map(_.batch) == Vector(3L))
   }
 }

@@ -220,23 +220,24 @@ object MegaphoneConf {
     "30000",
     "application",
     "Shortest time, in milliseconds, between two looks at where a query's state is, for the tab " +
-      "and the event log. A tenth of it after a step. Of more than 4,096 bins it is longer by as " +
-      "much.",
+      "and the event log; a tenth of it after a step. For more than 4,096 bins it is multiplied by " +
+      "bins / 4096.",
     atLeast(1)
   )
   val UiRetainedBatches: ConfEntry[Int] = ConfEntry(
     "spark.megaphone.ui.retainedBatches",
     "500",
     "application",
-    "Number of batches, steps and plans of a query that the tab shows.",
-    atLeast(1)(_).toInt
+    "Number of batches, steps and plans of a query that the tab keeps. A history server has its own " +
+      "value.",
+    some
   )
   val UiRetainedQueries: ConfEntry[Int] = ConfEntry(
     "spark.megaphone.ui.retainedQueries",
     "50",
     "application",
-    "Number of runs of queries that the tab shows; those that run stay in any case.",
-    atLeast(1)(_).toInt
+    "Number of runs of queries that the tab keeps; those that run stay in any case.",
+    some
   )
 
   /** All entries, in the order of the documentation. */
@@ -279,6 +280,10 @@ object MegaphoneConf {
         s"keys are ${all.map(_.key).sorted.mkString(", ")}."
     )
   }
+
+  private def some(text: String): Int = text.trim.toIntOption
+    .filter(_ > 0)
+    .getOrElse(throw new IllegalArgumentException("a whole number of at least 1 is needed."))
 
   private def yesOrNo(text: String): Boolean = text.trim.toBooleanOption
     .getOrElse(throw new IllegalArgumentException("true or false is needed."))

@@ -67,7 +67,9 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 
   /** The driver of a running query, made when it is first asked for. */
   def queryOf(query: RunningQuery): QueryDriver = {
-    queries.values.removeIf(q => !q.query.isActive && q.runId != query.runId.toString)
+    // Spark may not have said yet, or never says, that they have ended.
+    val over = queries.values.asScala.filter(q => !q.query.isActive && q.query.runId != query.runId)
+    over.toVector.foreach(q => ended(q.runId, q.query.error))
     queries.computeIfAbsent(query.runId.toString, _ => new QueryDriver(this, query))
   }
 
@@ -100,7 +102,10 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   }
 
   /** A query has planned its first batch. */
-  private[spark] def firstPlanned(): Unit = news.synchronized(news.notifyAll())
+  private[spark] def firstPlanned(query: QueryDriver): Unit = {
+    news.synchronized(news.notifyAll())
+    changed(query)
+  }
 
   /** Notes that a run has its state on another provider, and logs it once. */
   def runsOn(runId: String, provider: String): Unit =

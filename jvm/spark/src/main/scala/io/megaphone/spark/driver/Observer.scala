@@ -10,13 +10,15 @@ import io.megaphone.runtime.Committed
   */
 trait Observer {
 
-  /** A batch of the query has ended, or a plan was submitted or cancelled. */
+  /** The query has planned its first batch, a batch has ended, or a plan was submitted or
+    * cancelled.
+    */
   def changed(query: QueryDriver): Unit
 
   /** A commit with which bins arrived, or that recovered its worker. */
   def arrived(query: QueryDriver, commit: Committed): Unit
 
-  /** The run is over. Its state can still be asked for.
+  /** The run is over. Its state can still be asked for. Not told if the application stops first.
     *
     * @param error
     *   what it failed with; None if it was stopped

@@ -4,7 +4,7 @@ package io.megaphone.spark.faces.events
 import com.fasterxml.jackson.databind.node.ObjectNode
 
 import io.megaphone.plan.{Group, Plan}
-import io.megaphone.protocol.Protocol
+import io.megaphone.protocol.{Announced, Protocol}
 import io.megaphone.runtime.BinSize
 import io.megaphone.spark.driver.{ApplicationDriver, QueryDriver, TableRows}
 import io.megaphone.spark.faces.json.Json
@@ -36,13 +36,20 @@ private[faces] object Bodies {
 
   /** The state of a group. Bins are told by position: `worker_of_bin`, and for each size an array
     * with −1 where it is not known.
+    *
+    * @param workers
+    *   the rows of the group's workers
     */
-  def state(query: QueryDriver, state: Protocol.State, group: Group): ObjectNode = {
+  def state(
+      query: QueryDriver,
+      state: Protocol.State,
+      group: Group,
+      workers: Vector[WorkerRow]
+  ): ObjectNode = {
     val table = state.currentTable(group.id)
-    val sizes = query.commits.sizes(group.stores)
-    def each(size: BinSize => Long) =
-      Array.tabulate(table.bins)(bin => sizes.get(bin).fold(Unknown)(size))
-    val next = state.announced.filter(_.id.group == group.id).flatMap(_.step.moves)
+    val sizes = Array.tabulate(table.bins)(query.commits.sizes(group.stores))
+    def each(size: BinSize => Long) = sizes.map(_.fold(Unknown)(size))
+    val next = announced(state, group.id).flatMap(_.step.moves)
     Json.node(
       "operator" -> group.id,
       "name" -> group.operators.map(_.name).mkString(", "),
@@ -53,60 +60,76 @@ private[faces] object Bodies {
       "bytes_written_of_bin" -> each(_.bytesWritten),
       "moving" -> next.map(_.bin),
       "targets" -> next.map(_.target),
-      "arrived" -> arrivedLast(state, group.id),
-      "workers" -> workers(query, group.id).map(Json.row(WorkerRow.table, _))
+      "arrived" -> lastStep(state, group.id).toVector.flatMap(_._2),
+      "workers" -> workers.map(Json.row(WorkerRow.table, _))
     )
   }
 
-  def workers(query: QueryDriver, group: Long): Vector[WorkerRow] =
-    TableRows.workers(query).filter(_.operator == group)
-
-  /** The bins that the newest step of a group has moved. */
-  private def arrivedLast(state: Protocol.State, group: Long): Vector[Int] = {
-    val taken = state.history.plans.keysIterator
-      .flatMap(state.history.taken(_))
-      .filter(_._2.step.group == group)
-      .toVector
-    val newest = taken.map(_._1).maxOption
-    taken.filter(step => newest.contains(step._1)).flatMap(_._2.moves.map(_.bin))
+  /** The steps of a group that are to come. Until the next batch is planned, steps of a plan that
+    * was cancelled are still announced.
+    */
+  def announced(state: Protocol.State, group: Long): Vector[Announced] = {
+    val open = state.history.open.map(_.id).toSet
+    state.announced.filter(step => step.id.group == group && open(step.id.planId))
   }
 
-  /** @param seenAt
-    *   the newest batch when the plan was first seen in this run; None if it had ended before
+  /** The batch of the newest step of a group, and the bins that it moved. */
+  def lastStep(state: Protocol.State, group: Long): Option[(Long, Vector[Int])] = {
+    val taken = state.history.plans.keysIterator
+      .flatMap(state.history.taken(_).filter(_._2.step.group == group).lastOption)
+      .toVector
+    taken.map(_._1).maxOption.map { newest =>
+      newest -> taken.filter(_._1 == newest).flatMap(_._2.moves.map(_.bin))
+    }
+  }
+
+  /** @param seen
+    *   what there was when the plan was first seen in this run; None if it had ended before
     */
-  def plan(row: PlanRow, plan: Plan, seenAt: Option[Long]): ObjectNode = {
+  def plan(row: PlanRow, plan: Plan, seen: Option[RunJournal.Seen]): ObjectNode = {
     val body = Json.row(PlanRow.table, row)
     body.remove("planned_batch") // it changes with each batch
-    val workers = plan.steps.valuesIterator.flatMap(_.lastOption).map(_.workers).toVector.sorted
-    body.setAll[ObjectNode](Json.node("workers" -> workers, "seen_at" -> seenAt))
+    val after = plan.steps.toVector.sortBy(_._1).flatMap(_._2.lastOption).map(_.workers)
+    body.setAll[ObjectNode](
+      Json.node(
+        "workers_before" -> seen.map(_.workers),
+        "workers_after" -> after,
+        "seen_at" -> seen.map(_.batch)
+      )
+    )
   }
 
-  /** @param arrivals
+  /** Which bins moved is in the state of the group, and in the table `steps`.
+    *
+    * @param arrivals
     *   what arrived at the batch of the step, in the stores of its group
     */
   def step(row: StepRow, arrivals: Vector[MigrationRow]): ObjectNode = {
     val own = arrivals.filter(a => row.targets.contains(a.worker))
-    Json.row(StepRow.table, row).setAll[ObjectNode](costs(own))
+    Json
+      .node(
+        "plan" -> row.plan,
+        "operator" -> row.operator,
+        "step" -> row.step,
+        "batch" -> row.batch,
+        "workers" -> row.workers,
+        "moved" -> (row.bins.size - row.stayed.size),
+        "stayed" -> row.stayed.size
+      )
+      .setAll[ObjectNode](costs(own))
   }
 
-  def recovery(batch: Long, recovered: Vector[MigrationRow]): ObjectNode = {
-    val workers = recovered.map(row => (row.operator, row.worker)).distinct.size
-    val body = Json.node("batch" -> batch, "workers" -> workers)
-    body.setAll[ObjectNode](costs(recovered))
+  def recovery(batch: Long, recovered: Vector[MigrationRow], groups: Vector[Group]): ObjectNode = {
+    val groupOf = groups.flatMap(g => g.operators.map(_.id -> g.id)).toMap
+    val workers = recovered.map(row => (groupOf.get(row.operator), row.worker)).distinct.size
+    Json.node("batch" -> batch, "workers" -> workers).setAll[ObjectNode](costs(recovered))
   }
 
-  /** Bins count once, however many stores a group has. */
-  private def costs(rows: Vector[MigrationRow]): ObjectNode = {
-    def bins(count: MigrationRow => Int) = rows.groupMapReduce(_.worker)(count)(_ max _).values.sum
-    Json.node(
-      "bins_relabelled" -> bins(_.binsRelabelled),
-      "bins_from_peer" -> bins(_.binsFromPeer),
-      "bins_from_checkpoint" -> bins(_.binsFromCheckpoint),
-      "bytes_from_peer" -> rows.map(_.bytesFromPeer).sum,
-      "bytes_from_checkpoint" -> rows.map(_.bytesFromCheckpoint).sum,
-      "wait_ms" -> rows.map(_.waitMs).maxOption.getOrElse(0L)
-    )
-  }
+  private def costs(rows: Vector[MigrationRow]): ObjectNode = Json.node(
+    "bytes_from_peer" -> rows.map(_.bytesFromPeer).sum,
+    "bytes_from_checkpoint" -> rows.map(_.bytesFromCheckpoint).sum,
+    "wait_ms" -> rows.map(_.waitMs).maxOption.getOrElse(0L)
+  )
 
   def executors(application: ApplicationDriver): ObjectNode =
     Json.node(

@@ -5,7 +5,7 @@ import scala.collection.mutable
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import org.apache.spark.SparkConf
-import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
+import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd, SparkListenerEvent}
 import org.apache.spark.sql.streaming.StreamingQueryListener.QueryProgressEvent
 import org.apache.spark.sql.streaming.StreamingQueryProgress
 import org.apache.spark.util.kvstore.KVStore
@@ -40,42 +40,40 @@ final class EventListener(conf: SparkConf, store: KVStore) extends SparkListener
 
   private def keyOf(e: MegaphoneEvent): String = if (e.key == null) "" else e.key
 
-  /** Of queries on other providers nothing is kept, nor of a trigger that has run no batch. */
+  /** Of a query that we were not told of nothing is kept, nor of a trigger that has run no batch. */
   private def batch(progress: StreamingQueryProgress): Unit = {
-    val operators = progress.stateOperators.toSeq
-    val isOurs = operators.exists(_.customMetrics.containsKey(OperatorMetrics.BinsOwned.name))
-    if (isOurs && progress.durationMs.containsKey("addBatch")) {
-      def sum(metric: String) =
-        operators.flatMap(o => Option(o.customMetrics.get(metric))).map(_.longValue).sum
+    val run = progress.runId.toString
+    val isOurs = progress.stateOperators.exists(
+      _.customMetrics.containsKey(OperatorMetrics.BinsOwned.name)
+    )
+    if (isOurs && runs.contains(run) && progress.durationMs.containsKey("addBatch")) {
       val body = EventListener.mapper.createObjectNode
         .put("batch", progress.batchId)
         .put("duration_ms", progress.durationMs.getOrDefault("triggerExecution", 0L).longValue)
         .put("rows", progress.numInputRows)
-        .put("bins_in", sum(OperatorMetrics.BinsIn.name))
-      val run = progress.runId.toString
-      put(
-        EventStore.Batch,
-        run,
-        s"${progress.batchId}",
-        System.currentTimeMillis,
-        body
-      )
+      put(EventStore.Batch, run, s"${progress.batchId}", System.currentTimeMillis, body)
     }
   }
 
-  private def put(kind: String, run: String, key: String, time: Long, body: JsonNode): Unit = {
-    val known = runs.getOrElseUpdate(run, new Run(run))
-    place += 1
-    val row = known.placed(kind, key, time, body, place)
-    store.write(row)
-    if (kind == MegaphoneEvent.Ended) known.isOver = true
-    // The oldest run that is over; a running one stays.
-    if (runs.size > runsMax)
-      runs.valuesIterator.find(_.isOver).foreach { oldest =>
-        oldest.clear()
-        runs.remove(oldest.id)
-      }
-  }
+  /** Nothing runs after the application, whether or not we were told that it has ended. */
+  override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit =
+    for (run <- runs.valuesIterator.filterNot(_.isOver).toVector)
+      put(MegaphoneEvent.Ended, run.id, "", end.time, EventListener.mapper.createObjectNode)
+
+  private def put(kind: String, run: String, key: String, time: Long, body: JsonNode): Unit =
+    // A run is known by its query.
+    if (kind == MegaphoneEvent.Query || runs.contains(run)) {
+      val known = runs.getOrElseUpdate(run, new Run(run))
+      place += 1
+      store.write(known.placed(kind, key, time, body, place))
+      if (kind == MegaphoneEvent.Ended) known.isOver = true
+      // The oldest run that is over; a running one stays.
+      if (runs.size > runsMax)
+        runs.valuesIterator.find(_.isOver).foreach { oldest =>
+          oldest.clear()
+          runs.remove(oldest.id)
+        }
+    }
 
   /** What is kept of a run: the ids of its rows, by kind, oldest first. */
   private final class Run(val id: String) {
@@ -94,7 +92,7 @@ final class EventListener(conf: SparkConf, store: KVStore) extends SparkListener
         ofKind.remove(oldest)
         store.delete(classOf[Thing], oldest)
       }
-      new Thing(rowId, EventStore.of(kind, id), place, time, body)
+      new Thing(rowId, id, EventStore.of(kind, id), place, time, body)
     }
 
     def clear(): Unit =

@@ -4,6 +4,7 @@ package io.megaphone.spark.faces.history
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
+import com.fasterxml.jackson.databind.node.POJONode
 
 import io.megaphone.spark.faces.events.Bodies
 
@@ -19,8 +20,18 @@ private[history] final class Fields(node: JsonNode) {
   def bool(name: String): Boolean = node.path(name).asBoolean
   def optionalLong(name: String): Option[Long] =
     Option(node.path(name)).filter(_.isNumber).map(_.asLong)
-  def ints(name: String): Vector[Int] = node.path(name).asScala.iterator.map(_.asInt).toVector
-  def longs(name: String): Vector[Long] = node.path(name).asScala.iterator.map(_.asLong).toVector
+  def ints(name: String): Vector[Int] = longs(name).map(_.toInt)
+
+  /** Live, an array may be in the event as it was made; from a log it is always of nodes. */
+  def longs(name: String): Vector[Long] = node.path(name) match {
+    case live: POJONode =>
+      live.getPojo match {
+        case numbers: Array[Int] => numbers.iterator.map(_.toLong).toVector
+        case numbers: Array[Long] => numbers.toVector
+        case _ => Vector.empty
+      }
+    case other => other.asScala.iterator.map(_.asLong).toVector
+  }
   def all(name: String): Vector[Fields] =
     node.path(name).asScala.iterator.map(new Fields(_)).toVector
 }
@@ -103,7 +114,8 @@ final case class PlanFacts(
     movesDone: Int,
     batchesLeft: Int,
     batches: Vector[Long],
-    workers: Vector[Int],
+    workersBefore: Vector[Int],
+    workersAfter: Vector[Int],
     seenAt: Option[Long]
 ) {
   def isOpen: Boolean = PlanFacts.Open(status)
@@ -118,7 +130,7 @@ final case class StepFacts(
     operator: Long,
     step: Int,
     batch: Long,
-    bins: Int,
+    moved: Int,
     stayed: Int,
     bytesFromPeer: Long,
     bytesFromCheckpoint: Long,
@@ -128,7 +140,7 @@ final case class StepFacts(
 final case class RecoveryFacts(batch: Long, workers: Int, bytes: Long, waitMs: Long)
 
 /** A batch, as Spark reports it. */
-final case class BatchFacts(batch: Long, durationMs: Long, rows: Long, binsIn: Long)
+final case class BatchFacts(batch: Long, durationMs: Long, rows: Long)
 
 final case class ExecutorFacts(
     executor: String,
@@ -159,6 +171,11 @@ final case class RunFacts(
   /** How long the task that waited longest at a batch waited for bins. */
   def waitMs(batch: Long): Long = waits.getOrElse(batch, 0L)
 
+  /** How many bins moved at a batch. */
+  def movedAt(batch: Long): Int = moved.getOrElse(batch, 0)
+
+  private lazy val moved: Map[Long, Int] =
+    steps.groupMapReduce(_.batch)(_.moved)(_ + _)
   private lazy val waits: Map[Long, Long] =
     (steps.map(s => s.batch -> s.waitMs) ++ recoveries.map(r => r.batch -> r.waitMs))
       .groupMapReduce(_._1)(_._2)(_ max _)
@@ -227,7 +244,8 @@ object RunFacts {
       f.int("moves_done"),
       f.int("batches_left"),
       f.longs("batches"),
-      f.ints("workers"),
+      f.ints("workers_before"),
+      f.ints("workers_after"),
       f.optionalLong("seen_at")
     )
   }
@@ -239,8 +257,8 @@ object RunFacts {
       f.long("operator"),
       f.int("step"),
       f.long("batch"),
-      f.ints("bins").size - f.ints("stayed").size,
-      f.ints("stayed").size,
+      f.int("moved"),
+      f.int("stayed"),
       f.long("bytes_from_peer"),
       f.long("bytes_from_checkpoint"),
       f.long("wait_ms")
@@ -262,8 +280,7 @@ object RunFacts {
     BatchFacts(
       f.long("batch"),
       f.long("duration_ms"),
-      f.long("rows"),
-      f.long("bins_in")
+      f.long("rows")
     )
   }
 

@@ -11,8 +11,10 @@ import org.apache.spark.util.kvstore.KVIndex
   *
   * @param id
   *   of the thing
+  * @param run
+  *   of the query
   * @param of
-  *   its kind and run
+  *   its kind and run: things are looked up by it
   * @param place
   *   ascends in the order in which things were first seen
   * @param time
@@ -21,7 +23,8 @@ import org.apache.spark.util.kvstore.KVIndex
   *   as the event has it: it may be large, so nothing is made of it until a page asks
   */
 final class Thing(
-    @(KVIndex @getter) val id: String,
+    @(KVIndex @getter)(parent = "of") val id: String,
+    val run: String,
     @(KVIndex @getter)("of") val of: String,
     val place: Long,
     val time: Long,

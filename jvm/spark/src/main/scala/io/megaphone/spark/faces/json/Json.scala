@@ -4,7 +4,7 @@ package io.megaphone.spark.faces.json
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
-import com.fasterxml.jackson.databind.node.ObjectNode
+import com.fasterxml.jackson.databind.node.{ObjectNode, POJONode}
 
 import io.megaphone.view.Table
 
@@ -33,7 +33,12 @@ private[faces] object Json {
 
   private def tree(value: Any): JsonNode = mapper.valueToTree(plain(value))
 
+  /** Arrays of numbers stay as they are, inside a node: as nodes they would take ten times the
+    * heap.
+    */
   private def plain(value: Any): Any = value match {
+    case numbers: Array[Int] => new POJONode(numbers)
+    case numbers: Array[Long] => new POJONode(numbers)
     case option: Option[_] => option.map(plain).orNull
     case values: Seq[_] => values.map(plain).asJava
     case other => other

@@ -133,7 +133,7 @@ private[sql] object Procedures {
         sizes = query.commits.sizes(state.group(group).stores)
         ((step, before), index) <- steps.zip(tables).zipWithIndex
         Move(bin, target) <- step.moves
-        bytes = sizes.get(bin).map(_.bytes)
+        bytes = sizes(bin).map(_.bytes)
       } yield PlannedMove(group, index, bin, before.workerOf(bin), target, bytes)
     }
   }

@@ -3,7 +3,7 @@ package io.megaphone.spark.faces.ui
 
 import scala.xml.{Elem, NodeSeq}
 
-import io.megaphone.spark.faces.history.{GroupFacts, Measure, RunFacts, WorkerFacts}
+import io.megaphone.spark.faces.history.{GroupFacts, Measure, RunFacts}
 
 /** Where the bins of a group are: executors, under each its workers, per worker a strip of cells
   * coloured by size, then a bar with the worker's sum.
@@ -27,26 +27,52 @@ private[ui] object HeatMap {
       arrived: Vector[Int]
   )
 
-  /** The cells of a group, by worker. Each bin is in exactly one. */
-  def cells(group: GroupFacts, measure: Measure): Vector[Vector[Cell]] = {
+  /** A worker.
+    *
+    * @param bins
+    *   number of its bins
+    * @param sum
+    *   of the sizes of its bins
+    */
+  final case class Strip(
+      worker: Int,
+      executor: Option[String],
+      bins: Int,
+      sum: Long,
+      cells: Vector[Cell]
+  )
+
+  /** The workers of a group, ascending: those that are known, and those that bins are on. Each bin
+    * is in exactly one cell.
+    */
+  def strips(group: GroupFacts, measure: Measure): Vector[Strip] = {
     val together = Iterator
       .iterate(1)(_ * 2)
       .find(group.workerOfBin.size <= CellsMax * _)
       .get
     val binsOf = group.workerOfBin.zipWithIndex.groupMap(_._1)(_._2)
-    val workers = math.max(group.workers.size, binsOf.keysIterator.maxOption.fold(0)(_ + 1))
-    Vector.tabulate(workers) { worker =>
-      binsOf.getOrElse(worker, Vector.empty).grouped(together).toVector.map { bins =>
-        val known = bins.flatMap(group.sizeOf(_, measure))
-        Cell(
-          bins,
-          worker,
-          Option.when(known.nonEmpty)(known.sum / known.size),
-          bins.flatMap(bin => group.moving.get(bin).map(bin -> _)),
-          bins.filter(group.arrived)
-        )
+    val facts = group.workers.map(w => w.worker -> w).toMap
+    (facts.keySet ++ binsOf.keySet).toVector.sorted.map { worker =>
+      val (bins, known) = (binsOf.getOrElse(worker, Vector.empty), facts.get(worker))
+      val sum = measure match {
+        case Measure.Bytes => known.fold(0L)(_.bytes)
+        case Measure.Keys => known.fold(0L)(_.keys)
+        case Measure.Written => bins.flatMap(group.sizeOf(_, measure)).sum
       }
+      val cells = bins.grouped(together).toVector.map(cellOf(group, measure, worker, _))
+      Strip(worker, known.flatMap(_.executor), bins.size, sum, cells)
     }
+  }
+
+  private def cellOf(group: GroupFacts, measure: Measure, worker: Int, bins: Vector[Int]) = {
+    val known = bins.flatMap(group.sizeOf(_, measure))
+    Cell(
+      bins,
+      worker,
+      Option.when(known.nonEmpty)(known.sum / known.size),
+      bins.flatMap(bin => group.moving.get(bin).map(bin -> _)),
+      bins.filter(group.arrived)
+    )
   }
 
   /** The colour of a cell: 0 of nothing or of what is not known, else 1 to 5 by the root of the
@@ -57,57 +83,38 @@ private[ui] object HeatMap {
     else math.min(Levels, 1 + (math.sqrt(size.toDouble / math.max(1L, max)) * Levels).toInt)
 
   def apply(group: GroupFacts, measure: Measure): Elem = {
-    val byWorker = cells(group, measure)
-    val max = byWorker.flatten.flatMap(_.size).maxOption.getOrElse(0L)
-    val sums = group.workers.map(sumOf(group, _, measure))
+    val all = strips(group, measure)
+    val max = all.flatMap(_.cells).flatMap(_.size).maxOption.getOrElse(0L)
+    val sumMax = math.max(1L, all.map(_.sum).maxOption.getOrElse(0L))
     val content = NodeSeq.newBuilder
     var y = 0
-    for ((executor, workers) <- byExecutor(group, byWorker.size)) {
+    for ((executor, own) <- byExecutor(all)) {
       content += Svg.line("grid", 0, y, Width, y)
       content += Svg.text("", 0, y + 13, executor.fold("executor not known yet")("executor " + _))
       y += 22
-      for (worker <- workers) {
-        val own = byWorker(worker)
-        content += Svg.text("s", 8, y + 8, s"worker $worker")
-        for ((cell, i) <- own.zipWithIndex)
+      for (strip <- own) {
+        content += Svg.text("s", 8, y + 8, s"worker ${strip.worker}")
+        for ((cell, i) <- strip.cells.zipWithIndex)
           content ++= drawn(cell, max, measure, Left + i % PerRow * Pitch, y + i / PerRow * Pitch)
-        val sum = sums.lift(worker).getOrElse(0L)
-        val bar = (sum.toDouble * BarWidth / math.max(1L, sums.maxOption.getOrElse(0L))).toInt
+        val bar = (strip.sum.toDouble * BarWidth / sumMax).toInt
         content += Svg.rect("bar", BarLeft, y, bar, CellSize)
-        val bins = group.workers.lift(worker).fold(0)(_.bins)
-        content += Svg.text(
-          "s",
-          BarLeft + BarWidth + 6,
-          y + 8,
-          s"${shown(sum, measure)}, $bins bins"
-        )
-        y += math.max(1, (own.size + PerRow - 1) / PerRow) * Pitch + RowGap
+        val words = s"${shown(strip.sum, measure)}, ${strip.bins} bins"
+        content += Svg.text("s", BarLeft + BarWidth + 6, y + 8, words)
+        y += math.max(1, (strip.cells.size + PerRow - 1) / PerRow) * Pitch + RowGap
       }
     }
-    content ++= legend(group, byWorker, max, measure, y + 6)
+    content ++= legend(group, all, max, measure, y + 6)
     val label = s"Bins of operator ${group.operator} by executor and worker, coloured by their " +
       s"${measure.title}; the numbers are in the tables below"
     Svg.drawing(Width, y + 24, label)(content.result())
   }
 
-  /** The workers of each executor; those whose executor is not known come last. */
-  private def byExecutor(group: GroupFacts, count: Int): Vector[(Option[String], Vector[Int])] = {
-    val workersOf = (0 until count).toVector
-      .groupBy(worker => group.workers.lift(worker).flatMap(_.executor))
-    val known = RunFacts.inOrder(workersOf.keysIterator.flatten.toVector).map(Option(_))
-    (known :+ None).flatMap(e => workersOf.get(e).map(e -> _))
+  /** The strips of each executor; those whose executor is not known come last. */
+  private def byExecutor(all: Vector[Strip]): Vector[(Option[String], Vector[Strip])] = {
+    val stripsOf = all.groupBy(_.executor)
+    val known = RunFacts.inOrder(stripsOf.keysIterator.flatten.toVector).map(Option(_))
+    (known :+ None).flatMap(executor => stripsOf.get(executor).map(executor -> _))
   }
-
-  private def sumOf(group: GroupFacts, worker: WorkerFacts, measure: Measure): Long =
-    measure match {
-      case Measure.Bytes => worker.bytes
-      case Measure.Keys => worker.keys
-      case Measure.Written =>
-        group.workerOfBin.indices.iterator
-          .filter(group.workerOfBin(_) == worker.worker)
-          .flatMap(group.sizeOf(_, measure))
-          .sum
-    }
 
   def shown(size: Long, measure: Measure): String = measure match {
     case Measure.Keys => s"${Numbers.count(size)} keys"
@@ -145,7 +152,7 @@ private[ui] object HeatMap {
 
   private def legend(
       group: GroupFacts,
-      byWorker: Vector[Vector[Cell]],
+      all: Vector[Strip],
       max: Long,
       measure: Measure,
       y: Int
@@ -160,7 +167,7 @@ private[ui] object HeatMap {
       kinds.foreach(kind => content += Svg.rect(kind, x, y, LegendBox, LegendBox))
       x += LegendBox + 4
     }
-    val together = byWorker.flatten.map(_.bins.size).maxOption.getOrElse(1)
+    val together = all.flatMap(_.cells).map(_.bins.size).maxOption.getOrElse(1)
     text(s"${measure.title} of ${if (together == 1) "a bin" else s"each of $together bins"}:")
     text("0")
     (0 to Levels).foreach(level => box(s"c$level"))

@@ -3,7 +3,7 @@ package io.megaphone.spark.faces.ui
 
 import scala.xml.Utility
 
-import io.megaphone.spark.driver.QueryDriver
+import io.megaphone.spark.driver.{QueryDriver, TableRows}
 import io.megaphone.spark.faces.events.Bodies
 import io.megaphone.spark.faces.history.{Measure, RunFacts}
 
@@ -13,7 +13,11 @@ private[faces] object Picture {
   /** HTML. Throws PlanRefusedException if the query has planned no batch with state. */
   def of(query: QueryDriver): String = {
     val state = query.state
-    val groups = state.groups.map(group => RunFacts.group(Bodies.state(query, state, group)))
+    val workers = TableRows.workers(query)
+    val groups = state.groups.map { group =>
+      val own = workers.filter(_.operator == group.id)
+      RunFacts.group(Bodies.state(query, state, group, own))
+    }
     val drawings = groups.map { group =>
       <div>Operator {s"${group.operator}"}, {group.name}</div> ++ HeatMap(group, Measure.Bytes)
     }

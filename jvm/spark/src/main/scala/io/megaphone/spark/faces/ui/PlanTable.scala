@@ -3,7 +3,7 @@ package io.megaphone.spark.faces.ui
 
 import scala.xml.{Elem, NodeSeq, Text}
 
-import io.megaphone.spark.faces.history.{BatchFacts, PlanFacts, RunFacts}
+import io.megaphone.spark.faces.history.{BatchFacts, PlanFacts, RunFacts, StepFacts}
 
 /** The plans of a run, newest first: what they do, how far they are and what they cost. */
 private[ui] object PlanTable {
@@ -28,15 +28,28 @@ private[ui] object PlanTable {
   def medians(plan: PlanFacts, batches: Vector[BatchFacts]): Medians =
     plan.seenAt.fold(Medians(None, None, None)) { seen =>
       val last = if (plan.isOpen) Long.MaxValue else plan.batches.lastOption.getOrElse(seen)
-      val (before, later) = batches.partition(_.batch <= seen)
-      val (during, after) = later.partition(_.batch <= last)
-      def of(some: Vector[BatchFacts]) = Numbers.median(some.map(_.durationMs))
-      Medians(of(before.takeRight(Around)), of(during), of(after.take(Around)))
+      def of(some: Long => Boolean) =
+        Numbers.median(batches.filter(b => some(b.batch)).map(_.durationMs))
+      Medians(
+        of(batch => batch <= seen && batch > seen - Around),
+        of(batch => batch > seen && batch <= last),
+        of(batch => batch > last && batch - Around <= last)
+      )
     }
 
-  /** At most `PlansMax` of them: a page is asked for every few seconds. */
+  /** The plans that a page shows: the newest, because it is asked for every few seconds, and those
+    * that are open.
+    */
+  def shown(run: RunFacts): Vector[PlanFacts] = {
+    val newest = run.plans.takeRight(PlansMax).map(_.id).toSet
+    run.plans.filter(plan => plan.isOpen || newest(plan.id))
+  }
+
   def apply(run: RunFacts, links: Links): Elem = {
-    val stepsOf = run.steps.groupBy(_.plan).withDefaultValue(Vector.empty)
+    val steps = run.steps.groupBy(_.plan).withDefaultValue(Vector.empty)
+    // Of a plan from before this run, or of long ago, not all steps are known.
+    def ofSteps(plan: PlanFacts)(sum: Vector[StepFacts] => String) =
+      if (steps(plan.id).size < plan.stepsDone) "–" else sum(steps(plan.id))
     Table[PlanFacts](
       Column("Plan", isNumber = false, p => <code>{p.id}</code>),
       Column.text("What", Words.plan),
@@ -46,19 +59,19 @@ private[ui] object PlanTable {
       Column.number("Batches", p => range(p.batches)),
       Column.number(
         "Bytes from executors",
-        p => Numbers.bytes(stepsOf(p.id).map(_.bytesFromPeer).sum)
+        ofSteps(_)(steps => Numbers.bytes(steps.map(_.bytesFromPeer).sum))
       ),
       Column.number(
         "from the checkpoint",
-        p => Numbers.bytes(stepsOf(p.id).map(_.bytesFromCheckpoint).sum)
+        ofSteps(_)(steps => Numbers.bytes(steps.map(_.bytesFromCheckpoint).sum))
       ),
       Column.number(
         "Longest wait",
-        p => stepsOf(p.id).map(_.waitMs).maxOption.fold("")(Numbers.duration)
+        ofSteps(_)(_.map(_.waitMs).maxOption.fold("")(Numbers.duration))
       ),
       Column.number("Median batch before, during, after", p => medians(p, run.batches).toString),
       Column("", isNumber = false, cancel(_, links))
-    )(run.plans.takeRight(PlansMax).reverse)
+    )(shown(run).reverse)
   }
 
   private def status(plan: PlanFacts): NodeSeq =
@@ -90,5 +103,5 @@ private[ui] object PlanTable {
     }
 
   private val Around = 20
-  val PlansMax = 50
+  private val PlansMax = 50
 }

@@ -26,7 +26,10 @@ object QueriesContent {
         Column.number("Keys", r => if (isElsewhere(r)) "" else Numbers.exact(r.keys)),
         Column.number("Bytes", r => if (isElsewhere(r)) "" else Numbers.bytes(r.bytes)),
         Column.text("Open plan", openPlan),
-        Column.text("Last step", _.steps.lastOption.fold("")(s => s"batch ${s.batch}")),
+        Column.text(
+          "Last step",
+          _.plans.flatMap(_.batches).maxOption.fold("")(batch => s"batch $batch")
+        ),
         Column.text("", _.query.provider.fold("")(Words.elsewhere))
       )(sorted(runs))
 

@@ -41,12 +41,14 @@ object QueryContent {
   }
 
   private def facts(run: RunFacts): NodeSeq = {
+    // Also those that have no worker.
+    val executors = (run.hosts ++ run.executors.map(_.executor)).distinct
     val perExecutor =
-      run.hosts.map(e => run.workers.filter(_.executor.contains(e)).map(_.bytes).sum)
+      executors.map(e => run.workers.filter(_.executor.contains(e)).map(_.bytes).sum)
     val skew =
       if (perExecutor.sum == 0) 1.0
       else perExecutor.max * perExecutor.size / perExecutor.sum.toDouble
-    val plan = run.openPlan.map { plan =>
+    val plan = run.openPlan.filter(_ => run.end.isEmpty).map { plan =>
       val left = if (plan.batchesLeft == 1) "1 batch" else s"${plan.batchesLeft} batches"
       (
         s"${Numbers.exact(plan.movesDone.toLong)} of ${Words.plan(plan)}",
@@ -110,7 +112,7 @@ object QueryContent {
             _.moving.map { case (bin, to) => s"$bin to worker $to" }.mkString(", ")
           ),
           Column.text("Came with the last step", _.arrived.mkString(", "))
-        )(HeatMap.cells(group, measure).flatten)
+        )(HeatMap.strips(group, measure).flatMap(_.cells))
       }
   }
 
@@ -123,7 +125,7 @@ object QueryContent {
             Column.number("Batch", _.batch.toString),
             Column.number("Duration", b => Numbers.duration(b.durationMs)),
             Column.number("Rows", b => Numbers.exact(b.rows)),
-            Column.number("Bins came", b => Numbers.exact(b.binsIn)),
+            Column.number("Bins came", b => Numbers.exact(run.movedAt(b.batch).toLong)),
             Column.number("Waited for bins", b => Numbers.duration(run.waitMs(b.batch))),
             Column.text(
               "Read from files",
@@ -139,7 +141,7 @@ object QueryContent {
   private def plans(run: RunFacts, links: Links): NodeSeq =
     <h5 class="mt-4">Plans</h5> ++ (
       if (run.plans.isEmpty) <p class="sub">No plan was submitted.</p>
-      else PlanTable(run, links) ++ older(run.plans.size - PlanTable.PlansMax, "plans")
+      else PlanTable(run, links) ++ older(run.plans.size - PlanTable.shown(run).size)
     )
 
   private def executors(run: RunFacts, links: Links): NodeSeq = {
@@ -168,9 +170,9 @@ object QueryContent {
       )(run.executors)
   }
 
-  private def older(count: Int, table: String): NodeSeq =
+  private def older(count: Int): NodeSeq =
     if (count <= 0) NodeSeq.Empty
-    else <p class="sub">{s"$count older ones are in the table "}<code>{table}</code>.</p>
+    else <p class="sub">{s"$count older ones are not shown."}</p>
 
   private def steps(run: RunFacts): NodeSeq = {
     val last = run.steps.takeRight(StepsMax)
@@ -182,7 +184,7 @@ object QueryContent {
           Column.number("Step", _.step.toString),
           Column.number("Operator", _.operator.toString),
           Column.number("Batch", _.batch.toString),
-          Column.number("Bins moved", _.bins.toString),
+          Column.number("Bins moved", _.moved.toString),
           Column.number("Bins stayed", _.stayed.toString),
           Column.number("Bytes from executors", s => Numbers.bytes(s.bytesFromPeer)),
           Column.number("Bytes from the checkpoint", s => Numbers.bytes(s.bytesFromCheckpoint)),

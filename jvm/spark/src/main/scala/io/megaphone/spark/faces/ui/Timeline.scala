@@ -56,7 +56,7 @@ private[ui] object Timeline {
     )(lines ++ spans(run, batches, x, width) ++ bars ++ first ++ last ++ legend)
   }
 
-  /** A span from a plan's first step to its last, or to now; names that would overlap are left out,
+  /** A span from a plan's first step to its last one yet; names that would overlap are left out,
     * for the spans say them too.
     */
   private def spans(
@@ -91,7 +91,7 @@ private[ui] object Timeline {
   private def titleOf(run: RunFacts, batch: BatchFacts): String =
     s"batch ${batch.batch}: ${Numbers.duration(batch.durationMs)}, " +
       s"${Numbers.exact(batch.rows)} rows, waited ${Numbers.duration(run.waitMs(batch.batch))} " +
-      s"for bins, ${Numbers.exact(batch.binsIn)} bins came"
+      s"for bins, ${Numbers.exact(run.movedAt(batch.batch).toLong)} bins came"
 
   private def legend: NodeSeq =
     Seq(

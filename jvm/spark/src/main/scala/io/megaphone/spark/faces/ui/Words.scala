@@ -9,12 +9,14 @@ private[ui] object Words {
   /** What a plan does. */
   def plan(plan: PlanFacts): String = {
     val moves = if (plan.moves == 1) "1 move" else s"${Numbers.exact(plan.moves.toLong)} moves"
-    val after = plan.workers.distinct match {
-      case Vector() => ""
-      case Vector(1) => ", to 1 worker"
-      case several => s", to ${several.mkString(" and ")} workers"
+    def of(workers: Vector[Int]) = workers.distinct match {
+      case Vector(1) => "1 worker"
+      case several => s"${several.mkString(" and ")} workers"
     }
-    moves + after
+    val (before, after) = (plan.workersBefore, plan.workersAfter)
+    if (after.isEmpty || before == after) moves
+    else if (before.isEmpty) s"$moves, to ${of(after)}"
+    else s"$moves, from ${before.distinct.mkString(" and ")} to ${of(after)}"
   }
 
   /** Whether a run still runs, and what it failed with. */

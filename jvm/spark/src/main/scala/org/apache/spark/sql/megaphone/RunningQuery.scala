@@ -28,6 +28,9 @@ final class RunningQuery(execution: MicroBatchExecution) {
 
   def isActive: Boolean = execution.isActive
 
+  /** What the query failed with; None if it runs or was stopped. */
+  def error: Option[String] = execution.exception.map(_.getMessage)
+
   /** Whether this run itself wrote the offset log of its current batch, rather than found it. Spark
     * measures the writing if, and only if, this run constructed the batch. Checking the log from
     * here is not enough: the check comes before Spark's own, and another run may write in between.

@@ -43,6 +43,7 @@ class EventStoreSuite extends AnyFunSuite {
     val kept = new Kept
     assert(kept.facts.isEmpty && kept.facts.runIds.isEmpty)
     kept.tell("plan", "r", "p", plan("running"))
+    kept.tell("ended", "r", "", "{}")
     assert(kept.facts.isEmpty && kept.facts.run("r").isEmpty)
     kept.query("r")
     assert(!kept.facts.isEmpty && kept.facts.runIds == Vector("r") && kept.run.end.isEmpty)

@@ -30,7 +30,7 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   test("each bin is in exactly one cell, of its worker, and there are not many more cells") {
     forAll(shapes, minSuccessful(30)) { group =>
-      val cells = HeatMap.cells(group, Measure.Bytes)
+      val cells = HeatMap.strips(group, Measure.Bytes).map(_.cells)
       assert(cells.flatten.flatMap(_.bins).sorted == group.workerOfBin.indices)
       for ((ofWorker, worker) <- cells.zipWithIndex; cell <- ofWorker) {
         assert(cell.worker == worker)
@@ -47,7 +47,7 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     val group = SomeRun
       .group(4096, 1)
       .copy(sizes = Map(Measure.Keys -> Vector.tabulate(4096)(b => Option.when(b != 1)(b.toLong))))
-    val cells = HeatMap.cells(group, Measure.Keys).flatten
+    val cells = HeatMap.strips(group, Measure.Keys).flatMap(_.cells)
     assert(cells.take(2).map(_.bins) == Vector(Vector(0, 1), Vector(2, 3)))
     assert(cells.take(2).map(_.size) == Vector(Some(0), Some(2)))
   }
@@ -84,6 +84,41 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       names == Seq("executor 1", "worker 0", "worker 3", "executor 3", "worker 2") ++
         Seq("executor not known yet", "worker 1")
     )
+  }
+
+  test("a number of a worker that cannot be is a strip, and no more") {
+    val group = SomeRun.group(64, 2)
+    val damaged = group.copy(workerOfBin = group.workerOfBin.updated(3, 1000000000).updated(4, -7))
+    assert(HeatMap.strips(damaged, Measure.Bytes).map(_.worker) == Vector(-7, 0, 1, 1000000000))
+    assert(HeatMap(damaged, Measure.Bytes).nonEmpty)
+  }
+
+  test("what a plan does to the number of workers is said only if it does something") {
+    val plan = SomeRun.plan("p")
+    assert(Words.plan(plan) == "96 moves, from 4 to 8 workers")
+    assert(Words.plan(plan.copy(workersBefore = Vector())) == "96 moves, to 8 workers")
+    assert(Words.plan(plan.copy(moves = 1, workersBefore = Vector(8))) == "1 move")
+    assert(
+      Words.plan(plan.copy(workersBefore = Vector(8, 2), workersAfter = Vector(1, 1))) ==
+        "96 moves, from 8 and 2 to 1 worker"
+    )
+  }
+
+  test("what a plan cost is not told if not all of its steps are known") {
+    def row(plan: PlanFacts, steps: Int) = {
+      val run = SomeRun.run(SomeRun.group(8, 2), Vector(plan))
+      val known = Vector.tabulate(steps)(i => run.steps.head.copy(plan = plan.id, step = i))
+      (PlanTable(run.copy(steps = known), noLinks) \\ "tbody" \\ "td").map(_.text)
+    }
+    assert(row(SomeRun.plan("p"), 3).slice(6, 9) == Seq("3.0 MiB", "6.0 MiB", "17 ms"))
+    assert(row(SomeRun.plan("p"), 2).slice(6, 9) == Seq("–", "–", "–"))
+  }
+
+  test("of many plans the newest have a row, and those that are open") {
+    val open = SomeRun.plan("open", "running")
+    val plans = Vector.tabulate(80)(i => SomeRun.plan(s"p$i")).updated(5, open)
+    val shown = PlanTable.shown(SomeRun.run(SomeRun.group(8, 2), plans)).map(_.id)
+    assert(shown.head == "open" && shown.tail == (30 until 80).map(i => s"p$i"))
   }
 
   test("65,536 bins on 200 workers make a page of less than a megabyte") {
@@ -145,18 +180,20 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   test("the medians are of the batches before a plan was seen, until its last step, and after") {
     val batches =
-      (0 to 30).map(n => BatchFacts(n.toLong, if (n < 10) 100 else if (n <= 12) 300 else 200, 1, 0))
+      (0 to 30).map(n => BatchFacts(n.toLong, if (n < 10) 100 else if (n <= 12) 300 else 200, 1))
     assert(
       PlanTable.medians(SomeRun.plan("p"), batches.toVector) ==
         PlanTable.Medians(Some(100), Some(300), Some(200))
     )
     val open = SomeRun.plan("p", status = "running", batches = Vector(10))
     assert(PlanTable.medians(open, batches.toVector.take(13)).after.isEmpty)
+    val later = (500 to 600).map(n => BatchFacts(n.toLong, 1, 1)).toVector
+    assert(PlanTable.medians(SomeRun.plan("p"), later).toString == "", "of long ago")
     assert(PlanTable.medians(SomeRun.plan("p", seenAt = None), batches.toVector).toString == "")
   }
 
   test("the timeline has a bar for each batch, cuts outliers, and shades the steps of plans") {
-    val slow = BatchFacts(41, 90000, 1, 0)
+    val slow = BatchFacts(41, 90000, 1)
     val run = SomeRun.run(SomeRun.group(8, 2))
     val drawing = Timeline(run.copy(batches = run.batches :+ slow)).get
     val bars =
@@ -180,8 +217,9 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   test("names of plans do not overlap, and none is cut off at the right") {
     val plans =
-      Vector.tabulate(12)(i => SomeRun.plan(s"plan-$i", batches = Vector(i * 3L, i * 3L + 1)))
-    val drawing = Timeline(SomeRun.run(SomeRun.group(8, 2), plans)).get
+      Vector.tabulate(13)(i => SomeRun.plan(s"plan-$i", batches = Vector(i * 11L, i * 11L + 1)))
+    val run = SomeRun.run(SomeRun.group(8, 2), plans)
+    val drawing = Timeline(run.copy(batches = SomeRun.batches(0 to 140))).get
     val width = (drawing \ "@viewBox").text.split(' ')(2).toInt
     val names = (drawing \\ "text").filter(_.text.startsWith("plan-")).map { text =>
       val (x, size) = ((text \ "@x").text.toInt, Svg.widthOf(text.text))

@@ -49,12 +49,13 @@ private[faces] object SomeRun {
     movesDone = 32 * batches.size,
     batchesLeft = if (status == "running") 3 - batches.size else 0,
     batches,
-    workers = Vector(8),
+    workersBefore = Vector(4),
+    workersAfter = Vector(8),
     seenAt
   )
 
   def batches(numbers: Range): Vector[BatchFacts] =
-    numbers.map(n => BatchFacts(n.toLong, 200L + n % 7, 50000, 0)).toVector
+    numbers.map(n => BatchFacts(n.toLong, 200L + n % 7, 50000)).toVector
 
   def run(group: GroupFacts, plans: Vector[PlanFacts] = Vector(plan("5e2c91aa"))): RunFacts =
     RunFacts(

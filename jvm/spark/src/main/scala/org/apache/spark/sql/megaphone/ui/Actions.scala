@@ -57,6 +57,11 @@ final class Actions(ui: SparkUI, cancel: (String, String) => Unit) extends Loggi
   }
 
   private final class CancelServlet extends HttpServlet {
+
+    /** As Spark's own servlets: it would answer with the request's cookies (SPARK-5983). */
+    override def doTrace(request: HttpServletRequest, response: HttpServletResponse): Unit =
+      response.sendError(405)
+
     override def doPost(request: HttpServletRequest, response: HttpServletResponse): Unit = {
       def asked(name: String) = Option(request.getParameter(name)).getOrElse("")
       val (run, plan) = (asked("run"), asked("plan"))
@@ -67,7 +72,9 @@ final class Actions(ui: SparkUI, cancel: (String, String) => Unit) extends Loggi
       else
         try {
           cancel(run, plan)
-          logInfo(s"${Option(request.getRemoteUser).getOrElse("Somebody")} cancelled plan $plan.")
+          logInfo(
+            s"${Option(request.getRemoteUser).getOrElse("Somebody")} asked to cancel plan $plan."
+          )
           // Without the proxy's prefix, which the proxy adds itself.
           response.sendRedirect(s"${ui.basePath}/${MegaphoneTab.Path}/query/?run=$run")
         } catch { case NonFatal(e) => response.sendError(409, e.getMessage) }

@@ -56,15 +56,14 @@ final class MegaphoneTab(val store: EventStore, ui: SparkUI, val actions: Option
 object MegaphoneTab {
   val Path = "megaphone"
 
-  /** Replaces the page's content by a new one. Keeps open what the reader has opened, and waits
-    * while a button has the focus or the page is hidden. If the application does not answer, the
-    * content fades.
+  /** Replaces the page's content by a new one, some seconds after the last answer. Keeps open what
+    * the reader has opened, and waits while a button has the focus or the page is hidden. If the
+    * application does not answer, the content fades.
     */
   private val Refresh =
     """(() => {
       |  const content = () => document.getElementById('megaphone');
-      |  const since = new Date().toLocaleTimeString();
-      |  let last = since;
+      |  let last = new Date().toLocaleTimeString();
       |  const failed = () => {
       |    content().classList.add('stale');
       |    content().title = 'No answer from the application since ' + last + '.';
@@ -80,11 +79,11 @@ object MegaphoneTab {
       |    content().replaceWith(next);
       |    last = new Date().toLocaleTimeString();
       |  };
-      |  setInterval(() => {
-      |    if (document.hidden || content().contains(document.activeElement)) return;
-      |    fetch(location.href).then(r => r.ok ? r.text() : Promise.reject()).then(take)
-      |      .catch(failed);
-      |  }, 5000);
+      |  const isBusy = () => document.hidden || document.activeElement?.closest('#megaphone form');
+      |  const look = () => (isBusy() ? Promise.resolve()
+      |    : fetch(location.href).then(r => r.ok ? r.text() : Promise.reject()).then(take)
+      |      .catch(failed)).finally(() => setTimeout(look, 5000));
+      |  setTimeout(look, 5000);
       |})()""".stripMargin
 }
 

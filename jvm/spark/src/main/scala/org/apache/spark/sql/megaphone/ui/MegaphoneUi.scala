@@ -49,14 +49,23 @@ object MegaphoneUi extends Logging {
 /** Puts the tab into the history server's pages of applications that have used the plugin. The
   * server finds this class by its name in the jar's `META-INF/services`.
   */
-final class MegaphoneHistoryPlugin extends AppHistoryServerPlugin {
+final class MegaphoneHistoryPlugin extends AppHistoryServerPlugin with Logging {
   override def createListeners(conf: SparkConf, store: ElementTrackingStore): Seq[SparkListener] =
-    Seq(new EventListener(conf, store))
+    orElse(Seq.empty[SparkListener])(Seq(new EventListener(conf, store)))
 
-  override def setupUI(ui: SparkUI): Unit = {
+  override def setupUI(ui: SparkUI): Unit = orElse(()) {
     val store = new EventStore(ui.store.store)
     if (!store.isEmpty) new MegaphoneTab(store, ui, None)
     ()
   }
+
+  /** What fails here would cost the server all tabs of the application. */
+  private def orElse[A](otherwise: A)(body: => A): A =
+    try body
+    catch {
+      case NonFatal(e) =>
+        logWarning("The tab of spark-megaphone could not be added to an application.", e)
+        otherwise
+    }
   override def displayOrder: Int = 3
 }

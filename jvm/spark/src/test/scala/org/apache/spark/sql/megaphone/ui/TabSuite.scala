@@ -80,21 +80,24 @@ class TabSuite extends KeyedSession {
       assert(now.groups.map(_.workerOfBin) == Vector(rows.map(_.worker)))
       assert(now.groups.head.workers.size == 5)
       assert(now.groups.head.workers.map(_.bins).sum == 64)
-      assert(now.keys == spark.sql("SELECT sum(keys) FROM megaphone.system.bins").head().getLong(0))
+      assert(
+        now.keys == spark.sql("SELECT sum(keys) FROM megaphone.system.workers").head().getLong(0)
+      )
       assert(now.executors.map(_.executor) == Vector("driver"))
     }
     val now = facts(running)
-    assert(now.plans.map(p => (p.moves, p.movesDone, p.workers)) == Vector((25, 25, Vector(5))))
-    assert(now.steps.map(_.bins).sum == 25 && now.steps.map(_.batch) == now.plans.head.batches)
+    assert(now.plans.map(p => (p.moves, p.movesDone)) == Vector((25, 25)))
+    assert(now.plans.map(p => (p.workersBefore, p.workersAfter)) == Vector((Vector(3), Vector(5))))
+    assert(now.steps.map(_.moved).sum == 25 && now.steps.map(_.batch) == now.plans.head.batches)
     assert(now.batches.map(_.batch) == now.batches.indices.map(_.toLong))
     assert(now.batches.map(_.rows).sum == 60L * now.batches.size)
     val page = get(s"/megaphone/query/?run=$run")
-    assert(page.statusCode == 200 && page.body.contains("25 moves, to 5 workers"))
+    assert(page.statusCode == 200 && page.body.contains("25 moves, from 3 to 5 workers"))
     assert(get("/megaphone/").body.contains(run))
     assert(get("/jobs/").body.contains("State migration"), "every page has the tab")
     assert(get(s"/megaphone/query/json/?run=$run").body.contains("\"moves_done\" : 25"))
     running.stop()
-    assert(facts(running).end.exists(_.error.isEmpty))
+    eventually(timeout(30.seconds))(assert(facts(running).end.exists(_.error.isEmpty)))
     assert(get(s"/megaphone/query/?run=$run").body.contains("stopped"))
   }
 
@@ -134,6 +137,53 @@ class TabSuite extends KeyedSession {
     assert(get(right, "POST").statusCode == 409, "the query has stopped")
   }
 
+  test("A restarted query has its plans in their order, and what they cost is not made up.") {
+    val source = new Source
+    val checkpoint = folder("checkpoint").toString
+    def started() = {
+      val running = start(source.stream.groupBy("k").count(), "update", checkpoint)
+      source.feed()
+      running.query.processAllAvailable()
+      running
+    }
+    val first = started()
+    for (bin <- 0 until 6) {
+      val run = first.query.runId.toString
+      val worker = Queries.of(run).state.currentTable(0).workerOf(bin)
+      MegaphoneApi.move(run, s"""{"$bin": ${(worker + 1) % 3}}""", null, "direct", -1)
+      ended(first, source)
+    }
+    val plans = facts(first).plans.map(_.id)
+    first.stop()
+    val again = started()
+    eventually(timeout(30.seconds))(assert(facts(again).plans.size == 6))
+    val now = facts(again)
+    assert(now.plans.map(_.id) == plans && plans.distinct.size == 6)
+    assert(now.plans.forall(_.seenAt.isEmpty), "they had ended before this run")
+    val rows = get(s"/megaphone/query/?run=${again.query.runId}").body.split("<tr>")
+    assert(plans.forall(id => rows.exists(row => row.contains(id) && row.contains("–"))))
+    assert(facts(first).end.isDefined && now.end.isEmpty)
+    again.stop()
+    eventually(timeout(30.seconds))(assert(facts(again).end.isDefined))
+  }
+
+  test("The end of a query that fails says why.") {
+    val source = new Source
+    var batches = 0
+    val running = start(
+      source.stream.groupBy("k").count(),
+      "update",
+      inBatch = () => { batches += 1; if (batches > 1) throw new RuntimeException("it broke") }
+    )
+    source.feed()
+    running.query.processAllAvailable()
+    source.feed()
+    intercept[Exception](running.query.processAllAvailable())
+    eventually(timeout(30.seconds)) {
+      assert(facts(running).end.flatMap(_.error).exists(_.contains("it broke")))
+    }
+  }
+
   test("A query on another provider is listed, and says why it does not move.") {
     val provider = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
     withConf("spark.sql.streaming.stateStore.providerClass" -> provider) {
@@ -143,15 +193,15 @@ class TabSuite extends KeyedSession {
       assert(now.query.provider.contains(provider) && now.batches.isEmpty)
       assert(get("/megaphone/").body.contains(s"Its state is kept by $provider"))
       running.stop()
-      assert(facts(running).end.isDefined)
+      eventually(timeout(30.seconds))(assert(facts(running).end.isDefined))
     }
   }
 
   private def logFile = Files.list(events).iterator.asScala.find(!_.toString.endsWith(".crc")).get
 
   /** The UI that the history server makes of a log. */
-  private def replayed(lines: Seq[String]): (SparkUI, EventStore) = {
-    val conf = new SparkConf(false)
+  private def replayed(lines: Seq[String], settings: (String, String)*): (SparkUI, EventStore) = {
+    val conf = new SparkConf(false).setAll(settings)
     val store = new ElementTrackingStore(new InMemoryStore, conf)
     val plugin = new MegaphoneHistoryPlugin
     val bus = new ReplayListenerBus
@@ -188,11 +238,11 @@ class TabSuite extends KeyedSession {
 
   test("The history server shows what the live page shows, without buttons and script.") {
     val (ui, history) = replayed(log)
-    assert(history.runIds == live.runIds && history.runIds.size == 3)
+    assert(history.runIds == live.runIds && history.runIds.size == 6)
     for ((then, now) <- history.runs.zip(live.runs)) assert(then == now)
     val run = history.runIds.head
     val page = rendered(ui, "query", "run" -> run)
-    assert(page.contains("25 moves, to 5 workers"))
+    assert(page.contains("25 moves, from 3 to 5 workers"))
     assert(page.contains("/history/app/megaphone/query/?run="))
     assert(!page.contains("setInterval") && !page.contains("<form"))
     assert(rendered(ui, "", "by" -> "keys").contains(run))
@@ -203,11 +253,24 @@ class TabSuite extends KeyedSession {
     val told = log.filter(_.contains("MegaphoneEvent")).map(new ObjectMapper().readTree(_))
     val ofThings = told.groupBy(e => Seq("run", "kind", "key").map(e.path(_).asText))
     assert(ofThings.size > 10)
-    for (
-      (thing, events) <- ofThings if thing(1) != "state"; pair <- events.sliding(2)
-      if pair.size == 2
-    )
-      assert(pair(0).path("body") != pair(1).path("body"), thing)
+    for ((thing, events) <- ofThings if thing(1) != "state") {
+      val bodies = events.map(_.path("body"))
+      val repeated = bodies.zip(bodies.drop(1)).count { case (one, next) => one == next }
+      assert(repeated <= 1, s"$thing: only at the end of a run all is told once more")
+    }
+  }
+
+  test("A run that did not tell its end has ended with its application.") {
+    val unheard = log.filterNot(_.contains("\"kind\":\"ended\""))
+    assert(replayed(unheard)._2.runs.count(_.end.isEmpty) == 6)
+    val end = """{"Event":"SparkListenerApplicationEnd","Timestamp":1700000000000,"ExitCode":0}"""
+    val runs = replayed(unheard :+ end)._2.runs
+    assert(runs.map(_.end.map(_.timeMs)) == Vector.fill(6)(Some(1700000000000L)))
+  }
+
+  test("A setting of the history server that is wrong costs the tab alone.") {
+    val (ui, _) = replayed(log, "spark.megaphone.ui.retainedBatches" -> "1k")
+    assert(tabOf(ui).isEmpty && ui.store.jobsList(null).nonEmpty)
   }
 
   test("A log without our events has no tab, and one of a damaged event has all others.") {
@@ -227,11 +290,12 @@ class TabSuite extends KeyedSession {
       "a cut line" -> (log.init :+ log.last.take(20))
     )
     for ((what, lines) <- damaged) withClue(what) {
+      assert(lines != log)
       val (ui, _) = replayed(lines)
       assert(ui.store.jobsList(null).nonEmpty, "the application's other tabs are there")
       tabOf(ui).foreach(_ => assert(rendered(ui, "").nonEmpty))
     }
     val (_, unknown) = replayed(damaged("fields that are not known"))
-    assert(unknown.runIds.size == 3, "a later field does not hide what is known")
+    assert(unknown.runIds.size == 6, "a later field does not hide what is known")
   }
 }
