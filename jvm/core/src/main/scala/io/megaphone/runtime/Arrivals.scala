@@ -11,8 +11,9 @@ final class Arrivals extends Serializable {
   var binsIn, binsRelabelled, binsFromPeer, binsFromCheckpoint: Int = 0
   var bytesFromPeer, bytesFromCheckpoint, waitNanos: Long = 0L
 
-  /** Whether the worker's own bins were read from files, as after the loss of its executor. */
-  var isRecovered = false
+  /** The worker's own bins that were read from files, as after the loss of its executor. */
+  var binsRecovered: Int = 0
+  def isRecovered: Boolean = binsRecovered > 0
 
   /** Whether any bins came from elsewhere. */
   def isAny: Boolean = binsIn > 0 || isRecovered

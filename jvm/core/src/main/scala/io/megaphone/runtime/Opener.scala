@@ -120,7 +120,7 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
       loaded.bins.valuesIterator.foreach(holding.put)
       holding.restart(name, loaded.lineage)
       opened.bytesFromCheckpoint += loaded.bytes
-      opened.isRecovered = true
+      opened.binsRecovered = staying.size
     }
   }
 }

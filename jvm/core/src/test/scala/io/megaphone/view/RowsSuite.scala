@@ -142,7 +142,7 @@ class RowsSuite extends AnyFunSuite {
     arrived.arrivals.bytesFromCheckpoint = 5
     arrived.arrivals.waitNanos = 7999999
     val recovered = commit(2, "default", 0, 3)
-    recovered.arrivals.isRecovered = true
+    recovered.arrivals.binsRecovered = 2
     assert(
       MigrationRow.of(Vector(still, arrived, recovered)) == Vector(
         MigrationRow(2, 0, "right", 1, "a", 6, 1, 2, 3, 4, 5, 7, isRecovery = false),
