@@ -101,8 +101,9 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
     found
   }
 
-  /** A query has planned its first batch. */
-  private[spark] def firstPlanned(query: QueryDriver): Unit = {
+  /** A query plans its first batch, and has its state. */
+  private[driver] def began(query: QueryDriver): Unit = {
+    tell(_.began(query))
     news.synchronized(news.notifyAll())
     changed(query)
   }

@@ -10,9 +10,10 @@ import io.megaphone.runtime.Committed
   */
 trait Observer {
 
-  /** The query has planned its first batch, a batch has ended, or a plan was submitted or
-    * cancelled.
-    */
+  /** A run has read its plan log, and plans its first batch next. Its batches wait for this. */
+  def began(query: QueryDriver): Unit = ()
+
+  /** A run has begun, a batch of it has ended, or a plan was submitted or cancelled. */
   def changed(query: QueryDriver): Unit
 
   /** A commit with which bins arrived, or that recovered its worker. */

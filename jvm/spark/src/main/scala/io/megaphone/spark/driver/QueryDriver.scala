@@ -74,7 +74,7 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
     */
   def plan(batch: Long, groups: Vector[Group], batchSession: SparkSession): PlannedBatch =
     locked {
-      if (snapshot.isEmpty) { start(batch, groups, batchSession); application.firstPlanned(this) }
+      if (snapshot.isEmpty) { start(batch, groups, batchSession); application.began(this) }
       val isOwn = query.hasLoggedOffsets(batch)
       val executors = application.executors
       val leaving = Cluster.leaving(application.context, executors.map(_.id))
