@@ -52,6 +52,7 @@ LAYERS = [
     f"{SPARK}.faces.ui",
     f"{SPARK}.faces.api",
     f"{SPARK}.faces.sql",
+    f"{SPARK}.faces.metrics",
     f"{PRIVATE}.ui",
     CORE,
 ]

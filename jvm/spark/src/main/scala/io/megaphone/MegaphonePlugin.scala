@@ -14,6 +14,7 @@ import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.driver.{ApplicationDriver, BuiltFor, Queries, QueryDriver, QueryListener}
 import io.megaphone.spark.executor.ExecutorHost
 import io.megaphone.spark.faces.events.Journal
+import io.megaphone.spark.faces.metrics.DriverMetrics
 import io.megaphone.spark.faces.sql.MegaphoneCatalog
 import io.megaphone.spark.metrics.OperatorMetrics
 
@@ -49,6 +50,9 @@ private final class MegaphoneDriver extends DriverPlugin {
     }
     Collections.emptyMap()
   }
+
+  override def registerMetrics(appId: String, context: PluginContext): Unit =
+    driver.foreach(DriverMetrics.install(_, context.metricRegistry))
 
   override def receive(message: AnyRef): AnyRef = (message, driver) match {
     case (bytes: Array[Byte], Some(d)) => d.receive(bytes)

@@ -9,12 +9,13 @@ import org.apache.spark.{SparkConf, SparkContext, SparkEnv}
 import org.apache.spark.deploy.SparkHadoopUtil
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.errors.QueryExecutionErrors
+import org.apache.spark.ui.SparkUI
 import org.apache.spark.util.Utils
 
 /** One-line calls of members that are private to Spark.
   *
-  * Private to Spark (4.2, 4.3): `SparkContext.conf`, `SparkHadoopUtil`,
-  * `DiskBlockManager.localDirs`, `Utils`, `QueryExecutionErrors`.
+  * Private to Spark (4.2, 4.3): `SparkContext.conf`, `SparkContext.ui`, `SparkUI`,
+  * `SparkHadoopUtil`, `DiskBlockManager.localDirs`, `Utils`, `QueryExecutionErrors`.
   */
 object SparkPrivate {
 
@@ -22,6 +23,9 @@ object SparkPrivate {
     * exists yet.
     */
   def conf(context: SparkContext): SparkConf = context.conf
+
+  /** The live UI of an application; None where it is switched off. */
+  def ui(context: SparkContext): Option[SparkUI] = context.ui
 
   /** Hadoop's configuration with the application's `spark.hadoop.*`, without a session. */
   def hadoopConf(conf: SparkConf): Configuration = SparkHadoopUtil.get.newConfiguration(conf)
