@@ -5,7 +5,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pyspark import SparkContext
@@ -18,10 +18,13 @@ _EXECUTORS = "local-cluster[2,1,1024]"
 
 
 @contextlib.contextmanager
-def local_session(folder: Path, *, on_executors: bool = False) -> Iterator[SparkSession]:
+def local_session(
+    folder: Path, *, on_executors: bool = False, more: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
     """A session with the plugin, on `local[2]` or with two executor processes of one core.
 
-    One that other tests have left running is stopped first.
+    `more` are settings beside and above those that all sessions have. A session that other tests
+    have left running is stopped first.
     """
     if SparkContext._active_spark_context is not None:
         SparkSession.builder.getOrCreate().stop()
@@ -34,6 +37,7 @@ def local_session(folder: Path, *, on_executors: bool = False) -> Iterator[Spark
         "spark.log.level": "ERROR",
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        **(more or {}),
     }
     builder = SparkSession.builder.master(_EXECUTORS if on_executors else "local[2]")
     builder = builder.appName("spark-megaphone tests")
