@@ -15,6 +15,8 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
+_BATCHES_MAX = 1000
+
 # Bins by worker; None stands for a worker that is not known.
 Shares = Counter[int | None]
 
@@ -68,7 +70,7 @@ def history(
 
     Returns:
         The history of the batches that have progress. Without any: of those from the last before
-        the first step to the newest.
+        the first step to the newest. Of at most the newest thousand: a picture has no more dots.
     """
     taken = steps_taken(steps)
     durations_s = None if progress is None else durations(progress)
@@ -78,12 +80,13 @@ def history(
         ends = [step.batch for step in taken] + ([] if newest is None else [newest])
         last = max(ends, default=0)
         batches = range(max(0, min(ends, default=0) - 1) if taken else last, last + 1)
+    batches = batches[-_BATCHES_MAX:]
     owners: dict[int, dict[int, int]] = {}
     for row in bins:
         owners.setdefault(row["operator"], {})[row["bin"]] = row["worker"]
     return History(
         batches=batches,
-        durations_s=durations_s,
+        durations_s=durations_s and {b: s for b, s in durations_s.items() if b in batches},
         steps=[step for step in taken if step.batch in batches],
         shares={
             group: shares(
@@ -150,11 +153,11 @@ def shares(owners: Mapping[int, int], steps: Sequence[Taken], batches: range) ->
     return found
 
 
-def first_owners(owners: Mapping[int, int], steps: Iterable[Taken]) -> dict[int, int | None]:
+def first_owners(owners: Mapping[int, int], steps: Sequence[Taken]) -> dict[int, int | None]:
     """The worker of each bin before any of the steps; None if it cannot be known."""
-    targets: dict[int, int] = {}
-    for step in steps:
-        targets = step.moves | targets
+    targets: dict[int, int] = {}  # of the first move of each bin
+    for step in reversed(steps):
+        targets.update(step.moves)
     never_moved = {bin_: worker for bin_, worker in owners.items() if bin_ not in targets}
     # More workers than bins begin as many as there are bins do.
     fitting = (

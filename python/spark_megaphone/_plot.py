@@ -12,6 +12,7 @@ from statistics import median
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
+from matplotlib.patches import StepPatch
 from matplotlib.ticker import MaxNLocator
 
 from spark_megaphone._history import History, Shares
@@ -26,6 +27,7 @@ _UNKNOWN = "#e8e8e8"
 _WIDTH = 10.0
 _DURATIONS_HEIGHT, _SHARES_HEIGHT, _MARGIN_HEIGHT = 3.0, 2.2, 0.7
 _LEGEND_ENTRIES_MAX = 9
+_GAPS_MAX = 200  # more gaps between bars would be thinner than a dot
 
 
 class Picture(Figure):
@@ -104,7 +106,8 @@ def _draw_durations(axes: Axes, history: History, durations_s: dict[int, float])
     ):
         if batches:
             heights = [durations_s[batch] for batch in batches]
-            axes.bar(batches, heights, width=0.8, color=colour, label=label)
+            width = 0.8 if len(durations_s) <= _GAPS_MAX else 1.0
+            axes.bar(batches, heights, width, color=colour, label=label, antialiased=width < 1)
     if calm:
         calm_s = median(durations_s[batch] for batch in calm)
         label = f"median without a step: {calm_s:.2f} s"
@@ -130,7 +133,18 @@ def _draw_shares(axes: Axes, batches: range, shares: Sequence[Shares]) -> None:
         top = [below + share[worker] for below, share in zip(base, shares, strict=True)]
         label = "not known" if worker is None else f"worker {worker}" if worker in told else None
         colour = _UNKNOWN if worker is None else colours[worker]
-        axes.stairs(top, edges, baseline=base, fill=True, color=colour, label=label)
+        # What stairs() does, which measures each edge, too: a minute for hundreds of workers. Bands
+        # that are thinner than a dot keep their colours only without smoothing.
+        band = StepPatch(
+            top,
+            edges,
+            baseline=base,  # type: ignore[arg-type] # it may be a list, as in stairs()
+            facecolor=colour,
+            linewidth=0,
+            antialiased=False,
+            label=label,
+        )
+        axes.add_artist(band)
         base = top
     total = max(base)
     axes.set_ylim(0, total)

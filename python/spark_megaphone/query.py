@@ -274,10 +274,10 @@ class Megaphone:
 
         Batches at which steps took effect are orange. A panel for each group of operators has the
         bins by worker; grey are those whose worker of then is not known, because the plan log was
-        trimmed. The picture has the batches whose progress Spark keeps, a hundred unless
-        `spark.sql.streaming.numRecentProgressUpdates` says otherwise. Their durations are known to
-        the session that started the query: from another one it has the bins alone, from the first
-        step that the plan log has.
+        trimmed. The picture has the batches whose progress Spark keeps: a hundred, unless
+        `spark.sql.streaming.numRecentProgressUpdates` says otherwise, and at most a thousand. Their
+        durations are known to the session that started the query: from another one it has the bins
+        alone, from the first step that the plan log has.
 
         Each call makes a new picture, of the moment. A notebook shows it by itself; elsewhere,
         `plot().savefig("query.png")` writes it to a file. No call of pyplot is needed.

@@ -156,6 +156,15 @@ def test_batches_are_those_with_progress() -> None:
     assert [one.batch for one in found.steps] == [7]
 
 
+def test_of_more_than_a_thousand_batches_the_newest_count() -> None:
+    many = [progress(batch) for batch in range(2500)]
+    found = history(bins(round_robin(4, 2)), [step(7, {0: 1})], many)
+    assert found.batches == range(1500, 2500)
+    assert list(found.durations_s or []) == list(found.batches)
+    assert found.steps == []
+    assert history([], [step(7, {0: 1})], None, 2499).batches == range(1500, 2500)
+
+
 @pytest.mark.parametrize(
     ("steps", "newest", "expected"),
     [

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from matplotlib.axes import Axes
@@ -12,10 +12,12 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 from matplotlib.text import Text
+from py4j.protocol import Py4JNetworkError
 
 import spark_megaphone
 from spark_megaphone import Megaphone, _plot, errors
 from spark_megaphone._history import History, Shares, Taken
+from spark_megaphone._jvm import JvmDoor
 from testkit.back_ends import BOTH, BOTH_IN_THE_LONG_RUN
 
 if TYPE_CHECKING:
@@ -152,6 +154,31 @@ def test_without_matplotlib_one_sentence_says_what_to_install(
         "plot() draws with matplotlib, which is not installed; install it with "
         'pip install "spark-megaphone[plot]".'
     )
+
+
+def test_a_plan_that_is_trimmed_meanwhile_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(verb: str, *arguments: object) -> list[dict[str, str]]:
+        if verb == "plans":
+            return [{"id": "trimmed"}, {"id": "kept"}]
+        if arguments == ("trimmed",):
+            raise errors.UnknownPlan("The query has no plan trimmed.")
+        return [{"plan": "kept"}]
+
+    door = JvmDoor.__new__(JvmDoor)
+    monkeypatch.setattr(door, "ask", ask)
+    assert door.steps() == [{"plan": "kept"}]
+
+
+def test_a_session_that_stops_meanwhile_is_told_as_everywhere() -> None:
+    class Gone:
+        @property
+        def recentProgress(self) -> Any:  # noqa: N802 (Spark's name)
+            raise Py4JNetworkError("Answer from Java side is empty")
+
+    door = JvmDoor.__new__(JvmDoor)
+    door._query = cast(Any, Gone())
+    with pytest.raises(errors.QueryStopped, match="The Spark session of the query has stopped"):
+        door.progress()
 
 
 # ---- How it looks, without Spark.
