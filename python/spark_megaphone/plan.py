@@ -315,7 +315,8 @@ class Plan:
 
 def _can_draw() -> bool:
     """Whether a bar is seen: in a notebook, or on a terminal."""
-    return "ipykernel" in sys.modules or sys.stderr.isatty()
+    # PySpark imports ipykernel wherever it is installed; a kernel that runs has its application.
+    return "ipykernel.kernelapp" in sys.modules or sys.stderr.isatty()
 
 
 def _standing(row: dict[str, Any], note: str = "") -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -105,8 +106,9 @@ def test_waiting_without_a_bar_draws_nothing(
 
 
 def test_waiting_draws_nothing_into_a_file(
-    counting: InProcessQuery, capsys: pytest.CaptureFixture[str]
+    counting: InProcessQuery, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))  # as PySpark imports it
     plan = counting.megaphone.rescale(3)
     with pytest.raises(errors.PlanTimeout):
         plan.wait(timeout=0)
