@@ -35,7 +35,8 @@ def ran(notebook: Mapping[str, Any], folder: Path, cell_s: float = CELL_S) -> di
         cell_s: How long each cell may take.
 
     Returns:
-        What the last line of each cell showed, by MIME type; cells by id.
+        What the last line of each cell showed, by MIME type, and what else it drew or printed, as
+        `beside`; cells by id.
 
     Raises:
         CellExecutionError: A cell failed.
@@ -62,12 +63,15 @@ def ran(notebook: Mapping[str, Any], folder: Path, cell_s: float = CELL_S) -> di
         patch.setenv("JUPYTER_PATH", str(folder))
         patch.setenv("JUPYTER_RUNTIME_DIR", str(folder / "runtime"))
         done = client.execute()
-    return {
-        cell.id: dict(output.data)
-        for cell in done.cells
-        for output in cell.get("outputs", [])
-        if output.output_type == "execute_result"
-    }
+    shown: dict[str, Outputs] = {}
+    for cell in done.cells:
+        of_cell = shown.setdefault(cell.id, {"beside": ""})
+        for output in cell.get("outputs", []):
+            if output.output_type == "execute_result":
+                of_cell |= output.data
+            else:
+                of_cell["beside"] += output.get("text") or output.data["text/plain"]
+    return shown
 
 
 def of_one_cell(source: str) -> dict[str, Any]:
@@ -94,6 +98,7 @@ def test_the_tour_runs_and_shows_what_it_says(tmp_path: Path) -> None:
     assert handle.count("<td>512</td>") == 2
     assert "<td>submitted</td>" in shown["plan"]["text/html"]
     assert "<td>512 of 512</td>" in shown["wait"]["text/html"]
+    assert "of 512 moves" in shown["wait"]["beside"], "a bar"
     batches = [batch for batch, _ in json.loads(shown["steps"]["text/plain"].translate(BRACKETS))]
     assert batches == sorted(set(batches))
     assert len(batches) == 4
@@ -117,7 +122,7 @@ def test_the_tour_stops_what_it_starts() -> None:
 
 def test_a_notebook_runs_in_the_python_of_the_tests(tmp_path: Path) -> None:
     shown = ran(of_one_cell("import sys\nsys.executable"), tmp_path)
-    assert shown == {"only": {"text/plain": repr(sys.executable)}}
+    assert shown["only"]["text/plain"] == repr(sys.executable)
 
 
 def test_a_cell_that_hangs_fails_the_notebook_and_ends_its_kernel(tmp_path: Path) -> None:
