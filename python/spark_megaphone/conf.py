@@ -87,15 +87,15 @@ UI_ENABLED: Final = "spark.megaphone.ui.enabled"
 UI_ACTIONS: Final = "spark.megaphone.ui.actions"
 
 # Shortest time, in milliseconds, between two looks at where a query's state is, for the tab and the
-# event log. A tenth of it after a step. Of more than 4,096 bins it is longer by as much. Default
-# `30000`; read when the application starts.
+# event log; a tenth of it after a step. For more than 4,096 bins it is multiplied by bins / 4096.
+# Default `30000`; read when the application starts.
 UI_STATE_INTERVAL_MS: Final = "spark.megaphone.ui.stateIntervalMs"
 
-# Number of batches, steps and plans of a query that the tab shows. Default `500`; read when the
-# application starts.
+# Number of batches, steps and plans of a query that the tab keeps. A history server has its own
+# value. Default `500`; read when the application starts.
 UI_RETAINED_BATCHES: Final = "spark.megaphone.ui.retainedBatches"
 
-# Number of runs of queries that the tab shows; those that run stay in any case. Default `50`; read
+# Number of runs of queries that the tab keeps; those that run stay in any case. Default `50`; read
 # when the application starts.
 UI_RETAINED_QUERIES: Final = "spark.megaphone.ui.retainedQueries"
 

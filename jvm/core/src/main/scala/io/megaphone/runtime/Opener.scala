@@ -74,7 +74,7 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
       if (holding.base != name || isFresh(holding)) {
         val caughtUp =
           if (isFresh(holding) || batch.binsBefore(holding.worker).isEmpty) None
-          else catchUp(holding, name, batch.before.contentHash)
+          else opened.waiting(catchUp(holding, name, batch.before.contentHash))
         caughtUp.foreach(bytes => opened.bytesFromCheckpoint += bytes)
         if (caughtUp.isEmpty) recover(lease, batch, name, opened)
       }
@@ -116,7 +116,9 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
         .foreach(bin => holding.put(bin, new BinLog(registry.budget), Chain.Empty))
     } else if (staying.isEmpty) holding.restart(name, Vector.empty)
     else {
-      val loaded = recovery.load(FileName(worker, name), staying, batch.before.contentHash)
+      val loaded = opened.waiting(
+        recovery.load(FileName(worker, name), staying, batch.before.contentHash)
+      )
       loaded.bins.valuesIterator.foreach(holding.put)
       holding.restart(name, loaded.lineage)
       opened.bytesFromCheckpoint += loaded.bytes
