@@ -56,7 +56,8 @@ say = @echo "==> $(1)"; mkdir -p $(dir $(TIMES)); echo "$$(date +%s) $(1)" >> $(
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup jars faults-jar stores fmt lint test-jvm test-python test-cluster test test-all \
-  test-all-4.2 test-all-4.3 neutrality-stock demo simulate soak pictures bench wheel publish-local clean
+  test-all-4.2 test-all-4.3 neutrality-stock demo simulate soak pictures bench wheel publish-local \
+  clean
 
 help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

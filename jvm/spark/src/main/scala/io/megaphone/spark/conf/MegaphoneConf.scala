@@ -220,16 +220,16 @@ object MegaphoneConf {
     "30000",
     "application",
     "Shortest time, in milliseconds, between two looks at where a query's state is, for the tab " +
-      "and the event log; a tenth of it after a step. For more than 4,096 bins it is multiplied by " +
-      "bins / 4096.",
+      "and the event log; a tenth of it after a step. For more than 4,096 bins it is multiplied " +
+      "by bins / 4096.",
     atLeast(1)
   )
   val UiRetainedBatches: ConfEntry[Int] = ConfEntry(
     "spark.megaphone.ui.retainedBatches",
     "500",
     "application",
-    "Number of batches, steps and plans of a query that the tab keeps. A history server has its own " +
-      "value.",
+    "Number of batches, steps and plans of a query that the tab keeps. A history server has its " +
+      "own value.",
     some
   )
   val UiRetainedQueries: ConfEntry[Int] = ConfEntry(

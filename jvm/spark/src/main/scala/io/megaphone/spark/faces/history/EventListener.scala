@@ -40,7 +40,7 @@ final class EventListener(conf: SparkConf, store: KVStore) extends SparkListener
 
   private def keyOf(e: MegaphoneEvent): String = if (e.key == null) "" else e.key
 
-  /** Of a query that we were not told of nothing is kept, nor of a trigger that has run no batch. */
+  /** Of a query that we were not told of nothing is kept, nor of a trigger without a batch. */
   private def batch(progress: StreamingQueryProgress): Unit = {
     val run = progress.runId.toString
     val isOurs = progress.stateOperators.exists(
