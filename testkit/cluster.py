@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -206,7 +206,11 @@ class Cluster:
 
 @contextlib.contextmanager
 def standalone_cluster(
-    folder: Path, workers: int = 2, cores: int = 1, memory: str = "1g"
+    folder: Path,
+    workers: int = 2,
+    cores: int = 1,
+    memory: str = "1g",
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Cluster]:
     """A master and workers, ready when the block begins, gone when it ends.
 
@@ -217,6 +221,7 @@ def standalone_cluster(
             `conf()`.
         cores: Of each worker.
         memory: Of each worker.
+        settings: Of master and workers.
 
     Raises:
         RuntimeError: A process could not start; the message has the end of its log.
@@ -228,6 +233,8 @@ def standalone_cluster(
     ):
         (folder / conf).mkdir(parents=True, exist_ok=True)
         (folder / conf / "log4j2.properties").write_text(_LOGGING + target, "utf-8")
+    defaults = "".join(f"{key} {value}\n" for key, value in (settings or {}).items())
+    (folder / "conf" / "spark-defaults.conf").write_text(defaults, "utf-8")
     port, ui_port = free_ports(2)
     cluster = Cluster(folder, cores, memory, port, ui_port)
     address = ["--host", HOST, "--port", str(cluster.master_port)]

@@ -11,6 +11,7 @@ import time
 from pyspark.sql import SparkSession
 
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+spark.conf.set("spark.sql.shuffle.partitions", 4)
 events = spark.readStream.format("rate").option("rowsPerSecond", 1000).load()
 counts = events.selectExpr("value % 500 AS key").groupBy("key").count()
 writer = counts.writeStream.queryName("orders").outputMode("update").format("noop")

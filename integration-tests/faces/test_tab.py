@@ -133,18 +133,21 @@ def test_the_page_fades_when_the_application_is_gone(live: Live, work: Path) -> 
     assert live.done in shown, "what is known stays"
 
 
-def test_the_history_server_shows_the_same(live: Live, work: Path) -> None:
+@pytest.fixture(scope="module")
+def history(live: Live, work: Path) -> Iterator[str]:
+    """The application in a history server."""
     with pages.history_server(fresh(work) / "history", live.events, _JAR) as application:
-        page = wait_for(f"{application}/megaphone/", live.done)
-        assert "setInterval" not in page
-        assert "<form" not in page
-        told = json.loads(ask(f"{application}/megaphone/json/").body)
-        assert told[0]["plans"][0] == {
-            **{"id": live.done, "status": "done"},
-            **dict.fromkeys(("moves", "moves_done"), told[0]["plans"][0]["moves"]),
-        }
-        path = application[application.index("/history") :]
-        assert f'href="{path}/megaphone/"' in ask(f"{application}/jobs/").body
+        yield application
+
+
+def test_the_history_server_shows_the_same(live: Live, history: str) -> None:
+    page = wait_for(f"{history}/megaphone/", live.done)
+    assert "setTimeout(look" not in page
+    assert "<form" not in page
+    told = json.loads(ask(f"{history}/megaphone/json/").body)[0]["plans"]
+    assert told == json.loads(ask(f"{live.tab}json/").body)[0]["plans"]
+    path = history[history.index("/history") :]
+    assert f'href="{path}/megaphone/"' in ask(f"{history}/jobs/").body
 
 
 @pytest.mark.slow
@@ -173,15 +176,21 @@ def test_a_history_server_without_the_jar_shows_all_else(live: Live, work: Path)
 
 
 @needs_browser
-def test_a_browser_draws_it_light_and_dark(live: Live, work: Path) -> None:
+def test_a_browser_draws_it_light_and_dark_and_in_history(
+    live: Live, history: str, work: Path
+) -> None:
     """`make pictures` keeps the pictures. People look at them; a test only sees that they are."""
     folder = Path(os.environ.get("MEGAPHONE_PICTURES", fresh(work)))
     brightness = {}
-    for name, flags in (("light", ()), ("dark", pages.DARK)):
+    for name, page, flags in (
+        ("light", live.tab, ()),
+        ("dark", live.tab, pages.DARK),
+        ("history", f"{history}/megaphone/", ()),
+    ):
         file = folder / f"tab-{name}.png"
-        pages.picture(live.tab, file, fresh(work), *flags)
+        pages.picture(page, file, fresh(work), *flags)
         brightness[name] = float(imread(file)[..., :3].mean())
-    assert brightness["dark"] < 0.3 < 0.8 < brightness["light"]
+    assert brightness["dark"] < 0.3 < 0.8 < min(brightness["light"], brightness["history"])
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

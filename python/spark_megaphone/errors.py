@@ -79,6 +79,8 @@ class InvalidConfiguration(InvalidSetting):
 class MatplotlibMissing(MegaphoneError, ImportError):
     """`Megaphone.plot` draws with matplotlib, which is not installed."""
 
+    condition = "MATPLOTLIB_MISSING"
+
 
 class WrongType(MegaphoneError, TypeError):
     """An argument has the wrong type, for example a float for a whole number."""

@@ -189,6 +189,11 @@ object Conditions {
       "The session was started without the plugin's jar, or the package was built without jars."
     ),
     Condition(
+      "MATPLOTLIB_MISSING",
+      "55000",
+      "`Megaphone.plot` draws with matplotlib, which is not installed."
+    ),
+    Condition(
       "NO_JAR_FOR_SPARK",
       "0A000",
       "The package has no jar for the Spark version that runs."
