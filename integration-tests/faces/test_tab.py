@@ -20,6 +20,7 @@ from testkit.driver_process import DriverProcess
 from testkit.folders import fresh
 from testkit.pages import ask, wait_for
 from testkit.remote import RemoteQuery
+from testkit.waiting import until
 
 _JAR = spark_megaphone.options()["spark.jars"]
 needs_browser = pytest.mark.skipif(
@@ -144,8 +145,14 @@ def test_the_history_server_shows_the_same(live: Live, history: str) -> None:
     page = wait_for(f"{history}/megaphone/", live.done)
     assert "setTimeout(look" not in page
     assert "<form" not in page
-    told = json.loads(ask(f"{history}/megaphone/json/").body)[0]["plans"]
-    assert told == json.loads(ask(f"{live.tab}json/").body)[0]["plans"]
+
+    def plans(tab: str) -> object:
+        return json.loads(ask(f"{tab}json/").body)[0]["plans"]
+
+    until(
+        lambda: plans(f"{history}/megaphone/") == plans(live.tab),
+        "the history server shows the same plans",
+    )
     path = history[history.index("/history") :]
     assert f'href="{path}/megaphone/"' in ask(f"{history}/jobs/").body
 
