@@ -23,7 +23,7 @@ DARK = ("--force-dark-mode", "--blink-settings=preferredColorScheme=0")
 
 
 class Answer(NamedTuple):
-    """What a web server answered. A redirect is not followed."""
+    """What a web server answered."""
 
     status: int
     body: str
@@ -36,10 +36,11 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 
 
 def ask(url: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> Answer:
-    """Asks a web server."""
+    """Asks a web server. A redirect of a GET is followed, that of a POST is the answer."""
     request = urllib.request.Request(url, method=method, headers=dict(headers or {}))
+    handlers = [] if method == "GET" else [_Stay]
     try:
-        with urllib.request.build_opener(_Stay).open(request, timeout=_ANSWER_S) as answer:
+        with urllib.request.build_opener(*handlers).open(request, timeout=_ANSWER_S) as answer:
             return Answer(answer.status, answer.read().decode(), None)
     except urllib.error.HTTPError as error:
         return Answer(error.code, error.read().decode(), error.headers.get("Location"))

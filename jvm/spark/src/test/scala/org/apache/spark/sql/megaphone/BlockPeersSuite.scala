@@ -209,7 +209,8 @@ class BlockPeersSuite extends PluginSession {
         block(source) -> address
       }
       val expected = Map(0 -> Seq[Byte](7))
-      assert(pulled(two.target, wanted, deadlineMs = 500) == expected)
+      two.target.pull(block(0), two.source.address, 60000) // connects, which may take long
+      assert(pulled(two.target, wanted, deadlineMs = 3000) == expected)
       val before = two.hanging.get
       val pull = two.threads.submit(() => pulled(two.target, wanted, deadlineMs = 120000))
       // One after the other, the second would be asked after two minutes.
