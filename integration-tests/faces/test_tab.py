@@ -169,10 +169,8 @@ def test_the_history_server_keeps_it_on_disk(live: Live, work: Path, store: dict
     for again in ("first", "again"):
         with pages.history_server(folder / again, live.events, _JAR, **settings) as application:
             page = wait_for(f"{application}/megaphone/", live.done)
-            shown.append(re.search(r'<div id="megaphone".*<div id="footer', page, re.DOTALL))
-    assert shown[0] is not None
-    assert shown[1] is not None
-    assert shown[0][0] == shown[1][0]
+            shown.append(re.sub('nonce="[^"]*"', "", page[page.index('<div id="megaphone"') :]))
+    assert shown[0] == shown[1]
 
 
 def test_a_history_server_without_the_jar_shows_all_else(live: Live, work: Path) -> None:

@@ -39,10 +39,10 @@ final class EventStore(store: KVStore) {
     }
   }
 
-  /** By their parent, which the store has an index of: it sorts no others. */
   private def things(kind: String, run: String): Vector[Thing] = {
-    val all = store.view(classOf[Thing]).parent(EventStore.of(kind, run)).closeableIterator()
-    try all.asScala.toVector.sortBy(_.place)
+    val view = store.view(classOf[Thing]).index("place").parent(EventStore.of(kind, run))
+    val all = view.closeableIterator()
+    try all.asScala.toVector
     finally all.close()
   }
 }

@@ -9,6 +9,9 @@ import org.apache.spark.util.kvstore.KVIndex
 /** The newest event about a thing, in the UI's store. A class of its own at the top level, because
   * the store on disk makes its objects by reflection, and its name is in the store's files.
   *
+  * Things are read by kind and run, in their places. Stores in memory have an index for that only
+  * if the ids have the same parent; stores on disk know no parent of ids.
+  *
   * @param id
   *   of the thing
   * @param run
@@ -26,7 +29,7 @@ final class Thing(
     @(KVIndex @getter)(parent = "of") val id: String,
     val run: String,
     @(KVIndex @getter)("of") val of: String,
-    val place: Long,
+    @(KVIndex @getter)(value = "place", parent = "of") val place: Long,
     val time: Long,
     val body: JsonNode
 )

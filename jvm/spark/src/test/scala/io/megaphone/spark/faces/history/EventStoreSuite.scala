@@ -4,7 +4,7 @@ package io.megaphone.spark.faces.history
 import com.fasterxml.jackson.databind.ObjectMapper
 import com.fasterxml.jackson.databind.node.NullNode
 import org.apache.spark.SparkConf
-import org.apache.spark.util.kvstore.InMemoryStore
+import org.apache.spark.util.kvstore.{InMemoryStore, KVStore}
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.spark.faces.events.MegaphoneEvent
@@ -14,8 +14,11 @@ import io.megaphone.spark.faces.ui.{Content, Links}
 class EventStoreSuite extends AnyFunSuite {
   private val json = new ObjectMapper
 
+  /** Empty. */
+  protected def newStore(): KVStore = new InMemoryStore
+
   private final class Kept(settings: (String, String)*) {
-    private val store = new InMemoryStore
+    private val store = newStore()
     private val listener = new EventListener(new SparkConf(false).setAll(settings), store)
     val facts = new EventStore(store)
 
