@@ -60,10 +60,7 @@ CONDITIONS: Final = {
         "55006",
         "Another attempt used the same state for longer than the task waits.",
     ),
-    "MATPLOTLIB_MISSING": (
-        "55000",
-        "`Megaphone.plot` draws with matplotlib, which is not installed.",
-    ),
+    "MATPLOTLIB_MISSING": ("55000", "A picture is drawn with matplotlib, which is not installed."),
     "MISSING_BIN": (
         "XX000",
         "A worker lacks a bin that the routing table gives to it; it is never taken for empty.",

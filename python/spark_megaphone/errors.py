@@ -77,7 +77,7 @@ class InvalidConfiguration(InvalidSetting):
 
 
 class MatplotlibMissing(MegaphoneError, ImportError):
-    """`Megaphone.plot` draws with matplotlib, which is not installed."""
+    """A picture is drawn with matplotlib, which is not installed."""
 
     condition = "MATPLOTLIB_MISSING"
 

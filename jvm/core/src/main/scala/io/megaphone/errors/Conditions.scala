@@ -191,7 +191,7 @@ object Conditions {
     Condition(
       "MATPLOTLIB_MISSING",
       "55000",
-      "`Megaphone.plot` draws with matplotlib, which is not installed."
+      "A picture is drawn with matplotlib, which is not installed."
     ),
     Condition(
       "NO_JAR_FOR_SPARK",

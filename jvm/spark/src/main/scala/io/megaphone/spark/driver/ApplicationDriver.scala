@@ -67,9 +67,10 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 
   /** The driver of a running query, made when it is first asked for. */
   def queryOf(query: RunningQuery): QueryDriver = {
-    // Spark may not have said yet, or never says, that they have ended.
+    // Spark may not have said yet, or never says, that they have ended. Who is told may read their
+    // files, for which this query must not wait.
     val over = queries.values.asScala.filter(q => !q.query.isActive && q.query.runId != query.runId)
-    over.toVector.foreach(q => ended(q.runId, q.query.error))
+    over.toVector.foreach(q => inBackground(ended(q.runId, q.query.error)))
     queries.computeIfAbsent(query.runId.toString, _ => new QueryDriver(this, query))
   }
 
