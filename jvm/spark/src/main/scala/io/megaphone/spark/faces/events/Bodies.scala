@@ -76,7 +76,7 @@ private[faces] object Bodies {
   /** The batch of the newest step of a group, and the bins that it moved. */
   def lastStep(state: Protocol.State, group: Long): Option[(Long, Vector[Int])] = {
     val taken = state.history.plans.keysIterator
-      .flatMap(state.history.taken(_).filter(_._2.step.group == group).lastOption)
+      .flatMap(state.history.taken(_).findLast(_._2.step.group == group))
       .toVector
     taken.map(_._1).maxOption.map { newest =>
       newest -> taken.filter(_._1 == newest).flatMap(_._2.moves.map(_.bin))

@@ -68,7 +68,9 @@ private[events] final class RunJournal(
     val now = things(state)
     for (((kind, key), body) <- now if !told.get(kind -> key).contains(body)) tell(kind, key, body)
     told = now.toMap
-    val isAnyTold = state.groups.map(tellState(state, _, isLast)).contains(true)
+    val workers = WorkerRow.of(state, query.executorOf, query.commits.newest).groupBy(_.operator)
+    val isAnyTold =
+      state.groups.map(group => tellState(state, group, workers(group.id), isLast)).contains(true)
     if (isAnyTold) {
       val body = Bodies.executors(application)
       if (body != executors) tell(MegaphoneEvent.Executors, "", body)
@@ -120,10 +122,13 @@ private[events] final class RunJournal(
   /** Tells the state of a group if it has changed and the time has come; if only that has not,
     * looks again when it has. Returns whether it was told.
     */
-  private def tellState(state: Protocol.State, group: Group, isLast: Boolean): Boolean = {
+  private def tellState(
+      state: Protocol.State,
+      group: Group,
+      workers: Vector[WorkerRow],
+      isLast: Boolean
+  ): Boolean = {
     val now = System.nanoTime / 1000000
-    val workers =
-      WorkerRow.of(state, query.executorOf, query.commits.newest).filter(_.operator == group.id)
     val table = state.currentTable(group.id)
     val lastStep = Bodies.lastStep(state, group.id)
     val current = ToldState(

@@ -3,7 +3,7 @@ package io.megaphone.spark.faces.history
 
 import scala.collection.mutable
 
-import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.SparkConf
 import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd, SparkListenerEvent}
 import org.apache.spark.sql.streaming.StreamingQueryListener.QueryProgressEvent
@@ -12,6 +12,7 @@ import org.apache.spark.util.kvstore.KVStore
 
 import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.faces.events.MegaphoneEvent
+import io.megaphone.spark.faces.json.Json
 import io.megaphone.spark.metrics.OperatorMetrics
 
 /** Keeps the newest event about each thing, of each run the newest things, and the newest runs. It
@@ -47,10 +48,11 @@ final class EventListener(conf: SparkConf, store: KVStore) extends SparkListener
       _.customMetrics.containsKey(OperatorMetrics.BinsOwned.name)
     )
     if (isOurs && runs.contains(run) && progress.durationMs.containsKey("addBatch")) {
-      val body = EventListener.mapper.createObjectNode
-        .put("batch", progress.batchId)
-        .put("duration_ms", progress.durationMs.getOrDefault("triggerExecution", 0L).longValue)
-        .put("rows", progress.numInputRows)
+      val body = Json.node(
+        "batch" -> progress.batchId,
+        "duration_ms" -> progress.durationMs.getOrDefault("triggerExecution", 0L),
+        "rows" -> progress.numInputRows
+      )
       put(EventStore.Batch, run, s"${progress.batchId}", System.currentTimeMillis, body)
     }
   }
@@ -58,7 +60,7 @@ final class EventListener(conf: SparkConf, store: KVStore) extends SparkListener
   /** Nothing runs after the application, whether or not we were told that it has ended. */
   override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit =
     for (run <- runs.valuesIterator.filterNot(_.isOver).toVector)
-      put(MegaphoneEvent.Ended, run.id, "", end.time, EventListener.mapper.createObjectNode)
+      put(MegaphoneEvent.Ended, run.id, "", end.time, Json.node())
 
   private def put(kind: String, run: String, key: String, time: Long, body: JsonNode): Unit =
     // A run is known by its query.
@@ -99,8 +101,4 @@ final class EventListener(conf: SparkConf, store: KVStore) extends SparkListener
       for (ofKind <- rows.valuesIterator; row <- ofKind.keysIterator)
         store.delete(classOf[Thing], row)
   }
-}
-
-private object EventListener {
-  private val mapper = new ObjectMapper
 }

@@ -6,6 +6,7 @@ import scala.jdk.CollectionConverters._
 import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.POJONode
 
+import io.megaphone.protocol.PlanStatus
 import io.megaphone.spark.faces.events.Bodies
 
 /** Reads the fields of an event's body. What is missing or of another type counts as 0, empty or
@@ -17,7 +18,6 @@ private[history] final class Fields(node: JsonNode) {
     Option(node.path(name)).filter(_.isTextual).map(_.asText)
   def int(name: String): Int = node.path(name).asInt
   def long(name: String): Long = node.path(name).asLong
-  def bool(name: String): Boolean = node.path(name).asBoolean
   def optionalLong(name: String): Option[Long] =
     Option(node.path(name)).filter(_.isNumber).map(_.asLong)
   def ints(name: String): Vector[Int] = longs(name).map(_.toInt)
@@ -122,7 +122,7 @@ final case class PlanFacts(
 }
 
 object PlanFacts {
-  private val Open = Set("submitted", "preparing", "running")
+  private val Open = PlanStatus.all.filterNot(_.isFinal).map(_.name).toSet
 }
 
 final case class StepFacts(

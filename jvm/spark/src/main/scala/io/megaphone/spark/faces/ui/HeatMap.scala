@@ -82,8 +82,11 @@ private[ui] object HeatMap {
     if (size <= 0) 0
     else math.min(Levels, 1 + (math.sqrt(size.toDouble / math.max(1L, max)) * Levels).toInt)
 
-  def apply(group: GroupFacts, measure: Measure): Elem = {
-    val all = strips(group, measure)
+  def apply(group: GroupFacts, measure: Measure): Elem =
+    drawing(group, strips(group, measure), measure)
+
+  /** The same, of the group's strips. */
+  def drawing(group: GroupFacts, all: Vector[Strip], measure: Measure): Elem = {
     val max = all.flatMap(_.cells).flatMap(_.size).maxOption.getOrElse(0L)
     val sumMax = math.max(1L, all.map(_.sum).maxOption.getOrElse(0L))
     val content = NodeSeq.newBuilder

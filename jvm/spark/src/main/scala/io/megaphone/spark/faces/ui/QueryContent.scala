@@ -84,12 +84,13 @@ object QueryContent {
       if (m == measure) <b>{m.title}</b>
       else <a href={links.to(s"/megaphone/query/?run=${run.query.run}&by=${m.name}")}>{m.title}</a>
     }
+    val strips = HeatMap.strips(group, measure)
     val asOf = group.batch.fold("")(batch => s", as of batch $batch")
     <h5>Operator {s"${group.operator}"}, {group.name}: {
       Numbers.exact(group.workerOfBin.size.toLong)
     } bins{asOf}</h5> ++
       <div class="sub small mb-1">Colour: {separated(choice, " | ")}</div> ++
-      HeatMap(group, measure) ++
+      HeatMap.drawing(group, strips, measure) ++
       folded(s"workers-${group.operator}", "Numbers by worker")(
         Table[WorkerFacts](
           Column.text("Worker", _.worker.toString),
@@ -112,7 +113,7 @@ object QueryContent {
             _.moving.map { case (bin, to) => s"$bin to worker $to" }.mkString(", ")
           ),
           Column.text("Came with the last step", _.arrived.mkString(", "))
-        )(HeatMap.strips(group, measure).flatMap(_.cells))
+        )(strips.flatMap(_.cells))
       }
   }
 

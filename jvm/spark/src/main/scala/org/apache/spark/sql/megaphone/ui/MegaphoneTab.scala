@@ -99,7 +99,7 @@ private final class QueriesPage(tab: MegaphoneTab) extends WebUIPage("") {
   }
 
   override def renderJson(request: HttpServletRequest): JValue =
-    JsonMethods.parse(Content.json(tab.store.runs))
+    JsonMethods.parse(Content.json(tab.store.runIds.flatMap(tab.store.run)))
 }
 
 /** One query, by its run's id. */

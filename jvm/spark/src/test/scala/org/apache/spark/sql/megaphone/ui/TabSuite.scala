@@ -94,6 +94,8 @@ class TabSuite extends KeyedSession {
     val page = get(s"/megaphone/query/?run=$run")
     assert(page.statusCode == 200 && page.body.contains("25 moves, from 3 to 5 workers"))
     assert(get("/megaphone/").body.contains(run))
+    val newest = now.batches.last.batch
+    assert(get("/megaphone/json/").body.contains(s""""last_batch" : $newest"""))
     assert(get("/jobs/").body.contains("State migration"), "every page has the tab")
     assert(get(s"/megaphone/query/json/?run=$run").body.contains("\"moves_done\" : 25"))
     running.stop()
