@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import urllib.parse
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from testkit.scrape import (
     scrape,
     variables,
 )
+from testkit.server import HOST, free_ports, running
 from testkit.session import local_session
 from testkit.shapes import counts, totals
 from testkit.waiting import until
@@ -182,20 +182,13 @@ def server(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
     interval = {"scrape_interval": f"{SCRAPE_SECONDS}s", "scrape_timeout": f"{SCRAPE_SECONDS}s"}
     config = tmp_path / "prometheus.yml"
     config.write_text(json.dumps({"global": interval, "scrape_configs": jobs}))  # JSON is YAML
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    (port,) = free_ports(1)
+    address = f"{HOST}:{port}"
     command = [program, f"--config.file={config}", f"--web.listen-address={address}"]
-    with (tmp_path / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, f"--storage.tsdb.path={tmp_path / 'data'}"], stdout=log, stderr=log
-        )
-    try:
-        until(lambda: _is_ready(f"http://{address}"), "the server is ready")
+    command.append(f"--storage.tsdb.path={tmp_path / 'data'}")
+    with running(command, tmp_path / "server") as prometheus:
+        prometheus.wait(lambda: _is_ready(f"http://{address}"), "the server is ready")
         yield f"http://{address}"
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 def _is_ready(server: str) -> bool:
