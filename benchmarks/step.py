@@ -42,6 +42,8 @@ FILES = 16  # with updates; they come again and again
 FILES_AHEAD = 6
 LOOK_S = 0.05
 PATIENCE_S = 600
+# As docs/operations.md advises: the threads that copy leave the cores to the tasks.
+BELOW_TASKS = "-XX:ThreadPriorityPolicy=1 -XX:JavaPriority1_To_OSPriority=19"
 CONTROL = "nothing"
 WAYS = [
     CONTROL,
@@ -287,6 +289,7 @@ def main() -> None:
         "local-cluster[2,1,3072]",
         2,
         spark__executor__memory="3g",
+        spark__executor__extraJavaOptions=BELOW_TASKS,
     )
     for setting in arguments.conf:
         spark.conf.set(*setting.split("=", 1))

@@ -28,10 +28,15 @@ object Parallel {
     override def apply[A](pieces: Seq[() => A]): Seq[A] = pieces.map(_.apply())
   }
 
-  /** Makes threads of a name that do not keep their process from ending. */
-  def daemons(name: String): ThreadFactory = { task =>
+  /** Makes threads of a name that do not keep their process from ending.
+    *
+    * @param priority
+    *   of Java; on Linux a JVM obeys it with `-XX:ThreadPriorityPolicy=1` only
+    */
+  def daemons(name: String, priority: Int = Thread.NORM_PRIORITY): ThreadFactory = { task =>
     val thread = new Thread(task, name)
     thread.setDaemon(true)
+    thread.setPriority(priority)
     thread
   }
 

@@ -68,7 +68,9 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   private val pulls = pool(PullThreads, "megaphone-pull")
   private val removers = pool(RemovalThreads, "megaphone-remove")
   private val answerers = pool(AnswerThreads, "megaphone-answer")
-  private val copiers = Executors.newCachedThreadPool(Parallel.daemons("megaphone-copy"))
+  // They run below the tasks, where the JVM tells the system so.
+  private val copiers =
+    Executors.newCachedThreadPool(Parallel.daemons("megaphone-copy", Thread.MIN_PRIORITY))
   private val publishing = ConcurrentHashMap.newKeySet[String]() // runs that a thread publishes for
   private val preparing = mutable.Map.empty[(String, Boolean), Preparing] // see `follow`
   private val atWork = ConcurrentHashMap.newKeySet[ReplicaKey]()

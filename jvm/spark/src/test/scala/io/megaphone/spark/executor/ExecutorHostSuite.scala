@@ -2,7 +2,7 @@
 package io.megaphone.spark.executor
 
 import java.util.{Collections, Map => JMap}
-import java.util.concurrent.{CountDownLatch, Executors, TimeUnit}
+import java.util.concurrent.{CountDownLatch, Executors, LinkedBlockingQueue, TimeUnit}
 import java.util.concurrent.atomic.AtomicInteger
 
 import com.codahale.metrics.MetricRegistry
@@ -79,6 +79,19 @@ final class ExecutorHostSuite extends PluginSession {
       host.agent.notice(1) // no orders name the step yet
       host.publishQueued("run")
       eventually(timeout(60.seconds))(assert(host.agent.peers.publishedCount == 1))
+      host.agent.peers.keep(_ => false)
+    }
+  }
+
+  test("Who copies asks for the lowest priority.") {
+    val asked = new LinkedBlockingQueue[Int]
+    val bin = BinSnapshot(0, Chain.Empty, 0, (_, _) => asked.put(Thread.currentThread.getPriority))
+    withHost(_ => None) { host =>
+      val block = BlockName(keyOf(1).store, 0, 1, name, BlockKind.Image, step)
+      host.agent.publisher.queueImage(block, new Snapshot(0, name, Vector(bin)))
+      host.agent.notice(1) // no orders name the step yet
+      host.publishQueued("run")
+      assert(asked.poll(60, TimeUnit.SECONDS) == Thread.MIN_PRIORITY)
       host.agent.peers.keep(_ => false)
     }
   }
