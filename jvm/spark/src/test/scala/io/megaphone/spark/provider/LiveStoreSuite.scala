@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.provider
 
+import java.lang.reflect.{InvocationTargetException, Method, Modifier}
 import java.util.UUID
 import java.util.concurrent.{CountDownLatch, ExecutionException, FutureTask, TimeUnit}
 
@@ -49,6 +50,36 @@ final class LiveStoreSuite extends PluginSession {
       val last = stores.open(2)
       assert(bytesRead(last) == 0 && last.get(row(3)).getLong(0) == 3)
     } finally { goOn.countDown(); stores.close() }
+  }
+
+  test("No call of another thread reaches a task's state once the task has ended.") {
+    val stores = new TaskStores(spark, classOf[BinnedStateStoreProvider], schema, schema, Nil)
+    def elsewhere[A](body: => A): A = {
+      val result = new FutureTask[A](() => body)
+      new Thread(result).start()
+      result.get(60, TimeUnit.SECONDS)
+    }
+    try {
+      val ended = stores.open(0).asInstanceOf[GuardedStore]
+      ended.put(row(1), row(1))
+      val (before, scan) = elsewhere((ended.get(row(1)).getLong(0), ended.iterator()))
+      assert(before == 1)
+      stores.open(0) // ends the task before
+      val calls = classOf[GuardedStore].getDeclaredMethods.toSeq.filter { m =>
+        Modifier.isPublic(m.getModifiers) && !m.isSynthetic && !m.getName.contains("$") &&
+        m.getName != "guard"
+      }
+      def isRefused(call: Method): Boolean = {
+        val nothing = call.getParameterTypes.map { p =>
+          if (p == classOf[Boolean]) java.lang.Boolean.FALSE else null
+        }
+        val failed = intercept[InvocationTargetException](call.invoke(ended, nothing: _*))
+        failed.getCause.isInstanceOf[IllegalStateException]
+      }
+      assert(calls.size >= 18)
+      assert(elsewhere(calls.filterNot(isRefused)).map(_.getName) == Nil)
+      elsewhere(assertThrows[IllegalStateException](scan.hasNext))
+    } finally stores.close()
   }
 
   test("A task whose store cannot be made gives its state back at once.") {

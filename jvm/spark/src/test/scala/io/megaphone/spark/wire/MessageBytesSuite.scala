@@ -70,13 +70,31 @@ class MessageBytesSuite extends AnyFunSuite {
   }
 
   test("An object that is no message is not made.") {
+    assertNotMade(serialized(new java.net.URL("http://localhost")))
+  }
+
+  test("An array that is larger than its message is not made.") {
+    val array = serialized(new Array[Byte](77))
+    val at = array.lastIndexOfSlice(Seq[Byte](0, 0, 0, 77)) // its length
+    assertNotMade(array.patch(at, Seq[Byte](0x7f, -1, -1, 0), 4))
+  }
+
+  test("Objects that are nested too deep are not made.") {
+    assertNotMade(serialized(Iterator.iterate[Any](1)(Some(_)).drop(300).next()))
+  }
+
+  private def serialized(any: Any): Array[Byte] = {
     val bytes = new ByteArrayOutputStream
     val out = new ObjectOutputStream(bytes)
-    out.writeObject(new java.net.URL("http://localhost"))
+    out.writeObject(any)
     out.close()
-    val body = bytes.toByteArray
+    bytes.toByteArray
+  }
+
+  /** The filter says so, before anything is made. */
+  private def assertNotMade(body: Array[Byte]): Unit = {
     val why = refused(new Encoder().int(Checksum.of(body)).toBytes ++ body).getCause
-    assert(why.isInstanceOf[InvalidClassException], "the filter says so, before it is made")
+    assert(why.isInstanceOf[InvalidClassException] && why.getMessage.contains("REJECTED"))
   }
 
   private def refused(bytes: Array[Byte]): IOException = {
