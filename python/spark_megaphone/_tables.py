@@ -32,6 +32,7 @@ WORKERS = pa.schema(
         pa.field("keys", pa.int64(), nullable=False),
         pa.field("bytes", pa.int64(), nullable=False),
         pa.field("last_batch", pa.int64()),
+        pa.field("standbys", pa.int32(), nullable=False),
     ]
 )
 

@@ -18,6 +18,11 @@ TRANSFER_MODE: Final = "spark.megaphone.transfer.mode"
 # `optimized`. Default `batched`; read when a plan is submitted.
 STRATEGY: Final = "spark.megaphone.strategy"
 
+# How many other executors stand by for each worker: each keeps a replica of its state, and takes
+# the worker over if its executor is lost. A replica takes as much memory as the state itself.
+# Default `0`; read when a query starts.
+REPLICAS: Final = "spark.megaphone.replicas"
+
 # Number of batches that a step waits for its preparation while no copy of the query progresses.
 # After that it takes effect anyway, and bins that are not prepared are read from the checkpoint.
 # Default `10`; read when a query starts.
@@ -104,6 +109,7 @@ DEFAULTS: Final = {
     BINS: "1024",
     TRANSFER_MODE: "prepared",
     STRATEGY: "batched",
+    REPLICAS: "0",
     TRANSFER_PATIENCE_BATCHES: "10",
     TRANSFER_WINDOW_STEPS: "4",
     TRANSFER_SLOWDOWN: "1.1x",

@@ -227,7 +227,7 @@ class Megaphone:
         return self._table("bins", _tables.BINS)
 
     def workers(self) -> pa.Table:
-        """What each worker has: `bins`, `keys`, `bytes`, `executor` and `last_batch`.
+        """What each worker has: `bins`, `keys`, `bytes`, `executor`, `last_batch` and `standbys`.
 
         A worker is named by its `operator` and its number, `worker`.
 

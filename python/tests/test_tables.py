@@ -53,7 +53,9 @@ def test_a_schema_is_the_same_with_rows_and_without(counting: InProcessQuery, na
 def test_the_columns_are_these() -> None:
     assert {name: schema.names for name, schema in SCHEMAS.items()} == {
         "bins": ["operator", "bin", "worker", "executor", "keys", "bytes", "bytes_written"],
-        "workers": ["operator", "worker", "executor", "bins", "keys", "bytes", "last_batch"],
+        "workers": [
+            *("operator", "worker", "executor", "bins", "keys", "bytes", "last_batch", "standbys")
+        ],
         "plans": [
             *("id", "status", "strategy", "mode", "operators"),
             *("steps", "steps_done", "moves", "moves_done", "batches_left", "batches"),

@@ -28,13 +28,20 @@ import io.megaphone.state.Holding
   * Threads: one that has the lease, or that alone knows the holding.
   *
   * @param tailsMax
-  *   how many tails are applied at most. What one footer lists is on any file system still there
+  *   how many tails there may be. What one footer lists is on any file system still there
+  * @param atOnce
+  *   how many tails a call applies at most
   */
-final class CatchUp(recovery: Recovery, tailsMax: Int = Footer.PreviousMax) {
+final class CatchUp(
+    recovery: Recovery,
+    tailsMax: Int = Footer.PreviousMax,
+    atOnce: Int = Int.MaxValue
+) {
 
-  /** Brings `holding` to `name`. Returns the bytes read, or None if no unbroken sequence of tails
-    * leads there. Throws PlanLogMismatchException if the newest file was not written under the
-    * table of this content hash; DamagedFileException or MissingFileException for a file.
+  /** Brings `holding` to `name`, or `atOnce` tails further on the way there. Returns the bytes
+    * read, or None if no unbroken sequence of tails leads there. Throws PlanLogMismatchException if
+    * the newest file was not written under the table of this content hash; DamagedFileException or
+    * MissingFileException for a file.
     */
   def apply(holding: Holding, name: StateName, tableHash: Long): Option[Long] =
     if (holding.base == name) Some(0L)
@@ -57,7 +64,7 @@ final class CatchUp(recovery: Recovery, tailsMax: Int = Footer.PreviousMax) {
     val isFromFirst = holding.base.version == 0 && names.last.name.version == 1
     val known = if (isFromFirst) names.size else names.indexWhere(_.name == holding.base)
     Option.when(known >= 0) {
-      val missing = names.take(known).reverse
+      val missing = names.take(known).reverse.take(atOnce)
       opened.keep(missing)
       missing.map(applyTail(opened, holding, _)).sum
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.protocol
 
-import io.megaphone.format.ExecutorAddress
+import io.megaphone.format.{ExecutorAddress, StoreId, WorkerId}
 import io.megaphone.plan.{Group, RoutingTable, StepId}
 import io.megaphone.protocol.Protocol._
 import io.megaphone.state.ReplicaKey
-import io.megaphone.transfer.ReplicaDuty
+import io.megaphone.transfer.{ReplicaDuty, StandbyDuty}
 
 /** The duties of executors, as they follow from the last decision. */
 object Duties {
@@ -40,6 +40,42 @@ object Duties {
     executors.lift(needed.key.source).flatMap(addressOf),
     announced.sources.lift(needed.key.source).flatMap(addressOf),
     state.progressAt
+  )
+
+  /** The standbys that executors are to keep, each with the executor's id: of the version that the
+    * batch last planned reads, which is settled. State that no batch of the run has written yet has
+    * none.
+    *
+    * @param executors
+    *   by group: the executors that stand by for each worker
+    * @param liveBytesOf
+    *   about how many bytes of live records a worker has in a store, if it is known
+    */
+  def standbys(
+      state: State,
+      executors: Map[Long, Vector[Vector[String]]],
+      liveBytesOf: (StoreId, Int) => Option[Long]
+  ): Vector[(String, StandbyDuty)] = for {
+    decision <- state.decision.toVector
+    batch = decision.batch
+    if batch.number > 0
+    group <- state.groups
+    (before, after) = (decision.before(group.id), decision.after(group.id))
+    standing = executors.getOrElse(group.id, Vector.empty).take(before.workers)
+    if standing.exists(_.nonEmpty)
+    staying = Vector.range(0, before.bins).filter(b => before.workerOf(b) == after.workerOf(b))
+    binsOf = staying.groupBy(before.workerOf)
+    (chosen, worker) <- standing.take(after.workers).zipWithIndex
+    store <- group.stores
+    liveBytes <- liveBytesOf(store, worker).toVector
+    executor <- chosen
+  } yield executor -> StandbyDuty(
+    WorkerId(store.in(state.run), worker),
+    binsOf.getOrElse(worker, Vector.empty),
+    before.bins,
+    batch.idsOf(store).nameOf(batch.number, worker),
+    before.contentHash,
+    liveBytes
   )
 
   /** The steps whose blocks and replicas may still be used: the announced ones, and those that are

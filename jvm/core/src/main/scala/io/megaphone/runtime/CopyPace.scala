@@ -7,6 +7,7 @@ import io.megaphone.pace.{CopyRate, TransferRate}
 import io.megaphone.plan.StepId
 import io.megaphone.protocol.Protocol
 import io.megaphone.state.ReplicaKey
+import io.megaphone.transfer.StandbyKeeper
 
 /** The rate of a run's copies, as the driver sees it: puts together what executors report and what
   * batches take. Reports may be lost, late or repeated: the rate then follows later.
@@ -15,8 +16,8 @@ import io.megaphone.state.ReplicaKey
   *   1. `reported` and `besideTasks` take what an executor has copied, `batchEnded` what a batch
   *      took. What was reported between two ends belongs to the batch that ended; if several end in
   *      between, to the first.
-  *   1. The rate is at least the one at which all announced steps are copied before tails cannot
-  *      lead on from their images any more: slower copies would be of no use.
+  *   1. The rate is at least the one at which all announced steps are copied, and a slice of a
+  *      standby is loaded, before tails cannot lead on any more: slower copies would be of no use.
   *
   * Threads: one at a time, as of its [[QueryRun]]; `copyRate` may be read by any.
   */
@@ -25,18 +26,28 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
 
   @volatile private var rate = TransferRate(settings)
   @volatile private var announcedBytes = 0L
+  @volatile private var hasStandbysToMake = false
   private val known = mutable.Map.empty[(ReplicaKey, Boolean), Long] // by replica and end: bytes
   private val before = mutable.Map.empty[String, Long] // by executor: as of the last batch's end
   private val now = mutable.Map.empty[String, Long] // by executor
   private val batches = mutable.Map.empty[Long, Kind] // the newest ones
   private var live = Set.empty[StepId]
 
-  def copyRate: CopyRate = rate.copyRate(announcedBytes / UsefulBatches)
+  def copyRate: CopyRate = {
+    val sliceBytes = if (hasStandbysToMake) StandbyKeeper.SliceBytes else 0
+    rate.copyRate(math.max(announcedBytes, sliceBytes) / UsefulBatches)
+  }
 
-  /** A batch is planned, and these steps may still be copied for. */
-  def planned(decision: Protocol.Decision, liveSteps: Set[StepId]): Unit = {
+  /** A batch is planned, these steps may still be copied for, and standbys made. */
+  def planned(
+      decision: Protocol.Decision,
+      liveSteps: Set[StepId],
+      hasStandbysToMake: Boolean
+  ): Unit = {
     val batch = decision.batch.number
-    batches(batch) = Kind(decision.after != decision.before, decision.announced.nonEmpty)
+    val hasWork = decision.announced.nonEmpty || hasStandbysToMake
+    this.hasStandbysToMake = hasStandbysToMake
+    batches(batch) = Kind(decision.after != decision.before, hasWork)
     batches.filterInPlace((number, _) => number > batch - BatchesKept)
     live = liveSteps
     known.filterInPlace { case ((key, _), _) => key.purpose.isLive(live) }

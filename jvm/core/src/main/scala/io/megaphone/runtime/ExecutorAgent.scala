@@ -4,15 +4,18 @@ package io.megaphone.runtime
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
 
+import scala.annotation.tailrec
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import io.megaphone.checkpoint.Recovery
-import io.megaphone.format.{ExecutorAddress, StateName, StoreKey}
+import io.megaphone.format.{ExecutorAddress, StateName, StoreKey, WorkerId}
 import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.state.{Holding, Registry, ReplicaKey}
-import io.megaphone.transfer.{BlockName, Peers, Preparer, ReplicaDuty, TailPulls, TransferBlocks}
+import io.megaphone.transfer.{
+  BlockName, Peers, Preparer, ReplicaDuty, StandbyDuty, StandbyKeeper, TailPulls, TransferBlocks
+}
 import io.megaphone.transfer.TailPulls.Pulled
 import io.megaphone.transfer.TransferBlocks.Part
 
@@ -28,6 +31,8 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   1. `work` works on duties: `pullTails` pulls the tails that they need, and `prepare` makes one
   *      replica or brings it forward. ''Dies:'' the replicas are gone; the driver gives the duties
   *      to another executor.
+  *   1. `keepStandbys` makes standbys and brings them forward. ''Dies:'' they are gone; the driver
+  *      gives the duty to another executor.
   *   1. The `publisher` publishes images and tails. ''Dies:'' the blocks are gone, and targets read
   *      files.
   *
@@ -49,6 +54,8 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   how many bytes of live records make a bin large
   * @param census
   *   decides which commits tell how large each bin is
+  * @param sliceBytes
+  *   about how many bytes of live records a standby gets at once
   */
 final class ExecutorAgent(
     val registry: Registry,
@@ -60,13 +67,14 @@ final class ExecutorAgent(
     warn: String => Unit,
     val throttle: Throttle = new Throttle(Clock.System),
     largeBinBytes: Long = ExecutorAgent.LargeBinBytes,
-    val census: Census = new Census
+    val census: Census = new Census,
+    sliceBytes: Long = StandbyKeeper.SliceBytes
 ) {
   import ExecutorAgent._
 
   private val refused = new ConcurrentHashMap[ReplicaKey, Refusal]()
-  private val failures = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // in a row
-  private val resting = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // until a round
+  private val replicaRests = new BackOff[ReplicaKey](() => round.get, RestMax)
+  private val standbyRests = new BackOff[WorkerId](() => round.get, StandbyRestMax)
   private val published = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
   private val copied = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
   private val tailPulls = new TailPulls(blocks, peers)
@@ -101,7 +109,9 @@ final class ExecutorAgent(
     refused.asScala.iterator.map { case (key, refusal) => key -> refusal.reason }.toVector,
     published.asScala.iterator.map { case (key, bytes) => Copied(key, true, bytes) }.toVector ++
       copied.asScala.iterator.map { case (key, bytes) => Copied(key, false, bytes) },
-    throttle.besideTasks
+    throttle.besideTasks,
+    for (duty <- orders.standbys; holding <- registry.holding(duty.worker))
+      yield Standing(duty.worker, holding.base.version, StandbyKeeper.isWhole(holding, duty))
   )
 
   /** Obeys the orders, unless newer ones are known. Returns whether they were obeyed. */
@@ -109,12 +119,13 @@ final class ExecutorAgent(
     newestCounter.getAndUpdate(math.max(_, orders.counter))
     this.orders = orders
     round.incrementAndGet()
-    registry.keepRuns(run => orders.runs.get(run).map(_.settled))
+    val standing = orders.standbys.iterator.map(_.worker).toSet
+    registry.keepRuns(run => orders.runs.get(run).map(_.settled), standing)
     registry.keepReplicas(orders.isLive(_))
     registry.measure()
-    Seq(refused, failures, resting, published, copied).foreach(
-      _.keySet.removeIf(key => !orders.isLive(key))
-    )
+    Seq(refused, published, copied).foreach(_.keySet.removeIf(key => !orders.isLive(key)))
+    replicaRests.keep(orders.isLive(_))
+    standbyRests.keep(standing)
     throttle.keep(orders.runs.map { case (run, live) => run -> live.copyRate })
     withLargeBins.removeIf(store => !orders.runs.contains(store.run))
     census.keepRuns(orders.runs.contains)
@@ -127,7 +138,7 @@ final class ExecutorAgent(
     * rounds of orders.
     */
   def duties: Vector[ReplicaDuty] = orders.duties.filterNot { duty =>
-    isRefused(duty) || Option(resting.get(duty.key)).exists(_ > round.get)
+    isRefused(duty) || replicaRests.rests(duty.key)
   }
 
   /** A duty as the newest orders name it; None if they do not. */
@@ -144,6 +155,64 @@ final class ExecutorAgent(
   def isBehind: Boolean = publisher.isBehind || orders.duties.exists { duty =>
     !isRefused(duty) && versionOf(duty.key).forall(_ < duty.settled.version)
   }
+
+  /** The standbys of a run to work on now, in order: those that have all bins, or the others. */
+  def standbys(run: String, areWhole: Boolean): Vector[StandbyDuty] =
+    orders.standbys.filter { duty =>
+      def here = registry.holding(duty.worker)
+      duty.worker.store.run == run && !standbyRests.rests(duty.worker) &&
+      !here.exists(StandbyKeeper.isCurrent(_, duty)) &&
+      here.exists(StandbyKeeper.isWhole(_, duty)) == areWhole
+    }
+
+  /** Brings a run's standbys forward that have all bins, or makes the others slice by slice, until
+    * there is nothing to do now, as the newest orders say. The two are work for two threads: those
+    * that are whole keep up while others are made at the rate of the run. Returns whether there is
+    * news for the driver. A standby that fails rests, and the others go on.
+    */
+  def keepStandbys(run: String, areWhole: Boolean): Boolean = {
+    val done = mutable.Set.empty[(WorkerId, StateName)] // or a task has it, or it has failed
+    @tailrec
+    def go(hasNews: Boolean): Boolean =
+      standbys(run, areWhole).find(duty => !done(duty.worker -> duty.settled)) match {
+        case None => hasNews
+        case Some(duty) =>
+          val outcome = keepStandby(duty)
+          if (!outcome.contains(StandbyKeeper.Grown)) done += duty.worker -> duty.settled
+          go(hasNews || outcome.contains(StandbyKeeper.Whole))
+      }
+    go(false)
+  }
+
+  /** Brings one standby to its settled name, and adds a slice. Returns what came of it; None if it
+    * failed, and rests. Throws InterruptedException, and errors of the JVM.
+    */
+  def keepStandby(duty: StandbyDuty): Option[StandbyKeeper.Outcome] =
+    orders.runs.get(duty.worker.store.run).flatMap { run =>
+      def recovery(read: Array[Byte] => Unit) =
+        recoveryOf(duty.worker.store, run.checkpointRoot, read)
+      val loading =
+        recovery(records => throttle.pass(duty.worker.store.run, records.length.toLong))
+      try {
+        faults.at(FaultPoints.StandbyKept)
+        val keeper =
+          new StandbyKeeper(registry, recovery(Recovery.Unchecked), loading, sliceBytes)
+        val outcome = keeper(duty)
+        if (outcome == StandbyKeeper.Whole) standbyRests.succeeded(duty.worker)
+        Some(outcome)
+      } catch {
+        case e: InterruptedException => throw e
+        case e: Throwable =>
+          registry.measure() // what was dropped frees its heap for batches at once
+          if (standbyRests.failed(duty.worker) == FailuresTold)
+            warn(
+              s"The standby of ${duty.worker} could not be kept $FailuresTold times in a row. If " +
+                s"its executor is lost, its state is read from the checkpoint: $e"
+            )
+          if (e.isInstanceOf[Error]) throw e
+          None
+      }
+    }
 
   /** Works on duties: asks for the tails of all at once, and makes or brings forward one replica
     * after the other, those first whose tails come first. Orders may come meanwhile: a duty that
@@ -220,11 +289,12 @@ final class ExecutorAgent(
         )
         preparer(duty, pulled) match {
           case Preparer.Ready(version) =>
-            Seq(failures, resting, refused).foreach(_.remove(duty.key))
+            replicaRests.succeeded(duty.key)
+            refused.remove(duty.key)
             faults.at(FaultPoints.TargetPrepared)
             before.forall(_ < version)
           case Preparer.Waiting =>
-            resting.put(duty.key, round.get + WaitingRest)
+            replicaRests.rest(duty.key, WaitingRest)
             refused.remove(duty.key) != null
           case Preparer.Lost(reason) => failed(duty, reason); refused.remove(duty.key) != null
         }
@@ -240,9 +310,7 @@ final class ExecutorAgent(
     }
 
   private def failed(duty: ReplicaDuty, reason: String): Unit = {
-    val count = failures.merge(duty.key, 1L, (before, one) => before + one)
-    val rest = math.min(1L << math.min(count - 1, 30L), RestMax)
-    resting.put(duty.key, round.get + rest)
+    val count = replicaRests.failed(duty.key)
     if (count == FailuresTold)
       warn(
         s"The replica of ${duty.key} could not be prepared $count times in a row, so its step " +
@@ -288,6 +356,7 @@ object ExecutorAgent {
 
   /** Rounds of orders that a failed duty rests at most: half a minute, at ten rounds a second. */
   private val RestMax = 300L
+  private val StandbyRestMax = 30L // rounds come once a second while no replica is made
   private val FailuresTold = 5
 
   /** Rounds of orders after which a block that was not there is asked for again. */

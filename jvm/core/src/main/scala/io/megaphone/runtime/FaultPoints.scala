@@ -25,6 +25,9 @@ object FaultPoints {
   val TargetPulling = "target-pulling"
   val TargetPrepared = "target-prepared"
 
+  /** An executor that keeps a standby: before it brings it forward or adds a slice. */
+  val StandbyKept = "standby-kept"
+
   /** A task of a step's batch: before it adopts bins, and when it has. */
   val StepOpening = "step-opening"
   val StepOpened = "step-opened"

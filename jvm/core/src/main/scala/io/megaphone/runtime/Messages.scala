@@ -5,7 +5,7 @@ import io.megaphone.format.{ExecutorAddress, WorkerId}
 import io.megaphone.pace.CopyRate
 import io.megaphone.plan.StepId
 import io.megaphone.state.ReplicaKey
-import io.megaphone.transfer.ReplicaDuty
+import io.megaphone.transfer.{ReplicaDuty, StandbyDuty}
 
 /** A message between an executor and the driver. Losing one costs time, never correctness. */
 sealed trait Message extends Serializable
@@ -20,6 +20,8 @@ sealed trait Message extends Serializable
   *   how much was copied for each replica
   * @param besideTasks
   *   by run: bytes of records that were copied in all while the executor ran tasks
+  * @param standing
+  *   how far each standby is that the executor is to keep
   */
 final case class Report(
     executor: ExecutorAddress,
@@ -27,8 +29,12 @@ final case class Report(
     ready: Vector[(ReplicaKey, Long)] = Vector.empty,
     refused: Vector[(ReplicaKey, String)] = Vector.empty,
     copied: Vector[Copied] = Vector.empty,
-    besideTasks: Map[String, Long] = Map.empty
+    besideTasks: Map[String, Long] = Map.empty,
+    standing: Vector[Standing] = Vector.empty
 ) extends Message
+
+/** How far a standby is: the version of its holding, and whether it has all bins of the worker. */
+final case class Standing(worker: WorkerId, version: Long, isWhole: Boolean)
 
 /** How many bytes of records were copied for a replica, at its source or its target: the most that
   * one attempt has come to, so that repeated attempts do not look like progress.
@@ -69,9 +75,15 @@ final case class Held(
   *   the runs that are alive, by Spark's run id
   * @param duties
   *   the replicas that the executor must have ready
+  * @param standbys
+  *   the standbys that it is to keep
   */
-final case class Orders(counter: Long, runs: Map[String, LiveRun], duties: Vector[ReplicaDuty])
-    extends Message {
+final case class Orders(
+    counter: Long,
+    runs: Map[String, LiveRun],
+    duties: Vector[ReplicaDuty],
+    standbys: Vector[StandbyDuty] = Vector.empty
+) extends Message {
 
   /** Whether blocks and replicas of a step may still be used. */
   def isLive(run: String, step: StepId): Boolean = runs.get(run).exists(_.steps(step))
@@ -93,12 +105,22 @@ object Orders {
   def of(counter: () => Long, runs: () => Seq[RunOrders]): Orders = {
     val drawn = counter()
     val all = runs()
-    Orders(drawn, all.map(r => r.run -> r.live).toMap, all.iterator.flatMap(_.duties).toVector)
+    Orders(
+      drawn,
+      all.map(r => r.run -> r.live).toMap,
+      all.iterator.flatMap(_.duties).toVector,
+      all.iterator.flatMap(_.standbys).toVector
+    )
   }
 }
 
 /** One run's part of the orders for an executor. */
-final case class RunOrders(run: String, live: LiveRun, duties: Vector[ReplicaDuty])
+final case class RunOrders(
+    run: String,
+    live: LiveRun,
+    duties: Vector[ReplicaDuty],
+    standbys: Vector[StandbyDuty] = Vector.empty
+)
 
 /** A run that is alive.
   *

@@ -11,7 +11,7 @@ import io.megaphone.pace.TransferRate
 import io.megaphone.plan.{Group, Plan, RoutingTable}
 import io.megaphone.protocol.{Duties, Protocol, ReplicaState, Route}
 import io.megaphone.state.{ForStep, ReplicaKey}
-import io.megaphone.transfer.ReplicaDuty
+import io.megaphone.transfer.{ReplicaDuty, StandbyDuty}
 
 /** The driver's part of the runtime, for one run of one query: feeds the protocol with what
   * happens, and carries out what it commands. It has no thread and no clock, and knows no Spark:
@@ -27,8 +27,9 @@ import io.megaphone.transfer.ReplicaDuty
   * The steps, and what happens if the driver dies at one of them, are those of
   * [[io.megaphone.protocol.Protocol]].
   *
-  * Threads: one at a time, under the host's lock. `snapshot`, `committed`, `executorOf` and
-  * `ordersFor` may be called by any thread at any time, so that no executor waits for the plan log.
+  * Threads: one at a time, under the host's lock. `snapshot`, `committed`, `executorOf`,
+  * `standbysOf` and `ordersFor` may be called by any thread at any time, so that no executor waits
+  * for the plan log.
   *
   * @param run
   *   Spark's run id
@@ -143,20 +144,35 @@ final class QueryRun(
     records.readUnconfirmed()
     val obsoleteRecords = trim(batch)
     places.see(cluster).foreach(lost => records.feed(Protocol.ExecutorLost(lost)))
-    groups.foreach(g => places.place(g.id, workersMax(g)))
+    groups.foreach(g => places.place(g, workersMax(g), settings.replicas))
     val planned = Protocol.Batch(batch, isOwn, ids, places.wanted, stateBytes(groups))
     val commands = records.feed(Protocol.BatchPlanning(planned))
     val decision = commands.collectFirst {
       case Protocol.HandOut(d) => d
       case Protocol.Fail(reason) => throw new StepNotSealedException(reason)
     }.get
-    pace.planned(decision, Duties.liveSteps(current))
+    pace.planned(decision, Duties.liveSteps(current), hasStandbysToMake)
     val pins = groups.flatMap(g => places.pinsOf(g, decision.after(g.id).workers))
     if (current.history.sealAt(batch - 1).isDefined) faults.at(FaultPoints.DriverSettled)
     val tables = groups.map(g => g.id -> Tables(decision.before(g.id), decision.after(g.id))).toMap
     val assignments = groups.map(g => g.id -> assignmentOf(decision, g, tables(g.id))).toMap
     BatchPlan(decision, tables, assignments, pins, sweepOf(decision), obsoleteRecords)
   }
+
+  /** Whether executors stand by for workers. */
+  def wantsStandbys: Boolean = settings.replicas > 0
+
+  /** Executors have come or gone while a batch runs. Returns pins for the workers whose executor is
+    * gone, so that the batch's tasks that run again go where a standby is.
+    */
+  def clusterChanged(cluster: ClusterView): Vector[Pin] =
+    if (!isStarted || !wantsStandbys) Vector.empty
+    else {
+      places.see(cluster).foreach(lost => records.feed(Protocol.ExecutorLost(lost)))
+      val groups = current.groups
+      groups.foreach(g => places.place(g, workersMax(g), settings.replicas))
+      groups.flatMap(g => places.pinsOf(g, currentTable(g.id).workers))
+    }
 
   /** Accepts a plan, which is in the plan log when this returns. Throws StepNotSealedException if
     * it could not be written; it is then not known whether the plan is there.
@@ -192,6 +208,7 @@ final class QueryRun(
     val due = dutiesOf(executor).iterator.map(_.key).toSet
     for ((k, version) <- report.ready if due(k)) tell(k, ReplicaState.Ready(version, executor))
     for ((k, reason) <- report.refused if due(k)) tell(k, ReplicaState.Refused(reason, executor))
+    places.standsBy(executor, report.standing.filter(_.worker.store.run == run))
     if (pace.reported(report.copied.filter(_.replica.store.run == run)))
       records.feed(Protocol.CopiesProgressed)
     pace.besideTasks(executor, report.besideTasks.getOrElse(run, 0L))
@@ -223,18 +240,42 @@ final class QueryRun(
 
   /** This run's part of the orders for an executor; None before its first batch. */
   def ordersFor(executor: String): Option[RunOrders] =
-    live.map(RunOrders(run, _, dutiesOf(executor)))
+    live.map(RunOrders(run, _, dutiesOf(executor), standbyDutiesOf(executor)))
 
-  /** What an executor is to have ready. Computed once for a decision and a view of the cluster. */
+  /** What an executor is to have ready. */
   def dutiesOf(executor: String): Vector[ReplicaDuty] =
-    records.state.fold(Vector.empty[ReplicaDuty]) { state =>
-      val (known, view) = (duties, places.cluster)
+    currentDuties.replicas.getOrElse(executor, Vector.empty)
+
+  /** What an executor is to stand by for. */
+  def standbyDutiesOf(executor: String): Vector[StandbyDuty] =
+    currentDuties.standbys.getOrElse(executor, Vector.empty)
+
+  /** Computed once for a decision, a view of the cluster, and the standbys that are wished. */
+  private def currentDuties: QueryRun.DutiesOf =
+    records.state.fold(QueryRun.DutiesOf.Nothing) { state =>
+      val (known, view, wished) = (duties, places.cluster, places.standbys)
       val current =
-        if (known.isOf(state.decision, view)) known
-        else QueryRun.DutiesOf(state.decision, view, Duties(state, view.peer).groupMap(_._1)(_._2))
+        if (known.isOf(state.decision, view, wished)) known
+        else
+          QueryRun.DutiesOf(
+            state.decision,
+            view,
+            wished,
+            Duties(state, view.peer).groupMap(_._1)(_._2),
+            Duties.standbys(state, wished, liveBytesOf).groupMap(_._1)(_._2)
+          )
       duties = current
-      current.byExecutor.getOrElse(executor, Vector.empty)
+      current
     }
+
+  private def liveBytesOf(store: StoreId, worker: Int): Option[Long] =
+    liveBytes.get((store, worker))
+
+  private def hasStandbysToMake: Boolean = wantsStandbys && current.groups.exists { group =>
+    places.standbysOf(group.id).zipWithIndex.exists { case (executors, worker) =>
+      executors.exists(!places.isWhole(group, worker, _))
+    }
+  }
 
   /** The table that the newest batch of a group has. */
   def currentTable(group: Long): RoutingTable = current.currentTable(group)
@@ -242,6 +283,10 @@ final class QueryRun(
   /** The executor that a worker ran on last, if it is known. */
   def executorOf(operator: Long, worker: Int): Option[String] =
     places.executorOf(operator, worker)
+
+  /** How many executors stand by for a worker of a group with all of its state. */
+  def standbysOf(group: Group, worker: Int): Int =
+    places.standbysOf(group.id).lift(worker).fold(0)(_.count(places.isWhole(group, worker, _)))
 
   /** The bytes of each worker's state, by group; nothing while no plan asks for them. */
   private def stateBytes(groups: Vector[Group]): Map[(Long, Int), Long] =
@@ -359,6 +404,8 @@ object QueryRun {
     *   how long executors wait for a block that prepares a replica; None for their own deadline
     * @param transferRate
     *   what copies may cost
+    * @param replicas
+    *   how many executors stand by for each worker
     */
   final case class Settings(
       protocol: Protocol.Settings = Protocol.Settings(),
@@ -366,23 +413,30 @@ object QueryRun {
       batchesToRetain: Int = 100,
       trimRecords: Int = 100,
       pullDeadlineMs: Option[Long] = None,
-      transferRate: TransferRate.Settings = TransferRate.Settings()
+      transferRate: TransferRate.Settings = TransferRate.Settings(),
+      replicas: Int = 0
   )
 
   /** The duties that follow from a decision, by executor. */
   private final case class DutiesOf(
       decision: Option[Protocol.Decision],
       cluster: ClusterView,
-      byExecutor: Map[String, Vector[ReplicaDuty]]
+      wished: Map[Long, Vector[Vector[String]]],
+      replicas: Map[String, Vector[ReplicaDuty]],
+      standbys: Map[String, Vector[StandbyDuty]]
   ) {
 
     /** Whether nothing has changed. Compares references: an equal decision may be megabytes. */
-    def isOf(decision: Option[Protocol.Decision], cluster: ClusterView): Boolean =
-      (this.cluster eq cluster) && this.decision.exists(d => decision.exists(_ eq d))
+    def isOf(
+        decision: Option[Protocol.Decision],
+        cluster: ClusterView,
+        wished: Map[Long, Vector[Vector[String]]]
+    ): Boolean = (this.cluster eq cluster) && (this.wished eq wished) &&
+      this.decision.exists(d => decision.exists(_ eq d))
   }
 
   private object DutiesOf {
-    val Nothing: DutiesOf = DutiesOf(None, ClusterView.Empty, Map.empty)
+    val Nothing: DutiesOf = DutiesOf(None, ClusterView.Empty, Map.empty, Map.empty, Map.empty)
   }
 
   private def areSame(one: Vector[Group], other: Vector[Group]): Boolean =

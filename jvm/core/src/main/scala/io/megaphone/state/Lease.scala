@@ -10,8 +10,10 @@ import io.megaphone.format.WorkerId
   *   unique in the application; a later attempt has a greater one
   * @param isAlive
   *   returns false once the attempt was killed or has ended
+  * @param isTask
+  *   false for who keeps a standby: a task waits for it a moment only
   */
-final class Attempt(val id: Long, val isAlive: () => Boolean)
+final class Attempt(val id: Long, val isAlive: () => Boolean, val isTask: Boolean = true)
 
 /** The right of one task attempt to write one worker's holding (invariant I6).
   *
@@ -59,6 +61,7 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
   private var holding = new Holding(worker.worker, binsCount)
   private var owner: Option[Lease] = None
   private var isRetired = false
+  private var waiting = 0 // tasks, for the lease
 
   /** The current holding, even if another attempt has its lease. */
   def peek: Holding = synchronized(holding)
@@ -67,13 +70,22 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
   def retire(): Boolean = synchronized { isRetired = owner.isEmpty; isRetired }
 
   /** Takes the lease. Waits while another running attempt has it, because two actions of one
-    * `foreachBatch` may run the same version at once. Detaches an attempt that was killed: its
-    * holding is then void. Returns None if the slot has retired. Throws LeaseTimeoutException after
-    * `waitMs`.
+    * `foreachBatch` may run the same version at once. Detaches an attempt that was killed, and one
+    * that keeps a standby and reads a file that hangs: its holding is then void. Returns None if
+    * the slot has retired. Throws LeaseTimeoutException after `waitMs`.
     */
   def acquire(attempt: Attempt, waitMs: Long): Option[Lease] = synchronized {
-    val deadline = System.nanoTime + waitMs * 1000000L
-    while (owner.exists(o => o.attempt.id != attempt.id && o.attempt.isAlive())) {
+    waiting += 1
+    try acquired(attempt, waitMs)
+    finally waiting -= 1
+  }
+
+  private def acquired(attempt: Attempt, waitMs: Long): Option[Lease] = {
+    val begun = System.nanoTime
+    val deadline = begun + waitMs * 1000000L
+    def isWaitedFor(a: Attempt) = a.id != attempt.id && a.isAlive() &&
+      (a.isTask || System.nanoTime - begun < Slot.KeeperWaitMs * 1000000L)
+    while (owner.exists(o => isWaitedFor(o.attempt))) {
       val leftMs = (deadline - System.nanoTime) / 1000000L
       if (leftMs <= 0)
         throw new LeaseTimeoutException(
@@ -93,6 +105,17 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
         }
         owner = Some(new Lease(this, attempt, holding))
         owner
+    }
+  }
+
+  /** Takes the lease if no attempt has it, alive or not, and no task waits for it: waits for
+    * nobody, and detaches nobody.
+    */
+  def tryAcquire(attempt: Attempt): Option[Lease] = synchronized {
+    Option.when(owner.isEmpty && waiting == 0 && !isRetired) {
+      val lease = new Lease(this, attempt, holding)
+      owner = Some(lease)
+      lease
     }
   }
 
@@ -123,4 +146,7 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
 
 private object Slot {
   val PollMs = 50L
+
+  /** How long a task waits for a standby's keeper: as long as for a tail. */
+  val KeeperWaitMs = 1000L
 }

@@ -41,6 +41,12 @@ final class Registry(
     }
   }
 
+  /** Takes the lease on a worker's holding for who is no task. Returns None if a task has it, or if
+    * the holding is about to be dropped.
+    */
+  def tryLease(worker: WorkerId, binsCount: Int, attempt: Attempt): Option[Lease] =
+    slots.computeIfAbsent(worker, _ => new Slot(worker, binsCount)).tryAcquire(attempt)
+
   /** A worker's current holding, even if an attempt is writing it. */
   def holding(worker: WorkerId): Option[Holding] = Option(slots.get(worker)).map(_.peek)
 
@@ -73,11 +79,17 @@ final class Registry(
     *
     * @param settledOf
     *   returns the newest settled version of a run; None if the run has ended
+    * @param standsBy
+    *   whether this executor is to stand by for a worker: it may take long to make the standby
     */
-  def keepRuns(settledOf: String => Option[Long]): Unit = {
+  def keepRuns(
+      settledOf: String => Option[Long],
+      standsBy: WorkerId => Boolean = _ => false
+  ): Unit = {
     slots.forEach { (worker, slot) =>
-      val isWanted =
-        settledOf(worker.store.run).exists(_ <= slot.peek.base.version + behindMax)
+      val isWanted = settledOf(worker.store.run).exists { settled =>
+        standsBy(worker) || settled <= slot.peek.base.version + behindMax
+      }
       if (!isWanted && slot.retire()) slots.remove(worker, slot)
     }
     replicas.keySet.removeIf(k => settledOf(k.store.run).isEmpty)

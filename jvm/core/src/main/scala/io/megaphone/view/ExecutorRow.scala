@@ -23,7 +23,12 @@ object ExecutorRow {
     Vector(
       Column.of("executor", Text, "Id of the executor.", _.executor),
       Column.of("host", Text, "The machine that it runs on.", _.host),
-      Column.of("workers", Int32, "Number of workers whose state it keeps.", _.workers),
+      Column.of(
+        "workers",
+        Int32,
+        "Number of workers whose state it keeps, as their executor or as a standby.",
+        _.workers
+      ),
       Column
         .of("replicas", Int32, "Number of replicas that it has prepared for steps.", _.replicas),
       Column.of("blocks", Int32, "Number of blocks that it publishes for others.", _.blocks),

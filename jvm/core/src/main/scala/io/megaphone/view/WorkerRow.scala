@@ -2,6 +2,7 @@
 package io.megaphone.view
 
 import io.megaphone.format.WorkerId
+import io.megaphone.plan.Group
 import io.megaphone.protocol.Protocol
 import io.megaphone.runtime.Committed
 
@@ -13,7 +14,8 @@ final case class WorkerRow(
     bins: Int,
     keys: Long,
     bytes: Long,
-    lastBatch: Option[Long]
+    lastBatch: Option[Long],
+    standbys: Int
 )
 
 object WorkerRow {
@@ -32,7 +34,14 @@ object WorkerRow {
         "Bytes of the live records in them, as they are in memory, without indexes.",
         _.bytes
       ),
-      Column.optional("last_batch", Int64, "The batch that it committed last.", _.lastBatch)
+      Column.optional("last_batch", Int64, "The batch that it committed last.", _.lastBatch),
+      Column.of(
+        "standbys",
+        Int32,
+        "Number of executors that stand by for it with all of its state: see the option " +
+          "`spark.megaphone.replicas`.",
+        _.standbys
+      )
     )
   )
 
@@ -42,11 +51,14 @@ object WorkerRow {
     *   where a worker of an operator ran last
     * @param newest
     *   the newest commit of each worker
+    * @param standbysOf
+    *   how many standbys with all bins a worker of a group has
     */
   def of(
       state: Protocol.State,
       executorOf: (Long, Int) => Option[String],
-      newest: Map[WorkerId, Committed]
+      newest: Map[WorkerId, Committed],
+      standbysOf: (Group, Int) => Int = (_, _) => 0
   ): Vector[WorkerRow] = {
     val commitsOf = newest.values.toVector.groupBy(c => c.worker.store.id -> c.worker.worker)
     for {
@@ -62,7 +74,8 @@ object WorkerRow {
         bins,
         keys = commits.map(_.keys).sum,
         bytes = commits.map(_.liveBytes).sum,
-        lastBatch = commits.map(_.batch).maxOption
+        lastBatch = commits.map(_.batch).maxOption,
+        standbys = standbysOf(group, worker)
       )
     }
   }

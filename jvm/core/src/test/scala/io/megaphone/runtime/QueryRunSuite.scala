@@ -249,6 +249,46 @@ class QueryRunSuite extends AnyFunSuite {
     assert(all.decision.batch.executorsOf(0) == Vector("b", "b"), "there is no other")
   }
 
+  private def standing(worker: Int, version: Long, isWhole: Boolean = true) =
+    Standing(WorkerId(StoreId(0, "default").in("r"), worker), version, isWhole)
+
+  test("a lost executor's workers go where the newest whole standby is, at once") {
+    val three = executors :+ ExecutorAddress("c", "host", 1)
+    val q = new Query().start(0, settings = QueryRun.Settings(replicas = 2))
+    q.plan(0, three)
+    assert(Seq("a", "b", "c").forall(q.run.standbyDutiesOf(_).isEmpty), "there is no state yet")
+    for (worker <- 0 to 1) q.committed(worker, on = worker, liveBytes = 100)
+    q.plan(1, three)
+    val duties = q.run.standbyDutiesOf("c")
+    assert(duties.map(_.worker.worker) == Seq(0, 1) && duties.forall(_.settled.version == 1))
+    assert(duties.map(_.bins) == Seq(Vector(0, 2, 4, 6), Vector(1, 3, 5, 7)))
+    assert(q.run.standbyDutiesOf("a").map(_.worker.worker) == Seq(1))
+    def report(executor: Int, of: Standing*) =
+      q.run.reported(Report(three(executor), Held(0, 0, 0), standing = of.toVector))
+    report(1, standing(0, 1, isWhole = false))
+    report(2, standing(0, 0))
+    assert(q.run.standbysOf(group, 0) == 1)
+    def pins(seen: Vector[ExecutorAddress]) =
+      q.run.clusterChanged(ClusterView(seen)).map(p => p.worker -> p.executor.id)
+    assert(pins(three.tail) == Seq(0 -> "c"), "the one that is whole, although b has it newer")
+    report(2)
+    assert(pins(three.tail) == Seq(0 -> "c"), "it stays there")
+    assert(q.plan(1, three.tail).decision.batch.number == 1)
+    assert(q.plan(2, three.tail).decision.batch.executorsOf(0) == Vector("c", "b"))
+  }
+
+  test("bins that leave a worker with the batch are not stood by for") {
+    val q = new Query().start(0, settings = QueryRun.Settings(replicas = 1))
+    q.plan(0)
+    for (worker <- 0 to 1) q.committed(worker, on = worker, liveBytes = 100)
+    q.submit("p", Move(0, 1))
+    q.plan(1)
+    val step = q.plan(2)
+    assert(step.decision.sealedSteps.nonEmpty)
+    assert(q.run.standbyDutiesOf("b").map(_.bins) == Seq(Vector(2, 4, 6)))
+    assert(q.run.standbyDutiesOf("a").map(_.bins) == Seq(Vector(1, 3, 5, 7)))
+  }
+
   private def reportOf(copied: Vector[Copied], besideTasks: Long) = Report(
     executors(0),
     Held(0, 0, 0),

@@ -50,12 +50,12 @@ trait SmallStore extends Assertions {
 
     def turn(version: Long, from: RoutingTable, to: RoutingTable): StoreBatch =
       StoreBatch(StoreId(0, "default").in("run"), version, from, to, VersionIds.Fixed)
-    def lease(registry: Registry, worker: Int, attempt: Long): Lease =
+    def lease(registry: Registry, worker: Int, attempt: Long, waitMs: Long = 0): Lease =
       registry.lease(
         WorkerId(StoreId(0, "default").in("run"), worker),
         binsCount,
         new Attempt(attempt, () => true),
-        0
+        waitMs
       )
     def open(registry: Registry, lease: Lease, turn: StoreBatch): Unit = {
       new Opener(registry, recovery, handOver, NoPeers).open(lease, turn, Sources.None);

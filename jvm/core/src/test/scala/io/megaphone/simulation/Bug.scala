@@ -83,6 +83,18 @@ object Bug {
   /** H23: a seal that was taken back stays so, although an older run has committed its batch. */
   case object TakenBackForGood extends Bug("H23")
 
+  /** H25: a bin that a standby lacks is taken for one that is empty. */
+  case object StandbyMissingIsEmpty extends Bug("H25")
+
+  /** H26: bins that left the worker stay in its standby. */
+  case object LeftIsKept extends Bug("H26")
+
+  /** H27: a slice is of another version than the standby. */
+  case object SliceOfOtherVersion extends Bug("H27")
+
+  /** H28: a standby is taken as it stands, whatever it lacks. */
+  case object StandbyNotCaughtUp extends Bug("H28")
+
   val All: Vector[Bug] = Vector(
     RelabelByVersion,
     TailOfOtherAttempt,
@@ -104,6 +116,10 @@ object Bug {
     PublishesToItself,
     OldMessageObeyed,
     TrimUnseen,
-    TakenBackForGood
+    TakenBackForGood,
+    StandbyMissingIsEmpty,
+    LeftIsKept,
+    SliceOfOtherVersion,
+    StandbyNotCaughtUp
   )
 }

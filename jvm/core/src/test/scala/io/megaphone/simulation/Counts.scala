@@ -13,6 +13,8 @@ package io.megaphone.simulation
   *   seals that a run took back, because their batch was never committed
   * @param restored
   *   seals taken back that were restored, because an older run had committed their batch after all
+  * @param promoted
+  *   workers that went on from a standby
   * @param refused
   *   queries that ended with an error which names the damage of their plan log
   */
@@ -25,6 +27,7 @@ final case class Counts(
     trimmed: Long = 0,
     takenBack: Long = 0,
     restored: Long = 0,
+    promoted: Long = 0,
     refused: Long = 0
 ) {
   def +(o: Counts): Counts = Counts(
@@ -38,12 +41,14 @@ final case class Counts(
     trimmed + o.trimmed,
     takenBack + o.takenBack,
     restored + o.restored,
+    promoted + o.promoted,
     refused + o.refused
   )
 
   def summary: String =
     s"$schedules schedules, $batches batches, $steps steps, ${faults.values.sum} faults, " +
-      s"$takenBack steps taken back, $restored of them restored, $trimmed records trimmed, " +
+      s"$takenBack steps taken back, $restored of them restored, $promoted standbys promoted, " +
+      s"$trimmed records trimmed, " +
       s"$refused queries refused after damage to their plan logs"
 
   /** How often each fault has struck, the rarest first. */
@@ -57,6 +62,7 @@ final case class Counts(
       "trimmed" -> trimmed,
       "takenBack" -> takenBack,
       "restored" -> restored,
+      "promoted" -> promoted,
       "refused" -> refused
     )
     numbers.filter(_._2 == 0).map(_._1) ++ Fault.All.filterNot(faults.contains).map(_.toString)

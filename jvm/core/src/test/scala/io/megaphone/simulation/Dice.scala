@@ -12,6 +12,8 @@ final class Dice(seed: Long) {
   def long(): Long = random.nextLong()
   def chance(probability: Double): Boolean = random.nextDouble() < probability
   def pick[A](values: collection.IndexedSeq[A]): A = values(below(values.size))
+  def pickOption[A](values: collection.IndexedSeq[A]): Option[A] =
+    if (values.isEmpty) None else Some(pick(values))
   def shuffle[A](values: Vector[A]): Vector[A] =
     values.map(v => random.nextInt() -> v).sortBy(_._1).map(_._2)
 }

@@ -11,7 +11,7 @@ import io.megaphone.format.VersionIds
 import io.megaphone.pace.TransferRate
 import io.megaphone.plan.Plan
 import io.megaphone.protocol.Protocol
-import io.megaphone.runtime.{BatchPlan, FaultPoints, QueryRun, SweepOrder}
+import io.megaphone.runtime.{BatchPlan, FaultPoints, Pin, QueryRun, SweepOrder}
 
 /** One run of the query: the shipped [[io.megaphone.runtime.QueryRun]], and a host made of dice
   * that does, write by write, what Spark's driver does:
@@ -120,7 +120,8 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
         setup.sweepEvery.toLong,
         setup.retained,
         setup.trimRecords,
-        transferRate = TransferRate.Settings(slowdown = 0.1)
+        transferRate = TransferRate.Settings(slowdown = 0.1),
+        replicas = setup.replicas
       )
       val format = if (setup.isV2) 2 else 1
       val first = QueryRun.FirstBatch(batch, setup.groups, idsAtBatch, format)
@@ -178,15 +179,15 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
     world.counts = world.counts.copy(steps = world.counts.steps + decision.sealedSteps.size)
     planned = Some(plan1)
     placements(batch) = decision.batch.placement
-    plan1.pins.foreach(pin =>
-      setup.groups
-        .find(_.operators.exists(_.id == pin.operator))
-        .foreach(g => located(g.id, pin.worker, pin.executor.id))
-    )
+    plan1.pins.foreach(pin)
     plan1.sweep.foreach(order => world.later(this)(sweep(order)))
     plan1.obsoleteRecords.foreach(number => world.later(this)(deleteRecords(number)))
     launch(plan1)
   }
+
+  private def pin(pin: Pin): Unit = setup.groups
+    .find(_.operators.exists(_.id == pin.operator))
+    .foreach(g => located(g.id, pin.worker, pin.executor.id))
 
   /** The ids of a batch that others have committed and purged meanwhile do not matter any more. */
   private def idsAtBatch =
@@ -290,10 +291,12 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
     locations((group, worker)) = executor
 
   /** An executor is gone: with its tasks, or so it seems. */
-  def lost(executor: Executor, isCutOff: Boolean): Unit =
+  def lost(executor: Executor, isCutOff: Boolean): Unit = {
+    if (isReady && world.dice.chance(0.7)) run.clusterChanged(world.clusterView).foreach(pin)
     running.toVector.filter(_.executor eq executor).foreach { task =>
       if (isCutOff) giveUp(task) else { running -= task; waiting += task.worker }
     }
+  }
 
   /** One phase of some task, while this driver is paused: its executors are not. */
   def tasksGoOn(): Unit = running

@@ -5,12 +5,12 @@ import java.util.concurrent.atomic.AtomicLong
 
 import scala.collection.mutable
 
-import io.megaphone.format.{Compression, Compressions, ExecutorAddress}
+import io.megaphone.format.{Compression, Compressions, ExecutorAddress, WorkerId}
 import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.runtime.{DutyHost, ExecutorAgent, FaultPoints, Orders}
 import io.megaphone.state.{Registry, ReplicaKey}
-import io.megaphone.transfer.{BlockName, Peers, TransferBlocks}
+import io.megaphone.transfer.{BlockName, Peers, StandbyKeeper, TransferBlocks}
 
 /** One executor: the shipped agent, and a host made of dice: its way to the other executors, its
   * background threads, its memory.
@@ -26,8 +26,12 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     (store, _, _) => world.recovery(store.id),
     pullDeadlineMs = 60000, // peers answer at once
     text => world.trace(s"$name WARN $text"),
-    new Throttle(Executor.Impatient)
+    new Throttle(Executor.Impatient),
+    sliceBytes = 1 // one bin
   )
+
+  /** The workers that this executor stands by for, and has not run since. */
+  val standing: mutable.Set[WorkerId] = mutable.Set.empty
   private val stored = mutable.LinkedHashMap.empty[BlockName, Array[Byte]]
   var isAlive = true
 
@@ -68,7 +72,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     }
 
   override def at(point: String): Unit =
-    if (point == FaultPoints.TargetPulling && world.faults.strikes(Fault.ReplicaHasNoRoom))
+    if (Executor.NeedRoom(point) && world.faults.strikes(Fault.ReplicaHasNoRoom))
       throw new SpillException("no room", null)
 
   override def published(bytes: Array[Byte]): Option[Array[Byte]] = Some(bytes)
@@ -83,13 +87,28 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
 
   /** One piece of work of the background threads. */
   def work(): Unit =
-    if (!world.dice.chance(0.6) || !agent.publisher.publishNext()) {
+    if (world.setup.replicas > 0 && world.dice.chance(0.2)) keepStandbys()
+    else if (!world.dice.chance(0.6) || !agent.publisher.publishNext()) {
       val all = agent.duties
       val duties = if (all.isEmpty || world.dice.chance(0.3)) all else Vector(world.dice.pick(all))
       duties.foreach(world.planted.beforeDuty(this, _))
       agent.work(duties.map(_.key), this)
       ()
     }
+
+  /** A slice or a tail for one standby, or all that there is to do for those of a run. */
+  private def keepStandbys(): Unit = for {
+    run <- world.dice.pickOption(world.drivers.map(_.id))
+    areWhole = world.dice.chance(0.5)
+    duty <- world.dice.pickOption(agent.standbys(run, areWhole))
+  } {
+    if (world.dice.chance(0.3)) agent.keepStandbys(run, areWhole) else agent.keepStandby(duty)
+    for (holding <- registry.holding(duty.worker)) {
+      world.planted.afterStandby(duty, holding)
+      world.trace(s"$name stands by for ${duty.worker}: ${holding.base}, ${holding.bins.size} bins")
+      if (StandbyKeeper.isWhole(holding, duty)) standing += duty.worker
+    }
+  }
 
   /** Orders may come before each duty. */
   override def begins(key: ReplicaKey): Unit = if (world.dice.chance(0.1)) world.report(this)
@@ -106,6 +125,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
 }
 
 object Executor {
+  private val NeedRoom = Set(FaultPoints.TargetPulling, FaultPoints.StandbyKept)
 
   /** A clock whose time passes when someone waits, so that nobody does. */
   private object Impatient extends Clock {

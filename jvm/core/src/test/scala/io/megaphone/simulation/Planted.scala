@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
+import scala.collection.mutable
 import scala.util.Try
 
 import io.megaphone.checkpoint.{Recovery, StateFiles, Sweep}
@@ -9,10 +10,11 @@ import io.megaphone.format.{
   Chain, Compression, Compressions, FileName, Footer, StateName, StoreId, VersionIds, WorkerId,
   WriterId
 }
+import io.megaphone.log.BinLog
 import io.megaphone.protocol.{Protocol, Route}
 import io.megaphone.runtime.{Assignment, Orders, SweepOrder, Tables, WorkerTask}
-import io.megaphone.state.{Holding, Replica, ReplicaKey}
-import io.megaphone.transfer.{BlockKind, BlockName, ReplicaDuty, TransferBlocks}
+import io.megaphone.state.{Holding, LoadedBin, Replica, ReplicaKey}
+import io.megaphone.transfer.{BlockKind, BlockName, ReplicaDuty, StandbyDuty, TransferBlocks}
 
 /** The places where the simulated query does wrong when a bug is planted. With none they do
   * nothing.
@@ -79,9 +81,39 @@ final class Planted(world: World, bug: Option[Bug]) {
             own.restart(name, own.lineage)
           }
         }
+      case Some(Bug.StandbyNotCaughtUp) =>
+        for (own <- holding(worker) if executor.standing(WorkerId(batch.key, worker)))
+          own.restart(batch.nameOf(worker), own.lineage)
       case _ => ()
     }
   }
+
+  /** A standby has come forward, or has one bin more. */
+  def afterStandby(duty: StandbyDuty, standby: Holding): Unit = if (standby.lineage.nonEmpty) {
+    val store = duty.worker.store.id
+    def lacked = duty.bins.filterNot(standby.has)
+    bug match {
+      case Some(Bug.StandbyMissingIsEmpty) =>
+        lacked.foreach(standby.put(_, new BinLog, Chain.Empty))
+      case Some(Bug.LeftIsKept) =>
+        val before = kept.getOrElse(standby, Vector.empty).filterNot(b => standby.has(b.bin))
+        before.foreach(standby.put)
+        kept(standby) =
+          standby.bins.map(b => LoadedBin(b, standby.log(b), standby.chain(b))).toVector
+      case Some(Bug.SliceOfOtherVersion) =>
+        val newest = world.oracle.settled
+        for (ids <- world.checkpoint.idsAt(newest)) {
+          val name = ids.getOrElse(store, VersionIds.Fixed).nameOf(newest, duty.worker.worker)
+          val file = FileName(duty.worker.worker, name)
+          Try(world.recovery(store).load(file, lacked, duty.tableHash)).foreach { loaded =>
+            loaded.bins.valuesIterator.foreach(standby.put)
+          }
+        }
+      case _ => ()
+    }
+  }
+
+  private val kept = mutable.WeakHashMap.empty[Holding, Vector[LoadedBin]]
 
   def beforeDuty(executor: Executor, duty: ReplicaDuty): Unit = if (is(Bug.TailOfOtherAttempt)) {
     val replica = executor.registry.replica(duty.key)

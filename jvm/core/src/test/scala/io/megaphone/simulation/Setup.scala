@@ -17,6 +17,8 @@ import io.megaphone.protocol.Protocol
   *   how far a holding may be behind before it is dropped
   * @param trimRecords
   *   records of the plan log from which on it is trimmed
+  * @param replicas
+  *   executors that are to stand by for each worker
   * @param batches
   *   batches to commit before faults stop
   */
@@ -33,6 +35,7 @@ final case class Setup(
     batches: Int,
     sweepEvery: Int,
     trimRecords: Int,
+    replicas: Int,
     settings: Protocol.Settings,
     limits: Committer.Limits,
     faults: Map[Fault, Double]
@@ -68,6 +71,7 @@ object Setup {
       batches = if (isLong) dice.between(30, 45) else dice.between(5, 16),
       sweepEvery = dice.between(1, 6),
       trimRecords = if (dice.chance(0.5)) dice.between(2, 8) else 100,
+      replicas = if (dice.chance(0.5)) dice.between(1, 2) else 0,
       settings = Protocol.Settings(
         windowSteps = dice.between(1, 4),
         patienceBatches = dice.between(2, 6).toLong,

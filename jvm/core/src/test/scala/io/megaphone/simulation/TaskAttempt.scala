@@ -105,6 +105,7 @@ final class TaskAttempt(
     tasks(store) = task
     stage.driver.located(stage.group, worker, executor.name)
     val arrivals = task.arrivals
+    if (executor.standing.remove(task.id) && !arrivals.isRecovered) world.promoted()
     world.trace(
       s"$this opens $store at ${task.batch.nameOf(worker)}: in ${arrivals.binsIn}, here " +
         s"${arrivals.binsRelabelled}, peer ${arrivals.binsFromPeer}, files " +

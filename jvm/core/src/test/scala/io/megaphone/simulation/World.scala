@@ -176,6 +176,8 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
         )
     }
 
+  def promoted(): Unit = counts = counts.copy(promoted = counts.promoted + 1)
+
   /** An executor will report soon. */
   def wantsToReport(executor: Executor): Unit = reporting += executor
 

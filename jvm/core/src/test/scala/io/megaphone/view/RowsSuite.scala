@@ -31,9 +31,9 @@ class RowsSuite extends AnyFunSuite {
     ).foreach(commits.add)
     assert(
       WorkerRow.of(fresh, executorOf, commits.newest) == Vector(
-        WorkerRow(0, 0, Some("a"), 2, 1008, 210, Some(3)),
-        WorkerRow(0, 1, None, 2, 0, 0, None),
-        WorkerRow(2, 0, None, 4, 0, 0, None)
+        WorkerRow(0, 0, Some("a"), 2, 1008, 210, Some(3), 0),
+        WorkerRow(0, 1, None, 2, 0, 0, None, 0),
+        WorkerRow(2, 0, None, 4, 0, 0, None, 0)
       )
     )
     val row = QueryRow.of("id", None, fresh, commits.newest)

@@ -84,6 +84,16 @@ object MegaphoneConf {
       "from the checkpoint.",
     text => atLeast(1)(text)
   )
+  val Replicas: ConfEntry[Int] =
+    ConfEntry(
+      "spark.megaphone.replicas",
+      "0",
+      "query",
+      "How many other executors stand by for each worker: each keeps a replica of its state, and " +
+        "takes the worker over if its executor is lost. A replica takes as much memory as the " +
+        "state itself.",
+      text => replicas(text)
+    )
   val WindowSteps: ConfEntry[Int] =
     ConfEntry(
       "spark.megaphone.transfer.windowSteps",
@@ -246,6 +256,7 @@ object MegaphoneConf {
       Bins,
       Mode,
       DefaultStrategy,
+      Replicas,
       PatienceBatches,
       WindowSteps,
       TransferSlowdown,
@@ -266,6 +277,8 @@ object MegaphoneConf {
       UiRetainedQueries
     )
 
+  private val ReplicasMax = 8
+
   /** What each key begins with. */
   private[conf] val Prefix = "spark.megaphone."
 
@@ -284,6 +297,12 @@ object MegaphoneConf {
   private def some(text: String): Int = text.trim.toIntOption
     .filter(_ > 0)
     .getOrElse(throw new IllegalArgumentException("a whole number of at least 1 is needed."))
+
+  private def replicas(text: String): Int = text.trim.toIntOption
+    .filter(n => n >= 0 && n <= ReplicasMax)
+    .getOrElse(
+      throw new IllegalArgumentException(s"a whole number from 0 to $ReplicasMax is needed.")
+    )
 
   private def yesOrNo(text: String): Boolean = text.trim.toBooleanOption
     .getOrElse(throw new IllegalArgumentException("true or false is needed."))

@@ -31,6 +31,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   private val elsewhere = new ConcurrentHashMap[String, String]()
   private val held = new ConcurrentHashMap[String, Held]()
   private val peers = new ConcurrentHashMap[String, ExecutorAddress]() // by executor
+  private val gone = ConcurrentHashMap.newKeySet[String]() // executors; Spark may list them a while
   private val counter = new AtomicLong()
   private val news = new Object
   @volatile private var observers = Vector.empty[Observer]
@@ -38,13 +39,19 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   private val background =
     Executors.newFixedThreadPool(BackgroundThreads, Parallel.daemons("megaphone-sweep"))
 
+  /** Places workers of executors that are gone. It has a thread for each query: one may wait for
+    * its plan log.
+    */
+  private val placing = Executors.newCachedThreadPool(Parallel.daemons("megaphone-place"))
+
   /** Runs work in the background, so that no batch waits for it: some queries' at once. An
     * exception is logged and otherwise ignored.
     */
-  private[spark] def inBackground(work: => Unit): Unit = background.execute { () =>
+  private[spark] def inBackground(work: => Unit): Unit = background.execute(() => logged(work))
+
+  private def logged(work: => Unit): Unit =
     try work
     catch { case NonFatal(e) => logInfo(s"Work in the background failed: $e") }
-  }
 
   /** From now on, an observer is told what happens to all queries. */
   def observe(observer: Observer): Unit = synchronized(observers :+= observer)
@@ -58,8 +65,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   private[driver] def changed(query: QueryDriver): Unit = tell(_.changed(query))
 
   def stop(): Unit = {
-    background.shutdownNow()
-    ()
+    Seq(background, placing).foreach(_.shutdownNow())
   }
 
   /** Returns a number greater than all before it. Executors ignore orders with an older number. */
@@ -145,10 +151,20 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
     * others.
     */
   def executors: Vector[ExecutorAddress] = {
-    val all = Cluster.executors(context)
+    val listed = Cluster.executors(context)
+    gone.retainAll(listed.map(_.id).asJava)
+    val all = listed.filterNot(e => gone.contains(e.id))
     val live = all.iterator.map(_.id).toSet
     Seq(held, peers).foreach(_.keySet.removeIf(id => !live(id)))
     all.map(e => peers.getOrDefault(e.id, e))
+  }
+
+  /** An executor is gone: the queries place its workers anew, before their tasks run again. */
+  def executorLost(executor: String): Unit = {
+    gone.add(executor)
+    running
+      .filter(_.wantsStandbys)
+      .foreach(query => placing.execute(() => logged(query.clusterChanged())))
   }
 
   /** Answers an executor's report. Runs on Spark's RPC threads, so it must return quickly. */

@@ -76,9 +76,6 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
     locked {
       if (snapshot.isEmpty) { start(batch, groups, batchSession); application.began(this) }
       val isOwn = query.hasLoggedOffsets(batch)
-      val executors = application.executors
-      val leaving = Cluster.leaving(application.context, executors.map(_.id))
-      val cluster = ClusterView(executors, leaving)
       val planned =
         run.plan(batch, groups, isOwn, idsOf(run.groups, query.checkpointIds), cluster)
       planned.pins.foreach(pin)
@@ -92,6 +89,14 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
       planned.obsoleteRecords.foreach(number => application.inBackground(deleteBefore(number)))
       PlannedBatch(planned.tables, planned.assignments, broadcastsOf(planned))
     }
+
+  /** Executors have come or gone while a batch may run: pins the workers of those that are gone. */
+  private[driver] def clusterChanged(): Unit = locked(run.clusterChanged(cluster).foreach(pin))
+
+  private def cluster: ClusterView = {
+    val executors = application.executors
+    ClusterView(executors, Cluster.leaving(application.context, executors.map(_.id)))
+  }
 
   /** The protocol's state, for those who show it; None before the first batch. */
   def snapshot: Option[Protocol.State] = run.snapshot
@@ -115,6 +120,12 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
   }
 
   def executorOf(operator: Long, worker: Int): Option[String] = run.executorOf(operator, worker)
+
+  /** Whether executors stand by for its workers. */
+  private[driver] def wantsStandbys: Boolean = run.wantsStandbys
+
+  /** How many executors stand by for a worker of a group with all of its state. */
+  def standbysOf(group: Group, worker: Int): Int = run.standbysOf(group, worker)
 
   /** The configuration of the session that started the query. Plans are submitted under it. */
   def conf: String => Option[String] = session.sessionState.conf.getAllConfs.get
@@ -177,7 +188,8 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
       transferRate = TransferRate.Settings(
         MegaphoneConf.TransferSlowdown.read(conf),
         MegaphoneConf.MaxBytesPerSecond.read(conf)
-      )
+      ),
+      replicas = MegaphoneConf.Replicas.read(conf)
     )
     val bins = MegaphoneConf.Bins.read(conf)
     val format = sql.stateStoreCheckpointFormatVersion

@@ -17,7 +17,7 @@ object TableRows {
     BinRow.of(query.state, query.executorOf, query.commits)
 
   def workers(query: QueryDriver): Vector[WorkerRow] =
-    WorkerRow.of(query.state, query.executorOf, query.commits.newest)
+    WorkerRow.of(query.state, query.executorOf, query.commits.newest, query.standbysOf)
 
   def plans(query: QueryDriver): Vector[PlanRow] =
     PlanRow.of(query.state, query.query.latestCommittedBatch)

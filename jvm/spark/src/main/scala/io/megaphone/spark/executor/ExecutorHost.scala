@@ -37,7 +37,8 @@ import io.megaphone.transfer.TransferBlocks
   *   1. For each run with duties, one thread makes replicas, at the rate of the run, and another
   *      brings forward those that are made, so that they keep up meanwhile. If the orders no longer
   *      name a step, the work for it is cancelled.
-  *   1. For each run that has images to publish, one thread does.
+  *   1. For each run that has images to publish, one thread does; for each run that has standbys to
+  *      make or to bring forward, another.
   *
   * Threads: any.
   */
@@ -72,6 +73,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   private val copiers =
     Executors.newCachedThreadPool(Parallel.daemons("megaphone-copy", Thread.MIN_PRIORITY))
   private val publishing = ConcurrentHashMap.newKeySet[String]() // runs that a thread publishes for
+  private val keeping = ConcurrentHashMap.newKeySet[(String, Boolean)]() // see `keepStandbys`
   private val preparing = mutable.Map.empty[(String, Boolean), Preparing] // see `follow`
   private val atWork = ConcurrentHashMap.newKeySet[ReplicaKey]()
   private val files = new ConcurrentHashMap[StoreKey, StateFiles]()
@@ -224,7 +226,21 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
       .foreach { case (work, duties) =>
         preparing.getOrElseUpdate(work, new Preparing(duties.map(_.key)))
       }
+    for (run <- orders.standbys.iterator.map(_.worker.store.run).toSet[String])
+      Seq(true, false).foreach(keepStandbys(run, _))
   }
+
+  private def keepStandbys(run: String, areWhole: Boolean): Unit =
+    if (agent.standbys(run, areWhole).nonEmpty && keeping.add((run, areWhole)))
+      try
+        copiers.execute { () =>
+          try if (agent.keepStandbys(run, areWhole)) wake()
+          catch {
+            case e: Throwable => // also OutOfMemoryError: without the standby, files serve
+              if (!isStopped) logWarning("A standby could not be kept.", e)
+          } finally keeping.remove((run, areWhole))
+        }
+      catch { case e: Throwable => keeping.remove((run, areWhole)); throw e }
 
   /** Duties that one thread works on, one after the other. */
   private final class Preparing(keys: Vector[ReplicaKey]) extends DutyHost {

@@ -85,11 +85,6 @@ class OtherRulesSuite extends KeyedSession {
     assert(why.contains("has changed the shuffle of its rows into megaphone(k"), why)
   }
 
-  test("A shuffle that another plugin runs in its own way is refused in the first batch.") {
-    val why = refusal({ case Routed(exchange, by) => new OwnShuffleExec(exchange, by) })
-    assert(why.contains(s"has changed the shuffle of its rows into ${classOf[OwnShuffleExec].getName}"), why)
-  }
-
   test("A shuffle of another kind is refused in the first batch.") {
     val why = refusal({ case Routed(exchange, _) => OtherShuffleExec(exchange) })
     assert(why.contains("exchanged by OtherShuffle"), why)
@@ -168,10 +163,6 @@ class OtherRulesSuite extends KeyedSession {
 }
 
 object OtherRulesSuite {
-
-  /** Spark's exchange, with something of a plugin's own in how it runs. */
-  private final class OwnShuffleExec(of: ShuffleExchangeExec, by: RoutedPartitioning)
-      extends ShuffleExchangeExec(by, of.child, of.shuffleOrigin, of.advisoryPartitionSize)
 
   /** A shuffle that follows a table. */
   private object Routed {

@@ -11,10 +11,10 @@ import io.megaphone.format.{Checksum, Encoder, ExecutorAddress, StateName, Store
 import io.megaphone.plan.StepId
 import io.megaphone.runtime.{
   Arrivals, BinSizes, Committed, Copied, FileSettings, FileSettingsAsked, Held, LiveRun, Message,
-  Orders, Report
+  Orders, Report, Standing
 }
 import io.megaphone.state.ReplicaKey
-import io.megaphone.transfer.ReplicaDuty
+import io.megaphone.transfer.{ReplicaDuty, StandbyDuty}
 
 /** Messages as bytes. */
 class MessageBytesSuite extends AnyFunSuite {
@@ -22,6 +22,7 @@ class MessageBytesSuite extends AnyFunSuite {
   private val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, step)
   private val address = ExecutorAddress("1", "host", 7337)
 
+  private val worker = WorkerId(key.store, 1)
   private val image = StateName(3, "")
   private val duty = ReplicaDuty(key, Vector(1, 2), 64, image, image, 7L, Some(address), None)
   private val sizes = BinSizes(Array(1, 9), Array(3, 4), Array(30, 40), Array(0, 400))
@@ -32,9 +33,15 @@ class MessageBytesSuite extends AnyFunSuite {
       Vector(key -> 3L),
       Vector(key -> "no room"),
       Vector(Copied(key, true, 7)),
-      Map("run" -> 7L)
+      Map("run" -> 7L),
+      Vector(Standing(worker, 3, isWhole = false))
     ),
-    Orders(5, Map("run" -> LiveRun("root", 3, Set(step), Some(1000))), Vector(duty)),
+    Orders(
+      5,
+      Map("run" -> LiveRun("root", 3, Set(step), Some(1000))),
+      Vector(duty),
+      Vector(StandbyDuty(worker, Vector(1, 2), 64, image, 7L, 100L))
+    ),
     Committed(WorkerId(key.store, 1), 7, address, 100, 1000, 2000, new Arrivals),
     Committed(WorkerId(key.store, 1), 7, address, 9, 9, 9, new Arrivals, Some(sizes)),
     FileSettingsAsked("run"),

@@ -63,7 +63,7 @@ class ExpositionSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
         override val row: QueryRow =
           QueryRow(id, s"run of $id", named, 1, counts, 64, 10, 100, Some(3), None)
         override val workers: Vector[WorkerRow] = Vector.tabulate(counts)(i =>
-          WorkerRow(0, i, Option.when(i == 0)("driver"), 64 / counts, 5, 50, Some(3))
+          WorkerRow(0, i, Option.when(i == 0)("driver"), 64 / counts, 5, 50, Some(3), 0)
         )
         override val openPlans: Vector[PlanRow] = Vector.empty
       }

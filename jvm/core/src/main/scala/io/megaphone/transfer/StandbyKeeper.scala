@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.transfer
+
+import java.io.IOException
+
+import scala.annotation.tailrec
+
+import io.megaphone.checkpoint.{CatchUp, Recovery}
+import io.megaphone.format.FileName
+import io.megaphone.state.{Attempt, Holding, Lease, Registry}
+
+/** Keeps standbys: rule 26. A standby is the holding of a worker that runs elsewhere, in the slot
+  * in which the worker's task would look for it. So a task that comes finds it and opens it as it
+  * opens any holding (rule 11), and nothing is done to promote it.
+  *
+  * Given a duty: the worker, and its newest settled name.
+  *   1. If the holding is at an older name, apply the tails in the worker's files, one under each
+  *      lease: a task that comes waits for one tail at most, and for that a second at most. If none
+  *      leads on, drop the holding.
+  *   1. If bins are missing, load a slice of them at exactly the name that the holding has, without
+  *      the lease, and add it under the lease. The first slice gives the holding its name.
+  *   1. Keep a tenth of the memory budget free for batches: spill the rest to disk.
+  *
+  * ''This executor dies:'' the driver gives the duty to another. ''The worker's executor dies:''
+  * the worker's next task opens here, with all bins, some or none; it loads what is missing. ''A
+  * task has the lease:'' it is left alone. ''No room:'' the holding is dropped, and SpillException
+  * is thrown.
+  *
+  * A holding is given only names that are settled. So it is never ahead of what the driver
+  * accepted.
+  *
+  * Threads: any; one call at a time for a worker.
+  *
+  * @param recovery
+  *   reads tails
+  * @param loading
+  *   reads slices, at any pace
+  * @param sliceBytes
+  *   about how many bytes of live records a slice has
+  */
+final class StandbyKeeper(
+    registry: Registry,
+    recovery: Recovery,
+    loading: Recovery,
+    sliceBytes: Long = StandbyKeeper.SliceBytes
+) {
+  import StandbyKeeper._
+
+  private val catchUp = new CatchUp(recovery, Preparer.TailsMax, atOnce = 1)
+
+  /** Works on one duty: brings the holding to the settled name, and adds one slice if bins are
+    * missing. Throws what files throw, SpillException, and DetachedLeaseException if a task has
+    * waited for too long.
+    */
+  def apply(duty: StandbyDuty): Outcome =
+    if (!follow(duty)) Busy
+    else {
+      val here = registry.holding(duty.worker).filterNot(isEmpty)
+      val lacked = here.fold(duty.bins)(holding => duty.bins.filterNot(holding.has))
+      if (here.isDefined && lacked.isEmpty) Whole
+      else if (addSlice(duty, lacked.take(sliceOf(duty)))) Grown
+      else Busy
+    }
+
+  /** Brings what there is to the settled name. Returns false if a task has the lease. */
+  @tailrec
+  private def follow(duty: StandbyDuty): Boolean = alone(duty) { lease =>
+    val holding = lease.holding
+    if (holding.head.contains(duty.settled)) holding.settle()
+    val isThere = isEmpty(holding) || holding.base.version >= duty.settled.version
+    if (!isThere && catchUp(holding, duty.settled, duty.tableHash).isEmpty) lease.renew()
+    spill(holding)
+    isThere || isEmpty(lease.holding) || holding.base == duty.settled
+  } match {
+    case None => false
+    case Some(true) => true
+    case Some(false) => follow(duty)
+  }
+
+  /** A piece at a time, so that no task waits for long. */
+  private def spill(holding: Holding): Unit =
+    holding.spill(math.min(SpilledAtOnce, registry.budget.excessOfReplicas))
+
+  private def sliceOf(duty: StandbyDuty): Int = {
+    val binBytes = math.max(1, duty.liveBytes / math.max(1, duty.bins.size))
+    math.max(1, math.min(sliceBytes / binBytes, duty.bins.size.toLong)).toInt
+  }
+
+  /** Returns false if a task has the lease, or has taken the holding on meanwhile. */
+  private def addSlice(duty: StandbyDuty, bins: Vector[Int]): Boolean = {
+    val file = FileName(duty.worker.worker, duty.settled)
+    val loaded = loading.load(file, bins, duty.tableHash)
+    alone(duty) { lease =>
+      if (isEmpty(lease.holding)) lease.renew().restart(duty.settled, loaded.lineage)
+      val holding = lease.holding
+      val fits = holding.base == duty.settled && holding.head.isEmpty
+      if (fits) {
+        loaded.bins.valuesIterator.filterNot(b => holding.has(b.bin)).foreach(holding.put)
+        spill(holding)
+      }
+      fits
+    }.contains(true)
+  }
+
+  /** Uses the holding with the lease. Returns None if a task has it. */
+  private def alone[A](duty: StandbyDuty)(use: Lease => A): Option[A] = {
+    val thread = Thread.currentThread
+    val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false)
+    registry.tryLease(duty.worker, duty.binsCount, attempt).map { lease =>
+      try {
+        val used = use(lease)
+        lease.release()
+        used
+      } catch {
+        // The holding is at the name that it had reached before.
+        case e @ (_: IOException | _: InterruptedException) => lease.release(); throw e
+        case e: Throwable => lease.abandon(); throw e
+      }
+    }
+  }
+}
+
+object StandbyKeeper {
+  val SliceBytes: Long = 16L << 20
+  private val SpilledAtOnce = 16L << 20
+
+  /** No task attempt has this id. */
+  private val NoTask = -1L
+
+  /** Whether a holding has never had a settled state from files, or of a commit. */
+  private def isEmpty(holding: Holding): Boolean = holding.lineage.isEmpty
+
+  /** What came of a call. */
+  sealed trait Outcome
+
+  /** The standby has all bins, at the settled name. */
+  case object Whole extends Outcome
+
+  /** It has more bins than before. */
+  case object Grown extends Outcome
+
+  /** A task uses the holding. */
+  case object Busy extends Outcome
+
+  /** Whether a holding has all bins that a duty asks for, at whatever name. */
+  def isWhole(holding: Holding, duty: StandbyDuty): Boolean =
+    !isEmpty(holding) && duty.bins.forall(holding.has)
+
+  /** Whether it has them at the settled name, or at a later one. */
+  def isCurrent(holding: Holding, duty: StandbyDuty): Boolean =
+    holding.base.version >= duty.settled.version && isWhole(holding, duty)
+}
