@@ -36,7 +36,9 @@ class ConnectServer:
         """A new session of a new client, which is closed with the server at the latest."""
         from pyspark.sql.connect.session import SparkSession
 
-        made = SparkSession.builder.remote(self.url).create()
+        made: Any = SparkSession.builder.remote(self.url).create()
+        if not hasattr(SparkSession, "newSession"):
+            made.newSession = self.session  # which clients of Spark 4.2 lack
         self._sessions.append(made)
         return made
 
