@@ -214,3 +214,24 @@ def test_the_button_cancels_the_plan(live: Live) -> None:
     assert answer.location is not None
     wait_for(live.root + answer.location.removeprefix(live.root), "cancelled")
     assert "<form" not in ask(live.tab).body
+
+
+@pytest.mark.slow
+def test_the_page_follows_executors_that_come_and_go(live: Live) -> None:
+    """The last one of the module: it takes an executor from the application."""
+    victim = live.query.executor_of(0)
+    live.driver.kill_executor(victim)
+    live.query.run()  # by now Spark has noticed the loss
+    live.query.spread()
+    here = {row["executor"] for row in live.query.table("workers")}
+    assert victim not in here
+
+    def page_follows() -> bool:
+        live.query.run()
+        (told,) = json.loads(ask(f"{live.tab}json/").body)
+        return bool(told["executors"] == sorted(here))
+
+    until(page_follows, "the page has the executors that there are now")
+    page = ask(live.tab).body
+    assert all(f"executor {executor}<" in page for executor in here)
+    assert f"executor {victim}<" not in page

@@ -11,7 +11,10 @@ import java.nio.file.Files
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.ObjectMapper
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{FileSystem, Path}
 import org.apache.spark.{SecurityManager, SparkConf}
+import org.apache.spark.deploy.history.EventLogFileCompactor
 import org.apache.spark.scheduler.ReplayListenerBus
 import org.apache.spark.status.{AppStatusListener, AppStatusStore, ElementTrackingStore}
 import org.apache.spark.ui.{SparkUI, WebUITab}
@@ -249,6 +252,28 @@ class TabSuite extends KeyedSession {
     assert(!page.contains("setInterval") && !page.contains("<form"))
     assert(rendered(ui, "", "by" -> "keys").contains(run))
     assert(rendered(ui, "query", "run" -> "<b>").contains("No such run"))
+  }
+
+  test("A log that the history server has compacted has the state, the plans and the steps.") {
+    val rolled = folder("rolled")
+    val files = log.grouped(log.size / 3 + 1).toVector.zipWithIndex.map { case (lines, i) =>
+      Files.write(rolled.resolve(s"events_${i + 1}_app"), lines.asJava)
+    }
+    val hadoop = new Configuration(false)
+    val local = FileSystem.getLocal(hadoop)
+    val conf = new SparkConf(false).set("spark.eventLog.compress", "false")
+    val compactor = new EventLogFileCompactor(conf, hadoop, local, 1, 0.0)
+    compactor.compact(files.map(f => local.getFileStatus(new Path(f.toUri))))
+    val kept = Files.list(rolled).iterator.asScala.find(_.toString.endsWith(".compact")).get
+    val lines = Seq(kept, files.last).flatMap(Files.readAllLines(_).asScala)
+    assert(lines.size < log.size, "ended jobs are left out")
+    val (ui, history) = replayed(lines)
+    for ((then, now) <- history.runs.zip(live.runs)) {
+      assert(then.groups == now.groups && then.plans == now.plans && then.end == now.end)
+      assert(then.steps.map(_.batch) == now.steps.map(_.batch))
+    }
+    val run = history.runIds.head
+    assert(rendered(ui, "query", "run" -> run).contains("25 moves, from 3 to 5 workers"))
   }
 
   test("What does not change is not told again.") {
