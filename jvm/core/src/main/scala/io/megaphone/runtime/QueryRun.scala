@@ -143,8 +143,7 @@ final class QueryRun(
     val groups = asked.map(g => known.find(_.id == g.id).getOrElse(throw changed(known, asked)))
     records.readUnconfirmed()
     val obsoleteRecords = trim(batch)
-    places.see(cluster).foreach(lost => records.feed(Protocol.ExecutorLost(lost)))
-    groups.foreach(g => places.place(g, workersMax(g), settings.replicas))
+    place(groups, cluster)
     val planned = Protocol.Batch(batch, isOwn, ids, places.wanted, stateBytes(groups))
     val commands = records.feed(Protocol.BatchPlanning(planned))
     val decision = commands.collectFirst {
@@ -168,11 +167,15 @@ final class QueryRun(
   def clusterChanged(cluster: ClusterView): Vector[Pin] =
     if (!isStarted || !wantsStandbys) Vector.empty
     else {
-      places.see(cluster).foreach(lost => records.feed(Protocol.ExecutorLost(lost)))
       val groups = current.groups
-      groups.foreach(g => places.place(g, workersMax(g), settings.replicas))
+      place(groups, cluster)
       groups.flatMap(g => places.pinsOf(g, currentTable(g.id).workers))
     }
+
+  private def place(groups: Vector[Group], cluster: ClusterView): Unit = {
+    places.see(cluster).foreach(lost => records.feed(Protocol.ExecutorLost(lost)))
+    groups.foreach(g => places.place(g, workersMax(g), settings.replicas))
+  }
 
   /** Accepts a plan, which is in the plan log when this returns. Throws StepNotSealedException if
     * it could not be written; it is then not known whether the plan is there.

@@ -64,9 +64,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   /** A plan of a query was submitted or cancelled. */
   private[driver] def changed(query: QueryDriver): Unit = tell(_.changed(query))
 
-  def stop(): Unit = {
-    Seq(background, placing).foreach(_.shutdownNow())
-  }
+  def stop(): Unit = Seq(background, placing).foreach(_.shutdownNow())
 
   /** Returns a number greater than all before it. Executors ignore orders with an older number. */
   def nextCounter(): Long = counter.incrementAndGet()

@@ -38,7 +38,7 @@ import io.megaphone.transfer.TransferBlocks
   *      brings forward those that are made, so that they keep up meanwhile. If the orders no longer
   *      name a step, the work for it is cancelled.
   *   1. For each run that has images to publish, one thread does; for each run that has standbys to
-  *      make or to bring forward, another.
+  *      make, another, and one more for those to bring forward.
   *
   * Threads: any.
   */

@@ -30,6 +30,14 @@ final class LiveStoreSuite extends PluginSession {
   private val toRow = UnsafeProjection.create(schema)
   private def row(n: Long): UnsafeRow = toRow(InternalRow(n)).copy()
 
+  /** On another thread. */
+  private def elsewhere[A](body: => A): A = {
+    val result = new FutureTask[A](() => body)
+    new Thread(result).start()
+    try result.get(60, TimeUnit.SECONDS)
+    catch { case e: ExecutionException => throw e.getCause }
+  }
+
   test("State that another thread is still at work on is dropped with its task.") {
     val stores = new TaskStores(spark, classOf[BinnedStateStoreProvider], schema, schema, Nil)
     val (isIn, goOn) = (new CountDownLatch(1), new CountDownLatch(1))
@@ -54,11 +62,6 @@ final class LiveStoreSuite extends PluginSession {
 
   test("No call of another thread reaches a task's state once the task has ended.") {
     val stores = new TaskStores(spark, classOf[BinnedStateStoreProvider], schema, schema, Nil)
-    def elsewhere[A](body: => A): A = {
-      val result = new FutureTask[A](() => body)
-      new Thread(result).start()
-      result.get(60, TimeUnit.SECONDS)
-    }
     try {
       val ended = stores.open(0).asInstanceOf[GuardedStore]
       ended.put(row(1), row(1))
@@ -97,12 +100,7 @@ final class LiveStoreSuite extends PluginSession {
 
   test("A stage that runs again takes the state from the tasks of its attempt before.") {
     val worker = new OneWorker
-    def onThread[A](task: StoreTask)(body: => A): A = {
-      val result = new FutureTask[A](() => { task.begin(0); body })
-      new Thread(result).start()
-      try result.get(60, TimeUnit.SECONDS)
-      catch { case e: ExecutionException => throw e.getCause }
-    }
+    def onThread[A](task: StoreTask)(body: => A): A = elsewhere { task.begin(0); body }
     val (before, again, beside) = (worker.task(0), worker.task(1), worker.task(1))
     try {
       val first = onThread(before)(worker.open(Impatient))
