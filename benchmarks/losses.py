@@ -70,7 +70,8 @@ def measured(spark: SparkSession, subject: str, keys: int, rows: int) -> Round:
             if has_replica:
                 until(lambda: _stand_by(feed, query), "each worker has a standby", PATIENCE_S)
             before = [feed.next(query) for _ in range(MEASURED_BATCHES)]
-            os.kill(executors(spark)[max(executors(spark), key=int)], signal.SIGKILL)
+            processes = executors(spark)
+            os.kill(processes[max(processes, key=int)], signal.SIGKILL)
             until(lambda: registered(spark) < 2, "Spark has noticed the loss", PATIENCE_S)
             at_loss = feed.next(query)
             return {

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Executors that stand by for workers: the loss of one costs the tails that its standbys lack."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,11 +20,7 @@ def test_a_killed_executors_workers_go_on_where_they_have_standbys(
     query = make_remote_query(shared, format=format, **{REPLICAS: "1"}).spread()
     for victim in (0, 1):
         wait_for_standbys(query.spread())
-        (before,) = {row["last_batch"] for row in query.table("workers")}
-        shared.kill_executor(query.executor_of(victim))
-        query.run(2)
-        recovered = [row for row in recoveries(query) if row["batch"] > before]
-        assert not recovered, "a worker was read from the checkpoint"
+        assert not recovered_after_the_loss_of(victim, query, shared)
         query.check()
     query.run(2)
     query.stop_and_check()
@@ -40,10 +35,7 @@ def test_standbys_follow_the_bins_through_plans(
         query.finish(query.submit("rescale", workers, strategy="batched(64)"))
         wait_for_standbys(query)
         assert len(query.table("workers")) == workers
-        (before,) = {row["last_batch"] for row in query.table("workers")}
-        shared.kill_executor(query.executor_of(workers - 1))
-        query.run(2)
-        assert not [row for row in recoveries(query) if row["batch"] > before]
+        assert not recovered_after_the_loss_of(workers - 1, query, shared)
         shared.wait_for_executors()
     query.stop_and_check()
 
@@ -58,6 +50,12 @@ def wait_for_standbys(query: RemoteQuery) -> None:
     until(all_stand_by, "each worker has a standby", STANDBY_SECONDS)
 
 
-def recoveries(query: RemoteQuery) -> Iterator[dict[str, Any]]:
-    """What was read from the checkpoint because an executor was lost."""
-    return (row for row in query.table("migrations") if row["is_recovery"])
+def recovered_after_the_loss_of(
+    worker: int, query: RemoteQuery, driver: DriverProcess
+) -> list[dict[str, Any]]:
+    """Kills a worker's executor; what was then read from the checkpoint, whole workers."""
+    (before,) = {row["last_batch"] for row in query.table("workers")}
+    driver.kill_executor(query.executor_of(worker))
+    query.run(2)
+    moves = query.table("migrations")
+    return [row for row in moves if row["is_recovery"] and row["batch"] > before]
