@@ -53,6 +53,7 @@ class Driver:
             builder = builder.config(key, value)
         self._spark = configure(builder).getOrCreate()
         self._queries: dict[str, StreamingQuery] = {}
+        self._used: set[str] = set()
 
     def start(
         self,
@@ -108,6 +109,29 @@ class Driver:
 
     def cancel(self, name: str, id: str) -> None:
         Megaphone(self._queries[name]).cancel(id)
+
+    def place(self, name: str, workers: dict[str, str]) -> None:
+        """Takes workers to other executors: worker to executor."""
+        Megaphone(self._queries[name]).place({int(w): e for w, e in workers.items()})
+
+    def spread(self, name: str) -> None:
+        """Evens the load of the executors out."""
+        Megaphone(self._queries[name]).spread()
+
+    def drain(self, executor: str, within: float | None = None) -> str:
+        """Begins to empty an executor, in so many seconds; returns the status of its drain."""
+        return Megaphone.drain(executor, timeout=within).status
+
+    def undrain(self, executor: str) -> str:
+        """Lets an executor keep its workers; returns the status of its drain."""
+        drain = Megaphone.drain(executor)
+        Megaphone.undrain(executor)
+        return drain.status
+
+    def drains(self) -> list[dict[str, Any]]:
+        """The executors that were to be emptied."""
+        rows: list[dict[str, Any]] = Megaphone.drains().to_pylist()
+        return rows
 
     def table(self, name: str, which: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = getattr(Megaphone(self._queries[name]), which)().to_pylist()
@@ -240,8 +264,12 @@ class Driver:
         self._spark.stop()
 
     def _use(self, settings: dict[str, str]) -> None:
+        """Gives the session the settings of a query, and takes back those of the one before."""
+        for key in self._used - settings.keys():
+            self._spark.conf.unset(key)
         for key, value in settings.items():
             self._spark.conf.set(key, value)
+        self._used = set(settings)
 
     def _start(self, name: str, writer: DataStreamWriter, checkpoint: str) -> str:
         writer = writer.option("checkpointLocation", checkpoint).queryName(name)

@@ -45,7 +45,8 @@ def test_files_that_fail_on_executors_cost_an_attempt(
     query.stop_and_check()
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.slow
+@pytest.mark.parametrize("format", [1, 2])
 def test_files_that_fail_on_the_driver_cost_a_start(
     format: int, own_faults: Faults, make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
 ) -> None:

@@ -16,9 +16,8 @@ LISTENERS = (
 )
 
 
-@pytest.mark.parametrize(
-    "sealing", ["driver-sealing", pytest.param("driver-sealing=pause", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("sealing", ["driver-sealing", "driver-sealing=pause"])
 def test_a_batch_that_another_driver_logged_during_the_start_takes_no_step(
     sealing: str, own_faults: Faults, make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
 ) -> None:

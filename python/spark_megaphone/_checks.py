@@ -11,8 +11,11 @@ from collections.abc import Iterable, Mapping
 from spark_megaphone.conf import BINS_MAX, MODES, STRATEGIES, WORKERS_MAX
 from spark_megaphone.errors import (
     DuplicateBin,
+    EmptyPlan,
     InvalidBatchSize,
     InvalidBins,
+    InvalidTimeout,
+    InvalidTolerance,
     InvalidWorkers,
     UnknownBin,
     UnknownMode,
@@ -25,6 +28,9 @@ from spark_megaphone.errors import (
 Moves = Mapping[int, int] | Iterable[tuple[int, int]]
 
 ALL_OPERATORS = -1  # as the plugin reads it
+CONFIGURED = -1.0  # as the plugin reads it
+_TOLERANCE_MIN = 0.01
+_YEAR_S = 365 * 24 * 3600
 _JVM_INT_MAX = 2**31 - 1
 _BIN = f"a whole number from 0 to {BINS_MAX - 1}"
 _WORKER = f"a whole number from 0 to {WORKERS_MAX - 1}"
@@ -231,6 +237,119 @@ def moves_of(moves: object) -> dict[int, int]:
             )
         checked[number] = target
     return checked
+
+
+def seconds(name: str, value: object) -> float:
+    """Checks a time.
+
+    Args:
+        name: What the value is, for the message.
+        value: What was given.
+
+    Returns:
+        The value as a float.
+
+    Raises:
+        WrongType: It is no number.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise WrongType(f"{name} is {value!r}, but a number of seconds is needed, or None.")
+    return float(value)
+
+
+def timeout_ms(value: object) -> int:
+    """Checks the time that a drain may take.
+
+    Args:
+        value: Seconds; None for no limit.
+
+    Returns:
+        Milliseconds, as the JVM reads them: 0 for no limit.
+
+    Raises:
+        WrongType: It is no number.
+        InvalidTimeout: It is out of range.
+    """
+    if value is None:
+        return 0
+    given = seconds("timeout", value)
+    if not 0.001 <= given <= _YEAR_S:
+        raise InvalidTimeout(
+            f"The timeout is {given} s, but it must be from 0.001 s to a year; give one in that "
+            "range, or none."
+        )
+    return round(given * 1000)
+
+
+def tolerance_of(value: object) -> float:
+    """Checks a tolerance.
+
+    Args:
+        value: What was given; None for the configured one.
+
+    Returns:
+        The value as the JVM reads it: -1 for the configured one.
+
+    Raises:
+        WrongType: It is no number.
+        InvalidTolerance: It is out of range.
+    """
+    if value is None:
+        return CONFIGURED
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise WrongType(f"tolerance is {value!r}, but a number from 0.01 to 1 is needed, or None.")
+    if not _TOLERANCE_MIN <= value <= 1:
+        raise InvalidTolerance(
+            f"The tolerance is {value}, but it must be from 0.01 to 1; give one in that range."
+        )
+    return float(value)
+
+
+def executor_id(value: object) -> str:
+    """Checks the id of an executor, which may be given as a number.
+
+    Args:
+        value: What was given.
+
+    Returns:
+        The id as Spark has it.
+
+    Raises:
+        WrongType: It is neither a str nor a whole number.
+    """
+    if isinstance(value, str):
+        return value
+    return str(whole("executor", value, "the id of an executor, such as '1',"))
+
+
+def places_of(workers: object) -> dict[str, str]:
+    """Checks which workers are to go where. What there is, is for the JVM to say.
+
+    Args:
+        workers: Worker to executor.
+
+    Returns:
+        The same, as the JVM reads it.
+
+    Raises:
+        WrongType: It is no such mapping.
+        UnknownWorker: No query can have such a worker.
+        EmptyPlan: It names no worker.
+    """
+    if not isinstance(workers, Mapping):
+        raise WrongType(f"The workers are {workers!r}, but {{worker: executor}} is needed.")
+    if not workers:
+        raise EmptyPlan("No worker would move, for none is named; give {worker: executor}.")
+    found = {}
+    for worker, executor in workers.items():
+        number = whole("A worker", worker, _WORKER)
+        if not 0 <= number < WORKERS_MAX:
+            raise UnknownWorker(
+                f"There is no worker {number}, only workers 0 to {WORKERS_MAX - 1} at most; "
+                "name one of these."
+            )
+        found[str(number)] = executor_id(executor)
+    return found
 
 
 def _pairs(moves: object) -> Iterable[tuple[object, object]]:

@@ -5,6 +5,8 @@ It goes through the JVM of this process, or through SQL.
 """
 
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from spark_megaphone.errors import WrongType
@@ -33,9 +35,10 @@ class Door(Protocol):
         """Calls a verb of the plugin.
 
         Args:
-            verb: `rescale`, `move`, `submit`, `cancel`, `plan`, `picture` or a table.
-            *arguments: What the verb needs beside the query: moves as a dict, steps as a list of
-                rows, str, int or None.
+            verb: `rescale`, `move`, `submit`, `cancel`, `plan`, `spread`, `place`,
+                `cancelRelocations`, `picture` or a table.
+            *arguments: What the verb needs beside the query: moves and places as a dict, steps as
+                a list of rows, str, int, float or None.
 
         Returns:
             A row as a dict, a table as a list of dicts; None where the verb returns nothing.
@@ -50,6 +53,9 @@ class Door(Protocol):
         Raises:
             MegaphoneError: As `ask`, also if the query ends meanwhile.
         """
+
+    def pause(self, seconds: float) -> None:
+        """Returns at the next time to look again: after so many seconds, or much earlier."""
 
     def is_in_batch(self) -> bool:
         """Whether the query is working on data; false while it waits for data or its trigger."""
@@ -107,27 +113,40 @@ def find(session: "SparkSession", query: str) -> Door:
     return found
 
 
-def ask_application(table: str, session: "SparkSession | None") -> list[dict[str, Any]]:
-    """The rows of a table that is about no single query.
+@dataclass(frozen=True)
+class Application:
+    """The way to the plugin for what is about no single query.
+
+    Attributes:
+        ask: Calls a verb, with its arguments: a table, which is answered by a list of rows, or
+            `drain` (an executor and milliseconds) and `undrain` (an executor), by a row. Raises
+            MegaphoneError; QueryStopped once the application has stopped.
+        look_s: Seconds between two looks at what changes.
+    """
+
+    ask: Callable[..., Any]
+    look_s: float
+
+
+def application(session: "SparkSession | None") -> Application:
+    """Opens the way to the plugin of an application.
 
     Args:
-        table: Its name.
         session: A session of the application; None for the one that runs in this process.
 
     Raises:
         QueryStopped: No session runs.
-        MegaphoneError: As a door raises it, when it is made and when it asks.
+        MegaphoneError: As a door raises it when it is made.
     """
     if session is None:
         session = _session_of_connect()
     if type(session).__module__.startswith("pyspark.sql.connect."):
         from spark_megaphone import _sql
 
-        return _sql.ask_application(cast(Any, session), table)
+        return Application(_sql.application(cast(Any, session)), _sql.WAIT_S)
     from spark_megaphone import _jvm
 
-    rows: list[dict[str, Any]] = _jvm.ask_application(table)
-    return rows
+    return Application(_jvm.application(), _jvm.LOOK_S)
 
 
 def _session_of_connect() -> "SparkSession | None":

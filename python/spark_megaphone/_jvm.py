@@ -7,6 +7,7 @@ It finds the plugin's interface, calls it, and gives the exceptions that come ba
 import contextlib
 import json
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from spark_megaphone._version import __version__
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 PLUGIN = "io.megaphone.MegaphonePlugin"
 
-_LOOK_S = 0.2  # between two looks at a plan
+LOOK_S = 0.2  # between two looks at a plan
 
 _NO_CLASSES = (
     "The JVM of this session does not know Megaphone's classes, because its jar is missing; "
@@ -36,6 +37,10 @@ _NO_CLASSES = (
 _SESSION_STOPPED = (
     "The Spark session of the query has stopped, and the query with it; "
     "start both, and make a new handle."
+)
+_APPLICATION_STOPPED = (
+    "The application has stopped, and all that it was asked for is forgotten; ask the one that "
+    "runs now."
 )
 _NO_SESSION = (
     "No classic Spark session runs in this process, so there is nothing to ask; start one with "
@@ -76,14 +81,18 @@ class JvmDoor:
 
     def awaited(self, plan: str, seconds: float) -> dict[str, Any]:
         """See `Door`. Looks once, after `seconds` or at the end of the query."""
+        self.pause(seconds)
+        row: dict[str, Any] = self.ask("plan", plan)
+        return row
+
+    def pause(self, seconds: float) -> None:
+        """See `Door`. Returns at the end of the query, too."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        # Should it have failed, the question says so.
+        # Should it have failed, the next question says so.
         with contextlib.suppress(PySparkException, Py4JError):
-            self._query.awaitTermination(min(seconds, _LOOK_S))  # type: ignore[arg-type]
-        row: dict[str, Any] = self.ask("plan", plan)
-        return row
+            self._query.awaitTermination(min(seconds, LOOK_S))  # type: ignore[arg-type]
 
     def is_in_batch(self) -> bool:
         """See `Door`."""
@@ -116,21 +125,27 @@ class JvmDoor:
             return None
 
 
-def ask_application(verb: str) -> Any:
-    """Calls a verb of the plugin that is about no single query, in the session that runs now.
-
-    Args:
-        verb: A method of `io.megaphone.spark.faces.api.MegaphoneApi` without arguments.
+def application() -> Callable[..., Any]:
+    """Opens the way to what is about no single query, in the application that runs now.
 
     Returns:
-        The JSON that the verb returns, parsed.
+        What calls a method of `io.megaphone.spark.faces.api.MegaphoneApi` that takes no query, and
+        parses the JSON that it returns. Raises as `JvmDoor.ask`.
 
     Raises:
         QueryStopped: No session runs.
-        MegaphoneError: As `JvmDoor` raises it, when it is made and when it asks.
+        MegaphoneError: As `JvmDoor` raises it when it is made.
     """
-    _, api = _plugin(_NO_SESSION)
-    return json.loads(_called(api, verb))
+    from pyspark import SparkContext
+
+    context, api = _plugin(_NO_SESSION)
+
+    def ask(verb: str, *arguments: object) -> Any:
+        if SparkContext._active_spark_context is not context:
+            raise QueryStopped(_APPLICATION_STOPPED)
+        return json.loads(_called(api, verb, *arguments))
+
+    return ask
 
 
 def _plugin(stopped: str = _SESSION_STOPPED) -> tuple[Any, Any]:

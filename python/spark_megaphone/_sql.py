@@ -7,8 +7,9 @@ table. Values go as parameters of the statement, never as its text.
 
 import json
 import math
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from spark_megaphone import _checks, _tables, conf
 from spark_megaphone._jvm import PLUGIN, check_version
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 _CATALOG = "io.megaphone.spark.faces.sql.MegaphoneCatalog"
 _PREFIX = "MEGAPHONE_"
-_WAIT_S = 2  # each wait is a statement, which stays in the SQL tab
+_LOOK_S = 0.5  # between two looks at relocations
+WAIT_S = 2  # each wait is a statement, which stays in the SQL tab
 _SCHEMAS = {
     "queries": _tables.QUERIES,
     "workers": _tables.WORKERS,
@@ -35,6 +37,8 @@ _SCHEMAS = {
     "plans": _tables.PLANS,
     "steps": _tables.STEPS,
     "migrations": _tables.MIGRATIONS,
+    "relocations": _tables.RELOCATIONS,
+    "drains": _tables.DRAINS,
     "executors": _tables.EXECUTORS,
 }
 _NO_PLUGIN = (
@@ -69,6 +73,16 @@ class SqlDoor:
             return self._call("picture")
         if verb == "plan":
             return self._call("wait", plan=arguments[0], timeout_s=0)
+        if verb == "spread":
+            tolerance = None if arguments[0] == _checks.CONFIGURED else arguments[0]
+            return self._calls("spread", tolerance=tolerance)
+        if verb == "place":
+            operator = None if arguments[1] == _checks.ALL_OPERATORS else arguments[1]
+            return self._calls("place", workers=arguments[0], operator=operator)
+        if verb == "cancelRelocations":
+            for relocation in cast(list[int], arguments[0]):
+                self._call("cancel_relocation", relocation=relocation)
+            return None
         asked, strategy, mode, operator = arguments
         how = {"strategy": strategy, "mode": mode}
         if operator != _checks.ALL_OPERATORS:
@@ -81,7 +95,11 @@ class SqlDoor:
 
     def awaited(self, plan: str, seconds: float) -> dict[str, Any]:
         """See `Door`. The server looks; so there are few statements, however long it takes."""
-        return self._call("wait", plan=plan, timeout_s=math.ceil(min(_WAIT_S, seconds)))
+        return self._call("wait", plan=plan, timeout_s=math.ceil(min(WAIT_S, seconds)))
+
+    def pause(self, seconds: float) -> None:
+        """See `Door`."""
+        time.sleep(min(_LOOK_S, seconds))
 
     def is_in_batch(self) -> bool:
         """See `Door`. A query that is not of this session is taken to be."""
@@ -101,8 +119,11 @@ class SqlDoor:
         return [dict(one) for one in answered(lambda: self._query.recentProgress)]
 
     def _call(self, procedure: str, **arguments: object) -> dict[str, Any]:
+        return self._calls(procedure, **arguments)[0]
+
+    def _calls(self, procedure: str, **arguments: object) -> list[dict[str, Any]]:
         try:
-            return self._sql.call(procedure, query=self.run_id, **arguments)[0]
+            return self._sql.call(procedure, query=self.run_id, **arguments)
         except UnknownQuery:
             raise has_ended(self.run_id, self._failure()) from None
         except QueryStopped:  # while the server waited, or with the session
@@ -140,10 +161,19 @@ def find(session: "SparkSession", query: str) -> SqlDoor:
     return SqlDoor(session, row["run_id"], row["query_name"], None)
 
 
-def ask_application(session: "SparkSession", table: str) -> list[dict[str, Any]]:
-    """The rows of a table that is about no single query."""
-    rows: list[dict[str, Any]] = Sql(session).table(table).to_pylist()
-    return rows
+def application(session: "SparkSession") -> Callable[..., Any]:
+    """Opens the way to what is about no single query; what it returns calls a verb."""
+    sql = Sql(session)
+
+    def ask(verb: str, *arguments: object) -> Any:
+        if verb in _SCHEMAS:
+            return sql.table(verb).to_pylist()
+        named: dict[str, object] = {"executor": arguments[0]}
+        if verb == "drain":
+            named["timeout_s"] = math.ceil(cast(int, arguments[1]) / 1000)
+        return sql.call(verb, **named)[0]
+
+    return ask
 
 
 class Sql:
@@ -169,14 +199,14 @@ class Sql:
 
         Args:
             procedure: Its name.
-            **arguments: By name: moves as a dict of whole numbers, steps as a list of rows. One
-                that is None is left out.
+            **arguments: By name: moves as a dict of whole numbers, places as one of numbers to
+                executors, steps as a list of rows. One that is None is left out.
         """
-        texts, values = [], {}
+        texts: list[str] = []
+        values: dict[str, Any] = {}
         for name, value in arguments.items():
             if isinstance(value, dict):  # Spark takes no dict as a parameter
-                pairs = ", ".join(f"{int(key)}, {int(of)}" for key, of in value.items())
-                texts.append(f"{name} => CAST(map({pairs}) AS MAP<INT, INT>)")
+                texts.append(f"{name} => {_map_of(name, value, values)}")
             elif value is not None:
                 texts.append(f"{name} => :{name}")
                 values[name] = json.dumps(value) if isinstance(value, list) else value
@@ -198,6 +228,20 @@ class Sql:
 
     def _run(self, text: str, values: dict[str, object]) -> "pa.Table":
         return answered(lambda: self._session.sql(text, values).toArrow())
+
+
+def _map_of(name: str, pairs: dict[Any, Any], values: dict[str, Any]) -> str:
+    """A map as a statement has it. Numbers are text of the statement, other values parameters."""
+    kind = "INT"
+    texts = []
+    for number, (key, of) in enumerate(pairs.items()):
+        if isinstance(of, str):
+            kind = "STRING"
+            values[f"{name}_{number}"] = of
+            texts.append(f"{int(key)}, :{name}_{number}")
+        else:
+            texts.append(f"{int(key)}, {int(of)}")
+    return f"CAST(map({', '.join(texts)}) AS MAP<INT, {kind}>)"
 
 
 def answered(ask: Callable[[], Any]) -> Any:

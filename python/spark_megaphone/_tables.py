@@ -104,6 +104,23 @@ MIGRATIONS = pa.schema(
     ]
 )
 
+# A row for each worker that was to go to another executor, in the order in which that began: those
+# under way, and the newest 1,000 that ended. Of this run only.
+RELOCATIONS = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("operator", pa.int64(), nullable=False),
+        pa.field("worker", pa.int32(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("target", pa.string(), nullable=False),
+        pa.field("why", pa.string(), nullable=False),
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("bytes", pa.int64()),
+        pa.field("batch", pa.int64()),
+        pa.field("reason", pa.string()),
+    ]
+)
+
 # A row for each executor that has reported: what it keeps for all queries.
 EXECUTORS = pa.schema(
     [
@@ -115,5 +132,17 @@ EXECUTORS = pa.schema(
         pa.field("bytes", pa.int64(), nullable=False),
         pa.field("bytes_on_disk", pa.int64(), nullable=False),
         pa.field("budget", pa.int64(), nullable=False),
+    ]
+)
+
+# A row for each executor that was to be emptied, in the order in which that began: those under way,
+# and the newest 1,000 that ended.
+DRAINS = pa.schema(
+    [
+        pa.field("executor", pa.string(), nullable=False),
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("workers", pa.int32(), nullable=False),
+        pa.field("seconds", pa.int64(), nullable=False),
+        pa.field("reason", pa.string()),
     ]
 )

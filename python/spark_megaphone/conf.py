@@ -23,6 +23,23 @@ STRATEGY: Final = "spark.megaphone.strategy"
 # Default `0`; read when a query starts.
 REPLICAS: Final = "spark.megaphone.replicas"
 
+# Whether workers are spread anew over the executors when executors have come or gone: `true` or
+# `false`. Default `false`; read when a query starts.
+PLACEMENT_AUTO: Final = "spark.megaphone.placement.auto"
+
+# How far from its part the load of an executor may be before workers are taken from it or brought
+# to it, as a fraction of the part: from 0.01 to 1. Default `0.1`; read when a query starts.
+PLACEMENT_TOLERANCE: Final = "spark.megaphone.placement.tolerance"
+
+# Number of batches without a change of executors before workers are spread by themselves. Default
+# `2`; read when a query starts.
+PLACEMENT_SETTLE_BATCHES: Final = "spark.megaphone.placement.settleBatches"
+
+# Number of batches that an executor without any of the query's state runs its lightest new worker
+# before it gets others: the first tasks in a new JVM take long. 0 for none. Default `3`; read when
+# a query starts.
+PLACEMENT_PILOT_BATCHES: Final = "spark.megaphone.placement.pilotBatches"
+
 # Number of batches that a step waits for its preparation while no copy of the query progresses.
 # After that it takes effect anyway, and bins that are not prepared are read from the checkpoint.
 # Default `10`; read when a query starts.
@@ -110,6 +127,10 @@ DEFAULTS: Final = {
     TRANSFER_MODE: "prepared",
     STRATEGY: "batched",
     REPLICAS: "0",
+    PLACEMENT_AUTO: "false",
+    PLACEMENT_TOLERANCE: "0.1",
+    PLACEMENT_SETTLE_BATCHES: "2",
+    PLACEMENT_PILOT_BATCHES: "3",
     TRANSFER_PATIENCE_BATCHES: "10",
     TRANSFER_WINDOW_STEPS: "4",
     TRANSFER_SLOWDOWN: "1.1x",

@@ -234,6 +234,82 @@ class OverlappingPlan(InvalidPlan):
     condition = "OVERLAPPING_PLAN"
 
 
+class InvalidTolerance(InvalidPlan):
+    """The tolerance is out of range."""
+
+    condition = "INVALID_TOLERANCE"
+
+
+class InvalidTimeout(InvalidPlan):
+    """The time that a drain may take is out of range."""
+
+    condition = "INVALID_TIMEOUT"
+
+
+class LoadsNotKnown(InvalidPlan):
+    """Not every worker has committed a batch since the query was started."""
+
+    condition = "LOADS_NOT_KNOWN"
+
+
+class UnknownExecutor(InvalidPlan):
+    """The application has no such executor."""
+
+    condition = "UNKNOWN_EXECUTOR"
+
+
+class ExecutorLeaving(InvalidPlan):
+    """The executor takes no state any more."""
+
+    condition = "EXECUTOR_LEAVING"
+
+
+class LastExecutor(InvalidPlan):
+    """The executor is the last one that takes state, so it cannot be emptied."""
+
+    condition = "LAST_EXECUTOR"
+
+
+class RelocationError(MegaphoneError):
+    """Something went wrong with workers, or executors, that were asked to go."""
+
+
+class UnknownRelocation(RelocationError):
+    """The run has no such relocation."""
+
+    condition = "UNKNOWN_RELOCATION"
+
+
+class UnknownDrain(RelocationError):
+    """The executor is not one that is to be emptied."""
+
+    condition = "UNKNOWN_DRAIN"
+
+
+class RelocationTimeout(RelocationError, TimeoutError):
+    """A worker was not there in time; it goes on."""
+
+    condition = "RELOCATION_TIMEOUT"
+
+
+class RelocationFailed(RelocationError):
+    """A worker did not get to the executor that it was to go to."""
+
+    condition = "RELOCATION_FAILED"
+
+
+class DrainTimeout(RelocationError, TimeoutError):
+    """The executor was not empty in time; its drain goes on."""
+
+    condition = "DRAIN_TIMEOUT"
+
+
+class DrainCancelled(RelocationError):
+    """The executor is not to be emptied any more, or was lost before it was empty."""
+
+    condition = "DRAIN_CANCELLED"
+
+
 class PlanError(MegaphoneError):
     """A submitted plan did not come to its end, or is not known."""
 

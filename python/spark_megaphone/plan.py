@@ -11,7 +11,7 @@ from typing import Any, Self
 from tqdm.auto import tqdm
 
 from spark_megaphone import _html
-from spark_megaphone._checks import Moves, moves_of, workers_count
+from spark_megaphone._checks import Moves, moves_of, seconds, workers_count
 from spark_megaphone._door import Door
 from spark_megaphone.errors import (
     MegaphoneError,
@@ -229,7 +229,7 @@ class Plan:
             UnknownPlan: See the class.
             WrongType: `timeout` is not a number.
         """
-        deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
+        deadline = None if timeout is None else time.monotonic() + seconds("timeout", timeout)
         planned: int | None = None
         planned_at = time.monotonic()
         with tqdm(
@@ -328,9 +328,3 @@ def _standing(row: dict[str, Any], note: str = "") -> str:
 def _done(row: dict[str, Any]) -> str:
     moves, steps = row["moves"], row["steps"]
     return f"{row['moves_done']} of {moves} moves in {row['steps_done']} of {steps} steps"
-
-
-def _seconds(timeout: object) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout != timeout:
-        raise WrongType(f"timeout is {timeout!r}, but a number of seconds is needed, or None.")
-    return float(timeout)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The handle on a running query: moves its state, and shows where it is."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -9,8 +9,14 @@ import pyarrow as pa
 from spark_megaphone import _checks, _door, _history, _html, _tables
 from spark_megaphone._checks import Moves
 from spark_megaphone._door import Door, Query
-from spark_megaphone.errors import EmptyPlan, MatplotlibMissing, MegaphoneError
+from spark_megaphone.errors import (
+    EmptyPlan,
+    MatplotlibMissing,
+    MegaphoneError,
+    UnknownRelocation,
+)
 from spark_megaphone.plan import Plan, Step, steps_of
+from spark_megaphone.relocation import Drain, Relocations
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,10 +31,11 @@ class Megaphone:
 
     Handles are cheap, any number may be made for one query, and any thread may use one.
 
-    Once the query has stopped, every method but `queries` and `executors` raises `QueryStopped`; a
-    restarted query needs a new handle. Before the first batch they raise `QueryNotStarted`, and for
-    a query without state in bins `NoBinnedState`. A query that is about to plan its first batch is
-    waited for, up to a minute; one that waits for data or for its trigger is not.
+    Once the query has stopped, every method but `queries`, `executors`, `drain`, `undrain` and
+    `drains` raises `QueryStopped`; a restarted query needs a new handle. Before the first batch
+    they raise `QueryNotStarted`, and for a query without state in bins `NoBinnedState`. A query
+    that is about to plan its first batch is waited for, up to a minute; one that waits for data or
+    for its trigger is not.
 
     `rescale`, `move` and `submit` return as soon as the plan is in the checkpoint's plan log. From
     then on the plan survives restarts of the query, and takes effect as batches run. They share
@@ -269,6 +276,95 @@ class Megaphone:
         """
         return self._table("migrations", _tables.MIGRATIONS)
 
+    def spread(self, *, tolerance: float | None = None) -> Relocations:
+        """Evens the load of the executors out, by whole workers of this query.
+
+        An executor's part of the load is that of its cores; the load is the bytes of live records
+        and the time that tasks use them, over all queries. A worker keeps its bins, and goes once
+        its target has its state. Called again, it begins what is still lacking.
+
+        Args:
+            tolerance: How far from its part an executor's load may stay, as a fraction of the
+                part, from 0.01 to 1; None for the configured one.
+
+        Returns:
+            The relocations that have begun.
+
+        Raises:
+            EmptyPlan: The load is as even as whole workers can make it.
+            LoadsNotKnown: Not every worker has committed a batch since the query was started.
+            InvalidTolerance: `tolerance` is out of range.
+            WrongType: It is no number. For the others see the class.
+        """
+        rows = self._door.ask("spread", _checks.tolerance_of(tolerance))
+        return Relocations(self._door, _plain(rows, _tables.RELOCATIONS))
+
+    def place(
+        self, workers: Mapping[int, str | int], *, operator: int | None = None
+    ) -> Relocations:
+        """Takes workers to executors, once their state is there.
+
+        A worker keeps its bins. One that is on its way elsewhere turns round.
+
+        Args:
+            workers: Worker to executor.
+            operator: An operator of the workers' group; None if the query has one group.
+
+        Returns:
+            The relocations that have begun: none of workers that are there already.
+
+        Raises:
+            UnknownWorker: The query has no such worker.
+            UnknownExecutor: The application has no such executor.
+            ExecutorLeaving: The executor takes no state any more.
+            EmptyPlan: All of them are there, or on their way there.
+            UnknownOperator: The query has no such operator.
+            InvalidArgument: The query has several groups, and `operator` is None.
+            WrongType: `workers` is no mapping of workers to executors. For the others see the
+                class.
+        """
+        asked = _checks.places_of(workers)
+        rows = self._door.ask("place", asked, _checks.operator_id(operator))
+        return Relocations(self._door, _plain(rows, _tables.RELOCATIONS))
+
+    def relocations(self) -> pa.Table:
+        """Workers that were to go to other executors, in the order in which that began.
+
+        With `id`, `operator`, `worker`, the `source` and `target` executors, `why` (drain, spread
+        or place), the `status` (making, taken, then done, failed or cancelled), the worker's
+        `bytes`, the `batch` that placed it on its target, and the `reason` why it failed. Of this
+        run only.
+
+        Returns:
+            A row for each: those under way, and the newest 1,000 that ended.
+
+        Raises:
+            QueryStopped: The query has stopped. For the others see the class.
+        """
+        return self._table("relocations", _tables.RELOCATIONS)
+
+    def relocation(self, id: int) -> Relocations:
+        """A relocation that began by itself, by a drain, or by another handle.
+
+        Args:
+            id: As the table of `relocations` has it.
+
+        Returns:
+            That relocation alone.
+
+        Raises:
+            UnknownRelocation: The run has no such relocation, or it ended long ago.
+            WrongType: `id` is no whole number. For the others see the class.
+        """
+        number = _checks.whole("id", id)
+        rows = [row for row in self._door.ask("relocations") if row["id"] == number]
+        if not rows:
+            raise UnknownRelocation(
+                f"The run has no relocation {number}, or it ended long ago; relocations() lists "
+                "those it has."
+            )
+        return Relocations(self._door, _plain(rows, _tables.RELOCATIONS))
+
     def plot(self, figsize: tuple[float, float] | None = None) -> "Figure":
         """Draws how long the newest batches took, and how many bins each worker had.
 
@@ -350,6 +446,77 @@ class Megaphone:
         """
         return _application_table("executors", _tables.EXECUTORS, spark)
 
+    @staticmethod
+    def drain(
+        executor: str | int,
+        *,
+        timeout: float | None = None,
+        spark: "SparkSession | None" = None,
+    ) -> Drain:
+        """Begins to empty an executor of the state of all queries of the application.
+
+        Its workers go to other executors, once their state is there. The executor itself goes on:
+        end it once the drain is done. Called again, the drain goes on. A drain is kept in memory
+        only: the next application has other executors.
+
+        Args:
+            executor: Its id, as `executors` shows it.
+            timeout: Seconds after which workers leave at once, and what is left there is read from
+                the checkpoint: from 0.001 to a year, through Spark Connect rounded up to whole
+                ones. None for no limit. Called again with another, that one counts.
+            spark: As for the table of queries.
+
+        Returns:
+            The drain; `Drain.wait` waits until the executor is empty.
+
+        Raises:
+            UnknownExecutor: The application has no such executor.
+            LastExecutor: No other executor takes state.
+            InvalidTimeout: `timeout` is out of range.
+            WrongType: `executor` is no id, or `timeout` no number.
+            QueryStopped: No session runs in this process. For the others see `queries`.
+        """
+        name = _checks.executor_id(executor)
+        limit_ms = _checks.timeout_ms(timeout)
+        application = _door.application(spark)
+        return Drain(application, application.ask("drain", name, limit_ms))
+
+    @staticmethod
+    def undrain(executor: str | int, *, spark: "SparkSession | None" = None) -> None:
+        """Lets an executor keep its workers after all. Those that have left do not come back.
+
+        What a batch has placed elsewhere already goes there.
+
+        Args:
+            executor: Its id.
+            spark: As for the table of queries.
+
+        Raises:
+            UnknownDrain: It is not to be emptied, as when this is called again.
+            WrongType: `executor` is no id.
+            QueryStopped: No session runs in this process. For the others see `queries`.
+        """
+        _door.application(spark).ask("undrain", _checks.executor_id(executor))
+
+    @staticmethod
+    def drains(spark: "SparkSession | None" = None) -> pa.Table:
+        """The executors that were to be emptied, in the order in which that began.
+
+        With `executor`, `status` (draining, drained, overdue, lost or cancelled), the number of
+        `workers` that are still to leave, the `seconds` since it began, and the `reason` why it is
+        not done.
+
+        Args:
+            spark: As for the table of queries.
+
+        Returns:
+            A row for each.
+
+        Raises:
+            QueryStopped: No session runs in this process. For the others see `queries`.
+        """
+        return _application_table("drains", _tables.DRAINS, spark)
+
     def __repr__(self) -> str:
         try:
             workers = self.workers().to_pylist()
@@ -391,8 +558,13 @@ class Megaphone:
         return pa.Table.from_pylist(self._door.ask(verb), schema=schema)
 
 
+def _plain(rows: list[dict[str, Any]], schema: pa.Schema) -> list[dict[str, Any]]:
+    """Rows with the columns of a schema alone: through SQL they name their query, too."""
+    return [{name: row[name] for name in schema.names} for row in rows]
+
+
 def _application_table(name: str, schema: pa.Schema, spark: "SparkSession | None") -> pa.Table:
-    return pa.Table.from_pylist(_door.ask_application(name, spark), schema=schema)
+    return pa.Table.from_pylist(_door.application(spark).ask(name), schema=schema)
 
 
 def _total(rows: list[dict[str, Any]], group: int, column: str) -> int:

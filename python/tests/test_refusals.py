@@ -104,6 +104,81 @@ REFUSED: list[Case] = [
         "shows, or none for all.",
     ),
     (
+        "a place for an unknown worker",
+        errors.UnknownWorker,
+        lambda m: m.place({5: "driver"}),
+        "There is no worker 5, only workers 0 to 1; name one of these.",
+    ),
+    (
+        "a place for a negative worker",
+        errors.UnknownWorker,
+        lambda m: m.place({-1: "driver"}),
+        "There is no worker -1, only workers 0 to 65535 at most; name one of these.",
+    ),
+    (
+        "an unknown executor",
+        errors.UnknownExecutor,
+        lambda m: m.place({0: 7}),
+        "There is no executor '7', only driver; name one that executors() shows.",
+    ),
+    (
+        "a worker that is there",
+        errors.EmptyPlan,
+        lambda m: m.place({0: "driver"}),
+        "No worker would move: each is where it is wanted, or on its way there; name another "
+        "executor.",
+    ),
+    (
+        "no worker to place",
+        errors.EmptyPlan,
+        lambda m: m.place({}),
+        "No worker would move, for none is named; give {worker: executor}.",
+    ),
+    (
+        "places that are no mapping",
+        errors.WrongType,
+        lambda m: m.place([0]),
+        "The workers are [0], but {worker: executor} is needed.",
+    ),
+    (
+        "an executor that is no id",
+        errors.WrongType,
+        lambda m: m.place({0: 1.5}),
+        "executor is 1.5, of type float, but the id of an executor, such as '1', is needed.",
+    ),
+    (
+        "a load that is even",
+        errors.EmptyPlan,
+        lambda m: m.spread(),
+        "No worker would move: the load of the executors is as even as whole workers can make it; "
+        "rescale to more workers, or move bins, if that is not even enough.",
+    ),
+    (
+        "a tolerance out of range",
+        errors.InvalidTolerance,
+        lambda m: m.spread(tolerance=2),
+        "The tolerance is 2, but it must be from 0.01 to 1; give one in that range.",
+    ),
+    (
+        "a drain of the last executor",
+        errors.LastExecutor,
+        lambda m: m.drain("driver"),
+        "Executor driver is the last one that takes state; start another before this one is "
+        "emptied.",
+    ),
+    (
+        "a drain of an unknown executor",
+        errors.UnknownExecutor,
+        lambda m: m.drain(7),
+        "There is no executor '7', only driver; name one that executors() shows.",
+    ),
+    (
+        "a drain of no time",
+        errors.WrongType,
+        lambda m: m.drain("driver", timeout="soon"),
+        "timeout is 'soon', but a number of seconds is needed, or None.",
+    ),
+    (
         "no moves",
         errors.EmptyPlan,
         lambda m: m.move({}),

@@ -28,9 +28,14 @@ SCHEMAS = {
     "plans": _tables.PLANS,
     "migrations": _tables.MIGRATIONS,
     "queries": _tables.QUERIES,
+    "relocations": _tables.RELOCATIONS,
     "executors": _tables.EXECUTORS,
+    "drains": _tables.DRAINS,
 }
-BEFORE = {"bins": BINS, "workers": 2, "plans": 0, "migrations": 0, "queries": 1, "executors": 1}
+BEFORE = {
+    **{"bins": BINS, "workers": 2, "plans": 0, "migrations": 0, "relocations": 0},
+    **{"queries": 1, "executors": 1, "drains": 0},
+}
 AFTER = BEFORE | {"plans": 1, "migrations": 1}
 
 
@@ -84,6 +89,11 @@ def test_the_columns_are_these() -> None:
             *("query_id", "run_id", "name", "operators"),
             *("workers", "bins", "keys", "bytes", "last_batch", "open_plan"),
         ],
+        "relocations": [
+            *("id", "operator", "worker", "source", "target"),
+            *("why", "status", "bytes", "batch", "reason"),
+        ],
+        "drains": ["executor", "status", "workers", "seconds", "reason"],
         "executors": [
             *("executor", "host", "workers", "replicas", "blocks"),
             *("bytes", "bytes_on_disk", "budget"),
@@ -192,7 +202,7 @@ def test_without_a_session_there_is_no_table_of_the_application(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
-    for ask in (Megaphone.queries, Megaphone.executors):
+    for ask in (Megaphone.queries, Megaphone.executors, Megaphone.drains):
         with pytest.raises(errors.QueryStopped, match="No classic Spark session runs"):
             ask()
 

@@ -5,7 +5,9 @@ import java.util.{Collections, Map => JMap}
 
 import org.apache.spark.{SparkConf, SparkContext, SparkEnv, TaskContext, TaskFailedReason}
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
-import org.apache.spark.scheduler.{SparkListener, SparkListenerExecutorRemoved}
+import org.apache.spark.scheduler.{
+  SparkListener, SparkListenerExecutorAdded, SparkListenerExecutorRemoved
+}
 import org.apache.spark.sql.megaphone.SparkPrivate
 import org.apache.spark.sql.megaphone.ui.MegaphoneUi
 
@@ -42,6 +44,8 @@ private final class MegaphoneDriver extends DriverPlugin {
     driver = Some(application)
     ApplicationDriver.activate(application)
     sc.addSparkListener(new SparkListener {
+      override def onExecutorAdded(event: SparkListenerExecutorAdded): Unit =
+        application.executorAdded(event.executorId, event.executorInfo.totalCores)
       override def onExecutorRemoved(event: SparkListenerExecutorRemoved): Unit =
         application.executorLost(event.executorId)
     })

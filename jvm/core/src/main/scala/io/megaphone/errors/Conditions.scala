@@ -20,6 +20,7 @@ object Conditions {
     Condition("AMBIGUOUS_QUERY", "42704", "More than one query is meant by what was given."),
     Condition("DUPLICATE_BIN", "22023", "A step moves the same bin twice."),
     Condition("EMPTY_PLAN", "22023", "The plan would change nothing."),
+    Condition("EXECUTOR_LEAVING", "55000", "The executor takes no state any more."),
     Condition(
       "INVALID_ARGUMENT",
       "22023",
@@ -35,7 +36,19 @@ object Conditions {
       "22022",
       "A configuration key had an invalid value when it was read."
     ),
+    Condition("INVALID_TIMEOUT", "22023", "The time that a drain may take is out of range."),
+    Condition("INVALID_TOLERANCE", "22023", "The tolerance is out of range."),
     Condition("INVALID_WORKERS", "22023", "The number of workers is out of range."),
+    Condition(
+      "LAST_EXECUTOR",
+      "55000",
+      "The executor is the last one that takes state, so it cannot be emptied."
+    ),
+    Condition(
+      "LOADS_NOT_KNOWN",
+      "55000",
+      "Not every worker has committed a batch since the query was started."
+    ),
     Condition(
       "NOT_MOVABLE",
       "0A000",
@@ -65,10 +78,13 @@ object Conditions {
     Condition("QUERY_NOT_STARTED", "55000", "The query has not planned a batch with state yet."),
     Condition("QUERY_STOPPED", "55000", "The query or its session is no longer running."),
     Condition("UNKNOWN_BIN", "42704", "The query has no such bin."),
+    Condition("UNKNOWN_DRAIN", "42704", "The executor is not one that is to be emptied."),
+    Condition("UNKNOWN_EXECUTOR", "42704", "The application has no such executor."),
     Condition("UNKNOWN_MODE", "22023", "There is no such transfer mode."),
     Condition("UNKNOWN_OPERATOR", "42704", "The query has no such stateful operator."),
     Condition("UNKNOWN_PLAN", "42704", "The query has no such plan."),
     Condition("UNKNOWN_QUERY", "42704", "No running query has this name or id."),
+    Condition("UNKNOWN_RELOCATION", "42704", "The run has no such relocation."),
     Condition("UNKNOWN_STRATEGY", "22023", "There is no such strategy."),
     Condition("UNKNOWN_WORKER", "42704", "The query has no such worker."),
     Condition("WORKER_NOT_EMPTY", "22023", "A step removes a worker that still owns bins.")
@@ -179,6 +195,12 @@ object Conditions {
       "The session that is to be prepared is one of Spark Connect, which takes no plugin."
     ),
     Condition(
+      "DRAIN_CANCELLED",
+      "57014",
+      "The executor is not to be emptied any more, or was lost before it was empty."
+    ),
+    Condition("DRAIN_TIMEOUT", "HYT00", "The executor was not empty in time; its drain goes on."),
+    Condition(
       "INVALID_CHECKPOINT_FORMAT",
       "22023",
       "The checkpoint format version is neither 1 nor 2."
@@ -209,6 +231,12 @@ object Conditions {
       "The plan is over, and some of its moves were not made; those that were made stay."
     ),
     Condition("PLAN_TIMEOUT", "HYT00", "The plan was not done in time; it goes on."),
+    Condition(
+      "RELOCATION_FAILED",
+      "55000",
+      "A worker did not get to the executor that it was to go to."
+    ),
+    Condition("RELOCATION_TIMEOUT", "HYT00", "A worker was not there in time; it goes on."),
     Condition(
       "SESSION_ALREADY_RUNNING",
       "55000",

@@ -72,4 +72,52 @@ object PlanRefusedException {
     "The plan would move nothing: every bin is already where it is wanted; ask for another " +
       "number of workers or other bins."
   )
+  def alreadyEven: PlanRefusedException = new PlanRefusedException(
+    "EMPTY_PLAN",
+    "No worker would move: the load of the executors is as even as whole workers can make it; " +
+      "rescale to more workers, or move bins, if that is not even enough."
+  )
+  def loadsNotKnown: PlanRefusedException = new PlanRefusedException(
+    "LOADS_NOT_KNOWN",
+    "The load of the executors is not known yet, because not every worker has committed a batch " +
+      "since the query was started; ask again after the next batch."
+  )
+  def alreadyThere: PlanRefusedException = new PlanRefusedException(
+    "EMPTY_PLAN",
+    "No worker would move: each is where it is wanted, or on its way there; name another executor."
+  )
+  def unknownExecutor(id: String, known: Seq[String]): PlanRefusedException =
+    new PlanRefusedException(
+      "UNKNOWN_EXECUTOR",
+      s"There is no executor '$id', only ${known.mkString(", ")}; name one that executors() shows."
+    )
+  def executorLeaving(id: String): PlanRefusedException = new PlanRefusedException(
+    "EXECUTOR_LEAVING",
+    s"Executor $id is to be emptied, or gets no tasks any more, so it takes no state; name another."
+  )
+  def lastExecutor(id: String): PlanRefusedException = new PlanRefusedException(
+    "LAST_EXECUTOR",
+    s"Executor $id is the last one that takes state; start another before this one is emptied."
+  )
+  def invalidTimeout(ms: Long): PlanRefusedException = new PlanRefusedException(
+    "INVALID_TIMEOUT",
+    s"The timeout is ${ms / 1000.0} s, but it must be from 0.001 s to a year; give one in that " +
+      "range, or none."
+  )
+  def notDraining(id: String): PlanRefusedException = new PlanRefusedException(
+    "UNKNOWN_DRAIN",
+    s"Executor $id is not to be emptied: drains() shows none for it that is under way."
+  )
+  def unknownWorker(worker: Int, workers: Int): PlanRefusedException = new PlanRefusedException(
+    "UNKNOWN_WORKER",
+    s"There is no worker $worker, only workers 0 to ${workers - 1}; name one of these."
+  )
+  def unknownRelocation(id: Long): PlanRefusedException = new PlanRefusedException(
+    "UNKNOWN_RELOCATION",
+    s"The run has no relocation $id, or it ended long ago; relocations() lists those it has."
+  )
+  def invalidTolerance(asked: Double): PlanRefusedException = new PlanRefusedException(
+    "INVALID_TOLERANCE",
+    s"The tolerance is $asked, but it must be from 0.01 to 1; give one in that range."
+  )
 }

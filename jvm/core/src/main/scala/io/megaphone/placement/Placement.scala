@@ -1,88 +1,101 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.placement
 
-import scala.collection.mutable
+/** What workers are placed by.
+  *
+  * @param members
+  *   the executors of the application
+  * @param seats
+  *   the workers to place, each with its load
+  * @param now
+  *   where each is placed, as far as it is
+  * @param bound
+  *   where those are bound to that are on their way
+  * @param stateOn
+  *   executors that have all of a worker's state, all equally new
+  * @param unfit
+  *   executors that could not take a worker, and get it only if there is no other
+  * @param elsewhere
+  *   the load of other queries, by executor
+  * @param tolerance
+  *   how far from its part the load of an executor may be before workers are taken from it or
+  *   brought to it, as a fraction of the part; None if workers that have a place are to keep it
+  */
+final case class Request(
+    members: Vector[Member],
+    seats: Map[Seat, Load],
+    now: Map[Seat, String],
+    bound: Map[Seat, String] = Map.empty,
+    stateOn: Seat => Seq[String] = _ => Nil,
+    unfit: Seat => Set[String] = _ => Set.empty,
+    elsewhere: Map[String, Load] = Map.empty,
+    tolerance: Option[Double] = None
+)
 
-/** Where workers should run: sticky, and spread evenly. */
+/** Where workers should run.
+  *
+  * @param places
+  *   the executor of each in the batch that is planned; empty if there are no executors
+  * @param targets
+  *   where each should get to, once its state is there: its place, if it is to stay
+  */
+final case class Wanted(places: Map[Seat, String], targets: Map[Seat, String])
+
+/** Where workers should run: sticky, by what they weigh, over all groups and queries.
+  *
+  *   1. A worker keeps its place as long as the executor runs tasks, and its way if it is bound for
+  *      one that may get workers.
+  *   1. Workers without a place get one at once, the heaviest first: where their state is, if it is
+  *      anywhere; else where the least is.
+  *   1. Workers of executors that are to be emptied get a target in the same way.
+  *   1. If the load is to be spread, a worker of the fullest executor gets as its target the one
+  *      that it fills least: the heaviest worker that takes neither beyond its part, else the one
+  *      that helps most. Each exchange lowers the larger of the two, so it ends.
+  *
+  * An executor's part of the load is that of its cores. If several are equally good, the first one
+  * in the order of ids is taken, so equal requests get equal answers. Queries are answered one
+  * after the other; since each only ever evens the same load out, they do not chase each other.
+  */
 object Placement {
+  def apply(request: Request): Wanted = new Placing(request).wanted
+}
 
-  /** The executor of each of `workers` workers: where it is, if that executor lives; else one that
-    * has its state; else the one with the fewest workers, the first by name. Empty where there are
-    * no executors.
-    *
-    * @param stateOn
-    *   executors that have a worker's state, all equally new; the one with the fewest workers is
-    *   taken
-    */
-  def assign(
-      workers: Int,
-      current: Int => Option[String],
-      executors: Seq[String],
-      stateOn: Int => Seq[String] = _ => Nil
-  ): Vector[String] =
-    if (executors.isEmpty) Vector.empty
+private final class Placing(request: Request) {
+  import request.{members, now, seats, tolerance}
+
+  private val open = Member.open(members).sortBy(_.id)(Member.order)
+  private val isOpen = open.map(_.id).toSet
+  private val runs = members.iterator.filter(_.state != MemberState.Leaving).map(_.id).toSet
+  private val fills = new Fills(open, Load.sum(seats.values), request.elsewhere)
+
+  def wanted: Wanted =
+    if (open.isEmpty) Wanted(Map.empty, Map.empty)
     else {
-      val kept = Vector.tabulate(workers)(w => current(w).filter(executors.contains))
-      val counts = mutable.Map.from(executors.map(_ -> 0))
-      def take(among: Seq[String]): String = {
-        val least = among.minBy(e => (counts(e), e))
-        counts(least) += 1
-        least
+      val kept = now.filter { case (seat, executor) =>
+        seats.contains(seat) && (runs(executor) || isOpen(executor))
       }
-      kept.flatten.foreach(e => counts(e) += 1)
-      val withState = kept.zipWithIndex.map { case (place, worker) =>
-        place.orElse {
-          val known = stateOn(worker).filter(executors.contains)
-          Option.when(known.nonEmpty)(take(known))
-        }
+      val bound = request.bound.filter { case (seat, to) => kept.contains(seat) && isOpen(to) }
+      val staying = kept.filter { case (_, executor) => isOpen(executor) } ++ bound
+      staying.foreach { case (seat, executor) => fills.add(executor, seats(seat)) }
+      val homes = chosen(seats.keySet.toSet -- kept.keySet)
+      val places = kept ++ homes
+      val settled = staying ++ homes ++ chosen(places.keySet -- staying.keySet -- homes.keySet)
+      val targets = tolerance.fold(settled) { of =>
+        Exchanges(fills, settled, seat => !bound.contains(seat) && !homes.contains(seat), of, seats)
       }
-      withState.map(_.getOrElse(take(executors)))
+      Wanted(places, targets)
     }
 
-  /** The executors that stand by for each worker: on another host than the worker and its other
-    * standbys, if there is one; where a standby is, if that executor lives; then the one that has
-    * the fewest workers and standbys, the first by name. Where a standby is whole it stays until
-    * enough others are. If there are too few executors, a worker has fewer standbys.
-    *
-    * @param workers
-    *   the executor of each worker
-    * @param current
-    *   the executors that stand by for a worker now, or have its state
-    * @param hosts
-    *   the host of each executor that may stand by
-    * @param replicas
-    *   how many standbys a worker is to have
-    * @param isWhole
-    *   whether a worker's standby on an executor has all of its state
-    */
-  def standbys(
-      workers: Vector[String],
-      current: Int => Seq[String],
-      hosts: Map[String, String],
-      replicas: Int,
-      isWhole: (Int, String) => Boolean = (_, _) => false
-  ): Vector[Vector[String]] = {
-    val counts = mutable.Map.empty[String, Int].withDefaultValue(0)
-    val now = workers.indices.map { w =>
-      current(w).filter(e => hosts.contains(e) && e != workers(w)).distinct
-    }
-    (workers ++ now.flatMap(_.take(replicas))).foreach(e => counts(e) += 1)
-    def another(worker: Int, have: Vector[String]): Option[String] = {
-      val free =
-        hosts.keysIterator.filterNot(e => e == workers(worker) || have.contains(e)).toVector
-      val taken = (workers(worker) +: have).flatMap(hosts.get).toSet
-      free.minByOption { e =>
-        val place = now(worker).indexOf(e)
-        (taken(hosts(e)), if (place < 0) Int.MaxValue else place, counts(e), e)
-      }
-    }
-    workers.indices.toVector.map { w =>
-      val wanted = (0 until replicas).foldLeft(Vector.empty[String]) { (have, _) =>
-        have ++ another(w, have)
-      }
-      wanted.filterNot(now(w).contains).foreach(e => counts(e) += 1)
-      val lacking = wanted.size - wanted.count(isWhole(w, _))
-      wanted ++ now(w).filterNot(wanted.contains).filter(isWhole(w, _)).take(lacking)
+  private def chosen(of: Set[Seat]): Map[Seat, String] = {
+    val heaviestFirst = of.toVector.sortBy(seat => (-fills.weightOf(seats(seat)), seat))
+    heaviestFirst.foldLeft(Map.empty[Seat, String]) { (made, seat) =>
+      val withState = request.stateOn(seat).toSet
+      val unfit = request.unfit(seat)
+      val among =
+        Iterator(open.filter(m => withState(m.id)), open.filterNot(m => unfit(m.id)), open)
+      val executor = fills.emptiest(among.find(_.nonEmpty).get, seats(seat))
+      fills.add(executor, seats(seat))
+      made.updated(seat, executor)
     }
   }
 }

@@ -42,41 +42,52 @@ object Duties {
     state.progressAt
   )
 
-  /** The standbys that executors are to keep, each with the executor's id: of the version that the
-    * batch last planned reads, which is settled. State that no batch of the run has written yet has
-    * none.
+  /** The standbys that executors are to keep, each with the executor's id, those first that are to
+    * take their workers over: of the version that the batch last planned reads, which is settled.
+    * State that no batch of the run has written yet has none.
     *
-    * @param executors
+    * @param relocating
+    *   by group: the executors that are to take each worker over
+    * @param standbys
     *   by group: the executors that stand by for each worker
     * @param liveBytesOf
     *   about how many bytes of live records a worker has in a store, if it is known
     */
   def standbys(
       state: State,
-      executors: Map[Long, Vector[Vector[String]]],
+      relocating: Map[Long, Vector[Vector[String]]],
+      standbys: Map[Long, Vector[Vector[String]]],
       liveBytesOf: (StoreId, Int) => Option[Long]
-  ): Vector[(String, StandbyDuty)] = for {
-    decision <- state.decision.toVector
-    batch = decision.batch
-    if batch.number > 0
-    group <- state.groups
-    (before, after) = (decision.before(group.id), decision.after(group.id))
-    standing = executors.getOrElse(group.id, Vector.empty).take(before.workers)
-    if standing.exists(_.nonEmpty)
-    staying = Vector.range(0, before.bins).filter(b => before.workerOf(b) == after.workerOf(b))
-    binsOf = staying.groupBy(before.workerOf)
-    (chosen, worker) <- standing.take(after.workers).zipWithIndex
-    store <- group.stores
-    liveBytes <- liveBytesOf(store, worker).toVector
-    executor <- chosen
-  } yield executor -> StandbyDuty(
-    WorkerId(store.in(state.run), worker),
-    binsOf.getOrElse(worker, Vector.empty),
-    before.bins,
-    batch.idsOf(store).nameOf(batch.number, worker),
-    before.contentHash,
-    liveBytes
-  )
+  ): Vector[(String, StandbyDuty)] = {
+    val (first, others) = (for {
+      decision <- state.decision.toVector
+      batch = decision.batch
+      if batch.number > 0
+      group <- state.groups
+      (before, after) = (decision.before(group.id), decision.after(group.id))
+      (targets, standing) = (relocating.get(group.id), standbys.get(group.id))
+      if (targets ++ standing).exists(_.exists(_.nonEmpty))
+      staying = Vector.range(0, before.bins).filter(b => before.workerOf(b) == after.workerOf(b))
+      binsOf = staying.groupBy(before.workerOf)
+      // Also of a worker that the batch does away with: others take its bins from its standby.
+      worker <- 0 until before.workers
+      target = targets.flatMap(_.lift(worker)).getOrElse(Vector.empty)
+      chosen = (target ++ standing.flatMap(_.lift(worker)).getOrElse(Vector.empty)).distinct
+      if chosen.nonEmpty
+      store <- group.stores
+      liveBytes <- liveBytesOf(store, worker).toVector
+      duty = StandbyDuty(
+        WorkerId(store.in(state.run), worker),
+        binsOf.getOrElse(worker, Vector.empty),
+        before.bins,
+        batch.idsOf(store).nameOf(batch.number, worker),
+        before.contentHash,
+        liveBytes
+      )
+      executor <- chosen
+    } yield (target.contains(executor), executor -> duty)).partition(_._1)
+    (first ++ others).map(_._2)
+  }
 
   /** The steps whose blocks and replicas may still be used: the announced ones, and those that are
     * sealed for the batch last planned.
@@ -92,7 +103,7 @@ object Duties {
       group: Group,
       table: RoutingTable
   ): Vector[NeededReplica] = for {
-    route <- Route.of(announced.step, table, batch.executorsOf(group.id))
+    route <- Route.of(announced.step, table, batch.whereabouts(group.id))
     store <- group.stores
   } yield NeededReplica(
     ReplicaKey.forStep(store.in(run), route.source, route.target, announced.id),

@@ -80,16 +80,24 @@ object Protocol {
     *   an open plan will give it
     * @param stateBytes
     *   by group and worker: bytes of its state in all stores, as far as they are known
+    * @param stoodBy
+    *   by group: the executors that stand by for each worker with all of its state, of a version
+    *   that one or two tails lead on from
     */
   final case class Batch(
       number: Long,
       isOwn: Boolean,
       ids: Map[StoreId, VersionIds],
       placement: Map[Long, Vector[String]],
-      stateBytes: Map[(Long, Int), Long] = Map.empty
+      stateBytes: Map[(Long, Int), Long] = Map.empty,
+      stoodBy: Map[Long, Vector[Set[String]]] = Map.empty
   ) {
     def idsOf(store: StoreId): VersionIds = ids.getOrElse(store, VersionIds.Fixed)
     def executorsOf(group: Long): Vector[String] = placement.getOrElse(group, Vector.empty)
+
+    /** Where a group's state is. */
+    def whereabouts(group: Long): Whereabouts =
+      Whereabouts(executorsOf(group), stoodBy.getOrElse(group, Vector.empty))
 
     /** How many bytes moves take along, if the bins of a worker are alike; None if the bytes of one
       * of the workers are not known, as in a run's first batch.

@@ -3,25 +3,40 @@ package io.megaphone.protocol
 
 import io.megaphone.plan.{RoutingTable, Step}
 
+/** Where the state of a group's workers is.
+  *
+  * @param executors
+  *   id of each worker's executor, as far as it is known
+  * @param stoodBy
+  *   the executors that stand by for each worker with all of its state
+  */
+final case class Whereabouts(
+    executors: Vector[String],
+    stoodBy: Vector[Set[String]] = Vector.empty
+) {
+
+  /** Whether the target's executor has the source's state. */
+  private[protocol] def areTogether(source: Int, target: Int): Boolean =
+    executors.lift(target).exists { executor =>
+      executors.lift(source).contains(executor) || stoodBy.lift(source).exists(_(executor))
+    }
+}
+
 /** Bins that travel from the executor of one worker to that of another. */
 final case class Route(source: Int, target: Int, bins: Vector[Int])
 
 object Route {
 
-  /** The bins of a step that travel, by source and target worker. A move between two workers of one
-    * executor takes no bytes: the target takes the bins over in memory.
+  /** The bins of a step that travel, by source and target worker. A move to an executor that has
+    * the source's state, as its own or as a standby, takes no bytes: the target takes the bins over
+    * in memory.
     *
     * @param table
     *   the table before the step
-    * @param executors
-    *   id of each worker's executor, as far as it is known
     */
-  def of(step: Step, table: RoutingTable, executors: Vector[String]): Vector[Route] = {
-    def areTogether(source: Int, target: Int) =
-      executors.lift(source).isDefined && executors.lift(source) == executors.lift(target)
+  def of(step: Step, table: RoutingTable, where: Whereabouts): Vector[Route] =
     step.moves.groupBy(m => (table.workerOf(m.bin), m.target)).toVector.sortBy(_._1).collect {
-      case ((source, target), moves) if source != target && !areTogether(source, target) =>
+      case ((source, target), moves) if source != target && !where.areTogether(source, target) =>
         Route(source, target, moves.map(_.bin))
     }
-  }
 }

@@ -9,7 +9,7 @@ import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.errors.{DamagedFileException, MissingFileException}
 import io.megaphone.format.{ExecutorAddress, FileName, StateName, StoreKey, WorkerId}
 import io.megaphone.plan.StepId
-import io.megaphone.state.{Holding, LoadedBin, Registry, Replica, ReplicaKey, StoreBatch}
+import io.megaphone.state.{Attempt, Holding, LoadedBin, Registry, Replica, ReplicaKey, StoreBatch}
 import io.megaphone.transfer.{BlockKind, BlockName, Peers, TailPulls, TransferBlocks}
 import io.megaphone.transfer.TransferBlocks.Part
 
@@ -20,6 +20,8 @@ import io.megaphone.transfer.TransferBlocks.Part
   * cheapest way that there is:
   *   1. `relabelled`: from that worker's holding on this executor, if it is at exactly the name
   *      wanted.
+  *   1. `stoodBy`: from a standby of that worker on this executor, once its tails have brought it
+  *      to the name wanted.
   *   1. `prepared`: from the replica that was prepared here, once it is at the name wanted. The
   *      last tails of all replicas are pulled at once, and each is applied when it comes
   *      (`TailPulls`).
@@ -46,7 +48,13 @@ final private[runtime] class Adopter(
   /** Marks the bins that leave `holding` with the batch, and adds those that come. Throws what the
     * files throw.
     */
-  def apply(holding: Holding, batch: StoreBatch, sources: Sources, opened: Arrivals): Unit = {
+  def apply(
+      holding: Holding,
+      batch: StoreBatch,
+      sources: Sources,
+      opened: Arrivals,
+      attempt: Attempt
+  ): Unit = {
     val worker = holding.worker
     for (bin <- batch.binsBefore(worker) if batch.after.workerOf(bin) != worker)
       holding.markLeaving(bin)
@@ -57,8 +65,9 @@ final private[runtime] class Adopter(
         case ((source, step), bins) =>
           Gain(source, worker, step, batch.nameOf(source), bins.toVector)
       }
-    val taking = new Taking(batch, sources, opened)
-    val ways = Seq(taking.relabelled _, taking.prepared _, taking.pulled _, taking.loaded _)
+    val taking = new Taking(batch, sources, opened, attempt)
+    import taking.{loaded, prepared, pulled, relabelled, stoodBy}
+    val ways = Seq(relabelled _, stoodBy _, prepared _, pulled _, loaded _)
     ways.foldLeft(gains) { (wanted, way) =>
       val taken = way(wanted)
       for ((gain, bins) <- taken; bin <- bins) {
@@ -71,13 +80,44 @@ final private[runtime] class Adopter(
   }
 
   /** The ways to take bins. Each returns those of the gains that it could serve. */
-  private final class Taking(batch: StoreBatch, sources: Sources, opened: Arrivals) {
+  private final class Taking(
+      batch: StoreBatch,
+      sources: Sources,
+      opened: Arrivals,
+      attempt: Attempt
+  ) {
 
     def relabelled(wanted: Vector[Gain]): Taken = (for {
       gain <- wanted if gain.source != gain.target
       holding <- registry.holding(WorkerId(batch.key, gain.source))
       bins <- holding.give(gain.name, gain.bins)
     } yield { opened.binsRelabelled += bins.size; gain -> bins }).toMap
+
+    def stoodBy(wanted: Vector[Gain]): Taken = (for {
+      gain <- wanted if gain.source != gain.target
+      source = WorkerId(batch.key, gain.source)
+      standby <- registry.holding(source)
+      // Another step of this batch may have brought it there.
+      if standby.base == gain.name || catchUp.canLead(standby.base.version, gain.name.version)
+      if gain.bins.forall(standby.has)
+      bins <- opened.waiting(takenFrom(source, gain))
+    } yield { opened.binsRelabelled += bins.size; gain -> bins }).toMap
+
+    private def takenFrom(source: WorkerId, gain: Gain): Option[Seq[LoadedBin]] = {
+      val borrower = new Attempt(attempt.id, attempt.isAlive, isTask = false)
+      registry.borrow(source, borrower).flatMap { lease =>
+        try {
+          val read = catchUp(lease.holding, gain.name, batch.before.contentHash)
+          read.foreach(bytes => opened.bytesFromCheckpoint += bytes)
+          val taken = lease.holding.give(gain.name, gain.bins)
+          lease.release()
+          taken
+        } catch {
+          case _: DamagedFileException | _: MissingFileException => lease.abandon(); None
+          case e: Throwable => lease.abandon(); throw e
+        }
+      }
+    }
 
     def prepared(wanted: Vector[Gain]): Taken = {
       val replicas = for {

@@ -56,6 +56,8 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   decides which commits tell how large each bin is
   * @param sliceBytes
   *   about how many bytes of live records a standby gets at once
+  * @param clock
+  *   measures how long tasks use state
   */
 final class ExecutorAgent(
     val registry: Registry,
@@ -68,7 +70,8 @@ final class ExecutorAgent(
     val throttle: Throttle = new Throttle(Clock.System),
     largeBinBytes: Long = ExecutorAgent.LargeBinBytes,
     val census: Census = new Census,
-    sliceBytes: Long = StandbyKeeper.SliceBytes
+    sliceBytes: Long = StandbyKeeper.SliceBytes,
+    val clock: Clock = Clock.System
 ) {
   import ExecutorAgent._
 
@@ -111,7 +114,14 @@ final class ExecutorAgent(
       copied.asScala.iterator.map { case (key, bytes) => Copied(key, false, bytes) },
     throttle.besideTasks,
     for (duty <- orders.standbys; holding <- registry.holding(duty.worker))
-      yield Standing(duty.worker, holding.base.version, StandbyKeeper.isWhole(holding, duty))
+      yield Standing(
+        duty.worker,
+        holding.base.version,
+        StandbyKeeper.isWhole(holding, duty),
+        duty.bins.count(holding.has)
+      ),
+    orders.counter,
+    registry.holdingsByRun
   )
 
   /** Obeys the orders, unless newer ones are known. Returns whether they were obeyed. */
@@ -120,7 +130,11 @@ final class ExecutorAgent(
     this.orders = orders
     round.incrementAndGet()
     val standing = orders.standbys.iterator.map(_.worker).toSet
-    registry.keepRuns(run => orders.runs.get(run).map(_.settled), standing)
+    registry.keepRuns(
+      run => orders.runs.get(run).map(_.settled),
+      standing,
+      orders.isDraining
+    )
     registry.keepReplicas(orders.isLive(_))
     registry.measure()
     Seq(refused, published, copied).foreach(_.keySet.removeIf(key => !orders.isLive(key)))

@@ -22,6 +22,10 @@ sealed trait Message extends Serializable
   *   by run: bytes of records that were copied in all while the executor ran tasks
   * @param standing
   *   how far each standby is that the executor is to keep
+  * @param obeyed
+  *   the number of the newest orders that were obeyed before the report was made
+  * @param states
+  *   how many states of workers it keeps, by run
   */
 final case class Report(
     executor: ExecutorAddress,
@@ -30,11 +34,15 @@ final case class Report(
     refused: Vector[(ReplicaKey, String)] = Vector.empty,
     copied: Vector[Copied] = Vector.empty,
     besideTasks: Map[String, Long] = Map.empty,
-    standing: Vector[Standing] = Vector.empty
+    standing: Vector[Standing] = Vector.empty,
+    obeyed: Long = 0,
+    states: Map[String, Int] = Map.empty
 ) extends Message
 
-/** How far a standby is: the version of its holding, and whether it has all bins of the worker. */
-final case class Standing(worker: WorkerId, version: Long, isWhole: Boolean)
+/** How far a standby is: the version of its holding, how many bins of the worker it has, and
+  * whether these are all.
+  */
+final case class Standing(worker: WorkerId, version: Long, isWhole: Boolean, bins: Int = 0)
 
 /** How many bytes of records were copied for a replica, at its source or its target: the most that
   * one attempt has come to, so that repeated attempts do not look like progress.
@@ -77,12 +85,15 @@ final case class Held(
   *   the replicas that the executor must have ready
   * @param standbys
   *   the standbys that it is to keep
+  * @param isDraining
+  *   whether the executor is to be emptied
   */
 final case class Orders(
     counter: Long,
     runs: Map[String, LiveRun],
     duties: Vector[ReplicaDuty],
-    standbys: Vector[StandbyDuty] = Vector.empty
+    standbys: Vector[StandbyDuty] = Vector.empty,
+    isDraining: Boolean = false
 ) extends Message {
 
   /** Whether blocks and replicas of a step may still be used. */
@@ -101,15 +112,22 @@ object Orders {
     *   draws a number greater than all before it
     * @param runs
     *   lists the runs of the application
+    * @param isDraining
+    *   whether the executor is to be emptied
     */
-  def of(counter: () => Long, runs: () => Seq[RunOrders]): Orders = {
+  def of(
+      counter: () => Long,
+      runs: () => Seq[RunOrders],
+      isDraining: Boolean = false
+  ): Orders = {
     val drawn = counter()
     val all = runs()
     Orders(
       drawn,
       all.map(r => r.run -> r.live).toMap,
       all.iterator.flatMap(_.duties).toVector,
-      all.iterator.flatMap(_.standbys).toVector
+      all.iterator.flatMap(_.standbys).toVector,
+      isDraining
     )
   }
 }
@@ -151,6 +169,8 @@ final case class LiveRun(
   *   bytes of the live records after it
   * @param bytes
   *   size of the file that the commit wrote
+  * @param busyMs
+  *   how long the task used the state, from when it was open to the end of the commit
   * @param sizes
   *   those of the worker's bins; most commits do not tell them (see [[Census]])
   */
@@ -162,5 +182,6 @@ final case class Committed(
     liveBytes: Long,
     bytes: Long,
     arrivals: Arrivals,
-    sizes: Option[BinSizes] = None
+    sizes: Option[BinSizes] = None,
+    busyMs: Long = 0
 ) extends Message

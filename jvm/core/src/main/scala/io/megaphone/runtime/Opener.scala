@@ -43,7 +43,7 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
     bring(lease, batch, opened)
     val holding = lease.holding
     if (batch.isStep || holding.checkedTable != batch.after.number) {
-      adopter(holding, batch, sources, opened)
+      adopter(holding, batch, sources, opened, lease.attempt)
       batch.after
         .binsOf(worker)
         .find(bin => !holding.has(bin))

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import scala.collection.concurrent.TrieMap
-
 import io.megaphone.checkpoint.{Recovery, Settled}
 import io.megaphone.checkpoint.planlog.{History, PlanLog}
 import io.megaphone.errors.{PlanRefusedException, StepNotSealedException, UnsupportedQueryException}
 import io.megaphone.format.{StoreId, VersionIds}
 import io.megaphone.pace.TransferRate
+import io.megaphone.placement.{Load, Seat}
 import io.megaphone.plan.{Group, Plan, RoutingTable}
 import io.megaphone.protocol.{Duties, Protocol, ReplicaState, Route}
 import io.megaphone.state.{ForStep, ReplicaKey}
@@ -28,23 +27,27 @@ import io.megaphone.transfer.{ReplicaDuty, StandbyDuty}
   * [[io.megaphone.protocol.Protocol]].
   *
   * Threads: one at a time, under the host's lock. `snapshot`, `committed`, `executorOf`,
-  * `standbysOf` and `ordersFor` may be called by any thread at any time, so that no executor waits
-  * for the plan log.
+  * `standbysOf`, `ordersFor`, `relocations`, `loads` and `staysOn` may be called by any thread at
+  * any time, so that no executor waits for the plan log.
   *
   * @param run
   *   Spark's run id
   * @param warn
   *   is told what an operator of the query should know
+  * @param placing
+  *   the monitor under which the runs of an application place workers, one after the other: each
+  *   sees what the others have placed
   */
 final class QueryRun(
     val run: String,
     val checkpointRoot: String,
     planLog: PlanLog,
     faults: FaultPoints,
-    warn: String => Unit
+    warn: String => Unit,
+    placing: Object = new Object
 ) {
   private val places = new WorkerPlaces
-  private val liveBytes = TrieMap.empty[(StoreId, Int), Long] // (store, worker) → at its commit
+  private val told = new WorkerLoads
   @volatile private var settings = QueryRun.Settings()
   @volatile private var duties = QueryRun.DutiesOf.Nothing
   private var read = Option.empty[History]
@@ -99,6 +102,7 @@ final class QueryRun(
       throw UnsupportedQueryException.missingPlanLog(checkpointRoot)
     this.settings = settings
     pace = new CopyPace(settings.transferRate)
+    places.configure(settings.placement)
     val known = history.first.fold(asked) { began =>
       if (!QueryRun.areSame(began.groups, asked))
         throw changed(began.groups, asked)
@@ -137,14 +141,23 @@ final class QueryRun(
       asked: Vector[Group],
       isOwn: Boolean,
       ids: Map[StoreId, VersionIds],
-      cluster: ClusterView
+      cluster: => ClusterView
   ): BatchPlan = {
     val known = current.groups // with families in the plan log's places
     val groups = asked.map(g => known.find(_.id == g.id).getOrElse(throw changed(known, asked)))
     records.readUnconfirmed()
     val obsoleteRecords = trim(batch)
-    place(groups, cluster)
-    val planned = Protocol.Batch(batch, isOwn, ids, places.wanted, stateBytes(groups))
+    val isNew = !current.decision.exists(_.batch.number == batch)
+    place(groups, cluster, batch, mayTake = isNew)
+    val planned = Protocol
+      .Batch(
+        batch,
+        isOwn,
+        ids,
+        places.wanted,
+        stateBytes(groups),
+        stoodBy(groups, batch)
+      )
     val commands = records.feed(Protocol.BatchPlanning(planned))
     val decision = commands.collectFirst {
       case Protocol.HandOut(d) => d
@@ -158,23 +171,133 @@ final class QueryRun(
     BatchPlan(decision, tables, assignments, pins, sweepOf(decision), obsoleteRecords)
   }
 
-  /** Whether executors stand by for workers. */
-  def wantsStandbys: Boolean = settings.replicas > 0
+  private def stoodBy(groups: Vector[Group], batch: Long): Map[Long, Vector[Set[String]]] =
+    if (!hasStandbys) Map.empty
+    else {
+      val brought = broughtBins(batch)
+      places.stoodBy(groups, batch - 2, !brought(_))
+    }
 
-  /** Executors have come or gone while a batch runs. Returns pins for the workers whose executor is
-    * gone, so that the batch's tasks that run again go where a standby is.
+  /** Whether executors stand by for workers, or are to run them soon. */
+  def hasStandbys: Boolean = settings.placement.replicas > 0 || places.relocating.nonEmpty
+
+  /** Executors have come or gone while a batch runs, or are to be emptied. Returns pins for the
+    * workers whose executor is gone, so that the batch's tasks that run again go where a standby
+    * is.
     */
-  def clusterChanged(cluster: ClusterView): Vector[Pin] =
-    if (!isStarted || !wantsStandbys) Vector.empty
+  def clusterChanged(cluster: => ClusterView): Vector[Pin] =
+    if (!isStarted) Vector.empty
     else {
       val groups = current.groups
-      place(groups, cluster)
+      place(groups, cluster, batchNow, mayTake = false)
       groups.flatMap(g => places.pinsOf(g, currentTable(g.id).workers))
     }
 
-  private def place(groups: Vector[Group], cluster: ClusterView): Unit = {
-    places.see(cluster).foreach(lost => records.feed(Protocol.ExecutorLost(lost)))
-    groups.foreach(g => places.place(g, workersMax(g), settings.replicas))
+  /** Takes a newer view of the executors, between batches. */
+  def see(cluster: => ClusterView): Unit =
+    if (isStarted) place(current.groups, cluster, batchNow, mayTake = false)
+
+  /** Begins relocations that even the load of executors out. Returns them: none if it is even.
+    *
+    * @param tolerance
+    *   how far from its part the load of an executor may stay, as a fraction of the part
+    */
+  def spread(tolerance: Double): Vector[Relocation] =
+    places.spread(scene(current.groups, batchNow), tolerance)
+
+  /** Whether the loads of all workers are known: each has committed in this run. */
+  def knowsLoads: Boolean = scene(current.groups, batchNow).isKnown
+
+  /** Begins relocations of workers to the executors that are named. Returns them, without those
+    * that are there, or are on their way there. A worker that is to stay where it is turns round.
+    */
+  def relocate(to: Map[Seat, String]): Vector[Relocation] =
+    places.relocate(scene(current.groups, batchNow), to)
+
+  /** Ends relocations that no batch has taken: their workers stay. */
+  def cancelRelocations(ids: Set[Long]): Unit =
+    places.cancel(scene(current.groups, batchNow), ids)
+
+  /** The relocations that are under way, and those that ended last. */
+  def relocations: Vector[Relocation] = places.relocations
+
+  /** The load that the run has on each executor. */
+  def loads: Map[String, Load] = places.loads
+
+  /** The workers that are placed on an executor, or ran there last. */
+  def staysOn(executor: String): Vector[Seat] = for {
+    state <- snapshot.toVector
+    group <- state.groups
+    wanted = places.wanted.getOrElse(group.id, Vector.empty)
+    worker <- 0 until state.currentTable(group.id).workers
+    if wanted.lift(worker).contains(executor) || group.operators.exists { operator =>
+      executorOf(operator.id, worker).contains(executor)
+    }
+  } yield Seat(group.id, worker)
+
+  /** The number of workers that an executor stands by for. */
+  def standbysOn(executor: String): Int =
+    places.standbys.valuesIterator.flatten.count(_.contains(executor))
+
+  /** Bytes of the live records of a worker, if they are known. */
+  def bytesOf(seat: Seat): Option[Long] =
+    groups.find(_.id == seat.group).flatMap(told.bytesOf(_, seat.worker))
+
+  /** Whether another executor has all state of a worker, of the newest settled version. */
+  def isElsewhere(seat: Seat): Boolean = snapshot.exists { state =>
+    val group = state.group(seat.group)
+    val executors = places.relocating.get(group.id).flatMap(_.lift(seat.worker)).toVector.flatten ++
+      places.standbysOf(group.id).lift(seat.worker).toVector.flatten
+    executors.exists { e =>
+      places.cluster.open(e) && places.versionOn(group, seat.worker, e).exists(_ >= batchNow)
+    }
+  }
+
+  /** The batch that was planned last; -1 before the first. */
+  private def batchNow: Long = records.state.flatMap(_.decision).fold(-1L)(_.batch.number)
+
+  private def place(
+      groups: Vector[Group],
+      cluster: => ClusterView,
+      batch: Long,
+      mayTake: Boolean
+  ): Unit = placing.synchronized {
+    places.see(cluster, batch).foreach(lost => records.feed(Protocol.ExecutorLost(lost)))
+    places.place(scene(groups, batch, mayTake))
+  }
+
+  /** The workers that steps have just brought bins: a standby of a version before lacks them. */
+  private def broughtBins(batch: Long): Set[Seat] = (for {
+    seal <- Vector(batch, batch - 1, batch - 2).flatMap(current.history.sealAt)
+    taken <- seal.steps
+    move <- taken.moves
+  } yield Seat(taken.step.group, move.target)).toSet
+
+  private def scene(groups: Vector[Group], batch: Long, mayTake: Boolean = false) = {
+    lazy val announced = for {
+      step <- current.announced
+      table = currentTable(step.id.group)
+      move <- step.step.moves
+      worker <- Seq(table.workerOf(move.bin), move.target)
+    } yield Seat(step.id.group, worker)
+    lazy val busy = announced.toSet ++ broughtBins(batch)
+    lazy val areWarm = groups.forall { group =>
+      (0 until currentTable(group.id).workers).forall(told.isWarm(group, _))
+    }
+    WorkerPlaces.Scene(
+      batch,
+      groups.map(g => g -> workersMax(g)),
+      seat => {
+        val load = told.of(current.group(seat.group), seat.worker).getOrElse(Load())
+        if (areWarm) load else load.copy(busyMs = 0)
+      },
+      seat => busy(seat),
+      mayTake,
+      () =>
+        groups.forall { g =>
+          (0 until currentTable(g.id).workers).forall(told.of(g, _).isDefined)
+        }
+    )
   }
 
   /** Accepts a plan, which is in the plan log when this returns. Throws StepNotSealedException if
@@ -211,7 +334,7 @@ final class QueryRun(
     val due = dutiesOf(executor).iterator.map(_.key).toSet
     for ((k, version) <- report.ready if due(k)) tell(k, ReplicaState.Ready(version, executor))
     for ((k, reason) <- report.refused if due(k)) tell(k, ReplicaState.Refused(reason, executor))
-    places.standsBy(executor, report.standing.filter(_.worker.store.run == run))
+    places.standsBy(executor, report.standing.filter(_.worker.store.run == run), batchNow)
     if (pace.reported(report.copied.filter(_.replica.store.run == run)))
       records.feed(Protocol.CopiesProgressed)
     pace.besideTasks(executor, report.besideTasks.getOrElse(run, 0L))
@@ -220,12 +343,16 @@ final class QueryRun(
   /** A batch has ended, and took so long from its trigger on. The rate of copies follows from it. A
     * batch that this is not told of is not counted.
     */
-  def batchEnded(batch: Long, durationMs: Long): Unit = pace.batchEnded(batch, durationMs)
+  def batchEnded(batch: Long, durationMs: Long): Unit = {
+    pace.batchEnded(batch, durationMs)
+    if (isStarted && places.relocating.nonEmpty)
+      places.batchEnded(scene(current.groups, batchNow))
+  }
 
   /** A task reports its commit. */
   def committed(c: Committed): Unit = {
-    places.ran(c.worker.store.id.operator, c.worker.worker, c.executor.id)
-    liveBytes((c.worker.store.id, c.worker.worker)) = c.liveBytes
+    places.ran(c.worker.store.id.operator, c.worker.worker, c.executor.id, c.batch)
+    told.committed(c)
   }
 
   /** What executors are to know of this run; None before its first batch. */
@@ -256,7 +383,8 @@ final class QueryRun(
   /** Computed once for a decision, a view of the cluster, and the standbys that are wished. */
   private def currentDuties: QueryRun.DutiesOf =
     records.state.fold(QueryRun.DutiesOf.Nothing) { state =>
-      val (known, view, wished) = (duties, places.cluster, places.standbys)
+      val (known, view) = (duties, places.cluster)
+      val wished = QueryRun.Wished(places.relocating, places.standbys, told.known)
       val current =
         if (known.isOf(state.decision, view, wished)) known
         else
@@ -265,19 +393,20 @@ final class QueryRun(
             view,
             wished,
             Duties(state, view.peer).groupMap(_._1)(_._2),
-            Duties.standbys(state, wished, liveBytesOf).groupMap(_._1)(_._2)
+            Duties
+              .standbys(state, wished.relocating, wished.standbys, told.liveBytes)
+              .groupMap(_._1)(_._2)
           )
       duties = current
       current
     }
 
-  private def liveBytesOf(store: StoreId, worker: Int): Option[Long] =
-    liveBytes.get((store, worker))
-
-  private def hasStandbysToMake: Boolean = wantsStandbys && current.groups.exists { group =>
-    places.standbysOf(group.id).zipWithIndex.exists { case (executors, worker) =>
-      executors.exists(!places.isWhole(group, worker, _))
-    }
+  private def hasStandbysToMake: Boolean = hasStandbys && current.groups.exists { group =>
+    Vector(places.relocating, places.standbys)
+      .flatMap(_.getOrElse(group.id, Vector.empty).zipWithIndex)
+      .exists { case (executors, worker) =>
+        executors.exists(!places.isWhole(group, worker, _))
+      }
   }
 
   /** The table that the newest batch of a group has. */
@@ -294,22 +423,25 @@ final class QueryRun(
   /** The bytes of each worker's state, by group; nothing while no plan asks for them. */
   private def stateBytes(groups: Vector[Group]): Map[(Long, Int), Long] =
     if (current.history.open.isEmpty) Map.empty
-    else {
-      val groupOf = groups.flatMap(g => g.stores.map(_ -> g.id)).toMap
-      liveBytes.toVector
-        .flatMap { case ((store, worker), bytes) => groupOf.get(store).map((_, worker) -> bytes) }
-        .groupMapReduce(_._1)(_._2)(_ + _)
-    }
+    else
+      (for {
+        group <- groups
+        worker <- 0 until workersMax(group)
+        bytes <- told.bytesOf(group, worker)
+      } yield (group.id, worker) -> bytes).toMap
 
   private def changed(before: Vector[Group], now: Vector[Group]) =
     UnsupportedQueryException.changedOperators(QueryRun.describe(before), QueryRun.describe(now))
 
   private def current: Protocol.State = records.current
 
-  /** The most workers that a group has, or that an open plan will give it. */
+  /** The most workers that a group has, or that an open plan will give it. Those that the batch
+    * under way does away with are among them: others may take their bins from their standbys.
+    */
   private def workersMax(group: Group): Int = {
     val planned = current.history.open.iterator.flatMap(_.workersMax.get(group.id))
-    (planned ++ Iterator(currentTable(group.id).workers)).max
+    val before = current.decision.flatMap(_.before.get(group.id)).map(_.workers)
+    (planned ++ before ++ Iterator(currentTable(group.id).workers)).max
   }
 
   private def assignmentOf(d: Protocol.Decision, group: Group, tables: Tables): Assignment = {
@@ -319,7 +451,7 @@ final class QueryRun(
     val sources = incoming.flatMap(_.bins.map(tables.before.workerOf)).distinct
     val addresses = sources.flatMap(s => places.addressOf(group.id, s).map(s -> _)).toMap
     val outgoing = d.announced.filter(_.id.group == group.id).map { a =>
-      val routes = Route.of(a.step, tables.after, d.batch.executorsOf(group.id))
+      val routes = Route.of(a.step, tables.after, d.batch.whereabouts(group.id))
       Outgoing(a.id, a.mode, a.since == d.batch.number, routes)
     }
     val stores = group.stores.toSet
@@ -407,8 +539,8 @@ object QueryRun {
     *   how long executors wait for a block that prepares a replica; None for their own deadline
     * @param transferRate
     *   what copies may cost
-    * @param replicas
-    *   how many executors stand by for each worker
+    * @param placement
+    *   where workers and standbys are placed
     */
   final case class Settings(
       protocol: Protocol.Settings = Protocol.Settings(),
@@ -417,14 +549,26 @@ object QueryRun {
       trimRecords: Int = 100,
       pullDeadlineMs: Option[Long] = None,
       transferRate: TransferRate.Settings = TransferRate.Settings(),
-      replicas: Int = 0
+      placement: PlacementSettings = PlacementSettings()
   )
+
+  /** By group: where each worker is to go, and who is to stand by for it; and of how many states
+    * the size is known.
+    */
+  private final case class Wished(
+      relocating: Map[Long, Vector[Vector[String]]],
+      standbys: Map[Long, Vector[Vector[String]]],
+      known: Int
+  ) {
+    def isSame(other: Wished): Boolean =
+      (relocating eq other.relocating) && (standbys eq other.standbys) && known == other.known
+  }
 
   /** The duties that follow from a decision, by executor. */
   private final case class DutiesOf(
       decision: Option[Protocol.Decision],
       cluster: ClusterView,
-      wished: Map[Long, Vector[Vector[String]]],
+      wished: Wished,
       replicas: Map[String, Vector[ReplicaDuty]],
       standbys: Map[String, Vector[StandbyDuty]]
   ) {
@@ -433,13 +577,19 @@ object QueryRun {
     def isOf(
         decision: Option[Protocol.Decision],
         cluster: ClusterView,
-        wished: Map[Long, Vector[Vector[String]]]
-    ): Boolean = (this.cluster eq cluster) && (this.wished eq wished) &&
+        wished: Wished
+    ): Boolean = (this.cluster eq cluster) && this.wished.isSame(wished) &&
       this.decision.exists(d => decision.exists(_ eq d))
   }
 
   private object DutiesOf {
-    val Nothing: DutiesOf = DutiesOf(None, ClusterView.Empty, Map.empty, Map.empty, Map.empty)
+    val Nothing: DutiesOf = DutiesOf(
+      None,
+      ClusterView.Empty,
+      Wished(Map.empty, Map.empty, 0),
+      Map.empty,
+      Map.empty
+    )
   }
 
   private def areSame(one: Vector[Group], other: Vector[Group]): Boolean =

@@ -5,49 +5,87 @@ import scala.collection.concurrent.TrieMap
 import scala.collection.mutable
 
 import io.megaphone.format.{ExecutorAddress, StoreId}
-import io.megaphone.placement.Placement
+import io.megaphone.placement.{Load, MemberState, Placement, Request, Seat, Standbys}
 import io.megaphone.plan.Group
 
-/** Where a run's workers are, where they are wanted, and who stands by for them. A group's workers
-  * are placed as one: all its operators run in the same tasks.
+/** Where a run's workers are, where they are wanted, who stands by for them, and which of them are
+  * on their way elsewhere. A group's workers are placed as one: all its operators run in the same
+  * tasks. It is kept in memory only: a place is a wish, and the next run has other executors.
   *
-  * Threads: one at a time. `cluster`, `ran`, `executorOf`, `standsBy`, `standbys` and `isWhole` may
-  * be called by any thread at any time.
+  * When a batch is planned:
+  *   1. Relocations that arrived, or cannot go on, end.
+  *   1. Workers are placed (see [[io.megaphone.placement.Placement]]). One that is to go elsewhere
+  *      begins a relocation: its target stands by for it.
+  *   1. A relocation whose standby has all of the worker's state is taken: the worker is placed
+  *      there. ''The task runs elsewhere:'' it opens what it finds there, and the worker is placed
+  *      on the target again, for some batches. ''The target is lost:'' the worker stays.
+  *   1. Standbys are chosen.
+  *
+  * Threads: one at a time. `cluster`, `ran`, `executorOf`, `standsBy`, `standbys`, `relocating`,
+  * `relocations`, `wanted`, `isWhole` and `loads` may be called by any thread at any time.
   */
 private[runtime] final class WorkerPlaces {
-  private val ranOn = TrieMap.empty[(Long, Int), String] // (operator, worker) → executor
-  private val wantedOf = mutable.Map.empty[Long, Vector[String]] // group → executors
+  import WorkerPlaces._
+
+  private val ranOn = TrieMap.empty[(Long, Int), Ran] // by operator and worker
+  private val firstRan = TrieMap.empty[String, Long] // executor → the first batch that ran there
   private val pinned = mutable.Map.empty[(Long, Int), String]
   private val standing = TrieMap.empty[String, Map[(StoreId, Int), Standing]] // by executor
+  private val moving = new Relocations
+  private var settings = PlacementSettings()
+  private var openSince = -1L // the batch at which the executors that may get workers changed
+  private var isSpread = false // since then
+  private val standingSince = mutable.Map.empty[String, Long] // the batch of the last progress
+  private var unfit = Map.empty[Seat, Set[String]] // executors that could not take a worker
+  @volatile private var wantedOf = Map.empty[Long, Vector[String]] // group → executors
   @volatile private var wantedStandbys = Map.empty[Long, Vector[Vector[String]]] // by worker
+  @volatile private var targets = Map.empty[Long, Vector[Vector[String]]] // of relocations
   @volatile private var seen = ClusterView.Empty
+  @volatile private var placedLoads = Map.empty[String, Load]
+
+  /** Sets how workers are placed, before the first are. */
+  def configure(how: PlacementSettings): Unit = settings = how
 
   /** The newest view of the cluster. */
   def cluster: ClusterView = seen
 
-  /** Takes a newer view. Returns the executors that are gone. */
-  def see(now: ClusterView): Vector[String] = {
+  /** Takes a newer view, before a batch is planned or while it runs. Returns the executors that are
+    * gone.
+    */
+  def see(now: ClusterView, batch: Long): Vector[String] = {
     val lost = seen.ids.filterNot(id => now.get(id).isDefined)
     pinned.filterInPlace((_, executor) => !lost.contains(executor))
     lost.foreach(standing.remove)
+    if (now.open != seen.open) { openSince = batch; isSpread = false }
     seen = now
     lost
   }
 
-  /** A worker of an operator has committed on an executor. */
-  def ran(operator: Long, worker: Int, executor: String): Unit =
-    ranOn((operator, worker)) = executor
+  /** A worker of an operator has committed a batch on an executor. What comes late is ignored. */
+  def ran(operator: Long, worker: Int, executor: String, batch: Long): Unit = {
+    ranOn.updateWith((operator, worker)) { known =>
+      known.filter(_.batch > batch).orElse(Some(Ran(executor, batch)))
+    }
+    firstRan.putIfAbsent(executor, batch)
+    ()
+  }
 
   /** The executor that a worker ran on last, if it is known. */
-  def executorOf(operator: Long, worker: Int): Option[String] = ranOn.get((operator, worker))
+  def executorOf(operator: Long, worker: Int): Option[String] =
+    ranOn.get((operator, worker)).map(_.executor)
 
   /** The address of that executor, if others can ask it. */
   def addressOf(group: Long, worker: Int): Option[ExecutorAddress] =
     executorOf(group, worker).flatMap(cluster.peer)
 
-  /** An executor reports how far its standbys are. */
-  def standsBy(executor: String, standbys: Vector[Standing]): Unit =
-    standing(executor) = standbys.map(s => (s.worker.store.id, s.worker.worker) -> s).toMap
+  /** An executor reports how far its standbys are, while a batch is under way. */
+  def standsBy(executor: String, standbys: Vector[Standing], batch: Long): Unit = {
+    val now = standbys.map(s => (s.worker.store.id, s.worker.worker) -> s).toMap
+    def bins(of: Map[(StoreId, Int), Standing]) = of.view.mapValues(_.bins).toMap
+    if (!standing.get(executor).exists(before => bins(before) == bins(now)))
+      standingSince(executor) = batch
+    standing(executor) = now
+  }
 
   /** By group: the executors that are to stand by for each worker. Another map if that changes. */
   def standbys: Map[Long, Vector[Vector[String]]] = wantedStandbys
@@ -55,35 +93,230 @@ private[runtime] final class WorkerPlaces {
   /** The executors that are to stand by for each worker of a group. */
   def standbysOf(group: Long): Vector[Vector[String]] = standbys.getOrElse(group, Vector.empty)
 
-  /** Wishes an executor, and some that stand by, for each of so many workers of a group. A worker
-    * whose executor is gone goes where a standby of it is.
+  /** By group: where each worker is on its way to, if it is. Another map if that changes. */
+  def relocating: Map[Long, Vector[Vector[String]]] = targets
+
+  /** The relocations that are under way, and those that ended last. */
+  def relocations: Vector[Relocation] = moving.all
+
+  /** The load that this run has on each executor, or will have once workers that are on their way
+    * have arrived.
     */
-  def place(group: Group, workers: Int, replicas: Int): Unit = {
-    val before = wantedOf.getOrElse(group.id, Vector.empty)
-    val staying = cluster.hosts
-    val isStaying = staying.toSet
-    val places = Placement.assign(
-      workers,
-      w => executorOf(group.id, w).filter(isStaying).orElse(before.lift(w)),
-      staying,
-      stateOn(group, _)
+  def loads: Map[String, Load] = placedLoads
+
+  /** Wishes an executor for each worker, and some that stand by. A worker whose executor is gone
+    * goes where a standby of it is.
+    */
+  def place(scene: Scene): Unit = if (!isAtRest(scene)) placeAnew(scene)
+  else if (scene.batch % LoadsEvery == 0) noteTargets(scene, placesOf(scene))
+
+  /** Whether nothing is to be done: each worker has run where it is wanted, and may stay there.
+    * Most of the time it is so, and there may be thousands of workers.
+    */
+  private def isAtRest(scene: Scene): Boolean = settings.replicas == 0 && moving.open.isEmpty &&
+    !spreads(scene) && scene.groups.forall { case (group, workers) =>
+      val wanted = wantedOf.getOrElse(group.id, Vector.empty)
+      wanted.size == workers && wanted.indices.forall { worker =>
+        cluster.open(wanted(worker)) && executorOf(group.id, worker).contains(wanted(worker))
+      }
+    }
+
+  private def spreads(scene: Scene): Boolean = settings.isAuto && !isSpread &&
+    scene.batch >= openSince + settings.settleBatches && scene.isKnown
+
+  private def placeAnew(scene: Scene): Unit = {
+    val isSpreading = spreads(scene)
+    isSpread ||= isSpreading
+    end(scene)
+    val wanted = Placement(request(scene, Option.when(isSpreading)(settings.tolerance)))
+    begin(scene, wanted.targets, wanted.places, Relocation.Spread)
+    val taken = if (scene.mayTake) take(scene) else Map.empty[Seat, String]
+    note(scene, wanted.places ++ taken)
+  }
+
+  /** Ends the relocations that have arrived: a batch is over, and there may be no other. */
+  def batchEnded(scene: Scene): Unit = if (moving.open.nonEmpty) {
+    end(scene)
+    noteTargets(scene, placesOf(scene))
+  }
+
+  /** Begins relocations that even the load out. Returns them. */
+  def spread(scene: Scene, tolerance: Double): Vector[Relocation] = {
+    val wanted = Placement(request(scene, Some(tolerance)))
+    val begun = begin(scene, wanted.targets, wanted.places, Relocation.Spread)
+    noteTargets(scene, wanted.places)
+    begun
+  }
+
+  /** Begins relocations of some workers that are elsewhere. Returns them. */
+  def relocate(scene: Scene, to: Map[Seat, String]): Vector[Relocation] = {
+    val places = placesOf(scene)
+    // One that is to be where it is turns round.
+    moving.change { r =>
+      val isKept = r.isMaking && to.get(r.seat).exists(places.get(r.seat).contains)
+      if (isKept) r.copy(end = Some(Relocation.Cancelled)) else r
+    }
+    val begun = begin(scene, to, places, Relocation.Asked)
+    noteTargets(scene, places)
+    begun
+  }
+
+  /** Ends relocations that no batch has taken. */
+  def cancel(scene: Scene, ids: Set[Long]): Unit = {
+    moving.change { r =>
+      if (ids(r.id) && r.isMaking) r.copy(end = Some(Relocation.Cancelled)) else r
+    }
+    noteTargets(scene, placesOf(scene))
+  }
+
+  private def request(scene: Scene, tolerance: Option[Double]): Request = {
+    val now = placesOf(scene)
+    Request(
+      cluster.members,
+      scene.seats,
+      now,
+      bound = moving.open.iterator.map(r => r.seat -> r.to).toMap,
+      stateOn(scene, _),
+      unfit.getOrElse(_, Set.empty),
+      cluster.elsewhere,
+      tolerance
     )
-    wantedOf(group.id) = places
-    if (replicas > 0) {
-      val known = standbysOf(group.id)
-      val hosts = staying.flatMap(cluster.get).map(e => e.id -> e.host).toMap
-      wantedStandbys = wantedStandbys.updated(
-        group.id,
-        // Where the worker was before, its state is.
-        Placement.standbys(
-          places,
+  }
+
+  /** Where each worker is: on the way that a batch took, where it ran last, or, if it has not run
+    * yet, where it was wanted before.
+    */
+  private def placesOf(scene: Scene): Map[Seat, String] = {
+    val taken = moving.open.iterator.filter(_.taken.isDefined).map(r => r.seat -> r.to).toMap
+    scene.seats.keysIterator.flatMap { seat =>
+      taken
+        .get(seat)
+        .orElse(executorOf(seat.group, seat.worker))
+        .filter(cluster.runs)
+        .orElse(wantedBefore(scene, seat))
+        .map(seat -> _)
+    }.toMap
+  }
+
+  /** One without state need not stay where it was wanted, unless a step is to bring it some. */
+  private def wantedBefore(scene: Scene, seat: Seat): Option[String] = {
+    wantedOf
+      .get(seat.group)
+      .flatMap(_.lift(seat.worker))
+      .filter { executor =>
+        cluster.open(executor) || cluster.runs(executor) &&
+        (executorOf(seat.group, seat.worker).isDefined || scene.isBusy(seat))
+      }
+  }
+
+  private def end(scene: Scene): Unit = moving.change { r =>
+    def failed(reason: String) = r.copy(end = Some(Relocation.Failed(reason)))
+    def hasRun = scene.groupOf(r.seat).operators.forall { operator =>
+      ranOn.get((operator.id, r.seat.worker)).exists { ran =>
+        ran.executor == r.to && ran.batch >= r.taken.getOrElse(r.since + 1)
+      }
+    }
+    def isStuck = scene.batch >= StuckBatches +
+      math.max(r.since, standingSince.getOrElse(r.to, -1L))
+    def isKept = cluster.members.exists(m => m.id == r.from && m.state == MemberState.Active)
+    if (!scene.seats.contains(r.seat)) failed("The query has no such worker any more.")
+    else if (hasRun) r.copy(end = Some(Relocation.Done))
+    else if (!cluster.open(r.to)) failed(s"Executor ${r.to} gets no workers any more.")
+    else if (r.isMaking && !cluster.runs(r.from))
+      failed(s"Executor ${r.from} runs no tasks any more.")
+    else if (r.isMaking && r.why == Relocation.Drain && isKept)
+      r.copy(end = Some(Relocation.Cancelled))
+    else if (r.taken.exists(_ + ArrivalBatches < scene.batch))
+      failed(s"Spark ran the worker's tasks elsewhere for $ArrivalBatches batches.")
+    else if (r.isMaking && isStuck) {
+      unfit += r.seat -> (unfit.getOrElse(r.seat, Set.empty) + r.to)
+      failed(
+        s"Executor ${r.to} has copied nothing for $StuckBatches batches: it has no room, or " +
+          "cannot read the checkpoint; its log says which."
+      )
+    } else r
+  }
+
+  private def begin(
+      scene: Scene,
+      targets: Map[Seat, String],
+      places: Map[Seat, String],
+      why: Relocation.Why
+  ): Vector[Relocation] = {
+    val under = moving.open.iterator.map(r => r.seat -> r.to).toMap
+    val drained =
+      cluster.members.iterator.filter(_.state == MemberState.Draining).map(_.id).toSet
+    moving.begin(
+      for {
+        (seat, to) <- targets.toVector.sortBy(_._1)
+        from <- places.get(seat).toVector
+        if to != from && !under.get(seat).contains(to)
+        isForced = drained(from) && why == Relocation.Spread
+      } yield Relocation(0, seat, from, to, if (isForced) Relocation.Drain else why, scene.batch)
+    )
+  }
+
+  /** Takes the relocations whose standbys are there. Returns where the workers go. */
+  private def take(scene: Scene): Map[Seat, String] = {
+    val open = moving.open
+    val ready = open.filter { r =>
+      r.isMaking && !isBusy(scene, r) &&
+      versionOn(scene.groupOf(r.seat), r.seat.worker, r.to).exists(_ >= scene.batch - 2)
+    }
+    val isAwaited = open.iterator.filter(_.taken.isDefined).map(_.to).toSet
+    val taken = ready.groupBy(_.to).iterator.flatMap { case (to, some) =>
+      if (isWarm(scene, to)) some
+      else if (isAwaited(to) || firstRan.contains(to)) Vector.empty
+      else Vector(some.minBy(r => (scene.seats(r.seat).bytes, r.seat)))
+    }
+    val ids = taken.map(r => r.id -> r).toMap
+    moving.change(r => if (ids.contains(r.id)) r.copy(taken = Some(scene.batch)) else r)
+    ids.valuesIterator.map(r => r.seat -> r.to).toMap
+  }
+
+  /** Whether a step of a plan goes first. It is not waited for without end: plans may have many. */
+  private def isBusy(scene: Scene, r: Relocation): Boolean =
+    scene.batch - r.since <= settings.patienceBatches && scene.isBusy(r.seat)
+
+  /** Whether an executor has run workers of the query for some batches. The first tasks on a new
+    * one take long, whatever they do, so it gets its lightest worker first.
+    */
+  private def isWarm(scene: Scene, executor: String): Boolean = settings.pilotBatches == 0 ||
+    firstRan.get(executor).exists(_ + settings.pilotBatches <= scene.batch)
+
+  private def note(scene: Scene, places: Map[Seat, String]): Unit = {
+    for ((group, workers) <- scene.groups) {
+      val before = wantedOf.getOrElse(group.id, Vector.empty)
+      val wanted = (0 until workers).flatMap(w => places.get(Seat(group.id, w))).toVector
+      wantedOf = wantedOf.updated(group.id, wanted)
+      if (settings.replicas > 0) {
+        val known = standbysOf(group.id)
+        val chosen = Standbys.assign(
+          wanted,
+          // Where the worker was before, its state is.
           w => known.lift(w).toSeq.flatten ++ before.lift(w),
-          hosts,
-          replicas,
+          cluster.members,
+          settings.replicas,
           isWhole(group, _, _)
         )
-      )
+        if (chosen != known) wantedStandbys = wantedStandbys.updated(group.id, chosen)
+      }
     }
+    noteTargets(scene, places)
+  }
+
+  private def noteTargets(scene: Scene, places: Map[Seat, String]): Unit = {
+    val to = moving.open.iterator.map(r => r.seat -> r.to).toMap
+    placedLoads = scene.seats.toVector
+      .flatMap { case (seat, load) => to.get(seat).orElse(places.get(seat)).map(_ -> load) }
+      .groupMapReduce(_._1)(_._2)(_ + _)
+    val now =
+      if (to.isEmpty) Map.empty[Long, Vector[Vector[String]]]
+      else
+        scene.groups.map { case (group, workers) =>
+          group.id -> Vector.tabulate(workers)(w => to.get(Seat(group.id, w)).toVector)
+        }.toMap
+    if (now != targets) targets = now
   }
 
   /** Whether an executor has a standby with all bins of a worker, in all stores. */
@@ -91,16 +324,17 @@ private[runtime] final class WorkerPlaces {
     versionOn(group, worker, executor).isDefined
 
   /** The executors with the newest standbys that have all bins of a worker. */
-  private def stateOn(group: Group, worker: Int): Seq[String] = {
+  private def stateOn(scene: Scene, seat: Seat): Seq[String] = {
     val versions = for {
       executor <- standing.keys.toVector
-      version <- versionOn(group, worker, executor)
+      version <- versionOn(scene.groupOf(seat), seat.worker, executor)
     } yield executor -> version
     val newest = versions.map(_._2).maxOption
     versions.collect { case (executor, version) if newest.contains(version) => executor }
   }
 
-  private def versionOn(group: Group, worker: Int, executor: String): Option[Long] = {
+  /** The version of an executor's standby that has all bins of a worker; None if it has none. */
+  def versionOn(group: Group, worker: Int, executor: String): Option[Long] = {
     val known = standing.getOrElse(executor, Map.empty)
     val found = group.stores.flatMap(store => known.get((store, worker)))
     Option.when(found.size == group.stores.size && found.forall(_.isWhole))(
@@ -108,15 +342,76 @@ private[runtime] final class WorkerPlaces {
     )
   }
 
+  /** By group: the executors that are to stand by for each worker, or to take it over, and have all
+    * of its state, of a version or a later one. Nothing where nobody does.
+    */
+  def stoodBy(
+      groups: Vector[Group],
+      version: Long,
+      isAsked: Seat => Boolean
+  ): Map[Long, Vector[Set[String]]] = (for {
+    group <- groups
+    wished = Vector(standbys, relocating).flatMap(_.get(group.id))
+    if wished.nonEmpty
+  } yield group.id -> Vector.tabulate(wished.map(_.size).max) { worker =>
+    val isWanted = isAsked(Seat(group.id, worker))
+    val executors = if (isWanted) wished.flatMap(_.lift(worker)).flatten else Vector.empty
+    executors.filter(versionOn(group, worker, _).exists(_ >= version)).toSet
+  }).toMap
+
   /** The executor that is wished for each worker, by group. */
-  def wanted: Map[Long, Vector[String]] = wantedOf.toMap
+  def wanted: Map[Long, Vector[String]] = wantedOf
 
   /** Pins for those of a group's workers that are not known to run where they are wanted. */
   def pinsOf(group: Group, workers: Int): Vector[Pin] = for {
     (executor, worker) <- wantedOf.getOrElse(group.id, Vector.empty).zipWithIndex.take(workers)
     operator <- group.operators
     key = (operator.id, worker)
-    if !pinned.get(key).contains(executor) || !ranOn.get(key).forall(_ == executor)
+    if !pinned.get(key).contains(executor) || !ranOn.get(key).forall(_.executor == executor)
     address <- cluster.get(executor)
   } yield { pinned(key) = executor; Pin(operator.id, operator.stores, worker, address) }
+}
+
+private[runtime] object WorkerPlaces {
+
+  /** Batches after which a worker whose tasks run elsewhere is not sent to its target any more. */
+  private val ArrivalBatches = 5L
+
+  /** Batches after which the loads of workers that stay are told to other queries again. */
+  private val LoadsEvery = 16L
+
+  /** Batches in which an executor copies nothing after which it is given up. */
+  private val StuckBatches = 50L
+
+  /** Where, and in which batch, a worker has run. */
+  private final case class Ran(executor: String, batch: Long)
+
+  /** What is known when workers are placed.
+    *
+    * @param groups
+    *   each with the number of workers to place
+    * @param isBusy
+    *   whether an announced step takes bins from a worker or to it, or one has just brought it some
+    * @param mayTake
+    *   whether relocations may take effect: only in the planning of a batch, and once for it
+    * @param knowsLoads
+    *   whether the loads of all workers are known
+    */
+  final case class Scene(
+      batch: Long,
+      groups: Vector[(Group, Int)],
+      loadOf: Seat => Load,
+      isBusy: Seat => Boolean,
+      mayTake: Boolean,
+      knowsLoads: () => Boolean
+  ) {
+    private val byId = groups.iterator.map { case (group, _) => group.id -> group }.toMap
+    lazy val isKnown: Boolean = knowsLoads()
+    lazy val seats: Map[Seat, Load] = (for {
+      (group, workers) <- groups
+      worker <- 0 until workers
+      seat = Seat(group.id, worker)
+    } yield seat -> loadOf(seat)).toMap
+    def groupOf(seat: Seat): Group = byId(seat.group)
+  }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import java.util.concurrent.TimeUnit
+
 import io.megaphone.checkpoint.{Committer, Recovery, StateFiles}
 import io.megaphone.format.{Compression, StateName, StoreId, WorkerId, WriterId}
 import io.megaphone.state.{Attempt, Holding, Lease, StoreBatch}
@@ -29,6 +31,8 @@ final class WorkerTask private (
     val arrivals: Arrivals,
     committer: Committer
 ) {
+  private val openSince = agent.clock.nanoTime
+
   def holding: Holding = lease.holding
   def id: WorkerId = WorkerId(batch.key, holding.worker)
 
@@ -61,7 +65,8 @@ final class WorkerTask private (
       holding.liveBytes,
       committed.bytes,
       arrivals,
-      Option.when(tellsSizes)(BinSizes.of(holding))
+      Option.when(tellsSizes)(BinSizes.of(holding)),
+      TimeUnit.NANOSECONDS.toMillis(agent.clock.nanoTime - openSince)
     )
   }
 

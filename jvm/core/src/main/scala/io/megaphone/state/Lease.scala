@@ -11,7 +11,8 @@ import io.megaphone.format.WorkerId
   * @param isAlive
   *   returns false once the attempt was killed or has ended
   * @param isTask
-  *   false for who keeps a standby: a task waits for it a moment only
+  *   false for who keeps a standby, or takes bins of it: a task of the worker waits for it a moment
+  *   only
   */
 final class Attempt(val id: Long, val isAlive: () => Boolean, val isTask: Boolean = true)
 
@@ -117,6 +118,18 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
       owner = Some(lease)
       lease
     }
+  }
+
+  /** Takes the lease if no task of the worker has it. Waits a moment for others that have it, and
+    * detaches nobody.
+    */
+  def borrow(attempt: Attempt): Option[Lease] = synchronized {
+    val deadline = System.nanoTime + Slot.KeeperWaitMs * 1000000L
+    waiting += 1
+    try
+      while (owner.exists(!_.attempt.isTask) && System.nanoTime < deadline) wait(Slot.PollMs)
+    finally waiting -= 1
+    tryAcquire(attempt)
   }
 
   def renew(lease: Lease): Holding = synchronized {

@@ -47,6 +47,12 @@ final class Registry(
   def tryLease(worker: WorkerId, binsCount: Int, attempt: Attempt): Option[Lease] =
     slots.computeIfAbsent(worker, _ => new Slot(worker, binsCount)).tryAcquire(attempt)
 
+  /** Takes the lease on a standby, to take bins of it. Waits a moment for who keeps it. Returns
+    * None if it is not there, or a task of its worker has it.
+    */
+  def borrow(worker: WorkerId, attempt: Attempt): Option[Lease] =
+    Option(slots.get(worker)).flatMap(_.borrow(attempt))
+
   /** A worker's current holding, even if an attempt is writing it. */
   def holding(worker: WorkerId): Option[Holding] = Option(slots.get(worker)).map(_.peek)
 
@@ -81,14 +87,19 @@ final class Registry(
     *   returns the newest settled version of a run; None if the run has ended
     * @param standsBy
     *   whether this executor is to stand by for a worker: it may take long to make the standby
+    * @param isDraining
+    *   whether this executor is to be emptied: what is no worker's newest state goes at once
     */
   def keepRuns(
       settledOf: String => Option[Long],
-      standsBy: WorkerId => Boolean = _ => false
+      standsBy: WorkerId => Boolean = _ => false,
+      isDraining: Boolean = false
   ): Unit = {
+    // A worker that runs here is one version behind while its next batch is planned.
+    val behind = if (isDraining) math.min(1, behindMax) else behindMax
     slots.forEach { (worker, slot) =>
       val isWanted = settledOf(worker.store.run).exists { settled =>
-        standsBy(worker) || settled <= slot.peek.base.version + behindMax
+        standsBy(worker) || settled <= slot.peek.base.version + behind
       }
       if (!isWanted && slot.retire()) slots.remove(worker, slot)
     }
@@ -114,6 +125,10 @@ final class Registry(
   }
 
   def holdingsCount: Int = slots.size
+
+  /** The number of holdings of each run. */
+  def holdingsByRun: Map[String, Int] =
+    slots.keySet.asScala.iterator.map(_.store.run).toVector.groupMapReduce(identity)(_ => 1)(_ + _)
   def replicasCount: Int = replicas.size
   def runs: Set[String] = slots.keySet.asScala.map(_.store.run).toSet
   def isEmpty: Boolean = slots.isEmpty && replicas.isEmpty && handedOut.isEmpty

@@ -58,6 +58,8 @@ object Tables {
     PlanRow.table,
     StepRow.table,
     MigrationRow.table,
-    ExecutorRow.table
+    RelocationRow.table,
+    ExecutorRow.table,
+    DrainRow.table
   )
 }

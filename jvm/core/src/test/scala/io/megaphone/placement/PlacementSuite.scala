@@ -5,90 +5,240 @@ import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
+import io.megaphone.placement.MemberState.{Active, Draining, Leaving}
+
 class PlacementSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
-  private val executors = Gen.choose(1, 6).map(n => Vector.tabulate(n)(i => s"e$i"))
-  private val scenes = for {
-    live <- executors
-    workers <- Gen.choose(0, 20)
-    known <- Gen.listOfN(workers, Gen.option(Gen.oneOf(live ++ Vector("gone", "lost"))))
-  } yield (live, workers, known)
+  private implicit val config: PropertyCheckConfiguration =
+    PropertyCheckConfiguration(minSuccessful = 300)
 
-  test("a worker whose executor lives stays there, and each other gets a live one") {
-    forAll(scenes) { case (live, workers, known) =>
-      val placed = Placement.assign(workers, known(_), live)
-      assert(placed.size == workers && placed.forall(live.contains))
-      for ((before, now) <- known.zip(placed); executor <- before if live.contains(executor))
-        assert(now == executor)
-    }
-  }
+  private val states: Gen[MemberState] =
+    Gen.frequency(4 -> Gen.const(Active), 1 -> Gen.const(Draining), 1 -> Gen.const(Leaving))
 
-  test("workers with no place go where the fewest are") {
-    forAll(executors, Gen.choose(0, 20)) { (live, workers) =>
-      val counts = Placement.assign(workers, _ => None, live).groupBy(identity).map(_._2.size)
-      assert(workers == 0 || counts.max - (if (counts.size < live.size) 0 else counts.min) <= 1)
-    }
-    assert(
-      Placement.assign(3, w => Option.when(w < 2)("a"), Vector("a", "b")) == Seq("a", "a", "b")
+  private def membersOf(cores: Gen[Int], states: Gen[MemberState]): Gen[Vector[Member]] = for {
+    n <- Gen.choose(1, 6)
+    made <- Gen.sequence[Vector[Member], Member]((0 until n).map { i =>
+      for (c <- cores; s <- states; h <- Gen.choose(0, 2)) yield Member(s"e$i", s"h$h", c, s)
+    })
+  } yield made
+
+  private val loads =
+    for (bytes <- Gen.choose(0, 1000); busy <- Gen.choose(0, 50)) yield Load(bytes.toLong, busy)
+
+  private def requests(
+      members: Gen[Vector[Member]] = membersOf(Gen.choose(1, 4), states),
+      loads: Gen[Load] = loads,
+      tolerance: Gen[Option[Double]] = Gen.oneOf(None, Some(0.1))
+  ): Gen[Request] = for {
+    live <- members
+    groups <- Gen.choose(1, 2)
+    workers <- Gen.choose(0, 12)
+    seats = for (g <- 0 until groups; w <- 0 until workers) yield Seat(g.toLong, w)
+    weights <- Gen.listOfN(seats.size, loads)
+    ids = live.map(_.id) :+ "gone"
+    now <- Gen.listOfN(seats.size, Gen.option(Gen.oneOf(ids)))
+    bound <- Gen.listOfN(
+      seats.size,
+      Gen.frequency(4 -> Gen.const(None), 1 -> Gen.some(Gen.oneOf(ids)))
     )
+    there <- Gen.listOfN(seats.size, Gen.someOf(ids))
+    other <- Gen.mapOf(Gen.zip(Gen.oneOf(ids), loads))
+    spread <- tolerance
+  } yield Request(
+    live,
+    seats.zip(weights).toMap,
+    seats.zip(now).collect { case (seat, Some(executor)) => seat -> executor }.toMap,
+    seats.zip(bound).collect { case (seat, Some(executor)) => seat -> executor }.toMap,
+    stateOn = seats.zip(there.map(_.toSeq)).toMap,
+    elsewhere = other,
+    tolerance = spread
+  )
+
+  private def stateOf(request: Request, executor: String) =
+    request.members.find(_.id == executor).map(_.state)
+
+  /** What of its part each executor that may get workers has, counted apart from the code. */
+  private def fills(request: Request, targets: Map[Seat, String]): Map[String, Double] = {
+    val open = Member.open(request.members)
+    val ids = open.map(_.id).toSet
+    val all = request.seats.values.toVector ++ request.elsewhere.collect {
+      case (id, load) if ids(id) => load
+    }
+    def sum(of: Load => Double, some: Iterable[Load]) = some.map(of).sum
+    val measures = Vector[(Load => Double, Double)](
+      (_.bytes.toDouble, 1.0),
+      (_.busyMs, 1.0),
+      (_.workers.toDouble, 0.05)
+    ).filter { case (of, _) => sum(of, all) > 0 }
+    val shares = measures.map(_._2).sum
+    open.map { member =>
+      val here = targets.collect { case (seat, e) if e == member.id => request.seats(seat) } ++
+        request.elsewhere.get(member.id)
+      val weight = measures.map { case (of, share) =>
+        share * sum(of, here) / sum(of, all)
+      }.sum / shares
+      val part = member.cores.toDouble / open.map(_.cores).sum
+      member.id -> (if (measures.isEmpty) 0.0 else weight / part)
+    }.toMap
   }
 
-  test("a worker whose executor is gone goes where its state is, and these do not crowd") {
-    val stateOn = Vector(Seq("a", "b"), Seq("a", "b"), Seq("gone"))
-    val placed = Placement.assign(3, _ => None, Seq("a", "b", "c"), stateOn)
-    assert(placed == Seq("a", "b", "c"))
-    assert(Placement.assign(1, _ => Some("c"), Seq("b", "c"), _ => Seq("b")) == Seq("c"))
+  test("every worker has a place where tasks run, if tasks run anywhere") {
+    forAll(requests()) { request =>
+      val wanted = Placement(request)
+      assert(wanted.places.keySet == request.seats.keySet)
+      assert(wanted.targets.keySet == request.seats.keySet)
+      val isAnyLeft = request.members.exists(_.state != Leaving)
+      for (executor <- wanted.places.values)
+        assert(stateOf(request, executor).exists(_ != Leaving || !isAnyLeft))
+      val isAnyActive = request.members.exists(_.state == Active)
+      for (executor <- wanted.targets.values if isAnyActive)
+        assert(stateOf(request, executor).contains(Active))
+    }
+    assert(Placement(Request(Vector.empty, Map(Seat(0, 0) -> Load()), Map.empty)).places.isEmpty)
   }
 
-  private val stands = for {
-    hosts <- Gen.choose(1, 7).flatMap(n => Gen.listOfN(n, Gen.oneOf("h1", "h2", "h3")))
-    live = hosts.zipWithIndex.map { case (host, i) => s"e$i" -> host }.toMap
-    workers <- Gen.listOfN(8, Gen.oneOf(live.keys.toSeq.sorted))
-    known <- Gen.listOfN(8, Gen.someOf(live.keys.toSeq.sorted :+ "gone"))
-    replicas <- Gen.choose(0, 3)
-  } yield (live, workers.toVector, known.map(_.toSeq).toVector, replicas)
-
-  test("a standby is never where its worker is, on another host if there is one, and stable") {
-    forAll(stands) { case (hosts, workers, known, replicas) =>
-      val placed = Placement.standbys(workers, known, hosts, replicas)
-      for (((standbys, worker), before) <- placed.zip(workers).zip(known)) {
-        assert(standbys.size == math.min(replicas, hosts.size - 1))
-        assert(standbys.distinct == standbys && !standbys.contains(worker))
-        assert(standbys.forall(hosts.contains))
-        if (replicas > 0 && hosts.values.toSet.size > 1) {
-          assert(hosts(standbys.head) != hosts(worker))
-          val kept = before.find(e => hosts.get(e).exists(_ != hosts(worker)))
-          assert(kept.forall(_ == standbys.head), "one that is there stays")
-        }
+  test("a worker whose executor runs tasks stays; what is not to be spread gets no other target") {
+    forAll(requests(tolerance = Gen.const(None))) { request =>
+      val wanted = Placement(request)
+      for ((seat, executor) <- request.now if stateOf(request, executor).exists(_ != Leaving)) {
+        assert(wanted.places(seat) == executor)
+        val isBound = request.bound.get(seat).exists(stateOf(request, _).contains(Active))
+        if (isBound) assert(wanted.targets(seat) == request.bound(seat))
+        else if (stateOf(request, executor).contains(Active))
+          assert(wanted.targets(seat) == executor)
       }
-      val again = Placement.standbys(workers, placed, hosts, replicas)
-      assert(again.map(_.toSet) == placed.map(_.toSet))
     }
   }
 
-  test("a whole standby on its worker's host stays until one on another host is whole") {
-    val hosts = Map("a" -> "h1", "b" -> "h1", "c" -> "h2")
-    def placed(now: Seq[String], whole: Set[String]) =
-      Placement.standbys(Vector("a"), _ => now, hosts, 1, (_, e) => whole(e)).head
-    assert(placed(Seq("b"), Set("b")) == Seq("c", "b"))
-    assert(placed(Seq("c", "b"), Set("b")) == Seq("c", "b"))
-    assert(placed(Seq("c", "b"), Set("b", "c")) == Seq("c"))
-    assert(placed(Seq("b"), Set.empty) == Seq("c"))
-  }
-
-  test("standbys spread evenly") {
-    val hosts = Vector.tabulate(4)(i => s"e$i" -> s"h$i").toMap
-    val workers = Vector.tabulate(12)(i => s"e${i % 4}")
-    val placed = Placement.standbys(workers, _ => Nil, hosts, 1).flatten
-    assert(placed.groupBy(identity).values.map(_.size).toSet == Set(3))
-  }
-
-  test("the order in which executors are listed does not matter; with none there is no place") {
-    forAll(scenes) { case (live, workers, known) =>
-      assert(
-        Placement.assign(workers, known(_), live) ==
-          Placement.assign(workers, known(_), live.reverse)
-      )
+  test("equal requests have equal answers, in whatever order executors are listed") {
+    forAll(requests()) { request =>
+      val other = request.copy(members = request.members.reverse)
+      assert(Placement(other) == Placement(request))
     }
-    assert(Placement.assign(3, _ => Some("gone"), Vector.empty).isEmpty)
+  }
+
+  private val settled = requests(
+    membersOf(Gen.choose(1, 4), Gen.const(Active)),
+    tolerance = Gen.const(Some(0.1))
+  ).map(_.copy(bound = Map.empty))
+
+  test("what has been spread stays, and each exchange makes the fullest emptier") {
+    forAll(settled) { request =>
+      val placed = Placement(request.copy(tolerance = None))
+      val spread = Placement(request.copy(now = placed.places))
+      val again = Placement(request.copy(now = spread.targets))
+      assert(again.targets == spread.targets)
+      val (before, after) = (fills(request, placed.targets), fills(request, spread.targets))
+      if (before.nonEmpty) assert(after.values.max <= before.values.max + 1e-6)
+    }
+  }
+
+  test("after a spread, executors differ by one worker at most, or by less than the tolerance") {
+    forAll(settled) { request =>
+      val placed = Placement(request.copy(tolerance = None)).places
+      val targets = Placement(request.copy(now = placed)).targets
+      val filled = fills(request, targets)
+      val mine = targets.values.toSet
+      if (mine.nonEmpty) {
+        val fullest = filled.filter { case (e, _) => mine(e) }.maxBy(_._2)
+        val emptiest = filled.minBy(_._2)
+        val least = targets
+          .collect { case (seat, e) if e == fullest._1 => seat }
+          .map { seat =>
+            fills(request, Map(seat -> emptiest._1)).apply(emptiest._1) -
+              fills(request, Map.empty).apply(emptiest._1)
+          }
+          .min
+        val isWithin = filled.values.forall(f => f > 0.9 - 1e-6 && f < 1.1 + 1e-6)
+        assert(isWithin || fullest._2 - emptiest._2 <= least + 1e-6)
+      }
+    }
+  }
+
+  private val alike = membersOf(Gen.const(1), Gen.const(Active))
+
+  test("equal workers on equal executors differ by one in number, with the fewest relocations") {
+    forAll(alike, Gen.choose(0, 12), Gen.choose(0, 5)) { (live, workers, shift) =>
+      val seats = (0 until workers).map(w => Seat(0, w) -> Load(100)).toMap
+      val now =
+        seats.keys.map(s => s -> live(s.worker * s.worker % (shift + 1) % live.size).id).toMap
+      val targets = Placement(Request(live, seats, now, tolerance = Some(0.01))).targets
+      val counts = live.map(m => targets.values.count(_ == m.id))
+      assert(counts.max - counts.min <= 1)
+      val (least, most) = (workers / live.size, (workers + live.size - 1) / live.size)
+      val before = live.map(m => now.values.count(_ == m.id))
+      // Each executor gives what it has above its part, or gets what it lacks, and not both.
+      val spare = before.map(n => math.max(0, n - most)).sum
+      val lacked = before.map(n => math.max(0, least - n)).sum
+      assert(targets.count { case (s, e) => now(s) != e } == math.max(spare, lacked))
+    }
+  }
+
+  test("executors that are to be emptied are, and nothing else moves") {
+    forAll(requests(tolerance = Gen.const(None)).map(_.copy(bound = Map.empty))) { request =>
+      val wanted = Placement(request)
+      val isAnyActive = request.members.exists(_.state == Active)
+      for ((seat, executor) <- wanted.targets if executor != wanted.places(seat))
+        assert(stateOf(request, wanted.places(seat)).contains(Draining))
+      for ((seat, executor) <- wanted.places if isAnyActive)
+        if (stateOf(request, executor).contains(Draining)) assert(wanted.targets(seat) != executor)
+    }
+  }
+
+  test("equal workers go to a new executor alone") {
+    forAll(alike, Gen.choose(1, 12)) { (live, workers) =>
+      val seats = (0 until workers).map(w => Seat(0, w) -> Load(100)).toMap
+      val before = Placement(Request(live, seats, Map.empty, tolerance = Some(0.01))).targets
+      val more = live :+ Member("new", "h")
+      val targets = Placement(Request(more, seats, before, tolerance = Some(0.01))).targets
+      assert(targets.forall { case (s, e) => e == before(s) || e == "new" })
+      assert(targets.values.count(_ == "new") == workers / more.size)
+    }
+  }
+
+  test("a worker without a place goes where its state is, the least full of these") {
+    val seats = Map(Seat(0, 0) -> Load(100), Seat(0, 1) -> Load(200), Seat(0, 2) -> Load(1))
+    val live = Vector("a", "b", "c").map(Member(_, "h"))
+    val stateOn = Map(Seat(0, 0) -> Seq("b"), Seat(0, 1) -> Seq("b", "c"), Seat(0, 2) -> Seq("x"))
+    val places = Placement(Request(live, seats, Map.empty, stateOn = stateOn)).places
+    assert(places == Map(Seat(0, 0) -> "b", Seat(0, 1) -> "b", Seat(0, 2) -> "a"), "heaviest first")
+    val others = Map("b" -> Load(300))
+    val beside = Request(live, seats, Map.empty, stateOn = stateOn, elsewhere = others)
+    assert(Placement(beside).places(Seat(0, 1)) == "c")
+    val there = Request(live, seats.take(1), Map(Seat(0, 0) -> "c"), stateOn = stateOn)
+    assert(Placement(there).places == Map(Seat(0, 0) -> "c"))
+  }
+
+  test("workers are placed by cores, and by what other queries have") {
+    val live = Vector(Member("a", "h", 1), Member("b", "h", 2))
+    val seats = (0 until 6).map(w => Seat(0, w) -> Load(100)).toMap
+    val places = Placement(Request(live, seats, Map.empty)).places
+    assert(places.values.count(_ == "b") == 4)
+    val two = Vector(Member("a", "h"), Member("b", "h"))
+    val beside = Request(two, seats, Map.empty, elsewhere = Map("a" -> Load(600, workers = 6)))
+    assert(Placement(beside).places.values.forall(_ == "b"))
+  }
+
+  test("queries that answer in turn come to rest") {
+    forAll(settled, settled) { (one, other) =>
+      val live = one.members
+      def turn(mine: Request, places: Map[Seat, String], others: Map[String, Load]) =
+        Placement(
+          mine.copy(members = live, now = places, elsewhere = others, bound = Map.empty)
+        ).targets
+      def load(of: Request, places: Map[Seat, String]) =
+        places.toVector.groupMapReduce(_._2)(p => of.seats(p._1))(_ + _)
+      var (a, b) = (Map.empty[Seat, String], Map.empty[Seat, String])
+      var rounds = 0
+      var isChanged = true
+      while (isChanged && rounds < 50) {
+        val newA = turn(one, a, load(other, b))
+        val newB = turn(other, b, load(one, newA))
+        isChanged = newA != a || newB != b
+        a = newA
+        b = newB
+        rounds += 1
+      }
+      assert(!isChanged)
+    }
   }
 }

@@ -266,14 +266,17 @@ class ProtocolSuite extends AnyFunSuite {
   }
 
   test(
-    "a step's routes: none within one executor, and all if the executors are not known"
+    "a step's routes: none to an executor with the source's state, all if none is known"
   ) {
     val table = RoutingTable.roundRobin(8, 4)
     val step = Step(Vector(Move(0, 1), Move(4, 1), Move(1, 2), Move(2, 2), Move(3, 0)), 4)
     val all = Vector(Route(0, 1, Vector(0, 4)), Route(1, 2, Vector(1)), Route(3, 0, Vector(3)))
-    assert(Route.of(step, table, Vector("a", "a", "b", "b")) == all.drop(1))
-    assert(Route.of(step, table, Vector("a", "a", "a", "a")).isEmpty)
-    assert(Route.of(step, table, Vector.empty) == all)
+    assert(Route.of(step, table, Whereabouts(Vector("a", "a", "b", "b"))) == all.drop(1))
+    assert(Route.of(step, table, Whereabouts(Vector("a", "a", "a", "a"))).isEmpty)
+    assert(Route.of(step, table, Whereabouts(Vector.empty)) == all)
+    val standbys = Vector(Set("b"), Set("a"), Set("a"))
+    val where = Whereabouts(Vector("a", "b", "c", "b"), standbys)
+    assert(Route.of(step, table, where) == all.drop(1), "b stands by for worker 0")
   }
 
   test("the window bounds what is announced at once") {

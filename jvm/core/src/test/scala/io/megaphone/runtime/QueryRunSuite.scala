@@ -9,6 +9,7 @@ import io.megaphone.checkpoint.planlog.{LogRecord, PlanLog}
 import io.megaphone.errors.{StepNotSealedException, UnsupportedQueryException}
 import io.megaphone.format.{ExecutorAddress, StoreId, WorkerId}
 import io.megaphone.pace.TransferRate
+import io.megaphone.placement.Seat
 import io.megaphone.plan.{Group, Move, Operator, Plan, Step, StepId, TransferMode}
 import io.megaphone.protocol.{PlanStatus, Protocol}
 import io.megaphone.state.ReplicaKey
@@ -46,6 +47,22 @@ class QueryRunSuite extends AnyFunSuite {
     }
   }
 
+  private def commitOf(
+      worker: Int,
+      on: ExecutorAddress,
+      liveBytes: Long = 100,
+      batch: Long,
+      run: String = "r"
+  ) = Committed(
+    WorkerId(StoreId(0, "default").in(run), worker),
+    batch,
+    on,
+    keys = 0,
+    liveBytes,
+    bytes = 0,
+    new Arrivals
+  )
+
   private final class Query(val log: Log = new Log, id: String = "r") {
     var warnings = Vector.empty[String]
     val run = new QueryRun(id, "root", new PlanLog(log), FaultPoints.Off, w => warnings :+= w)
@@ -66,17 +83,8 @@ class QueryRunSuite extends AnyFunSuite {
         isOwn: Boolean = true
     ): BatchPlan = run.plan(batch, Vector(group), isOwn, Map.empty, ClusterView(seen))
     def submit(id: String, moves: Move*): Plan = run.submit(_ => planOf(id, moves: _*))
-    def committed(worker: Int, on: Int, liveBytes: Long = 0): Unit = run.committed(
-      Committed(
-        WorkerId(StoreId(0, "default").in(id), worker),
-        0,
-        executors(on),
-        keys = 0,
-        liveBytes,
-        bytes = 0,
-        new Arrivals
-      )
-    )
+    def committed(worker: Int, on: Int, liveBytes: Long = 0, batch: Long = 0): Unit =
+      run.committed(commitOf(worker, executors(on), liveBytes, batch, id))
   }
 
   private def planOf(id: String, moves: Move*) =
@@ -253,8 +261,8 @@ class QueryRunSuite extends AnyFunSuite {
     Standing(WorkerId(StoreId(0, "default").in("r"), worker), version, isWhole)
 
   test("a lost executor's workers go where the newest whole standby is, at once") {
-    val three = executors :+ ExecutorAddress("c", "host", 1)
-    val q = new Query().start(0, settings = QueryRun.Settings(replicas = 2))
+    val q = new Query()
+      .start(0, settings = QueryRun.Settings(placement = PlacementSettings(replicas = 2)))
     q.plan(0, three)
     assert(Seq("a", "b", "c").forall(q.run.standbyDutiesOf(_).isEmpty), "there is no state yet")
     for (worker <- 0 to 1) q.committed(worker, on = worker, liveBytes = 100)
@@ -277,8 +285,143 @@ class QueryRunSuite extends AnyFunSuite {
     assert(q.plan(2, three.tail).decision.batch.executorsOf(0) == Vector("c", "b"))
   }
 
+  private val three = executors :+ ExecutorAddress("c", "host", 1)
+
+  /** A run whose workers 0 and 1 run on a and b, of so many executors. */
+  private def settledOn(seen: Vector[ExecutorAddress], placement: PlacementSettings) = {
+    val q = new Query().start(0, settings = QueryRun.Settings(placement = placement))
+    q.plan(0, seen)
+    for (worker <- 0 to 1) q.committed(worker, on = worker, liveBytes = 100)
+    q
+  }
+
+  private def placesOf(plan: BatchPlan) = plan.decision.batch.executorsOf(0)
+
+  private def says(q: Query, executor: ExecutorAddress, of: Standing*) =
+    q.run.reported(Report(executor, Held(0, 0, 0), standing = of.toVector))
+
+  test("a worker goes to another executor once that has all of its state") {
+    val q = settledOn(three, PlacementSettings(pilotBatches = 0))
+    q.plan(1, three)
+    val begun = q.run.relocate(Map(Seat(0, 0) -> "c", Seat(0, 1) -> "b"))
+    assert(begun.map(r => (r.seat.worker, r.from, r.to)) == Vector((0, "a", "c")), "1 is there")
+    assert(q.run.standbyDutiesOf("c").map(_.worker.worker) == Seq(0))
+    assert(placesOf(q.plan(2, three)) == Vector("a", "b"))
+    says(q, three(2), standing(0, 2, isWhole = false))
+    assert(placesOf(q.plan(3, three)) == Vector("a", "b"))
+    says(q, three(2), standing(0, 2))
+    assert(placesOf(q.plan(3, three)) == Vector("a", "b"), "a batch gets its places once")
+    val taken = q.plan(4, three)
+    assert(placesOf(taken) == Vector("c", "b"))
+    assert(taken.pins.map(p => p.worker -> p.executor.id) == Vector(0 -> "c"))
+    assert(q.run.relocations.map(_.status) == Vector("taken"))
+    assert(q.run.standbyDutiesOf("c").nonEmpty, "its task may run elsewhere")
+    assert(placesOf(q.plan(5, three)) == Vector("c", "b"), "it has not been heard of yet")
+    q.committed(0, on = 0, liveBytes = 100, batch = 5)
+    assert(placesOf(q.plan(6, three)) == Vector("c", "b"), "it is sent there again")
+    q.run.committed(commitOf(0, three(2), batch = 6))
+    q.plan(7, three)
+    assert(q.run.relocations.map(_.status) == Vector("done"))
+    assert(q.run.standbyDutiesOf("c").isEmpty && q.run.staysOn("a").isEmpty)
+  }
+
+  test("an executor that is to be emptied loses its workers, and gets them not again") {
+    val q = settledOn(three, PlacementSettings(pilotBatches = 0))
+    q.plan(1, three)
+    def view(draining: String*) = ClusterView(three, draining = draining.toSet)
+    def plan(batch: Long, draining: String*) =
+      q.run.plan(batch, Vector(group), true, Map.empty, view(draining: _*))
+    assert(q.run.clusterChanged(view("a")).isEmpty, "its tasks go on there")
+    assert(q.run.relocations.map(r => (r.to, r.why)) == Vector(("c", Relocation.Drain)))
+    says(q, three(2), standing(0, 1))
+    assert(placesOf(plan(2, "a")) == Vector("c", "b"))
+    q.run.committed(commitOf(0, three(2), batch = 2))
+    assert(placesOf(plan(3, "a")) == Vector("c", "b") && q.run.staysOn("a").isEmpty)
+    q.run.clusterChanged(view("a", "b"))
+    assert(q.run.relocations.last.to == "c", "a is to be emptied, too")
+    plan(4, "a")
+    assert(q.run.relocations.last.status == "cancelled", "b keeps its workers after all")
+  }
+
+  test("a relocation whose target is lost or whose worker is gone fails, and says so") {
+    val q = settledOn(three, PlacementSettings(pilotBatches = 0))
+    q.plan(1, three)
+    q.run.relocate(Map(Seat(0, 0) -> "c"))
+    assert(placesOf(q.plan(2, three.init)) == Vector("a", "b"))
+    assert(q.run.relocations.last.reason.exists(_.contains("c gets no workers")))
+    assert(q.run.standbyDutiesOf("c").isEmpty)
+    q.run.see(ClusterView(three))
+    q.run.relocate(Map(Seat(0, 0) -> "c"))
+    q.run.cancelRelocations(Set(2))
+    assert(q.run.relocations.map(_.status) == Vector("failed", "cancelled"))
+    assert(q.run.standbyDutiesOf("c").isEmpty)
+    q.run.relocate(Map(Seat(0, 1) -> "c"))
+    q.run.submit(_ =>
+      Plan("p", Map(0L -> Vector(Step(gone, 1))), "all-at-once", TransferMode.Direct)
+    )
+    q.plan(3, three)
+    assert(q.plan(4, three).decision.sealedSteps.nonEmpty)
+    q.plan(5, three)
+    q.plan(6, three)
+    assert(q.run.relocations.last.reason.contains("The query has no such worker any more."))
+  }
+
+  private val gone = Vector(1, 3, 5, 7).map(Move(_, 0))
+
+  test("a relocation whose target copies nothing fails, and the next one goes elsewhere") {
+    val q = settledOn(three, PlacementSettings(pilotBatches = 0))
+    def plan(batch: Long) =
+      q.run.plan(batch, Vector(group), true, Map.empty, ClusterView(three, draining = Set("b")))
+    plan(1)
+    val first = q.run.relocations.last.to
+    (2L to 60L).foreach(plan)
+    val (failed, next) = (q.run.relocations.head, q.run.relocations.last)
+    assert(failed.to == first && failed.reason.exists(_.contains("copied nothing")))
+    assert(next.to != first && next.isOpen)
+  }
+
+  test("the load is spread once executors have come and settled; a new one gets a pilot first") {
+    val q = new Query().start(
+      0,
+      settings = QueryRun.Settings(placement = PlacementSettings(isAuto = true))
+    )
+    q.plan(0, executors.take(1))
+    for (worker <- 0 to 1) q.committed(worker, on = 0, liveBytes = 100 + worker)
+    q.plan(1, executors.take(1))
+    q.plan(2)
+    q.plan(3)
+    assert(q.run.relocations.isEmpty)
+    q.plan(4)
+    assert(q.run.relocations.map(r => (r.seat.worker, r.to, r.why)).size == 1)
+    val more = executors :+ ExecutorAddress("c", "host", 1)
+    q.run.cancelRelocations(Set(1))
+    q.plan(5, more)
+    q.run.relocate(Map(Seat(0, 0) -> "c", Seat(0, 1) -> "c"))
+    says(q, more(2), standing(0, 5), standing(1, 5))
+    assert(placesOf(q.plan(6, more)) == Vector("c", "a"), "the lightest")
+    assert(placesOf(q.plan(7, more)) == Vector("c", "a"), "until it has run")
+    q.run.committed(commitOf(0, more(2), batch = 7))
+    says(q, more(2), standing(1, 8))
+    assert(placesOf(q.plan(8, more)) == Vector("c", "a"))
+    assert(placesOf(q.plan(9, more)) == Vector("c", "a"))
+    assert(placesOf(q.plan(10, more)) == Vector("c", "c"))
+    assert(q.run.relocations.map(_.status).drop(1) == Vector("done", "taken"))
+  }
+
+  test("a relocation lets the steps of its worker go first, for a while") {
+    val q = settledOn(three, PlacementSettings(pilotBatches = 0, patienceBatches = 3))
+    val step = Step(Vector(Move(0, 1)), 2)
+    q.run.submit(_ => Plan("p", Map(0L -> Vector(step)), "all-at-once", TransferMode.Prepared))
+    q.plan(1, three)
+    q.run.relocate(Map(Seat(0, 1) -> "c"))
+    def at(batch: Long) = { says(q, three(2), standing(1, batch)); placesOf(q.plan(batch, three)) }
+    assert(at(2) == Vector("a", "b") && at(3) == Vector("a", "b") && at(4) == Vector("a", "b"))
+    assert(at(5) == Vector("a", "c"))
+  }
+
   test("bins that leave a worker with the batch are not stood by for") {
-    val q = new Query().start(0, settings = QueryRun.Settings(replicas = 1))
+    val q = new Query()
+      .start(0, settings = QueryRun.Settings(placement = PlacementSettings(replicas = 1)))
     q.plan(0)
     for (worker <- 0 to 1) q.committed(worker, on = worker, liveBytes = 100)
     q.submit("p", Move(0, 1))

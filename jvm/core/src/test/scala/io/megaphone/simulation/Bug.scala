@@ -95,6 +95,12 @@ object Bug {
   /** H28: a standby is taken as it stands, whatever it lacks. */
   case object StandbyNotCaughtUp extends Bug("H28")
 
+  /** H29: a relocation is taken before its target has all of the worker's state. */
+  case object RelocatedEarly extends Bug("H29")
+
+  /** H30: an executor that is to be emptied drops the state that its worker goes on with. */
+  case object DroppedEarly extends Bug("H30")
+
   val All: Vector[Bug] = Vector(
     RelabelByVersion,
     TailOfOtherAttempt,
@@ -120,6 +126,8 @@ object Bug {
     StandbyMissingIsEmpty,
     LeftIsKept,
     SliceOfOtherVersion,
-    StandbyNotCaughtUp
+    StandbyNotCaughtUp,
+    RelocatedEarly,
+    DroppedEarly
   )
 }

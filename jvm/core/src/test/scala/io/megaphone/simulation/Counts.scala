@@ -15,6 +15,8 @@ package io.megaphone.simulation
   *   seals taken back that were restored, because an older run had committed their batch after all
   * @param promoted
   *   workers that went on from a standby
+  * @param relocated
+  *   workers that went to another executor
   * @param refused
   *   queries that ended with an error which names the damage of their plan log
   */
@@ -28,6 +30,7 @@ final case class Counts(
     takenBack: Long = 0,
     restored: Long = 0,
     promoted: Long = 0,
+    relocated: Long = 0,
     refused: Long = 0
 ) {
   def +(o: Counts): Counts = Counts(
@@ -42,13 +45,14 @@ final case class Counts(
     takenBack + o.takenBack,
     restored + o.restored,
     promoted + o.promoted,
+    relocated + o.relocated,
     refused + o.refused
   )
 
   def summary: String =
     s"$schedules schedules, $batches batches, $steps steps, ${faults.values.sum} faults, " +
       s"$takenBack steps taken back, $restored of them restored, $promoted standbys promoted, " +
-      s"$trimmed records trimmed, " +
+      s"$relocated workers relocated, $trimmed records trimmed, " +
       s"$refused queries refused after damage to their plan logs"
 
   /** How often each fault has struck, the rarest first. */
@@ -63,6 +67,7 @@ final case class Counts(
       "takenBack" -> takenBack,
       "restored" -> restored,
       "promoted" -> promoted,
+      "relocated" -> relocated,
       "refused" -> refused
     )
     numbers.filter(_._2 == 0).map(_._1) ++ Fault.All.filterNot(faults.contains).map(_.toString)

@@ -9,9 +9,10 @@ import io.megaphone.checkpoint.planlog.{History, LogRecord, PlanLog, PlanLogFile
 import io.megaphone.errors.StepNotSealedException
 import io.megaphone.format.VersionIds
 import io.megaphone.pace.TransferRate
+import io.megaphone.placement.Seat
 import io.megaphone.plan.Plan
 import io.megaphone.protocol.Protocol
-import io.megaphone.runtime.{BatchPlan, FaultPoints, Pin, QueryRun, SweepOrder}
+import io.megaphone.runtime.{BatchPlan, FaultPoints, Pin, QueryRun, Relocation, SweepOrder}
 
 /** One run of the query: the shipped [[io.megaphone.runtime.QueryRun]], and a host made of dice
   * that does, write by write, what Spark's driver does:
@@ -54,6 +55,7 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   private val locations = mutable.HashMap.empty[(Long, Int), String] // as Spark's coordinator has
   private val attempts = mutable.HashMap.empty[Int, Int].withDefaultValue(0)
   private var planned = Option.empty[BatchPlan]
+  private var relocated = 0
   private val placements = mutable.HashMap.empty[Long, Map[Long, Vector[String]]]
   private var isStageAgain = false
   private var isDoomed = false
@@ -121,7 +123,7 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
         setup.retained,
         setup.trimRecords,
         transferRate = TransferRate.Settings(slowdown = 0.1),
-        replicas = setup.replicas
+        placement = setup.placement
       )
       val format = if (setup.isV2) 2 else 1
       val first = QueryRun.FirstBatch(batch, setup.groups, idsAtBatch, format)
@@ -179,10 +181,17 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
     world.counts = world.counts.copy(steps = world.counts.steps + decision.sealedSteps.size)
     planned = Some(plan1)
     placements(batch) = decision.batch.placement
+    countRelocated()
     plan1.pins.foreach(pin)
     plan1.sweep.foreach(order => world.later(this)(sweep(order)))
     plan1.obsoleteRecords.foreach(number => world.later(this)(deleteRecords(number)))
     launch(plan1)
+  }
+
+  private def countRelocated(): Unit = {
+    val done = run.relocations.count(_.end.contains(Relocation.Done))
+    world.counts = world.counts.copy(relocated = world.counts.relocated + done - relocated)
+    relocated = done
   }
 
   private def pin(pin: Pin): Unit = setup.groups
@@ -290,9 +299,36 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   def located(group: Long, worker: Int, executor: String): Unit =
     locations((group, worker)) = executor
 
+  /** Executors have come or gone, or are to be emptied. */
+  def clusterChanged(): Unit = if (isReady) run.clusterChanged(world.clusterView).foreach(pin)
+
+  /** A user's calls. */
+  def spread(): Unit = {
+    run.see(world.clusterView)
+    run.spread(tolerance = 0.1).foreach(r => world.trace(s"$id begins $r"))
+  }
+  def relocate(to: Map[Seat, String]): Unit =
+    run.relocate(to).foreach(r => world.trace(s"$id begins $r"))
+  def cancelRelocations(): Unit =
+    run.cancelRelocations(run.relocations.filter(_.isOpen).map(_.id).toSet)
+
+  /** Whether workers are on their way, or on executors that are to be emptied. */
+  def isRelocating: Boolean = run.relocations.exists(_.isOpen) ||
+    world.mustEmpty &&
+    world.draining.exists(e => run.staysOn(e).nonEmpty || run.standbysOn(e) > 0)
+
+  /** What of it is not over. */
+  def moving: String = s"$openPlans, ${run.relocations.takeRight(3)}, to be emptied " +
+    world.draining.map(e => s"$e: ${run.staysOn(e)}, ${run.standbysOn(e)} standbys").mkString(", ")
+
+  /** Whether a batch has placed a worker elsewhere although steps with it were not over. */
+  def isTakenInHaste(batch: Long, seat: Seat): Boolean = run.relocations.exists { r =>
+    r.seat == seat && r.taken.contains(batch) && batch - r.since > setup.placement.patienceBatches
+  }
+
   /** An executor is gone: with its tasks, or so it seems. */
   def lost(executor: Executor, isCutOff: Boolean): Unit = {
-    if (isReady && world.dice.chance(0.7)) run.clusterChanged(world.clusterView).foreach(pin)
+    if (world.dice.chance(0.7)) clusterChanged()
     running.toVector.filter(_.executor eq executor).foreach { task =>
       if (isCutOff) giveUp(task) else { running -= task; waiting += task.worker }
     }

@@ -27,7 +27,8 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     pullDeadlineMs = 60000, // peers answer at once
     text => world.trace(s"$name WARN $text"),
     new Throttle(Executor.Impatient),
-    sliceBytes = 1 // one bin
+    sliceBytes = 1, // one bin
+    clock = Executor.Impatient
   )
 
   /** The workers that this executor stands by for, and has not run since. */
@@ -87,7 +88,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
 
   /** One piece of work of the background threads. */
   def work(): Unit =
-    if (world.setup.replicas > 0 && world.dice.chance(0.2)) keepStandbys()
+    if (world.dice.chance(0.2)) keepStandbys()
     else if (!world.dice.chance(0.6) || !agent.publisher.publishNext()) {
       val all = agent.duties
       val duties = if (all.isEmpty || world.dice.chance(0.3)) all else Vector(world.dice.pick(all))
@@ -96,10 +97,14 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
       ()
     }
 
-  /** A slice or a tail for one standby, or all that there is to do for those of a run. */
+  /** A slice or a tail for one standby, or all that there is to do for those of a run. Orders may
+    * come before: a slice is small, and files are kept for a few versions only.
+    */
   private def keepStandbys(): Unit = for {
-    run <- world.dice.pickOption(world.drivers.map(_.id))
+    run <- world.dice.pickOption(world.drivers.filter(_.live.isDefined).map(_.id))
     areWhole = world.dice.chance(0.5)
+    if agent.standbys(run, areWhole).nonEmpty
+    _ = if (world.dice.chance(0.5)) world.report(this)
     duty <- world.dice.pickOption(agent.standbys(run, areWhole))
   } {
     if (world.dice.chance(0.3)) agent.keepStandbys(run, areWhole) else agent.keepStandby(duty)

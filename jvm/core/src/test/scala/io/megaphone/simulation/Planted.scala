@@ -11,8 +11,8 @@ import io.megaphone.format.{
   WriterId
 }
 import io.megaphone.log.BinLog
-import io.megaphone.protocol.{Protocol, Route}
-import io.megaphone.runtime.{Assignment, Orders, SweepOrder, Tables, WorkerTask}
+import io.megaphone.protocol.{Protocol, Route, Whereabouts}
+import io.megaphone.runtime.{Assignment, Orders, Report, SweepOrder, Tables, WorkerTask}
 import io.megaphone.state.{Holding, LoadedBin, Replica, ReplicaKey}
 import io.megaphone.transfer.{BlockKind, BlockName, ReplicaDuty, StandbyDuty, TransferBlocks}
 
@@ -36,7 +36,7 @@ final class Planted(world: World, bug: Option[Bug]) {
     else {
       val steps = stage.plan.decision.announced.map(a => a.id -> a.step).toMap
       val outgoing = stage.assignment.outgoing.map(o =>
-        o.copy(routes = Route.of(steps(o.step), stage.tables.after, Vector.empty))
+        o.copy(routes = Route.of(steps(o.step), stage.tables.after, Whereabouts(Vector.empty)))
       )
       stage.assignment.copy(outgoing = outgoing)
     }
@@ -56,8 +56,16 @@ final class Planted(world: World, bug: Option[Bug]) {
     if (is(Bug.ZombieShares)) -1000L * (task.stage.batch + 1) - task.worker - 1 else task.number
   def writer(own: WriterId): WriterId = if (is(Bug.WritersAlike)) WriterId(0, 0) else own
 
+  def report(report: Report): Report =
+    if (!is(Bug.RelocatedEarly)) report
+    else report.copy(standing = report.standing.map(_.copy(isWhole = true)))
+
   def orders(orders: Orders): Orders =
-    if (is(Bug.OldMessageObeyed)) orders.copy(counter = Long.MaxValue) else orders
+    if (is(Bug.OldMessageObeyed)) orders.copy(counter = Long.MaxValue)
+    else if (is(Bug.DroppedEarly) && orders.isDraining) orders.copy(runs = orders.runs.map {
+      case (run, live) => run -> live.copy(settled = live.settled + 2)
+    })
+    else orders
 
   def beforeOpen(executor: Executor, stage: Stage, store: StoreId, worker: Int): Unit = {
     val batch = stage.assignment.storeBatch(store, stage.tables)

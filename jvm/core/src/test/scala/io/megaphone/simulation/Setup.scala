@@ -5,6 +5,7 @@ import io.megaphone.checkpoint.Committer
 import io.megaphone.format.{DeltaFile, StoreId}
 import io.megaphone.plan.{Group, Operator}
 import io.megaphone.protocol.Protocol
+import io.megaphone.runtime.PlacementSettings
 
 /** The fixed facts of one schedule.
   *
@@ -17,8 +18,10 @@ import io.megaphone.protocol.Protocol
   *   how far a holding may be behind before it is dropped
   * @param trimRecords
   *   records of the plan log from which on it is trimmed
-  * @param replicas
-  *   executors that are to stand by for each worker
+  * @param placement
+  *   where workers and standbys are placed
+  * @param isElastic
+  *   whether the user has executors emptied, and workers taken elsewhere
   * @param batches
   *   batches to commit before faults stop
   */
@@ -35,7 +38,8 @@ final case class Setup(
     batches: Int,
     sweepEvery: Int,
     trimRecords: Int,
-    replicas: Int,
+    placement: PlacementSettings,
+    isElastic: Boolean,
     settings: Protocol.Settings,
     limits: Committer.Limits,
     faults: Map[Fault, Double]
@@ -71,7 +75,14 @@ object Setup {
       batches = if (isLong) dice.between(30, 45) else dice.between(5, 16),
       sweepEvery = dice.between(1, 6),
       trimRecords = if (dice.chance(0.5)) dice.between(2, 8) else 100,
-      replicas = if (dice.chance(0.5)) dice.between(1, 2) else 0,
+      placement = PlacementSettings(
+        replicas = if (dice.chance(0.5)) dice.between(1, 2) else 0,
+        isAuto = dice.chance(0.3),
+        settleBatches = dice.below(3).toLong,
+        pilotBatches = dice.below(3).toLong,
+        patienceBatches = dice.between(1, 6).toLong
+      ),
+      isElastic = dice.chance(0.5),
       settings = Protocol.Settings(
         windowSteps = dice.between(1, 4),
         patienceBatches = dice.between(2, 6).toLong,

@@ -11,8 +11,8 @@ import scala.util.control.NonFatal
   *   1. What the real code under `log`, `format`, `store` and `protocol` makes of it is compared
   *      with an oracle at every opening of a store: every bin of every operator in every batch.
   *   1. When enough batches are committed the faults stop; every open plan must then end within a
-  *      bound of batches, nothing may be left in memory, and every retained version must be
-  *      readable.
+  *      bound of batches, executors that are to be emptied are, nothing may be left in memory, and
+  *      every retained version must be readable.
   */
 final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = false) {
   private val dice = new Dice(Dice.mix(seed))
@@ -136,7 +136,8 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
       else world.report(dice.pick(world.executors))
       check()
       ticks += 1
-      over = over.filterNot(_._1.isDead) // it did not know what another had written
+      // It did not know what another had written, or where a worker had run.
+      over = over.filterNot { case (driver, _) => driver.isDead || driver.isRelocating }
       if (over.isEmpty) world.drivers.filterNot(_.isDead).toVector match {
         case Vector(driver) if driver.isReady && driver.isCurrent =>
           if (bound == Long.MaxValue) bound = world.counts.batches + 4 + patience * driver.stepsLeft
@@ -145,8 +146,9 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
             progress += 1
             bound += patience
           }
-          if (driver.openPlans.isEmpty) over = Some(driver -> world.counts.batches)
-          else if (world.counts.batches > bound)
+          if (driver.openPlans.isEmpty && !driver.isRelocating)
+            over = Some(driver -> world.counts.batches)
+          else if (driver.openPlans.nonEmpty && world.counts.batches > bound)
             throw new Violation(
               s"plans are still open after many batches without a fault: ${driver.openPlans}"
             )
@@ -154,7 +156,8 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
       }
       if (ticks > Simulation.TicksMax)
         throw new Violation(
-          s"the query stands still: batch ${world.oracle.settled} after $ticks ticks without faults"
+          s"the query stands still: batch ${world.oracle.settled} after $ticks ticks without " +
+            s"faults; ${world.drivers.map(_.moving).mkString}"
         )
     }
     world.checkLeaks()

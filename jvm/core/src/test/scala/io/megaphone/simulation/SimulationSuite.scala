@@ -3,7 +3,7 @@ package io.megaphone.simulation
 
 import org.scalatest.funsuite.AnyFunSuite
 
-/** Twenty thousand schedules, each from its seed: no state is wrong, nothing stops, nothing is left
+/** Thousands of schedules, each from its seed: no state is wrong, nothing stops, nothing is left
   * behind. More of them: [[Simulate]].
   */
 class SimulationSuite extends AnyFunSuite {

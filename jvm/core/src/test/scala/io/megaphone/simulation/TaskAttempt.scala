@@ -124,7 +124,7 @@ final class TaskAttempt(
       .toVector
     if (extra.nonEmpty)
       throw new Violation(s"worker $worker holds bins $extra, which are not its own")
-    world.checkPromise(stage, task.arrivals)
+    world.checkPromise(stage, worker, task.arrivals)
   }
 
   private def write(store: StoreId, row: Row): Unit = {

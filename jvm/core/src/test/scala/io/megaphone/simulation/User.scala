@@ -1,22 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
+import io.megaphone.placement.Seat
 import io.megaphone.plan.{Move, Plan, Planner, Step, Strategies, Strategy, TransferMode}
 
 /** Submits and cancels plans, as a user would: any strategy, any mode; never two open plans for one
-  * group.
+  * group. Has workers taken elsewhere and executors emptied.
   */
 final class User(world: World) {
   private val setup = world.setup
   private val dice = world.dice
 
   def act(driver: Driver): Unit = {
+    if (setup.isElastic && dice.chance(0.5)) place(driver)
     val open = driver.openPlans
     if (open.nonEmpty && dice.chance(0.15)) {
       val id = dice.pick(open)
       world.trace(s"the user cancels $id")
       driver.cancel(id)
     } else submit(driver)
+  }
+
+  /** Empties an executor, spreads the load, or takes workers elsewhere. */
+  private def place(driver: Driver): Unit = dice.below(6) match {
+    case 0 | 1 => world.drain()
+    case 2 => world.undrain()
+    case 3 => driver.spread()
+    case 4 => driver.cancelRelocations()
+    case _ =>
+      val seats = for {
+        group <- setup.groups
+        worker <- 0 until driver.state.currentTable(group.id).workers
+        if dice.chance(0.5)
+      } yield Seat(group.id, worker) -> dice.pick(world.executors).name
+      driver.relocate(seats.toMap)
   }
 
   private def submit(driver: Driver): Unit = {

@@ -10,6 +10,7 @@ import io.megaphone.errors.{
   PlanLogMismatchException
 }
 import io.megaphone.format.{ExecutorAddress, StoreId}
+import io.megaphone.placement.Seat
 import io.megaphone.plan.RoutingTable
 import io.megaphone.runtime.{Arrivals, ClusterView, Committed, Orders}
 import io.megaphone.state.ReplicaKey
@@ -37,6 +38,9 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   private var gone = Vector.empty[ExecutorAddress] // the executors that the driver may still see
   private var lastNumber = 0L
 
+  /** The executors that the user has emptied. */
+  val draining: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
+
   /** A violation at a place whose exceptions the code under test may catch. */
   var violation = Option.empty[Violation]
 
@@ -55,7 +59,30 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     val live = executors.iterator.map(_.address).toVector
     val isStale = faults.strikes(Fault.ClusterStale, gone.nonEmpty)
     val leaving = live.filter(_ => faults.strikes(Fault.ExecutorLeaves, live.size > 1))
-    ClusterView(if (isStale) live ++ gone.lastOption else live, leaving.map(_.id).toSet)
+    ClusterView(
+      if (isStale) live ++ gone.lastOption else live,
+      leaving.map(_.id).toSet,
+      draining.toSet,
+      live.map(e => e.id -> (1 + e.id.last % 3)).toMap
+    )
+  }
+
+  /** Whether some executor is left that workers can go to. */
+  def mustEmpty: Boolean = executors.exists(e => !draining(e.name))
+
+  /** The user has an executor emptied, or changes their mind. */
+  def drain(): Unit = {
+    val free = executors.filterNot(e => draining(e.name))
+    if (free.size > 1) {
+      draining += dice.pick(free).name
+      trace(s"the user drains ${draining.last}")
+      drivers.foreach(_.clusterChanged())
+    }
+  }
+  def undrain(): Unit = dice.pickOption(draining.toVector).foreach { name =>
+    draining -= name
+    trace(s"the user keeps $name")
+    drivers.foreach(_.clusterChanged())
   }
 
   def join(): Unit = executors += new Executor(s"e${nextNumber()}", this)
@@ -65,6 +92,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     trace(s"${executor.name} is ${if (isCutOff) "cut off" else "dead"}")
     executors -= executor
     reporting -= executor
+    draining -= executor.name
     gone :+= executor.address
     executor.isAlive = false
     if (!isCutOff) zombies.filterInPlace(_.executor ne executor)
@@ -159,9 +187,10 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   }
 
   /** The promise that a schedule without faults must keep: after a run's first batch nothing is
-    * read from files, except for steps that were sealed because patience was over.
+    * read from files, except for steps that were sealed, and relocations that were taken beside
+    * steps, because patience was over.
     */
-  def checkPromise(stage: Stage, arrivals: Arrivals): Unit =
+  def checkPromise(stage: Stage, worker: Int, arrivals: Arrivals): Unit =
     if (faults.isFree && !stage.driver.isFirst(stage.batch)) {
       if (arrivals.isRecovered)
         throw new Violation(
@@ -170,7 +199,8 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
       val isPatient = stage.plan.decision.sealedSteps.forall(a =>
         a.id.group != stage.group || stage.batch - a.since < setup.settings.patienceBatches
       )
-      if (isPatient && arrivals.binsFromCheckpoint > 0)
+      val hasWaited = !stage.driver.isTakenInHaste(stage.batch, Seat(stage.group, worker))
+      if (isPatient && hasWaited && arrivals.binsFromCheckpoint > 0)
         throw new Violation(
           s"batch ${stage.batch} took ${arrivals.binsFromCheckpoint} bins from files with no fault"
         )
@@ -184,10 +214,10 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   /** An executor reports, and gets its orders: at once, late or never. */
   def report(executor: Executor): Unit = if (!faults.strikes(Fault.MessageLost)) {
     reporting -= executor
-    val report = executor.agent.report
+    val report = planted.report(executor.agent.report)
     drivers.filterNot(_.isPaused).flatMap(_.live).foreach(_.reported(report))
     def runs = drivers.toVector.flatMap(_.live).flatMap(_.ordersFor(executor.name))
-    val orders = Orders.of(() => nextNumber(), () => runs)
+    val orders = Orders.of(() => nextNumber(), () => runs, draining(executor.name))
     if (faults.strikes(Fault.MessageLate)) lateOrders += (executor -> orders)
     else executor.hear(orders)
   }
@@ -269,6 +299,8 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
         throw new Violation(s"executor ${e.name} keeps replicas that no duty names: $replicas")
       if (e.publishedCount > 0 || e.agent.publisher.isBehind)
         throw new Violation(s"executor ${e.name} keeps blocks of steps that are over")
+      if (mustEmpty && draining(e.name) && e.registry.holdingsCount > 0)
+        throw new Violation(s"executor ${e.name} keeps state, and is to be emptied")
       if (!e.registry.runs.forall(isLive))
         throw new Violation(
           s"executor ${e.name} keeps memory of dead runs: ${e.registry.runs}"

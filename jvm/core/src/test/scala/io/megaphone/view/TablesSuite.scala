@@ -5,8 +5,9 @@ import java.util.Locale
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import io.megaphone.placement.Seat
 import io.megaphone.protocol.PlanStatus
-import io.megaphone.runtime.Held
+import io.megaphone.runtime.{Drain, Held, Relocation}
 import io.megaphone.view.SomeQuery.{commit, executor, executorOf, fresh, moving, sized}
 
 /** Names, types and sentences of all tables. */
@@ -42,10 +43,16 @@ class TablesSuite extends AnyFunSuite {
       check(PlanRow.table, PlanRow.of(moving, None)),
       check(StepRow.table, StepRow.of(moving, SomeQuery.plan)),
       check(MigrationRow.table, MigrationRow.of(Vector(arrived))),
-      check(ExecutorRow.table, ExecutorRow.of(Vector(executor -> Held(1, 2, 3, 4, 5, 6))))
+      check(ExecutorRow.table, ExecutorRow.of(Vector(executor -> Held(1, 2, 3, 4, 5, 6)))),
+      check(RelocationRow.table, RelocationRow.of(Vector(going, failed), _ => Some(1))),
+      check(DrainRow.table, Vector(DrainRow.of(Drain("1", Drain.Draining, 2, 3, Some("Why.")))))
     )
     assert(seen.toSet == Tables.all.map(_.name).toSet)
   }
+
+  private val going =
+    Relocation(1, Seat(0, 1), "1", "2", Relocation.Drain, since = 3, taken = Some(4))
+  private val failed = going.copy(end = Some(Relocation.Failed("Why.")))
 
   private def check[A <: Product](table: Table[A], rows: Vector[A]): String = {
     assert(rows.nonEmpty)

@@ -84,16 +84,6 @@ object MegaphoneConf {
       "from the checkpoint.",
     text => atLeast(1)(text)
   )
-  val Replicas: ConfEntry[Int] =
-    ConfEntry(
-      "spark.megaphone.replicas",
-      "0",
-      "query",
-      "How many other executors stand by for each worker: each keeps a replica of its state, and " +
-        "takes the worker over if its executor is lost. A replica takes as much memory as the " +
-        "state itself.",
-      text => replicas(text)
-    )
   val WindowSteps: ConfEntry[Int] =
     ConfEntry(
       "spark.megaphone.transfer.windowSteps",
@@ -252,11 +242,7 @@ object MegaphoneConf {
 
   /** All entries, in the order of the documentation. */
   val all: Vector[ConfEntry[_]] =
-    Vector(
-      Bins,
-      Mode,
-      DefaultStrategy,
-      Replicas,
+    Vector(Bins, Mode, DefaultStrategy) ++ PlacementConf.all ++ Vector(
       PatienceBatches,
       WindowSteps,
       TransferSlowdown,
@@ -277,8 +263,6 @@ object MegaphoneConf {
       UiRetainedQueries
     )
 
-  private val ReplicasMax = 8
-
   /** What each key begins with. */
   private[conf] val Prefix = "spark.megaphone."
 
@@ -298,16 +282,10 @@ object MegaphoneConf {
     .filter(_ > 0)
     .getOrElse(throw new IllegalArgumentException("a whole number of at least 1 is needed."))
 
-  private def replicas(text: String): Int = text.trim.toIntOption
-    .filter(n => n >= 0 && n <= ReplicasMax)
-    .getOrElse(
-      throw new IllegalArgumentException(s"a whole number from 0 to $ReplicasMax is needed.")
-    )
-
-  private def yesOrNo(text: String): Boolean = text.trim.toBooleanOption
+  private[conf] def yesOrNo(text: String): Boolean = text.trim.toBooleanOption
     .getOrElse(throw new IllegalArgumentException("true or false is needed."))
 
-  private def atLeast(min: Long)(text: String): Long =
+  private[conf] def atLeast(min: Long)(text: String): Long =
     text.trim.toLongOption
       .filter(_ >= min)
       .getOrElse(throw new IllegalArgumentException(s"a whole number of at least $min is needed."))

@@ -12,21 +12,22 @@ import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
-import org.apache.spark.sql.megaphone.{Cluster, Pins, RunningQuery, SparkPrivate}
+import org.apache.spark.sql.megaphone.{Pins, RunningQuery, SparkPrivate}
 
 import io.megaphone.checkpoint.{Parallel, Recovery}
 import io.megaphone.checkpoint.planlog.PlanLog
 import io.megaphone.errors.PlanRefusedException
 import io.megaphone.format.{StoreId, VersionIds}
 import io.megaphone.pace.TransferRate
+import io.megaphone.placement.{Load, Seat}
 import io.megaphone.plan.{Group, Plan}
 import io.megaphone.protocol.Protocol
 import io.megaphone.runtime.{
-  Assignment, BatchPlan, ClusterView, Committed, Pin, QueryRun, RecentCommits, Report, RunOrders,
-  Tables
+  Assignment, BatchPlan, ClusterView, Committed, Drain, Pin, QueryRun, RecentCommits, Relocation,
+  Report, RunOrders, Tables
 }
 import io.megaphone.spark.checkpoint.{HadoopPlanLog, HadoopSettings, HadoopStateFiles, Lz4}
-import io.megaphone.spark.conf.MegaphoneConf
+import io.megaphone.spark.conf.{MegaphoneConf, PlacementConf}
 import io.megaphone.spark.wire.ShippedFaultPoints
 
 /** What a batch's plan is rewritten with, by group. */
@@ -43,7 +44,8 @@ final case class PlannedBatch(
   * held while files are read and written. The threads that answer executors never wait for it: what
   * executors report is kept until the lock is free.
   */
-final class QueryDriver(application: ApplicationDriver, val query: RunningQuery) extends Logging {
+final class QueryDriver(val application: ApplicationDriver, val query: RunningQuery)
+    extends Logging {
   val runId: String = query.runId.toString
   private val session = query.session
   private val hadoopConf = SparkPrivate.hadoopConf(session)
@@ -58,12 +60,14 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
     query.checkpointRoot,
     planLog,
     ShippedFaultPoints.instance,
-    text => logWarning(text)
+    text => logWarning(text),
+    application.placingMonitor
   )
   private val lock = new ReentrantLock
   private val reports = new ConcurrentHashMap[String, Report]() // the newest of each executor
   private val ended = new ConcurrentLinkedQueue[(Long, Long)]() // batches, and what they took in ms
   private val sweeps = new Sweeps(runId, filesOf(_), recovery(_), application.inBackground(_))
+  @volatile private var plannedAt = System.nanoTime
   private val broadcasts = mutable.LinkedHashMap.empty[(Long, Long, Long), Broadcast[Tables]]
 
   /** The newest commits that tasks reported. */
@@ -78,6 +82,7 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
       val isOwn = query.hasLoggedOffsets(batch)
       val planned =
         run.plan(batch, groups, isOwn, idsOf(run.groups, query.checkpointIds), cluster)
+      plannedAt = System.nanoTime
       planned.pins.foreach(pin)
       application.context.setLocalProperty(
         QueryDriver.HintProperty,
@@ -93,10 +98,50 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
   /** Executors have come or gone while a batch may run: pins the workers of those that are gone. */
   private[driver] def clusterChanged(): Unit = locked(run.clusterChanged(cluster).foreach(pin))
 
-  private def cluster: ClusterView = {
-    val executors = application.executors
-    ClusterView(executors, Cluster.leaving(application.context, executors.map(_.id)))
+  private def cluster: ClusterView = application.clusterFor(this)
+
+  /** Begins relocations that even the load of executors out, or of workers that are named. */
+  private[driver] def spread(tolerance: Double): Vector[Relocation] = locked {
+    run.see(cluster)
+    if (!run.knowsLoads) throw PlanRefusedException.loadsNotKnown
+    run.spread(tolerance)
   }
+  private[driver] def relocate(to: Map[Seat, String]): Vector[Relocation] = locked {
+    run.see(cluster)
+    run.relocate(to)
+  }
+  private[driver] def cancelRelocations(ids: Set[Long]): Unit = locked(run.cancelRelocations(ids))
+
+  /** The relocations that are under way, and those that ended last. */
+  def relocations: Vector[Relocation] = run.relocations
+
+  /** Bytes of the live records of a worker, if they are known. */
+  def bytesOf(seat: Seat): Option[Long] = run.bytesOf(seat)
+
+  /** The load that the query has on each executor. */
+  private[driver] def loads: Map[String, Load] = run.loads
+
+  /** What the query has on an executor that may be about to go.
+    *
+    * @param states
+    *   workers whose state the executor keeps
+    */
+  private[driver] def has(executor: String, states: Int): Drain.OfQuery = {
+    val seats = run.staysOn(executor)
+    Drain.OfQuery(
+      query.name.getOrElse(runId),
+      seats.size,
+      seats.nonEmpty && isIdle,
+      seats.forall(run.isElsewhere),
+      run.standbysOn(executor),
+      states
+    )
+  }
+
+  private def isIdle: Boolean = System.nanoTime - plannedAt > QueryDriver.IdleNanos &&
+    query.latestCommittedBatch.exists(newest =>
+      snapshot.flatMap(_.decision).forall(_.batch.number <= newest)
+    )
 
   /** The protocol's state, for those who show it; None before the first batch. */
   def snapshot: Option[Protocol.State] = run.snapshot
@@ -121,8 +166,8 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
 
   def executorOf(operator: Long, worker: Int): Option[String] = run.executorOf(operator, worker)
 
-  /** Whether executors stand by for its workers. */
-  private[driver] def wantsStandbys: Boolean = run.wantsStandbys
+  /** Whether executors stand by for its workers, or are to run them soon. */
+  private[driver] def hasStandbys: Boolean = run.hasStandbys
 
   /** How many executors stand by for a worker of a group with all of its state. */
   def standbysOf(group: Group, worker: Int): Int = run.standbysOf(group, worker)
@@ -189,7 +234,7 @@ final class QueryDriver(application: ApplicationDriver, val query: RunningQuery)
         MegaphoneConf.TransferSlowdown.read(conf),
         MegaphoneConf.MaxBytesPerSecond.read(conf)
       ),
-      replicas = MegaphoneConf.Replicas.read(conf)
+      placement = PlacementConf.read(conf)
     )
     val bins = MegaphoneConf.Bins.read(conf)
     val format = sql.stateStoreCheckpointFormatVersion
@@ -267,6 +312,9 @@ object QueryDriver {
   /** Local property that tells executors of news: a number, no more. */
   val HintProperty = "megaphone.counter"
   private val BroadcastsKept = 4
+
+  /** Time without a batch after which a query is idle. */
+  private val IdleNanos = 30L * 1000000000L
 
   /** Requests to the file system at the same time. */
   private val Requests = new Parallel.OnNewThreads(8)

@@ -2,7 +2,10 @@
 package io.megaphone.spark.driver
 
 import io.megaphone.plan.Plan
-import io.megaphone.view.{BinRow, ExecutorRow, MigrationRow, PlanRow, QueryRow, StepRow, WorkerRow}
+import io.megaphone.runtime.Relocation
+import io.megaphone.view.{
+  BinRow, DrainRow, ExecutorRow, MigrationRow, PlanRow, QueryRow, RelocationRow, StepRow, WorkerRow
+}
 
 /** The rows of each table of `io.megaphone.view`, of a running query or of the application. Every
   * face shows these, so that all show the same.
@@ -35,6 +38,14 @@ object TableRows {
 
   def migrations(query: QueryDriver): Vector[MigrationRow] = MigrationRow.of(query.commits.moves)
 
+  def relocations(query: QueryDriver): Vector[RelocationRow] = {
+    query.state // says so if there is none yet
+    relocations(query, query.relocations)
+  }
+
+  def relocations(query: QueryDriver, some: Vector[Relocation]): Vector[RelocationRow] =
+    RelocationRow.of(some, query.bytesOf)
+
   def query(query: QueryDriver): QueryRow =
     QueryRow.of(query.query.id.toString, query.query.name, query.state, query.commits.newest)
 
@@ -44,4 +55,7 @@ object TableRows {
 
   def executors(application: ApplicationDriver): Vector[ExecutorRow] =
     ExecutorRow.of(application.heldByExecutor)
+
+  def drains(application: ApplicationDriver): Vector[DrainRow] =
+    application.drainsNow.map(DrainRow.of)
 }

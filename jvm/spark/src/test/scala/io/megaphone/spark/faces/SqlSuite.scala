@@ -187,7 +187,8 @@ class SqlSuite extends KeyedSession {
     assert(rows("SHOW PROCEDURES IN megaphone").nonEmpty)
     val procedures =
       rows("SHOW PROCEDURES IN megaphone.system").map(_.getAs[String]("procedure_name"))
-    val expected = Set("rescale", "move", "submit", "plan", "cancel", "wait", "picture", "about")
+    val expected = Set("rescale", "move", "submit", "plan", "cancel", "wait", "picture", "about") ++
+      Set("spread", "place", "cancel_relocation", "drain", "undrain")
     assert(procedures.toSet == expected)
     for (name <- expected) {
       val text = rows(s"DESCRIBE PROCEDURE megaphone.system.$name").mkString

@@ -2,12 +2,15 @@
 package io.megaphone.spark.faces.api
 
 import io.megaphone.plan.{Plan, Strategy, TransferMode}
+import io.megaphone.runtime.{Drain, Relocation}
 import io.megaphone.spark.driver.{
-  ApplicationDriver, PlanOptions, Plans, Queries, QueryDriver, TableRows
+  ApplicationDriver, Placements, PlanOptions, Plans, Queries, QueryDriver, TableRows
 }
 import io.megaphone.spark.faces.json.{Json, StepsJson}
 import io.megaphone.spark.faces.ui.Picture
-import io.megaphone.view.{BinRow, ExecutorRow, MigrationRow, PlanRow, QueryRow, StepRow, WorkerRow}
+import io.megaphone.view.{
+  BinRow, DrainRow, ExecutorRow, MigrationRow, PlanRow, QueryRow, RelocationRow, StepRow, WorkerRow
+}
 
 /** The interface for other languages: plain arguments in, JSON out. The Python package calls it.
   *
@@ -77,6 +80,45 @@ object MegaphoneApi {
   def migrations(runId: String): String =
     Json.rows(MigrationRow.table, TableRows.migrations(Queries.of(runId)))
 
+  /** Evens the load of the executors out, by whole workers. Returns the rows of the relocations
+    * that have begun. A tolerance below 0 stands for the configured one.
+    */
+  def spread(runId: String, tolerance: Double): String = {
+    val query = Queries.of(runId)
+    begun(query, Placements.spread(query, Option.unless(tolerance < 0)(tolerance)))
+  }
+
+  /** Takes workers to executors, given as JSON: `{"0": "2"}`. Returns the rows of the relocations
+    * that have begun.
+    */
+  def place(runId: String, workers: String, operator: Long): String = {
+    val query = Queries.of(runId)
+    val wanted = StepsJson.places(workers)
+    begun(query, Placements.place(query, wanted, Option.when(operator >= 0)(operator)))
+  }
+
+  /** The table `relocations` of a query. */
+  def relocations(runId: String): String =
+    Json.rows(RelocationRow.table, TableRows.relocations(Queries.of(runId)))
+
+  /** Ends relocations that no batch has taken, given as JSON: `[3, 4]`. */
+  def cancelRelocations(runId: String, ids: String): Unit =
+    Placements.cancel(Queries.of(runId), StepsJson.numbers(ids))
+
+  /** Begins to empty an executor; returns its row of the table `drains`. A timeout of 0
+    * milliseconds stands for none.
+    */
+  def drain(executor: String, timeoutMs: Long): String = rowOf(
+    Placements.drain(Queries.application, executor, Option.when(timeoutMs != 0)(timeoutMs))
+  )
+
+  /** Lets an executor keep its workers; returns its row. */
+  def undrain(executor: String): String =
+    rowOf(Placements.undrain(Queries.application, executor))
+
+  /** The table `drains` of the application. */
+  def drains(): String = Json.rows(DrainRow.table, TableRows.drains(Queries.application))
+
   /** Where a query's state is, as a drawing: an object with the field `html`. */
   def picture(runId: String): String =
     Json.node("html" -> Picture.of(Queries.of(runId))).toString
@@ -91,6 +133,11 @@ object MegaphoneApi {
     val query = Queries.of(runId)
     rowOf(query, query.submit(make(query)))
   }
+
+  private def rowOf(drain: Drain): String = Json.row(DrainRow.table, DrainRow.of(drain)).toString
+
+  private def begun(query: QueryDriver, some: Vector[Relocation]): String =
+    Json.rows(RelocationRow.table, TableRows.relocations(query, some))
 
   private def rowOf(query: QueryDriver, plan: Plan): String =
     Json.row(PlanRow.table, TableRows.plan(query, plan)).toString

@@ -34,6 +34,25 @@ private[faces] object StepsJson {
   /** Moves alone. Throws PlanRefusedException if `text` is anything else. */
   def moves(text: String): Vector[Move] = parsed("moves", text, """{"17": 3}""")(movesOf)
 
+  /** Workers and the executors for them: `{"0": "2"}`. Throws PlanRefusedException if `text` is
+    * anything else.
+    */
+  def places(text: String): Vector[(Int, String)] = parsed("workers", text, """{"0": "2"}""") {
+    places =>
+      if (!places.isObject) throw new IllegalArgumentException(s"Workers are needed, not $places.")
+      places.properties.asScala.map { place =>
+        if (!place.getValue.isTextual)
+          throw new IllegalArgumentException(s"An executor's id is needed, not ${place.getValue}.")
+        numberOf(place.getKey, "A worker") -> place.getValue.textValue
+      }.toVector
+  }
+
+  /** Whole numbers: `[3, 4]`. Throws PlanRefusedException if `text` is anything else. */
+  def numbers(text: String): Vector[Long] = parsed("ids", text, "[3, 4]") { ids =>
+    if (!ids.isArray) throw new IllegalArgumentException("A list of numbers is needed.")
+    ids.asScala.map(id => whole(id).toLong).toVector
+  }
+
   private def parsed[A](name: String, text: String, like: String)(read: JsonNode => A): A =
     try read(mapper.readTree(text))
     catch {
@@ -55,12 +74,13 @@ private[faces] object StepsJson {
   private def movesOf(moves: JsonNode): Vector[Move] = {
     if (!moves.isObject) throw new IllegalArgumentException(s"Moves are needed, not $moves.")
     moves.properties.asScala.map { move =>
-      val bin = move.getKey.toIntOption.getOrElse(
-        throw new IllegalArgumentException(s"A bin has a whole number, not '${move.getKey}'.")
-      )
-      Move(bin, whole(move.getValue))
+      Move(numberOf(move.getKey, "A bin"), whole(move.getValue))
     }.toVector
   }
+
+  private def numberOf(text: String, what: String): Int = text.toIntOption.getOrElse(
+    throw new IllegalArgumentException(s"$what has a whole number, not '$text'.")
+  )
 
   private def whole(node: JsonNode): Int =
     if (node.isInt) node.intValue

@@ -4,7 +4,7 @@ package io.megaphone.spark.faces.sql
 import java.util.{Collections, Iterator => JIterator}
 
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.util.MapData
+import org.apache.spark.sql.catalyst.util.{ArrayData, MapData}
 import org.apache.spark.sql.connector.catalog.procedures.{
   BoundProcedure, ProcedureParameter, UnboundProcedure
 }
@@ -66,11 +66,12 @@ private[sql] abstract class Procedure[A](
       argument <- arguments
         .find(_.name.equalsIgnoreCase(field.name))
         .orElse(arguments.lift(index).filter(_ => field.name == s"param$index"))
-      if isNumeric(argument.dataType) && !isWhole(field.dataType)
+      if !fits(argument.dataType, field.dataType)
     } throw PlanRefusedException.invalidArgument(
       argument.name,
-      s"is of type ${field.dataType.sql}, but whole numbers are needed " +
-        s"(${argument.dataType.sql}); give it as one"
+      s"is of type ${field.dataType.sql}, but " +
+        (if (argument.dataType == DoubleType) "a number is" else "whole numbers are") +
+        s" needed (${argument.dataType.sql}); give it as one"
     )
     new Bound
   }
@@ -94,15 +95,15 @@ private[sql] abstract class Procedure[A](
 
 private[sql] object Procedure {
 
-  private def isNumeric(dataType: DataType): Boolean = dataType match {
-    case MapType(key, value, _) => isNumeric(key) && isNumeric(value)
-    case other => other == LongType
-  }
-
-  private def isWhole(dataType: DataType): Boolean = dataType match {
-    case MapType(key, value, _) => isWhole(key) && isWhole(value)
-    case ByteType | ShortType | IntegerType | LongType | NullType => true
-    case _ => false
+  /** Whether a value can be read as an argument with no rounding; others are Spark's to check. */
+  private def fits(argument: DataType, value: DataType): Boolean = (argument, value) match {
+    case (LongType, ByteType | ShortType | IntegerType | LongType | NullType) => true
+    case (_: MapType, NullType) => true
+    case (MapType(key, of, _), MapType(valueKey, valueOf, _)) =>
+      fits(key, valueKey) && fits(of, valueOf)
+    case (DoubleType, _: NumericType | NullType) => true
+    case (LongType | DoubleType | _: MapType, _) => false
+    case _ => true
   }
 
   /** The arguments of one call, by name. A required one that is NULL is refused: read as a number
@@ -113,9 +114,22 @@ private[sql] object Procedure {
     def long(name: String): Option[Long] = value(name)(input.getLong)
     def int(name: String): Option[Int] = long(name).map(inRange(name, _))
 
+    def double(name: String): Option[Double] = value(name)(input.getDouble)
+
     /** A map of numbers, in its order. */
-    def pairs(name: String): Option[Vector[(Int, Int)]] =
-      value(name)(i => pairsOf(name, input.getMap(i)))
+    def pairs(name: String): Option[Vector[(Int, Int)]] = value(name) { i =>
+      pairsOf(name, "bin", "worker", input.getMap(i)) { (values, at) =>
+        inRange(name, values.getLong(at))
+      }.map { case (bin, worker) => inRange(name, bin) -> worker }
+    }
+
+    /** A map of numbers to texts, in its order. */
+    def texts(name: String): Option[Vector[(Int, String)]] = value(name) { i =>
+      pairsOf(name, "worker", "executor", input.getMap(i))((values, at) =>
+        values.getUTF8String(at).toString
+      )
+        .map { case (key, text) => inRange(name, key) -> text }
+    }
 
     /** What a required argument has. */
     def required[A](name: String, value: Option[A]): A = value.getOrElse(
@@ -135,15 +149,17 @@ private[sql] object Procedure {
           s"has $number, which is beyond any number of bins or workers; give a smaller one"
         )
 
-    private def pairsOf(name: String, map: MapData): Vector[(Int, Int)] = {
+    private def pairsOf[A](name: String, key: String, of: String, map: MapData)(
+        read: (ArrayData, Int) => A
+    ): Vector[(Long, A)] = {
       val (keys, values) = (map.keyArray(), map.valueArray())
       (0 until map.numElements()).map { i =>
         if (values.isNullAt(i))
           throw PlanRefusedException.invalidArgument(
             name,
-            s"has no worker for bin ${keys.getLong(i)}; give one for each bin"
+            s"has no $of for $key ${keys.getLong(i)}; give one for each $key"
           )
-        inRange(name, keys.getLong(i)) -> inRange(name, values.getLong(i))
+        keys.getLong(i) -> read(values, i)
       }.toVector
     }
   }

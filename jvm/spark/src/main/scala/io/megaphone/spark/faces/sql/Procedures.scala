@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.faces.sql
 
-import org.apache.spark.sql.types.{DataType, LongType, MapType, StringType}
+import org.apache.spark.sql.types.{DataType, DoubleType, LongType, MapType, StringType}
 
 import io.megaphone.errors.PlanRefusedException
 import io.megaphone.plan.{Move, Strategy, TransferMode}
+import io.megaphone.runtime.Relocation
 import io.megaphone.spark.driver.{
-  ApplicationDriver, PlanOptions, Plans, Queries, QueryDriver, TableRows
+  ApplicationDriver, Placements, PlanOptions, Plans, Queries, QueryDriver, TableRows
 }
 import io.megaphone.spark.faces.json.StepsJson
 import io.megaphone.spark.faces.sql.Procedure.Given
 import io.megaphone.spark.faces.ui.Picture
-import io.megaphone.view.{Column, Int32, Int64, PlanRow, Table, Text}
+import io.megaphone.view.{Column, DrainRow, Int32, Int64, PlanRow, RelocationRow, Table, Text}
 
 /** The catalog's procedures. What they have in common:
   *
@@ -28,7 +29,9 @@ private[sql] object Procedures {
       optional("operator", LongType)
   private val Moves = MapType(LongType, LongType)
   private val PlanId = Argument("plan", StringType, None)
+  private val Executor = Argument("executor", StringType, None)
   private type OfPlan = (QueryDriver, PlanRow)
+  private type OfRelocation = (QueryDriver, RelocationRow)
 
   /** All of them.
     *
@@ -36,7 +39,9 @@ private[sql] object Procedures {
     *   the name that the catalog has
     */
   def all(catalog: String): Vector[Procedure[_]] =
-    Verbs.map(new Submission(_)) ++ Vector(Preview, Cancel, Wait, Drawing, new About(catalog))
+    Verbs.map(new Submission(_)) ++
+      Vector(Preview, Cancel, Wait, Spread, Place, CancelRelocations, DrainExecutor, Undrain) ++
+      Vector(Drawing, new About(catalog))
 
   /** How a procedure makes a plan of its own argument. `made` is None if that is NULL. */
   private final case class Verb(name: String, summary: String, argument: String, of: DataType)(
@@ -166,6 +171,83 @@ private[sql] object Procedures {
       Vector(query -> PlanWait.until(query, id, seconds))
     }
   }
+
+  private object Spread
+      extends Procedure[OfRelocation](
+        "spread",
+        "Evens the load of the executors out: takes whole workers to others, once their state is " +
+          "there. Returns the relocations that have begun.",
+        Vector(optional("tolerance", DoubleType), Query),
+        SystemTables.relocations
+      ) {
+    override protected def run(in: Given): Seq[OfRelocation] = {
+      val query = queryOf(in)
+      begun(query, Placements.spread(query, in.double("tolerance")))
+    }
+  }
+
+  private object Place
+      extends Procedure[OfRelocation](
+        "place",
+        "Takes workers to executors, once their state is there, given as a map of worker to " +
+          "executor: map(0, '2'). Returns the relocations that have begun.",
+        Vector(Argument("workers", MapType(LongType, StringType), None), Query) :+
+          optional("operator", LongType),
+        SystemTables.relocations
+      ) {
+    override protected def run(in: Given): Seq[OfRelocation] = {
+      val query = queryOf(in)
+      val wanted = in.required("workers", in.texts("workers"))
+      begun(query, Placements.place(query, wanted, in.long("operator")))
+    }
+  }
+
+  private object CancelRelocations
+      extends Procedure[OfRelocation](
+        "cancel_relocation",
+        "Lets a worker stay where it is, if no batch has taken it elsewhere yet.",
+        Vector(Argument("relocation", LongType, None), Query),
+        SystemTables.relocations
+      ) {
+    override protected def run(in: Given): Seq[OfRelocation] = {
+      val query = queryOf(in)
+      val id = in.required("relocation", in.long("relocation"))
+      Placements.cancel(query, Vector(id))
+      begun(query, query.relocations.filter(_.id == id))
+    }
+  }
+
+  private object DrainExecutor
+      extends Procedure[DrainRow](
+        "drain",
+        "Empties an executor of the state of all queries; the executor goes on. If a number of " +
+          "seconds is given, what is left there after that is read from the checkpoint.",
+        Vector(Executor, Argument("timeout_s", LongType, Some("0"))),
+        DrainRow.table
+      ) {
+    override protected def run(in: Given): Seq[DrainRow] = {
+      val executor = in.required("executor", in.text("executor"))
+      val seconds = in.long("timeout_s").filter(_ != 0)
+      val timeoutMs = seconds.map(Math.multiplyExact(_, 1000L))
+      Vector(DrainRow.of(Placements.drain(Queries.application, executor, timeoutMs)))
+    }
+  }
+
+  private object Undrain
+      extends Procedure[DrainRow](
+        "undrain",
+        "Lets an executor keep its workers after all.",
+        Vector(Executor),
+        DrainRow.table
+      ) {
+    override protected def run(in: Given): Seq[DrainRow] = {
+      val executor = in.required("executor", in.text("executor"))
+      Vector(DrainRow.of(Placements.undrain(Queries.application, executor)))
+    }
+  }
+
+  private def begun(query: QueryDriver, some: Vector[Relocation]): Seq[OfRelocation] =
+    TableRows.relocations(query, some).map(query -> _)
 
   private object Drawing
       extends Procedure[String](

@@ -14,7 +14,8 @@ import org.apache.spark.unsafe.types.UTF8String
 
 import io.megaphone.spark.driver.{Queries, QueryDriver, TableRows}
 import io.megaphone.view.{
-  BinRow, Column, ExecutorRow, MigrationRow, PlanRow, QueryRow, StepRow, Table, Text, WorkerRow
+  BinRow, Column, DrainRow, ExecutorRow, MigrationRow, PlanRow, QueryRow, RelocationRow, StepRow,
+  Table, Text, WorkerRow
 }
 
 /** The catalog's tables: those of `io.megaphone.view`, of all running queries that have planned a
@@ -35,6 +36,10 @@ private[sql] object SystemTables {
   /** The rows of plans, which procedures return too. */
   val plans: Table[(QueryDriver, PlanRow)] = SqlRows.prefixed(OfQuery, PlanRow.table)
 
+  /** The rows of relocations, which procedures return too. */
+  val relocations: Table[(QueryDriver, RelocationRow)] =
+    SqlRows.prefixed(OfQuery, RelocationRow.table)
+
   val all: Vector[SystemTable[_]] = Vector(
     new SystemTable(QueryRow.table, planned(_).map(TableRows.query)),
     ofEach(WorkerRow.table)(TableRows.workers),
@@ -42,7 +47,9 @@ private[sql] object SystemTables {
     ofEach(PlanRow.table)(TableRows.plans),
     ofEach(StepRow.table)(TableRows.steps),
     ofEach(MigrationRow.table)(TableRows.migrations),
-    new SystemTable(ExecutorRow.table, _ => TableRows.executors(Queries.application))
+    ofEach(RelocationRow.table)(TableRows.relocations),
+    new SystemTable(ExecutorRow.table, _ => TableRows.executors(Queries.application)),
+    new SystemTable(DrainRow.table, _ => TableRows.drains(Queries.application))
   )
 
   private def idOf(query: QueryDriver): String = query.query.id.toString

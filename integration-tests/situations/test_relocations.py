@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers that go to other executors, and executors that are emptied, while the query runs."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from testkit.driver_process import DriverProcess, MakeDriver, Refused
+from testkit.remote import MakeRemoteQuery, RemoteQuery
+from testkit.waiting import until
+
+BATCHES = 40
+WORKERS = 8
+AUTO = {"spark.megaphone.placement.auto": "true"}
+
+
+@pytest.mark.parametrize("format", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_workers_go_where_they_are_sent_and_nothing_is_read_for_it(
+    format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = make_remote_query(shared, format=format).spread()
+    mine, other = query.executor_of(0), query.executor_of(1)
+    for target in (other, mine):
+        query.call("place", workers={"0": target})
+        finish_relocations(query)
+        assert query.executor_of(0) == target
+        query.check()
+    assert [row["status"] for row in query.table("relocations")] == ["done", "done"]
+    assert recovered_later(query) == []
+    with pytest.raises(Refused, match="EmptyPlan"):
+        query.call("place", workers={"0": mine})
+    with pytest.raises(Refused, match="UnknownExecutor"):
+        query.call("place", workers={"0": "77"})
+    with pytest.raises(Refused, match="UnknownWorker"):
+        query.call("place", workers={"99": mine})
+    query.stop_and_check()
+
+
+def test_an_emptied_executor_may_be_killed_and_nothing_is_read_for_it(
+    shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    one = make_remote_query(shared, name="one").spread()
+    two = make_remote_query(shared, name="two").spread()
+    leaving, staying = one.executor_of(0), one.executor_of(1)
+    assert shared.call("drain", executor=leaving) == "draining"
+    with pytest.raises(Refused, match="LastExecutor"):
+        shared.call("drain", executor=staying)
+
+    def is_drained() -> bool:
+        for query in (one, two):
+            query.run()
+        return bool(drain_of(shared, leaving)["status"] == "drained")
+
+    until(is_drained, "nobody needs anything on the executor", 120)
+    (held,) = (row for row in shared.call("held") if row["executor"] == leaving)
+    assert (held["workers"], held["replicas"], held["blocks"]) == (0, 0, 0)
+    shared.kill_executor(leaving)
+    for query in (one, two):
+        query.run(2)
+        query.check()
+        assert {query.executor_of(worker) for worker in (0, 1)} == {staying}
+        assert recovered_later(query) == []
+    assert drain_of(shared, leaving)["status"] == "drained", "it was when it went"
+    for query in (one, two):
+        query.stop_and_check()
+    shared.wait_for_executors()
+
+
+def test_workers_are_spread_over_an_executor_that_has_come(
+    shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = make_remote_query(shared, **AUTO).spread()
+    query.finish(query.submit("rescale", WORKERS), within=BATCHES)
+    shared.kill_executor(query.executor_of(0))
+    query.run(2)
+    shared.wait_for_executors()
+    until(lambda: len(shared.call("held")) == 2, "the new executor has reported")
+    known = len(query.table("migrations"))
+    query.run_until(
+        lambda: sorted(workers_by_executor(query).values()) == [WORKERS // 2] * 2,
+        "both executors have as many workers",
+        within=BATCHES,
+    )
+    later = query.table("migrations")[known:]
+    assert not any(row["is_recovery"] or row["bins_from_checkpoint"] for row in later)
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+def test_an_executor_keeps_what_it_has_when_its_drain_is_cancelled(
+    shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = make_remote_query(shared).spread()
+    leaving = query.executor_of(0)
+    shared.call("drain", executor=leaving)
+    assert shared.call("undrain", executor=leaving) == "cancelled"
+    query.run(6)
+    assert query.executor_of(0) == leaving
+    with pytest.raises(Refused, match="UnknownExecutor"):
+        shared.call("drain", executor="77")
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+def test_what_is_left_when_the_time_is_up_is_read_from_the_checkpoint(
+    shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    # No copy is ever made: a byte a second.
+    slow = {"spark.megaphone.transfer.maxBytesPerSecond": "1"}
+    query = make_remote_query(shared, **slow).spread()
+    leaving = query.executor_of(0)
+    shared.call("drain", executor=leaving, within=0.5)
+    until(lambda: drain_of(shared, leaving)["status"] == "overdue", "its time is up")
+    query.run(2)
+    assert query.executor_of(0) != leaving
+    query.stop_and_check()
+    shared.call("undrain", executor=leaving)
+
+
+@pytest.mark.slow
+def test_steps_and_relocations_of_the_same_workers(
+    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    driver = make_driver(**{"spark.master": "local-cluster[3,1,1024]"})
+    query = make_remote_query(driver)
+    query.run(2)
+    plan = query.submit("rescale", 5, strategy="batched(100)")
+    for executor in driver.call("executors"):
+        driver.call("drain", executor=executor)
+        query.run_until(
+            lambda executor=executor: drain_of(driver, executor)["status"] == "drained",  # type: ignore[misc]
+            f"executor {executor} is empty",
+            within=2 * BATCHES,
+        )
+        driver.call("undrain", executor=executor)
+        query.check()
+    query.finish(plan, within=BATCHES)
+    assert recovered_later(query) == []
+    query.stop_and_check()
+
+
+def finish_relocations(query: RemoteQuery) -> None:
+    """Runs batches until each relocation has ended."""
+    query.run_until(
+        lambda: all(row["status"] not in ("making", "taken") for row in query.table("relocations")),
+        "the relocations end",
+        within=BATCHES,
+    )
+
+
+def drain_of(driver: DriverProcess, executor: str) -> dict[str, Any]:
+    (row,) = (row for row in driver.call("drains") if row["executor"] == executor)
+    return dict(row)
+
+
+def workers_by_executor(query: RemoteQuery) -> Counter[str]:
+    return Counter(row["executor"] for row in query.table("workers"))
+
+
+def recovered_later(query: RemoteQuery) -> list[dict[str, Any]]:
+    """Whole workers that were read from the checkpoint after the first batch."""
+    return [row for row in query.table("migrations") if row["is_recovery"] and row["batch"] > 0]

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.placement
+
+import scala.collection.mutable
+
+/** Who should stand by for workers. */
+object Standbys {
+
+  /** The executors that stand by for each worker: on another host than the worker and its other
+    * standbys, if there is one; where a standby is, if that executor lives; then the one that has
+    * the fewest workers and standbys, the first by name. Where a standby is whole it stays until
+    * enough others are. If there are too few executors, a worker has fewer standbys.
+    *
+    * @param workers
+    *   the executor of each worker
+    * @param current
+    *   the executors that stand by for a worker now, or have its state
+    * @param members
+    *   all executors. Those that are to be emptied get no standby, and keep one that is whole
+    * @param replicas
+    *   how many standbys a worker is to have
+    * @param isWhole
+    *   whether a worker's standby on an executor has all of its state
+    */
+  def assign(
+      workers: Vector[String],
+      current: Int => Seq[String],
+      members: Vector[Member],
+      replicas: Int,
+      isWhole: (Int, String) => Boolean = (_, _) => false
+  ): Vector[Vector[String]] = {
+    val open = Member.open(members).map(_.id)
+    val hosts = members.map(m => m.id -> m.host).toMap
+    val keepers = open.toSet ++ members.filter(_.state != MemberState.Leaving).map(_.id)
+    val counts = mutable.Map.empty[String, Int].withDefaultValue(0)
+    val now = workers.indices.map { w =>
+      current(w).filter(e => keepers(e) && e != workers(w)).distinct
+    }
+    (workers ++ now.flatMap(_.take(replicas))).foreach(e => counts(e) += 1)
+    def another(worker: Int, have: Vector[String]): Option[String] = {
+      val free = open.filterNot(e => e == workers(worker) || have.contains(e))
+      val taken = (workers(worker) +: have).flatMap(hosts.get).toSet
+      free.minByOption { e =>
+        val place = now(worker).indexOf(e)
+        (taken(hosts(e)), if (place < 0) Int.MaxValue else place, counts(e), e)
+      }
+    }
+    val isOpen = open.toSet
+
+    /** Those that are there, if nothing better could be wished: most of the time. */
+    def settled(w: Int): Option[Vector[String]] = {
+      val some = now(w).take(replicas).toVector
+      val on = (workers(w) +: some).flatMap(hosts.get)
+      Option.when(
+        some.size == replicas && some.forall(e => isOpen(e) && isWhole(w, e)) &&
+          on.distinct.size == replicas + 1
+      )(some)
+    }
+    workers.indices.toVector.map { w =>
+      val wanted = settled(w).getOrElse {
+        (0 until replicas).foldLeft(Vector.empty[String]) { (have, _) => have ++ another(w, have) }
+      }
+      wanted.filterNot(now(w).contains).foreach(e => counts(e) += 1)
+      val lacking = wanted.size - wanted.count(isWhole(w, _))
+      wanted ++ now(w).filterNot(wanted.contains).filter(isWhole(w, _)).take(lacking)
+    }
+  }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.driver
+
+import io.megaphone.errors.PlanRefusedException
+import io.megaphone.placement.{MemberState, Seat}
+import io.megaphone.plan.Group
+import io.megaphone.runtime.{Drain, Relocation}
+import io.megaphone.spark.conf.PlacementConf
+
+/** Takes whole workers to other executors, and empties executors. What is asked for is kept in
+  * memory only: it is forgotten when the query, or the application, ends.
+  *
+  * Threads: any. Each verb may throw PlanRefusedException, after which nothing has changed.
+  */
+object Placements {
+  private val TimeoutMaxMs = 365L * 24 * 3600 * 1000
+
+  /** Evens the load of the executors out, by whole workers of a query. Returns the relocations that
+    * have begun.
+    *
+    * @param tolerance
+    *   how far from its part an executor's load may stay, as a fraction of the part; None for the
+    *   configured one
+    */
+  def spread(query: QueryDriver, tolerance: Option[Double]): Vector[Relocation] = {
+    val checked = tolerance.map(PlacementConf.checkedTolerance)
+    query.state // says so if there is none yet
+    val begun =
+      query.spread(checked.getOrElse(PlacementConf.Tolerance.read(query.conf)))
+    if (begun.isEmpty) throw PlanRefusedException.alreadyEven
+    begun
+  }
+
+  /** Takes workers to executors that are named. Returns the relocations that have begun.
+    *
+    * @param wanted
+    *   worker to executor
+    * @param operator
+    *   an operator of the workers' group; None if the query has one group
+    */
+  def place(
+      query: QueryDriver,
+      wanted: Vector[(Int, String)],
+      operator: Option[Long]
+  ): Vector[Relocation] = {
+    val group = groupOf(query, operator)
+    val workers = query.state.currentTable(group.id).workers
+    val members = query.application.members
+    val seats = wanted.map { case (worker, executor) =>
+      if (worker < 0 || worker >= workers) throw PlanRefusedException.unknownWorker(worker, workers)
+      val found = members
+        .find(_.id == executor)
+        .getOrElse(throw PlanRefusedException.unknownExecutor(executor, members.map(_.id)))
+      if (found.state != MemberState.Active) throw PlanRefusedException.executorLeaving(executor)
+      Seat(group.id, worker) -> executor
+    }
+    val begun = query.relocate(seats.toMap)
+    if (begun.isEmpty) throw PlanRefusedException.alreadyThere
+    begun
+  }
+
+  /** Ends relocations that no batch has taken. Of others nothing changes. */
+  def cancel(query: QueryDriver, ids: Vector[Long]): Unit = {
+    val known = query.relocations.iterator.map(_.id).toSet
+    ids.find(id => !known(id)).foreach(id => throw PlanRefusedException.unknownRelocation(id))
+    query.cancelRelocations(ids.toSet)
+  }
+
+  /** Begins to empty an executor of the state of all queries. Called again, it goes on.
+    *
+    * @param timeoutMs
+    *   time after which what is left there is read from the checkpoint; None for no limit
+    */
+  def drain(application: ApplicationDriver, executor: String, timeoutMs: Option[Long]): Drain = {
+    timeoutMs.filter(ms => ms < 1 || ms > TimeoutMaxMs).foreach { ms =>
+      throw PlanRefusedException.invalidTimeout(ms)
+    }
+    val members = application.members
+    val found = members
+      .find(_.id == executor)
+      .getOrElse(throw PlanRefusedException.unknownExecutor(executor, members.map(_.id)))
+    val isAnyOther = members.exists(m => m.id != executor && m.state == MemberState.Active)
+    if (found.state != MemberState.Draining && !isAnyOther)
+      throw PlanRefusedException.lastExecutor(executor)
+    application.drain(executor, timeoutMs)
+  }
+
+  /** Lets an executor keep its workers after all. */
+  def undrain(application: ApplicationDriver, executor: String): Drain =
+    application.undrain(executor).getOrElse(throw PlanRefusedException.notDraining(executor))
+
+  private def groupOf(query: QueryDriver, operator: Option[Long]): Group = {
+    val groups = query.state.groups
+    val known = groups.flatMap(_.operators.map(_.id))
+    operator match {
+      case Some(id) =>
+        groups
+          .find(_.operators.exists(_.id == id))
+          .getOrElse(throw PlanRefusedException.unknownOperator(id, known))
+      case None if groups.size == 1 => groups.head
+      case None =>
+        throw PlanRefusedException.invalidArgument(
+          "operator",
+          s"is missing, and the query has the operators ${known.mkString(", ")}; name the one " +
+            "whose workers are meant"
+        )
+    }
+  }
+}
