@@ -9,6 +9,7 @@ two values of one round. A result is a table, a plot with a dot a round, and the
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import subprocess
@@ -53,6 +54,15 @@ def session(master: str, partitions: int, **conf: str) -> SparkSession:
     for key, value in conf.items():
         builder = builder.config(key.replace("__", "."), value)
     return spark_megaphone.configure(builder).getOrCreate()
+
+
+def arguments(about: str, sizes: list[int]) -> argparse.Namespace:
+    """The command line of a benchmark over some numbers of keys."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--sizes", type=int, nargs="+", default=sizes)
+    parser.add_argument("--rows", type=int, default=50_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    return parser.parse_args()
 
 
 def folder() -> AbstractContextManager[Path]:

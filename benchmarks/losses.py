@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import signal
@@ -100,11 +99,7 @@ def _read_bytes(query: StreamingQuery, subject: str) -> float:
 
 def main() -> None:
     """Measures, prints and saves."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000_000, 4_000_000])
-    parser.add_argument("--rows", type=int, default=50_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
+    arguments = harness.arguments(__doc__.splitlines()[0], [1_000_000, 4_000_000])
     spark = harness.session("local-cluster[2,1,3072]", 2, spark__executor__memory="3g")
     rounds: dict[str, list[dict[str, Round]]] = {}
     lines = [

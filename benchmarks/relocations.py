@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import statistics
@@ -105,11 +104,7 @@ def replaced(spark: SparkSession, keys: int, rows: int) -> Round:
 
 def main() -> None:
     """Measures, prints and saves."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000_000, 4_000_000])
-    parser.add_argument("--rows", type=int, default=50_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
+    arguments = harness.arguments(__doc__.splitlines()[0], [1_000_000, 4_000_000])
     rounds: dict[str, dict[str, list[Round]]] = {}
     lines = [
         "| keys | what goes | worst / idle p99 (spread) | worst ms | idle, p99 | batches | s |",

@@ -108,6 +108,7 @@ class Move:
 
     Attributes:
         durations_ms: Of its batches, from its submission until three after its end.
+        step_ms: Of the slowest batch that took a step, if any did.
         seconds: From its submission to its end.
         travelled: Bytes that came to the targets, of the live bytes of the bins that moved.
     """
@@ -115,6 +116,7 @@ class Move:
     durations_ms: list[int]
     seconds: float
     travelled: float
+    step_ms: int = 0
 
 
 class Flow:
@@ -192,9 +194,12 @@ class Flow:
         seconds = time.monotonic() - begun
         last = max(step.batch for step in plan.steps if step.batch is not None)
         durations_ms = self.batches(first, last + AFTER_BATCHES)
+        taken = {step.batch for step in plan.steps}
+        with self.ended:
+            step_ms = max(ms for batch, ms in self.durations_ms.items() if batch in taken)
         arrived = [row for row in megaphone.migrations().to_pylist() if row["batch"] >= first]
         travelled = sum(row["bytes_from_peer"] + row["bytes_from_checkpoint"] for row in arrived)
-        return Move(durations_ms, seconds, travelled / (share * live))
+        return Move(durations_ms, seconds, travelled / (share * live), step_ms)
 
 
 @contextmanager
@@ -223,6 +228,7 @@ def measured(running: Flow, way: str) -> Round:
         "idle_p99_ms": statistics.quantiles(idle, n=100, method="inclusive")[-1],
         "worst_ms": max(move.durations_ms),
         "median_ms": statistics.median(move.durations_ms),
+        "step_ms": move.step_ms,
         "batches": float(len(move.durations_ms)),
         "seconds": move.seconds,
         "travelled": move.travelled,
@@ -256,9 +262,9 @@ def offline(spark: SparkSession, keys: int, rows: int) -> dict[str, float]:
 def table(rounds: dict[str, dict[str, list[Round]]]) -> list[str]:
     """The table's lines, and the slope of each way over the sizes."""
     lines = [
-        "| keys | way to move | worst / idle p99 (spread) | worst ms | idle, p99 | batches | s | "
-        "bytes / live |",
-        "|---|---|---|---|---|---|---|---|",
+        "| keys | way to move | worst / idle p99 (spread) | worst ms | with a step, ms | "
+        "idle, p99 | batches | s | bytes / live |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     ratios: dict[str, list[float]] = {}
     for keys, ways in rounds.items():
@@ -268,8 +274,8 @@ def table(rounds: dict[str, dict[str, list[Round]]]) -> list[str]:
             mean = {k: statistics.median([m[k] for m in of]) for k in of[0]}
             lines.append(
                 f"| {keys} | {way} | {harness.median_and_spread(each)} | {mean['worst_ms']:.0f} | "
-                f"{mean['idle_ms']:.0f}, {mean['idle_p99_ms']:.0f} | {mean['batches']:.0f} | "
-                f"{mean['seconds']:.1f} | {mean['travelled']:.2f} |"
+                f"{mean['step_ms']:.0f} | {mean['idle_ms']:.0f}, {mean['idle_p99_ms']:.0f} | "
+                f"{mean['batches']:.0f} | {mean['seconds']:.1f} | {mean['travelled']:.2f} |"
             )
     slopes = ", ".join(f"{way} {of[-1] / of[0]:.2f}" for way, of in ratios.items())
     return [*lines, "", f"Slope, largest over smallest size: {slopes}."]
