@@ -61,7 +61,8 @@ class DriverProcess:
         config = folder / "config.json"
         config.write_text(json.dumps(all_settings))
         asked = _EXECUTORS.match(all_settings["spark.master"])
-        self._executors = int(asked[1]) if asked else 1
+        first = all_settings.get("spark.dynamicAllocation.initialExecutors")
+        self._executors = int(first or (asked[1] if asked else 1))
         environment = os.environ | {
             **jvm.environment(),
             "SPARK_HOME": str(jvm.spark_home(folder / "spark")),

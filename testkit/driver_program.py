@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -118,9 +118,9 @@ class Driver:
         """Evens the load of the executors out."""
         Megaphone(self._queries[name]).spread()
 
-    def drain(self, executor: str, within: float | None = None) -> str:
+    def drain(self, executor: str, within: float | None = None, release: bool = False) -> str:
         """Begins to empty an executor, in so many seconds; returns the status of its drain."""
-        return Megaphone.drain(executor, timeout=within).status
+        return Megaphone.drain(executor, timeout=within, release=release).status
 
     def undrain(self, executor: str) -> str:
         """Lets an executor keep its workers; returns the status of its drain."""
@@ -259,6 +259,17 @@ class Driver:
         stores = jvm.scala.jdk.javaapi.CollectionConverters.asScala(_STORES).toSeq()
         pins = jvm.org.apache.spark.sql.megaphone.Pins
         pins.pin(session, query, 0, stores, worker, "127.0.0.1", executor)
+
+    def fail_tasks_of(self, process: int) -> None:
+        """Runs a job whose tasks fail in an executor, told by its process, and nowhere else."""
+
+        def fail_there(rows: Iterable[int]) -> Iterable[int]:
+            status = Path(f"/proc/{os.getppid()}/status").read_text()  # of the Python daemon
+            if f"PPid:\t{process}\n" in status:
+                raise RuntimeError("This executor is to fail.")
+            return rows
+
+        self._spark.sparkContext.parallelize(range(6), 6).mapPartitions(fail_there).count()
 
     def exit(self) -> None:
         self._spark.stop()

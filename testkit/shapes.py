@@ -14,6 +14,8 @@ from testkit.processors import VISITS, runner, visits
 
 Shape = Callable[[DataFrame], DataFrame]
 WINDOW_SECONDS = 20
+SLOW = range(4, 1000)
+NAP_MS = 2
 
 
 def counts(rows: DataFrame) -> DataFrame:
@@ -32,6 +34,16 @@ def wide_totals(rows: DataFrame) -> DataFrame:
     wide = rows.groupBy("k").agg(f.count("*").alias("n"), f.sum("v").alias("s"), filled)
     # A column that nobody reads is not kept.
     return wide.where("length(filled) > 0").drop("filled")
+
+
+def slow_totals(rows: DataFrame) -> DataFrame:
+    """Totals; each key that a batch from `SLOW` has rows of costs its task some time."""
+    newest = f.max("v").alias("newest")
+    first, end = SLOW.start * MANY_ROWS.step, SLOW.stop * MANY_ROWS.step
+    nap = f"java_method('java.lang.Thread', 'sleep', {NAP_MS}L)"  # returns null
+    all_rows = f"newest < {first} or newest >= {end} or {nap} is null"
+    every = rows.groupBy("k").agg(f.count("*").alias("n"), f.sum("v").alias("s"), newest)
+    return every.where(all_rows).drop("newest")
 
 
 def distinct_totals(rows: DataFrame) -> DataFrame:
@@ -161,6 +173,7 @@ class Kind(NamedTuple):
 KINDS = {
     "totals": Kind(totals, "update"),
     "wide": Kind(wide_totals, "update"),
+    "slow": Kind(slow_totals, "update", totals),
     "distinct": Kind(distinct_totals, "update"),
     "windows": Kind(windows, "append"),
     "joined": Kind(joined, "append"),

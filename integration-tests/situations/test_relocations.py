@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers that go to other executors, and executors that are emptied, while the query runs."""
 
-from collections import Counter
-from typing import Any
-
 import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver, Refused
+from testkit.placement import drain_of, recovered_later, workers_by_executor
 from testkit.remote import MakeRemoteQuery, RemoteQuery
 from testkit.waiting import until
 
@@ -47,12 +45,12 @@ def test_an_emptied_executor_may_be_killed_and_nothing_is_read_for_it(
     with pytest.raises(Refused, match="LastExecutor"):
         shared.call("drain", executor=staying)
 
-    def is_drained() -> bool:
+    def is_empty() -> bool:
         for query in (one, two):
             query.run()
-        return bool(drain_of(shared, leaving)["status"] == "drained")
+        return is_drained(shared, leaving)
 
-    until(is_drained, "nobody needs anything on the executor", 120)
+    until(is_empty, "nobody needs anything on the executor", 120)
     (held,) = (row for row in shared.call("held") if row["executor"] == leaving)
     assert (held["workers"], held["replicas"], held["blocks"]) == (0, 0, 0)
     shared.kill_executor(leaving)
@@ -61,7 +59,7 @@ def test_an_emptied_executor_may_be_killed_and_nothing_is_read_for_it(
         query.check()
         assert {query.executor_of(worker) for worker in (0, 1)} == {staying}
         assert recovered_later(query) == []
-    assert drain_of(shared, leaving)["status"] == "drained", "it was when it went"
+    assert is_drained(shared, leaving), "it was when it went"
     for query in (one, two):
         query.stop_and_check()
     shared.wait_for_executors()
@@ -111,7 +109,7 @@ def test_what_is_left_when_the_time_is_up_is_read_from_the_checkpoint(
     query = make_remote_query(shared, **slow).spread()
     leaving = query.executor_of(0)
     shared.call("drain", executor=leaving, within=0.5)
-    until(lambda: drain_of(shared, leaving)["status"] == "overdue", "its time is up")
+    until(lambda: status_of(shared, leaving) == "overdue", "its time is up")
     query.run(2)
     assert query.executor_of(0) != leaving
     query.stop_and_check()
@@ -129,7 +127,7 @@ def test_steps_and_relocations_of_the_same_workers(
     for executor in driver.call("executors"):
         driver.call("drain", executor=executor)
         query.run_until(
-            lambda executor=executor: drain_of(driver, executor)["status"] == "drained",  # type: ignore[misc]
+            lambda executor=executor: is_drained(driver, executor),  # type: ignore[misc]
             f"executor {executor} is empty",
             within=2 * BATCHES,
         )
@@ -149,15 +147,11 @@ def finish_relocations(query: RemoteQuery) -> None:
     )
 
 
-def drain_of(driver: DriverProcess, executor: str) -> dict[str, Any]:
-    (row,) = (row for row in driver.call("drains") if row["executor"] == executor)
-    return dict(row)
+def is_drained(driver: DriverProcess, executor: str) -> bool:
+    return status_of(driver, executor) == "drained"
 
 
-def workers_by_executor(query: RemoteQuery) -> Counter[str]:
-    return Counter(row["executor"] for row in query.table("workers"))
-
-
-def recovered_later(query: RemoteQuery) -> list[dict[str, Any]]:
-    """Whole workers that were read from the checkpoint after the first batch."""
-    return [row for row in query.table("migrations") if row["is_recovery"] and row["batch"] > 0]
+def status_of(driver: DriverProcess, executor: str) -> str:
+    drain = drain_of(driver, executor)
+    assert drain is not None
+    return str(drain["status"])

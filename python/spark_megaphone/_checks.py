@@ -322,6 +322,24 @@ def executor_id(value: object) -> str:
     return str(whole("executor", value, "the id of an executor, such as '1',"))
 
 
+def boolean(name: str, value: object) -> bool:
+    """Checks what must be true or false.
+
+    Args:
+        name: Of the argument.
+        value: What was given.
+
+    Returns:
+        The value.
+
+    Raises:
+        WrongType: It is neither True nor False.
+    """
+    if isinstance(value, bool):
+        return value
+    raise WrongType(f"{name} is {value!r}, but it must be True or False.")
+
+
 def places_of(workers: object) -> dict[str, str]:
     """Checks which workers are to go where. What there is, is for the JVM to say.
 

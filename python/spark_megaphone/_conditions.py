@@ -33,6 +33,7 @@ CONDITIONS: Final = {
         "The executor is not to be emptied any more, or was lost before it was empty.",
     ),
     "DRAIN_TIMEOUT": ("HYT00", "The executor was not empty in time; its drain goes on."),
+    "DRAIN_TOO_LATE": ("55000", "The executor gets no more tasks, so it cannot be kept any more."),
     "DUPLICATE_BIN": ("22023", "A step moves the same bin twice."),
     "EMPTY_PLAN": ("22023", "The plan would change nothing."),
     "EXECUTOR_LEAVING": ("55000", "The executor takes no state any more."),
@@ -95,6 +96,7 @@ CONDITIONS: Final = {
         "The query has no stateful operator, or its state is on another provider.",
     ),
     "NO_JAR_FOR_SPARK": ("0A000", "The package has no jar for the Spark version that runs."),
+    "NO_RELEASE": ("0A000", "The application has no executor that can be ended alone."),
     "NO_WORKERS_LEFT": (
         "22023",
         "All workers are to be emptied, and none is left to take their bins.",
@@ -176,6 +178,7 @@ CONDITIONS: Final = {
 # Those that a call of the plugin may be refused with, or fail with.
 OF_CALLS: Final = (
     "AMBIGUOUS_QUERY",
+    "DRAIN_TOO_LATE",
     "DUPLICATE_BIN",
     "EMPTY_PLAN",
     "EXECUTOR_LEAVING",
@@ -189,6 +192,7 @@ OF_CALLS: Final = (
     "LOADS_NOT_KNOWN",
     "NOT_MOVABLE",
     "NO_BINNED_STATE",
+    "NO_RELEASE",
     "NO_WORKERS_LEFT",
     "OVERLAPPING_PLAN",
     "PLAN_LOG_NOT_WRITTEN",

@@ -171,6 +171,7 @@ def application(session: "SparkSession") -> Callable[..., Any]:
         named: dict[str, object] = {"executor": arguments[0]}
         if verb == "drain":
             named["timeout_s"] = math.ceil(cast(int, arguments[1]) / 1000)
+            named["release"] = arguments[2]
         return sql.call(verb, **named)[0]
 
     return ask

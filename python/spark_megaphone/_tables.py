@@ -33,6 +33,7 @@ WORKERS = pa.schema(
         pa.field("bytes", pa.int64(), nullable=False),
         pa.field("last_batch", pa.int64()),
         pa.field("standbys", pa.int32(), nullable=False),
+        pa.field("busy_ms", pa.int64(), nullable=False),
     ]
 )
 
@@ -121,11 +122,16 @@ RELOCATIONS = pa.schema(
     ]
 )
 
-# A row for each executor that has reported: what it keeps for all queries.
+# A row for each executor that has reported: what it runs and keeps for all queries.
 EXECUTORS = pa.schema(
     [
         pa.field("executor", pa.string(), nullable=False),
         pa.field("host", pa.string(), nullable=False),
+        pa.field("state", pa.string(), nullable=False),
+        pa.field("cores", pa.int32(), nullable=False),
+        pa.field("placed", pa.int32(), nullable=False),
+        pa.field("live_bytes", pa.int64(), nullable=False),
+        pa.field("busy_ms", pa.int64(), nullable=False),
         pa.field("workers", pa.int32(), nullable=False),
         pa.field("replicas", pa.int32(), nullable=False),
         pa.field("blocks", pa.int32(), nullable=False),
@@ -140,9 +146,11 @@ EXECUTORS = pa.schema(
 DRAINS = pa.schema(
     [
         pa.field("executor", pa.string(), nullable=False),
+        pa.field("cause", pa.string(), nullable=False),
         pa.field("status", pa.string(), nullable=False),
         pa.field("workers", pa.int32(), nullable=False),
         pa.field("seconds", pa.int64(), nullable=False),
         pa.field("reason", pa.string()),
+        pa.field("release", pa.bool_(), nullable=False),
     ]
 )

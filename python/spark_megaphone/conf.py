@@ -40,6 +40,16 @@ PLACEMENT_SETTLE_BATCHES: Final = "spark.megaphone.placement.settleBatches"
 # a query starts.
 PLACEMENT_PILOT_BATCHES: Final = "spark.megaphone.placement.pilotBatches"
 
+# Whether an executor that Spark decommissions is emptied as by a drain: `true` or `false`. Its
+# workers leave with the next batch in any case, for it gets no more tasks. Default `true`; read
+# when the application starts.
+DRAIN_ON_DECOMMISSION: Final = "spark.megaphone.drain.onDecommission"
+
+# Whether dynamic allocation treats an executor with state like one with cached data, which it ends
+# after `spark.dynamicAllocation.cachedExecutorIdleTimeout` only: `true` or `false`. Default `true`;
+# read when the application starts.
+ALLOCATION_HOLD_STATE: Final = "spark.megaphone.allocation.holdState"
+
 # Number of batches that a step waits for its preparation while no copy of the query progresses.
 # After that it takes effect anyway, and bins that are not prepared are read from the checkpoint.
 # Default `10`; read when a query starts.
@@ -131,6 +141,8 @@ DEFAULTS: Final = {
     PLACEMENT_TOLERANCE: "0.1",
     PLACEMENT_SETTLE_BATCHES: "2",
     PLACEMENT_PILOT_BATCHES: "3",
+    DRAIN_ON_DECOMMISSION: "true",
+    ALLOCATION_HOLD_STATE: "true",
     TRANSFER_PATIENCE_BATCHES: "10",
     TRANSFER_WINDOW_STEPS: "4",
     TRANSFER_SLOWDOWN: "1.1x",

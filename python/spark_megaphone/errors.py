@@ -270,6 +270,18 @@ class LastExecutor(InvalidPlan):
     condition = "LAST_EXECUTOR"
 
 
+class NoRelease(InvalidPlan):
+    """The application has no executor that can be ended alone."""
+
+    condition = "NO_RELEASE"
+
+
+class DrainTooLate(InvalidPlan):
+    """The executor gets no more tasks, so it cannot be kept any more."""
+
+    condition = "DRAIN_TOO_LATE"
+
+
 class RelocationError(MegaphoneError):
     """Something went wrong with workers, or executors, that were asked to go."""
 

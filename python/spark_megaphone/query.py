@@ -236,7 +236,8 @@ class Megaphone:
     def workers(self) -> pa.Table:
         """What each worker has: `bins`, `keys`, `bytes`, `executor`, `last_batch` and `standbys`.
 
-        A worker is named by its `operator` and its number, `worker`.
+        A worker is named by its `operator` and its number, `worker`. `busy_ms` is how long its
+        tasks use the state in a batch: a moving average.
 
         Returns:
             A row for each worker of each group of operators.
@@ -431,7 +432,9 @@ class Megaphone:
     def executors(spark: "SparkSession | None" = None) -> pa.Table:
         """What each executor keeps for all queries: `executor`, `workers`, `replicas`, `blocks`.
 
-        With its `host`, the heap `bytes` of state, the `budget` that they may take, and the
+        With its `host`, its `state` (active, draining or leaving), its `cores`, how many workers
+        are `placed` on it, their `live_bytes`, and how long, `busy_ms`, their tasks use the state
+        in a batch; with the heap `bytes` of state, the `budget` that they may take, and the
         `bytes_on_disk` that had no room. An executor reports every second, so the numbers may be
         that old. Needs no handle.
 
@@ -451,12 +454,13 @@ class Megaphone:
         executor: str | int,
         *,
         timeout: float | None = None,
+        release: bool = False,
         spark: "SparkSession | None" = None,
     ) -> Drain:
         """Begins to empty an executor of the state of all queries of the application.
 
-        Its workers go to other executors, once their state is there. The executor itself goes on:
-        end it once the drain is done. Called again, the drain goes on. A drain is kept in memory
+        Its workers go to other executors, once their state is there. The executor itself goes on,
+        unless it is to be released. Called again, the drain goes on. A drain is kept in memory
         only: the next application has other executors.
 
         Args:
@@ -464,6 +468,10 @@ class Megaphone:
             timeout: Seconds after which workers leave at once, and what is left there is read from
                 the checkpoint: from 0.001 to a year, through Spark Connect rounded up to whole
                 ones. None for no limit. Called again with another, that one counts.
+            release: Whether the executor is ended once it is empty, or has no time left. No other
+                is started in its place: without dynamic allocation the application then wants no
+                more executors than it has left, and with it this waits until Spark wants no more.
+                Once asked for it stays so, until the drain is cancelled.
             spark: As for the table of queries.
 
         Returns:
@@ -472,14 +480,16 @@ class Megaphone:
         Raises:
             UnknownExecutor: The application has no such executor.
             LastExecutor: No other executor takes state.
+            NoRelease: The application runs in local mode, where no executor can be ended alone.
             InvalidTimeout: `timeout` is out of range.
-            WrongType: `executor` is no id, or `timeout` no number.
+            WrongType: `executor` is no id, `timeout` no number, or `release` no bool.
             QueryStopped: No session runs in this process. For the others see `queries`.
         """
         name = _checks.executor_id(executor)
         limit_ms = _checks.timeout_ms(timeout)
+        ends = _checks.boolean("release", release)
         application = _door.application(spark)
-        return Drain(application, application.ask("drain", name, limit_ms))
+        return Drain(application, application.ask("drain", name, limit_ms, ends))
 
     @staticmethod
     def undrain(executor: str | int, *, spark: "SparkSession | None" = None) -> None:
@@ -493,6 +503,7 @@ class Megaphone:
 
         Raises:
             UnknownDrain: It is not to be emptied, as when this is called again.
+            DrainTooLate: Spark gives it no more tasks, and that cannot be taken back.
             WrongType: `executor` is no id.
             QueryStopped: No session runs in this process. For the others see `queries`.
         """
@@ -502,9 +513,10 @@ class Megaphone:
     def drains(spark: "SparkSession | None" = None) -> pa.Table:
         """The executors that were to be emptied, in the order in which that began.
 
-        With `executor`, `status` (draining, drained, overdue, lost or cancelled), the number of
-        `workers` that are still to leave, the `seconds` since it began, and the `reason` why it is
-        not done.
+        With `executor`, the `cause` (asked, or decommissioned by Spark), `status` (draining,
+        drained, overdue, cordoned, released, lost or cancelled), the number of `workers` that are
+        still to leave, the `seconds` since it began, the `reason` why it is not done, and whether
+        it is to `release` the executor.
 
         Args:
             spark: As for the table of queries.

@@ -171,11 +171,12 @@ class Drain:
 
     @property
     def status(self) -> str:
-        """One of `draining`, `drained`, `overdue`, `lost` and `cancelled`.
+        """One of `draining`, `drained`, `overdue`, `cordoned`, `released`, `lost`, `cancelled`.
 
         An executor is `drained` while nobody needs anything that is there. Spark may still bring
         state back: a task that is sent again runs anywhere. It is `overdue` if its time was up
-        before, and `lost` if its process has ended, drained or not.
+        before, and `lost` if its process has ended before it was empty. One that is to be released
+        is `cordoned` while it gets no more tasks and is about to end, and then `released`.
 
         Raises:
             QueryStopped: See the class.
@@ -204,6 +205,8 @@ class Drain:
     def wait(self, timeout: float | None = None) -> Self:
         """Waits until the executor is empty; returns at once if it is, or was before it ended.
 
+        If the executor is to be released, waits until it has ended.
+
         Args:
             timeout: Seconds; None for no limit. 0 looks once.
 
@@ -218,9 +221,8 @@ class Drain:
         """
         deadline = _deadline(timeout)
         while True:
-            was_drained = self._last["status"] == "drained"
             row = self._row()
-            if row["status"] == "drained" or (row["status"] == "lost" and was_drained):
+            if row["status"] == "released" or (row["status"] == "drained" and not row["release"]):
                 return self
             if row["status"] in ("lost", "cancelled"):
                 what = "was lost" if row["status"] == "lost" else "is to keep its workers"
@@ -231,7 +233,8 @@ class Drain:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise DrainTimeout(
-                    f"Executor {self.executor} was not empty after {timeout} s. {row['reason']} "
+                    f"Executor {self.executor} was not {'ended' if row['release'] else 'empty'} "
+                    f"after {timeout} s. {row['reason'] or 'It is empty.'} "
                     "The drain goes on."
                 )
             time.sleep(min(self._application.look_s, left))  # nobody tells of an application
@@ -241,6 +244,7 @@ class Drain:
 
         Raises:
             UnknownDrain: It is cancelled already, or the executor was lost.
+            DrainTooLate: Spark gives the executor no more tasks, and that cannot be taken back.
             QueryStopped: See the class.
         """
         self._last = self._application.ask("undrain", self.executor)

@@ -59,7 +59,8 @@ def test_the_columns_are_these() -> None:
     assert {name: schema.names for name, schema in SCHEMAS.items()} == {
         "bins": ["operator", "bin", "worker", "executor", "keys", "bytes", "bytes_written"],
         "workers": [
-            *("operator", "worker", "executor", "bins", "keys", "bytes", "last_batch", "standbys")
+            *("operator", "worker", "executor", "bins", "keys", "bytes", "last_batch"),
+            *("standbys", "busy_ms"),
         ],
         "plans": [
             *("id", "status", "strategy", "mode", "operators"),
@@ -93,10 +94,18 @@ def test_the_columns_are_these() -> None:
             *("id", "operator", "worker", "source", "target"),
             *("why", "status", "bytes", "batch", "reason"),
         ],
-        "drains": ["executor", "status", "workers", "seconds", "reason"],
+        "drains": [
+            "executor",
+            "cause",
+            "status",
+            "workers",
+            "seconds",
+            "reason",
+            "release",
+        ],
         "executors": [
-            *("executor", "host", "workers", "replicas", "blocks"),
-            *("bytes", "bytes_on_disk", "budget"),
+            *("executor", "host", "state", "cores", "placed", "live_bytes", "busy_ms"),
+            *("workers", "replicas", "blocks", "bytes", "bytes_on_disk", "budget"),
         ],
     }
 

@@ -5,9 +5,6 @@ import java.util.{Collections, Map => JMap}
 
 import org.apache.spark.{SparkConf, SparkContext, SparkEnv, TaskContext, TaskFailedReason}
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
-import org.apache.spark.scheduler.{
-  SparkListener, SparkListenerExecutorAdded, SparkListenerExecutorRemoved
-}
 import org.apache.spark.sql.megaphone.SparkPrivate
 import org.apache.spark.sql.megaphone.ui.MegaphoneUi
 
@@ -43,12 +40,7 @@ private final class MegaphoneDriver extends DriverPlugin {
     val application = new ApplicationDriver(sc)
     driver = Some(application)
     ApplicationDriver.activate(application)
-    sc.addSparkListener(new SparkListener {
-      override def onExecutorAdded(event: SparkListenerExecutorAdded): Unit =
-        application.executorAdded(event.executorId, event.executorInfo.totalCores)
-      override def onExecutorRemoved(event: SparkListenerExecutorRemoved): Unit =
-        application.executorLost(event.executorId)
-    })
+    sc.addSparkListener(application.members.listener)
     val conf = SparkPrivate.conf(sc)
     if (MegaphoneConf.UiEnabled.read(conf.getOption)) {
       val interval = MegaphoneConf.UiStateIntervalMs.read(conf.getOption)

@@ -18,6 +18,11 @@ object Conditions {
   /** What a call may be refused with, or fail with. */
   val ofCalls: Vector[Condition] = Vector(
     Condition("AMBIGUOUS_QUERY", "42704", "More than one query is meant by what was given."),
+    Condition(
+      "DRAIN_TOO_LATE",
+      "55000",
+      "The executor gets no more tasks, so it cannot be kept any more."
+    ),
     Condition("DUPLICATE_BIN", "22023", "A step moves the same bin twice."),
     Condition("EMPTY_PLAN", "22023", "The plan would change nothing."),
     Condition("EXECUTOR_LEAVING", "55000", "The executor takes no state any more."),
@@ -59,6 +64,7 @@ object Conditions {
       "55000",
       "The query has no stateful operator, or its state is on another provider."
     ),
+    Condition("NO_RELEASE", "0A000", "The application has no executor that can be ended alone."),
     Condition(
       "NO_WORKERS_LEFT",
       "22023",

@@ -108,6 +108,16 @@ object PlanRefusedException {
     "UNKNOWN_DRAIN",
     s"Executor $id is not to be emptied: drains() shows none for it that is under way."
   )
+  def drainTooLate(id: String): PlanRefusedException = new PlanRefusedException(
+    "DRAIN_TOO_LATE",
+    s"Spark gives executor $id no more tasks, and that cannot be taken back; wait for another " +
+      "executor, or start one."
+  )
+  def cannotRelease: PlanRefusedException = new PlanRefusedException(
+    "NO_RELEASE",
+    "The application runs in one process, so no executor of it can be ended alone; run it on a " +
+      "cluster, or drain without release."
+  )
   def unknownWorker(worker: Int, workers: Int): PlanRefusedException = new PlanRefusedException(
     "UNKNOWN_WORKER",
     s"There is no worker $worker, only workers 0 to ${workers - 1}; name one of these."

@@ -28,18 +28,18 @@ object Member {
       .getOrElse(Vector.empty)
 }
 
-sealed trait MemberState
+sealed abstract class MemberState(val name: String)
 
 object MemberState {
 
   /** Runs tasks, and may get workers. */
-  case object Active extends MemberState
+  case object Active extends MemberState("active")
 
   /** Is to be emptied. It runs tasks until its workers are elsewhere. */
-  case object Draining extends MemberState
+  case object Draining extends MemberState("draining")
 
   /** Gets no tasks any more. It still has state and blocks. */
-  case object Leaving extends MemberState
+  case object Leaving extends MemberState("leaving")
 
   /** From the one that workers are placed on first. */
   val All: Vector[MemberState] = Vector(Active, Draining, Leaving)

@@ -3,6 +3,7 @@ package io.megaphone.runtime
 
 import scala.collection.mutable
 
+import io.megaphone.errors.PlanRefusedException
 import io.megaphone.pace.Clock
 
 /** An executor's way out, of the state of all queries.
@@ -11,16 +12,30 @@ import io.megaphone.pace.Clock
   *   workers that are still to leave, of all queries
   * @param reason
   *   what it waits for, in a sentence; None if it waits for nothing
+  * @param release
+  *   whether the executor is ended once it is empty
   */
 final case class Drain(
     executor: String,
+    cause: Drain.Cause,
     status: Drain.Status,
     workers: Int,
     seconds: Long,
-    reason: Option[String]
+    reason: Option[String],
+    release: Boolean
 )
 
 object Drain {
+
+  /** Why an executor is to be emptied. */
+  sealed abstract class Cause(val name: String)
+
+  /** A user asks for it. */
+  case object Asked extends Cause("asked")
+
+  /** Spark says that it goes, and gives it no more tasks. */
+  case object Decommissioned extends Cause("decommissioned")
+
   sealed abstract class Status(val name: String)
 
   /** State is still there that somebody needs. */
@@ -31,6 +46,12 @@ object Drain {
 
   /** Its time was up: what was left is read from the checkpoint. */
   case object Overdue extends Status("overdue")
+
+  /** Nobody needs anything that is there, and Spark gives it no more tasks: it is about to end. */
+  case object Cordoned extends Status("cordoned")
+
+  /** It was ended. */
+  case object Released extends Status("released")
 
   /** The executor died before it was empty: what was left is read from the checkpoint. */
   case object Lost extends Status("lost")
@@ -91,7 +112,7 @@ object Drain {
   *   1. no worker lacks a standby elsewhere that it has there.
   *
   * It holds at the moment that it is asked for: until Spark is told to give the executor no more
-  * tasks, one may bring state back.
+  * tasks, one may bring state back. See [[Releases]] for how one is ended.
   *
   * Threads: any.
   *
@@ -100,16 +121,47 @@ object Drain {
   */
 final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
   private final class Entry(val since: Long) {
+    var cause: Drain.Cause = Drain.Asked
     var deadline: Option[Long] = None // in nanoseconds
+    var release = false
     var emptySince: Option[Long] = None // number of orders
     var wasDrained = false // when it was last looked at
+    var inUse: Option[String] = None // why it cannot be ended yet, once it is cordoned
     var end: Option[Drain.Status] = None
+    def isCordoned: Boolean = inUse.isDefined
+    def isOverdue: Boolean = deadline.exists(_ <= clock.nanoTime)
   }
   private val entries = mutable.LinkedHashMap.empty[String, Entry]
 
-  /** Begins to empty an executor; called again, goes on. A deadline replaces the one before. */
-  def start(executor: String, timeoutMs: Option[Long]): Unit = synchronized {
-    val entry = entries.get(executor).filter(_.end.isEmpty).getOrElse {
+  /** Begins to empty an executor; called again, goes on. A deadline replaces the one before.
+    *
+    * @param release
+    *   whether it is ended once it is empty; once asked for, it stays so
+    */
+  def start(executor: String, timeoutMs: Option[Long], release: Boolean = false): Unit =
+    synchronized {
+      val entry = opened(executor)
+      timeoutMs.foreach(ms => entry.deadline = Some(after(ms)))
+      entry.release ||= release
+    }
+
+  /** Spark says that an executor goes. Called again, nothing changes.
+    *
+    * @param timeoutMs
+    *   when it ends at the latest, if that is known
+    */
+  def decommissioned(executor: String, timeoutMs: Option[Long]): Unit = synchronized {
+    val entry = opened(executor)
+    if (entry.cause == Drain.Asked && !entry.isCordoned) {
+      entry.cause = Drain.Decommissioned
+      entry.deadline = (entry.deadline ++ timeoutMs.map(after)).minOption
+    }
+  }
+
+  private def after(ms: Long): Long = clock.nanoTime + ms * 1000000L
+
+  private def opened(executor: String): Entry =
+    entries.get(executor).filter(_.end.isEmpty).getOrElse {
       entries.remove(executor)
       val tooMany = entries.count(_._2.end.isDefined) - Drains.EndedMax
       entries.iterator
@@ -120,42 +172,59 @@ final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
         .foreach(entries.remove)
       entries.getOrElseUpdate(executor, new Entry(clock.nanoTime))
     }
-    timeoutMs.foreach(ms => entry.deadline = Some(clock.nanoTime + ms * 1000000L))
-  }
 
-  /** Keeps an executor after all. Returns whether it was to be emptied. */
-  def cancel(executor: String): Boolean = end(executor, Drain.Cancelled)
+  /** Keeps an executor after all. Throws PlanRefusedException if it is not to be emptied, or if
+    * Spark gives it no more tasks.
+    */
+  def cancel(executor: String): Unit = synchronized {
+    val entry =
+      openEntry(executor).getOrElse(throw PlanRefusedException.notDraining(executor))
+    if (entry.isCordoned || entry.cause == Drain.Decommissioned)
+      throw PlanRefusedException.drainTooLate(executor)
+    entry.end = Some(Drain.Cancelled)
+  }
 
   /** An executor is gone. If it was drained when it was last looked at, it stays so. */
   def lost(executor: String): Unit = synchronized {
-    val wasDrained = entries.get(executor).exists(_.wasDrained)
-    end(executor, if (wasDrained) Drain.Drained else Drain.Lost)
-    ()
+    openEntry(executor).foreach { entry =>
+      entry.end = Some(
+        if (entry.isCordoned || entry.release && entry.wasDrained) Drain.Released
+        else if (entry.wasDrained) Drain.Drained
+        else Drain.Lost
+      )
+    }
   }
+
+  private def openEntry(executor: String) = entries.get(executor).filter(_.end.isEmpty)
 
   /** The executors that are to be emptied, whether their time is up or not. */
   def open: Set[String] = of(_ => true)
 
-  private def end(executor: String, how: Drain.Status): Boolean = synchronized {
-    val open = entries.get(executor).filter(_.end.isEmpty)
-    open.foreach(_.end = Some(how))
-    open.isDefined
-  }
-
   /** The executors that are to be emptied and run tasks meanwhile. */
-  def draining: Set[String] = of(!_.isDefined)
+  def draining: Set[String] = of(!_.isOverdue)
 
   /** Those whose time is up: workers leave them at once. */
-  def overdue: Set[String] = of(_.isDefined)
+  def overdue: Set[String] = of(_.isOverdue)
 
-  private def of(chosen: Option[Drain.Status] => Boolean): Set[String] = synchronized {
+  /** Those that are to be ended, and get no more tasks. */
+  def cordoned: Set[String] = of(_.isCordoned)
+
+  private def of(chosen: Entry => Boolean): Set[String] = synchronized {
     entries.iterator.collect {
-      case (executor, entry) if entry.end.isEmpty && chosen(overdueNow(entry)) => executor
+      case (executor, entry) if entry.end.isEmpty && chosen(entry) => executor
     }.toSet
   }
 
-  private def overdueNow(entry: Entry): Option[Drain.Status] =
-    entry.deadline.filter(_ <= clock.nanoTime).map(_ => Drain.Overdue)
+  /** Those that are to be ended, get tasks, and are empty or have no time left. */
+  def toCordon(look: String => Drain.OfExecutor): Vector[String] = {
+    val asked = of(entry => entry.release && !entry.isCordoned).toVector.sorted
+    asked.filter(get(_, look).exists(d => d.status == Drain.Drained || d.status == Drain.Overdue))
+  }
+
+  /** An executor gets no more tasks, and cannot be ended yet, for a reason. */
+  def waits(executor: String, reason: String): Unit = synchronized {
+    openEntry(executor).foreach(_.inUse = Some(reason))
+  }
 
   /** All drains of the application, in the order in which they began.
     *
@@ -167,7 +236,7 @@ final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
 
   /** The drain of an executor; None if there was none. */
   def get(executor: String, look: String => Drain.OfExecutor): Option[Drain] = {
-    val isOpen = synchronized(entries.get(executor).exists(_.end.isEmpty))
+    val isOpen = synchronized(openEntry(executor).isDefined)
     val found = if (isOpen) look(executor) else Drains.Nothing // takes locks of its own
     synchronized(entries.get(executor).map(of(executor, _, found)))
   }
@@ -175,25 +244,18 @@ final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
   private def of(executor: String, entry: Entry, has: Drain.OfExecutor): Drain = {
     val seconds = (clock.nanoTime - entry.since) / 1000000000L
     val workers = has.queries.iterator.map(_.toLeave).sum
-    val blocking = has.queries.filter(q => q.toLeave > 0 || q.standbysLacking > 0)
     if (workers > 0) entry.emptySince = None
     else if (entry.emptySince.isEmpty) entry.emptySince = Some(nextCounter())
-    val states = has.queries.iterator.map(_.statesInUse).sum
-    val reason =
-      if (blocking.nonEmpty) Some(blocking.map(Drains.describe).mkString(" "))
-      else if (entry.emptySince.exists(has.obeyed < _)) Some("It has not reported since.")
-      else if (states + has.replicas + has.blocks > 0)
-        Some(
-          s"It still has the state of $states workers, ${has.replicas} replicas and " +
-            s"${has.blocks} blocks."
-        )
-      else None
-    val status = entry.end
-      .orElse(Option.when(reason.isEmpty)(Drain.Drained))
-      .orElse(overdueNow(entry))
-      .getOrElse(Drain.Draining)
+    val left = Drains.left(has, entry.emptySince)
+    val status = entry.end.getOrElse {
+      if (entry.isCordoned) Drain.Cordoned
+      else if (left.isEmpty) Drain.Drained
+      else if (entry.isOverdue) Drain.Overdue
+      else Drain.Draining
+    }
     entry.wasDrained = status == Drain.Drained
-    Drain(executor, status, workers, seconds, reason.filter(_ => entry.end.isEmpty))
+    val reason = entry.inUse.orElse(left).filter(_ => entry.end.isEmpty)
+    Drain(executor, entry.cause, status, workers, seconds, reason, entry.release)
   }
 }
 
@@ -203,7 +265,24 @@ private object Drains {
   val EndedMax = 1000
   val Nothing: Drain.OfExecutor = Drain.OfExecutor(Vector.empty, 0, 0, 0)
 
-  def describe(query: Drain.OfQuery): String =
+  /** What an executor still has that somebody may need; None if it may go.
+    *
+    * @param emptySince
+    *   the number of the first orders after its workers had left; None before that
+    */
+  def left(has: Drain.OfExecutor, emptySince: Option[Long]): Option[String] = {
+    val blocking = has.queries.filter(q => q.toLeave > 0 || q.standbysLacking > 0)
+    val states = has.queries.iterator.map(_.statesInUse).sum
+    if (blocking.nonEmpty) Some(blocking.map(describe).mkString(" "))
+    else if (emptySince.exists(has.obeyed < _)) Some("It has not reported since.")
+    else
+      Option.when(states + has.replicas + has.blocks > 0)(
+        s"It still has the state of $states workers, ${has.replicas} replicas and " +
+          s"${has.blocks} blocks."
+      )
+  }
+
+  private def describe(query: Drain.OfQuery): String =
     if (query.toLeave > 0) {
       val idle = if (query.isIdle) ", which plans no batches" else ""
       s"Query ${query.name}$idle: ${query.toLeave} workers are still there."

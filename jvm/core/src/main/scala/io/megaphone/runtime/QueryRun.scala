@@ -224,6 +224,17 @@ final class QueryRun(
   /** The load that the run has on each executor. */
   def loads: Map[String, Load] = places.loads
 
+  /** The load of the workers that are placed on each executor now. */
+  def placed: Map[String, Load] = (for {
+    state <- snapshot.toVector
+    group <- state.groups
+    workers = state.currentTable(group.id).workers
+    (executor, worker) <- places.wanted.getOrElse(group.id, Vector.empty).take(workers).zipWithIndex
+  } yield executor -> loadOf(group, worker)).groupMapReduce(_._1)(_._2)(_ + _)
+
+  /** The load of a worker of a group; what is not known of it is 0. */
+  def loadOf(group: Group, worker: Int): Load = told.of(group, worker).getOrElse(Load())
+
   /** The workers that are placed on an executor, or ran there last. */
   def staysOn(executor: String): Vector[Seat] = for {
     state <- snapshot.toVector
@@ -236,8 +247,17 @@ final class QueryRun(
   } yield Seat(group.id, worker)
 
   /** The number of workers that an executor stands by for. */
-  def standbysOn(executor: String): Int =
-    places.standbys.valuesIterator.flatten.count(_.contains(executor))
+  def standbysOn(executor: String): Int = countOf(places.standbys, executor)
+
+  /** Whether an executor has state of the run that is in use, or a standby, or is to get some. */
+  def needs(executor: String): Boolean =
+    standbysOn(executor) + countOf(places.relocating, executor) > 0 || staysOn(executor).nonEmpty
+
+  private def countOf(wished: Map[Long, Vector[Vector[String]]], executor: String) =
+    wished.valuesIterator.flatten.count(_.contains(executor))
+
+  /** Whether the workers are to be spread soon, for executors have come or gone. */
+  def isSettling: Boolean = places.isSettling
 
   /** Bytes of the live records of a worker, if they are known. */
   def bytesOf(seat: Seat): Option[Long] =
@@ -288,7 +308,7 @@ final class QueryRun(
       batch,
       groups.map(g => g -> workersMax(g)),
       seat => {
-        val load = told.of(current.group(seat.group), seat.worker).getOrElse(Load())
+        val load = loadOf(current.group(seat.group), seat.worker)
         if (areWarm) load else load.copy(busyMs = 0)
       },
       seat => busy(seat),

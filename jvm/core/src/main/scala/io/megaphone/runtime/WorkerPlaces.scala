@@ -15,14 +15,16 @@ import io.megaphone.plan.Group
   * When a batch is planned:
   *   1. Relocations that arrived, or cannot go on, end.
   *   1. Workers are placed (see [[io.megaphone.placement.Placement]]). One that is to go elsewhere
-  *      begins a relocation: its target stands by for it.
+  *      begins a relocation: its target stands by for it. One whose executor gets no more tasks
+  *      goes at once, whatever its target has: until its next batch, the target stands by for it.
   *   1. A relocation whose standby has all of the worker's state is taken: the worker is placed
   *      there. ''The task runs elsewhere:'' it opens what it finds there, and the worker is placed
   *      on the target again, for some batches. ''The target is lost:'' the worker stays.
   *   1. Standbys are chosen.
   *
   * Threads: one at a time. `cluster`, `ran`, `executorOf`, `standsBy`, `standbys`, `relocating`,
-  * `relocations`, `wanted`, `isWhole` and `loads` may be called by any thread at any time.
+  * `relocations`, `wanted`, `isWhole`, `isSettling` and `loads` may be called by any thread at any
+  * time.
   */
 private[runtime] final class WorkerPlaces {
   import WorkerPlaces._
@@ -32,9 +34,9 @@ private[runtime] final class WorkerPlaces {
   private val pinned = mutable.Map.empty[(Long, Int), String]
   private val standing = TrieMap.empty[String, Map[(StoreId, Int), Standing]] // by executor
   private val moving = new Relocations
-  private var settings = PlacementSettings()
+  @volatile private var settings = PlacementSettings()
   private var openSince = -1L // the batch at which the executors that may get workers changed
-  private var isSpread = false // since then
+  @volatile private var isSpread = false // since then
   private val standingSince = mutable.Map.empty[String, Long] // the batch of the last progress
   private var unfit = Map.empty[Seat, Set[String]] // executors that could not take a worker
   @volatile private var wantedOf = Map.empty[Long, Vector[String]] // group → executors
@@ -121,6 +123,9 @@ private[runtime] final class WorkerPlaces {
       }
     }
 
+  /** Whether the workers are to be spread soon, for executors have come or gone. */
+  def isSettling: Boolean = settings.isAuto && !isSpread
+
   private def spreads(scene: Scene): Boolean = settings.isAuto && !isSpread &&
     scene.batch >= openSince + settings.settleBatches && scene.isKnown
 
@@ -129,6 +134,7 @@ private[runtime] final class WorkerPlaces {
     isSpread ||= isSpreading
     end(scene)
     val wanted = Placement(request(scene, Option.when(isSpreading)(settings.tolerance)))
+    leave(scene, wanted.places)
     begin(scene, wanted.targets, wanted.places, Relocation.Spread)
     val taken = if (scene.mayTake) take(scene) else Map.empty[Seat, String]
     note(scene, wanted.places ++ taken)
@@ -254,6 +260,27 @@ private[runtime] final class WorkerPlaces {
         isForced = drained(from) && why == Relocation.Spread
       } yield Relocation(0, seat, from, to, if (isForced) Relocation.Drain else why, scene.batch)
     )
+  }
+
+  /** Workers whose executors get no more tasks go elsewhere with the next batch. */
+  private def leave(scene: Scene, places: Map[Seat, String]): Unit = {
+    val under = moving.open.iterator.map(r => r.seat -> r.to).toMap
+    moving.begin(
+      for {
+        (seat, to) <- places.toVector.sortBy(_._1)
+        from <- executorOf(seat.group, seat.worker).toVector
+        if cluster.get(from).isDefined && !cluster.runs(from) && !under.get(seat).contains(to)
+      } yield Relocation(
+        0,
+        seat,
+        from,
+        to,
+        Relocation.Drain,
+        scene.batch,
+        taken = Some(scene.batch)
+      )
+    )
+    ()
   }
 
   /** Takes the relocations whose standbys are there. Returns where the workers go. */

@@ -6,10 +6,12 @@ import io.megaphone.runtime.Drain
 /** A row of the table `drains`. */
 final case class DrainRow(
     executor: String,
+    cause: String,
     status: String,
     workers: Int,
     seconds: Long,
-    reason: Option[String]
+    reason: Option[String],
+    release: Boolean
 )
 
 object DrainRow {
@@ -20,18 +22,34 @@ object DrainRow {
     Vector(
       Column.of("executor", Text, "Id of the executor.", _.executor),
       Column.of(
+        "cause",
+        Text,
+        "Why: `asked`, or `decommissioned` if Spark says that it goes.",
+        _.cause
+      ),
+      Column.of(
         "status",
         Text,
         "How far it is: `draining`; `drained` while nobody needs anything that is there; " +
-          "`overdue` if its time was up before; `lost` or `cancelled`.",
+          "`overdue` if its time was up before; `cordoned` if it gets no more tasks and is about " +
+          "to be ended; `released`, `lost` or `cancelled`.",
         _.status
       ),
       Column.of("workers", Int32, "Workers that are still to leave, of all queries.", _.workers),
       Column.of("seconds", Int64, "Seconds since it began.", _.seconds),
-      Column.optional("reason", Text, "What it waits for.", _.reason)
+      Column.optional("reason", Text, "What it waits for.", _.reason),
+      Column.of("release", Bool, "Whether it is ended once it is empty.", _.release)
     )
   )
 
   def of(drain: Drain): DrainRow =
-    DrainRow(drain.executor, drain.status.name, drain.workers, drain.seconds, drain.reason)
+    DrainRow(
+      drain.executor,
+      drain.cause.name,
+      drain.status.name,
+      drain.workers,
+      drain.seconds,
+      drain.reason,
+      drain.release
+    )
 }

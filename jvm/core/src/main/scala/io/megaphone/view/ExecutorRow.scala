@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.view
 
-import io.megaphone.format.ExecutorAddress
+import io.megaphone.placement.{Load, Member}
 import io.megaphone.runtime.Held
 
 /** A row of the table `executors`. */
 final case class ExecutorRow(
     executor: String,
     host: String,
+    state: String,
+    cores: Int,
+    placed: Int,
+    liveBytes: Long,
+    busyMs: Long,
     workers: Int,
     replicas: Int,
     blocks: Int,
@@ -19,10 +24,27 @@ final case class ExecutorRow(
 object ExecutorRow {
   val table: Table[ExecutorRow] = Table(
     "executors",
-    "A row for each executor that has reported: what it keeps for all queries.",
+    "A row for each executor that has reported: what it runs and keeps for all queries.",
     Vector(
       Column.of("executor", Text, "Id of the executor.", _.executor),
       Column.of("host", Text, "The machine that it runs on.", _.host),
+      Column.of(
+        "state",
+        Text,
+        "Whether it is `active`, and may get workers; `draining`: it is to be emptied; or " +
+          "`leaving`: it gets no more tasks, or has no time left.",
+        _.state
+      ),
+      Column.of("cores", Int32, "How many tasks it runs at once.", _.cores),
+      Column.of("placed", Int32, "Number of workers that are placed on it.", _.placed),
+      Column.of("live_bytes", Int64, "Bytes of the live records of these workers.", _.liveBytes),
+      Column.of(
+        "busy_ms",
+        Int64,
+        "How long their tasks use the state in a batch, in milliseconds: the sum over the " +
+          "workers of a moving average.",
+        _.busyMs
+      ),
       Column.of(
         "workers",
         Int32,
@@ -48,12 +70,24 @@ object ExecutorRow {
     )
   )
 
-  /** The rows of an application, from what each executor reported last. */
-  def of(held: Vector[(ExecutorAddress, Held)]): Vector[ExecutorRow] =
+  /** The rows of an application.
+    *
+    * @param held
+    *   what each executor reported last
+    * @param placed
+    *   the load of the workers that are placed on each executor, by its id
+    */
+  def of(held: Vector[(Member, Held)], placed: Map[String, Load]): Vector[ExecutorRow] =
     held.map { case (executor, h) =>
+      val load = placed.getOrElse(executor.id, Load.Zero)
       ExecutorRow(
         executor.id,
         executor.host,
+        executor.state.name,
+        executor.cores,
+        load.workers,
+        load.bytes,
+        math.round(load.busyMs),
         h.workers,
         h.replicas,
         h.blocks,

@@ -15,7 +15,8 @@ final case class WorkerRow(
     keys: Long,
     bytes: Long,
     lastBatch: Option[Long],
-    standbys: Int
+    standbys: Int,
+    busyMs: Long
 )
 
 object WorkerRow {
@@ -41,6 +42,13 @@ object WorkerRow {
         "Number of executors that stand by for it with all of its state: see the option " +
           "`spark.megaphone.replicas`.",
         _.standbys
+      ),
+      Column.of(
+        "busy_ms",
+        Int64,
+        "How long its tasks use the state in a batch, in milliseconds: a moving average since it " +
+          "runs on its executor.",
+        _.busyMs
       )
     )
   )
@@ -53,12 +61,15 @@ object WorkerRow {
     *   the newest commit of each worker
     * @param standbysOf
     *   how many standbys with all bins a worker of a group has
+    * @param busyMsOf
+    *   how long the tasks of a worker of a group use the state in a batch
     */
   def of(
       state: Protocol.State,
       executorOf: (Long, Int) => Option[String],
       newest: Map[WorkerId, Committed],
-      standbysOf: (Group, Int) => Int = (_, _) => 0
+      standbysOf: (Group, Int) => Int = (_, _) => 0,
+      busyMsOf: (Group, Int) => Double = (_, _) => 0
   ): Vector[WorkerRow] = {
     val commitsOf = newest.values.toVector.groupBy(c => c.worker.store.id -> c.worker.worker)
     for {
@@ -75,7 +86,8 @@ object WorkerRow {
         keys = commits.map(_.keys).sum,
         bytes = commits.map(_.liveBytes).sum,
         lastBatch = commits.map(_.batch).maxOption,
-        standbys = standbysOf(group, worker)
+        standbys = standbysOf(group, worker),
+        busyMs = math.round(busyMsOf(group, worker))
       )
     }
   }

@@ -3,6 +3,7 @@ package io.megaphone.runtime
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import io.megaphone.errors.PlanRefusedException
 import io.megaphone.pace.Clock
 import io.megaphone.runtime.Drain.{OfExecutor, OfQuery}
 
@@ -79,7 +80,8 @@ class DrainsSuite extends AnyFunSuite {
     val scene = new Scene
     import scene._
     has(query.copy(workers = 1))
-    assert(drains.get("e", _ => has).isEmpty && !drains.cancel("e"))
+    def refusal = intercept[PlanRefusedException](drains.cancel("e")).condition
+    assert(drains.get("e", _ => has).isEmpty && refusal == "UNKNOWN_DRAIN")
     drains.start("e", Some(5000))
     assert(drains.draining == Set("e") && drains.overdue.isEmpty)
     now = 5000
@@ -87,8 +89,9 @@ class DrainsSuite extends AnyFunSuite {
     assert(get.status == Drain.Overdue && get.seconds == 5)
     drains.start("e", Some(1000))
     assert(drains.draining == Set("e"), "a later deadline counts")
-    assert(drains.cancel("e") && get.status == Drain.Cancelled && drains.draining.isEmpty)
-    assert(!drains.cancel("e"))
+    drains.cancel("e")
+    assert(get.status == Drain.Cancelled && drains.draining.isEmpty)
+    assert(refusal == "UNKNOWN_DRAIN")
     drains.start("e", None)
     assert(drains.draining == Set("e") && get.seconds == 0)
     drains.lost("e")
@@ -100,5 +103,85 @@ class DrainsSuite extends AnyFunSuite {
     assert(get.status == Drain.Drained)
     drains.lost("e")
     assert(get.status == Drain.Drained, "it was empty when it went")
+  }
+
+  test("an executor that Spark decommissions is emptied until it ends, and cannot be kept") {
+    val scene = new Scene
+    import scene._
+    has(query.copy(workers = 1))
+    drains.start("e", Some(9000))
+    drains.decommissioned("e", Some(4000))
+    drains.decommissioned("e", Some(1))
+    assert(get.cause == Drain.Decommissioned && get.status == Drain.Draining)
+    now = 4000
+    assert(get.status == Drain.Overdue, "the earlier time counts, and only the first signal")
+    assert(intercept[PlanRefusedException](drains.cancel("e")).condition == "DRAIN_TOO_LATE")
+    drains.lost("e")
+    assert(get.status == Drain.Lost)
+    drains.decommissioned("f", None)
+    assert(drains.open == Set("f"))
+  }
+
+  private final class Host extends Releases.Host {
+    var did = Vector.empty[String]
+    var use = Option.empty[String]
+    override def cordon(executor: String): Unit = did :+= s"cordon $executor"
+    override def useOf(executor: String): Option[String] = use
+    override def end(executor: String): Unit = did :+= s"end $executor"
+  }
+
+  test("an executor that is to be released is cordoned once it is empty, and then ended") {
+    val scene = new Scene
+    import scene._
+    val host = new Host
+    val releases = new Releases(drains, host)
+    def tick(): Unit = releases.tick(_ => has)
+    drains.start("other", None)
+    drains.start("e", None)
+    drains.start("e", None, release = true)
+    drains.start("e", None)
+    has(query.copy(workers = 1))
+    tick()
+    assert(host.did.isEmpty && get.release)
+    has(query)
+    get
+    has = has.copy(obeyed = counter)
+    host.use = Some("A task runs there.")
+    tick()
+    assert(host.did == Vector("cordon e") && get.status == Drain.Cordoned)
+    assert(intercept[PlanRefusedException](drains.cancel("e")).condition == "DRAIN_TOO_LATE")
+    tick()
+    assert(host.did == Vector("cordon e") && get.reason.contains("A task runs there."))
+    host.use = None
+    tick()
+    tick()
+    assert(host.did == Vector("cordon e", "end e", "end e"), "it is asked again until it is gone")
+    drains.lost("e")
+    tick()
+    assert(get.status == Drain.Released && get.reason.isEmpty && host.did.size == 3)
+  }
+
+  test("an executor whose time is up is released with what it has") {
+    val scene = new Scene
+    import scene._
+    val host = new Host
+    drains.start("e", Some(1000), release = true)
+    has(query.copy(workers = 1))
+    new Releases(drains, host).tick(_ => has)
+    assert(host.did.isEmpty)
+    now = 1000
+    new Releases(drains, host).tick(_ => has)
+    assert(host.did == Vector("cordon e") && get.status == Drain.Cordoned)
+  }
+
+  test("one that dies when it is empty, and was to be released, is") {
+    val scene = new Scene
+    import scene._
+    drains.start("e", None, release = true)
+    get
+    has = has.copy(obeyed = counter)
+    assert(get.status == Drain.Drained)
+    drains.lost("e")
+    assert(get.status == Drain.Released)
   }
 }

@@ -343,6 +343,28 @@ class QueryRunSuite extends AnyFunSuite {
     assert(q.run.relocations.last.status == "cancelled", "b keeps its workers after all")
   }
 
+  test("workers of an executor that gets no more tasks leave at once, and are stood by for") {
+    val q = settledOn(three, PlacementSettings(pilotBatches = 0))
+    q.plan(1, three)
+    val view = ClusterView(three, leaving = Set("a"))
+    assert(q.run.clusterChanged(view).map(p => p.worker -> p.executor.id) == Vector(0 -> "c"))
+    val begun = q.run.relocations
+    assert(
+      begun.map(r => (r.from, r.to, r.why, r.status)) == Vector(
+        ("a", "c", Relocation.Drain, "taken")
+      )
+    )
+    assert(q.run.standbyDutiesOf("c").map(_.worker.worker) == Vector(0), "while the query is idle")
+    assert(!q.run.isElsewhere(Seat(0, 0)))
+    says(q, three(2), standing(0, 1))
+    assert(q.run.isElsewhere(Seat(0, 0)))
+    val next = q.run.plan(2, Vector(group), true, Map.empty, view)
+    assert(placesOf(next) == Vector("c", "b") && q.run.relocations == begun, "they have begun")
+    q.run.committed(commitOf(0, three(2), batch = 2))
+    q.run.plan(3, Vector(group), true, Map.empty, view)
+    assert(q.run.relocations.map(_.status) == Vector("done") && q.run.staysOn("a").isEmpty)
+  }
+
   test("a relocation whose target is lost or whose worker is gone fails, and says so") {
     val q = settledOn(three, PlacementSettings(pilotBatches = 0))
     q.plan(1, three)

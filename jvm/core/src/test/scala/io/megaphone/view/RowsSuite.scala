@@ -3,9 +3,10 @@ package io.megaphone.view
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import io.megaphone.placement.{Load, Member}
 import io.megaphone.protocol.PlanStatus
 import io.megaphone.runtime.{Held, RecentCommits}
-import io.megaphone.view.SomeQuery.{commit, executor, executorOf, fresh, moving, sized}
+import io.megaphone.view.SomeQuery.{commit, executorOf, fresh, moving, sized}
 
 /** The rows of each table, from the runtime's state. */
 class RowsSuite extends AnyFunSuite {
@@ -31,9 +32,9 @@ class RowsSuite extends AnyFunSuite {
     ).foreach(commits.add)
     assert(
       WorkerRow.of(fresh, executorOf, commits.newest) == Vector(
-        WorkerRow(0, 0, Some("a"), 2, 1008, 210, Some(3), 0),
-        WorkerRow(0, 1, None, 2, 0, 0, None, 0),
-        WorkerRow(2, 0, None, 4, 0, 0, None, 0)
+        WorkerRow(0, 0, Some("a"), 2, 1008, 210, Some(3), 0, 0),
+        WorkerRow(0, 1, None, 2, 0, 0, None, 0, 0),
+        WorkerRow(2, 0, None, 4, 0, 0, None, 0, 0)
       )
     )
     val row = QueryRow.of("id", None, fresh, commits.newest)
@@ -153,8 +154,11 @@ class RowsSuite extends AnyFunSuite {
 
   test("an executor's row has what it reported") {
     assert(
-      ExecutorRow.of(Vector(executor -> Held(1, 2, 3, 4, 5, 6))) ==
-        Vector(ExecutorRow("a", "host", 1, 2, 3, 4, 5, 6))
+      ExecutorRow.of(
+        Vector(Member("a", "host", 7) -> Held(1, 2, 3, 4, 5, 6)),
+        Map("a" -> Load(8, 9.4, 10))
+      ) ==
+        Vector(ExecutorRow("a", "host", "active", 7, 10, 8, 9, 1, 2, 3, 4, 5, 6))
     )
   }
 }

@@ -5,10 +5,10 @@ import java.util.Locale
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.placement.Seat
+import io.megaphone.placement.{Member, Seat}
 import io.megaphone.protocol.PlanStatus
 import io.megaphone.runtime.{Drain, Held, Relocation}
-import io.megaphone.view.SomeQuery.{commit, executor, executorOf, fresh, moving, sized}
+import io.megaphone.view.SomeQuery.{commit, executorOf, fresh, moving, sized}
 
 /** Names, types and sentences of all tables. */
 class TablesSuite extends AnyFunSuite {
@@ -43,9 +43,17 @@ class TablesSuite extends AnyFunSuite {
       check(PlanRow.table, PlanRow.of(moving, None)),
       check(StepRow.table, StepRow.of(moving, SomeQuery.plan)),
       check(MigrationRow.table, MigrationRow.of(Vector(arrived))),
-      check(ExecutorRow.table, ExecutorRow.of(Vector(executor -> Held(1, 2, 3, 4, 5, 6)))),
+      check(
+        ExecutorRow.table,
+        ExecutorRow.of(Vector(Member("a", "h") -> Held(1, 2, 3, 4, 5, 6)), Map.empty)
+      ),
       check(RelocationRow.table, RelocationRow.of(Vector(going, failed), _ => Some(1))),
-      check(DrainRow.table, Vector(DrainRow.of(Drain("1", Drain.Draining, 2, 3, Some("Why.")))))
+      check(
+        DrainRow.table,
+        Vector(
+          DrainRow.of(Drain("1", Drain.Asked, Drain.Draining, 2, 3, Some("Why."), release = true))
+        )
+      )
     )
     assert(seen.toSet == Tables.all.map(_.name).toSet)
   }

@@ -4,7 +4,7 @@ package io.megaphone.spark.conf
 import io.megaphone.errors.PlanRefusedException
 import io.megaphone.runtime.PlacementSettings
 
-/** The keys that say where workers and standbys are placed. */
+/** The keys that say where workers and standbys are placed, and how executors come and go. */
 object PlacementConf {
   private val ReplicasMax = 8
   private val ToleranceMin = 0.01
@@ -54,9 +54,26 @@ object PlacementConf {
     text => MegaphoneConf.atLeast(0)(text)
   )
 
+  val OnDecommission: ConfEntry[Boolean] = ConfEntry(
+    "spark.megaphone.drain.onDecommission",
+    "true",
+    "application",
+    "Whether an executor that Spark decommissions is emptied as by a drain: `true` or `false`. " +
+      "Its workers leave with the next batch in any case, for it gets no more tasks.",
+    text => MegaphoneConf.yesOrNo(text)
+  )
+  val HoldState: ConfEntry[Boolean] = ConfEntry(
+    "spark.megaphone.allocation.holdState",
+    "true",
+    "application",
+    "Whether dynamic allocation treats an executor with state like one with cached data, which " +
+      "it ends after `spark.dynamicAllocation.cachedExecutorIdleTimeout` only: `true` or `false`.",
+    text => MegaphoneConf.yesOrNo(text)
+  )
+
   /** In the order of the documentation. */
   private[conf] val all: Vector[ConfEntry[_]] =
-    Vector(Replicas, Auto, Tolerance, SettleBatches, PilotBatches)
+    Vector(Replicas, Auto, Tolerance, SettleBatches, PilotBatches, OnDecommission, HoldState)
 
   /** A tolerance that a caller gave. Throws PlanRefusedException. */
   def checkedTolerance(asked: Double): Double =

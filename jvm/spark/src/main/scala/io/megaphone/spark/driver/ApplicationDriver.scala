@@ -10,13 +10,11 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
-import org.apache.spark.sql.megaphone.{ActiveQueries, Cluster, RunningQuery}
+import org.apache.spark.sql.megaphone.{ActiveQueries, RunningQuery}
 
 import io.megaphone.checkpoint.Parallel
-import io.megaphone.format.ExecutorAddress
-import io.megaphone.placement.Member
 import io.megaphone.runtime.{
-  ClusterView, Committed, Drain, Drains, FileSettings, FileSettingsAsked, Held, Orders, Report
+  ClusterView, Committed, FileSettings, FileSettingsAsked, Orders, Report
 }
 import io.megaphone.spark.wire.MessageBytes
 
@@ -32,12 +30,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 
   /** The provider of each run that has its state on another than ours. */
   private val elsewhere = new ConcurrentHashMap[String, String]()
-  private val reports = new ConcurrentHashMap[String, Report]() // the newest of each executor
-  private val cores = new ConcurrentHashMap[String, Int]() // of each executor
-  private val peers = new ConcurrentHashMap[String, ExecutorAddress]() // by executor
-  private val gone = ConcurrentHashMap.newKeySet[String]() // executors; Spark may list them a while
   private val counter = new AtomicLong()
-  private val drains = new Drains(() => nextCounter())
   private val news = new Object
 
   /** Queries place their workers one after the other. */
@@ -51,6 +44,10 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
     * its plan log.
     */
   private val placing = Executors.newCachedThreadPool(Parallel.daemons("megaphone-place"))
+
+  /** The executors of the application. */
+  val members: Membership =
+    new Membership(context, () => running, () => nextCounter(), placeAnew)
 
   /** Runs work in the background, so that no batch waits for it: some queries' at once. An
     * exception is logged and otherwise ignored.
@@ -72,7 +69,10 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   /** A plan of a query was submitted or cancelled. */
   private[driver] def changed(query: QueryDriver): Unit = tell(_.changed(query))
 
-  def stop(): Unit = Seq(background, placing).foreach(_.shutdownNow())
+  def stop(): Unit = {
+    members.stop()
+    Seq(background, placing).foreach(_.shutdownNow())
+  }
 
   /** Returns a number greater than all before it. Executors ignore orders with an older number. */
   def nextCounter(): Long = counter.incrementAndGet()
@@ -149,108 +149,30 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
     Option(queries.remove(runId)).foreach(query => tell(_.ended(query, error)))
   }
 
-  /** What each live executor keeps, as it reported last. Forgets executors that are gone. */
-  def heldByExecutor: Vector[(ExecutorAddress, Held)] =
-    executors.flatMap(e => Option(reports.get(e.id)).map(e -> _.held))
-
-  /** The executors that are registered now, with the addresses that they have told. Forgets the
-    * others.
-    */
-  def executors: Vector[ExecutorAddress] = {
-    val listed = Cluster.executors(context)
-    gone.retainAll(listed.map(_.id).asJava)
-    val all = listed.filterNot(e => gone.contains(e.id))
-    val live = all.iterator.map(_.id).toSet
-    Seq(reports, peers).foreach(_.keySet.removeIf(id => !live(id)))
-    all.map(e => peers.getOrDefault(e.id, e))
-  }
-
-  /** An executor is there, and runs so many tasks at once. */
-  def executorAdded(executor: String, cores: Int): Unit = {
-    this.cores.put(executor, math.max(1, cores))
-    ()
-  }
-
-  /** An executor is gone: the queries place its workers anew, before their tasks run again. */
-  def executorLost(executor: String): Unit = {
-    gone.add(executor)
-    cores.remove(executor)
-    drains.lost(executor)
-    placeAnew(_.hasStandbys)
-  }
-
+  /** Has the queries that are asked for place their workers anew, soon. */
   private def placeAnew(isAsked: QueryDriver => Boolean): Unit = running
     .filter(isAsked)
     .foreach(query => placing.execute(() => logged(query.clusterChanged())))
 
   /** The executors, and what other queries have on them, as one query sees them. */
   private[driver] def clusterFor(query: QueryDriver): ClusterView =
-    cluster.copy(elsewhere =
+    members.cluster.copy(elsewhere =
       running.filterNot(_ eq query).flatMap(_.loads).groupMapReduce(_._1)(_._2)(_ + _)
     )
-
-  private def cluster: ClusterView = {
-    val all = executors
-    val draining = drains.draining // first: one whose time is up meanwhile is among both
-    val leaving = Cluster.leaving(context, all.map(_.id)) ++ drains.overdue
-    ClusterView(all, leaving, draining, cores.asScala.toMap)
-  }
-
-  /** The executors, as placement sees them. */
-  private[driver] def members: Vector[Member] = cluster.members
-
-  /** Begins to empty an executor. Called again, it goes on. */
-  private[driver] def drain(executor: String, timeoutMs: Option[Long]): Drain = {
-    drains.start(executor, timeoutMs)
-    forgetDrainsOfLost()
-    placeAnew(_ => true)
-    drains.get(executor, look).get
-  }
-
-  /** Lets an executor keep its workers. Returns None if it was not to be emptied. */
-  private[driver] def undrain(executor: String): Option[Drain] = {
-    val wasOpen = drains.cancel(executor)
-    if (wasOpen) placeAnew(_ => true)
-    if (wasOpen) drains.get(executor, look) else None
-  }
-
-  /** All drains, as they are now. */
-  def drainsNow: Vector[Drain] = {
-    forgetDrainsOfLost()
-    drains.all(look)
-  }
-
-  /** Spark's listener bus may drop the loss of an executor, or tell it before the drain began. */
-  private def forgetDrainsOfLost(): Unit = {
-    val live = executors.iterator.map(_.id).toSet
-    drains.open.filterNot(live).foreach(drains.lost)
-  }
-
-  /** What an executor still has that somebody may need. */
-  private def look(executor: String): Drain.OfExecutor = {
-    val report = Option(reports.get(executor))
-    Drain.OfExecutor(
-      planned.map(q => q.has(executor, report.flatMap(_.states.get(q.runId)).getOrElse(0))),
-      report.fold(0)(_.held.replicas),
-      report.fold(0)(_.held.blocks),
-      report.fold(0L)(_.obeyed)
-    )
-  }
 
   /** Answers an executor's report. Runs on Spark's RPC threads, so it must return quickly. */
   def receive(bytes: Array[Byte]): Array[Byte] = MessageBytes.decode(bytes) match {
     case r: Report =>
-      reports.put(r.executor.id, r)
-      peers.put(r.executor.id, r.executor)
+      members.reported(r)
       running.foreach(_.reported(r))
       val orders = Orders.of(
         () => nextCounter(),
         () => running.flatMap(_.ordersFor(r.executor.id)),
-        (drains.draining ++ drains.overdue)(r.executor.id)
+        members.isDraining(r.executor.id)
       )
       MessageBytes.encode(orders)
     case c: Committed =>
-      peers.put(c.executor.id, c.executor)
+      members.answersAt(c.executor)
       query(c.worker.store.run).foreach { query =>
         query.committed(c)
         if (c.arrivals.isAny) tell(_.arrived(query, c))

@@ -45,7 +45,7 @@ object Placements {
   ): Vector[Relocation] = {
     val group = groupOf(query, operator)
     val workers = query.state.currentTable(group.id).workers
-    val members = query.application.members
+    val members = query.application.members.members
     val seats = wanted.map { case (worker, executor) =>
       if (worker < 0 || worker >= workers) throw PlanRefusedException.unknownWorker(worker, workers)
       val found = members
@@ -70,24 +70,31 @@ object Placements {
     *
     * @param timeoutMs
     *   time after which what is left there is read from the checkpoint; None for no limit
+    * @param release
+    *   whether the executor is ended once it is empty, and no other is started in its place
     */
-  def drain(application: ApplicationDriver, executor: String, timeoutMs: Option[Long]): Drain = {
+  def drain(
+      application: ApplicationDriver,
+      executor: String,
+      timeoutMs: Option[Long],
+      release: Boolean
+  ): Drain = {
     timeoutMs.filter(ms => ms < 1 || ms > TimeoutMaxMs).foreach { ms =>
       throw PlanRefusedException.invalidTimeout(ms)
     }
-    val members = application.members
+    val members = application.members.members
     val found = members
       .find(_.id == executor)
       .getOrElse(throw PlanRefusedException.unknownExecutor(executor, members.map(_.id)))
     val isAnyOther = members.exists(m => m.id != executor && m.state == MemberState.Active)
-    if (found.state != MemberState.Draining && !isAnyOther)
+    if (found.state == MemberState.Active && !isAnyOther)
       throw PlanRefusedException.lastExecutor(executor)
-    application.drain(executor, timeoutMs)
+    application.members.drain(executor, timeoutMs, release)
   }
 
   /** Lets an executor keep its workers after all. */
   def undrain(application: ApplicationDriver, executor: String): Drain =
-    application.undrain(executor).getOrElse(throw PlanRefusedException.notDraining(executor))
+    application.members.undrain(executor)
 
   private def groupOf(query: QueryDriver, operator: Option[Long]): Group = {
     val groups = query.state.groups

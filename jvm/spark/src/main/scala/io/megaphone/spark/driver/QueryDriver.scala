@@ -121,6 +121,13 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
   /** The load that the query has on each executor. */
   private[driver] def loads: Map[String, Load] = run.loads
 
+  /** The load of the workers that are placed on each executor now. */
+  private[driver] def placed: Map[String, Load] = run.placed
+
+  /** How long the tasks of a worker of a group use the state in a batch, in milliseconds. */
+  private[driver] def busyMsOf(group: Group, worker: Int): Double =
+    run.loadOf(group, worker).busyMs
+
   /** What the query has on an executor that may be about to go.
     *
     * @param states
@@ -137,6 +144,12 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
       states
     )
   }
+
+  /** Whether an executor has state of the query that is in use, or a standby, or is to get some. A
+    * query that is about to spread its workers needs all that are there.
+    */
+  private[driver] def needs(executor: String): Boolean =
+    run.needs(executor) || run.isSettling && snapshot.isDefined && !isIdle
 
   private def isIdle: Boolean = System.nanoTime - plannedAt > QueryDriver.IdleNanos &&
     query.latestCommittedBatch.exists(newest =>

@@ -20,7 +20,13 @@ object TableRows {
     BinRow.of(query.state, query.executorOf, query.commits)
 
   def workers(query: QueryDriver): Vector[WorkerRow] =
-    WorkerRow.of(query.state, query.executorOf, query.commits.newest, query.standbysOf)
+    WorkerRow.of(
+      query.state,
+      query.executorOf,
+      query.commits.newest,
+      query.standbysOf,
+      query.busyMsOf
+    )
 
   def plans(query: QueryDriver): Vector[PlanRow] =
     PlanRow.of(query.state, query.query.latestCommittedBatch)
@@ -54,8 +60,11 @@ object TableRows {
     application.planned.map(query)
 
   def executors(application: ApplicationDriver): Vector[ExecutorRow] =
-    ExecutorRow.of(application.heldByExecutor)
+    ExecutorRow.of(
+      application.members.held,
+      application.planned.flatMap(_.placed).groupMapReduce(_._1)(_._2)(_ + _)
+    )
 
   def drains(application: ApplicationDriver): Vector[DrainRow] =
-    application.drainsNow.map(DrainRow.of)
+    application.members.drainsNow.map(DrainRow.of)
 }

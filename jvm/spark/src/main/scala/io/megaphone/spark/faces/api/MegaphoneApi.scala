@@ -106,11 +106,12 @@ object MegaphoneApi {
     Placements.cancel(Queries.of(runId), StepsJson.numbers(ids))
 
   /** Begins to empty an executor; returns its row of the table `drains`. A timeout of 0
-    * milliseconds stands for none.
+    * milliseconds stands for none. If it is to be released, it is ended once it is empty.
     */
-  def drain(executor: String, timeoutMs: Long): String = rowOf(
-    Placements.drain(Queries.application, executor, Option.when(timeoutMs != 0)(timeoutMs))
-  )
+  def drain(executor: String, timeoutMs: Long, release: Boolean): String = {
+    val timeout = Option.when(timeoutMs != 0)(timeoutMs)
+    rowOf(Placements.drain(Queries.application, executor, timeout, release))
+  }
 
   /** Lets an executor keep its workers; returns its row. */
   def undrain(executor: String): String =

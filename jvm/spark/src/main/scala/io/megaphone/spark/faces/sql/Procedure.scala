@@ -70,8 +70,7 @@ private[sql] abstract class Procedure[A](
     } throw PlanRefusedException.invalidArgument(
       argument.name,
       s"is of type ${field.dataType.sql}, but " +
-        (if (argument.dataType == DoubleType) "a number is" else "whole numbers are") +
-        s" needed (${argument.dataType.sql}); give it as one"
+        s"${wanted(argument.dataType)} needed (${argument.dataType.sql}); give it as one"
     )
     new Bound
   }
@@ -95,6 +94,12 @@ private[sql] abstract class Procedure[A](
 
 private[sql] object Procedure {
 
+  private def wanted(argument: DataType): String = argument match {
+    case DoubleType => "a number is"
+    case BooleanType => "true or false is"
+    case _ => "whole numbers are"
+  }
+
   /** Whether a value can be read as an argument with no rounding; others are Spark's to check. */
   private def fits(argument: DataType, value: DataType): Boolean = (argument, value) match {
     case (LongType, ByteType | ShortType | IntegerType | LongType | NullType) => true
@@ -102,7 +107,8 @@ private[sql] object Procedure {
     case (MapType(key, of, _), MapType(valueKey, valueOf, _)) =>
       fits(key, valueKey) && fits(of, valueOf)
     case (DoubleType, _: NumericType | NullType) => true
-    case (LongType | DoubleType | _: MapType, _) => false
+    case (BooleanType, BooleanType | NullType) => true
+    case (LongType | DoubleType | BooleanType | _: MapType, _) => false
     case _ => true
   }
 
@@ -113,6 +119,8 @@ private[sql] object Procedure {
     def text(name: String): Option[String] = value(name)(input.getUTF8String(_).toString)
     def long(name: String): Option[Long] = value(name)(input.getLong)
     def int(name: String): Option[Int] = long(name).map(inRange(name, _))
+
+    def boolean(name: String): Option[Boolean] = value(name)(input.getBoolean)
 
     def double(name: String): Option[Double] = value(name)(input.getDouble)
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.faces.sql
 
-import org.apache.spark.sql.types.{DataType, DoubleType, LongType, MapType, StringType}
+import org.apache.spark.sql.types.{BooleanType, DataType, DoubleType, LongType, MapType, StringType}
 
 import io.megaphone.errors.PlanRefusedException
 import io.megaphone.plan.{Move, Strategy, TransferMode}
@@ -220,16 +220,23 @@ private[sql] object Procedures {
   private object DrainExecutor
       extends Procedure[DrainRow](
         "drain",
-        "Empties an executor of the state of all queries; the executor goes on. If a number of " +
-          "seconds is given, what is left there after that is read from the checkpoint.",
-        Vector(Executor, Argument("timeout_s", LongType, Some("0"))),
+        "Empties an executor of the state of all queries. If a number of seconds is given, what " +
+          "is left there after that is read from the checkpoint. The executor goes on, unless it " +
+          "is to be released: then it is ended once it is empty, and no other is started in its " +
+          "place.",
+        Vector(
+          Executor,
+          Argument("timeout_s", LongType, Some("0")),
+          Argument("release", BooleanType, Some("false"))
+        ),
         DrainRow.table
       ) {
     override protected def run(in: Given): Seq[DrainRow] = {
       val executor = in.required("executor", in.text("executor"))
       val seconds = in.long("timeout_s").filter(_ != 0)
       val timeoutMs = seconds.map(Math.multiplyExact(_, 1000L))
-      Vector(DrainRow.of(Placements.drain(Queries.application, executor, timeoutMs)))
+      val release = in.boolean("release").getOrElse(false)
+      Vector(DrainRow.of(Placements.drain(Queries.application, executor, timeoutMs, release)))
     }
   }
 

@@ -63,14 +63,14 @@ class ExpositionSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
         override val row: QueryRow =
           QueryRow(id, s"run of $id", named, 1, counts, 64, 10, 100, Some(3), None)
         override val workers: Vector[WorkerRow] = Vector.tabulate(counts)(i =>
-          WorkerRow(0, i, Option.when(i == 0)("driver"), 64 / counts, 5, 50, Some(3), 0)
+          WorkerRow(0, i, Option.when(i == 0)("driver"), 64 / counts, 5, 50, Some(3), 0, 0)
         )
         override val openPlans: Vector[PlanRow] = Vector.empty
       }
     override val queries: Vector[ShownQuery] =
       Vector(query("q", Some("say \"hi\""), 2), query("r", None, 1))
     override val executors: Vector[ExecutorRow] =
-      Vector(ExecutorRow("driver", "host", 3, 0, 0, 200, 7, 1000))
+      Vector(ExecutorRow("driver", "host", "active", 1, 3, 50, 4, 3, 0, 0, 200, 7, 1000))
   }
 
   private def samplesOf(name: String) = LabelledMetrics.all

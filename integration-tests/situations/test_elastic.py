@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executors that come and go by themselves, are released, or are decommissioned by Spark."""
+
+import os
+import signal
+
+import pytest
+
+from testkit.driver_process import DriverProcess, MakeDriver
+from testkit.placement import drain_of, recovered_later, workers_by_executor
+from testkit.remote import MakeRemoteQuery
+from testkit.shapes import SLOW
+from testkit.waiting import until
+
+BATCHES = 60
+WORKERS = 6
+AUTO = {"spark.megaphone.placement.auto": "true"}
+ELASTIC = {
+    "spark.master": "local-cluster[3,1,1024]",
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "1",
+    "spark.dynamicAllocation.initialExecutors": "1",
+    "spark.dynamicAllocation.maxExecutors": "3",
+    "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+    "spark.dynamicAllocation.executorIdleTimeout": "5s",
+    "spark.dynamicAllocation.shuffleTracking.timeout": "5s",
+    "spark.sql.shuffle.partitions": str(WORKERS),
+}
+
+
+def test_a_released_executor_ends_and_nothing_is_started_in_its_place(
+    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    driver = make_driver(**{"spark.master": "local-cluster[3,1,1024]"})
+    query = make_remote_query(driver).spread()
+    leaving = query.executor_of(0)
+    driver.call("drain", executor=leaving, release=True)
+    query.run_until(lambda: is_released(driver, leaving), f"{leaving} is released", within=BATCHES)
+    # One that dies is replaced: whoever counts executors would now bring the released one back.
+    left = driver.call("executors")
+    assert leaving not in left
+    victim = query.executor_of(0)
+    driver.kill_executor(victim)
+    until(lambda: is_replaced(driver, victim, left), "the one that died is replaced", 120)
+    query.run(2)
+    assert len(driver.call("executors")) == 2
+    query.stop_and_check()
+
+
+def test_executors_come_under_load_are_used_and_go(
+    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    driver = make_driver(**ELASTIC)
+    query = make_remote_query(driver, kind="slow", **AUTO)
+    query.run(SLOW.start)
+    (first,) = driver.call("executors")
+    query.run_until(
+        lambda: sorted(workers_by_executor(query).values()) == [WORKERS // 3] * 3,
+        "three executors have as many workers each",
+        within=BATCHES,
+    )
+    query.input.batches = SLOW.stop  # from now on, batches take little time
+    query.run(2)
+    others = sorted(set(driver.call("executors")) - {first})
+    for executor in others:
+        driver.call("drain", executor=executor, release=True)
+    query.run_until(
+        lambda: all(is_released(driver, executor) for executor in others),
+        f"the executors {others} are released",
+        within=10 * BATCHES,
+    )
+    query.run(3)
+    assert driver.call("executors") == [first]
+    assert recovered_later(query) == [], "all state has come from other executors' standbys"
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("holds", [True, False])
+def test_an_executor_with_state_does_not_count_as_idle(
+    holds: bool, make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    settings = {**ELASTIC, "spark.megaphone.allocation.holdState": str(holds).lower()}
+    settings["spark.dynamicAllocation.initialExecutors"] = "3"
+    settings["spark.dynamicAllocation.executorIdleTimeout"] = "20s"  # the query starts meanwhile
+    settings["spark.sql.shuffle.partitions"] = "2"
+    driver = make_driver(**settings)
+    query = make_remote_query(driver).spread()
+    used = {query.executor_of(0), query.executor_of(1)}
+    until(lambda: len(driver.call("executors")) == (2 if holds else 1), "the idle ones end", 120)
+    if holds:  # the third one was idle as long as these
+        assert set(driver.call("executors")) == used
+    query.run(2)
+    assert holds == (recovered_later(query) == [])
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("migrates", [True, False], ids=["with blocks", "at once"])
+def test_a_decommissioned_executor_is_emptied(
+    migrates: bool, make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    driver = make_driver(
+        **{
+            "spark.master": "local-cluster[3,1,1024]",
+            "spark.decommission.enabled": "true",
+            "spark.storage.decommission.enabled": str(migrates).lower(),
+            "spark.executor.decommission.killInterval": "30s",
+        }
+    )
+    query = make_remote_query(driver).spread()
+    leaving = query.executor_of(0)
+    os.kill(driver.executors()[leaving], signal.SIGPWR)
+    until(lambda: drain_of(driver, leaving) is not None, "Spark has told of it")
+    assert (drain_of(driver, leaving) or {})["cause"] == "decommissioned"
+    query.run(2)
+    assert query.executor_of(0) != leaving
+    assert [row["why"] for row in query.table("relocations") if row["worker"] == 0] == ["drain"]
+    until(lambda: leaving not in driver.executors(), "it has ended", 120)
+    query.run(2)
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+def test_an_executor_that_is_excluded_takes_no_state(
+    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    driver = make_driver(
+        **{
+            "spark.master": "local-cluster[3,1,1024]",
+            "spark.excludeOnFailure.enabled": "true",
+            "spark.excludeOnFailure.timeout": "1h",
+            "spark.excludeOnFailure.application.maxFailedTasksPerExecutor": "1",
+            "spark.excludeOnFailure.application.maxFailedExecutorsPerNode": "3",
+        }
+    )
+    query = make_remote_query(driver).spread()
+    failing = query.executor_of(0)
+    driver.call("fail_tasks_of", process=driver.executors()[failing])
+    until(lambda: state_of(driver, failing) == "leaving", "Spark excludes the executor")
+    query.run(3)
+    assert failing not in workers_by_executor(query)
+    query.stop_and_check()
+
+
+def is_replaced(driver: DriverProcess, executor: str, before: list[str]) -> bool:
+    now = driver.call("executors")
+    return executor not in now and len(now) == len(before)
+
+
+def is_released(driver: DriverProcess, executor: str) -> bool:
+    drain = drain_of(driver, executor)
+    return drain is not None and drain["status"] == "released"
+
+
+def state_of(driver: DriverProcess, executor: str) -> str:
+    return next(str(row["state"]) for row in driver.call("held") if row["executor"] == executor)

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.apache.spark.sql.megaphone
+
+import org.apache.spark.{ExecutorAllocationClient, MapOutputTrackerMaster, SparkContext}
+import org.apache.spark.resource.ResourceProfile
+import org.apache.spark.scheduler.{
+  ExecutorDecommissionInfo, SparkListenerBlockUpdated, SparkListenerJobStart, TaskSchedulerImpl
+}
+import org.apache.spark.storage.{BlockUpdatedInfo, RDDBlockId, StorageLevel}
+import org.apache.spark.util.Utils
+
+/** What an application asks its scheduler and its cluster manager about executors that are to go or
+  * to stay. Only executors of the default resource profile are started or ended.
+  *
+  * Private to Spark (4.2, 4.3): `SparkContext.conf`, `SparkContext.env`,
+  * `SparkContext.schedulerBackend`, `SparkContext.taskScheduler`,
+  * `SparkContext.executorAllocationManager`, `SparkContext.newRddId`, `ExecutorAllocationClient`,
+  * `StageInfo.shuffleDepId`, `TaskSchedulerImpl`, `MapOutputTrackerMaster`,
+  * `ExecutorDecommissionInfo`, `Utils`.
+  */
+object Allocation {
+
+  /** Whether single executors can be ended: not in local mode. */
+  def canEnd(sc: SparkContext): Boolean = client(sc).isDefined
+
+  private def client(sc: SparkContext): Option[ExecutorAllocationClient] =
+    sc.schedulerBackend match {
+      case client: ExecutorAllocationClient => Some(client)
+      case _ => None
+    }
+
+  def isDynamic(sc: SparkContext): Boolean = Utils.isDynamicAllocationEnabled(sc.conf)
+
+  /** How many executors dynamic allocation wants now; None without it. */
+  def wanted(sc: SparkContext): Option[Int] = sc.executorAllocationManager.map { manager =>
+    manager.synchronized {
+      manager.numExecutorsTargetPerResourceProfileId
+        .getOrElse(ResourceProfile.DEFAULT_RESOURCE_PROFILE_ID, 0)
+    }
+  }
+
+  /** Whether Spark knows that an executor is about to go, for which there is no event. */
+  def isDecommissioned(sc: SparkContext, executor: String): Boolean =
+    sc.taskScheduler.getExecutorDecommissionState(executor).isDefined
+
+  /** Gives an executor no more tasks, without telling it. That cannot be taken back. */
+  def cordon(sc: SparkContext, executor: String): Unit = client(sc).foreach { client =>
+    val info = ExecutorDecommissionInfo("its keyed state is elsewhere, and it is to be ended", None)
+    client.decommissionExecutors(
+      Array(executor -> info),
+      adjustTargetNumExecutors = false,
+      triggeredByExecutor = true
+    )
+  }
+
+  /** Whether a task runs on an executor. */
+  def isBusy(sc: SparkContext, executor: String): Boolean = sc.taskScheduler match {
+    case scheduler: TaskSchedulerImpl => scheduler.isExecutorBusy(executor)
+    case _ => false
+  }
+
+  /** The shuffles that a job needs. */
+  def shufflesOf(job: SparkListenerJobStart): Set[Int] =
+    job.stageInfos.iterator.flatMap(_.shuffleDepId).toSet
+
+  /** Whether an executor has map output of some shuffles, that is gone with it. */
+  def hasOutput(sc: SparkContext, shuffles: Set[Int], executor: String): Boolean =
+    !sc.conf.getBoolean("spark.shuffle.service.enabled", false) && (sc.env.mapOutputTracker match {
+      case tracker: MapOutputTrackerMaster =>
+        shuffles.iterator.flatMap(tracker.shuffleStatuses.get).exists { shuffle =>
+          shuffle.withMapStatuses(_.exists(s => s != null && s.location.executorId == executor))
+        }
+      case _ => false
+    })
+
+  /** Asks the cluster manager to end an executor. Without dynamic allocation, it is also asked for
+    * no more executors than would remain: else it would start another.
+    *
+    * @param remaining
+    *   how many others are active
+    */
+  def end(sc: SparkContext, executor: String, remaining: Int): Unit = client(sc).foreach { client =>
+    if (!isDynamic(sc))
+      client.requestTotalExecutors(
+        Map(ResourceProfile.DEFAULT_RESOURCE_PROFILE_ID -> remaining),
+        Map.empty,
+        Map.empty
+      )
+    client.killExecutors(
+      Seq(executor),
+      adjustTargetNumExecutors = false,
+      countFailures = false,
+      force = true
+    )
+  }
+
+  /** The number of an RDD that nobody has, for `hold`. */
+  def newRdd(sc: SparkContext): Int = sc.newRddId()
+
+  /** Tells dynamic allocation that an executor has a cached block, or has it no more. There is no
+    * such block, so none can be evicted or moved. As long as an executor has one, its idle time is
+    * limited by `spark.dynamicAllocation.cachedExecutorIdleTimeout`, which has no end by default.
+    */
+  def hold(sc: SparkContext, rdd: Int, executor: String, isHeld: Boolean): Unit = {
+    val managers = sc.env.blockManager.master.getMemoryStatus.keys
+    managers.find(_.executorId == executor).foreach { manager =>
+      val level = if (isHeld) StorageLevel.MEMORY_ONLY else StorageLevel.NONE
+      val block = BlockUpdatedInfo(manager, RDDBlockId(rdd, 0), level, 0, 0)
+      sc.listenerBus.post(SparkListenerBlockUpdated(block))
+    }
+  }
+}
