@@ -129,7 +129,7 @@ neutrality-stock: $(VENV_DONE) ## runs Spark's own suites without the plugin, to
 	$(call say,Running Spark's own suites as they are)
 	@MEGAPHONE_NEUTRALITY=stock ./sbt "spark42/testOnly *NeutralitySuite"
 
-demo: setup ## rescales a running query over the flights of 2013, and kills an executor
+demo: setup ## rescales a query over the flights of 2013; executors come, go and are killed
 	$(call say,Running the demo)
 	@$(VENV)/bin/python -m demo $(if $(ROWS),--rows $(ROWS)) $(if $(KEYS),--keys $(KEYS)) $(DEMO_ARGS)
 

@@ -133,8 +133,9 @@ def main() -> None:
     ratios = harness.median_and_spread([each["ratio"] for each in after])
     lines += [
         "",
-        f"After an executor was killed and replaced: {counts} batches until the executors' bytes "
-        f"differ by a quarter at most, then by a factor of {ratios}.",
+        "After an executor was killed and replaced:",
+        f"{counts} batches until the executors' bytes differ by a quarter at most,",
+        f"then by a factor of {ratios}.",
     ]
     panels = {
         f"{keys} keys: slowest batch / idle p99": {

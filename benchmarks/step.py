@@ -20,14 +20,14 @@ import shutil
 import statistics
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import harness
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tqdm import tqdm
 
@@ -61,15 +61,19 @@ Round = dict[str, float]
 class Feed:
     """A stream of generated batches: each `next` writes one file and waits until it is
     processed.
+
+    Attributes:
+        shape: What the query does.
     """
 
     def __init__(self, spark: SparkSession, folder: Path, keys: int, rows: int) -> None:
+        self.shape: Callable[[DataFrame], DataFrame] = harness.wide_aggregate
         self.spark, self.folder, self.keys, self.rows, self.batch = spark, folder, keys, rows, 0
         harness.write_batches(spark, folder, keys, rows, 1)
 
     def start(self, checkpoint: Path) -> StreamingQuery:
         """Starts the query and runs the batch that loads every key."""
-        query = harness.started(self.spark, self.folder, checkpoint, harness.wide_aggregate)
+        query = harness.started(self.spark, self.folder, checkpoint, self.shape)
         query.processAllAvailable()
         return query
 
@@ -175,10 +179,10 @@ class Flow:
         first = self.next_batch() + 1  # the one that runs now began before
         return self.batches(first, first + batches - 1)
 
-    def rested(self) -> Move:
+    def rested(self, batches: int = CONTROL_BATCHES) -> Move:
         """Moves nothing."""
         begun = time.monotonic()
-        return Move(self.idle_ms(CONTROL_BATCHES), time.monotonic() - begun, 0.0)
+        return Move(self.idle_ms(batches), time.monotonic() - begun, 0.0)
 
     def moved(self, mode: str, strategy: str) -> Move:
         """Moves half of the state."""
@@ -219,10 +223,11 @@ def flow(spark: SparkSession, keys: int, rows: int) -> Iterator[Flow]:
             query.stop()
 
 
-def measured(running: Flow, way: str) -> Round:
+def measured(running: Flow, way: str, control_batches: int) -> Round:
     """One round of one way to move."""
     idle = running.idle_ms()
-    move = running.rested() if way == CONTROL else running.moved(*way.split())
+    is_control = way == CONTROL
+    move = running.rested(control_batches) if is_control else running.moved(*way.split())
     return {
         "idle_ms": statistics.median(idle),
         "idle_p99_ms": statistics.quantiles(idle, n=100, method="inclusive")[-1],
@@ -287,6 +292,12 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000_000, 2_000_000, 4_000_000])
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--control-batches",
+        type=int,
+        default=CONTROL_BATCHES,
+        help='of "nothing": the slowest of many batches is slower than that of few',
+    )
     parser.add_argument("--ways", nargs="+", default=WAYS)
     parser.add_argument("--no-offline", action="store_true", help="leaves Spark's own way out")
     parser.add_argument("--conf", nargs="*", default=[], help="key=value, for the queries")
@@ -307,7 +318,7 @@ def main() -> None:
                 running.moved(mode, "all-at-once")  # not counted: it warms up the movers
             turns = list(harness.turned(arguments.rounds, list(ways)))
             for _, way in tqdm(turns, desc=f"{keys} keys", unit="plan"):
-                ways[way].append(measured(running, way))
+                ways[way].append(measured(running, way, arguments.control_batches))
         tqdm.write("\n".join(table({str(keys): ways})))  # the larger sizes take long
     lines = table(rounds)
     panels = {

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running query is rescaled, loses an executor, and gives the right answer: `make demo`."""
+"""A running query is rescaled, loses and gains executors, and is right: `make demo`."""

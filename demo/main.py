@@ -109,6 +109,8 @@ def _session(cluster: Cluster) -> Iterator[SparkSession]:
     for key, value in {
         # The core where a worker's state is may be busy with the other query.
         "spark.locality.wait": "10s",
+        # A task that asks a dead executor for what it has left asks three times.
+        "spark.shuffle.io.retryWait": "500ms",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -23,6 +23,8 @@ class Outcome:
     wrong_keys: list[object]
     firsts: int
     wrong_firsts: list[object]
+    read_again: dict[str, int]
+    """By query: bytes of state that it read again after an executor was killed on purpose."""
 
     def names_at(self, batch: int) -> list[str]:
         """What was done, or happened, at a batch."""
@@ -104,15 +106,25 @@ def table(outcome: Outcome) -> str:
 
 
 def verdict(outcome: Outcome) -> str:
-    """Whether the answers are right."""
+    """What an executor's end cost with standbys and without, and whether the answers are right."""
+    read = outcome.read_again
     lines = [
+        "State read again after the second kill -9: "
+        f"totals, with a standby for each worker, {read['totals']:,} bytes; "
+        f"firsts, without, {read['firsts']:,} bytes.",
+        *_wrong(outcome),
+    ]
+    return "\n".join(lines)
+
+
+def _wrong(outcome: Outcome) -> list[str]:
+    return [
         f"{name}: {len(wrong):,} wrong of {count:,} keys{_some(wrong)}"
         for name, wrong, count in (
             ("totals", outcome.wrong_keys, outcome.keys),
             ("firsts", outcome.wrong_firsts, outcome.firsts),
         )
     ]
-    return "\n".join(lines)
 
 
 def _some(wrong: list[object]) -> str:

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is done to the running query.
 
-A second executor joins, and the query is rescaled so that its state spreads to it; in the middle of
-that the first executor is killed. Then a worker is emptied, and the query is scaled down.
+A second executor joins and gets workers. The query is rescaled, and in the middle of that the first
+executor is killed. A third executor joins, and one is killed while others stand by for its workers;
+the query beside it has no standbys. One is drained, and ended. Then the query is scaled down.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import cycle
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from testkit.waiting import until
 
 STRATEGY = "batched(128)"
 MODE = "prepared"
-EMPTIED = 1
+# Of the query that is acted on; the one beside it goes without.
+SETTINGS = {"spark.megaphone.replicas": "1", "spark.megaphone.placement.auto": "true"}
 
 
 def run(
@@ -43,14 +45,17 @@ def run(
     until(lambda: len(_executors(spark)) > 1, "an executor registers", 120)
     totals, firsts = Answers(), Answers()
     stream = batch_files.stream(spark, load.folder, load.schema)
+    trigger = f"{round(every_s * 1000)} milliseconds"
     with (
-        _started("totals", load.totals(stream), "update", totals, checkpoints, every_s) as query,
-        _started("firsts", load.firsts(stream), "append", firsts, checkpoints, every_s) as beside,
+        _settings(spark),
+        _started("totals", load.totals(stream), "update", totals, checkpoints, trigger) as query,
+        _settings(spark, are_set=False),
+        _started("firsts", load.firsts(stream), "append", firsts, checkpoints, trigger) as beside,
     ):
         watch = Watch(query, BATCHES, deadline)
         handle = Megaphone(query)
         watch.until(lambda: _has_begun(handle), "the query began")
-        _act(spark, cluster, watch, handle)
+        read_again = _act(Stage(spark, cluster, watch, handle, Megaphone(beside)))
         watch.finish()
         migrations = handle.migrations()
         figure = handle.plot(figsize=(11, 6.4))
@@ -69,34 +74,56 @@ def run(
         wrong_keys=wrong_keys(totals.all(), expected, load.key),
         firsts=len(expected_firsts),
         wrong_firsts=wrong_firsts(firsts.all(), expected_firsts),
+        read_again=read_again,
     )
 
 
-def _act(spark: SparkSession, cluster: Cluster, watch: Watch, handle: Megaphone) -> None:
-    with watch.act("second executor joins"):
-        before = _executors(spark)
-        cluster.add_worker()
-        watch.until(lambda: bool(_executors(spark) - before), "the second executor came")
-        watch.say("    it is there")
-    watch.run(2)
-    _rescale_and_kill(spark, cluster, watch, handle)
-    watch.run(2)
-    _empty(watch, handle)
-    watch.run(2)
+@dataclass(frozen=True)
+class Stage:
+    """Where it happens: the cluster, the query that is acted on, and the one beside it."""
+
+    spark: SparkSession
+    cluster: Cluster
+    watch: Watch
+    handle: Megaphone
+    beside: Megaphone
+
+
+def _act(stage: Stage) -> dict[str, int]:
+    watch, handle = stage.watch, stage.handle
+    _join(stage, "second")
+    _rescale_and_kill(stage)
+    watch.run(1)
+    _join(stage, "third")
+    read_again = _kill(stage)
+    _release(stage)
+    watch.run(1)
     with watch.act("rescale 4 → 3"):
         watch.done(handle.rescale(3, strategy=STRATEGY, mode=MODE))
+    return read_again
+
+
+@contextmanager
+def _settings(spark: SparkSession, *, are_set: bool = True) -> Iterator[None]:
+    """For the queries that are started in the block."""
+    for key, value in SETTINGS.items():
+        if are_set:
+            spark.conf.set(key, value)
+        else:
+            spark.conf.unset(key)
+    yield
 
 
 @contextmanager
 def _started(
-    name: str, rows: DataFrame, mode: str, answers: Answers, checkpoints: Path, every_s: float
+    name: str, rows: DataFrame, mode: str, answers: Answers, checkpoints: Path, trigger: str
 ) -> Iterator[StreamingQuery]:
     query = (
         rows.writeStream.queryName(name)
         .outputMode(mode)
         .foreachBatch(answers.take)
         .option("checkpointLocation", str(checkpoints / name))
-        .trigger(processingTime=f"{round(every_s * 1000)} milliseconds")
+        .trigger(processingTime=trigger)
         .start()
     )
     try:
@@ -112,29 +139,78 @@ def _has_begun(handle: Megaphone) -> bool:
         return False
 
 
-def _rescale_and_kill(
-    spark: SparkSession, cluster: Cluster, watch: Watch, handle: Megaphone
-) -> None:
+def _join(stage: Stage, which: str) -> None:
+    watch = stage.watch
+    with watch.act(f"{which} executor joins"):
+        before = _reporting()
+        stage.cluster.add_worker()
+        watch.until(lambda: bool(_reporting() - before), f"the {which} executor came")
+        watch.say("    it is there")
+        watch.until(lambda: _places(stage.handle) == _reporting(), "all executors had workers")
+        watch.say("    it has workers")
+
+
+def _rescale_and_kill(stage: Stage) -> None:
+    watch = stage.watch
     with watch.act("rescale 2 → 4"):
-        plan = handle.rescale(4, strategy=STRATEGY, mode=MODE)
+        plan = stage.handle.rescale(4, strategy=STRATEGY, mode=MODE)
         watch.until(lambda: plan.progress >= 0.5, "half of the bins had moved")
-        before = _executors(spark)
-        source = handle.workers().to_pylist()[0]["executor"]
-        with watch.act(f"kill -9 of executor {source}"):
-            killed = cluster.kill_executor(source)
-            watch.say(f"    process {killed.pid} is dead")
-        watch.until(lambda: bool(_executors(spark) - before), "the master started another executor")
-        watch.say("    another executor runs in its place")
+        _kill_executor(stage, min(_places(stage.handle), key=int))
         watch.done(plan)
 
 
-def _empty(watch: Watch, handle: Megaphone) -> None:
-    with watch.act(f"all bins off worker {EMPTIED}"):
-        others = cycle(w["worker"] for w in handle.workers().to_pylist() if w["worker"] != EMPTIED)
-        moves = {
-            b["bin"]: next(others) for b in handle.bins().to_pylist() if b["worker"] == EMPTIED
-        }
-        watch.done(handle.move(moves, strategy=STRATEGY, mode=MODE))
+def _kill(stage: Stage) -> dict[str, int]:
+    """Kills an executor while others stand by; the bytes of state that each query read again."""
+    watch, queries = stage.watch, {"totals": stage.handle, "firsts": stage.beside}
+    watch.until(lambda: _have_standbys(stage.handle), "others stood by for all workers")
+    known = {name: handle.migrations().num_rows for name, handle in queries.items()}
+    both = _places(stage.handle) & _places(stage.beside)
+    _kill_executor(stage, min(both or _places(stage.handle), key=int))
+    watch.run(2)
+    watch.until(lambda: _have_standbys(stage.handle), "others stood by again")
+    return {
+        name: sum(
+            row["bytes_from_checkpoint"]
+            for row in handle.migrations().to_pylist()[known[name] :]
+            if row["is_recovery"]
+        )
+        for name, handle in queries.items()
+    }
+
+
+def _kill_executor(stage: Stage, victim: str) -> None:
+    watch, before = stage.watch, _executors(stage.spark)
+    with watch.act(f"kill -9 of executor {victim}"):
+        killed = stage.cluster.kill_executor(victim)
+        watch.say(f"    process {killed.pid} is dead")
+    watch.until(
+        lambda: bool(_executors(stage.spark) - before), "the master started another executor"
+    )
+    watch.say("    another executor runs in its place")
+
+
+def _release(stage: Stage) -> None:
+    watch = stage.watch
+    watch.until(lambda: _places(stage.handle) == _reporting(), "all executors had workers")
+    leaving = max(_reporting(), key=int)
+    with watch.act(f"drain of executor {leaving}"):
+        drain = Megaphone.drain(leaving, release=True)
+        watch.until(lambda: drain.status == "released", f"executor {leaving} had ended")
+        watch.say("    it was emptied, and has ended")
+
+
+def _have_standbys(handle: Megaphone) -> bool:
+    return all(row["standbys"] > 0 for row in handle.workers().to_pylist())
+
+
+def _places(handle: Megaphone) -> set[str]:
+    """The executors that the workers run on."""
+    return {row["executor"] for row in handle.workers().to_pylist()}
+
+
+def _reporting() -> set[str]:
+    """The ids of the executors that have reported."""
+    return {row["executor"] for row in Megaphone.executors().to_pylist()}
 
 
 def _executors(spark: SparkSession) -> set[int]:

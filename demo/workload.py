@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from testkit import batch_files
 
-BATCHES = 40
+BATCHES = 60
 _GROUPS = 500
 
 

@@ -28,6 +28,7 @@ ELASTIC = {
 }
 
 
+@pytest.mark.slow
 def test_a_released_executor_ends_and_nothing_is_started_in_its_place(
     make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
 ) -> None:

@@ -115,8 +115,8 @@ object PlanRefusedException {
   )
   def cannotRelease: PlanRefusedException = new PlanRefusedException(
     "NO_RELEASE",
-    "The application runs in one process, so no executor of it can be ended alone; run it on a " +
-      "cluster, or drain without release."
+    "The application runs in one process, or its cluster manager chooses itself which executor " +
+      "it ends, so this one cannot be ended alone; drain it without release."
   )
   def unknownWorker(worker: Int, workers: Int): PlanRefusedException = new PlanRefusedException(
     "UNKNOWN_WORKER",

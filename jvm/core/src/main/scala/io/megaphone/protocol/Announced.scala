@@ -42,6 +42,10 @@ final case class Announced(
     case (key, state) => executors.lift(Announced.targetOf(key)).contains(state.executor)
   })
 
+  /** The step with these replicas only. */
+  def only(keys: Set[ReplicaKey]): Announced =
+    copy(replicas = replicas.filter { case (key, _) => keys(key) })
+
   def isRefused(key: ReplicaKey): Boolean = replicas.get(key).exists {
     case _: ReplicaState.Refused => true
     case _ => false

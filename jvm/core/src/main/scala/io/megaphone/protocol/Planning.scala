@@ -223,14 +223,16 @@ private[protocol] object Planning {
       table: RoutingTable,
       id: StepId
   ): Option[Announced] = state.announced.find(_.id == id).flatMap { announced =>
-    val a = announced.at(batch.executorsOf(group.id))
+    val placed = announced.at(batch.executorsOf(group.id))
+    val needed = Duties.replicas(state.run, placed, batch, group, table).map(_.key)
+    // A replica that had no room may not be needed any more.
+    val a = if (placed.noRoom.isEmpty) placed else placed.only(needed.toSet)
     lazy val full = fullTargets(state, a.id)
     val waitsSince = math.max(a.since, state.progressAt)
     val isOver =
       !a.mode.isPreparedAhead || batch.number - waitsSince >= state.settings.patienceBatches
-    val isTaken = isOver || Duties.replicas(state.run, a, batch, group, table).forall { r =>
-      if (a.isRefused(r.key)) full(Announced.targetOf(r.key))
-      else a.isReady(r.key, batch.number - 2)
+    val isTaken = isOver || needed.forall { key =>
+      if (a.isRefused(key)) full(Announced.targetOf(key)) else a.isReady(key, batch.number - 2)
     }
     if (isTaken) Some(a.withRoom(table)) else None
   }

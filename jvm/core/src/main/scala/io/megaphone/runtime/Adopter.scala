@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import java.io.IOException
 import java.util.concurrent.TimeUnit
 
+import scala.annotation.tailrec
 import scala.collection.mutable
 
 import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.errors.{DamagedFileException, MissingFileException}
 import io.megaphone.format.{ExecutorAddress, FileName, StateName, StoreKey, WorkerId}
+import io.megaphone.log.memory.SpillException
 import io.megaphone.plan.StepId
-import io.megaphone.state.{Attempt, Holding, LoadedBin, Registry, Replica, ReplicaKey, StoreBatch}
+import io.megaphone.state.{
+  Attempt, Holding, Lease, LoadedBin, Registry, Replica, ReplicaKey, StoreBatch
+}
 import io.megaphone.transfer.{BlockKind, BlockName, Peers, TailPulls, TransferBlocks}
 import io.megaphone.transfer.TransferBlocks.Part
 
@@ -21,7 +26,7 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   1. `relabelled`: from that worker's holding on this executor, if it is at exactly the name
   *      wanted.
   *   1. `stoodBy`: from a standby of that worker on this executor, once its tails have brought it
-  *      to the name wanted.
+  *      to the name wanted. If there are many, the two ways below come first.
   *   1. `prepared`: from the replica that was prepared here, once it is at the name wanted. The
   *      last tails of all replicas are pulled at once, and each is applied when it comes
   *      (`TailPulls`).
@@ -43,6 +48,7 @@ final private[runtime] class Adopter(
   import Adopter._
 
   private val catchUp = new CatchUp(recovery)
+  private val oneTail = new CatchUp(recovery, atOnce = 1)
   private val tailPulls = new TailPulls(blocks, peers)
 
   /** Marks the bins that leave `holding` with the batch, and adds those that come. Throws what the
@@ -67,7 +73,14 @@ final private[runtime] class Adopter(
       }
     val taking = new Taking(batch, sources, opened, attempt)
     import taking.{loaded, prepared, pulled, relabelled, stoodBy}
-    val ways = Seq(relabelled _, stoodBy _, prepared _, pulled _, loaded _)
+    val ways = Seq(
+      relabelled _,
+      stoodBy(FewVersions) _,
+      prepared _,
+      pulled _,
+      stoodBy(Long.MaxValue) _,
+      loaded _
+    )
     ways.foldLeft(gains) { (wanted, way) =>
       val taken = way(wanted)
       for ((gain, bins) <- taken; bin <- bins) {
@@ -93,31 +106,52 @@ final private[runtime] class Adopter(
       bins <- holding.give(gain.name, gain.bins)
     } yield { opened.binsRelabelled += bins.size; gain -> bins }).toMap
 
-    def stoodBy(wanted: Vector[Gain]): Taken = (for {
+    /** @param behindMax
+      *   how many versions a standby may be behind
+      */
+    def stoodBy(behindMax: Long)(wanted: Vector[Gain]): Taken = (for {
       gain <- wanted if gain.source != gain.target
       source = WorkerId(batch.key, gain.source)
       standby <- registry.holding(source)
       // Another step of this batch may have brought it there.
-      if standby.base == gain.name || catchUp.canLead(standby.base.version, gain.name.version)
+      behind = gain.name.version - standby.base.version
+      if standby.base == gain.name ||
+        behind <= behindMax && catchUp.canLead(standby.base.version, gain.name.version)
       if gain.bins.forall(standby.has)
       bins <- opened.waiting(takenFrom(source, gain))
     } yield { opened.binsRelabelled += bins.size; gain -> bins }).toMap
 
+    /** Brings a standby forward, one tail under each lease: its worker's task may wait. Its own
+      * task may bring it there as well.
+      */
+    @tailrec
     private def takenFrom(source: WorkerId, gain: Gain): Option[Seq[LoadedBin]] = {
       val borrower = new Attempt(attempt.id, attempt.isAlive, isTask = false)
-      registry.borrow(source, borrower).flatMap { lease =>
-        try {
-          val read = catchUp(lease.holding, gain.name, batch.before.contentHash)
-          read.foreach(bytes => opened.bytesFromCheckpoint += bytes)
-          val taken = lease.holding.give(gain.name, gain.bins)
-          lease.release()
-          taken
-        } catch {
-          case _: DamagedFileException | _: MissingFileException => lease.abandon(); None
-          case e: Throwable => lease.abandon(); throw e
-        }
+      val lease = registry.borrow(source, borrower)(_.base == gain.name)
+      lease.fold(Option.when(attempt.isAlive())(false))(brought(_, gain)) match {
+        case Some(true) => takenFrom(source, gain)
+        case Some(false) => registry.holding(source).flatMap(_.give(gain.name, gain.bins))
+        case None => None
       }
     }
+
+    /** Brings a standby one tail further. Returns whether it is on its way; None if nothing leads
+      * there, or the attempt was killed: its bins are then another attempt's.
+      */
+    private def brought(lease: Lease, gain: Gain): Option[Boolean] =
+      try {
+        val read = oneTail(lease.holding, gain.name, batch.before.contentHash)
+        read.foreach(bytes => opened.bytesFromCheckpoint += bytes)
+        lease.release()
+        read.filter(_ => attempt.isAlive()).map(_ => lease.holding.base != gain.name)
+      } catch {
+        case _: DamagedFileException | _: MissingFileException | _: SpillException =>
+          lease.abandon()
+          None
+        // The standby is at the name that it had reached before.
+        case e @ (_: IOException | _: InterruptedException) => lease.release(); throw e
+        case e: Throwable => lease.abandon(); throw e
+      }
 
     def prepared(wanted: Vector[Gain]): Taken = {
       val replicas = for {
@@ -241,6 +275,10 @@ final private[runtime] class Adopter(
 }
 
 private object Adopter {
+
+  /** Tails of a standby that are less than a replica or an image costs. */
+  private val FewVersions = 2L
+
   private type Taken = Map[Gain, Seq[LoadedBin]]
 
   /** Bins that a worker gains from one other worker, by one step.

@@ -126,9 +126,9 @@ final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
     var release = false
     var emptySince: Option[Long] = None // number of orders
     var wasDrained = false // when it was last looked at
-    var inUse: Option[String] = None // why it cannot be ended yet, once it is cordoned
+    var isCordoned = false
+    var waitsFor: Option[String] = None // why it is not cordoned, or not ended, yet
     var end: Option[Drain.Status] = None
-    def isCordoned: Boolean = inUse.isDefined
     def isOverdue: Boolean = deadline.exists(_ <= clock.nanoTime)
   }
   private val entries = mutable.LinkedHashMap.empty[String, Entry]
@@ -184,14 +184,18 @@ final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
     entry.end = Some(Drain.Cancelled)
   }
 
-  /** An executor is gone. If it was drained when it was last looked at, it stays so. */
-  def lost(executor: String): Unit = synchronized {
-    openEntry(executor).foreach { entry =>
+  /** An executor is gone. If it was drained when it was last looked at, it stays so. Returns
+    * whether it counts as released.
+    */
+  def lost(executor: String): Boolean = synchronized {
+    openEntry(executor).exists { entry =>
+      val isReleased = entry.isCordoned || entry.release && entry.wasDrained
       entry.end = Some(
-        if (entry.isCordoned || entry.release && entry.wasDrained) Drain.Released
+        if (isReleased) Drain.Released
         else if (entry.wasDrained) Drain.Drained
         else Drain.Lost
       )
+      isReleased
     }
   }
 
@@ -221,10 +225,22 @@ final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
     asked.filter(get(_, look).exists(d => d.status == Drain.Drained || d.status == Drain.Overdue))
   }
 
-  /** An executor gets no more tasks, and cannot be ended yet, for a reason. */
-  def waits(executor: String, reason: String): Unit = synchronized {
-    openEntry(executor).foreach(_.inUse = Some(reason))
+  /** From now on, an executor counts as one that gets no more tasks. Returns false if it is to be
+    * kept meanwhile: then it must not be cordoned.
+    */
+  def cordon(executor: String): Boolean = synchronized {
+    val entry = openEntry(executor).filter(_.release)
+    entry.foreach(_.isCordoned = true)
+    entry.isDefined
   }
+
+  /** It gets tasks after all. */
+  def uncordon(executor: String): Unit =
+    synchronized(openEntry(executor).foreach(_.isCordoned = false))
+
+  /** An executor cannot be cordoned yet, or ended, for a reason. */
+  def waits(executor: String, reason: String): Unit =
+    synchronized(openEntry(executor).foreach(_.waitsFor = Some(reason)))
 
   /** All drains of the application, in the order in which they began.
     *
@@ -254,7 +270,8 @@ final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
       else Drain.Draining
     }
     entry.wasDrained = status == Drain.Drained
-    val reason = entry.inUse.orElse(left).filter(_ => entry.end.isEmpty)
+    val waitsFor = entry.waitsFor.filter(_ => entry.release && status != Drain.Draining)
+    val reason = waitsFor.orElse(left).filter(_ => entry.end.isEmpty)
     Drain(executor, entry.cause, status, workers, seconds, reason, entry.release)
   }
 }

@@ -174,8 +174,12 @@ final class QueryRun(
   private def stoodBy(groups: Vector[Group], batch: Long): Map[Long, Vector[Set[String]]] =
     if (!hasStandbys) Map.empty
     else {
-      val brought = broughtBins(batch)
-      places.stoodBy(groups, batch - 2, !brought(_))
+      val brought = broughtBins(batch - QueryRun.StoodByBehind to batch)
+      places.stoodBy(
+        groups,
+        // A standby of the version that a step led to has the bins that it brought.
+        seat => brought.get(seat).fold(batch - QueryRun.StoodByBehind)(_ + 1)
+      )
     }
 
   /** Whether executors stand by for workers, or are to run them soon. */
@@ -221,6 +225,12 @@ final class QueryRun(
   /** The relocations that are under way, and those that ended last. */
   def relocations: Vector[Relocation] = places.relocations
 
+  /** The executors that were lost with workers of the run, the newest last. */
+  def losses: Vector[Loss] = places.losses
+
+  /** What has happened to its workers since this was asked last. */
+  def takeNews(): PlacingNews = places.takeNews()
+
   /** The load that the run has on each executor. */
   def loads: Map[String, Load] = places.loads
 
@@ -247,14 +257,19 @@ final class QueryRun(
   } yield Seat(group.id, worker)
 
   /** The number of workers that an executor stands by for. */
-  def standbysOn(executor: String): Int = countOf(places.standbys, executor)
+  def standbysOn(executor: String): Int =
+    places.standbys.valuesIterator.flatten.count(_.contains(executor))
 
-  /** Whether an executor has state of the run that is in use, or a standby, or is to get some. */
-  def needs(executor: String): Boolean =
-    standbysOn(executor) + countOf(places.relocating, executor) > 0 || staysOn(executor).nonEmpty
-
-  private def countOf(wished: Map[Long, Vector[Vector[String]]], executor: String) =
-    wished.valuesIterator.flatten.count(_.contains(executor))
+  /** The executors that have state of the run that is in use, or stand by, or are to. */
+  def needed: Set[String] = (for {
+    state <- snapshot.toVector
+    group <- state.groups
+    workers = state.currentTable(group.id).workers
+    wished = Vector(places.standbys, places.relocating).flatMap(_.getOrElse(group.id, Vector.empty))
+    executor <- places.wanted.getOrElse(group.id, Vector.empty).take(workers).iterator ++
+      wished.iterator.flatten ++
+      group.operators.flatMap(o => (0 until workers).flatMap(executorOf(o.id, _)))
+  } yield executor).toSet
 
   /** Whether the workers are to be spread soon, for executors have come or gone. */
   def isSettling: Boolean = places.isSettling
@@ -286,12 +301,15 @@ final class QueryRun(
     places.place(scene(groups, batch, mayTake))
   }
 
-  /** The workers that steps have just brought bins: a standby of a version before lacks them. */
-  private def broughtBins(batch: Long): Set[Seat] = (for {
-    seal <- Vector(batch, batch - 1, batch - 2).flatMap(current.history.sealAt)
+  /** The workers that steps have just brought bins, with the newest batch that did: a standby of
+    * the version that this batch read lacks them.
+    */
+  private def broughtBins(batches: Iterable[Long]): Map[Seat, Long] = (for {
+    batch <- batches.toVector.sorted
+    seal <- current.history.sealAt(batch).toVector
     taken <- seal.steps
     move <- taken.moves
-  } yield Seat(taken.step.group, move.target)).toSet
+  } yield Seat(taken.step.group, move.target) -> batch).toMap
 
   private def scene(groups: Vector[Group], batch: Long, mayTake: Boolean = false) = {
     lazy val announced = for {
@@ -300,7 +318,7 @@ final class QueryRun(
       move <- step.step.moves
       worker <- Seq(table.workerOf(move.bin), move.target)
     } yield Seat(step.id.group, worker)
-    lazy val busy = announced.toSet ++ broughtBins(batch)
+    lazy val busy = announced.toSet ++ broughtBins(batch - 2 to batch).keySet
     lazy val areWarm = groups.forall { group =>
       (0 until currentTable(group.id).workers).forall(told.isWarm(group, _))
     }
@@ -532,6 +550,9 @@ final class QueryRun(
 }
 
 object QueryRun {
+
+  /** How many versions a standby may be behind for steps to count on it. */
+  private val StoodByBehind = 5L
 
   /** What a run finds when it is about to plan its first batch.
     *

@@ -1,39 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import scala.util.control.NonFatal
+
 /** Ends the executors that are to be ended once they are empty: see [[Drains]]. Called every so
   * often, it takes each a step further.
   *
-  *   1. An executor that is empty, or has no time left, is cordoned: it gets no more tasks. That
-  *      cannot be taken back. ''The driver dies:'' the cluster manager ends its executors.
-  *   1. It waits until no task runs there, no job that runs needs what tasks have left there, and
-  *      no other executor would be started in its place. ''The executor dies:'' it is as good as
-  *      ended; the job runs its tasks again.
-  *   1. It is ended. ''The cluster manager does not do it:'' it is asked again.
+  *   1. An executor that is empty, or has no time left, waits until the application can do without:
+  *      another one gets tasks, and no other would be started in its place.
+  *   1. It is cordoned: it gets no more tasks. That cannot be taken back. ''The driver dies:'' the
+  *      cluster manager ends its executors.
+  *   1. It waits until no task runs there, and no job that runs needs what tasks have left there.
+  *      ''The executor dies:'' it is as good as ended; the job runs its tasks again.
+  *   1. It is ended. ''The cluster manager does not do it:'' the executor stays, without tasks.
   *
   * Threads: one at a time.
   */
 final class Releases(drains: Drains, host: Releases.Host) {
+  private var asked = Set.empty[String] // the cluster manager was asked to end them
 
-  /** Takes each a step further. What the host throws about one is told as what that one waits for.
+  /** Takes each a step further. What the host throws about one is told as what that one waits for,
+    * and tried again.
     *
     * @param look
     *   looks at what an executor has
     */
   def tick(look: String => Drain.OfExecutor): Unit = {
     // First those of the calls before: what began before a cordon is known by now.
-    drains.cordoned.toVector.sorted.foreach { executor =>
-      val reason = host.useOf(executor).getOrElse {
-        host.end(executor)
-        "The cluster manager was asked to end it."
+    val cordoned = drains.cordoned
+    asked = asked.intersect(cordoned)
+    (cordoned -- asked).toVector.sorted.foreach { executor =>
+      step(executor) {
+        host.useOf(executor).getOrElse {
+          host.end(executor)
+          asked += executor
+          "The cluster manager was asked to end it."
+        }
       }
-      drains.waits(executor, reason)
     }
     drains.toCordon(look).foreach { executor =>
-      host.cordon(executor)
-      drains.waits(executor, "It gets no more tasks, and is about to be ended.")
+      step(executor) {
+        host.needOf(executor).getOrElse {
+          if (drains.cordon(executor))
+            try host.cordon(executor)
+            catch { case e: Throwable => drains.uncordon(executor); throw e }
+          "It gets no more tasks, and is about to be ended."
+        }
+      }
     }
   }
+
+  private def step(executor: String)(take: => String): Unit =
+    drains.waits(
+      executor,
+      try take
+      catch { case NonFatal(e) => s"It could not be taken further, and is tried again: $e" }
+    )
 }
 
 object Releases {
@@ -41,10 +63,13 @@ object Releases {
   /** What Spark does with an executor. */
   trait Host {
 
+    /** Why the application cannot do without an executor, in a sentence; None if it can. */
+    def needOf(executor: String): Option[String]
+
     /** Gives an executor no more tasks, for good. */
     def cordon(executor: String): Unit
 
-    /** Why an executor cannot be ended yet, in a sentence; None if it can. */
+    /** Why an executor that gets no more tasks cannot be ended yet; None if it can. */
     def useOf(executor: String): Option[String]
 
     /** Asks the cluster manager to end an executor, and to start no other in its place. */

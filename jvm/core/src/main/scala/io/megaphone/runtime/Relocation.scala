@@ -69,6 +69,7 @@ object Relocation {
   */
 private[runtime] final class Relocations(endedMax: Int = 1000) {
   private var lastId = 0L
+  private var untold = Vector.empty[Relocation] // that have ended
   @volatile private var known = Vector.empty[Relocation]
 
   /** In the order in which they began. */
@@ -89,9 +90,20 @@ private[runtime] final class Relocations(endedMax: Int = 1000) {
 
   /** Changes those that are under way. */
   def change(of: Relocation => Relocation): Unit = {
-    val changed = known.map(r => if (r.isOpen) of(r) else r)
+    val changed = known.map { before =>
+      val now = if (before.isOpen) of(before) else before
+      if (before.isOpen && !now.isOpen) untold :+= now
+      now
+    }
     val tooMany = changed.count(!_.isOpen) - endedMax
     val dropped = changed.iterator.filter(!_.isOpen).take(tooMany).map(_.id).toSet
     known = changed.filterNot(r => dropped(r.id))
+  }
+
+  /** Those that have ended since this was asked last. */
+  def takeEnded(): Vector[Relocation] = {
+    val ended = untold
+    untold = Vector.empty
+    ended
   }
 }

@@ -23,8 +23,8 @@ import io.megaphone.plan.Group
   *   1. Standbys are chosen.
   *
   * Threads: one at a time. `cluster`, `ran`, `executorOf`, `standsBy`, `standbys`, `relocating`,
-  * `relocations`, `wanted`, `isWhole`, `isSettling` and `loads` may be called by any thread at any
-  * time.
+  * `relocations`, `wanted`, `isWhole`, `isSettling`, `losses` and `loads` may be called by any
+  * thread at any time.
   */
 private[runtime] final class WorkerPlaces {
   import WorkerPlaces._
@@ -37,8 +37,12 @@ private[runtime] final class WorkerPlaces {
   @volatile private var settings = PlacementSettings()
   private var openSince = -1L // the batch at which the executors that may get workers changed
   @volatile private var isSpread = false // since then
-  private val standingSince = mutable.Map.empty[String, Long] // the batch of the last progress
+  private val mostBins = mutable.Map.empty[(String, Int, StoreId), Int] // of each standby
+  private val standingSince = mutable.Map.empty[(String, Int), Long] // when it last had more
   private var unfit = Map.empty[Seat, Set[String]] // executors that could not take a worker
+  private var lost = Vector.empty[String] // executors whose workers have no other place yet
+  private var untold = Vector.empty[Loss]
+  @volatile private var lossesKnown = Vector.empty[Loss]
   @volatile private var wantedOf = Map.empty[Long, Vector[String]] // group → executors
   @volatile private var wantedStandbys = Map.empty[Long, Vector[Vector[String]]] // by worker
   @volatile private var targets = Map.empty[Long, Vector[Vector[String]]] // of relocations
@@ -57,7 +61,11 @@ private[runtime] final class WorkerPlaces {
   def see(now: ClusterView, batch: Long): Vector[String] = {
     val lost = seen.ids.filterNot(id => now.get(id).isDefined)
     pinned.filterInPlace((_, executor) => !lost.contains(executor))
-    lost.foreach(standing.remove)
+    lost.foreach { executor => standing.remove(executor); firstRan.remove(executor) }
+    mostBins.filterInPlace((key, _) => !lost.contains(key._1))
+    standingSince.filterInPlace((key, _) => !lost.contains(key._1))
+    unfit = unfit.view.mapValues(_ -- lost).filter(_._2.nonEmpty).toMap
+    this.lost ++= lost
     if (now.open != seen.open) { openSince = batch; isSpread = false }
     seen = now
     lost
@@ -83,9 +91,17 @@ private[runtime] final class WorkerPlaces {
   /** An executor reports how far its standbys are, while a batch is under way. */
   def standsBy(executor: String, standbys: Vector[Standing], batch: Long): Unit = {
     val now = standbys.map(s => (s.worker.store.id, s.worker.worker) -> s).toMap
-    def bins(of: Map[(StoreId, Int), Standing]) = of.view.mapValues(_.bins).toMap
-    if (!standing.get(executor).exists(before => bins(before) == bins(now)))
-      standingSince(executor) = batch
+    mostBins.filterInPlace { case ((of, worker, store), _) =>
+      of != executor || now.contains((store, worker))
+    }
+    // One that begins again, because it had no room, makes no progress.
+    for (((store, worker), s) <- now) {
+      val key = (executor, worker, store)
+      if (mostBins.get(key).forall(_ < s.bins)) {
+        mostBins(key) = s.bins
+        standingSince((executor, worker)) = batch
+      }
+    }
     standing(executor) = now
   }
 
@@ -109,8 +125,11 @@ private[runtime] final class WorkerPlaces {
   /** Wishes an executor for each worker, and some that stand by. A worker whose executor is gone
     * goes where a standby of it is.
     */
-  def place(scene: Scene): Unit = if (!isAtRest(scene)) placeAnew(scene)
-  else if (scene.batch % LoadsEvery == 0) noteTargets(scene, placesOf(scene))
+  def place(scene: Scene): Unit = {
+    if (!isAtRest(scene)) placeAnew(scene)
+    else if (scene.batch % LoadsEvery == 0) noteTargets(scene, placesOf(scene))
+    lost = Vector.empty
+  }
 
   /** Whether nothing is to be done: each worker has run where it is wanted, and may stay there.
     * Most of the time it is so, and there may be thousands of workers.
@@ -131,13 +150,14 @@ private[runtime] final class WorkerPlaces {
 
   private def placeAnew(scene: Scene): Unit = {
     val isSpreading = spreads(scene)
-    isSpread ||= isSpreading
     end(scene)
     val wanted = Placement(request(scene, Option.when(isSpreading)(settings.tolerance)))
+    noteLosses(scene, wanted.places)
     leave(scene, wanted.places)
     begin(scene, wanted.targets, wanted.places, Relocation.Spread)
     val taken = if (scene.mayTake) take(scene) else Map.empty[Seat, String]
     note(scene, wanted.places ++ taken)
+    isSpread ||= isSpreading
   }
 
   /** Ends the relocations that have arrived: a batch is over, and there may be no other. */
@@ -223,7 +243,7 @@ private[runtime] final class WorkerPlaces {
       }
     }
     def isStuck = scene.batch >= StuckBatches +
-      math.max(r.since, standingSince.getOrElse(r.to, -1L))
+      math.max(r.since, standingSince.getOrElse((r.to, r.seat.worker), -1L))
     def isKept = cluster.members.exists(m => m.id == r.from && m.state == MemberState.Active)
     if (!scene.seats.contains(r.seat)) failed("The query has no such worker any more.")
     else if (hasRun) r.copy(end = Some(Relocation.Done))
@@ -260,6 +280,27 @@ private[runtime] final class WorkerPlaces {
         isForced = drained(from) && why == Relocation.Spread
       } yield Relocation(0, seat, from, to, if (isForced) Relocation.Drain else why, scene.batch)
     )
+  }
+
+  private def noteLosses(scene: Scene, places: Map[Seat, String]): Unit = for {
+    executor <- lost
+    seats = scene.seats.keys.filter(s => executorOf(s.group, s.worker).contains(executor))
+    if seats.nonEmpty
+  } {
+    val promoted = seats.count(seat => places.get(seat).exists(stateOn(scene, seat).contains))
+    val loss = Loss(executor, scene.batch, seats.size, promoted)
+    untold :+= loss
+    lossesKnown = (lossesKnown :+ loss).takeRight(LossesMax)
+  }
+
+  /** The executors that were lost with workers of the run, the newest last. */
+  def losses: Vector[Loss] = lossesKnown
+
+  /** What has happened since this was asked last. */
+  def takeNews(): PlacingNews = {
+    val news = PlacingNews(untold, moving.takeEnded())
+    untold = Vector.empty
+    news
   }
 
   /** Workers whose executors get no more tasks go elsewhere with the next batch. */
@@ -370,20 +411,24 @@ private[runtime] final class WorkerPlaces {
   }
 
   /** By group: the executors that are to stand by for each worker, or to take it over, and have all
-    * of its state, of a version or a later one. Nothing where nobody does.
+    * of its state, of the least version wanted or a later one. Nothing where nobody does.
     */
   def stoodBy(
       groups: Vector[Group],
-      version: Long,
-      isAsked: Seat => Boolean
+      leastOf: Seat => Long
   ): Map[Long, Vector[Set[String]]] = (for {
     group <- groups
     wished = Vector(standbys, relocating).flatMap(_.get(group.id))
     if wished.nonEmpty
   } yield group.id -> Vector.tabulate(wished.map(_.size).max) { worker =>
-    val isWanted = isAsked(Seat(group.id, worker))
-    val executors = if (isWanted) wished.flatMap(_.lift(worker)).flatten else Vector.empty
-    executors.filter(versionOn(group, worker, _).exists(_ >= version)).toSet
+    val least = leastOf(Seat(group.id, worker))
+    wished
+      .flatMap(_.lift(worker))
+      .flatten
+      .filter { executor =>
+        versionOn(group, worker, executor).exists(_ >= least)
+      }
+      .toSet
   }).toMap
 
   /** The executor that is wished for each worker, by group. */
@@ -406,6 +451,8 @@ private[runtime] object WorkerPlaces {
 
   /** Batches after which the loads of workers that stay are told to other queries again. */
   private val LoadsEvery = 16L
+
+  private val LossesMax = 1000
 
   /** Batches in which an executor copies nothing after which it is given up. */
   private val StuckBatches = 50L

@@ -62,7 +62,8 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
   private var holding = new Holding(worker.worker, binsCount)
   private var owner: Option[Lease] = None
   private var isRetired = false
-  private var waiting = 0 // tasks, for the lease
+  private var tasks = 0 // of the worker, that wait for the lease
+  private var borrowers = 0 // that wait for it
 
   /** The current holding, even if another attempt has its lease. */
   def peek: Holding = synchronized(holding)
@@ -76,9 +77,9 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
     * the slot has retired. Throws LeaseTimeoutException after `waitMs`.
     */
   def acquire(attempt: Attempt, waitMs: Long): Option[Lease] = synchronized {
-    waiting += 1
+    tasks += 1
     try acquired(attempt, waitMs)
-    finally waiting -= 1
+    finally tasks -= 1
   }
 
   private def acquired(attempt: Attempt, waitMs: Long): Option[Lease] = {
@@ -109,27 +110,32 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
     }
   }
 
-  /** Takes the lease if no attempt has it, alive or not, and no task waits for it: waits for
-    * nobody, and detaches nobody.
+  /** Takes the lease if no attempt has it, alive or not, and none waits for it: waits for nobody,
+    * and detaches nobody.
     */
   def tryAcquire(attempt: Attempt): Option[Lease] = synchronized {
-    Option.when(owner.isEmpty && waiting == 0 && !isRetired) {
-      val lease = new Lease(this, attempt, holding)
-      owner = Some(lease)
-      lease
-    }
+    Option.when(isFree && borrowers == 0)(leaseOf(attempt))
   }
 
-  /** Takes the lease if no task of the worker has it. Waits a moment for others that have it, and
-    * detaches nobody.
+  /** Takes the lease once nobody has it and no task of the worker waits for it. Waits a moment, at
+    * most until the holding is where it is wanted, and detaches nobody.
     */
-  def borrow(attempt: Attempt): Option[Lease] = synchronized {
+  def borrow(attempt: Attempt, isThere: Holding => Boolean): Option[Lease] = synchronized {
     val deadline = System.nanoTime + Slot.KeeperWaitMs * 1000000L
-    waiting += 1
+    borrowers += 1
     try
-      while (owner.exists(!_.attempt.isTask) && System.nanoTime < deadline) wait(Slot.PollMs)
-    finally waiting -= 1
-    tryAcquire(attempt)
+      while (!isRetired && !isFree && !isThere(holding) && System.nanoTime < deadline)
+        wait(Slot.PollMs)
+    finally borrowers -= 1
+    Option.when(isFree)(leaseOf(attempt))
+  }
+
+  private def isFree = owner.isEmpty && tasks == 0 && !isRetired
+
+  private def leaseOf(attempt: Attempt): Lease = {
+    val lease = new Lease(this, attempt, holding)
+    owner = Some(lease)
+    lease
   }
 
   def renew(lease: Lease): Holding = synchronized {

@@ -47,11 +47,11 @@ final class Registry(
   def tryLease(worker: WorkerId, binsCount: Int, attempt: Attempt): Option[Lease] =
     slots.computeIfAbsent(worker, _ => new Slot(worker, binsCount)).tryAcquire(attempt)
 
-  /** Takes the lease on a standby, to take bins of it. Waits a moment for who keeps it. Returns
-    * None if it is not there, or a task of its worker has it.
+  /** Takes the lease on a standby, to take bins of it. Waits a moment for who has it, at most until
+    * the holding is where it is wanted. Returns None if it is not there, or others still have it.
     */
-  def borrow(worker: WorkerId, attempt: Attempt): Option[Lease] =
-    Option(slots.get(worker)).flatMap(_.borrow(attempt))
+  def borrow(worker: WorkerId, attempt: Attempt)(isThere: Holding => Boolean): Option[Lease] =
+    Option(slots.get(worker)).flatMap(_.borrow(attempt, isThere))
 
   /** A worker's current holding, even if an attempt is writing it. */
   def holding(worker: WorkerId): Option[Holding] = Option(slots.get(worker)).map(_.peek)

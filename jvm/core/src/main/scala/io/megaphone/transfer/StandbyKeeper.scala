@@ -127,8 +127,11 @@ object StandbyKeeper {
   /** No task attempt has this id. */
   private val NoTask = -1L
 
-  /** Whether a holding has never had a settled state from files, or of a commit. */
-  private def isEmpty(holding: Holding): Boolean = holding.lineage.isEmpty
+  /** Whether a holding has never had a state from files, nor of a commit: that of a worker whose
+    * first bins have just come has no lineage yet.
+    */
+  private def isEmpty(holding: Holding): Boolean =
+    holding.lineage.isEmpty && holding.head.isEmpty && holding.bins.isEmpty
 
   /** What came of a call. */
   sealed trait Outcome

@@ -54,18 +54,19 @@ object RelocationRow {
     *   bytes of the live records of a worker, if they are known
     */
   def of(relocations: Vector[Relocation], bytesOf: Seat => Option[Long]): Vector[RelocationRow] =
-    relocations.map { r =>
-      RelocationRow(
-        r.id,
-        r.seat.group,
-        r.seat.worker,
-        r.from,
-        r.to,
-        r.why.name,
-        r.status,
-        bytesOf(r.seat),
-        r.taken,
-        r.reason
-      )
-    }
+    relocations.map(of(_, bytesOf))
+
+  /** The row of one. */
+  def of(r: Relocation, bytesOf: Seat => Option[Long]): RelocationRow = RelocationRow(
+    r.id,
+    r.seat.group,
+    r.seat.worker,
+    r.from,
+    r.to,
+    r.why.name,
+    r.status,
+    bytesOf(r.seat),
+    r.taken,
+    r.reason
+  )
 }

@@ -124,11 +124,18 @@ class DrainsSuite extends AnyFunSuite {
 
   private final class Host extends Releases.Host {
     var did = Vector.empty[String]
+    var need = Option.empty[String]
     var use = Option.empty[String]
-    override def cordon(executor: String): Unit = did :+= s"cordon $executor"
+    var fails = false
+    private def does(what: String): Unit = if (fails) sys.error("no answer") else did :+= what
+    override def needOf(executor: String): Option[String] = need
+    override def cordon(executor: String): Unit = does(s"cordon $executor")
     override def useOf(executor: String): Option[String] = use
-    override def end(executor: String): Unit = did :+= s"end $executor"
+    override def end(executor: String): Unit = does(s"end $executor")
   }
+
+  private def tooLate(drains: Drains): Boolean =
+    intercept[PlanRefusedException](drains.cancel("e")).condition == "DRAIN_TOO_LATE"
 
   test("an executor that is to be released is cordoned once it is empty, and then ended") {
     val scene = new Scene
@@ -146,19 +153,64 @@ class DrainsSuite extends AnyFunSuite {
     has(query)
     get
     has = has.copy(obeyed = counter)
+    host.need = Some("It is the last one.")
+    tick()
+    assert(host.did.isEmpty && get.status == Drain.Drained)
+    assert(get.reason.contains("It is the last one."))
+    host.need = None
     host.use = Some("A task runs there.")
     tick()
-    assert(host.did == Vector("cordon e") && get.status == Drain.Cordoned)
-    assert(intercept[PlanRefusedException](drains.cancel("e")).condition == "DRAIN_TOO_LATE")
+    assert(host.did == Vector("cordon e") && get.status == Drain.Cordoned && tooLate(drains))
     tick()
     assert(host.did == Vector("cordon e") && get.reason.contains("A task runs there."))
     host.use = None
     tick()
     tick()
-    assert(host.did == Vector("cordon e", "end e", "end e"), "it is asked again until it is gone")
-    drains.lost("e")
+    assert(host.did == Vector("cordon e", "end e"), "it is asked for once")
+    assert(drains.lost("e"))
     tick()
-    assert(get.status == Drain.Released && get.reason.isEmpty && host.did.size == 3)
+    assert(get.status == Drain.Released && get.reason.isEmpty && host.did.size == 2)
+  }
+
+  test("what cannot be done is told and tried again, and holds no other executor up") {
+    val scene = new Scene
+    import scene._
+    val host = new Host
+    val releases = new Releases(drains, host)
+    drains.start("e", None, release = true)
+    drains.start("f", None, release = true)
+    def both = drains.all(_ => has)
+    both
+    has = has.copy(obeyed = counter)
+    host.fails = true
+    releases.tick(_ => has)
+    assert(both.map(_.status) == Vector(Drain.Drained, Drain.Drained))
+    assert(both.forall(_.reason.exists(_.contains("no answer"))))
+    host.fails = false
+    releases.tick(_ => has)
+    host.fails = true
+    releases.tick(_ => has)
+    assert(both.map(_.status) == Vector(Drain.Cordoned, Drain.Cordoned))
+    assert(both.forall(_.reason.exists(_.contains("no answer"))))
+    host.fails = false
+    releases.tick(_ => has)
+    assert(host.did == Vector("cordon e", "cordon f", "end e", "end f"))
+  }
+
+  test("an executor that is kept at the last moment is not cordoned") {
+    val scene = new Scene
+    import scene._
+    val host = new Host
+    drains.start("e", None, release = true)
+    get
+    has = has.copy(obeyed = counter)
+    new Releases(drains, host).tick { _ =>
+      val seen = has
+      if (counter > 11) () else drains.cancel("e")
+      seen
+    }
+    assert(host.did.isEmpty && get.status == Drain.Cancelled)
+    assert(!drains.cordon("e"))
   }
 
   test("an executor whose time is up is released with what it has") {
@@ -181,7 +233,6 @@ class DrainsSuite extends AnyFunSuite {
     get
     has = has.copy(obeyed = counter)
     assert(get.status == Drain.Drained)
-    drains.lost("e")
-    assert(get.status == Drain.Released)
+    assert(drains.lost("e") && get.status == Drain.Released)
   }
 }

@@ -281,6 +281,8 @@ class QueryRunSuite extends AnyFunSuite {
     assert(pins(three.tail) == Seq(0 -> "c"), "the one that is whole, although b has it newer")
     report(2)
     assert(pins(three.tail) == Seq(0 -> "c"), "it stays there")
+    assert(q.run.losses == Vector(Loss("a", 1, workers = 1, promoted = 1)))
+    assert(q.run.takeNews() == PlacingNews(q.run.losses, Vector.empty) && q.run.takeNews().isEmpty)
     assert(q.plan(1, three.tail).decision.batch.number == 1)
     assert(q.plan(2, three.tail).decision.batch.executorsOf(0) == Vector("c", "b"))
   }
@@ -322,6 +324,7 @@ class QueryRunSuite extends AnyFunSuite {
     q.run.committed(commitOf(0, three(2), batch = 6))
     q.plan(7, three)
     assert(q.run.relocations.map(_.status) == Vector("done"))
+    assert(q.run.takeNews().ended == q.run.relocations && q.run.takeNews().isEmpty)
     assert(q.run.standbyDutiesOf("c").isEmpty && q.run.staysOn("a").isEmpty)
   }
 

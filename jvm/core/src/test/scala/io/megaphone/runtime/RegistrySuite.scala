@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import java.util.concurrent.{CountDownLatch, Executors, TimeUnit}
+import java.util.concurrent.{CountDownLatch, Executors, FutureTask, TimeUnit}
 
 import org.scalatest.funsuite.AnyFunSuite
 
@@ -182,5 +182,47 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
       }
       assert(preparing.isAlive)
     } finally { goOn.countDown(); preparing.join(60000) }
+  }
+
+  private def untilAllWait(threads: Seq[Thread]): Unit =
+    while (threads.exists(_.getState != Thread.State.TIMED_WAITING)) Thread.onSpinWait()
+
+  private def someone(id: Long, isTask: Boolean) = new Attempt(id, () => true, isTask)
+
+  test("all who wait to borrow a standby get it in turn, and its keeper only after them") {
+    val registry = new Registry
+    val worker = WorkerId(StoreId(0, "default").in("run"), 0)
+    val keeper = registry.tryLease(worker, 4, someone(-1, isTask = false)).get
+    val tasks = (1 to 3).map { id =>
+      new FutureTask[Boolean](() => {
+        val lease = registry.borrow(worker, someone(id.toLong, isTask = false))(_ => false)
+        lease.foreach(_.release())
+        lease.isDefined
+      })
+    }
+    val threads = tasks.map(new Thread(_))
+    threads.foreach(_.start())
+    untilAllWait(threads)
+    keeper.release()
+    assert(
+      registry.tryLease(worker, 4, someone(-1, isTask = false)).isEmpty || tasks.forall(_.isDone)
+    )
+    assert(tasks.forall(_.get(60, TimeUnit.SECONDS)))
+  }
+
+  test("who borrows waits for the worker's own task only until that has brought the state") {
+    val registry = new Registry
+    val worker = WorkerId(StoreId(0, "default").in("run"), 0)
+    val task = registry.lease(worker, 4, someone(1, isTask = true), waitMs = 0)
+    val isThere = (holding: Holding) => holding.base.version == 5
+    val borrowed = new FutureTask[Option[Lease]](() =>
+      registry.borrow(worker, someone(2, isTask = false))(isThere)
+    )
+    val thread = new Thread(borrowed)
+    thread.start()
+    untilAllWait(Seq(thread))
+    task.holding.restart(StateName(5, ""), Vector.empty)
+    assert(borrowed.get(60, TimeUnit.SECONDS).isEmpty, "the task still has the lease")
+    task.release()
   }
 }

@@ -111,6 +111,18 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
     assert(scene.standby.base == StateName(2, "") && get(scene.standby.log(0)).contains(7.toByte))
   }
 
+  test("a first commit that is not settled yet is left alone") {
+    val scene = new Scene
+    val lease = scene.store.lease(scene.target, 0, 1000)
+    val turn = scene.store.turn(0, before, before)
+    scene.store.open(scene.target, lease, turn)
+    before.binsOf(0).foreach(bin => put(lease.holding, bin, 7))
+    scene.store.commit(lease, turn)
+    lease.release()
+    assert(scene.standby.lineage.isEmpty)
+    assert(scene.keeper(dutyAt(0)) == Whole && scene.standby.head.contains(StateName(1, "")))
+  }
+
   test("a standby that no tails lead on from is made anew") {
     val scene = new Scene
     scene.run()

@@ -14,7 +14,7 @@ import org.apache.spark.sql.megaphone.{ActiveQueries, RunningQuery}
 
 import io.megaphone.checkpoint.Parallel
 import io.megaphone.runtime.{
-  ClusterView, Committed, FileSettings, FileSettingsAsked, Orders, Report
+  ClusterView, Committed, FileSettings, FileSettingsAsked, Orders, PlacingNews, Report
 }
 import io.megaphone.spark.wire.MessageBytes
 
@@ -68,6 +68,10 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 
   /** A plan of a query was submitted or cancelled. */
   private[driver] def changed(query: QueryDriver): Unit = tell(_.changed(query))
+
+  /** Workers of a query have lost their executor, or relocations have ended. */
+  private[driver] def placed(query: QueryDriver, news: PlacingNews): Unit =
+    tell(_.placed(query, news))
 
   def stop(): Unit = {
     members.stop()
@@ -151,7 +155,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 
   /** Has the queries that are asked for place their workers anew, soon. */
   private def placeAnew(isAsked: QueryDriver => Boolean): Unit = running
-    .filter(isAsked)
+    .filter(query => isAsked(query) && query.asksForPlacing())
     .foreach(query => placing.execute(() => logged(query.clusterChanged())))
 
   /** The executors, and what other queries have on them, as one query sees them. */

@@ -12,10 +12,18 @@ import org.apache.spark.sql.megaphone.Allocation
   * Threads: Spark's; `shuffles` may be called by any.
   */
 final class ClusterListener(members: Membership) extends SparkListener {
-  private val shufflesOf = TrieMap.empty[Int, Set[Int]] // by job
+  import ClusterListener.Job
 
-  /** The shuffles of the jobs that run. */
-  def shuffles: Set[Int] = shufflesOf.valuesIterator.flatten.toSet
+  private val jobs = TrieMap.empty[Int, Job]
+
+  /** The shuffles of the jobs that run, or have just ended: one statement may run several jobs,
+    * each of which reads what the others have left.
+    */
+  def shuffles: Set[Int] = {
+    val now = System.nanoTime
+    jobs.filterInPlace((_, job) => job.end.forall(now - _ < ClusterListener.GraceNanos))
+    jobs.valuesIterator.flatMap(_.shuffles).toSet
+  }
 
   override def onExecutorAdded(event: SparkListenerExecutorAdded): Unit =
     members.added(event.executorId, event.executorInfo.totalCores)
@@ -36,7 +44,23 @@ final class ClusterListener(members: Membership) extends SparkListener {
     members.excluded(Membership.Host(event.hostId), isExcluded = false)
 
   override def onJobStart(event: SparkListenerJobStart): Unit =
-    shufflesOf(event.jobId) = Allocation.shufflesOf(event)
+    jobs(event.jobId) = Job(Allocation.shufflesOf(event), None)
 
-  override def onJobEnd(event: SparkListenerJobEnd): Unit = shufflesOf -= event.jobId
+  override def onJobEnd(event: SparkListenerJobEnd): Unit = {
+    jobs.updateWith(event.jobId)(_.map(_.copy(end = Some(System.nanoTime))))
+    if (jobs.size > ClusterListener.JobsMax) shuffles
+    ()
+  }
+}
+
+private object ClusterListener {
+  val GraceNanos = 5L * 1000000000L
+
+  /** Beyond that, jobs that ended long ago are forgotten. */
+  val JobsMax = 1000
+
+  /** @param end
+    *   when it ended; None while it runs
+    */
+  final case class Job(shuffles: Set[Int], end: Option[Long])
 }

@@ -3,8 +3,8 @@ package io.megaphone.spark.driver
 
 import java.util.concurrent.{ConcurrentHashMap, Executors, TimeUnit}
 
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
-import scala.util.control.NonFatal
 
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
@@ -55,6 +55,9 @@ final class Membership(
     Allocation.isDynamic(context) && PlacementConf.HoldState.read(conf.getOption)
   )(new Holds(context))
 
+  private val owed = new Owed
+  private var looks = 0L // while an executor is to be emptied
+  @volatile private var isLimitDue = false // an executor that was to be released died before
   val listener = new ClusterListener(this)
   private val timer =
     Executors.newSingleThreadScheduledExecutor(Parallel.daemons("megaphone-members"))
@@ -65,14 +68,15 @@ final class Membership(
   /** An executor is there, and runs so many tasks at once. */
   def added(executor: String, cores: Int): Unit = {
     this.cores.put(executor, math.max(1, cores))
-    ()
+    owed.came()
   }
 
   /** An executor is gone: the queries place its workers anew, before their tasks run again. */
   def lost(executor: String): Unit = {
     gone.add(executor)
     cores.remove(executor)
-    drains.lost(executor)
+    if (drains.lost(executor)) isLimitDue = true
+    else if (!noticed.contains(executor)) owed.lost()
     placeAnew(_.hasStandbys)
   }
 
@@ -146,13 +150,19 @@ final class Membership(
     drains.all(look)
   }
 
+  /** The drains that have not ended. */
+  def drainsUnderWay: Vector[Drain] = {
+    val open = drains.open
+    if (open.isEmpty) Vector.empty else drainsNow.filter(d => open(d.executor))
+  }
+
   /** Whether an executor is to be emptied. */
   def isDraining(executor: String): Boolean = drains.open(executor)
 
   /** Spark's listener bus may drop the loss of an executor, or tell it before the drain began. */
   private def forgetDrainsOfLost(): Unit = {
     val live = executors.iterator.map(_.id).toSet
-    drains.open.filterNot(live).foreach(drains.lost)
+    drains.open.filterNot(live).foreach(id => if (drains.lost(id)) isLimitDue = true)
   }
 
   /** What an executor still has that somebody may need. */
@@ -168,17 +178,35 @@ final class Membership(
     )
   }
 
-  private def lookAround(): Unit =
-    try {
-      if (running().nonEmpty) noticeDecommissions()
-      if (drains.open.nonEmpty) { forgetDrainsOfLost(); releases.tick(look) }
-      holds.foreach(_.hold(cores.keySet.asScala.filter(e => running().exists(_.needs(e)))))
-    } catch { case NonFatal(e) => logInfo(s"A look at the executors failed: $e") }
+  private def lookAround(): Unit = {
+    attempt(noticeDecommissions())
+    attempt {
+      if (drains.open.nonEmpty) {
+        forgetDrainsOfLost()
+        releases.tick(look)
+        // A query that plans no batches is not told that another standby is whole.
+        looks += 1
+        if (looks % PlaceEvery == 0) placeAnew(_.hasStandbys)
+      }
+      if (isLimitDue) { isLimitDue = false; limit() }
+    }
+    attempt(holds.foreach { holds =>
+      val live = Allocation.registered(context)
+      holds.hold(running().foldLeft(Set.empty[String])(_ ++ _.needed(live)))
+    })
+  }
+
+  /** Whatever is thrown costs this look: the timer would never call again. */
+  private def attempt(work: => Unit): Unit =
+    try work
+    catch {
+      case _: InterruptedException => Thread.currentThread.interrupt()
+      case e: Throwable => logInfo(s"A look at the executors failed: $e")
+    }
 
   private def noticeDecommissions(): Unit = {
-    val going = cores.keySet.asScala.toVector
-      .filter(Allocation.isDecommissioned(context, _))
-      .filterNot(noticed.contains)
+    val live = Allocation.registered(context)
+    val going = live.filter(e => !noticed.contains(e) && Allocation.isDecommissioned(context, e))
     going.foreach { executor =>
       noticed.add(executor)
       if (emptiesDecommissioned && !drains.cordoned(executor)) {
@@ -186,11 +214,30 @@ final class Membership(
         drains.decommissioned(executor, decommissionMs)
       }
     }
-    noticed.retainAll(cores.keySet)
+    noticed.removeIf(id => !live(id) && !gone.contains(id))
     if (going.nonEmpty) placeAnew(_ => true)
   }
 
+  /** How many executors get tasks. */
+  private def active: Int = {
+    val all = Allocation.registered(context)
+    all.size - Cluster.leaving(context, all.toVector).size
+  }
+
+  /** The application wants no more executors than it has, with those that are to be replaced. */
+  private def limit(): Unit =
+    if (!Allocation.isDynamic(context))
+      Allocation.limit(context, math.max(1, active + owed.count))
+
   private object SparkReleases extends Releases.Host {
+    override def needOf(executor: String): Option[String] =
+      if (active < 2) Some("It is the last one that gets tasks.")
+      else
+        Allocation
+          .wanted(context)
+          .filter(_ >= active)
+          .map(n => s"Spark's dynamic allocation wants $n executors, and would start another.")
+
     override def cordon(executor: String): Unit = {
       logInfo(s"Executor $executor gets no more tasks: it is to be ended.")
       Allocation.cordon(context, executor)
@@ -198,26 +245,21 @@ final class Membership(
 
     override def useOf(executor: String): Option[String] =
       if (Allocation.isBusy(context, executor)) Some("A task runs there.")
-      else if (Allocation.hasOutput(context, listener.shuffles, executor))
-        Some("A job that runs needs what its tasks have left there.")
       else
-        Allocation
-          .wanted(context)
-          .filter(_ > remaining)
-          .map(n => s"Spark's dynamic allocation wants $n executors, and would start another.")
+        Option.when(Allocation.hasOutput(context, listener.shuffles, executor))(
+          "A job that runs, or has just ended, needs what its tasks have left there."
+        )
 
-    override def end(executor: String): Unit = Allocation.end(context, executor, remaining)
-
-    /** How many executors get tasks. */
-    private def remaining: Int = {
-      val all = Cluster.executors(context).map(_.id)
-      all.size - Cluster.leaving(context, all).size
+    override def end(executor: String): Unit = {
+      limit()
+      Allocation.end(context, executor)
     }
   }
 }
 
 object Membership {
   private val LookMs = 250L
+  private val PlaceEvery = 4L
 
   /** What Spark excludes. */
   sealed trait Excluded
@@ -237,19 +279,51 @@ object Membership {
   }
 }
 
-/** Tells dynamic allocation which executors have state.
+/** Tells dynamic allocation which executors have state. It may miss what it is told, so it is told
+  * again every so often.
   *
   * Threads: one at a time.
   */
 private final class Holds(context: SparkContext) {
   private lazy val rdd = Allocation.newRdd(context)
   private var held = Set.empty[String]
+  private var calls = 0L
 
   /** From now on, these executors are held, and no others. */
-  def hold(executors: collection.Set[String]): Unit = {
-    val now = executors.toSet
-    (now -- held).foreach(Allocation.hold(context, rdd, _, isHeld = true))
-    (held -- now).foreach(Allocation.hold(context, rdd, _, isHeld = false))
-    held = now
+  def hold(executors: Set[String]): Unit = {
+    calls += 1
+    val isAgain = calls % Holds.AgainEvery == 0
+    val on = if (isAgain) executors else executors -- held
+    val off = held -- executors
+    if (on.nonEmpty || off.nonEmpty) {
+      val changes = on.map(_ -> true).toMap ++ off.map(_ -> false)
+      // One that has just registered may not be known well enough yet.
+      val told = Allocation.hold(context, rdd, changes)
+      held = (held.intersect(executors) -- on) ++ on.intersect(told)
+    }
   }
+}
+
+private object Holds {
+  val AgainEvery = 20L
+}
+
+/** Counts executors that were lost and not replaced yet. A cluster manager that starts none within
+  * two minutes is taken to start none.
+  *
+  * Threads: any.
+  */
+private final class Owed {
+  private val since = mutable.Queue.empty[Long] // nanoseconds
+
+  def lost(): Unit = synchronized { since.enqueue(System.nanoTime); () }
+  def came(): Unit = synchronized { if (since.nonEmpty) since.dequeue(); () }
+  def count: Int = synchronized {
+    since.dequeueWhile(System.nanoTime - _ > Owed.PatienceNanos)
+    since.size
+  }
+}
+
+private object Owed {
+  val PatienceNanos: Long = 120L * 1000000000L
 }

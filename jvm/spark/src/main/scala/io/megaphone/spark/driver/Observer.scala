@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.driver
 
-import io.megaphone.runtime.Committed
+import io.megaphone.runtime.{Committed, PlacingNews}
 
 /** Is told what happens to the queries of an application, to show it elsewhere.
   *
@@ -18,6 +18,9 @@ trait Observer {
 
   /** A commit with which bins arrived, or that recovered its worker. */
   def arrived(query: QueryDriver, commit: Committed): Unit
+
+  /** Workers of a run have lost their executor, or relocations have ended. */
+  def placed(query: QueryDriver, news: PlacingNews): Unit = ()
 
   /** The run is over. Its state can still be asked for. Not told if the application stops first.
     *

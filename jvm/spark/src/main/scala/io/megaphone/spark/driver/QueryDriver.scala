@@ -2,6 +2,7 @@
 package io.megaphone.spark.driver
 
 import java.util.concurrent.{ConcurrentHashMap, ConcurrentLinkedQueue}
+import java.util.concurrent.atomic.AtomicBoolean
 import java.util.concurrent.locks.ReentrantLock
 
 import scala.collection.mutable
@@ -23,8 +24,8 @@ import io.megaphone.placement.{Load, Seat}
 import io.megaphone.plan.{Group, Plan}
 import io.megaphone.protocol.Protocol
 import io.megaphone.runtime.{
-  Assignment, BatchPlan, ClusterView, Committed, Drain, Pin, QueryRun, RecentCommits, Relocation,
-  Report, RunOrders, Tables
+  Assignment, BatchPlan, ClusterView, Committed, Drain, Loss, Pin, QueryRun, RecentCommits,
+  Relocation, Report, RunOrders, Tables
 }
 import io.megaphone.spark.checkpoint.{HadoopPlanLog, HadoopSettings, HadoopStateFiles, Lz4}
 import io.megaphone.spark.conf.{MegaphoneConf, PlacementConf}
@@ -66,8 +67,17 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
   private val lock = new ReentrantLock
   private val reports = new ConcurrentHashMap[String, Report]() // the newest of each executor
   private val ended = new ConcurrentLinkedQueue[(Long, Long)]() // batches, and what they took in ms
-  private val sweeps = new Sweeps(runId, filesOf(_), recovery(_), application.inBackground(_))
+  private val sweeps = new Sweeps(
+    runId,
+    filesOf(_),
+    recovery(_),
+    application.inBackground(_),
+    text => logWarning(text)
+  )
   @volatile private var plannedAt = System.nanoTime
+  @volatile private var idleSince = Option.empty[Long] // the batch planned then was the last
+  @volatile private var idleLook = System.nanoTime
+  private val isPlacingAsked = new AtomicBoolean
   private val broadcasts = mutable.LinkedHashMap.empty[(Long, Long, Long), Broadcast[Tables]]
 
   /** The newest commits that tasks reported. */
@@ -96,7 +106,14 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
     }
 
   /** Executors have come or gone while a batch may run: pins the workers of those that are gone. */
-  private[driver] def clusterChanged(): Unit = locked(run.clusterChanged(cluster).foreach(pin))
+  private[driver] def clusterChanged(): Unit = {
+    isPlacingAsked.set(false)
+    locked(run.clusterChanged(cluster).foreach(pin))
+    application.changed(this)
+  }
+
+  /** Whether nobody has asked for `clusterChanged` since it began last. Asks for it. */
+  private[driver] def asksForPlacing(): Boolean = !isPlacingAsked.getAndSet(true)
 
   private def cluster: ClusterView = application.clusterFor(this)
 
@@ -114,6 +131,9 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
 
   /** The relocations that are under way, and those that ended last. */
   def relocations: Vector[Relocation] = run.relocations
+
+  /** The executors that were lost with workers of the run, the newest last. */
+  def losses: Vector[Loss] = run.losses
 
   /** Bytes of the live records of a worker, if they are known. */
   def bytesOf(seat: Seat): Option[Long] = run.bytesOf(seat)
@@ -138,23 +158,36 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
     Drain.OfQuery(
       query.name.getOrElse(runId),
       seats.size,
-      seats.nonEmpty && isIdle,
+      isIdle,
       seats.forall(run.isElsewhere),
       run.standbysOn(executor),
       states
     )
   }
 
-  /** Whether an executor has state of the query that is in use, or a standby, or is to get some. A
-    * query that is about to spread its workers needs all that are there.
+  /** Of the executors that are there, those that have state of the query in use, or stand by, or
+    * are to: all, if its workers are about to be spread.
     */
-  private[driver] def needs(executor: String): Boolean =
-    run.needs(executor) || run.isSettling && snapshot.isDefined && !isIdle
+  private[driver] def needed(live: Set[String]): Set[String] =
+    if (run.isSettling && snapshot.isDefined && !isIdle) live else run.needed.intersect(live)
 
-  private def isIdle: Boolean = System.nanoTime - plannedAt > QueryDriver.IdleNanos &&
-    query.latestCommittedBatch.exists(newest =>
+  /** Whether the query runs no batch, and has planned none for a while. It stays so until it plans
+    * one; that the newest is committed is looked for in files, so not at each call.
+    */
+  private def isIdle: Boolean = {
+    val (now, planned) = (System.nanoTime, plannedAt)
+    def isCommitted = query.latestCommittedBatch.exists(newest =>
       snapshot.flatMap(_.decision).forall(_.batch.number <= newest)
     )
+    if (now - planned <= QueryDriver.IdleNanos) false
+    else if (idleSince.contains(planned)) true
+    else if (now - idleLook < QueryDriver.IdleLookNanos) false
+    else {
+      idleLook = now
+      if (isCommitted) idleSince = Some(planned)
+      idleSince.contains(planned)
+    }
+  }
 
   /** The protocol's state, for those who show it; None before the first batch. */
   def snapshot: Option[Protocol.State] = run.snapshot
@@ -213,7 +246,14 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
   private def locked[A](body: => A): A = {
     lock.lock()
     try { takeReports(); body }
-    finally lock.unlock()
+    finally
+      try tellNews()
+      finally lock.unlock()
+  }
+
+  private def tellNews(): Unit = {
+    val news = run.takeNews()
+    if (!news.isEmpty) application.placed(this, news)
   }
 
   private def takeReports(): Unit = {
@@ -328,6 +368,8 @@ object QueryDriver {
 
   /** Time without a batch after which a query is idle. */
   private val IdleNanos = 30L * 1000000000L
+
+  private val IdleLookNanos = 1000000000L
 
   /** Requests to the file system at the same time. */
   private val Requests = new Parallel.OnNewThreads(8)

@@ -11,6 +11,7 @@ import org.apache.spark.internal.Logging
 
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.format.{StoreId, VersionIds}
+import io.megaphone.pace.Clock
 import io.megaphone.runtime.SweepOrder
 import io.megaphone.spark.checkpoint.HadoopStateFiles
 
@@ -27,12 +28,16 @@ import io.megaphone.spark.checkpoint.HadoopStateFiles
   *
   * @param inBackground
   *   runs work on another thread
+  * @param warn
+  *   is told what somebody should mend
   */
 final private[driver] class Sweeps(
     runId: String,
     filesOf: StoreId => HadoopStateFiles,
     recoveryOf: StoreId => Recovery,
-    inBackground: (=> Unit) => Unit
+    inBackground: (=> Unit) => Unit,
+    warn: String => Unit,
+    clock: Clock = Clock.System
 ) extends Logging {
   private val atWorkSince = new AtomicLong(Sweeps.Idle) // nanoseconds
   private val failed = TrieMap.empty[StoreId, Unit]
@@ -44,7 +49,7 @@ final private[driver] class Sweeps(
     *   when it constructs the next batch. None if they are gone already
     */
   def start(order: SweepOrder)(ids: => Option[Map[StoreId, VersionIds]]): Unit =
-    if (!atWorkSince.compareAndSet(Sweeps.Idle, System.nanoTime)) warnIfLong()
+    if (!atWorkSince.compareAndSet(Sweeps.Idle, clock.nanoTime)) warnIfLong()
     else
       Try(ids) match {
         case Success(Some(known)) =>
@@ -62,9 +67,9 @@ final private[driver] class Sweeps(
       }
 
   private def warnIfLong(): Unit = {
-    val minutes = TimeUnit.NANOSECONDS.toMinutes(System.nanoTime - atWorkSince.get)
+    val minutes = TimeUnit.NANOSECONDS.toMinutes(clock.nanoTime - atWorkSince.get)
     if (minutes >= Sweeps.LongMinutes)
-      logWarning(
+      warn(
         s"A sweep of query $runId has been at work for $minutes minutes, so its old files stay " +
           "meanwhile; see whether the file system hangs."
       )
@@ -78,7 +83,7 @@ final private[driver] class Sweeps(
       val text =
         s"Old files of $store of query $runId could not be swept at version ${order.version}: $e"
       if (failed.put(store, ()).isEmpty) logInfo(text)
-      else logWarning(s"$text. It is not the first time; until it is mended, old files stay.")
+      else warn(s"$text. It is not the first time; until it is mended, old files stay.")
   }
 }
 

@@ -67,4 +67,8 @@ object TableRows {
 
   def drains(application: ApplicationDriver): Vector[DrainRow] =
     application.members.drainsNow.map(DrainRow.of)
+
+  /** The drains that have not ended. */
+  def drainsUnderWay(application: ApplicationDriver): Vector[DrainRow] =
+    application.members.drainsUnderWay.map(DrainRow.of)
 }

@@ -3,8 +3,9 @@ package io.megaphone.spark.metrics
 
 import java.util.Locale
 
+import io.megaphone.placement.MemberState
 import io.megaphone.protocol.PlanStatus
-import io.megaphone.runtime.Arrivals
+import io.megaphone.runtime.{Arrivals, Loss, Relocation}
 
 /** What counters count. */
 sealed trait Happening
@@ -13,6 +14,12 @@ object Happening {
 
   /** A plan is over. */
   final case class PlanEnded(status: PlanStatus) extends Happening
+
+  /** An executor was lost with workers of a query. */
+  final case class Lost(loss: Loss) extends Happening
+
+  /** A worker's way to another executor has ended. */
+  final case class Relocated(relocation: Relocation) extends Happening
 
   /** A commit of one store of a worker, into which bins came or which was recovered. */
   final case class Arrived(arrivals: Arrivals) extends Happening
@@ -80,6 +87,9 @@ object ApplicationMetrics {
       Reading.Counter { case PlanEnded(`status`) => 1L }
     )
 
+  private def counted(name: String, help: String)(of: PartialFunction[Happening, Long]) =
+    ApplicationMetric(name, "count", help, Reading.Counter(of))
+
   private def came(name: String, unit: String, help: String)(of: Arrivals => Long) =
     ApplicationMetric(name, unit, help, Reading.Counter { case Arrived(a) => of(a) })
 
@@ -104,6 +114,12 @@ object ApplicationMetrics {
     now("executors.reporting", "count", "Executors that have reported what they keep.")(
       _.executors.size.toLong
     ),
+    now("executors.draining", "count", "Executors that are to be emptied, or get no more tasks.")(
+      _.executors.count(_.state != MemberState.Active.name).toLong
+    ),
+    now("standbys", "count", "Executors that stand by for a worker with all of its state.")(
+      _.queries.map(_.workers.map(_.standbys.toLong).sum).sum
+    ),
     ended("plans.done", "Plans whose moves have all been made.", PlanStatus.Done),
     ended(
       "plans.failed",
@@ -111,6 +127,22 @@ object ApplicationMetrics {
       PlanStatus.Failed
     ),
     ended("plans.cancelled", "Plans that users have cancelled.", PlanStatus.Cancelled),
+    counted("executors.lost", "Executors that were lost with workers, of each query.") {
+      case Lost(_) => 1L
+    },
+    counted("workers.lost", "Workers that ran on these executors.") { case Lost(loss) =>
+      loss.workers.toLong
+    },
+    counted(
+      "workers.promoted",
+      "Of these workers those that went on where an executor stood by."
+    ) { case Lost(loss) => loss.promoted.toLong },
+    counted("workers.relocated", "Workers that have gone to another executor as a whole.") {
+      case Relocated(r) if r.end.contains(Relocation.Done) => 1L
+    },
+    counted("relocations.failed", "Workers that did not get to the executor they were to go to.") {
+      case Relocated(r) if r.reason.isDefined => 1L
+    },
     came("bins.moved", "count", "Bins that moved in from another worker, in each store.")(
       _.binsIn.toLong
     ),

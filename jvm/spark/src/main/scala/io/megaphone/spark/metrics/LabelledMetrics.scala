@@ -84,6 +84,9 @@ object LabelledMetrics {
     ofWorkers("bytes", "bytes", "Bytes of the live records of the worker, without indexes.")(
       _.bytes
     ),
+    ofWorkers("standbys", "count", "Executors that stand by for the worker with all of its state.")(
+      _.standbys.toLong
+    ),
     ofQueries("plan_moves", "count", "Moves of the query's plans that have steps left.")(
       _.openPlans.map(_.moves.toLong).sum
     ),
@@ -94,6 +97,8 @@ object LabelledMetrics {
     )(
       _.openPlans.map(_.movesDone.toLong).sum
     ),
+    ofExecutors("workers", "count", "Workers that are placed on the executor.")(_.placed.toLong),
+    ofExecutors("live_bytes", "bytes", "Bytes of the live records of these workers.")(_.liveBytes),
     ofExecutors("bytes", "bytes", "Heap that all states and replicas on the executor take.")(
       _.bytes
     ),

@@ -2,12 +2,14 @@
 package io.megaphone.spark.driver
 
 import java.io.IOException
+import java.util.concurrent.TimeUnit
 
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.Settled
 import io.megaphone.checkpoint.planlog.History
 import io.megaphone.format.{StoreId, VersionIds}
+import io.megaphone.pace.Clock
 import io.megaphone.runtime.SweepOrder
 
 /** When a run's sweep begins. */
@@ -19,11 +21,18 @@ final class SweepsSuite extends AnyFunSuite {
   private final class Run {
     var queued = Vector.empty[() => Unit]
     var looks = 0
+    var minutes = 1L
+    var warnings = Vector.empty[String]
     private val sweeps = new Sweeps(
       "run",
       _ => fail("there is no store"),
       _ => fail("there is no store"),
-      work => queued :+= (() => work)
+      work => queued :+= (() => work),
+      text => warnings :+= text,
+      new Clock {
+        override def nanoTime: Long = TimeUnit.MINUTES.toNanos(minutes)
+        override def waitOn(monitor: Object, nanos: Long): Unit = ()
+      }
     )
     def start(ids: => Ids = Some(Map.empty)): Unit = sweeps.start(order) { looks += 1; ids }
   }
@@ -46,5 +55,19 @@ final class SweepsSuite extends AnyFunSuite {
     assert(run.looks == 2 && run.queued.isEmpty)
     run.start()
     assert(run.queued.size == 1)
+  }
+
+  test("A sweep that hangs is told once it has been at work for ten minutes.") {
+    val run = new Run
+    run.start()
+    run.minutes += 9
+    run.start()
+    assert(run.warnings.isEmpty)
+    run.minutes += 1
+    run.start()
+    assert(run.warnings.size == 1 && run.warnings.head.contains("for 10 minutes"))
+    run.queued.head()
+    run.start()
+    assert(run.warnings.size == 1, "the next one has just begun")
   }
 }

@@ -60,6 +60,23 @@ final class LiveStoreSuite extends PluginSession {
     } finally { goOn.countDown(); stores.close() }
   }
 
+  test("An abort leaves records that another thread is at work on to the end of the task.") {
+    val stores = new TaskStores(spark, classOf[BinnedStateStoreProvider], schema, schema, Nil)
+    val (isIn, goOn) = (new CountDownLatch(1), new CountDownLatch(1))
+    try {
+      val aborted = stores.open(0).asInstanceOf[GuardedStore]
+      aborted.put(row(1), row(1))
+      val serving: Runnable = () => aborted.guard.run(() => { isIn.countDown(); goOn.await() })
+      new Thread(serving).start()
+      isIn.await()
+      aborted.abort()
+      assert(aborted.get(row(1)) != null)
+      goOn.countDown()
+      val next = stores.open(0) // ends the task before
+      assert(next.get(row(1)) == null)
+    } finally { goOn.countDown(); stores.close() }
+  }
+
   test("No call of another thread reaches a task's state once the task has ended.") {
     val stores = new TaskStores(spark, classOf[BinnedStateStoreProvider], schema, schema, Nil)
     try {

@@ -5,10 +5,12 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 
 import io.megaphone.plan.{Group, Plan}
 import io.megaphone.protocol.{Announced, Protocol}
-import io.megaphone.runtime.BinSize
+import io.megaphone.runtime.{BinSize, Loss}
 import io.megaphone.spark.driver.{ApplicationDriver, QueryDriver, TableRows}
 import io.megaphone.spark.faces.json.Json
-import io.megaphone.view.{ExecutorRow, MigrationRow, PlanRow, StepRow, WorkerRow}
+import io.megaphone.view.{
+  DrainRow, ExecutorRow, MigrationRow, PlanRow, RelocationRow, StepRow, WorkerRow
+}
 
 /** The bodies of events, made of the rows that every face shows. Threads: any. */
 private[faces] object Bodies {
@@ -133,8 +135,18 @@ private[faces] object Bodies {
 
   def executors(application: ApplicationDriver): ObjectNode =
     Json.node(
-      "executors" -> TableRows.executors(application).map(Json.row(ExecutorRow.table, _))
+      "executors" -> TableRows.executors(application).map(Json.row(ExecutorRow.table, _)),
+      "drains" -> TableRows.drainsUnderWay(application).map(Json.row(DrainRow.table, _))
     )
+
+  def relocation(row: RelocationRow): ObjectNode = Json.row(RelocationRow.table, row)
+
+  def loss(loss: Loss): ObjectNode = Json.node(
+    "executor" -> loss.executor,
+    "batch" -> loss.batch,
+    "workers" -> loss.workers,
+    "promoted" -> loss.promoted
+  )
 
   def ended(error: Option[String]): ObjectNode =
     Json.node("error" -> error.map(_.linesIterator.take(1).mkString.take(ErrorChars)))

@@ -56,7 +56,13 @@ object MegaphoneEvent {
   /** Workers that were read from files at a batch, as after the loss of an executor. */
   val Recovery = "recovery"
 
-  /** The rows of the table `executors`. One a run. */
+  /** A row of the table `relocations`. */
+  val Relocation = "relocation"
+
+  /** An executor that was lost with workers of the run. */
+  val Loss = "loss"
+
+  /** The rows of the tables `executors` and, of those under way, `drains`. One a run. */
   val Executors = "executors"
 
   /** The run is over. One a run. */

@@ -10,14 +10,15 @@ import com.fasterxml.jackson.databind.node.NullNode
 
 import io.megaphone.plan.Group
 import io.megaphone.protocol.Protocol
-import io.megaphone.spark.driver.{ApplicationDriver, QueryDriver}
+import io.megaphone.spark.driver.{ApplicationDriver, QueryDriver, TableRows}
 import io.megaphone.spark.faces.events.RunJournal.{Seen, Tell, ToldState}
-import io.megaphone.view.{MigrationRow, PlanRow, StepRow, WorkerRow}
+import io.megaphone.view.{MigrationRow, PlanRow, RelocationRow, StepRow, WorkerRow}
 
 /** What was told of one run.
   *
-  *   - The query, its plans, the steps and recoveries of the last batches are told if they differ
-  *     from what was told last. A plan that is over is not looked at again.
+  *   - The query, its plans, relocations and lost executors, the steps and recoveries of the last
+  *     batches are told if they differ from what was told last. A plan or a relocation that is over
+  *     is not looked at again.
   *   - Where the state of a group is, is large and changes all the time. It is told after a step,
   *     within a tenth of the interval, and else once in the interval. For more than 4,096 bins the
   *     interval is as many times as long. While a step's batch runs it is not told: the table is
@@ -38,8 +39,10 @@ private[events] final class RunJournal(
   private var told = Map.empty[(String, String), JsonNode] // what the last look has seen
   private val seen = mutable.Map.empty[String, Seen] // plans that were open in this run
   private val over = mutable.Set.empty[String] // plans of which nothing can change any more
+  private val relocated = mutable.Set.empty[Long] // relocations that were told to have ended
   private val states = mutable.Map.empty[Long, ToldState] // by group
   private var executors: JsonNode = NullNode.instance
+  private var hasDrains = false // when they were told last
   private var newestSeen = -1L // batch
   private var isOver = false
 
@@ -59,6 +62,7 @@ private[events] final class RunJournal(
     query.snapshot.foreach { state =>
       told = Map.empty
       over.clear()
+      relocated.clear()
       try see(state, isLast = true)
       finally tell(MegaphoneEvent.Ended, "", Bodies.ended(error))
     }
@@ -68,11 +72,12 @@ private[events] final class RunJournal(
     val now = things(state)
     for (((kind, key), body) <- now if !told.get(kind -> key).contains(body)) tell(kind, key, body)
     told = now.toMap
-    val workers = WorkerRow.of(state, query.executorOf, query.commits.newest).groupBy(_.operator)
+    val workers = TableRows.workers(query).groupBy(_.operator)
     val isAnyTold =
       state.groups.map(group => tellState(state, group, workers(group.id), isLast)).contains(true)
-    if (isAnyTold) {
+    if (isAnyTold || hasDrains || application.members.drainsUnderWay.nonEmpty) {
       val body = Bodies.executors(application)
+      hasDrains = !body.path("drains").isEmpty
       if (body != executors) tell(MegaphoneEvent.Executors, "", body)
       executors = body
     }
@@ -113,7 +118,15 @@ private[events] final class RunJournal(
       case (batch, rows) =>
         (MegaphoneEvent.Recovery -> batch.toString) -> Bodies.recovery(batch, rows, state.groups)
     }
-    ofQuery ++ ofPlans ++ ofSteps ++ ofRecoveries
+    val ofRelocations = query.relocations.filterNot(r => relocated(r.id)).map { r =>
+      if (!r.isOpen) relocated += r.id
+      (MegaphoneEvent.Relocation -> r.id.toString) ->
+        Bodies.relocation(RelocationRow.of(r, query.bytesOf))
+    }
+    val ofLosses = query.losses.map { loss =>
+      (MegaphoneEvent.Loss -> loss.executor) -> Bodies.loss(loss)
+    }
+    ofQuery ++ ofPlans ++ ofSteps ++ ofRecoveries ++ ofRelocations ++ ofLosses
   }
 
   private def workersOf(state: Protocol.State, plan: PlanRow): Vector[Int] =

@@ -34,7 +34,10 @@ final class EventStore(store: KVStore) {
         more(MegaphoneEvent.Step).map(RunFacts.step),
         more(MegaphoneEvent.Recovery).map(RunFacts.recovery),
         more(EventStore.Batch).map(RunFacts.batch),
-        more(MegaphoneEvent.Executors).flatMap(RunFacts.executors)
+        more(MegaphoneEvent.Executors).flatMap(RunFacts.executors),
+        more(MegaphoneEvent.Relocation).map(RunFacts.relocation),
+        more(MegaphoneEvent.Loss).map(RunFacts.loss),
+        more(MegaphoneEvent.Executors).flatMap(RunFacts.drains)
       )
     }
   }
@@ -54,7 +57,7 @@ private object EventStore {
 
   val Kinds: Set[String] = {
     import MegaphoneEvent._
-    Set(Query, State, Plan, Step, Recovery, Executors, Ended)
+    Set(Query, State, Plan, Step, Recovery, Relocation, Loss, Executors, Ended)
   }
 
   /** The parent of the things of a kind: queries have one together, so that they can be listed. */

@@ -63,7 +63,8 @@ final case class WorkerFacts(
     executor: Option[String],
     bins: Int,
     keys: Long,
-    bytes: Long
+    bytes: Long,
+    standbys: Int = 0
 )
 
 /** Which size of a bin a drawing shows, and how large the bins are by it. */
@@ -139,6 +140,40 @@ final case class StepFacts(
 
 final case class RecoveryFacts(batch: Long, workers: Int, bytes: Long, waitMs: Long)
 
+/** A worker that went, or goes, to another executor.
+  *
+  * @param batch
+  *   the one that placed it there; None if none has
+  */
+final case class RelocationFacts(
+    id: Long,
+    operator: Long,
+    worker: Int,
+    source: String,
+    target: String,
+    why: String,
+    status: String,
+    bytes: Option[Long],
+    batch: Option[Long],
+    reason: Option[String]
+)
+
+/** An executor that was lost with workers of the run.
+  *
+  * @param promoted
+  *   how many of its workers went on where an executor stood by
+  */
+final case class LossFacts(executor: String, batch: Long, workers: Int, promoted: Int)
+
+/** An executor that is to be emptied. */
+final case class DrainFacts(
+    executor: String,
+    status: String,
+    workers: Int,
+    seconds: Long,
+    reason: Option[String]
+)
+
 /** A batch, as Spark reports it. */
 final case class BatchFacts(batch: Long, durationMs: Long, rows: Long)
 
@@ -149,7 +184,8 @@ final case class ExecutorFacts(
     blocks: Int,
     bytes: Long,
     bytesOnDisk: Long,
-    budget: Long
+    budget: Long,
+    state: String = ""
 )
 
 /** All that is known of a run; lists are in the order of time. */
@@ -161,7 +197,10 @@ final case class RunFacts(
     steps: Vector[StepFacts],
     recoveries: Vector[RecoveryFacts],
     batches: Vector[BatchFacts],
-    executors: Vector[ExecutorFacts]
+    executors: Vector[ExecutorFacts],
+    relocations: Vector[RelocationFacts] = Vector.empty,
+    losses: Vector[LossFacts] = Vector.empty,
+    drains: Vector[DrainFacts] = Vector.empty
 ) {
   def keys: Long = groups.map(_.keys).sum
   def bytes: Long = groups.map(_.bytes).sum
@@ -171,9 +210,17 @@ final case class RunFacts(
   /** How long the task that waited longest at a batch waited for bins. */
   def waitMs(batch: Long): Long = waits.getOrElse(batch, 0L)
 
+  /** How many workers a batch placed on other executors. */
+  def relocatedAt(batch: Long): Int = relocated.getOrElse(batch, 0)
+
+  /** What was lost while a batch ran, or after it. */
+  def lossesAt(batch: Long): Vector[LossFacts] = losses.filter(_.batch == batch)
+
   /** How many bins moved at a batch. */
   def movedAt(batch: Long): Int = moved.getOrElse(batch, 0)
 
+  private lazy val relocated: Map[Long, Int] =
+    relocations.flatMap(_.batch).groupMapReduce(identity)(_ => 1)(_ + _)
   private lazy val moved: Map[Long, Int] =
     steps.groupMapReduce(_.batch)(_.moved)(_ + _)
   private lazy val waits: Map[Long, Long] =
@@ -224,7 +271,8 @@ object RunFacts {
           w.optionalText("executor"),
           w.int("bins"),
           w.long("keys"),
-          w.long("bytes")
+          w.long("bytes"),
+          w.int("standbys")
         )
       }
     )
@@ -293,7 +341,39 @@ object RunFacts {
         f.int("blocks"),
         f.long("bytes"),
         f.long("bytes_on_disk"),
-        f.long("budget")
+        f.long("budget"),
+        f.text("state")
       )
     }
+
+  def drains(body: JsonNode): Vector[DrainFacts] = new Fields(body).all("drains").map { f =>
+    DrainFacts(
+      f.text("executor"),
+      f.text("status"),
+      f.int("workers"),
+      f.long("seconds"),
+      f.optionalText("reason")
+    )
+  }
+
+  def relocation(body: JsonNode): RelocationFacts = {
+    val f = new Fields(body)
+    RelocationFacts(
+      f.long("id"),
+      f.long("operator"),
+      f.int("worker"),
+      f.text("source"),
+      f.text("target"),
+      f.text("why"),
+      f.text("status"),
+      f.optionalLong("bytes"),
+      f.optionalLong("batch"),
+      f.optionalText("reason")
+    )
+  }
+
+  def loss(body: JsonNode): LossFacts = {
+    val f = new Fields(body)
+    LossFacts(f.text("executor"), f.long("batch"), f.int("workers"), f.int("promoted"))
+  }
 }

@@ -9,7 +9,7 @@ import com.codahale.metrics.MetricRegistry
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.{Servlets, SparkPrivate}
 
-import io.megaphone.runtime.Committed
+import io.megaphone.runtime.{Committed, PlacingNews}
 import io.megaphone.spark.driver.{ApplicationDriver, Observer, QueryDriver}
 import io.megaphone.spark.metrics.{Happening, LabelledMetrics, Shown}
 
@@ -34,6 +34,11 @@ private[metrics] final class DriverMetrics(application: ApplicationDriver, regis
 
   override def arrived(query: QueryDriver, commit: Committed): Unit =
     registered.happened(Happening.Arrived(commit.arrivals))
+
+  override def placed(query: QueryDriver, news: PlacingNews): Unit = {
+    news.losses.foreach(loss => registered.happened(Happening.Lost(loss)))
+    news.ended.foreach(relocation => registered.happened(Happening.Relocated(relocation)))
+  }
 
   override def ended(query: QueryDriver, error: Option[String]): Unit =
     try countPlans(query)

@@ -4,7 +4,7 @@ package io.megaphone.spark.faces.ui
 import scala.xml.{Elem, Node, NodeSeq}
 
 import io.megaphone.spark.faces.history.{
-  BatchFacts, ExecutorFacts, GroupFacts, Measure, RunFacts, StepFacts, WorkerFacts
+  BatchFacts, ExecutorFacts, GroupFacts, Measure, RelocationFacts, RunFacts, StepFacts, WorkerFacts
 }
 
 /** Where the parts of a page lead.
@@ -17,7 +17,8 @@ import io.megaphone.spark.faces.history.{
 final case class Links(to: String => String, cancel: String => Option[String])
 
 /** The page of one query, from top to bottom: facts, where the state is, batches and steps, plans,
-  * executors, the last steps. Pure: the same facts make the same page.
+  * executors, the last steps and the last workers that went elsewhere. Pure: the same facts make
+  * the same page.
   */
 object QueryContent {
 
@@ -28,7 +29,8 @@ object QueryContent {
       case None =>
         facts(run) ++
           run.groups.flatMap(group => groupOf(run, group, measure, links)) ++
-          batches(run) ++ plans(run, links) ++ executors(run, links) ++ steps(run)
+          batches(run) ++ plans(run, links) ++ executors(run, links) ++ steps(run) ++
+          relocations(run)
     })
 
   private def heading(run: RunFacts, links: Links): NodeSeq = {
@@ -97,7 +99,8 @@ object QueryContent {
           Column.text("Executor", _.executor.getOrElse("")),
           Column.number("Bins", w => Numbers.exact(w.bins.toLong)),
           Column.number("Keys", w => Numbers.exact(w.keys)),
-          Column.number("Bytes", w => Numbers.exact(w.bytes))
+          Column.number("Bytes", w => Numbers.exact(w.bytes)),
+          Column.number("Standbys", _.standbys.toString)
         )(group.workers)
       ) ++
       folded(s"bins-${group.operator}", "Numbers by bin") {
@@ -128,6 +131,8 @@ object QueryContent {
             Column.number("Rows", b => Numbers.exact(b.rows)),
             Column.number("Bins came", b => Numbers.exact(run.movedAt(b.batch).toLong)),
             Column.number("Waited for bins", b => Numbers.duration(run.waitMs(b.batch))),
+            Column.number("Workers came", b => run.relocatedAt(b.batch).toString),
+            Column.text("Lost", b => run.lossesAt(b.batch).map(Words.loss).mkString(" ")),
             Column.text(
               "Read from files",
               b =>
@@ -147,7 +152,7 @@ object QueryContent {
 
   private def executors(run: RunFacts, links: Links): NodeSeq = {
     def of(e: ExecutorFacts) = run.workers.filter(_.executor.contains(e.executor))
-    <h5 class="mt-4">Executors</h5> ++
+    <h5 class="mt-4">Executors</h5> ++ drains(run) ++
       Table[ExecutorFacts](
         Column(
           "Executor",
@@ -156,6 +161,7 @@ object QueryContent {
             <a href={links.to("/executors/")}>{e.executor}</a> ++
               <span class="sub"> {e.host}</span>
         ),
+        Column.text("State", _.state),
         Column.number("Workers", e => of(e).size.toString),
         Column.number("Bins", e => Numbers.exact(of(e).map(_.bins.toLong).sum)),
         Column.number("Keys", e => Numbers.exact(of(e).map(_.keys).sum)),
@@ -169,6 +175,33 @@ object QueryContent {
         Column.number("Replicas", _.replicas.toString),
         Column.number("Blocks published", _.blocks.toString)
       )(run.executors)
+  }
+
+  /** What is to be emptied, of all queries. */
+  private def drains(run: RunFacts): NodeSeq =
+    if (run.end.isDefined) NodeSeq.Empty
+    else run.drains.flatMap(drain => <p>{Words.drain(drain)}</p>)
+
+  private def relocations(run: RunFacts): NodeSeq = {
+    val last = run.relocations.takeRight(StepsMax)
+    if (last.isEmpty) NodeSeq.Empty
+    else {
+      val title =
+        if (last.size == 1) "The last worker that went elsewhere"
+        else s"The last ${last.size} workers that went elsewhere"
+      folded("relocations", title)(
+        Table[RelocationFacts](
+          Column.number("Worker", _.worker.toString),
+          Column.number("Operator", _.operator.toString),
+          Column.text("From executor", _.source),
+          Column.text("To executor", _.target),
+          Column.text("Why", _.why),
+          Column.text("Status", r => r.reason.fold(r.status)(why => s"${r.status}: $why")),
+          Column.number("Batch", _.batch.fold("–")(_.toString)),
+          Column.number("Bytes", _.bytes.fold("–")(Numbers.bytes))
+        )(last.reverse)
+      )
+    }
   }
 
   private def older(count: Int): NodeSeq =

@@ -9,10 +9,10 @@ import scala.xml.{Elem, Unparsed}
 private[ui] object Style {
   private val Light =
     "--c0:#e9eef4;--c1:#c6dbef;--c2:#9ecae1;--c3:#6baed6;--c4:#3182bd;--c5:#08519c;" +
-      "--move:#d95f02;--ink:#1f2937;--sub:#5b6470;--grid:#d7dce2;--bar:#7a8ca3"
+      "--move:#d95f02;--ink:#1f2937;--sub:#5b6470;--grid:#d7dce2;--bar:#7a8ca3;--lost:#b91c1c;--came:#08519c"
   private val Dark =
     "--c0:#2b3138;--c1:#1d3b57;--c2:#25557f;--c3:#3277ae;--c4:#58a3da;--c5:#b5dcf7;" +
-      "--move:#ffa657;--ink:#e5e7eb;--sub:#a3acb8;--grid:#3a414a;--bar:#7a8ca3"
+      "--move:#ffa657;--ink:#e5e7eb;--sub:#a3acb8;--grid:#3a414a;--bar:#7a8ca3;--lost:#ff7b72;--came:#b5dcf7"
 
   private val Drawings = (0 to 5).map(i => s".megaphone .c$i{fill:var(--c$i)}").mkString("\n") + """
 .megaphone svg text{fill:var(--ink);font:12px system-ui,sans-serif}
@@ -25,6 +25,8 @@ private[ui] object Style {
 .megaphone .wait{fill:var(--move)}
 .megaphone .grid{stroke:var(--grid)}
 .megaphone .mark{stroke:var(--move);stroke-dasharray:3 2}
+.megaphone .loss{stroke:var(--lost);stroke-width:2}
+.megaphone .came{fill:var(--came)}
 .megaphone .span{fill:var(--move);opacity:.12}
 """
 

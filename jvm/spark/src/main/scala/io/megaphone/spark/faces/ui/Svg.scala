@@ -28,6 +28,13 @@ private[ui] object Svg {
   def text(kind: String, x: Int, y: Int, content: String): Elem =
     <text class={kind} x={s"$x"} y={s"$y"}>{content}</text>
 
+  /** A line that says what it is when it is pointed at. */
+  def line(kind: String, x1: Int, y1: Int, x2: Int, y2: Int, title: String): Elem =
+    line(kind, x1, y1, x2, y2).copy(child = <title>{title}</title>)
+
+  def dot(kind: String, x: Int, y: Int, title: String): Elem =
+    <circle class={kind} cx={s"$x"} cy={s"$y"} r="3"><title>{title}</title></circle>
+
   def line(kind: String, x1: Int, y1: Int, x2: Int, y2: Int): Elem =
     <line class={kind} x1={s"$x1"} y1={s"$y1"} x2={s"$x2"} y2={s"$y2"}></line>
 }

@@ -6,8 +6,9 @@ import scala.xml.{Elem, NodeSeq}
 import io.megaphone.spark.faces.history.{BatchFacts, RunFacts}
 
 /** The last batches: a bar each, of it in orange the time that the batch waited for bins; plans as
-  * shaded spans. The scale ends at one and a half times the 98th percentile, so that a first batch
-  * does not flatten the others; longer bars are cut.
+  * shaded spans; a line where executors were lost, a dot where workers came to other executors. The
+  * scale ends at one and a half times the 98th percentile, so that a first batch does not flatten
+  * the others; longer bars are cut.
   */
 private[ui] object Timeline {
   val BarsMax = 160
@@ -44,6 +45,15 @@ private[ui] object Timeline {
         Svg.rect("wait", x(i), Bottom - part, Pitch - 1, part, titleOf(run, batch))
       )
     }
+    val marks = batches.zipWithIndex.flatMap { case (batch, i) =>
+      val middle = x(i) + Pitch / 2
+      val lost = run.lossesAt(batch.batch)
+      val came = run.relocatedAt(batch.batch)
+      val words = s"${Words.workers(came)} came to other executors"
+      (if (lost.isEmpty) NodeSeq.Empty
+       else Svg.line("loss", middle, Top, middle, Bottom, lost.map(Words.loss).mkString(" "))) ++
+        (if (came == 0) NodeSeq.Empty else Svg.dot("came", middle, Bottom + 4, words))
+    }
     val first = Svg.text("s", Left, Bottom + 14, s"batch ${batches.head.batch}")
     val last = // beside the first it would overlap
       if (batches.size < FewBars) NodeSeq.Empty
@@ -51,9 +61,10 @@ private[ui] object Timeline {
     Svg.drawing(
       width,
       Bottom + 36,
-      "Duration of the last batches, with the time that they waited for bins, and the plans; " +
-        "the numbers are in the table below"
-    )(lines ++ spans(run, batches, x, width) ++ bars ++ first ++ last ++ legend)
+      "Duration of the last batches, with the time that they waited for bins, the plans, the " +
+        "executors that were lost, and the workers that came to others; the numbers are in the " +
+        "table below"
+    )(lines ++ spans(run, batches, x, width) ++ bars ++ marks ++ first ++ last ++ legend)
   }
 
   /** A span from a plan's first step to its last one yet; names that would overlap are left out,
@@ -91,7 +102,8 @@ private[ui] object Timeline {
   private def titleOf(run: RunFacts, batch: BatchFacts): String =
     s"batch ${batch.batch}: ${Numbers.duration(batch.durationMs)}, " +
       s"${Numbers.exact(batch.rows)} rows, waited ${Numbers.duration(run.waitMs(batch.batch))} " +
-      s"for bins, ${Numbers.exact(run.movedAt(batch.batch).toLong)} bins came"
+      s"for bins, ${Numbers.exact(run.movedAt(batch.batch).toLong)} bins came" +
+      run.lossesAt(batch.batch).map(loss => s". Lost: ${Words.loss(loss)}").mkString
 
   private def legend: NodeSeq =
     Seq(
@@ -103,7 +115,12 @@ private[ui] object Timeline {
         Svg.rect(kind, Left + x, Bottom + 22, 10, 10),
         Svg.text("s", Left + x + 14, Bottom + 31, words)
       )
-    }
+    } ++ Seq(
+      Svg.line("loss", Left + 367, Bottom + 22, Left + 367, Bottom + 32, "executor lost"),
+      Svg.text("s", Left + 376, Bottom + 31, "executor lost"),
+      Svg.dot("came", Left + 470, Bottom + 27, "workers came"),
+      Svg.text("s", Left + 479, Bottom + 31, "workers came to other executors")
+    )
 
   private val Left = 66
   private val Top = 14

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.faces.ui
 
-import io.megaphone.spark.faces.history.{EndFacts, PlanFacts, RunFacts}
+import io.megaphone.spark.faces.history.{DrainFacts, EndFacts, LossFacts, PlanFacts, RunFacts}
 
 /** What the pages say in more than one place. */
 private[ui] object Words {
@@ -25,6 +25,27 @@ private[ui] object Words {
     case Some(EndFacts(_, None)) => "stopped"
     case Some(EndFacts(_, Some(error))) => s"failed: $error"
   }
+
+  /** What was lost with an executor. */
+  def loss(loss: LossFacts): String = {
+    val standing =
+      if (loss.promoted == loss.workers) "all went on where their standbys are."
+      else if (loss.promoted == 0) "all are read from the checkpoint."
+      else s"${loss.promoted} went on where their standbys are."
+    s"Executor ${loss.executor} with ${workers(loss.workers)}: $standing"
+  }
+
+  /** How far an executor's drain is. */
+  def drain(drain: DrainFacts): String = {
+    val done = drain.status match {
+      case "drained" => "is empty and may go"
+      case "cordoned" => "is empty and about to be ended"
+      case _ => s"is to be emptied; left to go: ${workers(drain.workers)}"
+    }
+    (s"Executor ${drain.executor} $done." +: drain.reason.toVector).mkString(" ")
+  }
+
+  def workers(count: Int): String = if (count == 1) "1 worker" else s"$count workers"
 
   /** Why a query is not in bins. */
   def elsewhere(provider: String): String =

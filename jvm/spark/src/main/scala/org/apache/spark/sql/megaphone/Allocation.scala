@@ -20,8 +20,16 @@ import org.apache.spark.util.Utils
   */
 object Allocation {
 
-  /** Whether single executors can be ended: not in local mode. */
-  def canEnd(sc: SparkContext): Boolean = client(sc).isDefined
+  /** Whether a certain executor can be ended. Not in local mode, and not where the cluster manager
+    * chooses one itself when fewer are wanted: a StatefulSet or a Deployment of Kubernetes.
+    */
+  def canEnd(sc: SparkContext): Boolean = client(sc).isDefined &&
+    sc.conf.get("spark.kubernetes.allocation.pods.allocator", "direct") == "direct"
+
+  /** The ids of the executors that are registered; none in local mode. Asks nobody. */
+  def registered(sc: SparkContext): Set[String] = client(sc).fold(Set.empty[String]) {
+    _.getExecutorIds().toSet
+  }
 
   private def client(sc: SparkContext): Option[ExecutorAllocationClient] =
     sc.schedulerBackend match {
@@ -73,19 +81,19 @@ object Allocation {
       case _ => false
     })
 
-  /** Asks the cluster manager to end an executor. Without dynamic allocation, it is also asked for
-    * no more executors than would remain: else it would start another.
-    *
-    * @param remaining
-    *   how many others are active
+  /** Asks the cluster manager for so many executors in all, and no more. Not with dynamic
+    * allocation, which does so itself.
     */
-  def end(sc: SparkContext, executor: String, remaining: Int): Unit = client(sc).foreach { client =>
-    if (!isDynamic(sc))
-      client.requestTotalExecutors(
-        Map(ResourceProfile.DEFAULT_RESOURCE_PROFILE_ID -> remaining),
-        Map.empty,
-        Map.empty
-      )
+  def limit(sc: SparkContext, executors: Int): Unit = client(sc).foreach { client =>
+    client.requestTotalExecutors(
+      Map(ResourceProfile.DEFAULT_RESOURCE_PROFILE_ID -> executors),
+      Map.empty,
+      Map.empty
+    )
+  }
+
+  /** Asks the cluster manager to end an executor. Spark asks once, however often this is called. */
+  def end(sc: SparkContext, executor: String): Unit = client(sc).foreach { client =>
     client.killExecutors(
       Seq(executor),
       adjustTargetNumExecutors = false,
@@ -100,13 +108,19 @@ object Allocation {
   /** Tells dynamic allocation that an executor has a cached block, or has it no more. There is no
     * such block, so none can be evicted or moved. As long as an executor has one, its idle time is
     * limited by `spark.dynamicAllocation.cachedExecutorIdleTimeout`, which has no end by default.
+    * Returns the executors that are known well enough to be told of.
+    *
+    * @param changes
+    *   whether each executor is to be held
     */
-  def hold(sc: SparkContext, rdd: Int, executor: String, isHeld: Boolean): Unit = {
+  def hold(sc: SparkContext, rdd: Int, changes: Map[String, Boolean]): Set[String] = {
     val managers = sc.env.blockManager.master.getMemoryStatus.keys
-    managers.find(_.executorId == executor).foreach { manager =>
-      val level = if (isHeld) StorageLevel.MEMORY_ONLY else StorageLevel.NONE
+    val found = managers.filter(manager => changes.contains(manager.executorId)).toVector
+    found.foreach { manager =>
+      val level = if (changes(manager.executorId)) StorageLevel.MEMORY_ONLY else StorageLevel.NONE
       val block = BlockUpdatedInfo(manager, RDDBlockId(rdd, 0), level, 0, 0)
       sc.listenerBus.post(SparkListenerBlockUpdated(block))
     }
+    found.map(_.executorId).toSet
   }
 }

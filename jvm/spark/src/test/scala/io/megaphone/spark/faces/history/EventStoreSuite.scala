@@ -85,6 +85,33 @@ class EventStoreSuite extends AnyFunSuite {
     assert(kept.facts.run("over").exists(run => run.plans.isEmpty && run.end.isEmpty))
   }
 
+  test("losses, relocations and drains are read, each field by its name") {
+    val kept = new Kept
+    kept.query("r")
+    kept.tell("loss", "r", "2", """{"executor":"2","batch":7,"workers":3,"promoted":1}""")
+    kept.tell(
+      "relocation",
+      "r",
+      "4",
+      """{"id":4,"operator":1,"worker":2,"source":"a","target":"b","why":"drain","status":"done",
+        |"bytes":9,"batch":8,"reason":null}""".stripMargin
+    )
+    kept.tell(
+      "executors",
+      "r",
+      "",
+      """{"executors":[{"executor":"a","state":"draining"}],"drains":[{"executor":"a",
+        |"status":"draining","workers":1,"seconds":5,"reason":"It waits."}]}""".stripMargin
+    )
+    assert(kept.run.losses == Vector(LossFacts("2", 7, 3, 1)))
+    assert(
+      kept.run.relocations ==
+        Vector(RelocationFacts(4, 1, 2, "a", "b", "drain", "done", Some(9), Some(8), None))
+    )
+    assert(kept.run.executors.map(_.state) == Vector("draining"))
+    assert(kept.run.drains == Vector(DrainFacts("a", "draining", 1, 5, Some("It waits."))))
+  }
+
   test("events that cannot be read are left out, and the others stay") {
     val kept = new Kept
     kept.query("r")

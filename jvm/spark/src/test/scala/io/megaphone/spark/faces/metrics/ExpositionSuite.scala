@@ -98,8 +98,11 @@ class ExpositionSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       "worker_bins",
       "worker_keys",
       "worker_bytes",
+      "worker_standbys",
       "plan_moves",
       "plan_moves_done",
+      "executor_workers",
+      "executor_live_bytes",
       "executor_bytes",
       "executor_budget_bytes"
     )
@@ -107,6 +110,11 @@ class ExpositionSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       "plans_done_total",
       "plans_failed_total",
       "plans_cancelled_total",
+      "executors_lost_total",
+      "workers_lost_total",
+      "workers_promoted_total",
+      "workers_relocated_total",
+      "relocations_failed_total",
       "bins_moved_total",
       "bins_from_peer_total",
       "bins_from_checkpoint_total",

@@ -215,6 +215,41 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(Timeline(run.copy(batches = Vector.empty)).isEmpty)
   }
 
+  test("what was lost, which workers went elsewhere, and what is to be emptied is said") {
+    val run = SomeRun.run(SomeRun.group(8, 2))
+    def loss(batch: Long, promoted: Int) = LossFacts(s"$batch", batch, 2, promoted)
+    def gone(id: Long, batch: Option[Long], reason: Option[String]) = {
+      val status = if (reason.isEmpty) "done" else "failed"
+      RelocationFacts(id, 0, 1, "1", "2", "drain", status, Some(2 << 20), batch, reason)
+    }
+    val all = run.copy(
+      losses = Vector(loss(3, 2), loss(7, 1), loss(9, 0)),
+      relocations =
+        Vector(gone(1, Some(5), None), gone(2, Some(5), None), gone(3, None, Some("No."))),
+      drains = Vector(DrainFacts("3", "draining", 1, 9, Some("It waits.")))
+    )
+    val drawing = Timeline(all).get
+    val lines = (drawing \\ "line").filter(l => (l \ "@class").text == "loss").map(_.text)
+    assert(
+      lines == Seq(
+        "Executor 3 with 2 workers: all went on where their standbys are.",
+        "Executor 7 with 2 workers: 1 went on where their standbys are.",
+        "Executor 9 with 2 workers: all are read from the checkpoint.",
+        "executor lost"
+      )
+    )
+    val dots = (drawing \\ "circle").map(_.text)
+    assert(dots == Seq("2 workers came to other executors", "workers came"))
+    val content = page(all)
+    val text = content.text
+    assert(text.contains("Executor 3 is to be emptied; left to go: 1 worker. It waits."))
+    val rows = (content \\ "details").filter(d => (d \ "@id").text == "megaphone-relocations") \\
+      "tbody" \ "tr"
+    assert(rows.size == 3 && rows.head.text.contains("failed: No."))
+    assert(!page(all.copy(end = Some(EndFacts(0, None)))).text.contains("is to be emptied"))
+    assert(!page(run).text.contains("went elsewhere"))
+  }
+
   test("names of plans do not overlap, and none is cut off at the right") {
     val plans =
       Vector.tabulate(13)(i => SomeRun.plan(s"plan-$i", batches = Vector(i * 11L, i * 11L + 1)))

@@ -3,7 +3,7 @@ package org.apache.spark.sql.megaphone
 
 import java.nio.ByteBuffer
 import java.nio.file.Path
-import java.util.concurrent.{CountDownLatch, Executors, ExecutorService, TimeUnit}
+import java.util.concurrent.{CountDownLatch, Executor, Executors, ExecutorService, TimeUnit}
 import java.util.concurrent.atomic.AtomicInteger
 
 import scala.collection.mutable
@@ -61,6 +61,13 @@ class BlockPeersSuite extends PluginSession {
       new BlockPeers(store, transport, threads, threads, FaultPoints.Off)
     }
 
+    /** Of an executor that nobody asks. */
+    def transport: PeerTransport = {
+      val own = new PeerTransport(SparkEnv.get, 0, answerers, Unsent, _ => fail("nobody asks it"))
+      made += own
+      own
+    }
+
     /** An executor that does not answer before `release`. */
     def hung(): BlockPeers = peers(threads) { request =>
       hanging.incrementAndGet(); goOn.await(); request.take(1)
@@ -111,6 +118,22 @@ class BlockPeersSuite extends PluginSession {
     def takeBytes(): Unit = { client.getChannel.config.setAutoRead(true); () }
 
     override def close(): Unit = { clients.close(); context.close() }
+  }
+
+  test("A block that cannot be removed costs nothing but its bytes.") {
+    withTwo { two =>
+      object NothingStored extends FaultPoints {
+        override def at(point: String): Unit = ()
+        override def published(bytes: Array[Byte]): Option[Array[Byte]] = None
+      }
+      val none = new BlockStore(null) // fails whatever it is asked for
+      val inline: Executor = work => work.run()
+      val peers = new BlockPeers(none, two.transport, two.threads, inline, NothingStored)
+      peers.publish(block(0), Array[Byte](1))
+      assert(peers.publishedCount == 1)
+      peers.remove(Seq(block(0)))
+      assert(peers.publishedCount == 0)
+    }
   }
 
   test("Answers that a slow executor does not take are bounded, and small ones go on.") {
