@@ -17,6 +17,7 @@ EXECUTOR_POINTS = (
     "step-opened",
     "step-committing",
     "step-committed",
+    "standby-kept",
 )
 DRIVER_POINTS = ("driver-sealing", "driver-sealed", "driver-settled")
 FILE_OPERATIONS = ("mkdirs", "create", "rename", "list", "open")

@@ -5,11 +5,17 @@ from typing import Any
 
 import pytest
 
-from testkit.driver_process import DriverProcess
+from testkit.driver_process import DriverProcess, MakeDriver
+from testkit.faults import Faults
+from testkit.input import FEW_ROWS, MANY_ROWS
 from testkit.remote import MakeRemoteQuery, RemoteQuery
 from testkit.waiting import until
 
 REPLICAS = "spark.megaphone.replicas"
+KINDS = {
+    **dict.fromkeys(("wide", "distinct", "joined", "windows"), MANY_ROWS),
+    **dict.fromkeys(("met", "sessions", "visited"), FEW_ROWS),
+}
 STANDBY_SECONDS = 60
 
 
@@ -27,16 +33,105 @@ def test_a_killed_executors_workers_go_on_where_they_have_standbys(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("format", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_operator_goes_on_where_its_standbys_are(
+    kind: str, format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    settings = {REPLICAS: "1"}
+    query = make_remote_query(
+        shared, kind=kind, format=format, pattern=KINDS[kind], **settings
+    ).spread()
+    query.run(3)
+    wait_for_standbys(query)
+    assert not recovered_after_the_loss_of(0, query, shared)
+    query.run(2)
+    query.stop_and_check()
+    shared.wait_for_executors()
+
+
+@pytest.mark.slow
 def test_standbys_follow_the_bins_through_plans(
     shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
     query = make_remote_query(shared, **{REPLICAS: "1"}).spread()
     for workers in (4, 2, 3):
-        query.finish(query.submit("rescale", workers, strategy="batched(64)"))
+        query.finish(query.submit("rescale", workers, strategy="batched(64)", mode="replicated"))
         wait_for_standbys(query)
         assert len(query.table("workers")) == workers
         assert not recovered_after_the_loss_of(workers - 1, query, shared)
         shared.wait_for_executors()
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_whole", [False, True], ids=["made", "brought forward"])
+def test_an_executor_dies_while_it_keeps_a_standby(
+    is_whole: bool, shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = make_remote_query(shared, **{REPLICAS: "1"})
+    if is_whole:
+        wait_for_standbys(query.spread())
+    faults.arm("standby-kept")
+    query.run_until(
+        lambda: faults.struck("standby-kept") is not None, "an executor dies", within=60
+    )
+    shared.wait_for_executors()
+    wait_for_standbys(query.spread())
+    assert not recovered_after_the_loss_of(0, query, shared), "others stand by again"
+    query.stop_and_check()
+    shared.wait_for_executors()
+
+
+@pytest.mark.slow
+def test_a_worker_and_its_standby_die_at_once(
+    shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = make_remote_query(shared, **{REPLICAS: "1"}).spread()
+    wait_for_standbys(query)
+    for executor in shared.call("executors"):
+        shared.kill_executor(executor)
+    shared.wait_for_executors()
+    query.run(2)
+    query.check()
+    wait_for_standbys(query)
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+def test_the_driver_dies_and_the_next_one_has_standbys_made_anew(
+    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    first, second = make_driver(), make_driver()
+    query = make_remote_query(first, **{REPLICAS: "1"}).spread()
+    wait_for_standbys(query)
+    first.kill()
+    query.start(second).spread()
+    query.check()
+    wait_for_standbys(query)
+    assert not recovered_after_the_loss_of(0, query, second)
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dies", ["source", "target"])
+def test_an_executor_of_a_relocation_dies(
+    dies: str, shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    slow = {"spark.megaphone.transfer.maxBytesPerSecond": "20k"}
+    query = make_remote_query(shared, **slow).spread()
+    source, target = query.executor_of(0), query.executor_of(1)
+    query.call("place", workers={"0": target})
+    query.run(2)
+    (row,) = query.table("relocations")
+    assert row["status"] == "making", "it takes long"
+    shared.kill_executor(source if dies == "source" else target)
+    query.run(2)
+    (row,) = query.table("relocations")
+    assert row["status"] == "failed"
+    query.check()
+    shared.wait_for_executors()
+    query.run(2)
     query.stop_and_check()
 
 

@@ -97,6 +97,7 @@ CONDITIONS: Final = {
     ),
     "NO_JAR_FOR_SPARK": ("0A000", "The package has no jar for the Spark version that runs."),
     "NO_RELEASE": ("0A000", "The application has no executor that can be ended alone."),
+    "NO_REPLICAS": ("55000", "No executors stand by for the query."),
     "NO_WORKERS_LEFT": (
         "22023",
         "All workers are to be emptied, and none is left to take their bins.",
@@ -193,6 +194,7 @@ OF_CALLS: Final = (
     "NOT_MOVABLE",
     "NO_BINNED_STATE",
     "NO_RELEASE",
+    "NO_REPLICAS",
     "NO_WORKERS_LEFT",
     "OVERLAPPING_PLAN",
     "PLAN_LOG_NOT_WRITTEN",

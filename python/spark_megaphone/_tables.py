@@ -47,6 +47,7 @@ BINS = pa.schema(
         pa.field("keys", pa.int64()),
         pa.field("bytes", pa.int64()),
         pa.field("bytes_written", pa.int64()),
+        pa.field("accesses", pa.int64()),
     ]
 )
 

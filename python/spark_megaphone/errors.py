@@ -270,6 +270,12 @@ class LastExecutor(InvalidPlan):
     condition = "LAST_EXECUTOR"
 
 
+class NoReplicas(InvalidPlan):
+    """No executors stand by for the query."""
+
+    condition = "NO_REPLICAS"
+
+
 class NoRelease(InvalidPlan):
     """The application has no executor that can be ended alone."""
 

@@ -169,7 +169,7 @@ class Plan:
 
     @property
     def mode(self) -> str:
-        """When its bytes travel: `prepared` or `direct`."""
+        """When its bytes travel: `prepared`, `direct` or `replicated`."""
         return str(self._last["mode"])
 
     @property

@@ -219,8 +219,9 @@ class Megaphone:
     def bins(self) -> pa.Table:
         """Where each bin is: `operator`, `bin`, `worker`, and the worker's last `executor`.
 
-        And how large it is: `keys`, `bytes`, and the `bytes_written` to it by one batch. Tasks tell
-        these with a step and else every ten seconds.
+        And how large it is: `keys`, `bytes`, the `bytes_written` to it by one batch, and how many
+        `accesses` to its keys a batch makes. Tasks tell these with a step and else every ten
+        seconds.
 
         This and the other tables are of the moment they are asked for, and have fixed schemas, also
         without a row. What is not known yet is null.

@@ -88,7 +88,8 @@ REFUSED: list[Case] = [
         "an unknown mode",
         errors.UnknownMode,
         lambda m: m.rescale(3, mode="later"),
-        "There is no transfer mode 'later', only direct, prepared; choose one of these.",
+        "There is no transfer mode 'later', only direct, prepared, replicated; choose one of "
+        "these.",
     ),
     (
         "an unknown operator",
@@ -158,6 +159,13 @@ REFUSED: list[Case] = [
         errors.InvalidTolerance,
         lambda m: m.spread(tolerance=2),
         "The tolerance is 2, but it must be from 0.01 to 1; give one in that range.",
+    ),
+    (
+        "a mode that needs standbys",
+        errors.NoReplicas,
+        lambda m: m.rescale(3, mode="replicated"),
+        "Mode replicated needs executors that stand by, but spark.megaphone.replicas was 0 when "
+        "the query was started; start it with 1 or more, or choose mode prepared or direct.",
     ),
     (
         "a drain of the last executor",

@@ -57,7 +57,10 @@ def test_a_schema_is_the_same_with_rows_and_without(counting: InProcessQuery, na
 
 def test_the_columns_are_these() -> None:
     assert {name: schema.names for name, schema in SCHEMAS.items()} == {
-        "bins": ["operator", "bin", "worker", "executor", "keys", "bytes", "bytes_written"],
+        "bins": [
+            *("operator", "bin", "worker", "executor"),
+            *("keys", "bytes", "bytes_written", "accesses"),
+        ],
         "workers": [
             *("operator", "worker", "executor", "bins", "keys", "bytes", "last_batch"),
             *("standbys", "busy_ms"),

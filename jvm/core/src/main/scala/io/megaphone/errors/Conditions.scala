@@ -65,6 +65,7 @@ object Conditions {
       "The query has no stateful operator, or its state is on another provider."
     ),
     Condition("NO_RELEASE", "0A000", "The application has no executor that can be ended alone."),
+    Condition("NO_REPLICAS", "55000", "No executors stand by for the query."),
     Condition(
       "NO_WORKERS_LEFT",
       "22023",

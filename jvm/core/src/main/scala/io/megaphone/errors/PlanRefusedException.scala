@@ -62,6 +62,11 @@ object PlanRefusedException {
     s"The state of operator $operator is in a single partition, as that of a global aggregate or " +
       "a limit is, and cannot be moved; name another operator."
   )
+  def noReplicas(mode: String): PlanRefusedException = new PlanRefusedException(
+    "NO_REPLICAS",
+    s"Mode $mode needs executors that stand by, but spark.megaphone.replicas was 0 when the " +
+      "query was started; start it with 1 or more, or choose mode prepared or direct."
+  )
   def overlapping(id: String, reason: String): PlanRefusedException =
     new PlanRefusedException(
       "OVERLAPPING_PLAN",

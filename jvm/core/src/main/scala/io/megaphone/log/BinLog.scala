@@ -71,6 +71,9 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
 
   def bytesOnDisk: Long = pages.bytesOnDisk
 
+  /** How often tasks have used the log since somebody counted last: who uses it adds to it. */
+  private[megaphone] var accesses: Long = 0
+
   /** Number of live keys of a family. */
   def keyCount(family: Int): Int = {
     val index = existing(family)

@@ -28,14 +28,18 @@ abstract class TransferMode private[plan] (val name: String) extends Serializabl
     */
   def publishesImageAfterCommit: Boolean
 
+  /** Whether it is only for queries that executors stand by for. */
+  def needsStandbys: Boolean = false
+
   override def toString: String = name
 }
 
 object TransferMode {
   val Direct: TransferMode = DirectMode
   val Prepared: TransferMode = PreparedMode
+  val Replicated: TransferMode = ReplicatedMode
 
-  val values: Vector[TransferMode] = Vector(Direct, Prepared)
+  val values: Vector[TransferMode] = Vector(Direct, Prepared, Replicated)
 
   /** The mode of this name, in any case. Throws InvalidPlanException, UNKNOWN_MODE. */
   def parse(text: String): TransferMode = {

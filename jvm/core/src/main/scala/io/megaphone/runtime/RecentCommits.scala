@@ -49,7 +49,7 @@ final class RecentCommits(movesMax: Int = 20000) {
     val before = sizeOf.getOrElse(store, Array.empty[RecentCommits.Told])
     val known = before.padTo(sizes.bins.last + 1, null)
     for ((bin, i) <- sizes.bins.zipWithIndex if known(bin) == null || known(bin).batch <= batch) {
-      val size = BinSize(sizes.keys(i), sizes.bytes(i), sizes.bytesWritten(i))
+      val size = BinSize(sizes.keys(i), sizes.bytes(i), sizes.bytesWritten(i), sizes.accesses(i))
       known(bin) = RecentCommits.Told(batch, size)
     }
     sizeOf(store) = known

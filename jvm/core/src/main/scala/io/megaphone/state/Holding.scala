@@ -42,6 +42,9 @@ final class Holding(val worker: Int, val binsCount: Int) {
     */
   private[megaphone] var checkedTable = Long.MinValue
 
+  /** Version at which the accesses to the bins were counted last; −1 if they never were. */
+  private[megaphone] var countedAt = -1L
+
   def base: StateName = synchronized(baseName)
   def head: Option[StateName] = synchronized(headCommit.map(_.name))
   def lineage: Vector[FileName] = synchronized(files)

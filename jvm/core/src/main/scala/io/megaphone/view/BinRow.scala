@@ -12,7 +12,8 @@ final case class BinRow(
     executor: Option[String],
     keys: Option[Long],
     bytes: Option[Long],
-    bytesWritten: Option[Long]
+    bytesWritten: Option[Long],
+    accesses: Option[Long]
 )
 
 object BinRow {
@@ -41,6 +42,13 @@ object BinRow {
         Int64,
         "Bytes of the records that the batch of that moment wrote to it.",
         _.bytesWritten
+      ),
+      Column.optional(
+        "accesses",
+        Int64,
+        "How often a batch reads or writes a key of it, without scans of all keys: the mean of " +
+          "the batches of about ten seconds before that moment.",
+        _.accesses
       )
     )
   )
@@ -71,6 +79,7 @@ object BinRow {
     executors(worker),
     size.map(_.keys),
     size.map(_.bytes),
-    size.map(_.bytesWritten)
+    size.map(_.bytesWritten),
+    size.map(_.accesses)
   )
 }

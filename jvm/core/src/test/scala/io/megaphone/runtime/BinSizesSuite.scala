@@ -3,8 +3,7 @@ package io.megaphone.runtime
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.format.{StoreId, WorkerId}
-import io.megaphone.format.Chain
+import io.megaphone.format.{Chain, StateName, StoreId, WorkerId}
 import io.megaphone.log.BinLog
 import io.megaphone.pace.Clock
 import io.megaphone.state.Holding
@@ -34,6 +33,18 @@ class BinSizesSuite extends AnyFunSuite {
     assert(sizes.bytes.toSeq == Seq(1, 4).map(holding.log(_).liveBytes))
     assert(sizes.bytesWritten.toSeq == Seq(0, holding.log(4).tailBytes))
     assert(sizes.bytesWritten(1) > 0)
+  }
+
+  test("accesses are the mean of the batches since they were counted last") {
+    val holding = new Holding(0, 8)
+    holding.put(1, new BinLog, Chain.Empty)
+    def used(times: Long, version: Long) = {
+      holding.restart(StateName(version, ""), Vector.empty)
+      holding.log(1).accesses += times
+      BinSizes.of(holding).accesses.toSeq
+    }
+    assert(used(6, version = 3) == Seq(6), "of one batch, the first")
+    assert(used(6, version = 5) == Seq(3) && used(0, version = 6) == Seq(0))
   }
 
   private def write(log: BinLog, name: String, keys: Int): Unit =

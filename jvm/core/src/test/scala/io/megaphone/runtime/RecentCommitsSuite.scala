@@ -28,12 +28,14 @@ class RecentCommitsSuite extends AnyFunSuite {
 
   test("of a bin's sizes the one of the newest batch counts, whichever commit is reported last") {
     def sizes(keys: Long) =
-      Some(BinSizes(Array(5), Array(keys), Array(keys * 10), Array(keys * 100)))
+      Some(
+        BinSizes(Array(5), Array(keys), Array(keys * 10), Array(keys * 100), Array(keys * 1000))
+      )
     val commits = new RecentCommits
     Seq(commit(1, 8).copy(sizes = sizes(2)), commit(0, 7).copy(sizes = sizes(1)), commit(1, 9))
       .foreach(commits.add)
     val sizeOf = commits.sizes(Seq(StoreId(0, "default"), StoreId(1, "default")))
-    assert(sizeOf(5).contains(BinSize(2, 20, 200)))
+    assert(sizeOf(5).contains(BinSize(2, 20, 200, 2000)))
     assert(Seq(0, 4, 6, 99).forall(sizeOf(_).isEmpty))
     assert(commits.sizes(Seq(StoreId(1, "default")))(5).isEmpty)
     assert(commits.newest.values.forall(_.sizes.isEmpty), "they are kept once")

@@ -3,8 +3,11 @@ package io.megaphone.simulation
 
 /** Bugs that can be planted in the simulated query, each the one that a schedule (H1 …) warns of.
   * The real code stays as it is; what calls it goes wrong.
+  *
+  * @param needsImages
+  *   whether only images show it: schedules with standbys, which make images rare, are left out
   */
-sealed abstract class Bug(val schedule: String)
+sealed abstract class Bug(val schedule: String, val needsImages: Boolean = false)
 
 object Bug {
 
@@ -45,7 +48,7 @@ object Bug {
   case object WritersAlike extends Bug("H9")
 
   /** H11: the image of a batch that is being written is published as the settled one. */
-  case object UnsettledImage extends Bug("H11")
+  case object UnsettledImage extends Bug("H11", needsImages = true)
 
   /** H12: each worker deletes the files of its own folder that it no longer needs. */
   case object OwnerDeletes extends Bug("H12")

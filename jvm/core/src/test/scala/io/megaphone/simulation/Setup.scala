@@ -45,6 +45,9 @@ final case class Setup(
     faults: Map[Fault, Double]
 ) {
 
+  def withoutStandbys: Setup =
+    copy(placement = placement.copy(replicas = 0, isAuto = false), isElastic = false)
+
   val stores: Vector[StoreId] = groups.flatMap(_.stores)
   def storesOf(group: Long): Vector[StoreId] = groups.filter(_.id == group).flatMap(_.stores)
 }

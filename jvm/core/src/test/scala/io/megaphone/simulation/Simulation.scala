@@ -17,7 +17,10 @@ import scala.util.control.NonFatal
 final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = false) {
   private val dice = new Dice(Dice.mix(seed))
   private val trace = new Trace(isTraced)
-  private val setup = Setup.of(dice)
+  private val setup = {
+    val made = Setup.of(dice)
+    if (bug.exists(_.needsImages)) made.withoutStandbys else made
+  }
   private val world = new World(setup, dice, trace, bug)
   private val user = new User(world)
   private var isRefused = false

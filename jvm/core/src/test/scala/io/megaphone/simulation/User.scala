@@ -43,7 +43,10 @@ final class User(world: World) {
     val strategy = dice.pick(User.Strategies)
     val steps = chosen.map(g => g -> stepsFor(driver, g, strategy)).filter(_._2.nonEmpty).toMap
     if (steps.nonEmpty) {
-      val mode = if (dice.chance(0.35)) TransferMode.Direct else TransferMode.Prepared
+      val mode =
+        if (dice.chance(0.35)) TransferMode.Direct
+        else if (dice.chance(0.2)) TransferMode.Replicated
+        else TransferMode.Prepared
       val plan = Plan(s"p${world.nextNumber()}", steps, strategy.toString, mode)
       world.trace(s"the user submits $plan")
       driver.submit(plan)

@@ -83,7 +83,8 @@ class RowsSuite extends AnyFunSuite {
         (3, None, None)
       )
     )
-    assert(BinRow.of(moving, executorOf, sized).head.bytesWritten == Some(1100L))
+    val first = BinRow.of(moving, executorOf, sized).head
+    assert(first.bytesWritten == Some(1100L) && first.accesses == Some(8L))
   }
 
   test("a plan's row counts what has taken effect, and has the reason for what has not") {

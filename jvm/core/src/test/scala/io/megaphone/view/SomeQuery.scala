@@ -54,8 +54,14 @@ private[view] object SomeQuery {
   def sized: RecentCommits = {
     val commits = new RecentCommits
     Seq(
-      commit(0, "left", 0, 3) -> BinSizes(Array(0, 2), Array(1, 2), Array(10, 20), Array(100, 0)),
-      commit(1, "default", 0, 3) -> BinSizes(Array(0), Array(10), Array(100), Array(1000))
+      commit(0, "left", 0, 3) -> BinSizes(
+        Array(0, 2),
+        Array(1, 2),
+        Array(10, 20),
+        Array(100, 0),
+        Array(3, 4)
+      ),
+      commit(1, "default", 0, 3) -> BinSizes(Array(0), Array(10), Array(100), Array(1000), Array(5))
     ).foreach { case (c, sizes) => commits.add(c.copy(sizes = Some(sizes))) }
     commits
   }

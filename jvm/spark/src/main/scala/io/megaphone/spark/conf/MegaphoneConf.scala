@@ -62,8 +62,9 @@ object MegaphoneConf {
       "spark.megaphone.transfer.mode",
       "prepared",
       "plan",
-      "When the bytes of a moving bin travel: `prepared` (ahead of the step) or `direct` (during " +
-        "the step's batch).",
+      "When the bytes of a moving bin travel: `prepared` (ahead of the step), `direct` (during " +
+        "the step's batch) or `replicated` (as prepared, for a query that executors stand by " +
+        "for: most bins then take no copy).",
       TransferMode.parse
     )
   val DefaultStrategy: ConfEntry[Strategy] =

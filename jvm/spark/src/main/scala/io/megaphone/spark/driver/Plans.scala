@@ -8,7 +8,7 @@ import io.megaphone.plan.{
   Group, Move, Plan, Planner, RoutingTable, Step, Strategies, Strategy, TransferMode
 }
 import io.megaphone.protocol.Protocol
-import io.megaphone.spark.conf.MegaphoneConf
+import io.megaphone.spark.conf.{MegaphoneConf, PlacementConf}
 
 /** The options that all verbs which make plans share.
   *
@@ -97,6 +97,8 @@ object Plans {
       .toMap
     if (steps.isEmpty) throw PlanRefusedException.nothingToDo
     val mode = options.mode.getOrElse(MegaphoneConf.Mode.read(query.conf))
+    if (mode.needsStandbys && PlacementConf.Replicas.read(query.conf) == 0)
+      throw PlanRefusedException.noReplicas(mode.name)
     Plan(newId(state), steps, strategy, mode)
   }
 

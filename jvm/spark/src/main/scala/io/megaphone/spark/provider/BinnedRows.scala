@@ -126,7 +126,7 @@ private[provider] final class BinnedRows(
   def binsOwned: Int = bins.size
 
   private def bins: Iterator[Int] = holding.bins.filterNot(holding.isLeaving)
-  private def logs: Iterator[BinLog] = bins.map(logOf)
+  private def logs: Iterator[BinLog] = bins.map(holding.log)
 
   /** Moves the cursor to a key's record; false if there is none. */
   private def find(f: ColumnFamily, row: UnsafeRow): Boolean = {
@@ -253,6 +253,7 @@ private[provider] final class BinnedRows(
   private def logOf(bin: Int): BinLog = {
     val log = holding.logOrNull(bin)
     if (log == null) throw new MissingBinException(key.toString, holding.worker, bin)
+    log.accesses += 1
     log
   }
 

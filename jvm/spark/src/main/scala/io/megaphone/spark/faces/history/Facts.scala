@@ -8,6 +8,7 @@ import com.fasterxml.jackson.databind.node.POJONode
 
 import io.megaphone.protocol.PlanStatus
 import io.megaphone.spark.faces.events.Bodies
+import io.megaphone.view.{DrainRow, RelocationRow}
 
 /** Reads the fields of an event's body. What is missing or of another type counts as 0, empty or
   * not known: an event may be damaged, or of another version.
@@ -16,6 +17,7 @@ private[history] final class Fields(node: JsonNode) {
   def text(name: String): String = optionalText(name).getOrElse("")
   def optionalText(name: String): Option[String] =
     Option(node.path(name)).filter(_.isTextual).map(_.asText)
+  def boolean(name: String): Boolean = node.path(name).asBoolean
   def int(name: String): Int = node.path(name).asInt
   def long(name: String): Long = node.path(name).asLong
   def optionalLong(name: String): Option[Long] =
@@ -140,39 +142,12 @@ final case class StepFacts(
 
 final case class RecoveryFacts(batch: Long, workers: Int, bytes: Long, waitMs: Long)
 
-/** A worker that went, or goes, to another executor.
-  *
-  * @param batch
-  *   the one that placed it there; None if none has
-  */
-final case class RelocationFacts(
-    id: Long,
-    operator: Long,
-    worker: Int,
-    source: String,
-    target: String,
-    why: String,
-    status: String,
-    bytes: Option[Long],
-    batch: Option[Long],
-    reason: Option[String]
-)
-
 /** An executor that was lost with workers of the run.
   *
   * @param promoted
   *   how many of its workers went on where an executor stood by
   */
 final case class LossFacts(executor: String, batch: Long, workers: Int, promoted: Int)
-
-/** An executor that is to be emptied. */
-final case class DrainFacts(
-    executor: String,
-    status: String,
-    workers: Int,
-    seconds: Long,
-    reason: Option[String]
-)
 
 /** A batch, as Spark reports it. */
 final case class BatchFacts(batch: Long, durationMs: Long, rows: Long)
@@ -198,9 +173,9 @@ final case class RunFacts(
     recoveries: Vector[RecoveryFacts],
     batches: Vector[BatchFacts],
     executors: Vector[ExecutorFacts],
-    relocations: Vector[RelocationFacts] = Vector.empty,
+    relocations: Vector[RelocationRow] = Vector.empty,
     losses: Vector[LossFacts] = Vector.empty,
-    drains: Vector[DrainFacts] = Vector.empty
+    drains: Vector[DrainRow] = Vector.empty
 ) {
   def keys: Long = groups.map(_.keys).sum
   def bytes: Long = groups.map(_.bytes).sum
@@ -346,19 +321,21 @@ object RunFacts {
       )
     }
 
-  def drains(body: JsonNode): Vector[DrainFacts] = new Fields(body).all("drains").map { f =>
-    DrainFacts(
+  def drains(body: JsonNode): Vector[DrainRow] = new Fields(body).all("drains").map { f =>
+    DrainRow(
       f.text("executor"),
+      f.text("cause"),
       f.text("status"),
       f.int("workers"),
       f.long("seconds"),
-      f.optionalText("reason")
+      f.optionalText("reason"),
+      f.boolean("release")
     )
   }
 
-  def relocation(body: JsonNode): RelocationFacts = {
+  def relocation(body: JsonNode): RelocationRow = {
     val f = new Fields(body)
-    RelocationFacts(
+    RelocationRow(
       f.long("id"),
       f.long("operator"),
       f.int("worker"),

@@ -4,8 +4,9 @@ package io.megaphone.spark.faces.ui
 import scala.xml.{Elem, Node, NodeSeq}
 
 import io.megaphone.spark.faces.history.{
-  BatchFacts, ExecutorFacts, GroupFacts, Measure, RelocationFacts, RunFacts, StepFacts, WorkerFacts
+  BatchFacts, ExecutorFacts, GroupFacts, Measure, RunFacts, StepFacts, WorkerFacts
 }
+import io.megaphone.view.RelocationRow
 
 /** Where the parts of a page lead.
   *
@@ -190,7 +191,7 @@ object QueryContent {
         if (last.size == 1) "The last worker that went elsewhere"
         else s"The last ${last.size} workers that went elsewhere"
       folded("relocations", title)(
-        Table[RelocationFacts](
+        Table[RelocationRow](
           Column.number("Worker", _.worker.toString),
           Column.number("Operator", _.operator.toString),
           Column.text("From executor", _.source),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.faces.ui
 
-import io.megaphone.spark.faces.history.{DrainFacts, EndFacts, LossFacts, PlanFacts, RunFacts}
+import io.megaphone.spark.faces.history.{EndFacts, LossFacts, PlanFacts, RunFacts}
+import io.megaphone.view.DrainRow
 
 /** What the pages say in more than one place. */
 private[ui] object Words {
@@ -36,7 +37,7 @@ private[ui] object Words {
   }
 
   /** How far an executor's drain is. */
-  def drain(drain: DrainFacts): String = {
+  def drain(drain: DrainRow): String = {
     val done = drain.status match {
       case "drained" => "is empty and may go"
       case "cordoned" => "is empty and about to be ended"

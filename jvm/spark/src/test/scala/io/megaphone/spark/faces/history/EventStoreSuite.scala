@@ -9,6 +9,7 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.spark.faces.events.MegaphoneEvent
 import io.megaphone.spark.faces.ui.{Content, Links}
+import io.megaphone.view.{DrainRow, RelocationRow}
 
 /** What is kept of events, also of damaged ones. */
 class EventStoreSuite extends AnyFunSuite {
@@ -101,15 +102,20 @@ class EventStoreSuite extends AnyFunSuite {
       "r",
       "",
       """{"executors":[{"executor":"a","state":"draining"}],"drains":[{"executor":"a",
-        |"status":"draining","workers":1,"seconds":5,"reason":"It waits."}]}""".stripMargin
+        |"cause":"asked","status":"draining","workers":1,"seconds":5,"reason":"It waits.",
+        |"release":true}]}""".stripMargin
     )
     assert(kept.run.losses == Vector(LossFacts("2", 7, 3, 1)))
     assert(
       kept.run.relocations ==
-        Vector(RelocationFacts(4, 1, 2, "a", "b", "drain", "done", Some(9), Some(8), None))
+        Vector(RelocationRow(4, 1, 2, "a", "b", "drain", "done", Some(9), Some(8), None))
     )
     assert(kept.run.executors.map(_.state) == Vector("draining"))
-    assert(kept.run.drains == Vector(DrainFacts("a", "draining", 1, 5, Some("It waits."))))
+    assert(
+      kept.run.drains == Vector(
+        DrainRow("a", "asked", "draining", 1, 5, Some("It waits."), release = true)
+      )
+    )
   }
 
   test("events that cannot be read are left out, and the others stay") {

@@ -8,6 +8,7 @@ import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
 import io.megaphone.spark.faces.history._
+import io.megaphone.view.{DrainRow, RelocationRow}
 
 /** The pages, as functions of facts. */
 class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
@@ -220,13 +221,13 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     def loss(batch: Long, promoted: Int) = LossFacts(s"$batch", batch, 2, promoted)
     def gone(id: Long, batch: Option[Long], reason: Option[String]) = {
       val status = if (reason.isEmpty) "done" else "failed"
-      RelocationFacts(id, 0, 1, "1", "2", "drain", status, Some(2 << 20), batch, reason)
+      RelocationRow(id, 0, 1, "1", "2", "drain", status, Some(2 << 20), batch, reason)
     }
     val all = run.copy(
       losses = Vector(loss(3, 2), loss(7, 1), loss(9, 0)),
       relocations =
         Vector(gone(1, Some(5), None), gone(2, Some(5), None), gone(3, None, Some("No."))),
-      drains = Vector(DrainFacts("3", "draining", 1, 9, Some("It waits.")))
+      drains = Vector(DrainRow("3", "asked", "draining", 1, 9, Some("It waits."), release = false))
     )
     val drawing = Timeline(all).get
     val lines = (drawing \\ "line").filter(l => (l \ "@class").text == "loss").map(_.text)
