@@ -22,6 +22,7 @@ import io.megaphone.plan.{RoutingTable, StepId}
 import io.megaphone.runtime.{Held, Orders, Report}
 import io.megaphone.spark.checkpoint.ProbeFileSystem.{Asked, Fault}
 import io.megaphone.spark.driver.ApplicationDriver
+import io.megaphone.spark.driver.QueryDriver
 import io.megaphone.spark.executor.ExecutorHost
 import io.megaphone.spark.faces.api.MegaphoneApi
 import io.megaphone.spark.query.{FedStream, PluginSession}
@@ -257,7 +258,7 @@ final class OtherFileSystemSuite extends PluginSession {
     ProbeFileSystem.faults =
       Seq(Fault(Fault.ListThrows, s"${counting.folder}/state/0", times = Int.MaxValue))
     val running = counting.started()
-    val told = logged(Class.forName("io.megaphone.spark.driver.Sweeps")) {
+    val told = logged(classOf[QueryDriver]) {
       for (_ <- 1 to 60) counting.round(running)
     }
     counting.check(running)
