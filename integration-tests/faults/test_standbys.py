@@ -45,8 +45,9 @@ def test_every_operator_goes_on_where_its_standbys_are(
     query.run(3)
     wait_for_standbys(query)
     assert not recovered_after_the_loss_of(0, query, shared)
-    query.run(2)
-    query.stop_and_check()
+    query.run(2).flush()
+    query.stop()
+    query.check()
     shared.wait_for_executors()
 
 
