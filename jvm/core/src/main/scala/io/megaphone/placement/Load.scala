@@ -27,6 +27,10 @@ final case class Load(bytes: Long = 0, busyMs: Double = 0, workers: Int = 1) {
 object Load {
   val Zero: Load = Load(workers = 0)
 
+  /** The sum of the loads on each executor. */
+  def byExecutor(loads: Iterable[(String, Load)]): Map[String, Load] =
+    loads.groupMapReduce(_._1)(_._2)(_ + _)
+
   def sum(loads: IterableOnce[Load]): Load = loads.iterator.foldLeft(Zero)(_ + _)
 }
 

@@ -7,10 +7,6 @@ package io.megaphone.plan
   * Mode *prepared* uses standbys as well. This one is refused for a query that has none, so who
   * asks for it knows that most bins take no copy.
   */
-private[plan] object ReplicatedMode extends TransferMode("replicated") {
-  override def announcedSteps(window: Int): Int = window
-  override def isPreparedAhead: Boolean = true
-  override def publishesImageAhead: Boolean = true
-  override def publishesImageAfterCommit: Boolean = false
+private[plan] object ReplicatedMode extends PreparedAhead("replicated") {
   override def needsStandbys: Boolean = true
 }

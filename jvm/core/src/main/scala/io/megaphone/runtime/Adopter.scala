@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import java.io.IOException
 import java.util.concurrent.TimeUnit
 
 import scala.annotation.tailrec
@@ -139,19 +138,13 @@ final private[runtime] class Adopter(
       * there, or the attempt was killed: its bins are then another attempt's.
       */
     private def brought(lease: Lease, gain: Gain): Option[Boolean] =
-      try {
-        val read = oneTail(lease.holding, gain.name, batch.before.contentHash)
-        read.foreach(bytes => opened.bytesFromCheckpoint += bytes)
-        lease.release()
-        read.filter(_ => attempt.isAlive()).map(_ => lease.holding.base != gain.name)
-      } catch {
-        case _: DamagedFileException | _: MissingFileException | _: SpillException =>
-          lease.abandon()
-          None
-        // The standby is at the name that it had reached before.
-        case e @ (_: IOException | _: InterruptedException) => lease.release(); throw e
-        case e: Throwable => lease.abandon(); throw e
-      }
+      try
+        lease.forStandby {
+          val read = oneTail(lease.holding, gain.name, batch.before.contentHash)
+          read.foreach(bytes => opened.bytesFromCheckpoint += bytes)
+          read.filter(_ => attempt.isAlive()).map(_ => lease.holding.base != gain.name)
+        }
+      catch { case _: DamagedFileException | _: MissingFileException | _: SpillException => None }
 
     def prepared(wanted: Vector[Gain]): Taken = {
       val replicas = for {

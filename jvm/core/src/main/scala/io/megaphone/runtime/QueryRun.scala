@@ -235,12 +235,12 @@ final class QueryRun(
   def loads: Map[String, Load] = places.loads
 
   /** The load of the workers that are placed on each executor now. */
-  def placed: Map[String, Load] = (for {
+  def placed: Map[String, Load] = Load.byExecutor(for {
     state <- snapshot.toVector
     group <- state.groups
     workers = state.currentTable(group.id).workers
     (executor, worker) <- places.wanted.getOrElse(group.id, Vector.empty).take(workers).zipWithIndex
-  } yield executor -> loadOf(group, worker)).groupMapReduce(_._1)(_._2)(_ + _)
+  } yield executor -> loadOf(group, worker))
 
   /** The load of a worker of a group; what is not known of it is 0. */
   def loadOf(group: Group, worker: Int): Load = told.of(group, worker).getOrElse(Load())

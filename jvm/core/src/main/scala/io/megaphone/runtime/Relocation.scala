@@ -76,6 +76,9 @@ private[runtime] final class Relocations(endedMax: Int = 1000) {
   def all: Vector[Relocation] = known
   def open: Vector[Relocation] = known.filter(_.isOpen)
 
+  /** Where each worker is to go that is under way. */
+  def targets: Map[Seat, String] = open.iterator.map(r => r.seat -> r.to).toMap
+
   /** Begins some, and gives them their ids. Those of the same workers that are under way are
     * cancelled. Returns them.
     */

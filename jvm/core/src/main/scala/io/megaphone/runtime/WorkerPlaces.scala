@@ -145,7 +145,7 @@ private[runtime] final class WorkerPlaces {
   /** Whether the workers are to be spread soon, for executors have come or gone. */
   def isSettling: Boolean = settings.isAuto && !isSpread
 
-  private def spreads(scene: Scene): Boolean = settings.isAuto && !isSpread &&
+  private def spreads(scene: Scene): Boolean = isSettling &&
     scene.batch >= openSince + settings.settleBatches && scene.isKnown
 
   private def placeAnew(scene: Scene): Unit = {
@@ -201,7 +201,7 @@ private[runtime] final class WorkerPlaces {
       cluster.members,
       scene.seats,
       now,
-      bound = moving.open.iterator.map(r => r.seat -> r.to).toMap,
+      bound = moving.targets,
       stateOn(scene, _),
       unfit.getOrElse(_, Set.empty),
       cluster.elsewhere,
@@ -269,7 +269,7 @@ private[runtime] final class WorkerPlaces {
       places: Map[Seat, String],
       why: Relocation.Why
   ): Vector[Relocation] = {
-    val under = moving.open.iterator.map(r => r.seat -> r.to).toMap
+    val under = moving.targets
     val drained =
       cluster.members.iterator.filter(_.state == MemberState.Draining).map(_.id).toSet
     moving.begin(
@@ -305,7 +305,7 @@ private[runtime] final class WorkerPlaces {
 
   /** Workers whose executors get no more tasks go elsewhere with the next batch. */
   private def leave(scene: Scene, places: Map[Seat, String]): Unit = {
-    val under = moving.open.iterator.map(r => r.seat -> r.to).toMap
+    val under = moving.targets
     moving.begin(
       for {
         (seat, to) <- places.toVector.sortBy(_._1)
@@ -374,10 +374,11 @@ private[runtime] final class WorkerPlaces {
   }
 
   private def noteTargets(scene: Scene, places: Map[Seat, String]): Unit = {
-    val to = moving.open.iterator.map(r => r.seat -> r.to).toMap
-    placedLoads = scene.seats.toVector
-      .flatMap { case (seat, load) => to.get(seat).orElse(places.get(seat)).map(_ -> load) }
-      .groupMapReduce(_._1)(_._2)(_ + _)
+    val to = moving.targets
+    placedLoads = Load.byExecutor(
+      for ((seat, load) <- scene.seats.toVector; on <- to.get(seat).orElse(places.get(seat)))
+        yield on -> load
+    )
     val now =
       if (to.isEmpty) Map.empty[Long, Vector[Vector[String]]]
       else

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.state
 
+import java.io.IOException
+
 import io.megaphone.errors.{DetachedLeaseException, LeaseTimeoutException}
 import io.megaphone.format.WorkerId
 
@@ -37,6 +39,20 @@ final class Lease private[megaphone] (
 
   /** Replaces the holding by an empty one, to fill from files. Throws DetachedLeaseException. */
   def renew(): Holding = slot.renew(this)
+
+  /** Uses the holding of a standby, and gives the lease back. If a file fails or the thread is
+    * interrupted, the holding is at the name that it had reached before, and stays; after any other
+    * exception it is dropped. Throws what `use` throws.
+    */
+  def forStandby[A](use: => A): A =
+    try {
+      val used = use
+      release()
+      used
+    } catch {
+      case e @ (_: IOException | _: InterruptedException) => release(); throw e
+      case e: Throwable => abandon(); throw e
+    }
 
   /** Ends the attempt: undoes its uncommitted records, and gives the lease back. Only if no thread
     * of the attempt uses the holding any more.

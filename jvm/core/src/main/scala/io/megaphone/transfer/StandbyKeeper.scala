@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.transfer
 
-import java.io.IOException
-
 import scala.annotation.tailrec
 
 import io.megaphone.checkpoint.{CatchUp, Recovery}
@@ -106,17 +104,9 @@ final class StandbyKeeper(
   private def alone[A](duty: StandbyDuty)(use: Lease => A): Option[A] = {
     val thread = Thread.currentThread
     val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false)
-    registry.tryLease(duty.worker, duty.binsCount, attempt).map { lease =>
-      try {
-        val used = use(lease)
-        lease.release()
-        used
-      } catch {
-        // The holding is at the name that it had reached before.
-        case e @ (_: IOException | _: InterruptedException) => lease.release(); throw e
-        case e: Throwable => lease.abandon(); throw e
-      }
-    }
+    registry
+      .tryLease(duty.worker, duty.binsCount, attempt)
+      .map(lease => lease.forStandby(use(lease)))
   }
 }
 

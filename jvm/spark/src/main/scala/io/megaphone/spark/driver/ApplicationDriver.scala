@@ -13,6 +13,7 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.{ActiveQueries, RunningQuery}
 
 import io.megaphone.checkpoint.Parallel
+import io.megaphone.placement.Load
 import io.megaphone.runtime.{
   ClusterView, Committed, FileSettings, FileSettingsAsked, Orders, PlacingNews, Report
 }
@@ -161,7 +162,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   /** The executors, and what other queries have on them, as one query sees them. */
   private[driver] def clusterFor(query: QueryDriver): ClusterView =
     members.cluster.copy(elsewhere =
-      running.filterNot(_ eq query).flatMap(_.loads).groupMapReduce(_._1)(_._2)(_ + _)
+      Load.byExecutor(running.filterNot(_ eq query).flatMap(_.loads))
     )
 
   /** Answers an executor's report. Runs on Spark's RPC threads, so it must return quickly. */

@@ -178,8 +178,9 @@ final class Membership(
     )
   }
 
-  private def lookAround(): Unit = {
-    attempt(noticeDecommissions())
+  private def lookAround(): Unit = attempt {
+    val live = Allocation.registered(context)
+    attempt(noticeDecommissions(live))
     attempt {
       if (drains.open.nonEmpty) {
         forgetDrainsOfLost()
@@ -191,7 +192,6 @@ final class Membership(
       if (isLimitDue) { isLimitDue = false; limit() }
     }
     attempt(holds.foreach { holds =>
-      val live = Allocation.registered(context)
       holds.hold(running().foldLeft(Set.empty[String])(_ ++ _.needed(live)))
     })
   }
@@ -204,8 +204,7 @@ final class Membership(
       case e: Throwable => logInfo(s"A look at the executors failed: $e")
     }
 
-  private def noticeDecommissions(): Unit = {
-    val live = Allocation.registered(context)
+  private def noticeDecommissions(live: Set[String]): Unit = {
     val going = live.filter(e => !noticed.contains(e) && Allocation.isDecommissioned(context, e))
     going.foreach { executor =>
       noticed.add(executor)

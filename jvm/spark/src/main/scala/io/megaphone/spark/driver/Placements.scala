@@ -2,7 +2,7 @@
 package io.megaphone.spark.driver
 
 import io.megaphone.errors.PlanRefusedException
-import io.megaphone.placement.{MemberState, Seat}
+import io.megaphone.placement.{Member, MemberState, Seat}
 import io.megaphone.plan.Group
 import io.megaphone.runtime.{Drain, Relocation}
 import io.megaphone.spark.conf.PlacementConf
@@ -48,9 +48,7 @@ object Placements {
     val members = query.application.members.members
     val seats = wanted.map { case (worker, executor) =>
       if (worker < 0 || worker >= workers) throw PlanRefusedException.unknownWorker(worker, workers)
-      val found = members
-        .find(_.id == executor)
-        .getOrElse(throw PlanRefusedException.unknownExecutor(executor, members.map(_.id)))
+      val found = memberOf(members, executor)
       if (found.state != MemberState.Active) throw PlanRefusedException.executorLeaving(executor)
       Seat(group.id, worker) -> executor
     }
@@ -83,9 +81,7 @@ object Placements {
       throw PlanRefusedException.invalidTimeout(ms)
     }
     val members = application.members.members
-    val found = members
-      .find(_.id == executor)
-      .getOrElse(throw PlanRefusedException.unknownExecutor(executor, members.map(_.id)))
+    val found = memberOf(members, executor)
     val isAnyOther = members.exists(m => m.id != executor && m.state == MemberState.Active)
     if (found.state == MemberState.Active && !isAnyOther)
       throw PlanRefusedException.lastExecutor(executor)
@@ -96,20 +92,21 @@ object Placements {
   def undrain(application: ApplicationDriver, executor: String): Drain =
     application.members.undrain(executor)
 
+  private def memberOf(members: Vector[Member], executor: String): Member = members
+    .find(_.id == executor)
+    .getOrElse(throw PlanRefusedException.unknownExecutor(executor, members.map(_.id)))
+
   private def groupOf(query: QueryDriver, operator: Option[Long]): Group = {
-    val groups = query.state.groups
-    val known = groups.flatMap(_.operators.map(_.id))
+    val state = query.state
+    def known = state.groups.flatMap(_.operators.map(_.id)).mkString(", ")
     operator match {
-      case Some(id) =>
-        groups
-          .find(_.operators.exists(_.id == id))
-          .getOrElse(throw PlanRefusedException.unknownOperator(id, known))
-      case None if groups.size == 1 => groups.head
+      case Some(id) => Plans.groupOf(state, id)
+      case None if state.groups.size == 1 => state.groups.head
       case None =>
         throw PlanRefusedException.invalidArgument(
           "operator",
-          s"is missing, and the query has the operators ${known.mkString(", ")}; name the one " +
-            "whose workers are meant"
+          s"is missing, and the query has the operators $known; name the one whose workers are " +
+            "meant"
         )
     }
   }

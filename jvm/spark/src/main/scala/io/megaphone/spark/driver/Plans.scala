@@ -117,6 +117,13 @@ object Plans {
     state.currentTable(group.id)
   }
 
+  /** The group of an operator. */
+  private[driver] def groupOf(state: Protocol.State, operator: Long): Group =
+    state.groups.find(_.operators.exists(_.id == operator)).getOrElse {
+      val known = state.groups.flatMap(_.operators.map(_.id))
+      throw PlanRefusedException.unknownOperator(operator, known)
+    }
+
   private def groupsOf(state: Protocol.State, operator: Option[Long]): Vector[Group] =
     operator match {
       case None =>
@@ -124,10 +131,7 @@ object Plans {
         if (movable.isEmpty) throw PlanRefusedException.notMovable(state.groups.head.id)
         movable
       case Some(id) =>
-        val group = state.groups.find(_.operators.exists(_.id == id)).getOrElse {
-          val known = state.groups.flatMap(_.operators.map(_.id))
-          throw PlanRefusedException.unknownOperator(id, known)
-        }
+        val group = groupOf(state, id)
         if (!group.isMovable) throw PlanRefusedException.notMovable(id)
         Vector(group)
     }

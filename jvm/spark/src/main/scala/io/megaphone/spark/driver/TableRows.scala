@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.driver
 
+import io.megaphone.placement.Load
 import io.megaphone.plan.Plan
 import io.megaphone.runtime.Relocation
 import io.megaphone.view.{
@@ -62,7 +63,7 @@ object TableRows {
   def executors(application: ApplicationDriver): Vector[ExecutorRow] =
     ExecutorRow.of(
       application.members.held,
-      application.planned.flatMap(_.placed).groupMapReduce(_._1)(_._2)(_ + _)
+      Load.byExecutor(application.planned.flatMap(_.placed))
     )
 
   def drains(application: ApplicationDriver): Vector[DrainRow] =

@@ -133,10 +133,18 @@ private[faces] object Bodies {
     "wait_ms" -> rows.map(_.waitMs).maxOption.getOrElse(0L)
   )
 
-  def executors(application: ApplicationDriver): ObjectNode =
+  /** What is to be emptied. */
+  def drains(application: ApplicationDriver): Vector[ObjectNode] =
+    TableRows.drainsUnderWay(application).map { row =>
+      val body = Json.row(DrainRow.table, row)
+      body.remove("seconds") // it changes with each look
+      body
+    }
+
+  def executors(application: ApplicationDriver, drains: Vector[ObjectNode]): ObjectNode =
     Json.node(
       "executors" -> TableRows.executors(application).map(Json.row(ExecutorRow.table, _)),
-      "drains" -> TableRows.drainsUnderWay(application).map(Json.row(DrainRow.table, _))
+      "drains" -> drains
     )
 
   def relocation(row: RelocationRow): ObjectNode = Json.row(RelocationRow.table, row)

@@ -42,7 +42,7 @@ private[events] final class RunJournal(
   private val relocated = mutable.Set.empty[Long] // relocations that were told to have ended
   private val states = mutable.Map.empty[Long, ToldState] // by group
   private var executors: JsonNode = NullNode.instance
-  private var hasDrains = false // when they were told last
+  private var drains = Vector.empty[JsonNode] // as they were told last
   private var newestSeen = -1L // batch
   private var isOver = false
 
@@ -75,9 +75,10 @@ private[events] final class RunJournal(
     val workers = TableRows.workers(query).groupBy(_.operator)
     val isAnyTold =
       state.groups.map(group => tellState(state, group, workers(group.id), isLast)).contains(true)
-    if (isAnyTold || hasDrains || application.members.drainsUnderWay.nonEmpty) {
-      val body = Bodies.executors(application)
-      hasDrains = !body.path("drains").isEmpty
+    val drainsNow = Bodies.drains(application)
+    if (isAnyTold || drainsNow != drains) {
+      val body = Bodies.executors(application, drainsNow)
+      drains = drainsNow
       if (body != executors) tell(MegaphoneEvent.Executors, "", body)
       executors = body
     }
