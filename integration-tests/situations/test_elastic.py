@@ -48,6 +48,7 @@ def test_a_released_executor_ends_and_nothing_is_started_in_its_place(
     query.stop_and_check()
 
 
+@pytest.mark.slow
 def test_executors_come_under_load_are_used_and_go(
     make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
 ) -> None:

@@ -7,7 +7,7 @@ import scala.collection.mutable
 import io.megaphone.errors.DamagedFileException
 import io.megaphone.format.{Chain, FileName, Footer, StateName}
 import io.megaphone.log.BinLog
-import io.megaphone.state.Holding
+import io.megaphone.state.{Holding, Traffic}
 
 /** Brings a holding forward to a newer name of its worker by the tails in between: a worker's that
   * missed batches, or a replica.
@@ -31,11 +31,15 @@ import io.megaphone.state.Holding
   *   how many tails there may be. What one footer lists is on any file system still there
   * @param atOnce
   *   how many tails a call applies at most
+  * @param departed
+  *   hands over a bin of this chain, which has left another worker of this executor: one that the
+  *   holding's worker has taken in meanwhile need not be read from files
   */
 final class CatchUp(
     recovery: Recovery,
     tailsMax: Int = Footer.PreviousMax,
-    atOnce: Int = Int.MaxValue
+    atOnce: Int = Int.MaxValue,
+    departed: (Int, Chain) => Option[BinLog] = (_, _) => None
 ) {
 
   /** Brings `holding` to `name`, or `atOnce` tails further on the way there. Returns the bytes
@@ -43,8 +47,8 @@ final class CatchUp(
     * the newest file was not written under the table of this content hash; DamagedFileException or
     * MissingFileException for a file.
     */
-  def apply(holding: Holding, name: StateName, tableHash: Long): Option[Long] =
-    if (holding.base == name) Some(0L)
+  def apply(holding: Holding, name: StateName, tableHash: Long): Option[Traffic] =
+    if (holding.base == name) Some(Traffic())
     else if (!canLead(holding.base.version, name.version)) None
     else recovery.opening(byTails(_, holding, name, tableHash))
 
@@ -56,7 +60,7 @@ final class CatchUp(
       holding: Holding,
       name: StateName,
       tableHash: Long
-  ): Option[Long] = {
+  ): Option[Traffic] = {
     val newest = recovery.checked(FileName(holding.worker, name), tableHash, opened.footer(_))
     val names = leadingTo(opened, newest, holding.base.version)
     if (holding.head.exists(head => names.exists(_.name == head))) holding.settle()
@@ -66,7 +70,7 @@ final class CatchUp(
     Option.when(known >= 0) {
       val missing = names.take(known).reverse.take(atOnce)
       opened.keep(missing)
-      missing.map(applyTail(opened, holding, _)).sum
+      missing.map(applyTail(opened, holding, _)).foldLeft(Traffic())(_ + _)
     }
   }
 
@@ -81,7 +85,7 @@ final class CatchUp(
     go(Vector(newest.file), newest.previous)
   }
 
-  private def applyTail(opened: OpenFiles, holding: Holding, file: FileName): Long = {
+  private def applyTail(opened: OpenFiles, holding: Holding, file: FileName): Traffic = {
     val footer = opened.footer(file)
     if (footer.base != holding.base)
       throw new DamagedFileException(
@@ -91,6 +95,22 @@ final class CatchUp(
         s"one on ${footer.base}"
       )
     footer.left.foreach(holding.drop)
+    val came = takeDeparted(holding, footer)
+    try applyFrames(opened, holding, footer)
+    catch { case e: Throwable => came.foreach(holding.drop); throw e }
+  }
+
+  /** Adds the bins that came to the worker with a tail, as they were before it. Returns them. */
+  private def takeDeparted(holding: Holding, footer: Footer): Vector[Int] = for {
+    (bin, chain) <- footer.chains.toVector
+    if !holding.has(bin)
+    frame = footer.frameOf.get(bin)
+    if !frame.exists(_.isImage)
+    before = if (frame.isEmpty) chain else chain.init
+    log <- departed(bin, before)
+  } yield { holding.put(bin, log, before); bin }
+
+  private def applyFrames(opened: OpenFiles, holding: Holding, footer: Footer): Traffic = {
     val frames = footer.frames.filter(f => holding.has(f.bin))
     val logs = mutable.Map.from(frames.map(frame => frame.bin -> holding.here(frame.bin)))
     val lineage = footer.file +: footer.previous.take(Footer.PreviousMax - 1)
@@ -103,7 +123,8 @@ final class CatchUp(
         bin => holding.chain(bin) + footer.frameOf(bin),
         lineage
       ) {
-        if (frames.isEmpty) 0L else opened.read(file)(recovery.apply(_, frames, logs, loading))
+        if (frames.isEmpty) Traffic()
+        else opened.read(footer.file)(recovery.apply(_, frames, logs, loading))
       }
     }
   }

@@ -9,7 +9,7 @@ import io.megaphone.format.{
 }
 import io.megaphone.log.BinLog
 import io.megaphone.log.memory.{DamagedRecordsException, HeapBudget}
-import io.megaphone.state.LoadedBin
+import io.megaphone.state.{LoadedBin, Traffic}
 
 /** Rebuilds bins from the files of a checkpoint.
   *
@@ -180,7 +180,7 @@ class Recovery(
       val all = shares(located)
       opened.keep(all.flatMap(filesOf))
       val parts = together(all.map(share => () => loadShare(opened, share, loading)))
-      Loaded(parts.iterator.flatMap(_.bins).toMap, parts.map(_.bytes).sum, Vector.empty)
+      Loaded(parts.iterator.flatMap(_.bins).toMap, parts.map(_.traffic).reduce(_ + _), Vector.empty)
     }
 
   /** Cuts the bins into one share for each thread, of about the same bytes. Neighbours stay
@@ -209,12 +209,12 @@ class Recovery(
       bin -> loading.add(new BinLog(budget))
     })
     val byFile = framesOf(located).groupBy(_.file)
-    val bytes = byFile.toSeq
+    val traffic = byFile.toSeq
       .sortBy { case (file, _) => file.name.version }
       .map { case (file, frames) =>
         opened.read(file)(apply(_, frames, logs, loading, _.settle()))
       }
-      .sum
+      .foldLeft(Traffic())(_ + _)
     logs.foreach { case (bin, log) =>
       log.settle()
       val expected = located(bin).keyCount
@@ -228,7 +228,7 @@ class Recovery(
     }
     Loaded(
       logs.iterator.map { case (bin, log) => bin -> LoadedBin(bin, log, located(bin).chain) }.toMap,
-      bytes,
+      traffic,
       Vector.empty
     )
   }
@@ -251,7 +251,7 @@ class Recovery(
       logs: mutable.Map[Int, BinLog],
       loading: HeapBudget.Loading,
       applied: BinLog => Unit = _ => ()
-  ): Long = {
+  ): Traffic = {
     val rewritten = mutable.Map.empty[Chunk, DamagedFileException]
     def mayBeRewritten(frame: Frame) =
       frame.file.name.id == StateName.FixedId && reader.footer.writer != frame.chunk.writer
@@ -267,7 +267,8 @@ class Recovery(
         }
       rewritten.get(frame.chunk).foreach(applyRewritten(reader, frame, logs, loading, applied, _))
     }
-    frames.iterator.map(_.chunk).distinct.map(_.storedBytesOfAll).sum
+    val bytes = frames.iterator.map(_.chunk).distinct.map(_.storedBytesOfAll).sum
+    if (reader.isPushed) Traffic(fromPeer = bytes) else Traffic(fromCheckpoint = bytes)
   }
 
   /** Applies a frame's records to a bin's log; an image replaces the log. */
@@ -329,12 +330,12 @@ object Recovery {
   /** The frames of a bin, and its number of live keys. */
   final case class Located(chain: Chain, keyCount: Long)
 
-  /** @param bytes
+  /** @param traffic
     *   bytes read, as stored
     * @param lineage
     *   the files that led to the worker's state, newest first
     */
-  final case class Loaded(bins: Map[Int, LoadedBin], bytes: Long, lineage: Vector[FileName])
+  final case class Loaded(bins: Map[Int, LoadedBin], traffic: Traffic, lineage: Vector[FileName])
 
   /** The frame of a rewritten file that replaces a frame of the file before it: a tail or an image
     * for a tail, an image for an image.

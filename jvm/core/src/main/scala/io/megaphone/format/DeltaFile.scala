@@ -156,6 +156,9 @@ object DeltaFile {
     */
   final class Reader(source: FileSource) {
     private val file = source.name
+
+    /** Whether another executor has sent the file. */
+    val isPushed: Boolean = source.isPushed
     private val compressionId: Int = {
       if (source.length < HeaderBytes + TrailerBytes)
         fail(None, s"at least ${HeaderBytes + TrailerBytes} bytes", s"${source.length}")

@@ -12,6 +12,9 @@ trait FileSource extends AutoCloseable {
   def name: String
   def length: Long
 
+  /** Whether another executor has sent the bytes, so that none come from the checkpoint. */
+  def isPushed: Boolean = false
+
   /** Returns exactly `length` bytes from `position`. Throws IOException or DamagedFileException if
     * they cannot be read.
     */
@@ -19,7 +22,11 @@ trait FileSource extends AutoCloseable {
 }
 
 /** A block in memory. */
-final class BytesSource(val name: String, bytes: Array[Byte]) extends FileSource {
+final class BytesSource(
+    val name: String,
+    bytes: Array[Byte],
+    override val isPushed: Boolean = false
+) extends FileSource {
   def length: Long = bytes.length
   def read(position: Long, count: Int): Array[Byte] = {
     if (position < 0 || count < 0 || position + count > bytes.length)

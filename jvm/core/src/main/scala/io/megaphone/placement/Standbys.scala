@@ -21,13 +21,16 @@ object Standbys {
     *   how many standbys a worker is to have
     * @param isWhole
     *   whether a worker's standby on an executor has all of its state
+    * @param unfit
+    *   executors that had no room for a worker: they stand by for it only if there is no other
     */
   def assign(
       workers: Vector[String],
       current: Int => Seq[String],
       members: Vector[Member],
       replicas: Int,
-      isWhole: (Int, String) => Boolean = (_, _) => false
+      isWhole: (Int, String) => Boolean = (_, _) => false,
+      unfit: Int => Set[String] = _ => Set.empty
   ): Vector[Vector[String]] = {
     val open = Member.open(members).map(_.id)
     val hosts = members.map(m => m.id -> m.host).toMap
@@ -42,7 +45,7 @@ object Standbys {
       val taken = (workers(worker) +: have).flatMap(hosts.get).toSet
       free.minByOption { e =>
         val place = now(worker).indexOf(e)
-        (taken(hosts(e)), if (place < 0) Int.MaxValue else place, counts(e), e)
+        (unfit(worker)(e), taken(hosts(e)), if (place < 0) Int.MaxValue else place, counts(e), e)
       }
     }
     val isOpen = open.toSet
@@ -52,7 +55,7 @@ object Standbys {
       val some = now(w).take(replicas).toVector
       val on = (workers(w) +: some).flatMap(hosts.get)
       Option.when(
-        some.size == replicas && some.forall(e => isOpen(e) && isWhole(w, e)) &&
+        some.size == replicas && some.forall(e => isOpen(e) && isWhole(w, e) && !unfit(w)(e)) &&
           on.distinct.size == replicas + 1
       )(some)
     }

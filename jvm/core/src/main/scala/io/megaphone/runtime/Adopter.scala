@@ -62,7 +62,7 @@ final private[runtime] class Adopter(
   ): Unit = {
     val worker = holding.worker
     for (bin <- batch.binsBefore(worker) if batch.after.workerOf(bin) != worker)
-      holding.markLeaving(bin)
+      holding.markLeaving(bin, registry.isStandby(WorkerId(batch.key, batch.after.workerOf(bin))))
     val gained = batch.after.binsOf(worker).filterNot(holding.has)
     val routes = gained.groupBy(bin => (batch.before.workerOf(bin), sources.stepOf(bin))).toVector
     val gains =
@@ -141,7 +141,7 @@ final private[runtime] class Adopter(
       try
         lease.forStandby {
           val read = oneTail(lease.holding, gain.name, batch.before.contentHash)
-          read.foreach(bytes => opened.bytesFromCheckpoint += bytes)
+          read.foreach(opened.count)
           read.filter(_ => attempt.isAlive()).map(_ => lease.holding.base != gain.name)
         }
       catch { case _: DamagedFileException | _: MissingFileException | _: SpillException => None }
@@ -208,8 +208,8 @@ final private[runtime] class Adopter(
       */
     private def bring(replica: Holding, name: StateName, tail: Vector[Part]): Boolean = {
       def isByBlock = isOneBehind(replica.base, name) && blocks.applyTail(tail, replica)
-      def isByFiles = catchUp(replica, name, batch.before.contentHash).exists { bytes =>
-        opened.bytesFromCheckpoint += bytes
+      def isByFiles = catchUp(replica, name, batch.before.contentHash).exists { traffic =>
+        opened.count(traffic)
         true
       }
       replica.base == name || isByBlock || isByFiles
@@ -250,7 +250,7 @@ final private[runtime] class Adopter(
     def loaded(wanted: Vector[Gain]): Taken = wanted.map { gain =>
       val file = FileName(gain.source, gain.name)
       val found = opened.waiting(recovery.load(file, gain.bins, batch.before.contentHash))
-      opened.bytesFromCheckpoint += found.bytes
+      opened.count(found.traffic)
       opened.binsFromCheckpoint += gain.bins.size
       gain -> gain.bins.map(found.bins)
     }.toMap

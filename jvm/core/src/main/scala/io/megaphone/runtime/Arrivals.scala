@@ -20,7 +20,7 @@ final class Arrivals extends Serializable {
 
   def waitMs: Long = waitNanos / 1000000L
 
-  /** Counts what came for bins before the batch. */
+  /** Counts what came for bins, now or before the batch. */
   private[runtime] def count(traffic: Traffic): Unit = {
     bytesFromPeer += traffic.fromPeer
     bytesFromCheckpoint += traffic.fromCheckpoint

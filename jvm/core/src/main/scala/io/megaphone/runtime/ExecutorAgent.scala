@@ -8,13 +8,14 @@ import scala.annotation.tailrec
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
-import io.megaphone.checkpoint.Recovery
-import io.megaphone.format.{ExecutorAddress, StateName, StoreKey, WorkerId}
+import io.megaphone.checkpoint.{Recovery, StateFiles}
+import io.megaphone.format.{ExecutorAddress, FileName, StateName, StoreKey, WorkerId}
 import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.state.{Holding, Registry, ReplicaKey}
 import io.megaphone.transfer.{
-  BlockName, Peers, Preparer, ReplicaDuty, StandbyDuty, StandbyKeeper, TailPulls, TransferBlocks
+  BlockName, Peers, Preparer, PushedFile, PushedFiles, ReplicaDuty, StandbyDuty, StandbyKeeper,
+  TailPulls, TransferBlocks
 }
 import io.megaphone.transfer.TailPulls.Pulled
 import io.megaphone.transfer.TransferBlocks.Part
@@ -78,6 +79,7 @@ final class ExecutorAgent(
   private val refused = new ConcurrentHashMap[ReplicaKey, Refusal]()
   private val replicaRests = new BackOff[ReplicaKey](() => round.get, RestMax)
   private val standbyRests = new BackOff[WorkerId](() => round.get, StandbyRestMax)
+  private val noRoom = ConcurrentHashMap.newKeySet[WorkerId]() // for standbys of these workers
   private val published = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
   private val copied = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
   private val tailPulls = new TailPulls(blocks, peers)
@@ -90,7 +92,19 @@ final class ExecutorAgent(
   val publisher: BlockPublisher =
     new BlockPublisher(registry, peers, blocks, faults, warn, copying(_, published), isUnwanted)
 
+  /** What other executors have sent for this one's standbys. */
+  val pushed: PushedFiles =
+    new PushedFiles(math.min(PushedBytesMax, registry.budget.budgetBytes / PushedShare))
+
   def address: ExecutorAddress = peers.address
+
+  /** The files of a worker that runs here. Those that it writes go to its standbys as well. */
+  def sent(worker: WorkerId, files: StateFiles): StateFiles =
+    orders.pushes.get(worker).fold(files) { standbys =>
+      PushedFiles.sent(files) { (file, bytes) =>
+        standbys.foreach(peers.push(PushedFile(worker.store, file, bytes), _))
+      }
+    }
 
   /** A task brings the driver's counter. Returns whether it is newer than all before, so that the
     * host should report now.
@@ -121,7 +135,8 @@ final class ExecutorAgent(
         duty.bins.count(holding.has)
       ),
     orders.counter,
-    registry.holdingsByRun
+    registry.holdingsByRun,
+    noRoom.asScala.toVector
   )
 
   /** Obeys the orders, unless newer ones are known. Returns whether they were obeyed. */
@@ -137,15 +152,23 @@ final class ExecutorAgent(
     )
     registry.keepReplicas(orders.isLive(_))
     registry.measure()
+    pushed.keep((store, file) => orders.runs.get(store.run).exists(isBehind(_, store, file)))
     Seq(refused, published, copied).foreach(_.keySet.removeIf(key => !orders.isLive(key)))
     replicaRests.keep(orders.isLive(_))
     standbyRests.keep(standing)
+    noRoom.removeIf(!standing(_))
     throttle.keep(orders.runs.map { case (run, live) => run -> live.copyRate })
     withLargeBins.removeIf(store => !orders.runs.contains(store.run))
     census.keepRuns(orders.runs.contains)
     publisher.keep(orders)
     true
   }
+
+  /** Whether a worker's state here is older than a file of it: its standby is to apply it. */
+  private def isBehind(run: LiveRun, store: StoreKey, file: FileName): Boolean =
+    registry
+      .holding(WorkerId(store, file.worker))
+      .fold(file.name.version >= run.settled)(_.base.version < file.name.version)
 
   /** The duties to work on now, in order. A duty that was refused for lack of room waits until its
     * source has committed again; one that failed, or whose image is not there yet, waits for some
@@ -212,11 +235,15 @@ final class ExecutorAgent(
         val keeper =
           new StandbyKeeper(registry, recovery(Recovery.Unchecked), loading, sliceBytes)
         val outcome = keeper(duty)
-        if (outcome == StandbyKeeper.Whole) standbyRests.succeeded(duty.worker)
+        if (outcome == StandbyKeeper.Whole) {
+          standbyRests.succeeded(duty.worker)
+          noRoom.remove(duty.worker)
+        }
         Some(outcome)
       } catch {
         case e: InterruptedException => throw e
         case e: Throwable =>
+          if (e.isInstanceOf[SpillException]) noRoom.add(duty.worker)
           registry.measure() // what was dropped frees its heap for batches at once
           if (standbyRests.failed(duty.worker) == FailuresTold)
             warn(
@@ -367,6 +394,8 @@ final class ExecutorAgent(
 
 object ExecutorAgent {
   private val LargeBinBytes = 256L << 20
+  private val PushedBytesMax = 64L << 20
+  private val PushedShare = 16 // of the budget for state
 
   /** Rounds of orders that a failed duty rests at most: half a minute, at ten rounds a second. */
   private val RestMax = 300L

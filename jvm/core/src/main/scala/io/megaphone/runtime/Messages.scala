@@ -26,6 +26,8 @@ sealed trait Message extends Serializable
   *   the number of the newest orders that were obeyed before the report was made
   * @param states
   *   how many states of workers it keeps, by run
+  * @param noRoom
+  *   the workers that it is to stand by for and has no room for
   */
 final case class Report(
     executor: ExecutorAddress,
@@ -36,7 +38,8 @@ final case class Report(
     besideTasks: Map[String, Long] = Map.empty,
     standing: Vector[Standing] = Vector.empty,
     obeyed: Long = 0,
-    states: Map[String, Int] = Map.empty
+    states: Map[String, Int] = Map.empty,
+    noRoom: Vector[WorkerId] = Vector.empty
 ) extends Message
 
 /** How far a standby is: the version of its holding, how many bins of the worker it has, and
@@ -87,13 +90,16 @@ final case class Held(
   *   the standbys that it is to keep
   * @param isDraining
   *   whether the executor is to be emptied
+  * @param pushes
+  *   the executors that stand by for workers that run on this one: they get the workers' files
   */
 final case class Orders(
     counter: Long,
     runs: Map[String, LiveRun],
     duties: Vector[ReplicaDuty],
     standbys: Vector[StandbyDuty] = Vector.empty,
-    isDraining: Boolean = false
+    isDraining: Boolean = false,
+    pushes: Map[WorkerId, Vector[ExecutorAddress]] = Map.empty
 ) extends Message {
 
   /** Whether blocks and replicas of a step may still be used. */
@@ -127,7 +133,8 @@ object Orders {
       all.map(r => r.run -> r.live).toMap,
       all.iterator.flatMap(_.duties).toVector,
       all.iterator.flatMap(_.standbys).toVector,
-      isDraining
+      isDraining,
+      all.iterator.flatMap(_.pushes).toMap
     )
   }
 }
@@ -137,7 +144,8 @@ final case class RunOrders(
     run: String,
     live: LiveRun,
     duties: Vector[ReplicaDuty],
-    standbys: Vector[StandbyDuty] = Vector.empty
+    standbys: Vector[StandbyDuty] = Vector.empty,
+    pushes: Map[WorkerId, Vector[ExecutorAddress]] = Map.empty
 )
 
 /** A run that is alive.

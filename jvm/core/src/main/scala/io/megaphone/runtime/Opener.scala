@@ -75,7 +75,7 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
         val caughtUp =
           if (isFresh(holding) || batch.binsBefore(holding.worker).isEmpty) None
           else opened.waiting(catchUp(holding, name, batch.before.contentHash))
-        caughtUp.foreach(bytes => opened.bytesFromCheckpoint += bytes)
+        caughtUp.foreach(opened.count)
         if (caughtUp.isEmpty) recover(lease, batch, name, opened)
       }
       lease.holding.checkedTable = Long.MinValue
@@ -121,7 +121,7 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
       )
       loaded.bins.valuesIterator.foreach(holding.put)
       holding.restart(name, loaded.lineage)
-      opened.bytesFromCheckpoint += loaded.bytes
+      opened.count(loaded.traffic)
       opened.binsRecovered = staying.size
     }
   }

@@ -4,7 +4,7 @@ package io.megaphone.runtime
 import io.megaphone.checkpoint.{Recovery, Settled}
 import io.megaphone.checkpoint.planlog.{History, PlanLog}
 import io.megaphone.errors.{PlanRefusedException, StepNotSealedException, UnsupportedQueryException}
-import io.megaphone.format.{StoreId, VersionIds}
+import io.megaphone.format.{ExecutorAddress, StoreId, VersionIds, WorkerId}
 import io.megaphone.pace.TransferRate
 import io.megaphone.placement.{Load, Seat}
 import io.megaphone.plan.{Group, Plan, RoutingTable}
@@ -373,6 +373,14 @@ final class QueryRun(
     for ((k, version) <- report.ready if due(k)) tell(k, ReplicaState.Ready(version, executor))
     for ((k, reason) <- report.refused if due(k)) tell(k, ReplicaState.Refused(reason, executor))
     places.standsBy(executor, report.standing.filter(_.worker.store.run == run), batchNow)
+    places.hasNoRoom(
+      executor,
+      for {
+        worker <- report.noRoom.toSet if worker.store.run == run
+        group <- groups.find(_.stores.contains(worker.store.id))
+      } yield Seat(group.id, worker.worker),
+      batchNow
+    )
     if (pace.reported(report.copied.filter(_.replica.store.run == run)))
       records.feed(Protocol.CopiesProgressed)
     pace.besideTasks(executor, report.besideTasks.getOrElse(run, 0L))
@@ -408,7 +416,9 @@ final class QueryRun(
 
   /** This run's part of the orders for an executor; None before its first batch. */
   def ordersFor(executor: String): Option[RunOrders] =
-    live.map(RunOrders(run, _, dutiesOf(executor), standbyDutiesOf(executor)))
+    live.map(
+      RunOrders(run, _, dutiesOf(executor), standbyDutiesOf(executor), pushesOf(executor))
+    )
 
   /** What an executor is to have ready. */
   def dutiesOf(executor: String): Vector[ReplicaDuty] =
@@ -418,6 +428,10 @@ final class QueryRun(
   def standbyDutiesOf(executor: String): Vector[StandbyDuty] =
     currentDuties.standbys.getOrElse(executor, Vector.empty)
 
+  /** The workers of an executor that others stand by for, and those others. */
+  private def pushesOf(executor: String): Map[WorkerId, Vector[ExecutorAddress]] =
+    currentDuties.pushes.getOrElse(executor, Map.empty)
+
   /** Computed once for a decision, a view of the cluster, and the standbys that are wished. */
   private def currentDuties: QueryRun.DutiesOf =
     records.state.fold(QueryRun.DutiesOf.Nothing) { state =>
@@ -425,19 +439,35 @@ final class QueryRun(
       val wished = QueryRun.Wished(places.relocating, places.standbys, told.known)
       val current =
         if (known.isOf(state.decision, view, wished)) known
-        else
+        else {
+          val standbys =
+            Duties.standbys(state, wished.relocating, wished.standbys, told.liveBytes)
           QueryRun.DutiesOf(
             state.decision,
             view,
             wished,
             Duties(state, view.peer).groupMap(_._1)(_._2),
-            Duties
-              .standbys(state, wished.relocating, wished.standbys, told.liveBytes)
-              .groupMap(_._1)(_._2)
+            standbys.groupMap(_._1)(_._2),
+            pushesFor(standbys.map { case (executor, duty) => executor -> duty.worker }, view)
           )
+        }
       duties = current
       current
     }
+
+  /** By executor: its workers that others stand by for, and those others. */
+  private def pushesFor(
+      standbys: Vector[(String, WorkerId)],
+      view: ClusterView
+  ): Map[String, Map[WorkerId, Vector[ExecutorAddress]]] = {
+    val all = for {
+      (executor, worker) <- standbys
+      to <- view.peer(executor)
+      from <- executorOf(worker.store.id.operator, worker.worker)
+      if from != executor
+    } yield (from, worker, to)
+    all.groupBy(_._1).map { case (from, some) => from -> some.groupMap(_._2)(_._3) }
+  }
 
   private def hasStandbysToMake: Boolean = hasStandbys && current.groups.exists { group =>
     Vector(places.relocating, places.standbys)
@@ -611,7 +641,8 @@ object QueryRun {
       cluster: ClusterView,
       wished: Wished,
       replicas: Map[String, Vector[ReplicaDuty]],
-      standbys: Map[String, Vector[StandbyDuty]]
+      standbys: Map[String, Vector[StandbyDuty]],
+      pushes: Map[String, Map[WorkerId, Vector[ExecutorAddress]]]
   ) {
 
     /** Whether nothing has changed. Compares references: an equal decision may be megabytes. */
@@ -628,6 +659,7 @@ object QueryRun {
       None,
       ClusterView.Empty,
       Wished(Map.empty, Map.empty, 0),
+      Map.empty,
       Map.empty,
       Map.empty
     )

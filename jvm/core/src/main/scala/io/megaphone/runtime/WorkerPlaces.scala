@@ -39,7 +39,8 @@ private[runtime] final class WorkerPlaces {
   @volatile private var isSpread = false // since then
   private val mostBins = mutable.Map.empty[(String, Int, StoreId), Int] // of each standby
   private val standingSince = mutable.Map.empty[(String, Int), Long] // when it last had more
-  private var unfit = Map.empty[Seat, Set[String]] // executors that could not take a worker
+  // Executors that could not take a worker, and the batch in which each showed that last.
+  private var unfit = Map.empty[Seat, Map[String, Long]]
   private var lost = Vector.empty[String] // executors whose workers have no other place yet
   private var untold = Vector.empty[Loss]
   @volatile private var lossesKnown = Vector.empty[Loss]
@@ -64,7 +65,10 @@ private[runtime] final class WorkerPlaces {
     lost.foreach { executor => standing.remove(executor); firstRan.remove(executor) }
     mostBins.filterInPlace((key, _) => !lost.contains(key._1))
     standingSince.filterInPlace((key, _) => !lost.contains(key._1))
-    unfit = unfit.view.mapValues(_ -- lost).filter(_._2.nonEmpty).toMap
+    unfit = unfit.view
+      .mapValues(_.filter(known => !lost.contains(known._1) && known._2 + UnfitBatches >= batch))
+      .filter(_._2.nonEmpty)
+      .toMap
     this.lost ++= lost
     if (now.open != seen.open) { openSince = batch; isSpread = false }
     seen = now
@@ -104,6 +108,18 @@ private[runtime] final class WorkerPlaces {
     }
     standing(executor) = now
   }
+
+  /** An executor reports the workers that it has no room for. While another executor may get them,
+    * it is asked no more, for some time.
+    */
+  def hasNoRoom(executor: String, seats: Set[Seat], batch: Long): Unit =
+    seats.foreach(isUnfit(_, executor, batch))
+
+  private def isUnfit(seat: Seat, executor: String, batch: Long): Unit =
+    unfit += seat -> (unfit.getOrElse(seat, Map.empty) + (executor -> batch))
+
+  /** The executors that could not take a worker. */
+  private def unfitFor(seat: Seat): Set[String] = unfit.get(seat).fold(Set.empty[String])(_.keySet)
 
   /** By group: the executors that are to stand by for each worker. Another map if that changes. */
   def standbys: Map[Long, Vector[Vector[String]]] = wantedStandbys
@@ -203,7 +219,7 @@ private[runtime] final class WorkerPlaces {
       now,
       bound = moving.targets,
       stateOn(scene, _),
-      unfit.getOrElse(_, Set.empty),
+      unfitFor,
       cluster.elsewhere,
       tolerance
     )
@@ -254,11 +270,12 @@ private[runtime] final class WorkerPlaces {
       r.copy(end = Some(Relocation.Cancelled))
     else if (r.taken.exists(_ + ArrivalBatches < scene.batch))
       failed(s"Spark ran the worker's tasks elsewhere for $ArrivalBatches batches.")
+    else if (r.isMaking && unfit.get(r.seat).exists(_.get(r.to).exists(_ >= r.since)))
+      failed(s"Executor ${r.to} has no room for the worker's state.")
     else if (r.isMaking && isStuck) {
-      unfit += r.seat -> (unfit.getOrElse(r.seat, Set.empty) + r.to)
+      isUnfit(r.seat, r.to, scene.batch)
       failed(
-        s"Executor ${r.to} has copied nothing for $StuckBatches batches: it has no room, or " +
-          "cannot read the checkpoint; its log says which."
+        s"Executor ${r.to} has copied nothing for $StuckBatches batches; its log says why."
       )
     } else r
   }
@@ -365,7 +382,8 @@ private[runtime] final class WorkerPlaces {
           w => known.lift(w).toSeq.flatten ++ before.lift(w),
           cluster.members,
           settings.replicas,
-          isWhole(group, _, _)
+          isWhole(group, _, _),
+          w => unfitFor(Seat(group.id, w))
         )
         if (chosen != known) wantedStandbys = wantedStandbys.updated(group.id, chosen)
       }
@@ -454,6 +472,9 @@ private[runtime] object WorkerPlaces {
   private val LoadsEvery = 16L
 
   private val LossesMax = 1000
+
+  /** Batches after which an executor that had no room for a worker may be asked again. */
+  private val UnfitBatches = 1000L
 
   /** Batches in which an executor copies nothing after which it is given up. */
   private val StuckBatches = 50L

@@ -170,7 +170,7 @@ object WorkerTask {
       val opener = new Opener(agent.registry, store.recovery, agent.blocks, agent.peers)
       val arrivals = opener.open(lease, batch, sources)
       if (batch.isStep) agent.faults.at(FaultPoints.StepOpened)
-      val committer = new Committer(store.files, store.compression, settings.limits)
+      val committer = new Committer(agent.sent(id, store.files), store.compression, settings.limits)
       val task = new WorkerTask(agent, lease, batch, assignment, arrivals, committer)
       task.queueImages()
       task

@@ -34,6 +34,8 @@ final class Holding(val worker: Int, val binsCount: Int) {
   private val touchedBins = mutable.BitSet.empty
   private val adoptedBins = mutable.BitSet.empty
   private val leavingBins = mutable.BitSet.empty
+  private val standbyBins = mutable.BitSet.empty // leaving ones that a standby here will take
+  private val departed = new DepartedBins
   // The files that lead to the base, newest first; the first is the base's own.
   private var files = Vector.empty[FileName]
 
@@ -95,12 +97,26 @@ final class Holding(val worker: Int, val binsCount: Int) {
 
   /** Drops a bin. Called twice: nothing happens. */
   def drop(bin: Int): Unit = synchronized {
-    held.remove(bin); adoptedBins -= bin; leavingBins -= bin
+    held.remove(bin); adoptedBins -= bin; leavingBins -= bin; standbyBins -= bin
   }
 
-  /** Marks a bin that changes its owner with the current batch, until that version is settled. */
+  /** Marks a bin that changes its owner with the current batch, until that version is settled.
+    *
+    * @param isStoodBy
+    *   whether this executor stands by for its new worker, and so is to keep it
+    */
+  def markLeaving(bin: Int, isStoodBy: Boolean = false): Unit = synchronized {
+    leavingBins += bin
+    if (isStoodBy) standbyBins += bin
+  }
+
+  /** Marks a bin that has come with the current batch. */
   def markAdopted(bin: Int): Unit = synchronized { adoptedBins += bin }
-  def markLeaving(bin: Int): Unit = synchronized { leavingBins += bin }
+
+  /** Hands a bin over that has left with one of the last steps, and has this chain. */
+  def takeDeparted(bin: Int, chain: Chain): Option[BinLog] = synchronized {
+    departed.take(bin, chain)
+  }
 
   /** Makes the bins that were added the settled state of this name. */
   def restart(name: StateName, lineage: Vector[FileName]): Unit = synchronized {
@@ -110,6 +126,8 @@ final class Holding(val worker: Int, val binsCount: Int) {
     touchedBins.clear()
     adoptedBins.clear()
     leavingBins.clear()
+    standbyBins.clear()
+    departed.clear()
     files = lineage
   }
 
@@ -136,7 +154,10 @@ final class Holding(val worker: Int, val binsCount: Int) {
     headCommit.foreach { head =>
       touchedBins.foreach(stateOf(_).here.foreach(_.settle()))
       touchedBins.clear()
+      for (bin <- standbyBins; log <- stateOf(bin).here)
+        departed.add(LoadedBin(bin, log, chain(bin)), baseName.version)
       baseName = head.name
+      departed.dropBefore(baseName.version)
       headCommit = None
       files = (head.file +: files).take(Holding.LineageMax)
       aside.clear()
@@ -196,7 +217,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def liveBytes: Long = held.sum(!isLeaving(_))(_.liveBytes)
 
   /** Heap bytes of all logs and chains. */
-  def heapBytes: Long = held.heapBytes
+  def heapBytes: Long = held.heapBytes + synchronized(departed.heapBytes)
   def bytesOnDisk: Long = held.bytesOnDisk
 
   /** Moves pages to disk until `bytes` of heap are free or no page is left to move. Bins that have

@@ -5,7 +5,8 @@ import java.util.concurrent.ConcurrentHashMap
 
 import scala.jdk.CollectionConverters._
 
-import io.megaphone.format.{Footer, WorkerId}
+import io.megaphone.format.{Chain, Footer, StoreKey, WorkerId}
+import io.megaphone.log.BinLog
 import io.megaphone.log.memory.HeapBudget
 
 /** All holdings of one executor, by run, operator, store and worker, and the replicas that it keeps
@@ -28,6 +29,7 @@ final class Registry(
 ) {
   private val slots = new ConcurrentHashMap[WorkerId, Slot]()
   private val replicas = new ConcurrentHashMap[ReplicaKey, Replica]()
+  @volatile private var standsBy: WorkerId => Boolean = _ => false
   private val handedOut = ConcurrentHashMap.newKeySet[HeapBudget.User]()
 
   /** Takes the lease on a worker's holding, which is empty if the worker had none. Throws
@@ -52,6 +54,16 @@ final class Registry(
     */
   def borrow(worker: WorkerId, attempt: Attempt)(isThere: Holding => Boolean): Option[Lease] =
     Option(slots.get(worker)).flatMap(_.borrow(attempt, isThere))
+
+  /** Whether this executor is to stand by for a worker. */
+  def isStandby(worker: WorkerId): Boolean = standsBy(worker)
+
+  /** Takes a bin that has left a worker of this executor, if it is there with this chain. */
+  def takeDeparted(store: StoreKey, bin: Int, chain: Chain): Option[BinLog] =
+    slots.asScala.iterator
+      .collect { case (worker, slot) if worker.store == store => slot.peek }
+      .flatMap(_.takeDeparted(bin, chain))
+      .nextOption()
 
   /** A worker's current holding, even if an attempt is writing it. */
   def holding(worker: WorkerId): Option[Holding] = Option(slots.get(worker)).map(_.peek)
@@ -96,6 +108,7 @@ final class Registry(
       isDraining: Boolean = false
   ): Unit = {
     // A worker that runs here is one version behind while its next batch is planned.
+    this.standsBy = standsBy
     val behind = if (isDraining) math.min(1, behindMax) else behindMax
     slots.forEach { (worker, slot) =>
       val isWanted = settledOf(worker.store.run).exists { settled =>

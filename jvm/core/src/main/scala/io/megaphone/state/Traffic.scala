@@ -4,7 +4,7 @@ package io.megaphone.state
 /** Bytes that came to an executor for bins.
   *
   * @param fromPeer
-  *   of blocks, from other executors
+  *   of blocks and files that other executors have sent
   * @param fromCheckpoint
   *   of files
   */

@@ -28,6 +28,11 @@ trait Peers {
       come: (BlockName, Array[Byte]) => Unit
   ): Unit = for ((block, at) <- blocks; bytes <- pull(block, at, deadlineMs)) come(block, bytes)
 
+  /** Sends a file to another executor, which keeps it for its standby. Does not wait, and never
+    * throws: the file may be lost, late, or come twice.
+    */
+  def push(file: PushedFile, to: ExecutorAddress): Unit
+
   /** Makes a block available to other executors. Called twice: nothing happens. */
   def publish(block: BlockName, bytes: Array[Byte]): Unit
 

@@ -108,7 +108,7 @@ final class Preparer(
     loaded.bins.valuesIterator.foreach(replica.put)
     replica.restart(duty.settled, Vector.empty)
     replica.spill(registry.budget.excessOfReplicas)
-    replica -> Traffic(fromCheckpoint = loaded.bytes)
+    replica -> loaded.traffic
   }
 
   /** Brings a replica to the settled name. Returns whether it is there, or at a later name. A task
@@ -125,8 +125,8 @@ final class Preparer(
     val tail = first.fold(Vector.empty[Part])(tails.partsOf(_, duty.bins)(part))
     replica.count(Traffic(fromPeer = tail.map(_.bytes.length.toLong).sum))
     replica.alone { holding =>
-      def isByFiles = catchUp(holding, duty.settled, duty.tableHash).exists { bytes =>
-        replica.count(Traffic(fromCheckpoint = bytes))
+      def isByFiles = catchUp(holding, duty.settled, duty.tableHash).exists { traffic =>
+        replica.count(traffic)
         true
       }
       val isThere = holding.base.version >= duty.settled.version ||

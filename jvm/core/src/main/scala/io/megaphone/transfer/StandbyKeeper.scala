@@ -14,7 +14,8 @@ import io.megaphone.state.{Attempt, Holding, Lease, Registry}
   * Given a duty: the worker, and its newest settled name.
   *   1. If the holding is at an older name, apply the tails in the worker's files, one under each
   *      lease: a task that comes waits for one tail at most, and for that a second at most. If none
-  *      leads on, drop the holding.
+  *      leads on, drop the holding. Bins that a step brought the worker from one that runs here are
+  *      taken from that one's memory.
   *   1. If bins are missing, load a slice of them at exactly the name that the holding has, without
   *      the lease, and add it under the lease. The first slice gives the holding its name.
   *   1. Keep a tenth of the memory budget free for batches: spill the rest to disk.
@@ -44,8 +45,6 @@ final class StandbyKeeper(
 ) {
   import StandbyKeeper._
 
-  private val catchUp = new CatchUp(recovery, Preparer.TailsMax, atOnce = 1)
-
   /** Works on one duty: brings the holding to the settled name, and adds one slice if bins are
     * missing. Throws what files throw, SpillException, and DetachedLeaseException if a task has
     * waited for too long.
@@ -66,6 +65,8 @@ final class StandbyKeeper(
     val holding = lease.holding
     if (holding.head.contains(duty.settled)) holding.settle()
     val isThere = isEmpty(holding) || holding.base.version >= duty.settled.version
+    val catchUp =
+      new CatchUp(recovery, Preparer.TailsMax, 1, registry.takeDeparted(duty.worker.store, _, _))
     if (!isThere && catchUp(holding, duty.settled, duty.tableHash).isEmpty) lease.renew()
     spill(holding)
     isThere || isEmpty(lease.holding) || holding.base == duty.settled

@@ -58,6 +58,17 @@ class StandbysSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(placed(Seq("c", "b"), Set("b", "c")) == Seq("c"))
   }
 
+  test("an executor that had no room stands by only if there is no other, however near") {
+    val members = membersOf(Map("a" -> "h1", "b" -> "h2", "c" -> "h1"))
+    def placed(unfit: Set[String], now: String*) = Standbys
+      .assign(Vector("a"), _ => now, members, 1, (_, e) => now.contains(e), _ => unfit)
+      .head
+    assert(placed(Set.empty) == Seq("b"))
+    assert(placed(Set("b")) == Seq("c"))
+    assert(placed(Set("b"), "b") == Seq("c", "b"), "until another is whole")
+    assert(placed(Set("b", "c")) == Seq("b"))
+  }
+
   test("standbys spread evenly") {
     val members = Vector.tabulate(4)(i => Member(s"e$i", s"h$i"))
     val workers = Vector.tabulate(12)(i => s"e${i % 4}")

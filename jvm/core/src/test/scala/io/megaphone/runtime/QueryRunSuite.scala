@@ -405,6 +405,29 @@ class QueryRunSuite extends AnyFunSuite {
     assert(next.to != first && next.isOpen)
   }
 
+  test("an executor that has no room for a worker is asked again only after a long time") {
+    val q = settledOn(three, PlacementSettings(replicas = 1, pilotBatches = 0))
+    def standbyOf(batch: Long) = {
+      q.plan(batch, three)
+      three.map(_.id).filter(e => q.run.standbyDutiesOf(e).exists(_.worker.worker == 0))
+    }
+    val first = standbyOf(1).head
+    val worker = q.run.standbyDutiesOf(first).find(_.worker.worker == 0).get.worker
+    def hasNoRoom(executor: String) = q.run.reported(
+      Report(three.find(_.id == executor).get, Held(0, 0, 0), noRoom = Vector(worker))
+    )
+    hasNoRoom(first)
+    val second = standbyOf(2)
+    assert(second.size == 1 && second != Vector(first))
+    assert(standbyOf(1000) == second)
+    hasNoRoom(second.head)
+    assert(standbyOf(1500) == Vector(first), "which may have room by now")
+    q.run.relocate(Map(Seat(0, 0) -> first))
+    hasNoRoom(first)
+    standbyOf(1501)
+    assert(q.run.relocations.last.reason.exists(_.contains(s"$first has no room")))
+  }
+
   test("the load is spread once executors have come and settled; a new one gets a pilot first") {
     val q = new Query().start(
       0,

@@ -78,7 +78,7 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
       assert(opened.get == closed.get && opened.get >= 3 && opened.get <= 3 * expected)
       val one = store.recovery.load(file, Seq(0, 2), before.contentHash)
       assert(
-        loaded.bytes == one.bytes && loaded.lineage == one.lineage && loaded.bins.keySet == Set(
+        loaded.traffic == one.traffic && loaded.lineage == one.lineage && loaded.bins.keySet == Set(
           0,
           2
         )
@@ -232,8 +232,8 @@ class RecoverySuite extends AnyFunSuite with SmallStore {
       val behind = store.lease(new Registry, 0, 10L + from)
       store.open(new Registry, behind, store.turn(from.toLong, before, before))
       val name = StateName(3, "")
-      val bytes = new CatchUp(store.recovery)(behind.holding, name, before.contentHash)
-      assert(bytes.exists(_ > 0) && behind.holding.base == name)
+      val traffic = new CatchUp(store.recovery)(behind.holding, name, before.contentHash)
+      assert(traffic.exists(_.fromCheckpoint > 0) && behind.holding.base == name)
       for (bin <- Seq(0, 2)) assert(get(behind.holding.log(bin)) == Some((2 + bin).toByte))
     }
   }

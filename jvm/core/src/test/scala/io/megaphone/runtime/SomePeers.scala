@@ -2,7 +2,7 @@
 package io.megaphone.runtime
 
 import io.megaphone.format.ExecutorAddress
-import io.megaphone.transfer.{BlockName, Peers}
+import io.megaphone.transfer.{BlockName, Peers, PushedFile}
 
 /** Peers that have nothing, but for what a test puts in their place. */
 class SomePeers(pulled: BlockName => Option[Array[Byte]]) extends Peers {
@@ -12,6 +12,7 @@ class SomePeers(pulled: BlockName => Option[Array[Byte]]) extends Peers {
       address: ExecutorAddress,
       deadlineMs: Long
   ): Option[Array[Byte]] = pulled(block)
+  override def push(file: PushedFile, to: ExecutorAddress): Unit = ()
   override def publish(block: BlockName, bytes: Array[Byte]): Unit = ()
   override def remove(blocks: Seq[BlockName]): Unit = ()
   override def keep(isWanted: BlockName => Boolean): Unit = ()

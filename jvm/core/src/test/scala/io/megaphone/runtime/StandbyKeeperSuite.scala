@@ -12,6 +12,7 @@ import io.megaphone.format.{
   Compression, Compressions, FileName, FileSource, StateName, StoreId, WorkerId
 }
 import io.megaphone.log.memory.{HeapBudget, SpillException, SpillFiles}
+import io.megaphone.plan.RoutingTable
 import io.megaphone.state.{Attempt, Holding, Lease, Registry}
 import io.megaphone.transfer.{Preparer, StandbyDuty, StandbyKeeper}
 import io.megaphone.transfer.StandbyKeeper.{Busy, Grown, Whole}
@@ -204,6 +205,54 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
     val keeper = new Attempt(-1, () => true, isTask = false)
     assert(scene.target.tryLease(worker, before.bins, keeper).isEmpty)
     assert(waiting.get(60, TimeUnit.SECONDS).attempt.id == 1000)
+  }
+
+  test("bins that leave a worker stay for the standby of their new one") {
+    val store = new Store
+    val (here, elsewhere) = (new Registry, new Registry)
+    val gaining = WorkerId(worker.store, 1)
+    val keeper = new StandbyKeeper(here, store.recovery, store.recovery)
+    var attempt = 0L
+    def run(worker: Int, version: Long, from: RoutingTable, to: RoutingTable): Unit = {
+      attempt += 1
+      val turn = store.turn(version, from, to)
+      val lease = store.lease(if (worker == 0) here else elsewhere, worker, attempt)
+      store.open(if (worker == 0) here else elsewhere, lease, turn)
+      to.binsOf(worker).foreach(put(lease.holding, _, version.toByte))
+      store.commit(lease, turn)
+      lease.end()
+    }
+    def runBoth(version: Long, from: RoutingTable, to: RoutingTable): Unit =
+      (0 to 1).foreach(run(_, version, from, to))
+    def dutyOf(table: RoutingTable, version: Long) = StandbyDuty(
+      gaining,
+      table.binsOf(1).toVector,
+      table.bins,
+      StateName(version, ""),
+      table.contentHash,
+      0
+    )
+    here.keepRuns(_ => Some(0), _ == gaining)
+    runBoth(0, before, before)
+    assert(keeper(dutyOf(before, 1)) == Grown)
+    runBoth(1, before, after) // takes bin 0 from worker 0 to worker 1
+    runBoth(2, after, after)
+    assert(here.holding(worker).forall(!_.has(0)))
+    assert(keeper(dutyOf(after, 3)) == Whole, "nothing was loaded")
+    val standby = here.holding(gaining).get
+    for (bin <- after.binsOf(1)) assert(get(standby.log(bin)).contains(2.toByte))
+    assert(here.takeDeparted(worker.store, 0, standby.chain(0)).isEmpty, "it has gone")
+    // And there it is of use: the standby is opened, and all files name what it has.
+    runBoth(3, after, after)
+    assert(keeper(dutyOf(after, 4)) == Whole)
+    run(0, 4, after, after)
+    val promoted = store.lease(here, 1, 1000)
+    store.open(here, promoted, store.turn(4, after, after))
+    store.commit(promoted, store.turn(4, after, after))
+    assert(
+      get(store.recovery.load(FileName(1, StateName(5, "")), Seq(0), after.contentHash).bins(0).log)
+        .contains(3.toByte)
+    )
   }
 
   test("a standby for which there is no room is none, and the next one may be") {

@@ -7,7 +7,7 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.errors.DamagedFileException
-import io.megaphone.format.{Compression, Compressions, ExecutorAddress, StateName, StoreId}
+import io.megaphone.format.{Compression, Compressions, StateName, StoreId}
 import io.megaphone.plan.{RoutingTable, StepId}
 import io.megaphone.state.{Holding, Lease, Registry}
 import io.megaphone.transfer.{BlockKind, BlockName, Peers, TransferBlocks}
@@ -115,17 +115,12 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
     val key = StoreId(0, "default").in("run")
     val block =
       BlockName(key, 0, 1, StateName(2, ""), BlockKind.Tail, StepId("plan", 0, 0))
-    val peers = new Peers {
-      override def address: ExecutorAddress = ExecutorAddress("executor", "host", 1)
-      override def pull(block: BlockName, at: ExecutorAddress, deadlineMs: Long): Option[Nothing] =
-        None
+    val peers = new SomePeers(_ => None) {
       override def publish(made: BlockName, bytes: Array[Byte]): Unit = {
         if (made.part == 2) throw new IllegalStateException("no room")
         published += made.part
       }
       override def remove(blocks: Seq[BlockName]): Unit = published --= blocks.map(_.part)
-      override def keep(isWanted: BlockName => Boolean): Unit = ()
-      override def publishedCount: Int = published.size
     }
     val told = mutable.Buffer.empty[String]
     val agent = agentWith(peers, told)

@@ -5,12 +5,13 @@ import java.util.concurrent.atomic.AtomicLong
 
 import scala.collection.mutable
 
-import io.megaphone.format.{Compression, Compressions, ExecutorAddress, WorkerId}
+import io.megaphone.checkpoint.Recovery
+import io.megaphone.format.{Compression, Compressions, ExecutorAddress, StoreKey, WorkerId}
 import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.runtime.{DutyHost, ExecutorAgent, FaultPoints, Orders}
 import io.megaphone.state.{Registry, ReplicaKey}
-import io.megaphone.transfer.{BlockName, Peers, StandbyKeeper, TransferBlocks}
+import io.megaphone.transfer.{BlockName, Peers, PushedFile, StandbyKeeper, TransferBlocks}
 
 /** One executor: the shipped agent, and a host made of dice: its way to the other executors, its
   * background threads, its memory.
@@ -23,7 +24,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     this,
     new TransferBlocks(Compressions(Compression.None), partBytes = 100), // a few keys
     this,
-    (store, _, _) => world.recovery(store.id),
+    (store, _, _) => recovery(store),
     pullDeadlineMs = 60000, // peers answer at once
     text => world.trace(s"$name WARN $text"),
     new Throttle(Executor.Impatient),
@@ -42,6 +43,14 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     stored.getOrElseUpdate(block, bytes)
     ()
   }
+
+  /** Reads a store's files: those that were sent here, and those of the checkpoint. */
+  def recovery(store: StoreKey): Recovery =
+    world.planted.recovery(agent.pushed.before(store, world.checkpoint.files(store.id)))
+
+  override def push(file: PushedFile, to: ExecutorAddress): Unit =
+    world.executor(to.id).foreach(world.push(file, _))
+
   override def remove(blocks: Seq[BlockName]): Unit = stored --= blocks
   override def keep(isWanted: BlockName => Boolean): Unit =
     stored.filterInPlace((block, _) => isWanted(block))

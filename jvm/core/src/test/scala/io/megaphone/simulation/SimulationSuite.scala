@@ -23,5 +23,6 @@ class SimulationSuite extends AnyFunSuite {
 }
 
 object SimulationSuite {
-  private val Schedules = 20000L
+  private val Schedules =
+    if (sys.env.get("MEGAPHONE_TESTS").contains("all")) 20000L else 5000L
 }

@@ -91,9 +91,10 @@ final class TaskAttempt(
     if (world.faults.strikes(Fault.TaskFails))
       throw new InjectedFault("the task failed before it opened a store")
     world.planted.beforeOpen(executor, stage, store, worker)
+    val recovery = executor.recovery(store.in(stage.driver.id))
     val task = WorkerTask.open(
       executor.agent,
-      WorkerTask.Store(store, world.checkpoint.files(store), world.recovery(store), NoCompression),
+      WorkerTask.Store(store, world.checkpoint.files(store), recovery, NoCompression),
       worker,
       stage.batch,
       world.planted.assignment(stage),

@@ -14,7 +14,7 @@ import io.megaphone.placement.Seat
 import io.megaphone.plan.RoutingTable
 import io.megaphone.runtime.{Arrivals, ClusterView, Committed, Orders}
 import io.megaphone.state.ReplicaKey
-import io.megaphone.transfer.BlockName
+import io.megaphone.transfer.{BlockName, PushedFile}
 
 /** All that exists in one schedule: the checkpoint, the executors, the drivers, zombies, messages
   * on their way, and the oracle that knows what is true.
@@ -32,6 +32,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   private val reporting = mutable.LinkedHashSet.empty[Executor] // a task has brought them news
   private val lateOrders = mutable.ArrayBuffer.empty[(Executor, Orders)]
   private val lateCommits = mutable.ArrayBuffer.empty[(Driver, Committed)]
+  private val lateFiles = mutable.ArrayBuffer.empty[(Executor, PushedFile)]
   private val background = mutable.ArrayBuffer.empty[(Driver, () => Unit)]
   private val handed = mutable.HashMap.empty[Long, Map[Long, RoutingTable]]
   private val broken = mutable.HashSet.empty[Long]
@@ -230,7 +231,17 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
       if (faults.strikes(Fault.MessageTwice)) lateCommits += (driver -> committed)
     }
 
+  /** A file is on its way to an executor: it comes at once, late, twice or never. */
+  def push(file: PushedFile, to: Executor): Unit = if (!faults.strikes(Fault.MessageLost)) {
+    if (faults.strikes(Fault.MessageLate)) lateFiles += (to -> file) else to.agent.pushed.add(file)
+    if (faults.strikes(Fault.MessageTwice)) lateFiles += (to -> file)
+  }
+
   def deliverLate(): Unit = {
+    if (lateFiles.nonEmpty) {
+      val (executor, file) = lateFiles.remove(dice.below(lateFiles.size))
+      executor.agent.pushed.add(file)
+    }
     if (lateOrders.nonEmpty) {
       val (executor, orders) = lateOrders.remove(dice.below(lateOrders.size))
       executor.hear(orders)
@@ -291,7 +302,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     var rounds = 0
     while (zombies.nonEmpty && rounds < 10000) { haunt(); rounds += 1 }
     executors.foreach(report)
-    while (lateOrders.nonEmpty) deliverLate()
+    while (lateOrders.nonEmpty || lateFiles.nonEmpty) deliverLate()
     executors.foreach { e =>
       var replicas = Vector.empty[ReplicaKey]
       e.registry.keepReplicas { k => replicas :+= k; true }
@@ -309,11 +320,13 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     drivers.foreach(_.die("stopped by the user at the end"))
     while (zombies.nonEmpty && rounds < 20000) { haunt(); rounds += 1 }
     executors.foreach(report)
-    executors.foreach(e =>
+    executors.foreach { e =>
+      if (e.agent.pushed.heldBytes > 0)
+        throw new Violation(s"executor ${e.name} keeps files of a run that is over")
       if (!e.registry.isEmpty)
         throw new Violation(
           s"executor ${e.name} keeps memory of ${e.registry.runs} after the query"
         )
-    )
+    }
   }
 }

@@ -2,8 +2,10 @@
 package io.megaphone.spark.executor
 
 import java.util.concurrent.{
-  ConcurrentHashMap, Executor, ExecutorService, Future, LinkedBlockingQueue, TimeUnit
+  ConcurrentHashMap, ConcurrentLinkedQueue, Executor, ExecutorService, Future, LinkedBlockingQueue,
+  RejectedExecutionException, TimeUnit
 }
+import java.util.concurrent.atomic.{AtomicBoolean, AtomicLong}
 
 import scala.annotation.tailrec
 import scala.collection.mutable
@@ -16,8 +18,8 @@ import org.apache.spark.sql.megaphone.BlockStore
 
 import io.megaphone.format.ExecutorAddress
 import io.megaphone.runtime.FaultPoints
-import io.megaphone.spark.wire.BlockBytes
-import io.megaphone.transfer.{BlockName, Peers}
+import io.megaphone.spark.wire.PeerBytes
+import io.megaphone.transfer.{BlockName, Peers, PushedFile}
 
 /** The memory of other executors: their blocks, which Spark's block manager keeps, and Spark's
   * transport carries. The driver takes no part. Under memory pressure moves become slower, and
@@ -29,17 +31,21 @@ import io.megaphone.transfer.{BlockName, Peers}
   *   run the pulls, so that each has its own deadline instead of Spark's network time-out
   * @param removals
   *   remove blocks; it must have a thread for each removal that hangs
+  * @param pushers
+  *   send files; it must have a thread for each executor that hangs
   */
 final class BlockPeers(
     blocks: BlockStore,
     transport: PeerTransport,
     threads: ExecutorService,
     removals: Executor,
+    pushers: Executor,
     faults: FaultPoints
 ) extends Peers
     with Logging {
   import BlockPeers._
 
+  private val outboxes = new ConcurrentHashMap[ExecutorAddress, Outbox]()
   private val published = ConcurrentHashMap.newKeySet[BlockName]()
 
   override def address: ExecutorAddress = transport.address
@@ -134,14 +140,59 @@ final class BlockPeers(
       deadline: Long
   ): Vector[Option[Array[Byte]]] = {
     faults.at(FaultPoints.BlockPulled)
-    val request = BlockBytes.ask(asked.map(_.toString))
-    BlockBytes.blocks(
-      if (from == transport.address) BlockBytes.answer(request)(blocks.get)
+    val request = PeerBytes.ask(asked.map(_.toString))
+    PeerBytes.blocks(
+      if (from == transport.address) PeerBytes.answer(request)(blocks.get, _ => ())
       else {
         val leftNanos = math.max(0, deadline - System.nanoTime)
         transport.ask(from, request, TimeUnit.NANOSECONDS.toMillis(leftNanos))
       }
     )
+  }
+
+  /** An executor that takes files too slowly does not get some of them. */
+  override def push(file: PushedFile, to: ExecutorAddress): Unit =
+    outboxes
+      .compute(
+        to,
+        (_, known) => {
+          val outbox = if (known == null) new Outbox(to) else known
+          outbox.add(file)
+          outbox
+        }
+      )
+      .send()
+
+  /** The files that wait to be sent to an executor, one after the other. */
+  private final class Outbox(to: ExecutorAddress) {
+    private val waiting = new ConcurrentLinkedQueue[PushedFile]
+    private val waitingBytes = new AtomicLong
+    private val isSending = new AtomicBoolean
+
+    def add(file: PushedFile): Unit = {
+      val size = file.bytes.length.toLong
+      if (waitingBytes.addAndGet(size) <= OutboxBytesMax) waiting.add(file)
+      else waitingBytes.addAndGet(-size)
+      ()
+    }
+
+    def send(): Unit = if (!waiting.isEmpty && isSending.compareAndSet(false, true))
+      try pushers.execute(() => sendAll())
+      catch { case _: RejectedExecutionException => isSending.set(false) } // the host stops
+
+    private def sendAll(): Unit = {
+      try
+        Iterator.continually(waiting.poll()).takeWhile(_ != null).foreach { file =>
+          waitingBytes.addAndGet(-file.bytes.length.toLong)
+          transport.ask(to, PeerBytes.push(file), PushWaitMs)
+        }
+      catch { // also OutOfMemoryError: without them the standby reads the checkpoint
+        case e: Throwable => logInfo(s"Files could not be sent to $to: $e")
+      }
+      isSending.set(false)
+      outboxes.computeIfPresent(to, (_, known) => if (known.waiting.isEmpty) null else known)
+      send() // what has come after the last look
+    }
   }
 
   private def toldMissing(from: ExecutorAddress, why: String): Unit = logInfo(
@@ -150,6 +201,10 @@ final class BlockPeers(
 }
 
 private object BlockPeers {
+
+  /** Bytes of files that may wait to be sent to one executor. */
+  private val OutboxBytesMax = 32L << 20
+  private val PushWaitMs = 10000L
 
   /** What an executor has answered: the first of the blocks that it was asked for. */
   private final case class Answer(

@@ -24,7 +24,7 @@ import io.megaphone.runtime.{
 }
 import io.megaphone.spark.checkpoint.{HadoopSettings, HadoopStateFiles, Lz4}
 import io.megaphone.spark.conf.MegaphoneConf
-import io.megaphone.spark.wire.{BlockBytes, MessageBytes, ShippedFaultPoints}
+import io.megaphone.spark.wire.{MessageBytes, PeerBytes, ShippedFaultPoints}
 import io.megaphone.state.{Holding, Registry, ReplicaKey}
 import io.megaphone.transfer.TransferBlocks
 
@@ -93,14 +93,14 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     MegaphoneConf.TransferPort.read(context.conf.getOption),
     answerers,
     UnsentBytes.Max(Runtime.getRuntime.maxMemory / UnsentShare),
-    BlockBytes.answer(_)(blocks.get)
+    PeerBytes.answer(_)(blocks.get, agent.pushed.add)
   )
 
   val agent: ExecutorAgent = {
     val faults = ShippedFaultPoints.instance
     new ExecutorAgent(
       new Registry(budget = budget),
-      new BlockPeers(blocks, transport, pulls, removers, faults),
+      new BlockPeers(blocks, transport, pulls, removers, copiers, faults),
       new TransferBlocks(Lz4.All, budget),
       faults,
       (store, root, read) => {
@@ -127,7 +127,13 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
 
   /** The files of a store, remembered so that replicas can be prepared without a provider. */
   def filesOf(key: StoreKey, operatorFolder: Path, hadoopConf: Configuration): StateFiles =
-    files.computeIfAbsent(key, _ => new HadoopStateFiles(operatorFolder, key.id.store, hadoopConf))
+    files.computeIfAbsent(
+      key,
+      _ => {
+        val known = new HadoopStateFiles(operatorFolder, key.id.store, hadoopConf)
+        agent.pushed.before(key, known)
+      }
+    )
 
   /** Forgets the files of a run; they are opened again when they are asked for. */
   private[spark] def forget(run: String): Unit = {

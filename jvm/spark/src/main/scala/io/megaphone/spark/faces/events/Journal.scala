@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.faces.events
 
-import java.util.concurrent.{ConcurrentHashMap, Executors, TimeUnit}
+import java.util.concurrent.{ConcurrentHashMap, Executors, TimeoutException, TimeUnit}
 
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
@@ -67,8 +67,11 @@ final class Journal(
   /** Ends the journals of all runs, and posts nothing any more. Returns within seconds. */
   def stop(): Unit = {
     runs.values.asScala.foreach(run => endSoon(run, run.error))
-    thread.shutdown()
-    if (!thread.awaitTermination(StopSeconds, TimeUnit.SECONDS)) thread.shutdownNow()
+    // Only what is to be told now: a look that is due in some seconds would hold the driver up.
+    val allTold = thread.schedule((() => ()): Runnable, 0, TimeUnit.MILLISECONDS)
+    try allTold.get(StopSeconds, TimeUnit.SECONDS)
+    catch { case _: TimeoutException => logWarning("What happened last could not be told.") }
+    thread.shutdownNow()
     ()
   }
 

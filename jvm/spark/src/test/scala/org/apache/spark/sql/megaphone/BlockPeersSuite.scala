@@ -3,7 +3,9 @@ package org.apache.spark.sql.megaphone
 
 import java.nio.ByteBuffer
 import java.nio.file.Path
-import java.util.concurrent.{CountDownLatch, Executor, Executors, ExecutorService, TimeUnit}
+import java.util.concurrent.{
+  CountDownLatch, Executor, Executors, ExecutorService, LinkedBlockingQueue, TimeUnit
+}
 import java.util.concurrent.atomic.AtomicInteger
 
 import scala.collection.mutable
@@ -19,13 +21,14 @@ import org.apache.spark.storage.TestBlockId
 import org.scalatest.concurrent.Eventually.{eventually, timeout}
 import org.scalatest.time.SpanSugar._
 
-import io.megaphone.format.{ExecutorAddress, StateName, StoreId}
+import io.megaphone.errors.DamagedFileException
+import io.megaphone.format.{ExecutorAddress, FileName, StateName, StoreId}
 import io.megaphone.plan.StepId
 import io.megaphone.runtime.FaultPoints
 import io.megaphone.spark.executor.{BlockPeers, PeerTransport, UnsentBytes}
 import io.megaphone.spark.query.PluginSession
-import io.megaphone.spark.wire.BlockBytes
-import io.megaphone.transfer.{BlockKind, BlockName}
+import io.megaphone.spark.wire.PeerBytes
+import io.megaphone.transfer.{BlockKind, BlockName, PushedFile}
 
 /** Blocks in Spark's block manager, and between executors: two transports of one process. */
 class BlockPeersSuite extends PluginSession {
@@ -50,15 +53,16 @@ class BlockPeersSuite extends PluginSession {
     val hanging = new AtomicInteger // requests that wait for `release`
     val store = new BlockStore(SparkEnv.get)
     val asked = new AtomicInteger // requests that the other executor has answered
+    val come = new LinkedBlockingQueue[PushedFile] // files that the source got
     val source: BlockPeers = peers(answerers) { request =>
-      asked.incrementAndGet(); BlockBytes.answer(request)(store.get)
+      asked.incrementAndGet(); PeerBytes.answer(request)(store.get, file => { come.put(file); () })
     }
     val target: BlockPeers = peers(answerers)(_ => fail("nobody asks the target"))
 
     private def peers(by: ExecutorService)(answer: Array[Byte] => Array[Byte]): BlockPeers = {
       val transport = new PeerTransport(SparkEnv.get, 0, by, Unsent, answer)
       made += transport
-      new BlockPeers(store, transport, threads, threads, FaultPoints.Off)
+      new BlockPeers(store, transport, threads, threads, threads, FaultPoints.Off)
     }
 
     /** Of an executor that nobody asks. */
@@ -106,7 +110,7 @@ class BlockPeersSuite extends PluginSession {
 
     def ask(name: String): Unit = {
       client.sendRpc(
-        ByteBuffer.wrap(BlockBytes.ask(Seq(name))),
+        ByteBuffer.wrap(PeerBytes.ask(Seq(name))),
         new RpcResponseCallback {
           override def onSuccess(bytes: ByteBuffer): Unit = ()
           override def onFailure(e: Throwable): Unit = ()
@@ -120,6 +124,62 @@ class BlockPeersSuite extends PluginSession {
     override def close(): Unit = { clients.close(); context.close() }
   }
 
+  private def file(version: Int, bytes: Int) = PushedFile(
+    StoreId(0, "default").in("run"),
+    FileName(3, StateName(version.toLong, "id")),
+    Array.fill(bytes)(version.toByte)
+  )
+
+  private def comes(two: Two): PushedFile =
+    Option(two.come.poll(60, TimeUnit.SECONDS)).getOrElse(fail("no file has come"))
+
+  test("Files come as they were sent, one after the other.") {
+    withTwo { two =>
+      for (version <- 1 to 5) two.target.push(file(version, 1000 * version), two.source.address)
+      for (version <- 1 to 5) {
+        val sent = file(version, 1000 * version)
+        val come = comes(two)
+        assert(come.store == sent.store && come.file == sent.file)
+        assert(come.bytes.toSeq == sent.bytes.toSeq)
+      }
+    }
+  }
+
+  test("An executor that is gone, or takes no files, costs others nothing.") {
+    withTwo { two =>
+      val (hung, gone) = (two.hung(), two.transport)
+      val goneAddress = gone.address
+      gone.close()
+      for (version <- 1 to 40) {
+        two.target.push(file(version, 4 << 20), hung.address) // more than may wait for it
+        two.target.push(file(version, 10), goneAddress)
+      }
+      two.target.push(file(99, 10), two.source.address)
+      assert(comes(two).file.name.version == 99)
+      two.release()
+      // What it had no room for is not sent to it later.
+      eventually(timeout(60.seconds))(assert(two.hanging.get > 1))
+      two.target.push(file(98, 10), two.source.address)
+      assert(comes(two).file.name.version == 98)
+      assert(two.hanging.get < 40)
+    }
+  }
+
+  test("A file that was damaged on its way is refused.") {
+    val bytes = PeerBytes.push(file(1, 100))
+    for (at <- bytes.length - 104 until bytes.length) { // the checksum, the length and the file
+      val damaged = bytes.clone()
+      damaged(at) = (damaged(at) ^ 4).toByte
+      intercept[DamagedFileException](
+        PeerBytes.answer(damaged)(_ => None, _ => fail(s"it is taken, with byte $at changed"))
+      )
+    }
+    for (length <- 0 until bytes.length)
+      intercept[DamagedFileException](
+        PeerBytes.answer(bytes.take(length))(_ => None, _ => fail(s"$length bytes are taken"))
+      )
+  }
+
   test("A block that cannot be removed costs nothing but its bytes.") {
     withTwo { two =>
       object NothingStored extends FaultPoints {
@@ -128,7 +188,7 @@ class BlockPeersSuite extends PluginSession {
       }
       val none = new BlockStore(null) // fails whatever it is asked for
       val inline: Executor = work => work.run()
-      val peers = new BlockPeers(none, two.transport, two.threads, inline, NothingStored)
+      val peers = new BlockPeers(none, two.transport, two.threads, inline, inline, NothingStored)
       peers.publish(block(0), Array[Byte](1))
       assert(peers.publishedCount == 1)
       peers.remove(Seq(block(0)))
@@ -266,7 +326,7 @@ class BlockPeersSuite extends PluginSession {
       try {
         assert(!transport.address.isKnown && two.source.address.isKnown)
         two.source.publish(block(0), Array[Byte](5))
-        val peers = new BlockPeers(two.store, transport, threads, threads, FaultPoints.Off)
+        val peers = new BlockPeers(two.store, transport, threads, threads, threads, FaultPoints.Off)
         val come = peers.pull(block(0), two.source.address, 60000)
         assert(come.map(_.toSeq).contains(Seq[Byte](5)))
       } finally { transport.close(); threads.shutdown() }

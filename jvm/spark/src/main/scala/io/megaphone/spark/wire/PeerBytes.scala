@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.wire
+
+import io.megaphone.errors.DamagedFileException
+import io.megaphone.format.{Checksum, Decoder, Encoder, FileName, StateName, StoreId, StoreKey}
+import io.megaphone.transfer.PushedFile
+
+/** What one executor asks another for, or sends it, and the answer, as bytes. A request is for
+  * blocks, by their names, or it brings a file.
+  *
+  * An answer has the first of the blocks that were asked for, or says of them that they are not
+  * there. It ends once it has `AnswerBytes`, and the asker asks for the rest again. So it takes
+  * either end a few times the memory of that and of one block. The answer to a file is empty.
+  */
+object PeerBytes {
+  private val AnswerBytes = 8 << 20
+  private val Blocks = 1
+  private val File = 2
+
+  def ask(names: Seq[String]): Array[Byte] = {
+    val out = new Encoder().byte(Blocks)
+    out.seq(names)(name => { out.string(name); () }).toBytes
+  }
+
+  def push(pushed: PushedFile): Array[Byte] = {
+    import pushed.{bytes, file, store}
+    new Encoder(bytes.length + HeaderBytes)
+      .byte(File)
+      .string(store.run)
+      .long(store.id.operator)
+      .string(store.id.store)
+      .int(file.worker)
+      .long(file.name.version)
+      .string(file.name.id)
+      .int(Checksum.of(bytes))
+      .blob(bytes)
+      .toBytes
+  }
+
+  /** Answers what `ask` or `push` made. Throws DamagedFileException if the request is anything
+    * else.
+    *
+    * @param come
+    *   takes a file
+    */
+  def answer(request: Array[Byte])(
+      blockOf: String => Option[Array[Byte]],
+      come: PushedFile => Unit
+  ): Array[Byte] = {
+    val in = new Decoder(Request, request)
+    val out = new Encoder()
+    in.byte() match {
+      case Blocks =>
+        for (name <- in.seq(in.string()).iterator.takeWhile(_ => out.size < AnswerBytes))
+          out.option(blockOf(name))(bytes => { out.blob(bytes); () })
+      case File => come(fileOf(in))
+      case other => throw new DamagedFileException(Request, None, "1 or 2 at first", s"$other")
+    }
+    out.toBytes
+  }
+
+  private def fileOf(in: Decoder): PushedFile = {
+    val store = StoreKey(in.string(), StoreId(in.long(), in.string()))
+    val file = FileName(in.int(), StateName(in.long(), in.string()))
+    val expected = in.int()
+    val bytes = in.blob()
+    if (Checksum.of(bytes) != expected)
+      throw new DamagedFileException(
+        s"$file, as another executor sent it",
+        None,
+        f"the checksum 0x$expected%08x",
+        f"0x${Checksum.of(bytes)}%08x"
+      )
+    PushedFile(store, file, bytes)
+  }
+
+  /** The blocks of an answer, in the order of the names. Throws DamagedFileException. */
+  def blocks(answer: Array[Byte]): Vector[Option[Array[Byte]]] = {
+    val in = new Decoder("an answer with blocks", answer)
+    Iterator.continually(in).takeWhile(_.remaining > 0).map(_ => in.option(in.blob())).toVector
+  }
+
+  private val Request = "a request of another executor"
+  private val HeaderBytes = 256 // about as many as the names take
+}
