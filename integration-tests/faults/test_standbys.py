@@ -8,6 +8,7 @@ import pytest
 from testkit.driver_process import DriverProcess, MakeDriver
 from testkit.faults import Faults
 from testkit.input import FEW_ROWS, MANY_ROWS
+from testkit.placement import workers_by_executor
 from testkit.remote import MakeRemoteQuery, RemoteQuery
 from testkit.waiting import until
 
@@ -133,6 +134,27 @@ def test_an_executor_of_a_relocation_dies(
     query.check()
     shared.wait_for_executors()
     query.run(2)
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+def test_executors_die_and_are_replaced_again_and_again(
+    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    driver = make_driver(**{"spark.master": "local-cluster[3,1,1024]"})
+    auto = {REPLICAS: "1", "spark.megaphone.placement.auto": "true"}
+    query = make_remote_query(driver, **auto).spread()
+    query.finish(query.submit("rescale", 6), within=60)
+    for _ in range(4):
+        wait_for_standbys(query)
+        assert not recovered_after_the_loss_of(0, query, driver)
+        driver.wait_for_executors()
+        query.run_until(
+            lambda: sorted(workers_by_executor(query).values()) == [2, 2, 2],
+            "each executor has two workers",
+            within=60,
+        )
+        query.check()
     query.stop_and_check()
 
 

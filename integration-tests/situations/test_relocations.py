@@ -138,6 +138,64 @@ def test_steps_and_relocations_of_the_same_workers(
     query.stop_and_check()
 
 
+@pytest.mark.slow
+def test_an_idle_query_holds_no_drain_up(
+    shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    busy = make_remote_query(shared, name="busy").spread()
+    idle = make_remote_query(shared, name="idle").spread()
+    idle.run()  # what the first batch of a run has written is settled with its second one
+    leaving = idle.executor_of(0)
+    shared.call("drain", executor=leaving)
+    busy.run_until(
+        lambda: is_drained(shared, leaving), f"executor {leaving} is empty", within=2 * BATCHES
+    )
+    shared.kill_executor(leaving)
+    for query in (idle, busy):
+        query.run(2)
+        assert recovered_later(query) == []
+        query.stop_and_check()
+    shared.wait_for_executors()
+
+
+@pytest.mark.slow
+def test_a_drain_holds_when_its_query_starts_again(
+    shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = make_remote_query(shared).spread()
+    leaving = query.executor_of(0)
+    shared.call("drain", executor=leaving)
+    query.stop()
+    query.begin()
+    query.run(2)
+    assert leaving not in workers_by_executor(query)
+    query.run_until(lambda: is_drained(shared, leaving), "it is empty", within=BATCHES)
+    shared.call("undrain", executor=leaving)
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+def test_two_of_three_executors_are_emptied_at_once(
+    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    driver = make_driver(**{"spark.master": "local-cluster[3,1,1024]"})
+    query = make_remote_query(driver).spread()
+    query.finish(query.submit("rescale", WORKERS), within=BATCHES)
+    *leaving, staying = driver.call("executors")
+    for executor in leaving:
+        driver.call("drain", executor=executor)
+    with pytest.raises(Refused, match="LastExecutor"):
+        driver.call("drain", executor=staying)
+    query.run_until(
+        lambda: all(is_drained(driver, executor) for executor in leaving),
+        f"the executors {leaving} are empty",
+        within=2 * BATCHES,
+    )
+    assert workers_by_executor(query) == {staying: WORKERS}
+    assert recovered_later(query) == []
+    query.stop_and_check()
+
+
 def finish_relocations(query: RemoteQuery) -> None:
     """Runs batches until each relocation has ended."""
     query.run_until(

@@ -4,7 +4,7 @@ package io.megaphone.runtime
 import io.megaphone.checkpoint.{Recovery, Settled}
 import io.megaphone.checkpoint.planlog.{History, PlanLog}
 import io.megaphone.errors.{PlanRefusedException, StepNotSealedException, UnsupportedQueryException}
-import io.megaphone.format.{ExecutorAddress, StoreId, VersionIds, WorkerId}
+import io.megaphone.format.{StoreId, VersionIds}
 import io.megaphone.pace.TransferRate
 import io.megaphone.placement.{Load, Seat}
 import io.megaphone.plan.{Group, Plan, RoutingTable}
@@ -49,9 +49,9 @@ final class QueryRun(
   private val places = new WorkerPlaces
   private val told = new WorkerLoads
   @volatile private var settings = QueryRun.Settings()
-  @volatile private var duties = QueryRun.DutiesOf.Nothing
   private var read = Option.empty[History]
   private val records = new RunRecords(run, planLog, faults, warn)
+  private val roster = new DutyRoster(() => records.state, places, told)
   @volatile private var pace = new CopyPace(TransferRate.Settings())
   @volatile private var isStarted = false
 
@@ -264,11 +264,10 @@ final class QueryRun(
   def needed: Set[String] = (for {
     state <- snapshot.toVector
     group <- state.groups
-    workers = state.currentTable(group.id).workers
-    wished = Vector(places.standbys, places.relocating).flatMap(_.getOrElse(group.id, Vector.empty))
-    executor <- places.wanted.getOrElse(group.id, Vector.empty).take(workers).iterator ++
-      wished.iterator.flatten ++
-      group.operators.flatMap(o => (0 until workers).flatMap(executorOf(o.id, _)))
+    worker <- 0 until state.currentTable(group.id).workers
+    executor <- places.wanted.get(group.id).flatMap(_.lift(worker)).iterator ++
+      places.besides(Seat(group.id, worker)) ++
+      group.operators.flatMap(o => executorOf(o.id, worker))
   } yield executor).toSet
 
   /** Whether the workers are to be spread soon, for executors have come or gone. */
@@ -281,9 +280,7 @@ final class QueryRun(
   /** Whether another executor has all state of a worker, of the newest settled version. */
   def isElsewhere(seat: Seat): Boolean = snapshot.exists { state =>
     val group = state.group(seat.group)
-    val executors = places.relocating.get(group.id).flatMap(_.lift(seat.worker)).toVector.flatten ++
-      places.standbysOf(group.id).lift(seat.worker).toVector.flatten
-    executors.exists { e =>
+    places.besides(seat).exists { e =>
       places.cluster.open(e) && places.versionOn(group, seat.worker, e).exists(_ >= batchNow)
     }
   }
@@ -372,15 +369,12 @@ final class QueryRun(
     val due = dutiesOf(executor).iterator.map(_.key).toSet
     for ((k, version) <- report.ready if due(k)) tell(k, ReplicaState.Ready(version, executor))
     for ((k, reason) <- report.refused if due(k)) tell(k, ReplicaState.Refused(reason, executor))
-    places.standsBy(executor, report.standing.filter(_.worker.store.run == run), batchNow)
-    places.hasNoRoom(
-      executor,
-      for {
-        worker <- report.noRoom.toSet if worker.store.run == run
-        group <- groups.find(_.stores.contains(worker.store.id))
-      } yield Seat(group.id, worker.worker),
-      batchNow
-    )
+    val noRoom = for {
+      worker <- report.noRoom.toSet if worker.store.run == run
+      group <- groups.find(_.stores.contains(worker.store.id))
+    } yield Seat(group.id, worker.worker)
+    val standing = report.standing.filter(_.worker.store.run == run)
+    places.standsBy(executor, standing, noRoom, batchNow)
     if (pace.reported(report.copied.filter(_.replica.store.run == run)))
       records.feed(Protocol.CopiesProgressed)
     pace.besideTasks(executor, report.besideTasks.getOrElse(run, 0L))
@@ -417,64 +411,19 @@ final class QueryRun(
   /** This run's part of the orders for an executor; None before its first batch. */
   def ordersFor(executor: String): Option[RunOrders] =
     live.map(
-      RunOrders(run, _, dutiesOf(executor), standbyDutiesOf(executor), pushesOf(executor))
+      RunOrders(run, _, dutiesOf(executor), standbyDutiesOf(executor), roster.pushesOf(executor))
     )
 
   /** What an executor is to have ready. */
-  def dutiesOf(executor: String): Vector[ReplicaDuty] =
-    currentDuties.replicas.getOrElse(executor, Vector.empty)
+  def dutiesOf(executor: String): Vector[ReplicaDuty] = roster.replicasOf(executor)
 
   /** What an executor is to stand by for. */
-  def standbyDutiesOf(executor: String): Vector[StandbyDuty] =
-    currentDuties.standbys.getOrElse(executor, Vector.empty)
-
-  /** The workers of an executor that others stand by for, and those others. */
-  private def pushesOf(executor: String): Map[WorkerId, Vector[ExecutorAddress]] =
-    currentDuties.pushes.getOrElse(executor, Map.empty)
-
-  /** Computed once for a decision, a view of the cluster, and the standbys that are wished. */
-  private def currentDuties: QueryRun.DutiesOf =
-    records.state.fold(QueryRun.DutiesOf.Nothing) { state =>
-      val (known, view) = (duties, places.cluster)
-      val wished = QueryRun.Wished(places.relocating, places.standbys, told.known)
-      val current =
-        if (known.isOf(state.decision, view, wished)) known
-        else {
-          val standbys =
-            Duties.standbys(state, wished.relocating, wished.standbys, told.liveBytes)
-          QueryRun.DutiesOf(
-            state.decision,
-            view,
-            wished,
-            Duties(state, view.peer).groupMap(_._1)(_._2),
-            standbys.groupMap(_._1)(_._2),
-            pushesFor(standbys.map { case (executor, duty) => executor -> duty.worker }, view)
-          )
-        }
-      duties = current
-      current
-    }
-
-  /** By executor: its workers that others stand by for, and those others. */
-  private def pushesFor(
-      standbys: Vector[(String, WorkerId)],
-      view: ClusterView
-  ): Map[String, Map[WorkerId, Vector[ExecutorAddress]]] = {
-    val all = for {
-      (executor, worker) <- standbys
-      to <- view.peer(executor)
-      from <- executorOf(worker.store.id.operator, worker.worker)
-      if from != executor
-    } yield (from, worker, to)
-    all.groupBy(_._1).map { case (from, some) => from -> some.groupMap(_._2)(_._3) }
-  }
+  def standbyDutiesOf(executor: String): Vector[StandbyDuty] = roster.standbysOf(executor)
 
   private def hasStandbysToMake: Boolean = hasStandbys && current.groups.exists { group =>
-    Vector(places.relocating, places.standbys)
-      .flatMap(_.getOrElse(group.id, Vector.empty).zipWithIndex)
-      .exists { case (executors, worker) =>
-        executors.exists(!places.isWhole(group, worker, _))
-      }
+    (0 until workersMax(group)).exists { worker =>
+      places.besides(Seat(group.id, worker)).exists(!places.isWhole(group, worker, _))
+    }
   }
 
   /** The table that the newest batch of a group has. */
@@ -622,48 +571,6 @@ object QueryRun {
       transferRate: TransferRate.Settings = TransferRate.Settings(),
       placement: PlacementSettings = PlacementSettings()
   )
-
-  /** By group: where each worker is to go, and who is to stand by for it; and of how many states
-    * the size is known.
-    */
-  private final case class Wished(
-      relocating: Map[Long, Vector[Vector[String]]],
-      standbys: Map[Long, Vector[Vector[String]]],
-      known: Int
-  ) {
-    def isSame(other: Wished): Boolean =
-      (relocating eq other.relocating) && (standbys eq other.standbys) && known == other.known
-  }
-
-  /** The duties that follow from a decision, by executor. */
-  private final case class DutiesOf(
-      decision: Option[Protocol.Decision],
-      cluster: ClusterView,
-      wished: Wished,
-      replicas: Map[String, Vector[ReplicaDuty]],
-      standbys: Map[String, Vector[StandbyDuty]],
-      pushes: Map[String, Map[WorkerId, Vector[ExecutorAddress]]]
-  ) {
-
-    /** Whether nothing has changed. Compares references: an equal decision may be megabytes. */
-    def isOf(
-        decision: Option[Protocol.Decision],
-        cluster: ClusterView,
-        wished: Wished
-    ): Boolean = (this.cluster eq cluster) && this.wished.isSame(wished) &&
-      this.decision.exists(d => decision.exists(_ eq d))
-  }
-
-  private object DutiesOf {
-    val Nothing: DutiesOf = DutiesOf(
-      None,
-      ClusterView.Empty,
-      Wished(Map.empty, Map.empty, 0),
-      Map.empty,
-      Map.empty,
-      Map.empty
-    )
-  }
 
   private def areSame(one: Vector[Group], other: Vector[Group]): Boolean =
     one.map(_.operators.size) == other.map(_.operators.size) &&

@@ -4,7 +4,7 @@ package io.megaphone.runtime
 import scala.collection.concurrent.TrieMap
 import scala.collection.mutable
 
-import io.megaphone.format.{ExecutorAddress, StoreId}
+import io.megaphone.format.ExecutorAddress
 import io.megaphone.placement.{Load, MemberState, Placement, Request, Seat, Standbys}
 import io.megaphone.plan.Group
 
@@ -32,15 +32,11 @@ private[runtime] final class WorkerPlaces {
   private val ranOn = TrieMap.empty[(Long, Int), Ran] // by operator and worker
   private val firstRan = TrieMap.empty[String, Long] // executor → the first batch that ran there
   private val pinned = mutable.Map.empty[(Long, Int), String]
-  private val standing = TrieMap.empty[String, Map[(StoreId, Int), Standing]] // by executor
+  private val reported = new ReportedStandbys
   private val moving = new Relocations
   @volatile private var settings = PlacementSettings()
   private var openSince = -1L // the batch at which the executors that may get workers changed
   @volatile private var isSpread = false // since then
-  private val mostBins = mutable.Map.empty[(String, Int, StoreId), Int] // of each standby
-  private val standingSince = mutable.Map.empty[(String, Int), Long] // when it last had more
-  // Executors that could not take a worker, and the batch in which each showed that last.
-  private var unfit = Map.empty[Seat, Map[String, Long]]
   private var lost = Vector.empty[String] // executors whose workers have no other place yet
   private var untold = Vector.empty[Loss]
   @volatile private var lossesKnown = Vector.empty[Loss]
@@ -62,13 +58,8 @@ private[runtime] final class WorkerPlaces {
   def see(now: ClusterView, batch: Long): Vector[String] = {
     val lost = seen.ids.filterNot(id => now.get(id).isDefined)
     pinned.filterInPlace((_, executor) => !lost.contains(executor))
-    lost.foreach { executor => standing.remove(executor); firstRan.remove(executor) }
-    mostBins.filterInPlace((key, _) => !lost.contains(key._1))
-    standingSince.filterInPlace((key, _) => !lost.contains(key._1))
-    unfit = unfit.view
-      .mapValues(_.filter(known => !lost.contains(known._1) && known._2 + UnfitBatches >= batch))
-      .filter(_._2.nonEmpty)
-      .toMap
+    lost.foreach(firstRan.remove)
+    reported.forget(lost, batch)
     this.lost ++= lost
     if (now.open != seen.open) { openSince = batch; isSpread = false }
     seen = now
@@ -92,34 +83,19 @@ private[runtime] final class WorkerPlaces {
   def addressOf(group: Long, worker: Int): Option[ExecutorAddress] =
     executorOf(group, worker).flatMap(cluster.peer)
 
-  /** An executor reports how far its standbys are, while a batch is under way. */
-  def standsBy(executor: String, standbys: Vector[Standing], batch: Long): Unit = {
-    val now = standbys.map(s => (s.worker.store.id, s.worker.worker) -> s).toMap
-    mostBins.filterInPlace { case ((of, worker, store), _) =>
-      of != executor || now.contains((store, worker))
-    }
-    // One that begins again, because it had no room, makes no progress.
-    for (((store, worker), s) <- now) {
-      val key = (executor, worker, store)
-      if (mostBins.get(key).forall(_ < s.bins)) {
-        mostBins(key) = s.bins
-        standingSince((executor, worker)) = batch
-      }
-    }
-    standing(executor) = now
-  }
-
-  /** An executor reports the workers that it has no room for. While another executor may get them,
-    * it is asked no more, for some time.
+  /** An executor reports how far its standbys are, and the workers that it has no room for, while a
+    * batch is under way. One that has no room is not asked again for some time, while another
+    * executor may be.
     */
-  def hasNoRoom(executor: String, seats: Set[Seat], batch: Long): Unit =
-    seats.foreach(isUnfit(_, executor, batch))
-
-  private def isUnfit(seat: Seat, executor: String, batch: Long): Unit =
-    unfit += seat -> (unfit.getOrElse(seat, Map.empty) + (executor -> batch))
-
-  /** The executors that could not take a worker. */
-  private def unfitFor(seat: Seat): Set[String] = unfit.get(seat).fold(Set.empty[String])(_.keySet)
+  def standsBy(
+      executor: String,
+      standbys: Vector[Standing],
+      noRoom: Set[Seat],
+      batch: Long
+  ): Unit = {
+    reported.standsBy(executor, standbys, batch)
+    noRoom.foreach(reported.refuses(executor, _, batch))
+  }
 
   /** By group: the executors that are to stand by for each worker. Another map if that changes. */
   def standbys: Map[Long, Vector[Vector[String]]] = wantedStandbys
@@ -129,6 +105,12 @@ private[runtime] final class WorkerPlaces {
 
   /** By group: where each worker is on its way to, if it is. Another map if that changes. */
   def relocating: Map[Long, Vector[Vector[String]]] = targets
+
+  /** The executors that are to have a worker's state beside its own one: that which is to take it
+    * over, and those that stand by.
+    */
+  def besides(seat: Seat): Vector[String] =
+    Vector(relocating, standbys).flatMap(_.get(seat.group)).flatMap(_.lift(seat.worker)).flatten
 
   /** The relocations that are under way, and those that ended last. */
   def relocations: Vector[Relocation] = moving.all
@@ -219,7 +201,7 @@ private[runtime] final class WorkerPlaces {
       now,
       bound = moving.targets,
       stateOn(scene, _),
-      unfitFor,
+      reported.unfitFor,
       cluster.elsewhere,
       tolerance
     )
@@ -259,7 +241,7 @@ private[runtime] final class WorkerPlaces {
       }
     }
     def isStuck = scene.batch >= StuckBatches +
-      math.max(r.since, standingSince.getOrElse((r.to, r.seat.worker), -1L))
+      math.max(r.since, reported.progressedAt(r.seat.worker, r.to))
     def isKept = cluster.members.exists(m => m.id == r.from && m.state == MemberState.Active)
     if (!scene.seats.contains(r.seat)) failed("The query has no such worker any more.")
     else if (hasRun) r.copy(end = Some(Relocation.Done))
@@ -270,10 +252,10 @@ private[runtime] final class WorkerPlaces {
       r.copy(end = Some(Relocation.Cancelled))
     else if (r.taken.exists(_ + ArrivalBatches < scene.batch))
       failed(s"Spark ran the worker's tasks elsewhere for $ArrivalBatches batches.")
-    else if (r.isMaking && unfit.get(r.seat).exists(_.get(r.to).exists(_ >= r.since)))
+    else if (r.isMaking && reported.refusedAt(r.seat, r.to) >= r.since)
       failed(s"Executor ${r.to} has no room for the worker's state.")
     else if (r.isMaking && isStuck) {
-      isUnfit(r.seat, r.to, scene.batch)
+      reported.refuses(r.to, r.seat, scene.batch)
       failed(
         s"Executor ${r.to} has copied nothing for $StuckBatches batches; its log says why."
       )
@@ -383,7 +365,7 @@ private[runtime] final class WorkerPlaces {
           cluster.members,
           settings.replicas,
           isWhole(group, _, _),
-          w => unfitFor(Seat(group.id, w))
+          w => reported.unfitFor(Seat(group.id, w))
         )
         if (chosen != known) wantedStandbys = wantedStandbys.updated(group.id, chosen)
       }
@@ -411,23 +393,12 @@ private[runtime] final class WorkerPlaces {
     versionOn(group, worker, executor).isDefined
 
   /** The executors with the newest standbys that have all bins of a worker. */
-  private def stateOn(scene: Scene, seat: Seat): Seq[String] = {
-    val versions = for {
-      executor <- standing.keys.toVector
-      version <- versionOn(scene.groupOf(seat), seat.worker, executor)
-    } yield executor -> version
-    val newest = versions.map(_._2).maxOption
-    versions.collect { case (executor, version) if newest.contains(version) => executor }
-  }
+  private def stateOn(scene: Scene, seat: Seat): Seq[String] =
+    reported.newestOn(scene.groupOf(seat), seat.worker)
 
   /** The version of an executor's standby that has all bins of a worker; None if it has none. */
-  def versionOn(group: Group, worker: Int, executor: String): Option[Long] = {
-    val known = standing.getOrElse(executor, Map.empty)
-    val found = group.stores.flatMap(store => known.get((store, worker)))
-    Option.when(found.size == group.stores.size && found.forall(_.isWhole))(
-      found.iterator.map(_.version).min
-    )
-  }
+  def versionOn(group: Group, worker: Int, executor: String): Option[Long] =
+    reported.versionOn(group, worker, executor)
 
   /** By group: the executors that are to stand by for each worker, or to take it over, and have all
     * of its state, of the least version wanted or a later one. Nothing where nobody does.
@@ -437,17 +408,12 @@ private[runtime] final class WorkerPlaces {
       leastOf: Seat => Long
   ): Map[Long, Vector[Set[String]]] = (for {
     group <- groups
-    wished = Vector(standbys, relocating).flatMap(_.get(group.id))
-    if wished.nonEmpty
-  } yield group.id -> Vector.tabulate(wished.map(_.size).max) { worker =>
-    val least = leastOf(Seat(group.id, worker))
-    wished
-      .flatMap(_.lift(worker))
-      .flatten
-      .filter { executor =>
-        versionOn(group, worker, executor).exists(_ >= least)
-      }
-      .toSet
+    workers = Vector(relocating, standbys).flatMap(_.get(group.id)).map(_.size)
+    if workers.nonEmpty
+  } yield group.id -> Vector.tabulate(workers.max) { worker =>
+    val seat = Seat(group.id, worker)
+    val least = leastOf(seat)
+    besides(seat).filter(versionOn(group, worker, _).exists(_ >= least)).toSet
   }).toMap
 
   /** The executor that is wished for each worker, by group. */
@@ -472,9 +438,6 @@ private[runtime] object WorkerPlaces {
   private val LoadsEvery = 16L
 
   private val LossesMax = 1000
-
-  /** Batches after which an executor that had no room for a worker may be asked again. */
-  private val UnfitBatches = 1000L
 
   /** Batches in which an executor copies nothing after which it is given up. */
   private val StuckBatches = 50L

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import scala.collection.concurrent.TrieMap
+import scala.collection.mutable
+
+import io.megaphone.format.StoreId
+import io.megaphone.placement.Seat
+import io.megaphone.plan.Group
+
+/** What executors report of the state of workers that run elsewhere: how far each standby is, since
+  * when it has made no progress, and for which workers there was no room. Reports may be lost, late
+  * or repeated.
+  *
+  * Threads: one at a time; `versionOn` and `newestOn` may be called by any thread at any time.
+  */
+private[runtime] final class ReportedStandbys {
+  import ReportedStandbys._
+
+  private val standing = TrieMap.empty[String, Map[(StoreId, Int), Standing]] // by executor
+  private val mostBins = mutable.Map.empty[(String, Int, StoreId), Int] // of each standby
+  private val progressed = mutable.Map.empty[(String, Int), Long] // when it last had more
+  private var refused = Map.empty[Seat, Map[String, Long]] // executor → batch
+
+  /** Forgets the executors that are gone, and what is long past. */
+  def forget(gone: Vector[String], batch: Long): Unit = {
+    gone.foreach(standing.remove)
+    mostBins.filterInPlace((key, _) => !gone.contains(key._1))
+    progressed.filterInPlace((key, _) => !gone.contains(key._1))
+    refused = refused.view
+      .mapValues(_.filter(r => !gone.contains(r._1) && r._2 + RefusedBatches >= batch))
+      .filter(_._2.nonEmpty)
+      .toMap
+  }
+
+  /** An executor reports how far its standbys are, while a batch is under way. */
+  def standsBy(executor: String, standbys: Vector[Standing], batch: Long): Unit = {
+    val now = standbys.map(s => (s.worker.store.id, s.worker.worker) -> s).toMap
+    mostBins.filterInPlace { case ((of, worker, store), _) =>
+      of != executor || now.contains((store, worker))
+    }
+    // One that begins again, because it had no room, makes no progress.
+    for (((store, worker), s) <- now) {
+      val key = (executor, worker, store)
+      if (mostBins.get(key).forall(_ < s.bins)) {
+        mostBins(key) = s.bins
+        progressed((executor, worker)) = batch
+      }
+    }
+    standing(executor) = now
+  }
+
+  /** An executor could not take a worker: it has no room, or makes no progress. */
+  def refuses(executor: String, seat: Seat, batch: Long): Unit =
+    refused += seat -> (refused.getOrElse(seat, Map.empty) + (executor -> batch))
+
+  /** The executors that could not take a worker, not long ago. */
+  def unfitFor(seat: Seat): Set[String] = refused.get(seat).fold(Set.empty[String])(_.keySet)
+
+  /** The batch in which an executor last could not take a worker; -1 if it could. */
+  def refusedAt(seat: Seat, executor: String): Long =
+    refused.get(seat).flatMap(_.get(executor)).getOrElse(-1L)
+
+  /** The batch in which an executor last had more bins of a worker than before; -1 if never. */
+  def progressedAt(worker: Int, executor: String): Long =
+    progressed.getOrElse((executor, worker), -1L)
+
+  /** The version of an executor's standby that has all bins of a worker; None if it has none. */
+  def versionOn(group: Group, worker: Int, executor: String): Option[Long] = {
+    val known = standing.getOrElse(executor, Map.empty)
+    val found = group.stores.flatMap(store => known.get((store, worker)))
+    Option.when(found.size == group.stores.size && found.forall(_.isWhole))(
+      found.iterator.map(_.version).min
+    )
+  }
+
+  /** The executors with the newest standbys that have all bins of a worker. */
+  def newestOn(group: Group, worker: Int): Seq[String] = {
+    val versions = for {
+      executor <- standing.keys.toVector
+      version <- versionOn(group, worker, executor)
+    } yield executor -> version
+    val newest = versions.map(_._2).maxOption
+    versions.collect { case (executor, version) if newest.contains(version) => executor }
+  }
+}
+
+private object ReportedStandbys {
+
+  /** Batches after which an executor that could not take a worker may be asked again. */
+  private val RefusedBatches = 1000L
+}
