@@ -4,7 +4,9 @@ package io.megaphone.log
 import java.lang.invoke.VarHandle
 
 import io.megaphone.log.index.{FamilyIndexes, HashIndex, OrderedIndex}
-import io.megaphone.log.memory.{ArraySink, HeapBudget, PagedRecord, Pages, Pieces, Records}
+import io.megaphone.log.memory.{
+  ArraySink, DamagedRecordsException, HeapBudget, PagedRecord, Pages, Pieces, Records
+}
 import io.megaphone.log.record.{Record, Words}
 import io.megaphone.log.record.Cursor
 
@@ -21,6 +23,8 @@ import io.megaphone.log.record.Cursor
   *   1. `append` extends a value by a record of the new bytes only, so a long list is not rewritten
   *      for each element. A reader gets the whole value, joined; images and compacted logs have it
   *      in one record.
+  *   1. `takeIn` adds records that are settled already and lay elsewhere until then. They lie
+  *      between those of the tail, and belong to the prefix once the tail has ended.
   *   1. If [[HeapBudget]] is short, full pages lie on disk; the indexes stay in memory.
   *   1. A family whose number says so (see [[Record]]) also has an ordered index, which each write
   *      updates; `range` and `prefix` scan it.
@@ -42,6 +46,7 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   private var replaced: Undo = _ // null until the first put or removal
   private var appends: Appends = _ // null while no value spans several records
   private var ranges: OpenRanges = _ // null while there are none
+  private var taken: Stretches = _ // null while nothing was taken in beside a tail
   private var tailStart = 0
   private var tailWords = 0
   private var liveWords = 0
@@ -49,7 +54,7 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   // Another thread may call `heapBytes` as soon as it sees this object.
   VarHandle.releaseFence()
 
-  def isTouched: Boolean = tailStart != pages.end
+  def isTouched: Boolean = tailWords > 0
 
   /** Bytes of the tail's records. Unlike the layout of the pages, this does not depend on how the
     * log was built.
@@ -62,10 +67,11 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   /** Bytes of all records and of the gaps between them. */
   def logBytes: Long = pages.end.toLong << 3
   def heapBytes: Long = {
-    val (lengthened, undone) = (appends, replaced) // read once: any thread may call this
+    val (lengthened, undone, stretches) = (appends, replaced, taken) // any thread may call this
     var sum = pages.heapBytes + families.heapBytes + BinLog.OwnBytes
     if (lengthened != null) sum += lengthened.heapBytes
     if (undone != null) sum += undone.heapBytes
+    if (stretches != null) sum += stretches.heapBytes
     sum
   }
 
@@ -187,11 +193,16 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   def prefix(family: Int, prefix: Array[Byte]): Scan =
     range(family, prefix, if (prefix == null) null else Words.successor(prefix))
 
-  /** Undoes the tail: the log and the indexes are as `settle` left them. */
+  /** Undoes the tail: the log and the indexes are as `settle` left them, with what was taken in
+    * since. Throws SpillException if that finds no room any more; the log must then be dropped.
+    */
   def undo(): Unit = {
     if (replaced != null) replaced.foreachBackwards(takeBack(_, _))
+    val stretches = taken
+    val kept = if (stretches == null) Vector.empty else unlinked(stretches.toArray)
     endTail()
     pages.truncate(tailStart)
+    kept.foreach(piece => takeIn(piece, 0, piece.length))
   }
 
   /** Makes the tail part of the immutable prefix. */
@@ -199,6 +210,59 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
     pages.forget()
     tailStart = pages.end
     endTail()
+  }
+
+  /** Takes in settled records that lay elsewhere: puts of keys that this log has never had. They
+    * are no part of the tail, and `undo` keeps them. An ordered scan that has begun sees them,
+    * unless it has passed their places: they were there when it began. Throws
+    * DamagedRecordsException if the bytes are not such records, and SpillException.
+    */
+  def takeIn(bytes: Array[Byte], offset: Int, length: Int): Unit = {
+    val from = pages.end
+    val hasTail = isTouched
+    try Records.foreach(bytes, offset, length)(takeInRecord(bytes, _, _))
+    finally // also of an error: those before it are in the log
+      if (!hasTail) tailStart = pages.end
+      else if (pages.end > from) {
+        if (taken == null) taken = new Stretches
+        taken.add(from, pages.end)
+      }
+  }
+
+  private def takeInRecord(bytes: Array[Byte], at: Int, header: Long): Unit = {
+    val family = Record.family(header)
+    val keyAt = at + Record.HeaderBytes
+    val keyBytes = Record.keyBytes(header)
+    val hash = Words.hash(bytes, keyAt, keyBytes)
+    val index = indexFor(family)
+    if (Record.kind(header) != Record.Put || slotOf(index, hash, bytes, keyAt, keyBytes) >= 0)
+      throw new DamagedRecordsException("expected a put of a key that the log does not have")
+    val valueAt = keyAt + Record.padded(keyBytes)
+    val position = PagedRecord.append(pages, header, bytes, keyAt, bytes, valueAt)
+    liveWords += Record.size(header) >>> 3
+    index.add(hash, position)
+    if (Record.isOrdered(family)) reorder(family, BinLog.NoPosition, position)
+  }
+
+  /** Takes the records of some stretches, all of them live, out of the indexes. Returns them, in
+    * pieces.
+    */
+  private def unlinked(bounds: Array[Int]): Vector[Array[Byte]] = {
+    val pieces = Records.copied(new Records(pages, bounds).foreachPiece(BinLog.PieceBytes))
+    var i = 0
+    while (i < bounds.length) {
+      pages.foreachRecord(bounds(i), bounds(i + 1)) { (position, page, at) =>
+        val header = Words.get(page, at)
+        val family = Record.family(header)
+        val index = families.of(family)
+        val hash = Words.hash(page, at + Record.HeaderBytes, Record.keyBytes(header))
+        if (Record.isOrdered(family)) reorder(family, position, BinLog.NoPosition)
+        index.remove(index.slotAt(hash, position))
+        liveWords -= Record.size(header) >>> 3
+      }
+      i += 2
+    }
+    pieces
   }
 
   private def takeBack(position: Int, previous: Int): Unit = {
@@ -226,6 +290,7 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
       if (replaced.isLargeBeside(tailStart)) replaced = null else replaced.clear()
     }
     tailWords = 0
+    taken = null
     if (ranges != null) {
       ranges.end()
       ranges = null
@@ -233,10 +298,15 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   }
 
   /** The records appended since `settle`, in order. */
-  def tail(): Records = new Records(pages, tailStart, pages.end)
+  def tail(): Records = new Records(
+    pages,
+    if (taken == null) Array(tailStart, pages.end) else taken.gapsIn(tailStart, pages.end)
+  )
 
-  /** The records of the settled prefix; any thread may read them, at any later time. */
-  def prefix(): Records = new Records(pages.prefix(tailStart), 0, tailStart)
+  /** The records of the settled prefix; any thread may read them, at any later time. It lacks what
+    * was taken in beside a tail that is not settled.
+    */
+  def prefix(): Records = new Records(pages.prefix(tailStart), Array(0, tailStart))
 
   /** Heap bytes of the pages that a prefix handed out before keeps, although this log has spilled
     * them or was compacted. Any thread may ask; while the log changes, it is about so many.
@@ -365,10 +435,16 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   private[log] def end: Int = pages.end
 
   /** Returns the record that the key of the record at `position` had when the log ended at `end`,
-    * which must not be below the tail's start; NoPosition if the key did not exist then.
+    * which must not be below the end of the last settled record then; NoPosition if the key did not
+    * exist then. What was taken in since counts as there.
     */
-  private[log] def asOf(end: Int, position: Int): Int =
-    if (replaced == null) position else replaced.asOf(end, position)
+  private[log] def asOf(end: Int, position: Int): Int = {
+    var at = position
+    while (at >= end && at >= tailStart && !isTaken(at)) at = replaced.replacedAt(at)
+    at
+  }
+
+  private def isTaken(position: Int) = taken != null && taken.contains(position)
 
   private[log] def moveTo(c: Cursor, position: Int): Unit =
     if (!Appends.isOne(appends, pages, position)) PagedRecord.moveTo(pages, position, c)
@@ -518,5 +594,6 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
 object BinLog {
   private val NoBytes = new Array[Byte](0)
   private[log] val NoPosition = -1
+  private val PieceBytes = 32 << 20
   private val OwnBytes = 120 // this object, its Pages, and the header of their list
 }

@@ -41,12 +41,8 @@ private[log] final class Undo {
     }
   }
 
-  /** See [[BinLog.asOf]]. */
-  def asOf(end: Int, position: Int): Int = {
-    var at = position
-    while (at >= end) at = replacedBy(entryOf(at))
-    at
-  }
+  /** The record that the one at `position`, which is in the list, replaced; NoPosition if none. */
+  def replacedAt(position: Int): Int = replacedBy(entryOf(position))
 
   /** Forgets all records, because the tail was settled or undone. */
   def clear(): Unit = count = 0

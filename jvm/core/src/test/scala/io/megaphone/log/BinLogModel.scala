@@ -24,7 +24,8 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
   private val cursor = new Cursor
   private var live: Live = Map.empty
   private var settled: Live = Map.empty
-  private var tail = Vector.empty[Bytes]
+  private var written = Vector.empty[(Boolean, Bytes)] // since `settle`: whether it is of the tail
+  private val had = mutable.Set.empty[(Int, Bytes)] // keys that the log has or has had
   private var prefix = new Array[Byte](0)
   private val kept = mutable.ArrayBuffer.empty[(Records, Array[Byte])]
   private val random = new scala.util.Random(1) // for the ranges that are checked
@@ -70,20 +71,31 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
           case _ =>
         }
       }
+    case TakeInScan(family, seed) =>
+      val random = new scala.util.Random(seed)
+      scanWhile(family, rangeOf(family, random)) { (removed, current) =>
+        random.nextInt(3) match {
+          case 0 => takeInAhead(family, current, random.nextInt(3), random.nextInt())
+          case 1 => put(family, keyOf(random.nextInt(KeyPool.length)), Bytes.of("or new"))
+          case _ => removed(keyOf(random.nextInt(KeyPool.length)))
+        }
+      }
     case Undo =>
       log.undo()
       keptTails.clear()
       live = settled
-      tail = Vector.empty
+      prefix = Bytes.concat(Bytes.of(prefix) +: taken)
+      written = Vector.empty
+    case TakeIn(family, keys, seed) => takeIn(family, keys, seed); ()
     case Settle =>
       log.settle()
       log.repack()
       if (budget != HeapBudget.Unlimited) budget.measure(log.heapBytes)
       kept ++= keptTails
       keptTails.clear()
-      prefix = Bytes.concat(Bytes.of(prefix) +: tail)
+      prefix = Bytes.concat(Bytes.of(prefix) +: written.map(_._2))
       settled = live
-      tail = Vector.empty
+      written = Vector.empty
     case Compact =>
       if (tail.nonEmpty) {
         intercept[IllegalArgumentException](log.compact())
@@ -101,10 +113,12 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
       log.settle()
       prefix = image
       settled = live
-      tail = Vector.empty
+      written = Vector.empty
     case GoOnFromTail =>
       val copy = new BinLog(budget)
-      val (base, bytes) = (log.prefix().toBytes, log.tail().toBytes)
+      prefix = Bytes.concat(Bytes.of(prefix) +: taken)
+      written = written.filter(_._1)
+      val (base, bytes) = (prefix, log.tail().toBytes)
       copy.apply(Array.fill[Byte](5)(-1) ++ base, 5, base.length)
       copy.settle()
       copy.apply(bytes ++ Array.fill[Byte](8)(-1), 0, bytes.length)
@@ -112,6 +126,28 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
     case Keep =>
       kept += log.prefix() -> prefix
       keptTails += log.tail() -> Bytes.concat(tail)
+  }
+
+  private def tail = written.collect { case (true, record) => record }
+  private def taken = written.collect { case (false, record) => record }
+
+  /** Takes in keys that the log has never had. Returns them. */
+  private def takeIn(family: Int, keys: Int, seed: Int): Map[Bytes, Bytes] = {
+    val random = new scala.util.Random(seed)
+    val some = KeyPool.filterNot(key => had((family, key))).take(keys).map { key =>
+      key -> Bytes.of(Bytes.random(random.nextInt(60), random.nextLong()))
+    }
+    val records = some.map { case (key, value) => Bytes.putRecord(family, key, value) }
+    val bytes = Bytes.concat(records)
+    log.takeIn(Array.fill[Byte](3)(-1) ++ bytes ++ Array.fill[Byte](8)(-1), 3, bytes.length)
+    if (tail.isEmpty) prefix = Bytes.concat(Bytes.of(prefix) +: records)
+    else written ++= records.map(false -> _)
+    for ((key, value) <- some) {
+      had += ((family, key))
+      live += (family, key) -> value
+      settled += (family, key) -> value
+    }
+    some.toMap
   }
 
   /** Compares contents, counts and the tail. */
@@ -191,14 +227,16 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
     val (keys, values) = (surrounded(key, 3), surrounded(value, 6))
     log.put(family, keys, 3, key.length, values, 6, value.length)
     live += (family, key) -> value
-    tail :+= Bytes.putRecord(family, key, value)
+    had += ((family, key))
+    written :+= true -> Bytes.putRecord(family, key, value)
   }
 
   private def append(family: Int, key: Bytes, value: Bytes): Unit = {
     val (keys, values) = (surrounded(key, 3), surrounded(value, 6))
     log.append(family, keys, 3, key.length, values, 6, value.length)
     live += (family, key) -> (live.getOrElse((family, key), Bytes.Empty) ++ value)
-    tail :+= Bytes.appendRecord(family, key, value)
+    had += ((family, key))
+    written :+= true -> Bytes.appendRecord(family, key, value)
   }
 
   private def remove(family: Int, key: Bytes): Unit = {
@@ -206,7 +244,7 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
     assert(log.remove(family, surrounded(key, 1), 1, key.length) == isThere)
     if (isThere) {
       live -= ((family, key))
-      tail :+= Bytes.removeRecord(family, key)
+      written :+= true -> Bytes.removeRecord(family, key)
     }
   }
 
@@ -219,6 +257,15 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
       None
     }
 
+  /** What a range scan under way is to show: what was there when it began, or was taken in since
+    * and lies ahead of it.
+    */
+  private var begun: Live = Map.empty
+
+  private def takeInAhead(family: Int, current: Bytes, keys: Int, seed: Int): Unit =
+    for ((key, value) <- takeIn(family, keys, seed) if Bytes.Unsigned.gt(key, current))
+      begun += (family, key) -> value
+
   /** Scans a family, or a range of it, and checks the scan's contract. Calls `change` for each key,
     * with a function that removes keys, and with the key.
     */
@@ -229,7 +276,7 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
       case (`family`, key) if range.forall(_.contains(key)) => key
     })
     val seen = mutable.ArrayBuffer.empty[Bytes]
-    val begun = live
+    begun = live
     val scan = range.fold(log.scan(family))(_.scan(log, family))
     while (scan.next()) {
       val key = keyAt(scan.cursor)
@@ -269,6 +316,10 @@ object BinLogModel {
   final case class Remove(family: Int, key: Int) extends Command
   final case class RemoveInScan(family: Int, seed: Int) extends Command
   final case class PutInScan(family: Int, puts: Int, seed: Int) extends Command
+
+  /** Takes in some keys, while there is a tail or none. */
+  final case class TakeIn(family: Int, keys: Int, seed: Int) extends Command
+  final case class TakeInScan(family: Int, seed: Int) extends Command
   case object Undo extends Command
   case object Settle extends Command
 
@@ -362,6 +413,8 @@ object BinLogModel {
       20 -> Gen.zip(families, keys).map(Remove.tupled),
       3 -> Gen.zip(families, seeds).map(RemoveInScan.tupled),
       2 -> Gen.zip(families, Gen.choose(1, 60), seeds).map(PutInScan.tupled),
+      4 -> Gen.zip(families, Gen.choose(0, 6), seeds).map(TakeIn.tupled),
+      2 -> Gen.zip(families, seeds).map(TakeInScan.tupled),
       5 -> Gen.const(Undo),
       6 -> Gen.const(Settle),
       2 -> Gen.const(Compact),

@@ -56,6 +56,23 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     model.checkKept()
   }
 
+  test("a key that is there, and what is no put, are not taken in, and what came before them is") {
+    def puts(keys: String*) =
+      Bytes.concat(keys.map(k => Bytes.putRecord(0, Bytes.of(k), Bytes.of("taken"))))
+    val log = new BinLog
+    put(log, "a", "1")
+    for (
+      wrong <- Seq(
+        puts("b", "a"),
+        puts("c") ++ Bytes.array(Bytes.removeRecord(0, Bytes.of("a"))),
+        puts("d").dropRight(1)
+      )
+    ) intercept[DamagedRecordsException](log.takeIn(wrong, 0, wrong.length))
+    assert(keysOf(log).toSet == Set("a", "b", "c").map(Bytes.of(_)))
+    log.undo()
+    assert(keysOf(log).toSet == Set("b", "c").map(Bytes.of(_)) && !log.isTouched)
+  }
+
   test("an empty log has nothing to find, scan, transfer or undo, and takes at most 200 bytes") {
     val log = new BinLog
     assert(!has(log, "a") && !log.scan(0).next() && !remove(log, "a"))

@@ -164,8 +164,11 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
   /** Calls `f(position, page, offset)` for each record, in order. Memory is read sequentially, and
     * the disk page by page.
     */
-  def foreachRecord(f: RecordVisitor): Unit =
-    foreachPage(0, endPosition) { (slot, start, stop) =>
+  def foreachRecord(f: RecordVisitor): Unit = foreachRecord(0, endPosition)(f)
+
+  /** The same, of the records in `[from, until)`. */
+  def foreachRecord(from: Int, until: Int)(f: RecordVisitor): Unit =
+    foreachPage(from, until) { (slot, start, stop) =>
       val page = if (pages(slot) ne OnDisk) pages(slot) else spilled(slot).read(0, stop)
       var at = start
       while (at < stop) {

@@ -4,13 +4,23 @@ package io.megaphone.log.memory
 import io.megaphone.errors.MegaphoneError
 import io.megaphone.log.record.{Record, Words}
 
-/** A stretch of a log, as files, transfers and replicas carry it. It stays valid as long as its log
-  * does not undo it.
+/** Stretches of a log, as files, transfers and replicas carry them. They stay valid as long as
+  * their log does not undo them.
+  *
+  * @param bounds
+  *   where each begins, and where it ends: from, until, from, until …
   */
-final class Records private[log] (pages: Pages, from: Int, until: Int) {
+final class Records private[log] (pages: Pages, bounds: Array[Int]) {
 
   /** Bytes of all records. */
-  def bytes: Long = pages.bytesOf(from, until)
+  def bytes: Long = {
+    var (sum, i) = (0L, 0)
+    while (i < bounds.length) {
+      sum += pages.bytesOf(bounds(i), bounds(i + 1))
+      i += 2
+    }
+    sum
+  }
 
   /** The same. Throws IllegalArgumentException if they do not fit in one array. */
   def length: Int = {
@@ -27,14 +37,14 @@ final class Records private[log] (pages: Pages, from: Int, until: Int) {
     */
   def foreachPiece(maxBytes: Int)(f: (Array[Byte], Int) => Unit): Unit = {
     val pieces = new Pieces(maxBytes, bytes, f)
-    pages.foreachStretch(from, until)(pieces.add(_, _, _))
+    foreachStretch(pieces.add(_, _, _))
     pieces.end()
   }
 
   /** Copies the records to `out` from `offset` on, which must have room for `length`. */
   def copyTo(out: Array[Byte], offset: Int): Unit = {
     var at = offset
-    pages.foreachStretch(from, until) { (page, start, stop) =>
+    foreachStretch { (page, start, stop) =>
       System.arraycopy(page, start, out, at, stop - start)
       at += stop - start
     }
@@ -44,6 +54,14 @@ final class Records private[log] (pages: Pages, from: Int, until: Int) {
     val out = new Array[Byte](length)
     copyTo(out, 0)
     out
+  }
+
+  private def foreachStretch(f: (Array[Byte], Int, Int) => Unit): Unit = {
+    var i = 0
+    while (i < bounds.length) {
+      pages.foreachStretch(bounds(i), bounds(i + 1))(f)
+      i += 2
+    }
   }
 }
 
