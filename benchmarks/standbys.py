@@ -20,6 +20,7 @@ import harness
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from steady import WORKS, Work
+from step import BELOW_TASKS
 
 from spark_megaphone import Megaphone
 from testkit import batch_files
@@ -110,7 +111,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    spark = harness.session("local-cluster[2,1,3072]", 2, spark__executor__memory="3g")
+    spark = harness.session(
+        "local-cluster[2,1,3072]",
+        2,
+        spark__executor__memory="3g",
+        spark__executor__extraJavaOptions=BELOW_TASKS,
+    )
     for name in arguments.works:
         measure(spark, name, arguments.rows, arguments.rounds)
     spark.stop()

@@ -16,6 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.resource import (
+    ExecutorResourceRequests,
+    ResourceProfileBuilder,
+    TaskResourceRequests,
+)
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
@@ -127,6 +132,10 @@ class Driver:
         drain = Megaphone.drain(executor)
         Megaphone.undrain(executor)
         return drain.status
+
+    def request_executors(self, total: int) -> int:
+        """Asks for so many executors in all; returns how many take state."""
+        return Megaphone.request_executors(total)
 
     def drains(self) -> list[dict[str, Any]]:
         """The executors that were to be emptied."""
@@ -270,6 +279,14 @@ class Driver:
             return rows
 
         self._spark.sparkContext.parallelize(range(6), 6).mapPartitions(fail_there).count()
+
+    def run_on_another_profile(self) -> None:
+        """Runs a job that has executors of a resource profile of its own."""
+        builder = ResourceProfileBuilder()
+        builder.require(ExecutorResourceRequests().cores(1).memory("512m"))
+        builder.require(TaskResourceRequests().cpus(1))
+        rows = self._spark.sparkContext.parallelize(range(2), 2)
+        rows.withResources(builder.build).map(lambda row: row).count()
 
     def exit(self) -> None:
         self._spark.stop()

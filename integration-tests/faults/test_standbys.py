@@ -8,7 +8,7 @@ import pytest
 from testkit.driver_process import DriverProcess, MakeDriver
 from testkit.faults import Faults
 from testkit.input import FEW_ROWS, MANY_ROWS
-from testkit.placement import workers_by_executor
+from testkit.placement import drain_of, workers_by_executor
 from testkit.remote import MakeRemoteQuery, RemoteQuery
 from testkit.waiting import until
 
@@ -131,6 +131,44 @@ def test_an_executor_of_a_relocation_dies(
     query.run(2)
     (row,) = query.table("relocations")
     assert row["status"] == "failed"
+    query.check()
+    shared.wait_for_executors()
+    query.run(2)
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+def test_the_driver_dies_while_a_worker_is_on_its_way(
+    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    first, second = make_driver(), make_driver()
+    slow = {"spark.megaphone.transfer.maxBytesPerSecond": "20k"}
+    query = make_remote_query(first, **slow).spread()
+    query.call("place", workers={"0": query.executor_of(1)})
+    query.run(2)
+    (row,) = query.table("relocations")
+    assert row["status"] == "making"
+    assert row["bytes_ready"] < row["bytes"]
+    first.kill()
+    query.start(second).spread()
+    assert query.table("relocations") == [], "the next run has other executors"
+    query.run(2)
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+def test_a_draining_executor_dies(
+    shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    slow = {"spark.megaphone.transfer.maxBytesPerSecond": "20k"}
+    query = make_remote_query(shared, **slow).spread()
+    leaving = query.executor_of(0)
+    shared.call("drain", executor=leaving)
+    query.run(2)
+    assert (drain_of(shared, leaving) or {})["status"] == "draining"
+    shared.kill_executor(leaving)
+    until(lambda: (drain_of(shared, leaving) or {})["status"] == "lost", "the drain has ended")
+    query.run(2)
     query.check()
     shared.wait_for_executors()
     query.run(2)

@@ -4,8 +4,10 @@
 Where the JVM has the same check, the sentence is the same.
 """
 
+import math
 import operator
 import re
+import time
 from collections.abc import Iterable, Mapping
 
 from spark_megaphone.conf import BINS_MAX, MODES, STRATEGIES, WORKERS_MAX
@@ -14,6 +16,7 @@ from spark_megaphone.errors import (
     EmptyPlan,
     InvalidBatchSize,
     InvalidBins,
+    InvalidExecutors,
     InvalidTimeout,
     InvalidTolerance,
     InvalidWorkers,
@@ -30,6 +33,7 @@ Moves = Mapping[int, int] | Iterable[tuple[int, int]]
 ALL_OPERATORS = -1  # as the plugin reads it
 CONFIGURED = -1.0  # as the plugin reads it
 _TOLERANCE_MIN = 0.01
+_EXECUTORS_MAX = 10_000
 _YEAR_S = 365 * 24 * 3600
 _JVM_INT_MAX = 2**31 - 1
 _BIN = f"a whole number from 0 to {BINS_MAX - 1}"
@@ -257,6 +261,21 @@ def seconds(name: str, value: object) -> float:
     return float(value)
 
 
+def deadline(timeout: object) -> float:
+    """Checks how long to wait.
+
+    Args:
+        timeout: Seconds from now; None for no limit.
+
+    Returns:
+        When the time is up, as `time.monotonic` counts.
+
+    Raises:
+        WrongType: It is no number.
+    """
+    return math.inf if timeout is None else time.monotonic() + seconds("timeout", timeout)
+
+
 def timeout_ms(value: object) -> int:
     """Checks the time that a drain may take.
 
@@ -320,6 +339,28 @@ def executor_id(value: object) -> str:
     if isinstance(value, str):
         return value
     return str(whole("executor", value, "the id of an executor, such as '1',"))
+
+
+def executors_count(value: object) -> int:
+    """Checks a number of executors. How many there are, is for the JVM to say.
+
+    Args:
+        value: What was given.
+
+    Returns:
+        The value as an int.
+
+    Raises:
+        WrongType: It is no whole number.
+        InvalidExecutors: No application can have so many.
+    """
+    executors = whole("total", value, f"a whole number from 1 to {_EXECUTORS_MAX}")
+    if not 1 <= executors <= _EXECUTORS_MAX:
+        raise InvalidExecutors(
+            f"The number of executors is {executors}, but it must be from 1 to {_EXECUTORS_MAX}; "
+            "ask for one in that range."
+        )
+    return executors
 
 
 def boolean(name: str, value: object) -> bool:

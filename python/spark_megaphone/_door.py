@@ -119,9 +119,9 @@ class Application:
 
     Attributes:
         ask: Calls a verb, with its arguments: a table, which is answered by a list of rows, or
-            `drain` (an executor, milliseconds, and whether to release it) and `undrain` (an
-            executor), by a row. Raises MegaphoneError; QueryStopped once the application has
-            stopped.
+            `drain` (an executor, milliseconds, and whether to release it), `undrain` (an executor)
+            and `requestExecutors` (how many), by a row. Raises MegaphoneError; QueryStopped once
+            the application has stopped.
         look_s: Seconds between two looks at what changes.
     """
 

@@ -30,6 +30,12 @@ _CATALOG = "io.megaphone.spark.faces.sql.MegaphoneCatalog"
 _PREFIX = "MEGAPHONE_"
 _LOOK_S = 0.5  # between two looks at relocations
 WAIT_S = 2  # each wait is a statement, which stays in the SQL tab
+# By verb of what is about no single query: the procedure, and the names of its arguments.
+_PROCEDURES = {
+    "drain": ("drain", ("executor", "timeout_s", "release")),
+    "undrain": ("undrain", ("executor",)),
+    "requestExecutors": ("request_executors", ("total",)),
+}
 _SCHEMAS = {
     "queries": _tables.QUERIES,
     "workers": _tables.WORKERS,
@@ -168,11 +174,11 @@ def application(session: "SparkSession") -> Callable[..., Any]:
     def ask(verb: str, *arguments: object) -> Any:
         if verb in _SCHEMAS:
             return sql.table(verb).to_pylist()
-        named: dict[str, object] = {"executor": arguments[0]}
+        procedure, names = _PROCEDURES[verb]
+        named = dict(zip(names, arguments, strict=True))
         if verb == "drain":
-            named["timeout_s"] = math.ceil(cast(int, arguments[1]) / 1000)
-            named["release"] = arguments[2]
-        return sql.call(verb, **named)[0]
+            named["timeout_s"] = math.ceil(cast(int, named["timeout_s"]) / 1000)
+        return sql.call(procedure, **named)[0]
 
     return ask
 

@@ -118,6 +118,7 @@ RELOCATIONS = pa.schema(
         pa.field("why", pa.string(), nullable=False),
         pa.field("status", pa.string(), nullable=False),
         pa.field("bytes", pa.int64()),
+        pa.field("bytes_ready", pa.int64()),
         pa.field("batch", pa.int64()),
         pa.field("reason", pa.string()),
     ]

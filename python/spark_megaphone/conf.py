@@ -19,9 +19,9 @@ TRANSFER_MODE: Final = "spark.megaphone.transfer.mode"
 # `optimized`. Default `batched`; read when a plan is submitted.
 STRATEGY: Final = "spark.megaphone.strategy"
 
-# How many other executors stand by for each worker: each keeps a replica of its state, and takes
-# the worker over if its executor is lost. A replica takes as much memory as the state itself.
-# Default `0`; read when a query starts.
+# How many other executors stand by for each worker, from 0 to 8: each has all of its state in
+# memory, and takes the worker over if its executor is lost. A standby takes as much memory as the
+# state itself. Default `0`; read when a query starts.
 REPLICAS: Final = "spark.megaphone.replicas"
 
 # Whether workers are spread anew over the executors when executors have come or gone: `true` or

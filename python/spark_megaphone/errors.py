@@ -246,6 +246,12 @@ class InvalidTimeout(InvalidPlan):
     condition = "INVALID_TIMEOUT"
 
 
+class InvalidExecutors(InvalidPlan):
+    """The number of executors is out of range."""
+
+    condition = "INVALID_EXECUTORS"
+
+
 class LoadsNotKnown(InvalidPlan):
     """Not every worker has committed a batch since the query was started."""
 
@@ -280,6 +286,12 @@ class NoRelease(InvalidPlan):
     """The application has no executor that can be ended alone."""
 
     condition = "NO_RELEASE"
+
+
+class NoRequest(InvalidPlan):
+    """The application cannot ask for executors."""
+
+    condition = "NO_REQUEST"
 
 
 class DrainTooLate(InvalidPlan):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans: what is asked for (`Step`), and what becomes of it (`Plan`, `PlanStep`)."""
 
-import math
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -11,7 +10,7 @@ from typing import Any, Self
 from tqdm.auto import tqdm
 
 from spark_megaphone import _html
-from spark_megaphone._checks import Moves, moves_of, seconds, workers_count
+from spark_megaphone._checks import Moves, deadline, moves_of, workers_count
 from spark_megaphone._door import Door
 from spark_megaphone.errors import (
     MegaphoneError,
@@ -229,7 +228,7 @@ class Plan:
             UnknownPlan: See the class.
             WrongType: `timeout` is not a number.
         """
-        deadline = None if timeout is None else time.monotonic() + seconds("timeout", timeout)
+        time_up = deadline(timeout)
         planned: int | None = None
         planned_at = time.monotonic()
         with tqdm(
@@ -250,7 +249,7 @@ class Plan:
                 bar.refresh()
                 if row["status"] in _FINAL:
                     return self._ended(row)
-                left = math.inf if deadline is None else deadline - time.monotonic()
+                left = time_up - time.monotonic()
                 if left <= 0:
                     raise PlanTimeout(self._timed_out(row, idle, timeout))
                 self._last = row = self._door.awaited(self.id, left)

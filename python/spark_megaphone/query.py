@@ -13,10 +13,9 @@ from spark_megaphone.errors import (
     EmptyPlan,
     MatplotlibMissing,
     MegaphoneError,
-    UnknownRelocation,
 )
 from spark_megaphone.plan import Plan, Step, steps_of
-from spark_megaphone.relocation import Drain, Relocations
+from spark_megaphone.relocation import Drain, Relocations, unknown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,11 +30,11 @@ class Megaphone:
 
     Handles are cheap, any number may be made for one query, and any thread may use one.
 
-    Once the query has stopped, every method but `queries`, `executors`, `drain`, `undrain` and
-    `drains` raises `QueryStopped`; a restarted query needs a new handle. Before the first batch
-    they raise `QueryNotStarted`, and for a query without state in bins `NoBinnedState`. A query
-    that is about to plan its first batch is waited for, up to a minute; one that waits for data or
-    for its trigger is not.
+    Once the query has stopped, every method but `queries`, `executors`, `drain`, `undrain`,
+    `drains` and `request_executors` raises `QueryStopped`; a restarted query needs a new handle.
+    Before the first batch they raise `QueryNotStarted`, and for a query without state in bins
+    `NoBinnedState`. A query that is about to plan its first batch is waited for, up to a minute;
+    one that waits for data or for its trigger is not.
 
     `rescale`, `move` and `submit` return as soon as the plan is in the checkpoint's plan log. From
     then on the plan survives restarts of the query, and takes effect as batches run. They share
@@ -299,7 +298,7 @@ class Megaphone:
             WrongType: It is no number. For the others see the class.
         """
         rows = self._door.ask("spread", _checks.tolerance_of(tolerance))
-        return Relocations(self._door, _plain(rows, _tables.RELOCATIONS))
+        return Relocations(self._door, rows)
 
     def place(
         self, workers: Mapping[int, str | int], *, operator: int | None = None
@@ -327,15 +326,15 @@ class Megaphone:
         """
         asked = _checks.places_of(workers)
         rows = self._door.ask("place", asked, _checks.operator_id(operator))
-        return Relocations(self._door, _plain(rows, _tables.RELOCATIONS))
+        return Relocations(self._door, rows)
 
     def relocations(self) -> pa.Table:
         """Workers that were to go to other executors, in the order in which that began.
 
         With `id`, `operator`, `worker`, the `source` and `target` executors, `why` (drain, spread
         or place), the `status` (making, taken, then done, failed or cancelled), the worker's
-        `bytes`, the `batch` that placed it on its target, and the `reason` why it failed. Of this
-        run only.
+        `bytes`, the `bytes_ready` of them on the target, the `batch` that placed it there, and the
+        `reason` why it failed. Of this run only.
 
         Returns:
             A row for each: those under way, and the newest 1,000 that ended.
@@ -361,11 +360,8 @@ class Megaphone:
         number = _checks.whole("id", id)
         rows = [row for row in self._door.ask("relocations") if row["id"] == number]
         if not rows:
-            raise UnknownRelocation(
-                f"The run has no relocation {number}, or it ended long ago; relocations() lists "
-                "those it has."
-            )
-        return Relocations(self._door, _plain(rows, _tables.RELOCATIONS))
+            raise unknown(number)
+        return Relocations(self._door, rows)
 
     def plot(self, figsize: tuple[float, float] | None = None) -> "Figure":
         """Draws how long the newest batches took, and how many bins each worker had.
@@ -481,7 +477,8 @@ class Megaphone:
         Raises:
             UnknownExecutor: The application has no such executor.
             LastExecutor: No other executor takes state.
-            NoRelease: The application runs in local mode, where no executor can be ended alone.
+            NoRelease: No executor can be ended alone: in local mode, and on Kubernetes if the
+                cluster manager chooses which one goes.
             InvalidTimeout: `timeout` is out of range.
             WrongType: `executor` is no id, `timeout` no number, or `release` no bool.
             QueryStopped: No session runs in this process. For the others see `queries`.
@@ -509,6 +506,33 @@ class Megaphone:
             QueryStopped: No session runs in this process. For the others see `queries`.
         """
         _door.application(spark).ask("undrain", _checks.executor_id(executor))
+
+    @staticmethod
+    def request_executors(total: int, *, spark: "SparkSession | None" = None) -> int:
+        """Asks the cluster manager for a number of executors in all; it starts them if it can.
+
+        Returns at once. Called again, the newer number counts. Each executor that is released later
+        makes it one less. What has come is used by `spread`, or with
+        `spark.megaphone.placement.auto` by itself.
+
+        Args:
+            total: How many executors the application wants, with those that it has: at least as
+                many as it has, for a request ends none.
+            spark: As for the table of queries.
+
+        Returns:
+            How many executors take state now.
+
+        Raises:
+            NoRequest: Dynamic allocation decides, the application runs in local mode, or the
+                cluster manager did not take the request.
+            InvalidExecutors: `total` is less than there are, or above 10,000.
+            WrongType: `total` is no whole number.
+            QueryStopped: No session runs in this process. For the others see `queries`.
+        """
+        number = _checks.executors_count(total)
+        answer = _door.application(spark).ask("requestExecutors", number)
+        return int(answer["active"])
 
     @staticmethod
     def drains(spark: "SparkSession | None" = None) -> pa.Table:
@@ -569,11 +593,6 @@ class Megaphone:
 
     def _table(self, verb: str, schema: pa.Schema) -> pa.Table:
         return pa.Table.from_pylist(self._door.ask(verb), schema=schema)
-
-
-def _plain(rows: list[dict[str, Any]], schema: pa.Schema) -> list[dict[str, Any]]:
-    """Rows with the columns of a schema alone: through SQL they name their query, too."""
-    return [{name: row[name] for name in schema.names} for row in rows]
 
 
 def _application_table(name: str, schema: pa.Schema, spark: "SparkSession | None") -> pa.Table:

@@ -4,7 +4,6 @@
 `Drain` is an executor that is to be emptied of the state of all queries.
 """
 
-import math
 import time
 from typing import Any, Self
 
@@ -39,7 +38,8 @@ class Relocations:
 
     def __init__(self, door: Door, rows: list[dict[str, Any]]) -> None:
         self._door = door
-        self._last = rows
+        # Through SQL, rows name their query, too.
+        self._last = [{name: row[name] for name in _tables.RELOCATIONS.names} for row in rows]
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -67,6 +67,21 @@ class Relocations:
         """
         rows = self._rows()
         return sum(1 for row in rows if row["status"] == "done") / len(rows)
+
+    @property
+    def bytes_ready(self) -> float | None:
+        """The part of the workers' bytes that is on their targets, from 0 to 1; None if unknown.
+
+        It grows while copies are made, before any worker has run on its target.
+
+        Raises:
+            QueryStopped: See the class.
+        """
+        rows = self._rows()
+        if any(row["bytes"] is None for row in rows):
+            return None
+        whole = sum(row["bytes"] for row in rows)
+        return sum(row["bytes_ready"] or 0 for row in rows) / whole if whole else 1.0
 
     def table(self) -> pa.Table:
         """The rows of these relocations, as `Megaphone.relocations` has them.
@@ -106,7 +121,7 @@ class Relocations:
             QueryStopped: The query has ended before.
             WrongType: `timeout` is not a number.
         """
-        deadline = _deadline(timeout)
+        deadline = _checks.deadline(timeout)
         while True:
             rows = self._rows()
             ended = [row for row in rows if row["status"] in ("failed", "cancelled")]
@@ -143,10 +158,7 @@ class Relocations:
                 if row["status"] in _OVER:
                     continue
                 if row["id"] not in now:
-                    raise UnknownRelocation(
-                        f"The run has no relocation {row['id']}, or it ended long ago; "
-                        "relocations() lists those it has."
-                    )
+                    raise unknown(row["id"])
                 self._last[place] = {name: now[row["id"]][name] for name in row}
         return self._last
 
@@ -219,7 +231,7 @@ class Drain:
             QueryStopped: See the class.
             WrongType: `timeout` is not a number.
         """
-        deadline = _deadline(timeout)
+        deadline = _checks.deadline(timeout)
         while True:
             row = self._row()
             if row["status"] == "released" or (row["status"] == "drained" and not row["release"]):
@@ -269,8 +281,11 @@ class Drain:
         return self._last
 
 
-def _deadline(timeout: object) -> float:
-    return math.inf if timeout is None else time.monotonic() + _checks.seconds("timeout", timeout)
+def unknown(id: int) -> UnknownRelocation:
+    """What a relocation that the run does not have is refused with."""
+    return UnknownRelocation(
+        f"The run has no relocation {id}, or it ended long ago; relocations() lists those it has."
+    )
 
 
 def _of(rows: list[dict[str, Any]]) -> str:

@@ -181,6 +181,25 @@ REFUSED: list[Case] = [
         "There is no executor '7', only driver; name one that executors() shows.",
     ),
     (
+        "executors of an application in one process",
+        errors.NoRequest,
+        lambda m: m.request_executors(2),
+        "The application runs in one process, so it has no executors to ask for; start it on a "
+        "cluster.",
+    ),
+    (
+        "no executor",
+        errors.InvalidExecutors,
+        lambda m: m.request_executors(0),
+        "The number of executors is 0, but it must be from 1 to 10000; ask for one in that range.",
+    ),
+    (
+        "a float of executors",
+        errors.WrongType,
+        lambda m: m.request_executors(2.0),
+        "total is 2.0, of type float, but a whole number from 1 to 10000 is needed.",
+    ),
+    (
         "a drain of no time",
         errors.WrongType,
         lambda m: m.drain("driver", timeout="soon"),

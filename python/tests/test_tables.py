@@ -95,7 +95,7 @@ def test_the_columns_are_these() -> None:
         ],
         "relocations": [
             *("id", "operator", "worker", "source", "target"),
-            *("why", "status", "bytes", "batch", "reason"),
+            *("why", "status", "bytes", "bytes_ready", "batch", "reason"),
         ],
         "drains": [
             "executor",

@@ -40,7 +40,7 @@ private final class MegaphoneDriver extends DriverPlugin {
     val application = new ApplicationDriver(sc)
     driver = Some(application)
     ApplicationDriver.activate(application)
-    sc.addSparkListener(application.members.listener)
+    sc.addSparkListener(application.membership.listener)
     val conf = SparkPrivate.conf(sc)
     if (MegaphoneConf.UiEnabled.read(conf.getOption)) {
       val interval = MegaphoneConf.UiStateIntervalMs.read(conf.getOption)

@@ -41,6 +41,7 @@ object Conditions {
       "22022",
       "A configuration key had an invalid value when it was read."
     ),
+    Condition("INVALID_EXECUTORS", "22023", "The number of executors is out of range."),
     Condition("INVALID_TIMEOUT", "22023", "The time that a drain may take is out of range."),
     Condition("INVALID_TOLERANCE", "22023", "The tolerance is out of range."),
     Condition("INVALID_WORKERS", "22023", "The number of workers is out of range."),
@@ -66,6 +67,7 @@ object Conditions {
     ),
     Condition("NO_RELEASE", "0A000", "The application has no executor that can be ended alone."),
     Condition("NO_REPLICAS", "55000", "No executors stand by for the query."),
+    Condition("NO_REQUEST", "0A000", "The application cannot ask for executors."),
     Condition(
       "NO_WORKERS_LEFT",
       "22023",

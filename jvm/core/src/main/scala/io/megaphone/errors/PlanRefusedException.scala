@@ -123,6 +123,25 @@ object PlanRefusedException {
     "The application runs in one process, or its cluster manager chooses itself which executor " +
       "it ends, so this one cannot be ended alone; drain it without release."
   )
+  def requestedByDynamicAllocation: PlanRefusedException = noRequest(
+    "Spark's dynamic allocation decides how many executors the application has; set its " +
+      "spark.dynamicAllocation.minExecutors, or switch it off."
+  )
+  def requestedInOneProcess: PlanRefusedException = noRequest(
+    "The application runs in one process, so it has no executors to ask for; start it on a cluster."
+  )
+  def requestNotTaken(total: Int): PlanRefusedException = noRequest(
+    s"The cluster manager did not take the request for $total executors; see the driver's log, " +
+      "and ask again."
+  )
+  private def noRequest(message: String) = new PlanRefusedException("NO_REQUEST", message)
+
+  def invalidExecutors(asked: Int, least: Int, most: Int): PlanRefusedException =
+    new PlanRefusedException(
+      "INVALID_EXECUTORS",
+      s"The number of executors is $asked, but it must be from $least, as many as there are, to " +
+        s"$most; ask for one in that range, or drain an executor with release to have fewer."
+    )
   def unknownWorker(worker: Int, workers: Int): PlanRefusedException = new PlanRefusedException(
     "UNKNOWN_WORKER",
     s"There is no worker $worker, only workers 0 to ${workers - 1}; name one of these."

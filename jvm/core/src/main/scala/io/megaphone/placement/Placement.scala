@@ -14,7 +14,8 @@ package io.megaphone.placement
   * @param stateOn
   *   executors that have all of a worker's state, all equally new
   * @param unfit
-  *   executors that could not take a worker, and get it only if there is no other
+  *   executors that could not take a worker, and get it only if they have its state or if there is
+  *   no other, and never to spread the load
   * @param elsewhere
   *   the load of other queries, by executor
   * @param tolerance
@@ -81,7 +82,8 @@ private final class Placing(request: Request) {
       val places = kept ++ homes
       val settled = staying ++ homes ++ chosen(places.keySet -- staying.keySet -- homes.keySet)
       val targets = tolerance.fold(settled) { of =>
-        Exchanges(fills, settled, seat => !bound.contains(seat) && !homes.contains(seat), of, seats)
+        def mayMove(seat: Seat) = !bound.contains(seat) && !homes.contains(seat)
+        Exchanges(fills, settled, mayMove, !request.unfit(_)(_), of, seats)
       }
       Wanted(places, targets)
     }

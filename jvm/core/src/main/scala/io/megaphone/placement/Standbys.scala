@@ -22,7 +22,8 @@ object Standbys {
     * @param isWhole
     *   whether a worker's standby on an executor has all of its state
     * @param unfit
-    *   executors that had no room for a worker: they stand by for it only if there is no other
+    *   executors that had no room for a worker: unless they have all of its state now, they stand
+    *   by for it only if there is no other
     */
   def assign(
       workers: Vector[String],
@@ -40,12 +41,14 @@ object Standbys {
       current(w).filter(e => keepers(e) && e != workers(w)).distinct
     }
     (workers ++ now.flatMap(_.take(replicas))).foreach(e => counts(e) += 1)
+    def isUnfit(worker: Int, executor: String) =
+      unfit(worker)(executor) && !isWhole(worker, executor)
     def another(worker: Int, have: Vector[String]): Option[String] = {
       val free = open.filterNot(e => e == workers(worker) || have.contains(e))
       val taken = (workers(worker) +: have).flatMap(hosts.get).toSet
       free.minByOption { e =>
         val place = now(worker).indexOf(e)
-        (unfit(worker)(e), taken(hosts(e)), if (place < 0) Int.MaxValue else place, counts(e), e)
+        (isUnfit(worker, e), taken(hosts(e)), if (place < 0) Int.MaxValue else place, counts(e), e)
       }
     }
     val isOpen = open.toSet
@@ -55,7 +58,7 @@ object Standbys {
       val some = now(w).take(replicas).toVector
       val on = (workers(w) +: some).flatMap(hosts.get)
       Option.when(
-        some.size == replicas && some.forall(e => isOpen(e) && isWhole(w, e) && !unfit(w)(e)) &&
+        some.size == replicas && some.forall(e => isOpen(e) && isWhole(w, e)) &&
           on.distinct.size == replicas + 1
       )(some)
     }

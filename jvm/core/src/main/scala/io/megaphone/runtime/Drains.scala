@@ -6,105 +6,6 @@ import scala.collection.mutable
 import io.megaphone.errors.PlanRefusedException
 import io.megaphone.pace.Clock
 
-/** An executor's way out, of the state of all queries.
-  *
-  * @param workers
-  *   workers that are still to leave, of all queries
-  * @param reason
-  *   what it waits for, in a sentence; None if it waits for nothing
-  * @param release
-  *   whether the executor is ended once it is empty
-  */
-final case class Drain(
-    executor: String,
-    cause: Drain.Cause,
-    status: Drain.Status,
-    workers: Int,
-    seconds: Long,
-    reason: Option[String],
-    release: Boolean
-)
-
-object Drain {
-
-  /** Why an executor is to be emptied. */
-  sealed abstract class Cause(val name: String)
-
-  /** A user asks for it. */
-  case object Asked extends Cause("asked")
-
-  /** Spark says that it goes, and gives it no more tasks. */
-  case object Decommissioned extends Cause("decommissioned")
-
-  sealed abstract class Status(val name: String)
-
-  /** State is still there that somebody needs. */
-  case object Draining extends Status("draining")
-
-  /** Nobody needs anything that is there: it may go. */
-  case object Drained extends Status("drained")
-
-  /** Its time was up: what was left is read from the checkpoint. */
-  case object Overdue extends Status("overdue")
-
-  /** Nobody needs anything that is there, and Spark gives it no more tasks: it is about to end. */
-  case object Cordoned extends Status("cordoned")
-
-  /** It was ended. */
-  case object Released extends Status("released")
-
-  /** The executor died before it was empty: what was left is read from the checkpoint. */
-  case object Lost extends Status("lost")
-
-  /** It keeps its workers. */
-  case object Cancelled extends Status("cancelled")
-
-  /** What an executor still has of a query.
-    *
-    * @param name
-    *   how the query is called
-    * @param workers
-    *   workers that are placed there, or ran there last
-    * @param isIdle
-    *   whether the query runs no batch, and has not planned one for a while
-    * @param areElsewhere
-    *   whether other executors have all state of these workers
-    * @param standbysLacking
-    *   workers that have fewer standbys elsewhere than they should, and a standby here
-    * @param states
-    *   workers whose state the executor keeps
-    */
-  final case class OfQuery(
-      name: String,
-      workers: Int,
-      isIdle: Boolean,
-      areElsewhere: Boolean,
-      standbysLacking: Int,
-      states: Int
-  ) {
-
-    /** Workers that are still to leave. Those of an idle query leave with its next batch: it is
-      * enough that their state is elsewhere.
-      */
-    def toLeave: Int = if (isIdle && areElsewhere) 0 else workers
-
-    /** Of an idle query, states stay until its next batch. */
-    def statesInUse: Int = if (isIdle && areElsewhere) 0 else states
-  }
-
-  /** What an executor has, as it reported.
-    *
-    * @param obeyed
-    *   the number of the orders that the report was made after
-    */
-  final case class OfExecutor(
-      queries: Vector[OfQuery],
-      replicas: Int,
-      blocks: Int,
-      obeyed: Long
-  )
-}
-
 /** The executors that are to be emptied. An executor may go if
   *   1. no query has a worker placed there, or ran one there last; of a query that is idle it is
   *      enough that all state of these workers is elsewhere;
@@ -120,16 +21,16 @@ object Drain {
   *   draws a number greater than those of all orders before
   */
 final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
-  private final class Entry(val since: Long) {
+  private final class Entry(val sinceNanos: Long) {
     var cause: Drain.Cause = Drain.Asked
-    var deadline: Option[Long] = None // in nanoseconds
+    var deadlineNanos: Option[Long] = None
     var release = false
     var emptySince: Option[Long] = None // number of orders
     var wasDrained = false // when it was last looked at
     var isCordoned = false
     var waitsFor: Option[String] = None // why it is not cordoned, or not ended, yet
     var end: Option[Drain.Status] = None
-    def isOverdue: Boolean = deadline.exists(_ <= clock.nanoTime)
+    def isOverdue: Boolean = deadlineNanos.exists(_ <= clock.nanoTime)
   }
   private val entries = mutable.LinkedHashMap.empty[String, Entry]
 
@@ -141,7 +42,7 @@ final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
   def start(executor: String, timeoutMs: Option[Long], release: Boolean = false): Unit =
     synchronized {
       val entry = opened(executor)
-      timeoutMs.foreach(ms => entry.deadline = Some(after(ms)))
+      timeoutMs.foreach(ms => entry.deadlineNanos = Some(after(ms)))
       entry.release ||= release
     }
 
@@ -154,7 +55,7 @@ final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
     val entry = opened(executor)
     if (entry.cause == Drain.Asked && !entry.isCordoned) {
       entry.cause = Drain.Decommissioned
-      entry.deadline = (entry.deadline ++ timeoutMs.map(after)).minOption
+      entry.deadlineNanos = (entry.deadlineNanos ++ timeoutMs.map(after)).minOption
     }
   }
 
@@ -170,7 +71,9 @@ final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
         .take(tooMany)
         .toVector
         .foreach(entries.remove)
-      entries.getOrElseUpdate(executor, new Entry(clock.nanoTime))
+      val entry = new Entry(clock.nanoTime)
+      entries(executor) = entry
+      entry
     }
 
   /** Keeps an executor after all. Throws PlanRefusedException if it is not to be emptied, or if
@@ -242,7 +145,8 @@ final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
   def waits(executor: String, reason: String): Unit =
     synchronized(openEntry(executor).foreach(_.waitsFor = Some(reason)))
 
-  /** All drains of the application, in the order in which they began.
+  /** All drains of the application, in the order in which they began. Looks at those that are open,
+    * as `get` does.
     *
     * @param look
     *   looks at what an executor has
@@ -250,15 +154,18 @@ final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
   def all(look: String => Drain.OfExecutor): Vector[Drain] =
     synchronized(entries.keys.toVector).flatMap(get(_, look))
 
-  /** The drain of an executor; None if there was none. */
+  /** The drain of an executor; None if there was none. What the look finds is kept: since when the
+    * executor has no workers, and whether it was drained when it was last looked at, which decides
+    * what its loss is.
+    */
   def get(executor: String, look: String => Drain.OfExecutor): Option[Drain] = {
     val isOpen = synchronized(openEntry(executor).isDefined)
     val found = if (isOpen) look(executor) else Drains.Nothing // takes locks of its own
-    synchronized(entries.get(executor).map(of(executor, _, found)))
+    synchronized(entries.get(executor).map(lookedAt(executor, _, found)))
   }
 
-  private def of(executor: String, entry: Entry, has: Drain.OfExecutor): Drain = {
-    val seconds = (clock.nanoTime - entry.since) / 1000000000L
+  private def lookedAt(executor: String, entry: Entry, has: Drain.OfExecutor): Drain = {
+    val seconds = (clock.nanoTime - entry.sinceNanos) / 1000000000L
     val workers = has.queries.iterator.map(_.toLeave).sum
     if (workers > 0) entry.emptySince = None
     else if (entry.emptySince.isEmpty) entry.emptySince = Some(nextCounter())

@@ -9,13 +9,13 @@ import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import io.megaphone.checkpoint.{Recovery, StateFiles}
-import io.megaphone.format.{ExecutorAddress, FileName, StateName, StoreKey, WorkerId}
+import io.megaphone.format.{ExecutorAddress, FileName, Footer, StateName, StoreKey, WorkerId}
 import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.state.{Holding, Registry, ReplicaKey}
 import io.megaphone.transfer.{
-  BlockName, Peers, Preparer, PushedFile, PushedFiles, ReplicaDuty, StandbyDuty, StandbyKeeper,
-  TailPulls, TransferBlocks
+  BlockName, Peers, Preparer, PushedFile, PushedFiles, ReplicaDuty, SentFiles, StandbyDuty,
+  StandbyKeeper, TailPulls, TransferBlocks
 }
 import io.megaphone.transfer.TailPulls.Pulled
 import io.megaphone.transfer.TransferBlocks.Part
@@ -101,7 +101,7 @@ final class ExecutorAgent(
   /** The files of a worker that runs here. Those that it writes go to its standbys as well. */
   def sent(worker: WorkerId, files: StateFiles): StateFiles =
     orders.pushes.get(worker).fold(files) { standbys =>
-      PushedFiles.sent(files) { (file, bytes) =>
+      SentFiles(files) { (file, bytes) =>
         standbys.foreach(peers.push(PushedFile(worker.store, file, bytes), _))
       }
     }
@@ -124,8 +124,10 @@ final class ExecutorAgent(
     ),
     registry.replicaVersions,
     refused.asScala.iterator.map { case (key, refusal) => key -> refusal.reason }.toVector,
-    published.asScala.iterator.map { case (key, bytes) => Copied(key, true, bytes) }.toVector ++
-      copied.asScala.iterator.map { case (key, bytes) => Copied(key, false, bytes) },
+    published.asScala.iterator.map { case (key, bytes) =>
+      Copied(key, isSource = true, bytes)
+    }.toVector ++
+      copied.asScala.iterator.map { case (key, bytes) => Copied(key, isSource = false, bytes) },
     throttle.besideTasks,
     for (duty <- orders.standbys; holding <- registry.holding(duty.worker))
       yield Standing(
@@ -152,7 +154,7 @@ final class ExecutorAgent(
     )
     registry.keepReplicas(orders.isLive(_))
     registry.measure()
-    pushed.keep((store, file) => orders.runs.get(store.run).exists(isBehind(_, store, file)))
+    pushed.keep((store, file) => orders.runs.get(store.run).exists(isToApply(_, store, file)))
     Seq(refused, published, copied).foreach(_.keySet.removeIf(key => !orders.isLive(key)))
     replicaRests.keep(orders.isLive(_))
     standbyRests.keep(standing)
@@ -164,11 +166,17 @@ final class ExecutorAgent(
     true
   }
 
-  /** Whether a worker's state here is older than a file of it: its standby is to apply it. */
-  private def isBehind(run: LiveRun, store: StoreKey, file: FileName): Boolean =
-    registry
-      .holding(WorkerId(store, file.worker))
-      .fold(file.name.version >= run.settled)(_.base.version < file.name.version)
+  /** Whether a file of a worker is one that the worker's state here is to be brought forward by.
+    * State that is too old for that is made anew.
+    */
+  private def isToApply(run: LiveRun, store: StoreKey, file: FileName): Boolean = {
+    val version = file.name.version
+    registry.holding(WorkerId(store, file.worker)).filterNot(StandbyKeeper.isEmpty) match {
+      case Some(here) =>
+        here.base.version < version && version + Footer.PreviousMax >= run.settled
+      case None => version >= run.settled
+    }
+  }
 
   /** The duties to work on now, in order. A duty that was refused for lack of room waits until its
     * source has committed again; one that failed, or whose image is not there yet, waits for some
@@ -235,10 +243,8 @@ final class ExecutorAgent(
         val keeper =
           new StandbyKeeper(registry, recovery(Recovery.Unchecked), loading, sliceBytes)
         val outcome = keeper(duty)
-        if (outcome == StandbyKeeper.Whole) {
-          standbyRests.succeeded(duty.worker)
-          noRoom.remove(duty.worker)
-        }
+        if (outcome == StandbyKeeper.Whole) standbyRests.succeeded(duty.worker)
+        if (outcome != StandbyKeeper.Busy) noRoom.remove(duty.worker)
         Some(outcome)
       } catch {
         case e: InterruptedException => throw e

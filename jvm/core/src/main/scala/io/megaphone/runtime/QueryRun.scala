@@ -6,7 +6,7 @@ import io.megaphone.checkpoint.planlog.{History, PlanLog}
 import io.megaphone.errors.{PlanRefusedException, StepNotSealedException, UnsupportedQueryException}
 import io.megaphone.format.{StoreId, VersionIds}
 import io.megaphone.pace.TransferRate
-import io.megaphone.placement.{Load, Seat}
+import io.megaphone.placement.Seat
 import io.megaphone.plan.{Group, Plan, RoutingTable}
 import io.megaphone.protocol.{Duties, Protocol, ReplicaState, Route}
 import io.megaphone.state.{ForStep, ReplicaKey}
@@ -26,9 +26,9 @@ import io.megaphone.transfer.{ReplicaDuty, StandbyDuty}
   * The steps, and what happens if the driver dies at one of them, are those of
   * [[io.megaphone.protocol.Protocol]].
   *
-  * Threads: one at a time, under the host's lock. `snapshot`, `committed`, `executorOf`,
-  * `standbysOf`, `ordersFor`, `relocations`, `loads` and `staysOn` may be called by any thread at
-  * any time, so that no executor waits for the plan log.
+  * Threads: one at a time, under the host's lock. `snapshot`, `groups`, `committed`, `live` and
+  * `ordersFor` may be called by any thread at any time, so that no executor waits for the plan log.
+  * So may all of `footprint`.
   *
   * @param run
   *   Spark's run id
@@ -54,6 +54,9 @@ final class QueryRun(
   private val roster = new DutyRoster(() => records.state, places, told)
   @volatile private var pace = new CopyPace(TransferRate.Settings())
   @volatile private var isStarted = false
+
+  /** What the run has on executors. */
+  val footprint = new RunFootprint(() => snapshot, places, told)
 
   /** The protocol's state, for those who show it; None before the first batch. */
   def snapshot: Option[Protocol.State] = if (isStarted) records.state else None
@@ -172,7 +175,7 @@ final class QueryRun(
   }
 
   private def stoodBy(groups: Vector[Group], batch: Long): Map[Long, Vector[Set[String]]] =
-    if (!hasStandbys) Map.empty
+    if (!places.hasStandbys) Map.empty
     else {
       val brought = broughtBins(batch - QueryRun.StoodByBehind to batch)
       places.stoodBy(
@@ -181,9 +184,6 @@ final class QueryRun(
         seat => brought.get(seat).fold(batch - QueryRun.StoodByBehind)(_ + 1)
       )
     }
-
-  /** Whether executors stand by for workers, or are to run them soon. */
-  def hasStandbys: Boolean = settings.placement.replicas > 0 || places.relocating.nonEmpty
 
   /** Executors have come or gone while a batch runs, or are to be emptied. Returns pins for the
     * workers whose executor is gone, so that the batch's tasks that run again go where a standby
@@ -222,68 +222,8 @@ final class QueryRun(
   def cancelRelocations(ids: Set[Long]): Unit =
     places.cancel(scene(current.groups, batchNow), ids)
 
-  /** The relocations that are under way, and those that ended last. */
-  def relocations: Vector[Relocation] = places.relocations
-
-  /** The executors that were lost with workers of the run, the newest last. */
-  def losses: Vector[Loss] = places.losses
-
   /** What has happened to its workers since this was asked last. */
   def takeNews(): PlacingNews = places.takeNews()
-
-  /** The load that the run has on each executor. */
-  def loads: Map[String, Load] = places.loads
-
-  /** The load of the workers that are placed on each executor now. */
-  def placed: Map[String, Load] = Load.byExecutor(for {
-    state <- snapshot.toVector
-    group <- state.groups
-    workers = state.currentTable(group.id).workers
-    (executor, worker) <- places.wanted.getOrElse(group.id, Vector.empty).take(workers).zipWithIndex
-  } yield executor -> loadOf(group, worker))
-
-  /** The load of a worker of a group; what is not known of it is 0. */
-  def loadOf(group: Group, worker: Int): Load = told.of(group, worker).getOrElse(Load())
-
-  /** The workers that are placed on an executor, or ran there last. */
-  def staysOn(executor: String): Vector[Seat] = for {
-    state <- snapshot.toVector
-    group <- state.groups
-    wanted = places.wanted.getOrElse(group.id, Vector.empty)
-    worker <- 0 until state.currentTable(group.id).workers
-    if wanted.lift(worker).contains(executor) || group.operators.exists { operator =>
-      executorOf(operator.id, worker).contains(executor)
-    }
-  } yield Seat(group.id, worker)
-
-  /** The number of workers that an executor stands by for. */
-  def standbysOn(executor: String): Int =
-    places.standbys.valuesIterator.flatten.count(_.contains(executor))
-
-  /** The executors that have state of the run that is in use, or stand by, or are to. */
-  def needed: Set[String] = (for {
-    state <- snapshot.toVector
-    group <- state.groups
-    worker <- 0 until state.currentTable(group.id).workers
-    executor <- places.wanted.get(group.id).flatMap(_.lift(worker)).iterator ++
-      places.besides(Seat(group.id, worker)) ++
-      group.operators.flatMap(o => executorOf(o.id, worker))
-  } yield executor).toSet
-
-  /** Whether the workers are to be spread soon, for executors have come or gone. */
-  def isSettling: Boolean = places.isSettling
-
-  /** Bytes of the live records of a worker, if they are known. */
-  def bytesOf(seat: Seat): Option[Long] =
-    groups.find(_.id == seat.group).flatMap(told.bytesOf(_, seat.worker))
-
-  /** Whether another executor has all state of a worker, of the newest settled version. */
-  def isElsewhere(seat: Seat): Boolean = snapshot.exists { state =>
-    val group = state.group(seat.group)
-    places.besides(seat).exists { e =>
-      places.cluster.open(e) && places.versionOn(group, seat.worker, e).exists(_ >= batchNow)
-    }
-  }
 
   /** The batch that was planned last; -1 before the first. */
   private def batchNow: Long = records.state.flatMap(_.decision).fold(-1L)(_.batch.number)
@@ -323,7 +263,7 @@ final class QueryRun(
       batch,
       groups.map(g => g -> workersMax(g)),
       seat => {
-        val load = loadOf(current.group(seat.group), seat.worker)
+        val load = footprint.loadOf(current.group(seat.group), seat.worker)
         if (areWarm) load else load.copy(busyMs = 0)
       },
       seat => busy(seat),
@@ -420,7 +360,7 @@ final class QueryRun(
   /** What an executor is to stand by for. */
   def standbyDutiesOf(executor: String): Vector[StandbyDuty] = roster.standbysOf(executor)
 
-  private def hasStandbysToMake: Boolean = hasStandbys && current.groups.exists { group =>
+  private def hasStandbysToMake: Boolean = places.hasStandbys && current.groups.exists { group =>
     (0 until workersMax(group)).exists { worker =>
       places.besides(Seat(group.id, worker)).exists(!places.isWhole(group, worker, _))
     }
@@ -428,14 +368,6 @@ final class QueryRun(
 
   /** The table that the newest batch of a group has. */
   def currentTable(group: Long): RoutingTable = current.currentTable(group)
-
-  /** The executor that a worker ran on last, if it is known. */
-  def executorOf(operator: Long, worker: Int): Option[String] =
-    places.executorOf(operator, worker)
-
-  /** How many executors stand by for a worker of a group with all of its state. */
-  def standbysOf(group: Group, worker: Int): Int =
-    places.standbysOf(group.id).lift(worker).fold(0)(_.count(places.isWhole(group, worker, _)))
 
   /** The bytes of each worker's state, by group; nothing while no plan asks for them. */
   private def stateBytes(groups: Vector[Group]): Map[(Long, Int), Long] =

@@ -12,14 +12,15 @@ import io.megaphone.plan.Group
   * when it has made no progress, and for which workers there was no room. Reports may be lost, late
   * or repeated.
   *
-  * Threads: one at a time; `versionOn` and `newestOn` may be called by any thread at any time.
+  * Threads: one at a time; `versionOn`, `shareOn` and `newestOn` may be called by any thread at any
+  * time.
   */
 private[runtime] final class ReportedStandbys {
   import ReportedStandbys._
 
   private val standing = TrieMap.empty[String, Map[(StoreId, Int), Standing]] // by executor
   private val mostBins = mutable.Map.empty[(String, Int, StoreId), Int] // of each standby
-  private val progressed = mutable.Map.empty[(String, Int), Long] // when it last had more
+  private val progressed = mutable.Map.empty[(String, Int, StoreId), Long] // when it had more
   private var refused = Map.empty[Seat, Map[String, Long]] // executor → batch
 
   /** Forgets the executors that are gone, and what is long past. */
@@ -44,7 +45,7 @@ private[runtime] final class ReportedStandbys {
       val key = (executor, worker, store)
       if (mostBins.get(key).forall(_ < s.bins)) {
         mostBins(key) = s.bins
-        progressed((executor, worker)) = batch
+        progressed(key) = batch
       }
     }
     standing(executor) = now
@@ -62,8 +63,11 @@ private[runtime] final class ReportedStandbys {
     refused.get(seat).flatMap(_.get(executor)).getOrElse(-1L)
 
   /** The batch in which an executor last had more bins of a worker than before; -1 if never. */
-  def progressedAt(worker: Int, executor: String): Long =
-    progressed.getOrElse((executor, worker), -1L)
+  def progressedAt(group: Group, worker: Int, executor: String): Long =
+    group.stores
+      .flatMap(store => progressed.get((executor, worker, store)))
+      .maxOption
+      .getOrElse(-1L)
 
   /** The version of an executor's standby that has all bins of a worker; None if it has none. */
   def versionOn(group: Group, worker: Int, executor: String): Option[Long] = {
@@ -72,6 +76,17 @@ private[runtime] final class ReportedStandbys {
     Option.when(found.size == group.stores.size && found.forall(_.isWhole))(
       found.iterator.map(_.version).min
     )
+  }
+
+  /** The part of a worker's bins that an executor's standby has, in all stores, from 0 to 1.
+    *
+    * @param bins
+    *   how many bins the worker has
+    */
+  def shareOn(group: Group, worker: Int, executor: String, bins: Int): Double = {
+    val known = standing.getOrElse(executor, Map.empty)
+    val there = group.stores.flatMap(store => known.get((store, worker))).map(_.bins).sum
+    if (bins == 0) 1 else math.min(1.0, there.toDouble / bins / group.stores.size)
   }
 
   /** The executors with the newest standbys that have all bins of a worker. */

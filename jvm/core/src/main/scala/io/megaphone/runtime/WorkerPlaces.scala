@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import scala.collection.concurrent.TrieMap
 import scala.collection.mutable
 
 import io.megaphone.format.ExecutorAddress
@@ -22,15 +21,15 @@ import io.megaphone.plan.Group
   *      on the target again, for some batches. ''The target is lost:'' the worker stays.
   *   1. Standbys are chosen.
   *
-  * Threads: one at a time. `cluster`, `ran`, `executorOf`, `standsBy`, `standbys`, `relocating`,
-  * `relocations`, `wanted`, `isWhole`, `isSettling`, `losses` and `loads` may be called by any
-  * thread at any time.
+  * Threads: one at a time. What only tells something may be called by any thread at any time:
+  * `cluster`, `executorOf`, `addressOf`, `standbys`, `standbysOf`, `relocating`, `besides`,
+  * `relocations`, `losses`, `loads`, `wanted`, `wantedOf`, `hasStandbys`, `isSettling`, `isWhole`,
+  * `versionOn` and `shareOn`; and so may `ran`.
   */
 private[runtime] final class WorkerPlaces {
   import WorkerPlaces._
 
-  private val ranOn = TrieMap.empty[(Long, Int), Ran] // by operator and worker
-  private val firstRan = TrieMap.empty[String, Long] // executor → the first batch that ran there
+  private val runs = new LastRuns
   private val pinned = mutable.Map.empty[(Long, Int), String]
   private val reported = new ReportedStandbys
   private val moving = new Relocations
@@ -38,9 +37,8 @@ private[runtime] final class WorkerPlaces {
   private var openSince = -1L // the batch at which the executors that may get workers changed
   @volatile private var isSpread = false // since then
   private var lost = Vector.empty[String] // executors whose workers have no other place yet
-  private var untold = Vector.empty[Loss]
-  @volatile private var lossesKnown = Vector.empty[Loss]
-  @volatile private var wantedOf = Map.empty[Long, Vector[String]] // group → executors
+  private val lossesKnown = new Losses
+  @volatile private var wished = Map.empty[Long, Vector[String]] // group → executors
   @volatile private var wantedStandbys = Map.empty[Long, Vector[Vector[String]]] // by worker
   @volatile private var targets = Map.empty[Long, Vector[Vector[String]]] // of relocations
   @volatile private var seen = ClusterView.Empty
@@ -58,7 +56,7 @@ private[runtime] final class WorkerPlaces {
   def see(now: ClusterView, batch: Long): Vector[String] = {
     val lost = seen.ids.filterNot(id => now.get(id).isDefined)
     pinned.filterInPlace((_, executor) => !lost.contains(executor))
-    lost.foreach(firstRan.remove)
+    runs.forget(lost)
     reported.forget(lost, batch)
     this.lost ++= lost
     if (now.open != seen.open) { openSince = batch; isSpread = false }
@@ -67,17 +65,12 @@ private[runtime] final class WorkerPlaces {
   }
 
   /** A worker of an operator has committed a batch on an executor. What comes late is ignored. */
-  def ran(operator: Long, worker: Int, executor: String, batch: Long): Unit = {
-    ranOn.updateWith((operator, worker)) { known =>
-      known.filter(_.batch > batch).orElse(Some(Ran(executor, batch)))
-    }
-    firstRan.putIfAbsent(executor, batch)
-    ()
-  }
+  def ran(operator: Long, worker: Int, executor: String, batch: Long): Unit =
+    runs.ran(operator, worker, executor, batch)
 
   /** The executor that a worker ran on last, if it is known. */
   def executorOf(operator: Long, worker: Int): Option[String] =
-    ranOn.get((operator, worker)).map(_.executor)
+    runs.executorOf(operator, worker)
 
   /** The address of that executor, if others can ask it. */
   def addressOf(group: Long, worker: Int): Option[ExecutorAddress] =
@@ -134,7 +127,7 @@ private[runtime] final class WorkerPlaces {
     */
   private def isAtRest(scene: Scene): Boolean = settings.replicas == 0 && moving.open.isEmpty &&
     !spreads(scene) && scene.groups.forall { case (group, workers) =>
-      val wanted = wantedOf.getOrElse(group.id, Vector.empty)
+      val wanted = wantedOf(group.id)
       wanted.size == workers && wanted.indices.forall { worker =>
         cluster.open(wanted(worker)) && executorOf(group.id, worker).contains(wanted(worker))
       }
@@ -178,7 +171,7 @@ private[runtime] final class WorkerPlaces {
     // One that is to be where it is turns round.
     moving.change { r =>
       val isKept = r.isMaking && to.get(r.seat).exists(places.get(r.seat).contains)
-      if (isKept) r.copy(end = Some(Relocation.Cancelled)) else r
+      if (isKept) r.cancelled else r
     }
     val begun = begin(scene, to, places, Relocation.Asked)
     noteTargets(scene, places)
@@ -188,7 +181,7 @@ private[runtime] final class WorkerPlaces {
   /** Ends relocations that no batch has taken. */
   def cancel(scene: Scene, ids: Set[Long]): Unit = {
     moving.change { r =>
-      if (ids(r.id) && r.isMaking) r.copy(end = Some(Relocation.Cancelled)) else r
+      if (ids(r.id) && r.isMaking) r.cancelled else r
     }
     noteTargets(scene, placesOf(scene))
   }
@@ -224,9 +217,8 @@ private[runtime] final class WorkerPlaces {
 
   /** One without state need not stay where it was wanted, unless a step is to bring it some. */
   private def wantedBefore(scene: Scene, seat: Seat): Option[String] = {
-    wantedOf
-      .get(seat.group)
-      .flatMap(_.lift(seat.worker))
+    wantedOf(seat.group)
+      .lift(seat.worker)
       .filter { executor =>
         cluster.open(executor) || cluster.runs(executor) &&
         (executorOf(seat.group, seat.worker).isDefined || scene.isBusy(seat))
@@ -236,12 +228,10 @@ private[runtime] final class WorkerPlaces {
   private def end(scene: Scene): Unit = moving.change { r =>
     def failed(reason: String) = r.copy(end = Some(Relocation.Failed(reason)))
     def hasRun = scene.groupOf(r.seat).operators.forall { operator =>
-      ranOn.get((operator.id, r.seat.worker)).exists { ran =>
-        ran.executor == r.to && ran.batch >= r.taken.getOrElse(r.since + 1)
-      }
+      runs.hasRun(operator.id, r.seat.worker, r.to, r.taken.getOrElse(r.since + 1))
     }
     def isStuck = scene.batch >= StuckBatches +
-      math.max(r.since, reported.progressedAt(r.seat.worker, r.to))
+      math.max(r.since, reported.progressedAt(scene.groupOf(r.seat), r.seat.worker, r.to))
     def isKept = cluster.members.exists(m => m.id == r.from && m.state == MemberState.Active)
     if (!scene.seats.contains(r.seat)) failed("The query has no such worker any more.")
     else if (hasRun) r.copy(end = Some(Relocation.Done))
@@ -249,7 +239,7 @@ private[runtime] final class WorkerPlaces {
     else if (r.isMaking && !cluster.runs(r.from))
       failed(s"Executor ${r.from} runs no tasks any more.")
     else if (r.isMaking && r.why == Relocation.Drain && isKept)
-      r.copy(end = Some(Relocation.Cancelled))
+      r.cancelled
     else if (r.taken.exists(_ + ArrivalBatches < scene.batch))
       failed(s"Spark ran the worker's tasks elsewhere for $ArrivalBatches batches.")
     else if (r.isMaking && reported.refusedAt(r.seat, r.to) >= r.since)
@@ -271,11 +261,14 @@ private[runtime] final class WorkerPlaces {
     val under = moving.targets
     val drained =
       cluster.members.iterator.filter(_.state == MemberState.Draining).map(_.id).toSet
+    // One that could not take the worker just now is the only one that is left.
+    def mayTry(seat: Seat, to: String) = why == Relocation.Asked ||
+      !reported.unfitFor(seat)(to) || reported.refusedAt(seat, to) + StuckBatches <= scene.batch
     moving.begin(
       for {
         (seat, to) <- targets.toVector.sortBy(_._1)
         from <- places.get(seat).toVector
-        if to != from && !under.get(seat).contains(to)
+        if to != from && !under.get(seat).contains(to) && mayTry(seat, to)
         isForced = drained(from) && why == Relocation.Spread
       } yield Relocation(0, seat, from, to, if (isForced) Relocation.Drain else why, scene.batch)
     )
@@ -287,20 +280,14 @@ private[runtime] final class WorkerPlaces {
     if seats.nonEmpty
   } {
     val promoted = seats.count(seat => places.get(seat).exists(stateOn(scene, seat).contains))
-    val loss = Loss(executor, scene.batch, seats.size, promoted)
-    untold :+= loss
-    lossesKnown = (lossesKnown :+ loss).takeRight(LossesMax)
+    lossesKnown.add(Loss(executor, scene.batch, seats.size, promoted))
   }
 
   /** The executors that were lost with workers of the run, the newest last. */
-  def losses: Vector[Loss] = lossesKnown
+  def losses: Vector[Loss] = lossesKnown.all
 
   /** What has happened since this was asked last. */
-  def takeNews(): PlacingNews = {
-    val news = PlacingNews(untold, moving.takeEnded())
-    untold = Vector.empty
-    news
-  }
+  def takeNews(): PlacingNews = PlacingNews(lossesKnown.takeNew(), moving.takeEnded())
 
   /** Workers whose executors get no more tasks go elsewhere with the next batch. */
   private def leave(scene: Scene, places: Map[Seat, String]): Unit = {
@@ -333,7 +320,7 @@ private[runtime] final class WorkerPlaces {
     val isAwaited = open.iterator.filter(_.taken.isDefined).map(_.to).toSet
     val taken = ready.groupBy(_.to).iterator.flatMap { case (to, some) =>
       if (isWarm(scene, to)) some
-      else if (isAwaited(to) || firstRan.contains(to)) Vector.empty
+      else if (isAwaited(to) || runs.firstOn(to).isDefined) Vector.empty
       else Vector(some.minBy(r => (scene.seats(r.seat).bytes, r.seat)))
     }
     val ids = taken.map(r => r.id -> r).toMap
@@ -349,13 +336,13 @@ private[runtime] final class WorkerPlaces {
     * one take long, whatever they do, so it gets its lightest worker first.
     */
   private def isWarm(scene: Scene, executor: String): Boolean = settings.pilotBatches == 0 ||
-    firstRan.get(executor).exists(_ + settings.pilotBatches <= scene.batch)
+    runs.firstOn(executor).exists(_ + settings.pilotBatches <= scene.batch)
 
   private def note(scene: Scene, places: Map[Seat, String]): Unit = {
     for ((group, workers) <- scene.groups) {
-      val before = wantedOf.getOrElse(group.id, Vector.empty)
+      val before = wantedOf(group.id)
       val wanted = (0 until workers).flatMap(w => places.get(Seat(group.id, w))).toVector
-      wantedOf = wantedOf.updated(group.id, wanted)
+      wished = wished.updated(group.id, wanted)
       if (settings.replicas > 0) {
         val known = standbysOf(group.id)
         val chosen = Standbys.assign(
@@ -400,6 +387,10 @@ private[runtime] final class WorkerPlaces {
   def versionOn(group: Group, worker: Int, executor: String): Option[Long] =
     reported.versionOn(group, worker, executor)
 
+  /** The part of a worker's bins, of so many, that an executor's standby has. */
+  def shareOn(group: Group, worker: Int, executor: String, bins: Int): Double =
+    reported.shareOn(group, worker, executor, bins)
+
   /** By group: the executors that are to stand by for each worker, or to take it over, and have all
     * of its state, of the least version wanted or a later one. Nothing where nobody does.
     */
@@ -417,14 +408,21 @@ private[runtime] final class WorkerPlaces {
   }).toMap
 
   /** The executor that is wished for each worker, by group. */
-  def wanted: Map[Long, Vector[String]] = wantedOf
+  def wanted: Map[Long, Vector[String]] = wished
+
+  /** The executor that is wished for each worker of a group. */
+  def wantedOf(group: Long): Vector[String] = wished.getOrElse(group, Vector.empty)
+
+  /** Whether executors stand by for workers, or are to run them soon. */
+  def hasStandbys: Boolean = settings.replicas > 0 || relocating.nonEmpty
 
   /** Pins for those of a group's workers that are not known to run where they are wanted. */
   def pinsOf(group: Group, workers: Int): Vector[Pin] = for {
-    (executor, worker) <- wantedOf.getOrElse(group.id, Vector.empty).zipWithIndex.take(workers)
+    (executor, worker) <- wantedOf(group.id).zipWithIndex.take(workers)
     operator <- group.operators
     key = (operator.id, worker)
-    if !pinned.get(key).contains(executor) || !ranOn.get(key).forall(_.executor == executor)
+    isElsewhere = executorOf(operator.id, worker).exists(_ != executor)
+    if !pinned.get(key).contains(executor) || isElsewhere
     address <- cluster.get(executor)
   } yield { pinned(key) = executor; Pin(operator.id, operator.stores, worker, address) }
 }
@@ -437,13 +435,8 @@ private[runtime] object WorkerPlaces {
   /** Batches after which the loads of workers that stay are told to other queries again. */
   private val LoadsEvery = 16L
 
-  private val LossesMax = 1000
-
   /** Batches in which an executor copies nothing after which it is given up. */
   private val StuckBatches = 50L
-
-  /** Where, and in which batch, a worker has run. */
-  private final case class Ran(executor: String, batch: Long)
 
   /** What is known when workers are placed.
     *

@@ -18,23 +18,34 @@ private[state] final class DepartedBins {
   import DepartedBins._
 
   private val departed = mutable.Map.empty[Int, Departed]
+  @volatile private var bytes = 0L
+
+  /** Heap bytes of all. Who measures the heap does not wait for the holding: any thread may ask. */
+  def heapBytes: Long = bytes
 
   /** Adds a bin that left when its worker was at a version. */
-  def add(bin: LoadedBin, version: Long): Unit = departed(bin.bin) = Departed(bin, version)
+  def add(bin: LoadedBin, version: Long): Unit = {
+    departed(bin.bin) = Departed(bin, version)
+    measure()
+  }
 
   /** Hands a bin over that is there with this chain. */
   def take(bin: Int, chain: Chain): Option[BinLog] =
     departed.get(bin).filter(_.bin.chain == chain).map { found =>
       departed -= bin
+      measure()
       found.bin.log
     }
 
   /** Drops the bins that left long before a version: no standby is brought forward so far. */
-  def dropBefore(version: Long): Unit = if (departed.nonEmpty)
+  def dropBefore(version: Long): Unit = if (departed.nonEmpty) {
     departed.filterInPlace((_, found) => found.version + VersionsKept >= version)
+    measure()
+  }
 
-  def clear(): Unit = departed.clear()
-  def heapBytes: Long = departed.valuesIterator.map(_.bin.log.heapBytes).sum
+  def clear(): Unit = { departed.clear(); measure() }
+
+  private def measure(): Unit = bytes = departed.valuesIterator.map(_.bin.log.heapBytes).sum
 }
 
 private object DepartedBins {

@@ -217,7 +217,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def liveBytes: Long = held.sum(!isLeaving(_))(_.liveBytes)
 
   /** Heap bytes of all logs and chains. */
-  def heapBytes: Long = held.heapBytes + synchronized(departed.heapBytes)
+  def heapBytes: Long = held.heapBytes + departed.heapBytes
   def bytesOnDisk: Long = held.bytesOnDisk
 
   /** Moves pages to disk until `bytes` of heap are free or no page is left to move. Bins that have

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.transfer
 
-import java.io.ByteArrayOutputStream
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
 
 import io.megaphone.checkpoint.{AtomicOutput, StateFiles}
-import io.megaphone.format.{BytesSource, FileName, FileSource, StateName, StoreKey}
+import io.megaphone.format.{BytesSource, FileName, FileSource, StoreKey}
 
 /** The file of a commit, as its executor sends it to one that stands by for the worker. */
 final case class PushedFile(store: StoreKey, file: FileName, bytes: Array[Byte])
@@ -29,8 +28,6 @@ final case class PushedFile(store: StoreKey, file: FileName, bytes: Array[Byte])
   *   how many bytes are kept at most: what comes then is dropped. It is no part of the budget
   */
 final class PushedFiles(bytesMax: Long) {
-  import PushedFiles._
-
   private val kept = new ConcurrentHashMap[(StoreKey, FileName), Array[Byte]]()
   private val held = new AtomicLong
 
@@ -51,57 +48,14 @@ final class PushedFiles(bytesMax: Long) {
       Option(kept.remove(key)).foreach(bytes => held.addAndGet(-bytes.length.toLong))
   }
 
-  /** The files of a store: those that have come, and those of the checkpoint. */
-  def before(store: StoreKey, files: StateFiles): StateFiles = new StateFiles {
+  /** The files of a store: those that have come, laid over those of the checkpoint. */
+  def over(store: StoreKey, files: StateFiles): StateFiles = new StateFiles {
     override def create(file: FileName): AtomicOutput = files.create(file)
     override def open(file: FileName): FileSource = Option(kept.get((store, file))) match {
       case Some(bytes) => new BytesSource(file.toString, bytes, isPushed = true)
       case None => files.open(file)
     }
   }
-}
-
-object PushedFiles {
-
-  /** What is larger is read from the checkpoint. */
-  val FileBytesMax: Int = 8 << 20
 
   private def keyOf(pushed: PushedFile) = (pushed.store, pushed.file)
-
-  /** The files of a store. Those that are written are given to `push` as well, once they are
-    * durable.
-    */
-  def sent(files: StateFiles)(push: (FileName, Array[Byte]) => Unit): StateFiles =
-    new StateFiles {
-      override def create(file: FileName): AtomicOutput =
-        if (file.name.id == StateName.FixedId) files.create(file)
-        else new Tee(files.create(file), push(file, _))
-      override def open(file: FileName): FileSource = files.open(file)
-    }
-
-  /** Threads: one. */
-  private final class Tee(out: AtomicOutput, written: Array[Byte] => Unit) extends AtomicOutput {
-    private var copy = Option(new ByteArrayOutputStream)
-
-    override def write(byte: Int): Unit = {
-      out.write(byte)
-      copied(1)(_.write(byte))
-    }
-    override def write(bytes: Array[Byte], offset: Int, length: Int): Unit = {
-      out.write(bytes, offset, length)
-      copied(length)(_.write(bytes, offset, length))
-    }
-    override def flush(): Unit = out.flush()
-    override def cancel(): Unit = { copy = None; out.cancel() }
-    override def close(): Unit = {
-      out.close()
-      copy.foreach(bytes => written(bytes.toByteArray))
-      copy = None
-    }
-
-    private def copied(length: Int)(write: ByteArrayOutputStream => Unit): Unit =
-      copy.foreach { bytes =>
-        if (bytes.size + length > FileBytesMax) copy = None else write(bytes)
-      }
-  }
 }

@@ -121,7 +121,7 @@ object StandbyKeeper {
   /** Whether a holding has never had a state from files, nor of a commit: that of a worker whose
     * first bins have just come has no lineage yet.
     */
-  private def isEmpty(holding: Holding): Boolean =
+  def isEmpty(holding: Holding): Boolean =
     holding.lineage.isEmpty && holding.head.isEmpty && holding.bins.isEmpty
 
   /** What came of a call. */

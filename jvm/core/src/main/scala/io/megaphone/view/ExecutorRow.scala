@@ -52,7 +52,12 @@ object ExecutorRow {
         _.workers
       ),
       Column
-        .of("replicas", Int32, "Number of replicas that it has prepared for steps.", _.replicas),
+        .of(
+          "replicas",
+          Int32,
+          "Number of replicas that it has prepared for steps; standbys do not count.",
+          _.replicas
+        ),
       Column.of("blocks", Int32, "Number of blocks that it publishes for others.", _.blocks),
       Column.of("bytes", Int64, "Heap that all states and replicas on it take.", _.bytes),
       Column.of(

@@ -14,6 +14,7 @@ final case class RelocationRow(
     why: String,
     status: String,
     bytes: Option[Long],
+    bytesReady: Option[Long],
     batch: Option[Long],
     reason: Option[String]
 )
@@ -32,7 +33,8 @@ object RelocationRow {
       Column.of(
         "why",
         Text,
-        "The cause: `drain`, `spread`, or `place` if a user named the executor.",
+        "The cause: `drain`, also if Spark decommissions or excludes the source; `spread`; or " +
+          "`place` if a user named the executor.",
         _.why
       ),
       Column.of(
@@ -43,21 +45,29 @@ object RelocationRow {
         _.status
       ),
       Column.optional("bytes", Int64, "Bytes of its live records, if known.", _.bytes),
+      Column.optional(
+        "bytes_ready",
+        Int64,
+        "Those of them that are on the target, if known: by the bins that it has reported.",
+        _.bytesReady
+      ),
       Column.optional("batch", Int64, "The batch that placed it on the target.", _.batch),
       Column.optional("reason", Text, "Why it failed.", _.reason)
     )
   )
 
-  /** The rows of some relocations.
+  /** The row of a relocation.
     *
     * @param bytesOf
     *   bytes of the live records of a worker, if they are known
+    * @param bytesReady
+    *   those of them that are on an executor which stands by, if they are known
     */
-  def of(relocations: Vector[Relocation], bytesOf: Seat => Option[Long]): Vector[RelocationRow] =
-    relocations.map(of(_, bytesOf))
-
-  /** The row of one. */
-  def of(r: Relocation, bytesOf: Seat => Option[Long]): RelocationRow = RelocationRow(
+  def of(
+      r: Relocation,
+      bytesOf: Seat => Option[Long],
+      bytesReady: (Seat, String) => Option[Long]
+  ): RelocationRow = RelocationRow(
     r.id,
     r.seat.group,
     r.seat.worker,
@@ -66,6 +76,7 @@ object RelocationRow {
     r.why.name,
     r.status,
     bytesOf(r.seat),
+    if (r.isOpen) bytesReady(r.seat, r.to) else bytesOf(r.seat).filter(_ => r.isDone),
     r.taken,
     r.reason
   )

@@ -184,6 +184,23 @@ class PlacementSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
+  test("an executor that could not take a worker gets it only if there is no other") {
+    val cases = for {
+      request <- requests()
+      unfit <- Gen.listOfN(request.seats.size, Gen.someOf(request.members.map(_.id)))
+    } yield request.copy(unfit = request.seats.keys.zip(unfit.map(_.toSet)).toMap)
+    forAll(cases) { request =>
+      val open = Member.open(request.members).map(_.id)
+      val wanted = Placement(request)
+      for {
+        (seat, executor) <- wanted.targets if request.unfit(seat)(executor)
+        isThere = request.now.get(seat).contains(executor)
+        isBound = request.bound.get(seat).contains(executor)
+        if !isThere && !isBound && !request.stateOn(seat).contains(executor)
+      } assert(open.forall(request.unfit(seat)))
+    }
+  }
+
   test("equal workers go to a new executor alone") {
     forAll(alike, Gen.choose(1, 12)) { (live, workers) =>
       val seats = (0 until workers).map(w => Seat(0, w) -> Load(100)).toMap

@@ -5,9 +5,12 @@ import scala.collection.mutable
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.format.{StateName, StoreId}
+import io.megaphone.format.{FileName, Footer, StateName, StoreId, WorkerId}
 import io.megaphone.state.{Registry, ReplicaKey}
-import io.megaphone.transfer.{BlockKind, BlockName, ReplicaDuty, TransferBlocks}
+import io.megaphone.transfer.{
+  BlockKind, BlockName, PushedFile, ReplicaDuty, StandbyDuty, StandbyKeeper, TransferBlocks
+}
+import io.megaphone.transfer.StandbyKeeper.Grown
 
 /** What an executor does by the driver's orders, and says of it. */
 class ExecutorAgentSuite extends AnyFunSuite with LastTails {
@@ -88,6 +91,55 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     assert(!agent.isBehind)
     agent.obey(orders(3, settled = 5))
     assert(!agent.isBehind)
+  }
+
+  test("a duty that newer orders do not name is left out, although work has begun") {
+    val (store, registry) = (new Store, new Registry)
+    val agent = agentOf(store, registry)
+    for (v <- 0 to 4) batch(store, new Registry, v.toLong, 2L * v + 1, before, before, v.toByte)
+    val other = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 2, step)
+    val (first, second) =
+      (dutyAt(4), dutyAt(4).copy(key = other, bins = Vector(before.binsOf(0).last)))
+    agent.obey(orders(1, settled = 4, first, second))
+    val host = new DutyHost {
+      override def begins(key: ReplicaKey): Unit = {
+        agent.obey(orders(2, settled = 4, first)); ()
+      }
+      override def ends(key: ReplicaKey): Unit = ()
+      override def failed(keys: Vector[ReplicaKey], cause: Throwable): Unit = throw cause
+    }
+    agent.work(Vector(moving, other), host)
+    assert(registry.replica(moving).isDefined && registry.replica(other).isEmpty)
+  }
+
+  test("files that others sent are kept while the state here can be brought forward by them") {
+    val (store, registry) = (new Store, new Registry)
+    val agent = agentOf(store, registry)
+    val worker = WorkerId(StoreId(0, "default").in("run"), 0)
+    val duty = StandbyDuty(
+      worker,
+      before.binsOf(0).toVector,
+      before.bins,
+      StateName(4, ""),
+      before.contentHash,
+      0
+    )
+    def pushedKept(version: Long, settled: Long) = {
+      val file = FileName(0, StateName(version, "id"))
+      agent.pushed.add(PushedFile(worker.store, file, new Array[Byte](10)))
+      agent.obey(orders(settled, settled).copy(standbys = Vector(duty)))
+      agent.pushed.heldBytes > 0
+    }
+    assert(!pushedKept(version = 4, settled = 5) && pushedKept(version = 6, settled = 6))
+    // A standby that could not be made has no state yet.
+    store.lease(registry, 0, 1).release()
+    assert(!pushedKept(version = 6, settled = 7) && pushedKept(version = 8, settled = 8))
+    for (v <- 0 to 4) batch(store, new Registry, v.toLong, 2L * v + 1, before, before, v.toByte)
+    assert(new StandbyKeeper(registry, store.recovery, store.recovery)(duty) == Grown)
+    agent.pushed.keep((_, _) => false)
+    val oldest = Footer.PreviousMax + 5L // of which a standby at version 4 can still make use
+    assert(!pushedKept(version = 4, settled = 8) && pushedKept(version = 5, settled = oldest))
+    assert(!pushedKept(version = 5, settled = oldest + 1))
   }
 
   test("each replica is brought forward when its tail comes, and the others by files after that") {

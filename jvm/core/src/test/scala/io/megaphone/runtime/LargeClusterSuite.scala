@@ -37,9 +37,9 @@ class LargeClusterSuite extends AnyFunSuite {
       _ => fail("no state is read")
     )
 
-    def plan(): BatchPlan = {
+    def plan(now: ClusterView = view): BatchPlan = {
       batch += 1
-      run.plan(batch, Vector(group), isOwn = true, Map.empty, view)
+      run.plan(batch, Vector(group), isOwn = true, Map.empty, now)
     }
 
     /** Every worker reports its commits. */
@@ -103,6 +103,21 @@ class LargeClusterSuite extends AnyFunSuite {
     info(s"$tails tails, ${requests.size} requests")
     assert(tails > 10000 && requests.distinct == requests)
     assert(requests.size <= executors.size * (executors.size - 1))
+  }
+
+  test("executors with a tenth of the workers are emptied at a small price for each worker") {
+    val query = begun
+    val draining = view.copy(draining = executors.take(5).map(_.id).toSet)
+    query.plan(draining)
+    query.commit()
+    val planning = Allocated.bytesOf(query.plan(draining))
+    val ordering = Allocated.bytesOf(query.orders())
+    val standbys = query.orders().map(_.standbys.size).sum
+    info(s"$standbys standbys: plan ${planning / 1024} KiB, 50 orders ${ordering / 1024} KiB")
+    assert(query.run.footprint.relocations.count(_.isMaking) == workers / 10)
+    assert(standbys == workers / 10 * group.stores.size)
+    assert(planning < 16 * MiB && ordering < 16 * MiB)
+    assert(Allocated.bytesOf(query.orders()) < MiB, "they are computed once for a batch")
   }
 
   /** The executors that a target asks for tails, once for each request, if each of its replicas

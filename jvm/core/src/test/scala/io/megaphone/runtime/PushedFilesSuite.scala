@@ -8,7 +8,7 @@ import org.scalatest.funsuite.AnyFunSuite
 import io.megaphone.errors.MissingFileException
 import io.megaphone.format.{FileName, FileSource, StateName, StoreId}
 import io.megaphone.testkit.MemoryFiles
-import io.megaphone.transfer.{PushedFile, PushedFiles}
+import io.megaphone.transfer.{PushedFile, PushedFiles, SentFiles}
 
 class PushedFilesSuite extends AnyFunSuite {
   private val store = StoreId(0, "default").in("run")
@@ -25,7 +25,7 @@ class PushedFilesSuite extends AnyFunSuite {
       isCancelled: Boolean = false
   ): Seq[(FileName, Seq[Byte])] = {
     val sent = mutable.Buffer.empty[(FileName, Seq[Byte])]
-    val out = PushedFiles.sent(files)((file, all) => sent += file -> all.toSeq).create(file)
+    val out = SentFiles(files)((file, all) => sent += file -> all.toSeq).create(file)
     out.write(7)
     out.write(Array.fill(bytes)(5.toByte), 1, bytes - 1)
     if (isCancelled) out.cancel()
@@ -44,7 +44,7 @@ class PushedFilesSuite extends AnyFunSuite {
         throw new IllegalStateException("the disk is full")
     }
     var isSent = false
-    val out = PushedFiles.sent(failing)((_, _) => isSent = true).create(name(1))
+    val out = SentFiles(failing)((_, _) => isSent = true).create(name(1))
     out.write(1)
     intercept[IllegalStateException](out.close())
     assert(!isSent)
@@ -54,9 +54,9 @@ class PushedFilesSuite extends AnyFunSuite {
     val files = new MemoryFiles
     assert(sentOf(files, name(1), isCancelled = true).isEmpty)
     intercept[MissingFileException](files.open(name(1)))
-    assert(sentOf(files, name(2), PushedFiles.FileBytesMax).size == 1)
-    assert(sentOf(files, name(3), PushedFiles.FileBytesMax + 1).isEmpty)
-    assert(files.open(name(3)).length == PushedFiles.FileBytesMax + 1)
+    assert(sentOf(files, name(2), SentFiles.FileBytesMax).size == 1)
+    assert(sentOf(files, name(3), SentFiles.FileBytesMax + 1).isEmpty)
+    assert(files.open(name(3)).length == SentFiles.FileBytesMax + 1)
     assert(sentOf(files, name(4, StateName.FixedId)).isEmpty)
     assert(files.open(name(4, StateName.FixedId)).length == 10)
   }
@@ -64,21 +64,21 @@ class PushedFilesSuite extends AnyFunSuite {
   test("a file that has come is read instead of the checkpoint's, by its whole name only") {
     val kept = new PushedFiles(100)
     kept.add(pushed(1, 10))
-    val files = kept.before(store, new MemoryFiles)
+    val files = kept.over(store, new MemoryFiles)
     assert(files.open(name(1)).isPushed && bytesOf(files.open(name(1))) == Seq.fill(10)(1.toByte))
     intercept[MissingFileException](files.open(name(1, "other")))
     intercept[MissingFileException](files.open(name(2)))
-    val otherRun = kept.before(StoreId(0, "default").in("other"), new MemoryFiles)
+    val otherRun = kept.over(StoreId(0, "default").in("other"), new MemoryFiles)
     intercept[MissingFileException](otherRun.open(name(1)))
     val written = new MemoryFiles
-    kept.before(store, written).create(name(2)).close()
-    assert(!kept.before(store, written).open(name(2)).isPushed)
+    kept.over(store, written).create(name(2)).close()
+    assert(!kept.over(store, written).open(name(2)).isPushed)
   }
 
   test("what has no room is dropped, and what is not wanted any more makes room") {
     val kept = new PushedFiles(100)
     def has(version: Long) =
-      try kept.before(store, new MemoryFiles).open(name(version)).length > 0
+      try kept.over(store, new MemoryFiles).open(name(version)).length > 0
       catch { case _: MissingFileException => false }
     kept.add(pushed(1, 60))
     kept.add(pushed(1, 60)) // twice

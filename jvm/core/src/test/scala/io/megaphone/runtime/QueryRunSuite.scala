@@ -275,14 +275,17 @@ class QueryRunSuite extends AnyFunSuite {
       q.run.reported(Report(three(executor), Held(0, 0, 0), standing = of.toVector))
     report(1, standing(0, 1, isWhole = false))
     report(2, standing(0, 0))
-    assert(q.run.standbysOf(group, 0) == 1)
+    assert(q.run.footprint.standbysOf(group, 0) == 1)
     def pins(seen: Vector[ExecutorAddress]) =
       q.run.clusterChanged(ClusterView(seen)).map(p => p.worker -> p.executor.id)
     assert(pins(three.tail) == Seq(0 -> "c"), "the one that is whole, although b has it newer")
     report(2)
     assert(pins(three.tail) == Seq(0 -> "c"), "it stays there")
-    assert(q.run.losses == Vector(Loss("a", 1, workers = 1, promoted = 1)))
-    assert(q.run.takeNews() == PlacingNews(q.run.losses, Vector.empty) && q.run.takeNews().isEmpty)
+    assert(q.run.footprint.losses == Vector(Loss("a", 1, workers = 1, promoted = 1)))
+    assert(
+      q.run
+        .takeNews() == PlacingNews(q.run.footprint.losses, Vector.empty) && q.run.takeNews().isEmpty
+    )
     assert(q.plan(1, three.tail).decision.batch.number == 1)
     assert(q.plan(2, three.tail).decision.batch.executorsOf(0) == Vector("c", "b"))
   }
@@ -316,16 +319,16 @@ class QueryRunSuite extends AnyFunSuite {
     val taken = q.plan(4, three)
     assert(placesOf(taken) == Vector("c", "b"))
     assert(taken.pins.map(p => p.worker -> p.executor.id) == Vector(0 -> "c"))
-    assert(q.run.relocations.map(_.status) == Vector("taken"))
+    assert(q.run.footprint.relocations.map(_.status) == Vector("taken"))
     assert(q.run.standbyDutiesOf("c").nonEmpty, "its task may run elsewhere")
     assert(placesOf(q.plan(5, three)) == Vector("c", "b"), "it has not been heard of yet")
     q.committed(0, on = 0, liveBytes = 100, batch = 5)
     assert(placesOf(q.plan(6, three)) == Vector("c", "b"), "it is sent there again")
     q.run.committed(commitOf(0, three(2), batch = 6))
     q.plan(7, three)
-    assert(q.run.relocations.map(_.status) == Vector("done"))
-    assert(q.run.takeNews().ended == q.run.relocations && q.run.takeNews().isEmpty)
-    assert(q.run.standbyDutiesOf("c").isEmpty && q.run.staysOn("a").isEmpty)
+    assert(q.run.footprint.relocations.map(_.status) == Vector("done"))
+    assert(q.run.takeNews().ended == q.run.footprint.relocations && q.run.takeNews().isEmpty)
+    assert(q.run.standbyDutiesOf("c").isEmpty && q.run.footprint.staysOn("a").isEmpty)
   }
 
   test("an executor that is to be emptied loses its workers, and gets them not again") {
@@ -335,15 +338,15 @@ class QueryRunSuite extends AnyFunSuite {
     def plan(batch: Long, draining: String*) =
       q.run.plan(batch, Vector(group), true, Map.empty, view(draining: _*))
     assert(q.run.clusterChanged(view("a")).isEmpty, "its tasks go on there")
-    assert(q.run.relocations.map(r => (r.to, r.why)) == Vector(("c", Relocation.Drain)))
+    assert(q.run.footprint.relocations.map(r => (r.to, r.why)) == Vector(("c", Relocation.Drain)))
     says(q, three(2), standing(0, 1))
     assert(placesOf(plan(2, "a")) == Vector("c", "b"))
     q.run.committed(commitOf(0, three(2), batch = 2))
-    assert(placesOf(plan(3, "a")) == Vector("c", "b") && q.run.staysOn("a").isEmpty)
+    assert(placesOf(plan(3, "a")) == Vector("c", "b") && q.run.footprint.staysOn("a").isEmpty)
     q.run.clusterChanged(view("a", "b"))
-    assert(q.run.relocations.last.to == "c", "a is to be emptied, too")
+    assert(q.run.footprint.relocations.last.to == "c", "a is to be emptied, too")
     plan(4, "a")
-    assert(q.run.relocations.last.status == "cancelled", "b keeps its workers after all")
+    assert(q.run.footprint.relocations.last.status == "cancelled", "b keeps its workers after all")
   }
 
   test("workers of an executor that gets no more tasks leave at once, and are stood by for") {
@@ -351,21 +354,27 @@ class QueryRunSuite extends AnyFunSuite {
     q.plan(1, three)
     val view = ClusterView(three, leaving = Set("a"))
     assert(q.run.clusterChanged(view).map(p => p.worker -> p.executor.id) == Vector(0 -> "c"))
-    val begun = q.run.relocations
+    val begun = q.run.footprint.relocations
     assert(
       begun.map(r => (r.from, r.to, r.why, r.status)) == Vector(
         ("a", "c", Relocation.Drain, "taken")
       )
     )
     assert(q.run.standbyDutiesOf("c").map(_.worker.worker) == Vector(0), "while the query is idle")
-    assert(!q.run.isElsewhere(Seat(0, 0)))
+    assert(!q.run.footprint.isElsewhere(Seat(0, 0)))
     says(q, three(2), standing(0, 1))
-    assert(q.run.isElsewhere(Seat(0, 0)))
+    assert(q.run.footprint.isElsewhere(Seat(0, 0)))
     val next = q.run.plan(2, Vector(group), true, Map.empty, view)
-    assert(placesOf(next) == Vector("c", "b") && q.run.relocations == begun, "they have begun")
+    assert(
+      placesOf(next) == Vector("c", "b") && q.run.footprint.relocations == begun,
+      "they have begun"
+    )
     q.run.committed(commitOf(0, three(2), batch = 2))
     q.run.plan(3, Vector(group), true, Map.empty, view)
-    assert(q.run.relocations.map(_.status) == Vector("done") && q.run.staysOn("a").isEmpty)
+    assert(
+      q.run.footprint.relocations
+        .map(_.status) == Vector("done") && q.run.footprint.staysOn("a").isEmpty
+    )
   }
 
   test("a relocation whose target is lost or whose worker is gone fails, and says so") {
@@ -373,12 +382,12 @@ class QueryRunSuite extends AnyFunSuite {
     q.plan(1, three)
     q.run.relocate(Map(Seat(0, 0) -> "c"))
     assert(placesOf(q.plan(2, three.init)) == Vector("a", "b"))
-    assert(q.run.relocations.last.reason.exists(_.contains("c gets no workers")))
+    assert(q.run.footprint.relocations.last.reason.exists(_.contains("c gets no workers")))
     assert(q.run.standbyDutiesOf("c").isEmpty)
     q.run.see(ClusterView(three))
     q.run.relocate(Map(Seat(0, 0) -> "c"))
     q.run.cancelRelocations(Set(2))
-    assert(q.run.relocations.map(_.status) == Vector("failed", "cancelled"))
+    assert(q.run.footprint.relocations.map(_.status) == Vector("failed", "cancelled"))
     assert(q.run.standbyDutiesOf("c").isEmpty)
     q.run.relocate(Map(Seat(0, 1) -> "c"))
     q.run.submit(_ =>
@@ -388,7 +397,9 @@ class QueryRunSuite extends AnyFunSuite {
     assert(q.plan(4, three).decision.sealedSteps.nonEmpty)
     q.plan(5, three)
     q.plan(6, three)
-    assert(q.run.relocations.last.reason.contains("The query has no such worker any more."))
+    assert(
+      q.run.footprint.relocations.last.reason.contains("The query has no such worker any more.")
+    )
   }
 
   private val gone = Vector(1, 3, 5, 7).map(Move(_, 0))
@@ -398,11 +409,28 @@ class QueryRunSuite extends AnyFunSuite {
     def plan(batch: Long) =
       q.run.plan(batch, Vector(group), true, Map.empty, ClusterView(three, draining = Set("b")))
     plan(1)
-    val first = q.run.relocations.last.to
+    val first = q.run.footprint.relocations.last.to
     (2L to 60L).foreach(plan)
-    val (failed, next) = (q.run.relocations.head, q.run.relocations.last)
+    val (failed, next) = (q.run.footprint.relocations.head, q.run.footprint.relocations.last)
     assert(failed.to == first && failed.reason.exists(_.contains("copied nothing")))
     assert(next.to != first && next.isOpen)
+  }
+
+  test("a drain to the only executor that is left waits if that one has no room") {
+    val two = three.take(2)
+    val q = settledOn(two, PlacementSettings(pilotBatches = 0))
+    val from = q.run.footprint.executorOf(0, 0).get
+    val to = two.find(_.id != from).get
+    def plan(batch: Long) =
+      q.run.plan(batch, Vector(group), true, Map.empty, ClusterView(two, draining = Set(from)))
+    def ofWorker = q.run.footprint.relocations.filter(_.seat == Seat(0, 0))
+    plan(1)
+    val worker = q.run.standbyDutiesOf(to.id).find(_.worker.worker == 0).get.worker
+    q.run.reported(Report(to, Held(0, 0, 0), noRoom = Vector(worker)))
+    (2L to 40L).foreach(plan)
+    assert(ofWorker.map(_.status) == Seq("failed"))
+    (41L to 60L).foreach(plan)
+    assert(ofWorker.map(_.status) == Seq("failed", "making"))
   }
 
   test("an executor that has no room for a worker is asked again only after a long time") {
@@ -425,7 +453,7 @@ class QueryRunSuite extends AnyFunSuite {
     q.run.relocate(Map(Seat(0, 0) -> first))
     hasNoRoom(first)
     standbyOf(1501)
-    assert(q.run.relocations.last.reason.exists(_.contains(s"$first has no room")))
+    assert(q.run.footprint.relocations.last.reason.exists(_.contains(s"$first has no room")))
   }
 
   test("the load is spread once executors have come and settled; a new one gets a pilot first") {
@@ -438,9 +466,9 @@ class QueryRunSuite extends AnyFunSuite {
     q.plan(1, executors.take(1))
     q.plan(2)
     q.plan(3)
-    assert(q.run.relocations.isEmpty)
+    assert(q.run.footprint.relocations.isEmpty)
     q.plan(4)
-    assert(q.run.relocations.map(r => (r.seat.worker, r.to, r.why)).size == 1)
+    assert(q.run.footprint.relocations.map(r => (r.seat.worker, r.to, r.why)).size == 1)
     val more = executors :+ ExecutorAddress("c", "host", 1)
     q.run.cancelRelocations(Set(1))
     q.plan(5, more)
@@ -453,7 +481,7 @@ class QueryRunSuite extends AnyFunSuite {
     assert(placesOf(q.plan(8, more)) == Vector("c", "a"))
     assert(placesOf(q.plan(9, more)) == Vector("c", "a"))
     assert(placesOf(q.plan(10, more)) == Vector("c", "c"))
-    assert(q.run.relocations.map(_.status).drop(1) == Vector("done", "taken"))
+    assert(q.run.footprint.relocations.map(_.status).drop(1) == Vector("done", "taken"))
   }
 
   test("a relocation lets the steps of its worker go first, for a while") {

@@ -189,7 +189,7 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   }
 
   private def countRelocated(): Unit = {
-    val done = run.relocations.count(_.end.contains(Relocation.Done))
+    val done = run.footprint.relocations.count(_.end.contains(Relocation.Done))
     world.counts = world.counts.copy(relocated = world.counts.relocated + done - relocated)
     relocated = done
   }
@@ -310,19 +310,21 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   def relocate(to: Map[Seat, String]): Unit =
     run.relocate(to).foreach(r => world.trace(s"$id begins $r"))
   def cancelRelocations(): Unit =
-    run.cancelRelocations(run.relocations.filter(_.isOpen).map(_.id).toSet)
+    run.cancelRelocations(run.footprint.relocations.filter(_.isOpen).map(_.id).toSet)
 
   /** Whether workers are on their way, or on executors that are to be emptied. */
-  def isRelocating: Boolean = run.relocations.exists(_.isOpen) ||
+  def isRelocating: Boolean = run.footprint.relocations.exists(_.isOpen) ||
     world.mustEmpty &&
-    world.draining.exists(e => run.staysOn(e).nonEmpty || run.standbysOn(e) > 0)
+    world.draining.exists(e => run.footprint.staysOn(e).nonEmpty || run.footprint.standbysOn(e) > 0)
 
   /** What of it is not over. */
-  def moving: String = s"$openPlans, ${run.relocations.takeRight(3)}, to be emptied " +
-    world.draining.map(e => s"$e: ${run.staysOn(e)}, ${run.standbysOn(e)} standbys").mkString(", ")
+  def moving: String = s"$openPlans, ${run.footprint.relocations.takeRight(3)}, to be emptied " +
+    world.draining
+      .map(e => s"$e: ${run.footprint.staysOn(e)}, ${run.footprint.standbysOn(e)} standbys")
+      .mkString(", ")
 
   /** Whether a batch has placed a worker elsewhere although steps with it were not over. */
-  def isTakenInHaste(batch: Long, seat: Seat): Boolean = run.relocations.exists { r =>
+  def isTakenInHaste(batch: Long, seat: Seat): Boolean = run.footprint.relocations.exists { r =>
     r.seat == seat && r.taken.contains(batch) && batch - r.since > setup.placement.patienceBatches
   }
 

@@ -46,7 +46,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
 
   /** Reads a store's files: those that were sent here, and those of the checkpoint. */
   def recovery(store: StoreKey): Recovery =
-    world.planted.recovery(agent.pushed.before(store, world.checkpoint.files(store.id)))
+    world.planted.recovery(agent.pushed.over(store, world.checkpoint.files(store.id)))
 
   override def push(file: PushedFile, to: ExecutorAddress): Unit =
     world.executor(to.id).foreach(world.push(file, _))

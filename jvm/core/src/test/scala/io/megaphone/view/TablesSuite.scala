@@ -47,7 +47,10 @@ class TablesSuite extends AnyFunSuite {
         ExecutorRow.table,
         ExecutorRow.of(Vector(Member("a", "h") -> Held(1, 2, 3, 4, 5, 6)), Map.empty)
       ),
-      check(RelocationRow.table, RelocationRow.of(Vector(going, failed), _ => Some(1))),
+      check(
+        RelocationRow.table,
+        Vector(going, failed).map(RelocationRow.of(_, _ => Some(2), (_, _) => Some(1)))
+      ),
       check(
         DrainRow.table,
         Vector(

@@ -14,9 +14,9 @@ object PlacementConf {
     "spark.megaphone.replicas",
     "0",
     "query",
-    "How many other executors stand by for each worker: each keeps a replica of its state, and " +
-      "takes the worker over if its executor is lost. A replica takes as much memory as the " +
-      "state itself.",
+    "How many other executors stand by for each worker, from 0 to 8: each has all of its state " +
+      "in memory, and takes the worker over if its executor is lost. A standby takes as much " +
+      "memory as the state itself.",
     replicas
   )
   val Auto: ConfEntry[Boolean] = ConfEntry(

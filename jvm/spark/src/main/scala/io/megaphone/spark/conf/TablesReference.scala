@@ -27,8 +27,9 @@ object TablesReference {
     s"""# Tables
        |
        |The tables that a running query shows. In Python, `Megaphone.bins()`, `workers()`,
-       |`plans()` and `migrations()` return Arrow tables with these columns, in this order.
-       |`Megaphone.queries()` and `Megaphone.executors()` are about the whole application.
+       |`plans()`, `migrations()` and `relocations()` return Arrow tables with these columns, in
+       |this order. `Megaphone.queries()`, `Megaphone.executors()` and `Megaphone.drains()` are
+       |about the whole application.
        |`Plan.steps` is a tuple with a `PlanStep` for each row of the table `steps`: its `index` is
        |the column `step`, its `moves` is a dict made of `bins` and `targets`. A table is of the
        |moment it is asked for, and has the same schema if it has no row. The words (bin, worker,

@@ -47,7 +47,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   private val placing = Executors.newCachedThreadPool(Parallel.daemons("megaphone-place"))
 
   /** The executors of the application. */
-  val members: Membership =
+  val membership: Membership =
     new Membership(context, () => running, () => nextCounter(), placeAnew)
 
   /** Runs work in the background, so that no batch waits for it: some queries' at once. An
@@ -75,7 +75,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
     tell(_.placed(query, news))
 
   def stop(): Unit = {
-    members.stop()
+    membership.stop()
     Seq(background, placing).foreach(_.shutdownNow())
   }
 
@@ -161,23 +161,23 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 
   /** The executors, and what other queries have on them, as one query sees them. */
   private[driver] def clusterFor(query: QueryDriver): ClusterView =
-    members.cluster.copy(elsewhere =
-      Load.byExecutor(running.filterNot(_ eq query).flatMap(_.loads))
+    membership.cluster.copy(elsewhere =
+      Load.byExecutor(running.filterNot(_ eq query).flatMap(_.footprint.loads))
     )
 
   /** Answers an executor's report. Runs on Spark's RPC threads, so it must return quickly. */
   def receive(bytes: Array[Byte]): Array[Byte] = MessageBytes.decode(bytes) match {
     case r: Report =>
-      members.reported(r)
+      membership.reported(r)
       running.foreach(_.reported(r))
       val orders = Orders.of(
         () => nextCounter(),
         () => running.flatMap(_.ordersFor(r.executor.id)),
-        members.isDraining(r.executor.id)
+        membership.isDraining(r.executor.id)
       )
       MessageBytes.encode(orders)
     case c: Committed =>
-      members.answersAt(c.executor)
+      membership.answersAt(c.executor)
       query(c.worker.store.run).foreach { query =>
         query.committed(c)
         if (c.arrivals.isAny) tell(_.arrived(query, c))

@@ -3,6 +3,7 @@ package io.megaphone.spark.driver
 
 import scala.collection.concurrent.TrieMap
 
+import org.apache.spark.resource.ResourceProfile
 import org.apache.spark.scheduler._
 import org.apache.spark.sql.megaphone.Allocation
 
@@ -26,22 +27,26 @@ final class ClusterListener(members: Membership) extends SparkListener {
   }
 
   override def onExecutorAdded(event: SparkListenerExecutorAdded): Unit =
-    members.added(event.executorId, event.executorInfo.totalCores)
+    members.added(
+      event.executorId,
+      event.executorInfo.totalCores,
+      event.executorInfo.resourceProfileId == ResourceProfile.DEFAULT_RESOURCE_PROFILE_ID
+    )
 
   override def onExecutorRemoved(event: SparkListenerExecutorRemoved): Unit =
     members.lost(event.executorId)
 
   override def onExecutorExcluded(event: SparkListenerExecutorExcluded): Unit =
-    members.excluded(Membership.Id(event.executorId), isExcluded = true)
+    members.excluded(ExcludedExecutor(event.executorId), isExcluded = true)
 
   override def onExecutorUnexcluded(event: SparkListenerExecutorUnexcluded): Unit =
-    members.excluded(Membership.Id(event.executorId), isExcluded = false)
+    members.excluded(ExcludedExecutor(event.executorId), isExcluded = false)
 
   override def onNodeExcluded(event: SparkListenerNodeExcluded): Unit =
-    members.excluded(Membership.Host(event.hostId), isExcluded = true)
+    members.excluded(ExcludedHost(event.hostId), isExcluded = true)
 
   override def onNodeUnexcluded(event: SparkListenerNodeUnexcluded): Unit =
-    members.excluded(Membership.Host(event.hostId), isExcluded = false)
+    members.excluded(ExcludedHost(event.hostId), isExcluded = false)
 
   override def onJobStart(event: SparkListenerJobStart): Unit =
     jobs(event.jobId) = Job(Allocation.shufflesOf(event), None)

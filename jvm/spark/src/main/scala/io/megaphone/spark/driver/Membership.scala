@@ -3,7 +3,6 @@ package io.megaphone.spark.driver
 
 import java.util.concurrent.{ConcurrentHashMap, Executors, TimeUnit}
 
-import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import org.apache.spark.SparkContext
@@ -47,17 +46,18 @@ final class Membership(
   private val gone = ConcurrentHashMap.newKeySet[String]() // Spark may list them a while
   private val barred = ConcurrentHashMap.newKeySet[Excluded]()
   private val noticed = ConcurrentHashMap.newKeySet[String]() // that Spark decommissions
+  private val others = ConcurrentHashMap.newKeySet[String]() // of other resource profiles
+  private val headcount = new Headcount(context, () => registered)
   private val drains = new Drains(nextCounter)
-  private val releases = new Releases(drains, SparkReleases)
+  private val releases =
+    new Releases(drains, new SparkReleases(context, headcount, () => listener.shuffles))
   private val emptiesDecommissioned = PlacementConf.OnDecommission.read(conf.getOption)
   private val decommissionMs = decommissionTimeoutMs(conf.getOption)
   private val holds = Option.when(
     Allocation.isDynamic(context) && PlacementConf.HoldState.read(conf.getOption)
   )(new Holds(context))
 
-  private val owed = new Owed
   private var looks = 0L // while an executor is to be emptied
-  @volatile private var isLimitDue = false // an executor that was to be released died before
   val listener = new ClusterListener(this)
   private val timer =
     Executors.newSingleThreadScheduledExecutor(Parallel.daemons("megaphone-members"))
@@ -65,19 +65,24 @@ final class Membership(
 
   def stop(): Unit = { timer.shutdownNow(); () }
 
-  /** An executor is there, and runs so many tasks at once. */
-  def added(executor: String, cores: Int): Unit = {
-    this.cores.put(executor, math.max(1, cores))
-    owed.came()
-  }
+  /** An executor is there, and runs so many tasks at once. Queries run on those of Spark's default
+    * resource profile only, so others take no state.
+    */
+  def added(executor: String, cores: Int, isDefault: Boolean): Unit =
+    if (isDefault) {
+      this.cores.put(executor, math.max(1, cores))
+      headcount.came()
+    } else { others.add(executor); () }
 
   /** An executor is gone: the queries place its workers anew, before their tasks run again. */
   def lost(executor: String): Unit = {
     gone.add(executor)
     cores.remove(executor)
-    if (drains.lost(executor)) isLimitDue = true
-    else if (!noticed.contains(executor)) owed.lost()
-    placeAnew(_.hasStandbys)
+    if (!others.remove(executor)) {
+      if (drains.lost(executor)) headcount.leaves(executor)
+      else if (!noticed.contains(executor)) headcount.lost()
+      placeAnew(_.footprint.hasStandbys)
+    }
   }
 
   /** Spark gives an executor no more tasks, for too many failed there, or gives it some again. */
@@ -103,7 +108,7 @@ final class Membership(
     * others.
     */
   def executors: Vector[ExecutorAddress] = {
-    val listed = Cluster.executors(context)
+    val listed = Cluster.executors(context).filterNot(e => others.contains(e.id))
     gone.retainAll(listed.map(_.id).asJava)
     val all = listed.filterNot(e => gone.contains(e.id))
     val live = all.iterator.map(_.id).toSet
@@ -116,7 +121,11 @@ final class Membership(
     val all = executors
     val draining = drains.draining // first: one whose time is up meanwhile is among both
     val excluded =
-      all.filter(e => barred.contains(Id(e.id)) || barred.contains(Host(e.host))).map(_.id)
+      all
+        .filter(e =>
+          barred.contains(ExcludedExecutor(e.id)) || barred.contains(ExcludedHost(e.host))
+        )
+        .map(_.id)
     val leaving = Cluster.leaving(context, all.map(_.id)) ++ drains.overdue ++ excluded
     ClusterView(all, leaving, draining, cores.asScala.toMap)
   }
@@ -144,6 +153,11 @@ final class Membership(
     drains.get(executor, look).get
   }
 
+  /** Asks the cluster manager for so many executors in all. Throws PlanRefusedException if that is
+    * less than there are, or if it cannot be asked.
+    */
+  def request(total: Int): Unit = headcount.request(total)
+
   /** All drains, as they are now. */
   def drainsNow: Vector[Drain] = {
     forgetDrainsOfLost()
@@ -162,7 +176,7 @@ final class Membership(
   /** Spark's listener bus may drop the loss of an executor, or tell it before the drain began. */
   private def forgetDrainsOfLost(): Unit = {
     val live = executors.iterator.map(_.id).toSet
-    drains.open.filterNot(live).foreach(id => if (drains.lost(id)) isLimitDue = true)
+    drains.open.filterNot(live).foreach(id => if (drains.lost(id)) headcount.leaves(id))
   }
 
   /** What an executor still has that somebody may need. */
@@ -179,7 +193,7 @@ final class Membership(
   }
 
   private def lookAround(): Unit = attempt {
-    val live = Allocation.registered(context)
+    val live = registered
     attempt(noticeDecommissions(live))
     attempt {
       if (drains.open.nonEmpty) {
@@ -187,9 +201,9 @@ final class Membership(
         releases.tick(look)
         // A query that plans no batches is not told that another standby is whole.
         looks += 1
-        if (looks % PlaceEvery == 0) placeAnew(_.hasStandbys)
+        if (looks % PlaceEvery == 0) placeAnew(_.footprint.hasStandbys)
       }
-      if (isLimitDue) { isLimitDue = false; limit() }
+      headcount.tell()
     }
     attempt(holds.foreach { holds =>
       holds.hold(running().foldLeft(Set.empty[String])(_ ++ _.needed(live)))
@@ -217,53 +231,13 @@ final class Membership(
     if (going.nonEmpty) placeAnew(_ => true)
   }
 
-  /** How many executors get tasks. */
-  private def active: Int = {
-    val all = Allocation.registered(context)
-    all.size - Cluster.leaving(context, all.toVector).size
-  }
-
-  /** The application wants no more executors than it has, with those that are to be replaced. */
-  private def limit(): Unit =
-    if (!Allocation.isDynamic(context))
-      Allocation.limit(context, math.max(1, active + owed.count))
-
-  private object SparkReleases extends Releases.Host {
-    override def needOf(executor: String): Option[String] =
-      if (active < 2) Some("It is the last one that gets tasks.")
-      else
-        Allocation
-          .wanted(context)
-          .filter(_ >= active)
-          .map(n => s"Spark's dynamic allocation wants $n executors, and would start another.")
-
-    override def cordon(executor: String): Unit = {
-      logInfo(s"Executor $executor gets no more tasks: it is to be ended.")
-      Allocation.cordon(context, executor)
-    }
-
-    override def useOf(executor: String): Option[String] =
-      if (Allocation.isBusy(context, executor)) Some("A task runs there.")
-      else
-        Option.when(Allocation.hasOutput(context, listener.shuffles, executor))(
-          "A job that runs, or has just ended, needs what its tasks have left there."
-        )
-
-    override def end(executor: String): Unit = {
-      limit()
-      Allocation.end(context, executor)
-    }
-  }
+  private def registered: Set[String] =
+    Allocation.registered(context).filterNot(others.contains)
 }
 
-object Membership {
+private object Membership {
   private val LookMs = 250L
   private val PlaceEvery = 4L
-
-  /** What Spark excludes. */
-  sealed trait Excluded
-  final case class Id(executor: String) extends Excluded
-  final case class Host(name: String) extends Excluded
 
   /** Spark's own keys, in seconds: when an executor that is decommissioned ends at the latest. */
   private val DecommissionKeys = Seq(
@@ -276,53 +250,4 @@ object Membership {
     import org.apache.spark.network.util.JavaUtils.timeStringAsSec
     DecommissionKeys.flatMap(key => get(key)).map(timeStringAsSec(_) * 1000L).minOption
   }
-}
-
-/** Tells dynamic allocation which executors have state. It may miss what it is told, so it is told
-  * again every so often.
-  *
-  * Threads: one at a time.
-  */
-private final class Holds(context: SparkContext) {
-  private lazy val rdd = Allocation.newRdd(context)
-  private var held = Set.empty[String]
-  private var calls = 0L
-
-  /** From now on, these executors are held, and no others. */
-  def hold(executors: Set[String]): Unit = {
-    calls += 1
-    val isAgain = calls % Holds.AgainEvery == 0
-    val on = if (isAgain) executors else executors -- held
-    val off = held -- executors
-    if (on.nonEmpty || off.nonEmpty) {
-      val changes = on.map(_ -> true).toMap ++ off.map(_ -> false)
-      // One that has just registered may not be known well enough yet.
-      val told = Allocation.hold(context, rdd, changes)
-      held = (held.intersect(executors) -- on) ++ on.intersect(told)
-    }
-  }
-}
-
-private object Holds {
-  val AgainEvery = 20L
-}
-
-/** Counts executors that were lost and not replaced yet. A cluster manager that starts none within
-  * two minutes is taken to start none.
-  *
-  * Threads: any.
-  */
-private final class Owed {
-  private val since = mutable.Queue.empty[Long] // nanoseconds
-
-  def lost(): Unit = synchronized { since.enqueue(System.nanoTime); () }
-  def came(): Unit = synchronized { if (since.nonEmpty) since.dequeue(); () }
-  def count: Int = synchronized {
-    since.dequeueWhile(System.nanoTime - _ > Owed.PatienceNanos)
-    since.size
-  }
-}
-
-private object Owed {
-  val PatienceNanos: Long = 120L * 1000000000L
 }

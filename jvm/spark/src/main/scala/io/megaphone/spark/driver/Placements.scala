@@ -45,7 +45,7 @@ object Placements {
   ): Vector[Relocation] = {
     val group = groupOf(query, operator)
     val workers = query.state.currentTable(group.id).workers
-    val members = query.application.members.members
+    val members = query.application.membership.members
     val seats = wanted.map { case (worker, executor) =>
       if (worker < 0 || worker >= workers) throw PlanRefusedException.unknownWorker(worker, workers)
       val found = memberOf(members, executor)
@@ -59,7 +59,7 @@ object Placements {
 
   /** Ends relocations that no batch has taken. Of others nothing changes. */
   def cancel(query: QueryDriver, ids: Vector[Long]): Unit = {
-    val known = query.relocations.iterator.map(_.id).toSet
+    val known = query.footprint.relocations.iterator.map(_.id).toSet
     ids.find(id => !known(id)).foreach(id => throw PlanRefusedException.unknownRelocation(id))
     query.cancelRelocations(ids.toSet)
   }
@@ -80,17 +80,31 @@ object Placements {
     timeoutMs.filter(ms => ms < 1 || ms > TimeoutMaxMs).foreach { ms =>
       throw PlanRefusedException.invalidTimeout(ms)
     }
-    val members = application.members.members
+    val members = application.membership.members
     val found = memberOf(members, executor)
     val isAnyOther = members.exists(m => m.id != executor && m.state == MemberState.Active)
     if (found.state == MemberState.Active && !isAnyOther)
       throw PlanRefusedException.lastExecutor(executor)
-    application.members.drain(executor, timeoutMs, release)
+    application.membership.drain(executor, timeoutMs, release)
   }
 
   /** Lets an executor keep its workers after all. */
   def undrain(application: ApplicationDriver, executor: String): Drain =
-    application.members.undrain(executor)
+    application.membership.undrain(executor)
+
+  /** Asks the cluster manager for so many executors in all. */
+  def request(application: ApplicationDriver, total: Int): Executors = {
+    application.membership.request(total)
+    val active = application.membership.members.count(_.state == MemberState.Active)
+    Executors(total, active)
+  }
+
+  /** @param asked
+    *   how many executors were asked for in all
+    * @param active
+    *   how many take state
+    */
+  final case class Executors(asked: Int, active: Int)
 
   private def memberOf(members: Vector[Member], executor: String): Member = members
     .find(_.id == executor)

@@ -20,12 +20,12 @@ import io.megaphone.checkpoint.planlog.PlanLog
 import io.megaphone.errors.PlanRefusedException
 import io.megaphone.format.{StoreId, VersionIds}
 import io.megaphone.pace.TransferRate
-import io.megaphone.placement.{Load, Seat}
+import io.megaphone.placement.Seat
 import io.megaphone.plan.{Group, Plan}
 import io.megaphone.protocol.Protocol
 import io.megaphone.runtime.{
-  Assignment, BatchPlan, ClusterView, Committed, Drain, Loss, Pin, QueryRun, RecentCommits,
-  Relocation, Report, RunOrders, Tables
+  Assignment, BatchPlan, ClusterView, Committed, Drain, Pin, QueryRun, RecentCommits, Relocation,
+  Report, RunFootprint, RunOrders, Tables
 }
 import io.megaphone.spark.checkpoint.{HadoopPlanLog, HadoopSettings, HadoopStateFiles, Lz4}
 import io.megaphone.spark.conf.{MegaphoneConf, PlacementConf}
@@ -74,9 +74,7 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
     application.inBackground(_),
     text => logWarning(text)
   )
-  @volatile private var plannedAt = System.nanoTime
-  @volatile private var idleSince = Option.empty[Long] // the batch planned then was the last
-  @volatile private var idleLook = System.nanoTime
+  private val idleness = new Idleness(isNewestCommitted)
   private val isPlacingAsked = new AtomicBoolean
   private val broadcasts = mutable.LinkedHashMap.empty[(Long, Long, Long), Broadcast[Tables]]
 
@@ -92,7 +90,7 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
       val isOwn = query.hasLoggedOffsets(batch)
       val planned =
         run.plan(batch, groups, isOwn, idsOf(run.groups, query.checkpointIds), cluster)
-      plannedAt = System.nanoTime
+      idleness.planned()
       planned.pins.foreach(pin)
       application.context.setLocalProperty(
         QueryDriver.HintProperty,
@@ -129,24 +127,8 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
   }
   private[driver] def cancelRelocations(ids: Set[Long]): Unit = locked(run.cancelRelocations(ids))
 
-  /** The relocations that are under way, and those that ended last. */
-  def relocations: Vector[Relocation] = run.relocations
-
-  /** The executors that were lost with workers of the run, the newest last. */
-  def losses: Vector[Loss] = run.losses
-
-  /** Bytes of the live records of a worker, if they are known. */
-  def bytesOf(seat: Seat): Option[Long] = run.bytesOf(seat)
-
-  /** The load that the query has on each executor. */
-  private[driver] def loads: Map[String, Load] = run.loads
-
-  /** The load of the workers that are placed on each executor now. */
-  private[driver] def placed: Map[String, Load] = run.placed
-
-  /** How long the tasks of a worker of a group use the state in a batch, in milliseconds. */
-  private[driver] def busyMsOf(group: Group, worker: Int): Double =
-    run.loadOf(group, worker).busyMs
+  /** What the query has on executors. */
+  def footprint: RunFootprint = run.footprint
 
   /** What the query has on an executor that may be about to go.
     *
@@ -154,13 +136,13 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
     *   workers whose state the executor keeps
     */
   private[driver] def has(executor: String, states: Int): Drain.OfQuery = {
-    val seats = run.staysOn(executor)
+    val seats = footprint.staysOn(executor)
     Drain.OfQuery(
       query.name.getOrElse(runId),
       seats.size,
-      isIdle,
-      seats.forall(run.isElsewhere),
-      run.standbysOn(executor),
+      idleness.isIdle,
+      seats.forall(footprint.isElsewhere),
+      footprint.standbysOn(executor),
       states
     )
   }
@@ -169,25 +151,12 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
     * are to: all, if its workers are about to be spread.
     */
   private[driver] def needed(live: Set[String]): Set[String] =
-    if (run.isSettling && snapshot.isDefined && !isIdle) live else run.needed.intersect(live)
+    if (footprint.isSettling && snapshot.isDefined && !idleness.isIdle) live
+    else footprint.needed.intersect(live)
 
-  /** Whether the query runs no batch, and has planned none for a while. It stays so until it plans
-    * one; that the newest is committed is looked for in files, so not at each call.
-    */
-  private def isIdle: Boolean = {
-    val (now, planned) = (System.nanoTime, plannedAt)
-    def isCommitted = query.latestCommittedBatch.exists(newest =>
-      snapshot.flatMap(_.decision).forall(_.batch.number <= newest)
-    )
-    if (now - planned <= QueryDriver.IdleNanos) false
-    else if (idleSince.contains(planned)) true
-    else if (now - idleLook < QueryDriver.IdleLookNanos) false
-    else {
-      idleLook = now
-      if (isCommitted) idleSince = Some(planned)
-      idleSince.contains(planned)
-    }
-  }
+  private def isNewestCommitted: Boolean = query.latestCommittedBatch.exists(newest =>
+    snapshot.flatMap(_.decision).forall(_.batch.number <= newest)
+  )
 
   /** The protocol's state, for those who show it; None before the first batch. */
   def snapshot: Option[Protocol.State] = run.snapshot
@@ -209,14 +178,6 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
     locked(run.cancel(planId))
     application.changed(this)
   }
-
-  def executorOf(operator: Long, worker: Int): Option[String] = run.executorOf(operator, worker)
-
-  /** Whether executors stand by for its workers, or are to run them soon. */
-  private[driver] def hasStandbys: Boolean = run.hasStandbys
-
-  /** How many executors stand by for a worker of a group with all of its state. */
-  def standbysOf(group: Group, worker: Int): Int = run.standbysOf(group, worker)
 
   /** The configuration of the session that started the query. Plans are submitted under it. */
   def conf: String => Option[String] = session.sessionState.conf.getAllConfs.get
@@ -365,11 +326,6 @@ object QueryDriver {
   /** Local property that tells executors of news: a number, no more. */
   val HintProperty = "megaphone.counter"
   private val BroadcastsKept = 4
-
-  /** Time without a batch after which a query is idle. */
-  private val IdleNanos = 30L * 1000000000L
-
-  private val IdleLookNanos = 1000000000L
 
   /** Requests to the file system at the same time. */
   private val Requests = new Parallel.OnNewThreads(8)

@@ -18,15 +18,15 @@ import io.megaphone.view.{
   */
 object TableRows {
   def bins(query: QueryDriver): Vector[BinRow] =
-    BinRow.of(query.state, query.executorOf, query.commits)
+    BinRow.of(query.state, query.footprint.executorOf, query.commits)
 
   def workers(query: QueryDriver): Vector[WorkerRow] =
     WorkerRow.of(
       query.state,
-      query.executorOf,
+      query.footprint.executorOf,
       query.commits.newest,
-      query.standbysOf,
-      query.busyMsOf
+      query.footprint.standbysOf,
+      query.footprint.loadOf(_, _).busyMs
     )
 
   def plans(query: QueryDriver): Vector[PlanRow] =
@@ -47,11 +47,14 @@ object TableRows {
 
   def relocations(query: QueryDriver): Vector[RelocationRow] = {
     query.state // says so if there is none yet
-    relocations(query, query.relocations)
+    relocations(query, query.footprint.relocations)
   }
 
   def relocations(query: QueryDriver, some: Vector[Relocation]): Vector[RelocationRow] =
-    RelocationRow.of(some, query.bytesOf)
+    some.map(relocation(query, _))
+
+  def relocation(query: QueryDriver, one: Relocation): RelocationRow =
+    RelocationRow.of(one, query.footprint.bytesOf, query.footprint.bytesReady)
 
   def query(query: QueryDriver): QueryRow =
     QueryRow.of(query.query.id.toString, query.query.name, query.state, query.commits.newest)
@@ -62,14 +65,14 @@ object TableRows {
 
   def executors(application: ApplicationDriver): Vector[ExecutorRow] =
     ExecutorRow.of(
-      application.members.held,
-      Load.byExecutor(application.planned.flatMap(_.placed))
+      application.membership.held,
+      Load.byExecutor(application.planned.flatMap(_.footprint.placed))
     )
 
   def drains(application: ApplicationDriver): Vector[DrainRow] =
-    application.members.drainsNow.map(DrainRow.of)
+    application.membership.drainsNow.map(DrainRow.of)
 
   /** The drains that have not ended. */
   def drainsUnderWay(application: ApplicationDriver): Vector[DrainRow] =
-    application.members.drainsUnderWay.map(DrainRow.of)
+    application.membership.drainsUnderWay.map(DrainRow.of)
 }

@@ -33,6 +33,8 @@ import io.megaphone.transfer.{BlockName, Peers, PushedFile}
   *   remove blocks; it must have a thread for each removal that hangs
   * @param pushers
   *   send files; it must have a thread for each executor that hangs
+  * @param pushWaitMs
+  *   how long an executor may take until it has a file
   */
 final class BlockPeers(
     blocks: BlockStore,
@@ -40,7 +42,8 @@ final class BlockPeers(
     threads: ExecutorService,
     removals: Executor,
     pushers: Executor,
-    faults: FaultPoints
+    faults: FaultPoints,
+    pushWaitMs: Long = BlockPeers.PushWaitMs
 ) extends Peers
     with Logging {
   import BlockPeers._
@@ -163,35 +166,56 @@ final class BlockPeers(
       )
       .send()
 
+  /** Bytes of files that wait to be sent, to all executors. */
+  def waitingBytes: Long = outboxes.values.asScala.iterator.map(_.bytes).sum
+
   /** The files that wait to be sent to an executor, one after the other. */
   private final class Outbox(to: ExecutorAddress) {
     private val waiting = new ConcurrentLinkedQueue[PushedFile]
-    private val waitingBytes = new AtomicLong
+    private val size = new AtomicLong
     private val isSending = new AtomicBoolean
 
+    def bytes: Long = size.get
+
     def add(file: PushedFile): Unit = {
-      val size = file.bytes.length.toLong
-      if (waitingBytes.addAndGet(size) <= OutboxBytesMax) waiting.add(file)
-      else waitingBytes.addAndGet(-size)
+      val added = file.bytes.length.toLong
+      if (size.addAndGet(added) <= OutboxBytesMax) waiting.add(file)
+      else size.addAndGet(-added)
       ()
     }
 
     def send(): Unit = if (!waiting.isEmpty && isSending.compareAndSet(false, true))
       try pushers.execute(() => sendAll())
-      catch { case _: RejectedExecutionException => isSending.set(false) } // the host stops
+      catch { // the host stops, or there is no thread to be had
+        case e @ (_: RejectedExecutionException | _: OutOfMemoryError) =>
+          dropAll(e)
+          isSending.set(false)
+      }
 
     private def sendAll(): Unit = {
       try
         Iterator.continually(waiting.poll()).takeWhile(_ != null).foreach { file =>
-          waitingBytes.addAndGet(-file.bytes.length.toLong)
-          transport.ask(to, PeerBytes.push(file), PushWaitMs)
+          size.addAndGet(-file.bytes.length.toLong)
+          transport.ask(to, PeerBytes.push(file), pushWaitMs)
         }
       catch { // also OutOfMemoryError: without them the standby reads the checkpoint
-        case e: Throwable => logInfo(s"Files could not be sent to $to: $e")
+        case e: Throwable => dropAll(e)
       }
       isSending.set(false)
       outboxes.computeIfPresent(to, (_, known) => if (known.waiting.isEmpty) null else known)
       send() // what has come after the last look
+    }
+
+    /** An executor that does not answer may be gone: it is not waited for once for each file. */
+    private def dropAll(why: Throwable): Unit = {
+      val dropped = Iterator
+        .continually(waiting.poll())
+        .takeWhile(_ != null)
+        .map { file =>
+          size.addAndGet(-file.bytes.length.toLong)
+        }
+        .size
+      logInfo(s"A file could not be sent to $to, and $dropped that waited are not: $why")
     }
   }
 
@@ -200,11 +224,11 @@ final class BlockPeers(
   )
 }
 
-private object BlockPeers {
+object BlockPeers {
+  val PushWaitMs = 10000L
 
   /** Bytes of files that may wait to be sent to one executor. */
   private val OutboxBytesMax = 32L << 20
-  private val PushWaitMs = 10000L
 
   /** What an executor has answered: the first of the blocks that it was asked for. */
   private final case class Answer(

@@ -131,7 +131,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
       key,
       _ => {
         val known = new HadoopStateFiles(operatorFolder, key.id.store, hadoopConf)
-        agent.pushed.before(key, known)
+        agent.pushed.over(key, known)
       }
     )
 

@@ -188,7 +188,7 @@ class SqlSuite extends KeyedSession {
     val procedures =
       rows("SHOW PROCEDURES IN megaphone.system").map(_.getAs[String]("procedure_name"))
     val expected = Set("rescale", "move", "submit", "plan", "cancel", "wait", "picture", "about") ++
-      Set("spread", "place", "cancel_relocation", "drain", "undrain")
+      Set("spread", "place", "cancel_relocation", "drain", "undrain", "request_executors")
     assert(procedures.toSet == expected)
     for (name <- expected) {
       val text = rows(s"DESCRIBE PROCEDURE megaphone.system.$name").mkString

@@ -117,6 +117,14 @@ object MegaphoneApi {
   def undrain(executor: String): String =
     rowOf(Placements.undrain(Queries.application, executor))
 
+  /** Asks the cluster manager for so many executors in all; an object with how many were `asked`
+    * for and how many are `active`.
+    */
+  def requestExecutors(total: Int): String = {
+    val found = Placements.request(Queries.application, total)
+    Json.node("asked" -> found.asked, "active" -> found.active).toString
+  }
+
   /** The table `drains` of the application. */
   def drains(): String = Json.rows(DrainRow.table, TableRows.drains(Queries.application))
 

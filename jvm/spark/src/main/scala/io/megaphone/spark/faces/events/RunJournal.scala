@@ -12,7 +12,7 @@ import io.megaphone.plan.Group
 import io.megaphone.protocol.Protocol
 import io.megaphone.spark.driver.{ApplicationDriver, QueryDriver, TableRows}
 import io.megaphone.spark.faces.events.RunJournal.{Seen, Tell, ToldState}
-import io.megaphone.view.{MigrationRow, PlanRow, RelocationRow, StepRow, WorkerRow}
+import io.megaphone.view.{MigrationRow, PlanRow, StepRow, WorkerRow}
 
 /** What was told of one run.
   *
@@ -119,12 +119,14 @@ private[events] final class RunJournal(
       case (batch, rows) =>
         (MegaphoneEvent.Recovery -> batch.toString) -> Bodies.recovery(batch, rows, state.groups)
     }
-    val ofRelocations = query.relocations.filterNot(r => relocated(r.id)).map { r =>
+    val relocations = query.footprint.relocations
+    relocated.filterInPlace(relocations.iterator.map(_.id).toSet)
+    val ofRelocations = relocations.filterNot(r => relocated(r.id)).map { r =>
       if (!r.isOpen) relocated += r.id
       (MegaphoneEvent.Relocation -> r.id.toString) ->
-        Bodies.relocation(RelocationRow.of(r, query.bytesOf))
+        Bodies.relocation(TableRows.relocation(query, r))
     }
-    val ofLosses = query.losses.map { loss =>
+    val ofLosses = query.footprint.losses.map { loss =>
       (MegaphoneEvent.Loss -> loss.executor) -> Bodies.loss(loss)
     }
     ofQuery ++ ofPlans ++ ofSteps ++ ofRecoveries ++ ofRelocations ++ ofLosses

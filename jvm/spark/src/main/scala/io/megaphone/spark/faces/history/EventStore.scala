@@ -27,17 +27,17 @@ final class EventStore(store: KVStore) {
     def more(kind: String) = if (isWhole) bodies(kind) else Vector.empty
     things(MegaphoneEvent.Query, id).find(_.run == id).map { query =>
       RunFacts(
-        RunFacts.query(id, query.time, query.body),
-        things(MegaphoneEvent.Ended, id).headOption.map(r => RunFacts.end(r.time, r.body)),
-        bodies(MegaphoneEvent.State).map(RunFacts.group).sortBy(_.operator),
-        bodies(MegaphoneEvent.Plan).map(RunFacts.plan),
-        more(MegaphoneEvent.Step).map(RunFacts.step),
-        more(MegaphoneEvent.Recovery).map(RunFacts.recovery),
-        more(EventStore.Batch).map(RunFacts.batch),
-        more(MegaphoneEvent.Executors).flatMap(RunFacts.executors),
-        more(MegaphoneEvent.Relocation).map(RunFacts.relocation),
-        more(MegaphoneEvent.Loss).map(RunFacts.loss),
-        more(MegaphoneEvent.Executors).flatMap(RunFacts.drains)
+        FactsReader.query(id, query.time, query.body),
+        things(MegaphoneEvent.Ended, id).headOption.map(r => FactsReader.end(r.time, r.body)),
+        bodies(MegaphoneEvent.State).map(FactsReader.group).sortBy(_.operator),
+        bodies(MegaphoneEvent.Plan).map(FactsReader.plan),
+        more(MegaphoneEvent.Step).map(FactsReader.step),
+        more(MegaphoneEvent.Recovery).map(FactsReader.recovery),
+        more(EventStore.Batch).map(FactsReader.batch),
+        more(MegaphoneEvent.Executors).flatMap(FactsReader.executors),
+        more(MegaphoneEvent.Relocation).map(FactsReader.relocation),
+        more(MegaphoneEvent.Loss).map(FactsReader.loss),
+        more(MegaphoneEvent.Executors).flatMap(FactsReader.drains)
       )
     }
   }

@@ -41,7 +41,7 @@ private[sql] object Procedures {
   def all(catalog: String): Vector[Procedure[_]] =
     Verbs.map(new Submission(_)) ++
       Vector(Preview, Cancel, Wait, Spread, Place, CancelRelocations, DrainExecutor, Undrain) ++
-      Vector(Drawing, new About(catalog))
+      Vector(RequestExecutors, Drawing, new About(catalog))
 
   /** How a procedure makes a plan of its own argument. `made` is None if that is NULL. */
   private final case class Verb(name: String, summary: String, argument: String, of: DataType)(
@@ -213,7 +213,7 @@ private[sql] object Procedures {
       val query = queryOf(in)
       val id = in.required("relocation", in.long("relocation"))
       Placements.cancel(query, Vector(id))
-      begun(query, query.relocations.filter(_.id == id))
+      begun(query, query.footprint.relocations.filter(_.id == id))
     }
   }
 
@@ -251,6 +251,25 @@ private[sql] object Procedures {
       val executor = in.required("executor", in.text("executor"))
       Vector(DrainRow.of(Placements.undrain(Queries.application, executor)))
     }
+  }
+
+  private object RequestExecutors
+      extends Procedure[Placements.Executors](
+        "request_executors",
+        "Asks the cluster manager for a number of executors in all, at least as many as there " +
+          "are. It starts them when it has room.",
+        Vector(Argument("total", LongType, None)),
+        Table(
+          "requests",
+          "One row.",
+          Vector(
+            Column.of("asked", Int32, "How many executors were asked for.", _.asked),
+            Column.of("active", Int32, "How many take state now.", _.active)
+          )
+        )
+      ) {
+    override protected def run(in: Given): Seq[Placements.Executors] =
+      Vector(Placements.request(Queries.application, in.required("total", in.int("total"))))
   }
 
   private def begun(query: QueryDriver, some: Vector[Relocation]): Seq[OfRelocation] =

@@ -3,7 +3,8 @@ package io.megaphone.spark.faces.ui
 
 import scala.xml.{Elem, NodeSeq}
 
-import io.megaphone.spark.faces.history.{GroupFacts, Measure, RunFacts}
+import io.megaphone.placement.Member
+import io.megaphone.spark.faces.history.{GroupFacts, Measure}
 
 /** Where the bins of a group are: executors, under each its workers, per worker a strip of cells
   * coloured by size, then a bar with the worker's sum.
@@ -115,7 +116,7 @@ private[ui] object HeatMap {
   /** The strips of each executor; those whose executor is not known come last. */
   private def byExecutor(all: Vector[Strip]): Vector[(Option[String], Vector[Strip])] = {
     val stripsOf = all.groupBy(_.executor)
-    val known = RunFacts.inOrder(stripsOf.keysIterator.flatten.toVector).map(Option(_))
+    val known = stripsOf.keysIterator.flatten.toVector.sorted(Member.order).map(Option(_))
     (known :+ None).flatMap(executor => stripsOf.get(executor).map(executor -> _))
   }
 

@@ -5,7 +5,7 @@ import scala.xml.Utility
 
 import io.megaphone.spark.driver.{QueryDriver, TableRows}
 import io.megaphone.spark.faces.events.Bodies
-import io.megaphone.spark.faces.history.{Measure, RunFacts}
+import io.megaphone.spark.faces.history.{FactsReader, Measure}
 
 /** Where a query's state is, as a drawing for a notebook: no script, nothing from elsewhere. */
 private[faces] object Picture {
@@ -16,7 +16,7 @@ private[faces] object Picture {
     val workers = TableRows.workers(query)
     val groups = state.groups.map { group =>
       val own = workers.filter(_.operator == group.id)
-      RunFacts.group(Bodies.state(query, state, group, own))
+      FactsReader.group(Bodies.state(query, state, group, own))
     }
     val drawings = groups.map { group =>
       <div>Operator {s"${group.operator}"}, {group.name}</div> ++ HeatMap(group, Measure.Bytes)

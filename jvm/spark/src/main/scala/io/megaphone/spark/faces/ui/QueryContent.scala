@@ -199,7 +199,8 @@ object QueryContent {
           Column.text("Why", _.why),
           Column.text("Status", r => r.reason.fold(r.status)(why => s"${r.status}: $why")),
           Column.number("Batch", _.batch.fold("–")(_.toString)),
-          Column.number("Bytes", _.bytes.fold("–")(Numbers.bytes))
+          Column.number("Bytes", _.bytes.fold("–")(Numbers.bytes)),
+          Column.number("Of them there", _.bytesReady.fold("–")(Numbers.bytes))
         )(last.reverse)
       )
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.faces.ui
 
-import io.megaphone.spark.faces.history.{EndFacts, LossFacts, PlanFacts, RunFacts}
+import io.megaphone.runtime.Loss
+import io.megaphone.spark.faces.history.{EndFacts, PlanFacts, RunFacts}
 import io.megaphone.view.DrainRow
 
 /** What the pages say in more than one place. */
@@ -28,7 +29,7 @@ private[ui] object Words {
   }
 
   /** What was lost with an executor. */
-  def loss(loss: LossFacts): String = {
+  def loss(loss: Loss): String = {
     val standing =
       if (loss.promoted == loss.workers) "all went on where their standbys are."
       else if (loss.promoted == 0) "all are read from the checkpoint."

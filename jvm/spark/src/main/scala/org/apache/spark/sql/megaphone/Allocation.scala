@@ -81,10 +81,13 @@ object Allocation {
       case _ => false
     })
 
+  /** Whether executors can be asked for. Not in local mode. */
+  def canStart(sc: SparkContext): Boolean = client(sc).isDefined
+
   /** Asks the cluster manager for so many executors in all, and no more. Not with dynamic
-    * allocation, which does so itself.
+    * allocation, which does so itself. Returns whether it has taken the request.
     */
-  def limit(sc: SparkContext, executors: Int): Unit = client(sc).foreach { client =>
+  def limit(sc: SparkContext, executors: Int): Boolean = client(sc).exists { client =>
     client.requestTotalExecutors(
       Map(ResourceProfile.DEFAULT_RESOURCE_PROFILE_ID -> executors),
       Map.empty,

@@ -7,6 +7,7 @@ import org.apache.spark.SparkConf
 import org.apache.spark.util.kvstore.{InMemoryStore, KVStore}
 import org.scalatest.funsuite.AnyFunSuite
 
+import io.megaphone.runtime.Loss
 import io.megaphone.spark.faces.events.MegaphoneEvent
 import io.megaphone.spark.faces.ui.{Content, Links}
 import io.megaphone.view.{DrainRow, RelocationRow}
@@ -95,7 +96,7 @@ class EventStoreSuite extends AnyFunSuite {
       "r",
       "4",
       """{"id":4,"operator":1,"worker":2,"source":"a","target":"b","why":"drain","status":"done",
-        |"bytes":9,"batch":8,"reason":null}""".stripMargin
+        |"bytes":9,"bytes_ready":6,"batch":8,"reason":null}""".stripMargin
     )
     kept.tell(
       "executors",
@@ -105,10 +106,10 @@ class EventStoreSuite extends AnyFunSuite {
         |"cause":"asked","status":"draining","workers":1,"seconds":5,"reason":"It waits.",
         |"release":true}]}""".stripMargin
     )
-    assert(kept.run.losses == Vector(LossFacts("2", 7, 3, 1)))
+    assert(kept.run.losses == Vector(Loss("2", 7, 3, 1)))
     assert(
       kept.run.relocations ==
-        Vector(RelocationRow(4, 1, 2, "a", "b", "drain", "done", Some(9), Some(8), None))
+        Vector(RelocationRow(4, 1, 2, "a", "b", "drain", "done", Some(9), Some(6), Some(8), None))
     )
     assert(kept.run.executors.map(_.state) == Vector("draining"))
     assert(

@@ -7,6 +7,7 @@ import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
+import io.megaphone.runtime.Loss
 import io.megaphone.spark.faces.history._
 import io.megaphone.view.{DrainRow, RelocationRow}
 
@@ -218,10 +219,10 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   test("what was lost, which workers went elsewhere, and what is to be emptied is said") {
     val run = SomeRun.run(SomeRun.group(8, 2))
-    def loss(batch: Long, promoted: Int) = LossFacts(s"$batch", batch, 2, promoted)
+    def loss(batch: Long, promoted: Int) = Loss(s"$batch", batch, 2, promoted)
     def gone(id: Long, batch: Option[Long], reason: Option[String]) = {
       val status = if (reason.isEmpty) "done" else "failed"
-      RelocationRow(id, 0, 1, "1", "2", "drain", status, Some(2 << 20), batch, reason)
+      RelocationRow(id, 0, 1, "1", "2", "drain", status, Some(2 << 20), None, batch, reason)
     }
     val all = run.copy(
       losses = Vector(loss(3, 2), loss(7, 1), loss(9, 0)),

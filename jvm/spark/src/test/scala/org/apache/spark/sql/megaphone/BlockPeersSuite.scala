@@ -59,10 +59,15 @@ class BlockPeersSuite extends PluginSession {
     }
     val target: BlockPeers = peers(answerers)(_ => fail("nobody asks the target"))
 
-    private def peers(by: ExecutorService)(answer: Array[Byte] => Array[Byte]): BlockPeers = {
+    /** It does not wait for long until a file is taken. */
+    val impatient: BlockPeers = peers(answerers, pushWaitMs = 200)(_ => fail("nobody asks it"))
+
+    private def peers(by: ExecutorService, pushWaitMs: Long = BlockPeers.PushWaitMs)(
+        answer: Array[Byte] => Array[Byte]
+    ): BlockPeers = {
       val transport = new PeerTransport(SparkEnv.get, 0, by, Unsent, answer)
       made += transport
-      new BlockPeers(store, transport, threads, threads, threads, FaultPoints.Off)
+      new BlockPeers(store, transport, threads, threads, threads, FaultPoints.Off, pushWaitMs)
     }
 
     /** Of an executor that nobody asks. */
@@ -162,6 +167,17 @@ class BlockPeersSuite extends PluginSession {
       two.target.push(file(98, 10), two.source.address)
       assert(comes(two).file.name.version == 98)
       assert(two.hanging.get < 40)
+    }
+  }
+
+  test("Files that wait for an executor which does not answer are dropped at its first time-out.") {
+    withTwo { two =>
+      val hung = two.hung()
+      for (version <- 1 to 5) two.impatient.push(file(version, 10), hung.address)
+      eventually(timeout(60.seconds))(assert(two.impatient.waitingBytes == 0))
+      assert(two.hanging.get == 1)
+      two.impatient.push(file(6, 10), hung.address)
+      eventually(timeout(60.seconds))(assert(two.hanging.get == 2))
     }
   }
 

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import scala.collection.concurrent.TrieMap
+
+/** Where each worker of a run has run last, and since when each executor has run workers of it.
+  *
+  * Threads: any.
+  */
+private[runtime] final class LastRuns {
+  import LastRuns._
+
+  private val last = TrieMap.empty[(Long, Int), Ran] // by operator and worker
+  private val first = TrieMap.empty[String, Long] // executor → the first batch that ran there
+
+  /** A worker of an operator has committed a batch on an executor. What comes late is ignored. */
+  def ran(operator: Long, worker: Int, executor: String, batch: Long): Unit = {
+    last.updateWith((operator, worker)) { known =>
+      known.filter(_.batch > batch).orElse(Some(Ran(executor, batch)))
+    }
+    first.putIfAbsent(executor, batch)
+    ()
+  }
+
+  /** The executor that a worker ran on last, if it is known. */
+  def executorOf(operator: Long, worker: Int): Option[String] =
+    last.get((operator, worker)).map(_.executor)
+
+  /** Whether a worker ran last on an executor, in this batch or a later one. */
+  def hasRun(operator: Long, worker: Int, executor: String, batch: Long): Boolean =
+    last.get((operator, worker)).exists(ran => ran.executor == executor && ran.batch >= batch)
+
+  /** The first batch in which an executor ran a worker; None if it never did. */
+  def firstOn(executor: String): Option[Long] = first.get(executor)
+
+  /** Executors are gone. What ran there stays known. */
+  def forget(executors: Seq[String]): Unit = executors.foreach(first.remove)
+}
+
+private object LastRuns {
+
+  /** Where, and in which batch, a worker has run. */
+  private final case class Ran(executor: String, batch: Long)
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import io.megaphone.placement.{Load, Seat}
+import io.megaphone.plan.Group
+import io.megaphone.protocol.Protocol
+
+/** What a run has on executors: its workers and their load, standbys, and workers on their way. Of
+  * the moment that it is asked for; empty before the run's first batch.
+  *
+  * Threads: any.
+  */
+final class RunFootprint private[runtime] (
+    snapshot: () => Option[Protocol.State],
+    places: WorkerPlaces,
+    told: WorkerLoads
+) {
+
+  /** The relocations that are under way, and those that ended last. */
+  def relocations: Vector[Relocation] = places.relocations
+
+  /** The executors that were lost with workers of the run, the newest last. */
+  def losses: Vector[Loss] = places.losses
+
+  /** The executor that a worker ran on last, if it is known. */
+  def executorOf(operator: Long, worker: Int): Option[String] =
+    places.executorOf(operator, worker)
+
+  /** The load that the run has on each executor, or will have once workers that are on their way
+    * have arrived.
+    */
+  def loads: Map[String, Load] = places.loads
+
+  /** The load of the workers that are placed on each executor now. */
+  def placed: Map[String, Load] = Load.byExecutor(for {
+    state <- snapshot().toVector
+    group <- state.groups
+    workers = state.currentTable(group.id).workers
+    (executor, worker) <- places.wantedOf(group.id).take(workers).zipWithIndex
+  } yield executor -> loadOf(group, worker))
+
+  /** The load of a worker of a group; what is not known of it is 0. */
+  def loadOf(group: Group, worker: Int): Load = told.of(group, worker).getOrElse(Load())
+
+  /** Bytes of the live records of a worker, if they are known. */
+  def bytesOf(seat: Seat): Option[Long] = for {
+    state <- snapshot()
+    group <- state.groups.find(_.id == seat.group)
+    bytes <- told.bytesOf(group, seat.worker)
+  } yield bytes
+
+  /** Those of them that an executor's standby has, if they are known: by the part of the worker's
+    * bins that are there.
+    */
+  def bytesReady(seat: Seat, executor: String): Option[Long] = for {
+    state <- snapshot()
+    bytes <- bytesOf(seat)
+    bins = state.currentTable(seat.group).binsOf(seat.worker).size
+  } yield math.round(places.shareOn(state.group(seat.group), seat.worker, executor, bins) * bytes)
+
+  /** The workers that are placed on an executor, or ran there last. */
+  def staysOn(executor: String): Vector[Seat] = for {
+    state <- snapshot().toVector
+    group <- state.groups
+    wanted = places.wantedOf(group.id)
+    worker <- 0 until state.currentTable(group.id).workers
+    if wanted.lift(worker).contains(executor) || group.operators.exists { operator =>
+      executorOf(operator.id, worker).contains(executor)
+    }
+  } yield Seat(group.id, worker)
+
+  /** Whether executors stand by for workers, or are to run them soon. */
+  def hasStandbys: Boolean = places.hasStandbys
+
+  /** The number of workers that an executor stands by for. */
+  def standbysOn(executor: String): Int =
+    places.standbys.valuesIterator.flatten.count(_.contains(executor))
+
+  /** How many executors stand by for a worker of a group with all of its state. */
+  def standbysOf(group: Group, worker: Int): Int =
+    places.standbysOf(group.id).lift(worker).fold(0)(_.count(places.isWhole(group, worker, _)))
+
+  /** The executors that have state of the run that is in use, or stand by, or are to. */
+  def needed: Set[String] = (for {
+    state <- snapshot().toVector
+    group <- state.groups
+    worker <- 0 until state.currentTable(group.id).workers
+    executor <- places.wantedOf(group.id).lift(worker).iterator ++
+      places.besides(Seat(group.id, worker)) ++
+      group.operators.flatMap(o => executorOf(o.id, worker))
+  } yield executor).toSet
+
+  /** Whether the workers are to be spread soon, for executors have come or gone. */
+  def isSettling: Boolean = places.isSettling
+
+  /** Whether another executor has all state of a worker, of the newest settled version. */
+  def isElsewhere(seat: Seat): Boolean = snapshot().exists { state =>
+    val group = state.group(seat.group)
+    val settled = state.decision.fold(-1L)(_.batch.number)
+    places.besides(seat).exists { e =>
+      places.cluster.open(e) && places.versionOn(group, seat.worker, e).exists(_ >= settled)
+    }
+  }
+}

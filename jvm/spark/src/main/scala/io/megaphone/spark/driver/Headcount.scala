@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.driver
+
+import scala.collection.mutable
+
+import org.apache.spark.SparkContext
+import org.apache.spark.sql.megaphone.{Allocation, Cluster}
+
+import io.megaphone.errors.PlanRefusedException
+
+/** How many executors the application wants of its cluster manager, unless Spark's dynamic
+  * allocation says so.
+  *
+  *   - Nothing is said until an executor is to be ended, or more are asked for.
+  *   - When one is ended: as many as get tasks, and one for each that was lost and has not been
+  *     replaced. Else another would be started in its place. A cluster manager that replaces none
+  *     within two minutes is taken to replace none.
+  *   - When more are asked for: that many, less one for each that is ended later.
+  *
+  * Only executors of Spark's default resource profile count: queries run on no others.
+  *
+  * Threads: any.
+  *
+  * @param registered
+  *   the executors of the default profile that are there
+  */
+private final class Headcount(context: SparkContext, registered: () => Set[String]) {
+  import Headcount._
+
+  private val lostAt = mutable.Queue.empty[Long] // nanoseconds
+  private val ended = mutable.Set.empty[String]
+  private var asked = 0
+  private var isToldDue = false
+
+  /** How many executors get tasks. */
+  def active: Int = {
+    val all = registered()
+    all.size - Cluster.leaving(context, all.toVector).size
+  }
+
+  /** An executor has died, and is to be replaced. */
+  def lost(): Unit = synchronized { lostAt.enqueue(System.nanoTime); () }
+
+  /** An executor has come. */
+  def came(): Unit = synchronized { if (lostAt.nonEmpty) lostAt.dequeue(); () }
+
+  /** An executor is to be ended, or was to be and has died. Called again, nothing changes. Asks
+    * nobody: see `tell`.
+    */
+  def leaves(executor: String): Unit = synchronized {
+    if (ended.add(executor)) asked -= 1
+    isToldDue = true
+  }
+
+  /** Tells the cluster manager what changed because executors leave, if anything did. */
+  def tell(): Unit = synchronized {
+    if (isToldDue && !Allocation.isDynamic(context))
+      Allocation.limit(context, Seq(1, active + owed, asked).max)
+    isToldDue = false
+  }
+
+  /** Asks the cluster manager for so many executors in all. Throws PlanRefusedException if that is
+    * less than there are, or if it cannot be asked.
+    */
+  def request(total: Int): Unit = synchronized {
+    if (Allocation.isDynamic(context)) throw PlanRefusedException.requestedByDynamicAllocation
+    if (!Allocation.canStart(context)) throw PlanRefusedException.requestedInOneProcess
+    val least = math.max(1, active)
+    if (total < least || total > ExecutorsMax)
+      throw PlanRefusedException.invalidExecutors(total, least, ExecutorsMax)
+    if (!Allocation.limit(context, total)) throw PlanRefusedException.requestNotTaken(total)
+    asked = total
+  }
+
+  private def owed: Int = {
+    lostAt.dequeueWhile(System.nanoTime - _ > PatienceNanos)
+    lostAt.size
+  }
+}
+
+private object Headcount {
+  val ExecutorsMax = 10000
+  val PatienceNanos: Long = 120L * 1000000000L
+}
