@@ -59,12 +59,13 @@ def test_executors_of_another_resource_profile_take_no_state(
     settings = {**ELASTIC, **AUTO, "spark.dynamicAllocation.executorIdleTimeout": "1h"}
     settings["spark.sql.shuffle.partitions"] = "2"
     driver = make_driver(**settings)
+    query = make_remote_query(driver)
+    query.run()
     usual = set(driver.call("executors"))
     driver.call("run_on_another_profile")
     others = set(driver.call("executors")) - usual
-    query = make_remote_query(driver)
-    query.run(8)  # it would spread over them within six
     assert others
+    query.run(8)  # it would spread over them within six
     assert not others & {row["executor"] for row in driver.call("held")}
     assert not others & set(workers_by_executor(query))
     with pytest.raises(Refused, match="UnknownExecutor"):
