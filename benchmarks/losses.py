@@ -14,10 +14,8 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import statistics
-import subprocess
 from typing import Any
 
 import harness
@@ -26,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from step import Feed
 
 from spark_megaphone import Megaphone
+from testkit import processes
 from testkit.waiting import until
 
 REPLICAS = "spark.megaphone.replicas"
@@ -39,13 +38,8 @@ Round = dict[str, float]
 
 def executors(spark: SparkSession) -> dict[str, int]:
     """The process of each executor of the application, by executor id."""
-    listed = subprocess.run(
-        ["ps", "-A", "-ww", "-o", "pid=,args="], capture_output=True, text=True, check=True
-    )
-    app = f"--app-id {spark.sparkContext.applicationId}"
-    lines = [line.split(None, 1) for line in listed.stdout.splitlines() if app in line]
-    ids = [(re.search(r"--executor-id (\S+)", args), int(pid)) for pid, args in lines]
-    return {match.group(1): pid for match, pid in ids if match}
+    app = f"--app-id {spark.sparkContext.applicationId} "
+    return processes.executors(p for p in processes.listed() if app in p.command)
 
 
 def registered(spark: SparkSession) -> int:

@@ -9,7 +9,6 @@ that this module started are ever signalled, by their ids.
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from testkit import processes
 from testkit.server import HOST, free_ports
 from testkit.waiting import until
 
@@ -32,7 +32,6 @@ appender.log.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 _TO_CONSOLE = "appender.log.type = Console\nappender.log.target = SYSTEM_ERR\n"
 _TO_FILE = "appender.log.type = File\nappender.log.fileName = {}\n"
 
-_EXECUTOR = re.compile(r"\bCoarseGrainedExecutorBackend\b.*--executor-id (?P<id>\S+)")
 _START_S = 120.0
 _STOP_S = 20.0
 
@@ -92,18 +91,8 @@ class Cluster:
     def executors(self) -> list[Executor]:
         """The executor processes that run now, whichever application they belong to."""
         groups = {daemon.pid for daemon in self._daemons.values()}
-        listed = subprocess.run(
-            ["ps", "-A", "-ww", "-o", "pid=,pgid=,args="],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        found = []
-        for line in listed.stdout.splitlines():
-            pid, group, command = line.split(None, 2)
-            if int(group) in groups and (executor := _EXECUTOR.search(command)):
-                found.append(Executor(executor["id"], int(pid)))
-        return sorted(found, key=lambda e: (len(e.id), e.id))
+        found = processes.executors(p for p in processes.listed() if p.group in groups)
+        return sorted((Executor(*e) for e in found.items()), key=lambda e: (len(e.id), e.id))
 
     def kill_executor(self, id: str) -> Executor:
         """Kills an executor's process as `kill -9` does; the worker starts another in its place.

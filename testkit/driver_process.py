@@ -13,12 +13,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from testkit import jvm
+from testkit import jvm, processes
+from testkit.processes import Process
 from testkit.waiting import until
 
-_EXECUTOR_ID = re.compile(r"--executor-id (\S+)")
 _EXECUTORS = re.compile(r"local-cluster\[(\d+),")
 START_SECONDS = 240
 CALL_SECONDS = 240
@@ -31,13 +31,6 @@ class Refused(Exception):  # noqa: N818 (it is what the driver said, not a fault
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
         self.name = name
-
-
-class _Process(NamedTuple):
-    pid: int
-    parent: int
-    state: str
-    args: str
 
 
 class DriverProcess:
@@ -130,17 +123,16 @@ class DriverProcess:
                 return p.pid, p.state
         raise LookupError("The driver's JVM has ended.")
 
-    def _is_jvm(self, process: _Process) -> bool:
-        return process.parent == self.process.pid and "java" in process.args
+    def _is_jvm(self, process: Process) -> bool:
+        return process.parent == self.process.pid and "java" in process.command
 
     def executors(self) -> dict[str, int]:
         """Process of each executor, by executor id."""
-        found = ((_EXECUTOR_ID.search(args), pid) for pid, args in self._processes())
-        return {match.group(1): pid for match, pid in found if match}
+        return processes.executors(self._listed())
 
     def processes_count(self) -> int:
         """How many processes it has: of Python, of the driver's JVM, of executors."""
-        return len(self._processes())
+        return len(self._listed())
 
     def wait_for_executors(self) -> None:
         """Waits until all its executors are registered: one that was killed is replaced."""
@@ -162,9 +154,9 @@ class DriverProcess:
 
     def kill(self) -> None:
         """Kills the driver, JVM and Python; its executors must end by themselves."""
-        for pid, args in self._processes():
-            if not _EXECUTOR_ID.search(args):
-                _kill(pid)
+        for p in self._listed():
+            if p.executor is None:
+                _kill(p.pid)
         self.process.wait(60)
         until(lambda: not self.executors(), "the executors of a dead driver end", 120)
 
@@ -181,31 +173,15 @@ class DriverProcess:
             except (EOFError, OSError, TimeoutError, Refused, subprocess.TimeoutExpired):
                 pass
         try:
-            until(lambda: not self._processes(), "all processes of a driver end", 60)
+            until(lambda: not self._listed(), "all processes of a driver end", 60)
         finally:
-            for pid, _ in self._processes():
-                _kill(pid)
+            for p in self._listed():
+                _kill(p.pid)
             self.process.wait(60)
 
-    def _processes(self) -> list[tuple[int, str]]:
-        """Id and command of each process of this driver."""
-        return [(p.pid, p.args) for p in self._listed()]
-
-    def _listed(self) -> list[_Process]:
+    def _listed(self) -> list[Process]:
         """Each process of this driver that has not ended."""
-        listed = subprocess.run(
-            ["ps", "-A", "-ww", "-o", "pid=,ppid=,pgid=,stat=,args="],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        ).stdout
-        rows = (line.split(None, 4) for line in listed.splitlines())
-        return [
-            _Process(int(r[0]), int(r[1]), r[3][0], r[4])
-            for r in rows
-            if len(r) == 5 and int(r[2]) == self.process.pid and r[3][0] != "Z"
-        ]
+        return [p for p in processes.listed() if p.group == self.process.pid]
 
     def _read(self) -> None:
         assert self.process.stdout is not None

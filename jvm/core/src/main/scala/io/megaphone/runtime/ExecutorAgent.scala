@@ -4,7 +4,6 @@ package io.megaphone.runtime
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
 
-import scala.annotation.tailrec
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
@@ -14,8 +13,8 @@ import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.state.{Holding, Registry, ReplicaKey}
 import io.megaphone.transfer.{
-  BlockName, Peers, Preparer, PushedFile, PushedFiles, ReplicaDuty, SentFiles, StandbyDuty,
-  StandbyKeeper, TailPulls, TransferBlocks
+  BlockName, Peers, Preparer, PushedFile, PushedFiles, ReplicaDuty, SentFiles, StandbyKeeper,
+  TailPulls, TransferBlocks
 }
 import io.megaphone.transfer.TailPulls.Pulled
 import io.megaphone.transfer.TransferBlocks.Part
@@ -32,8 +31,7 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   1. `work` works on duties: `pullTails` pulls the tails that they need, and `prepare` makes one
   *      replica or brings it forward. ''Dies:'' the replicas are gone; the driver gives the duties
   *      to another executor.
-  *   1. `keepStandbys` makes standbys and brings them forward. ''Dies:'' they are gone; the driver
-  *      gives the duty to another executor.
+  *   1. `standbys` makes standbys and brings them forward: see [[StandbyWork]].
   *   1. The `publisher` publishes images and tails. ''Dies:'' the blocks are gone, and targets read
   *      files.
   *
@@ -78,8 +76,6 @@ final class ExecutorAgent(
 
   private val refused = new ConcurrentHashMap[ReplicaKey, Refusal]()
   private val replicaRests = new BackOff[ReplicaKey](() => round.get, RestMax)
-  private val standbyRests = new BackOff[WorkerId](() => round.get, StandbyRestMax)
-  private val noRoom = ConcurrentHashMap.newKeySet[WorkerId]() // for standbys of these workers
   private val published = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
   private val copied = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
   private val tailPulls = new TailPulls(blocks, peers)
@@ -87,6 +83,18 @@ final class ExecutorAgent(
   private val round = new AtomicLong() // of orders that were obeyed
   private val newestCounter = new AtomicLong()
   @volatile private var orders = Orders(0, Map.empty, Vector.empty)
+
+  /** What this executor does for workers that run elsewhere. */
+  val standbys: StandbyWork = new StandbyWork(
+    registry,
+    () => orders,
+    () => round.get,
+    recoveryOf,
+    faults,
+    warn,
+    throttle,
+    sliceBytes
+  )
 
   /** What this executor's tasks publish for others. */
   val publisher: BlockPublisher =
@@ -129,16 +137,10 @@ final class ExecutorAgent(
     }.toVector ++
       copied.asScala.iterator.map { case (key, bytes) => Copied(key, isSource = false, bytes) },
     throttle.besideTasks,
-    for (duty <- orders.standbys; holding <- registry.holding(duty.worker))
-      yield Standing(
-        duty.worker,
-        holding.base.version,
-        StandbyKeeper.isWhole(holding, duty),
-        duty.bins.count(holding.has)
-      ),
+    standbys.standing,
     orders.counter,
     registry.holdingsByRun,
-    noRoom.asScala.toVector
+    standbys.noRoom
   )
 
   /** Obeys the orders, unless newer ones are known. Returns whether they were obeyed. */
@@ -157,8 +159,7 @@ final class ExecutorAgent(
     pushed.keep((store, file) => orders.runs.get(store.run).exists(isToApply(_, store, file)))
     Seq(refused, published, copied).foreach(_.keySet.removeIf(key => !orders.isLive(key)))
     replicaRests.keep(orders.isLive(_))
-    standbyRests.keep(standing)
-    noRoom.removeIf(!standing(_))
+    standbys.keep(standing)
     throttle.keep(orders.runs.map { case (run, live) => run -> live.copyRate })
     withLargeBins.removeIf(store => !orders.runs.contains(store.run))
     census.keepRuns(orders.runs.contains)
@@ -200,66 +201,6 @@ final class ExecutorAgent(
   def isBehind: Boolean = publisher.isBehind || orders.duties.exists { duty =>
     !isRefused(duty) && versionOf(duty.key).forall(_ < duty.settled.version)
   }
-
-  /** The standbys of a run to work on now, in order: those that have all bins, or the others. */
-  def standbys(run: String, areWhole: Boolean): Vector[StandbyDuty] =
-    orders.standbys.filter { duty =>
-      def here = registry.holding(duty.worker)
-      duty.worker.store.run == run && !standbyRests.rests(duty.worker) &&
-      !here.exists(StandbyKeeper.isCurrent(_, duty)) &&
-      here.exists(StandbyKeeper.isWhole(_, duty)) == areWhole
-    }
-
-  /** Brings a run's standbys forward that have all bins, or makes the others slice by slice, until
-    * there is nothing to do now, as the newest orders say. The two are work for two threads: those
-    * that are whole keep up while others are made at the rate of the run. Returns whether there is
-    * news for the driver. A standby that fails rests, and the others go on.
-    */
-  def keepStandbys(run: String, areWhole: Boolean): Boolean = {
-    val done = mutable.Set.empty[(WorkerId, StateName)] // or a task has it, or it has failed
-    @tailrec
-    def go(hasNews: Boolean): Boolean =
-      standbys(run, areWhole).find(duty => !done(duty.worker -> duty.settled)) match {
-        case None => hasNews
-        case Some(duty) =>
-          val outcome = keepStandby(duty)
-          if (!outcome.contains(StandbyKeeper.Grown)) done += duty.worker -> duty.settled
-          go(hasNews || outcome.contains(StandbyKeeper.Whole))
-      }
-    go(false)
-  }
-
-  /** Brings one standby to its settled name, and adds a slice. Returns what came of it; None if it
-    * failed, and rests. Throws InterruptedException, and errors of the JVM.
-    */
-  def keepStandby(duty: StandbyDuty): Option[StandbyKeeper.Outcome] =
-    orders.runs.get(duty.worker.store.run).flatMap { run =>
-      def recovery(read: Array[Byte] => Unit) =
-        recoveryOf(duty.worker.store, run.checkpointRoot, read)
-      val loading =
-        recovery(records => throttle.pass(duty.worker.store.run, records.length.toLong))
-      try {
-        faults.at(FaultPoints.StandbyKept)
-        val keeper =
-          new StandbyKeeper(registry, recovery(Recovery.Unchecked), loading, sliceBytes)
-        val outcome = keeper(duty)
-        if (outcome == StandbyKeeper.Whole) standbyRests.succeeded(duty.worker)
-        if (outcome != StandbyKeeper.Busy) noRoom.remove(duty.worker)
-        Some(outcome)
-      } catch {
-        case e: InterruptedException => throw e
-        case e: Throwable =>
-          if (e.isInstanceOf[SpillException]) noRoom.add(duty.worker)
-          registry.measure() // what was dropped frees its heap for batches at once
-          if (standbyRests.failed(duty.worker) == FailuresTold)
-            warn(
-              s"The standby of ${duty.worker} could not be kept $FailuresTold times in a row. If " +
-                s"its executor is lost, its state is read from the checkpoint: $e"
-            )
-          if (e.isInstanceOf[Error]) throw e
-          None
-      }
-    }
 
   /** Works on duties: asks for the tails of all at once, and makes or brings forward one replica
     * after the other, those first whose tails come first. Orders may come meanwhile: a duty that
@@ -405,7 +346,6 @@ object ExecutorAgent {
 
   /** Rounds of orders that a failed duty rests at most: half a minute, at ten rounds a second. */
   private val RestMax = 300L
-  private val StandbyRestMax = 30L // rounds come once a second while no replica is made
   private val FailuresTold = 5
 
   /** Rounds of orders after which a block that was not there is asked for again. */

@@ -112,11 +112,12 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
   private def keepStandbys(): Unit = for {
     run <- world.dice.pickOption(world.drivers.filter(_.live.isDefined).map(_.id))
     areWhole = world.dice.chance(0.5)
-    if agent.standbys(run, areWhole).nonEmpty
+    if agent.standbys.due(run, areWhole).nonEmpty
     _ = if (world.dice.chance(0.5)) world.report(this)
-    duty <- world.dice.pickOption(agent.standbys(run, areWhole))
+    duty <- world.dice.pickOption(agent.standbys.due(run, areWhole))
   } {
-    if (world.dice.chance(0.3)) agent.keepStandbys(run, areWhole) else agent.keepStandby(duty)
+    if (world.dice.chance(0.3)) agent.standbys.keepAll(run, areWhole)
+    else agent.standbys.keepOne(duty)
     for (holding <- registry.holding(duty.worker)) {
       world.planted.afterStandby(duty, holding)
       world.trace(s"$name stands by for ${duty.worker}: ${holding.base}, ${holding.bins.size} bins")

@@ -27,10 +27,11 @@ import io.megaphone.errors.PlanRefusedException
 private final class Headcount(context: SparkContext, registered: () => Set[String]) {
   import Headcount._
 
-  private val lostAt = mutable.Queue.empty[Long] // nanoseconds
+  private val asking = new Object // held while the cluster manager is asked: that may take long
+  private val lostAtNanos = mutable.Queue.empty[Long]
   private val ended = mutable.Set.empty[String]
   private var asked = 0
-  private var isToldDue = false
+  private var isTellingDue = false
 
   /** How many executors get tasks. */
   def active: Int = {
@@ -39,42 +40,46 @@ private final class Headcount(context: SparkContext, registered: () => Set[Strin
   }
 
   /** An executor has died, and is to be replaced. */
-  def lost(): Unit = synchronized { lostAt.enqueue(System.nanoTime); () }
+  def lost(): Unit = synchronized { lostAtNanos.enqueue(System.nanoTime); () }
 
   /** An executor has come. */
-  def came(): Unit = synchronized { if (lostAt.nonEmpty) lostAt.dequeue(); () }
+  def came(): Unit = synchronized { if (lostAtNanos.nonEmpty) lostAtNanos.dequeue(); () }
 
   /** An executor is to be ended, or was to be and has died. Called again, nothing changes. Asks
     * nobody: see `tell`.
     */
   def leaves(executor: String): Unit = synchronized {
     if (ended.add(executor)) asked -= 1
-    isToldDue = true
+    isTellingDue = true
   }
 
   /** Tells the cluster manager what changed because executors leave, if anything did. */
-  def tell(): Unit = synchronized {
-    if (isToldDue && !Allocation.isDynamic(context))
-      Allocation.limit(context, Seq(1, active + owed, asked).max)
-    isToldDue = false
+  def tell(): Unit = asking.synchronized {
+    val now = active
+    val wanted = synchronized {
+      val isDue = isTellingDue && !Allocation.isDynamic(context)
+      isTellingDue = false
+      Option.when(isDue)(Seq(1, now + owed, asked).max)
+    }
+    wanted.foreach(Allocation.limit(context, _))
   }
 
   /** Asks the cluster manager for so many executors in all. Throws PlanRefusedException if that is
     * less than there are, or if it cannot be asked.
     */
-  def request(total: Int): Unit = synchronized {
+  def request(total: Int): Unit = asking.synchronized {
     if (Allocation.isDynamic(context)) throw PlanRefusedException.requestedByDynamicAllocation
     if (!Allocation.canStart(context)) throw PlanRefusedException.requestedInOneProcess
     val least = math.max(1, active)
     if (total < least || total > ExecutorsMax)
       throw PlanRefusedException.invalidExecutors(total, least, ExecutorsMax)
     if (!Allocation.limit(context, total)) throw PlanRefusedException.requestNotTaken(total)
-    asked = total
+    synchronized { asked = total }
   }
 
   private def owed: Int = {
-    lostAt.dequeueWhile(System.nanoTime - _ > PatienceNanos)
-    lostAt.size
+    lostAtNanos.dequeueWhile(System.nanoTime - _ > PatienceNanos)
+    lostAtNanos.size
   }
 }
 

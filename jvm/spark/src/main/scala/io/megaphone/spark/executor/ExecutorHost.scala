@@ -237,10 +237,10 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   }
 
   private def keepStandbys(run: String, areWhole: Boolean): Unit =
-    if (agent.standbys(run, areWhole).nonEmpty && keeping.add((run, areWhole)))
+    if (agent.standbys.due(run, areWhole).nonEmpty && keeping.add((run, areWhole)))
       try
         copiers.execute { () =>
-          try if (agent.keepStandbys(run, areWhole)) wake()
+          try if (agent.standbys.keepAll(run, areWhole)) wake()
           catch {
             case e: Throwable => // also OutOfMemoryError: without the standby, files serve
               if (!isStopped) logWarning("A standby could not be kept.", e)
