@@ -91,8 +91,9 @@ class Cluster:
     def executors(self) -> list[Executor]:
         """The executor processes that run now, whichever application they belong to."""
         groups = {daemon.pid for daemon in self._daemons.values()}
-        found = processes.executors(p for p in processes.listed() if p.group in groups)
-        return sorted((Executor(*e) for e in found.items()), key=lambda e: (len(e.id), e.id))
+        found = (p for p in processes.listed() if p.group in groups)
+        executors = [Executor(p.executor, p.pid) for p in found if p.executor is not None]
+        return sorted(executors, key=lambda e: (len(e.id), e.id))
 
     def kill_executor(self, id: str) -> Executor:
         """Kills an executor's process as `kill -9` does; the worker starts another in its place.

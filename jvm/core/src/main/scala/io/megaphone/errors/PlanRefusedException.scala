@@ -82,6 +82,11 @@ object PlanRefusedException {
     "No worker would move: the load of the executors is as even as whole workers can make it; " +
       "rescale to more workers, or move bins, if that is not even enough."
   )
+  def evenAsRoomAllows: PlanRefusedException = new PlanRefusedException(
+    "EMPTY_PLAN",
+    "No worker would move: executors with less load had no room for workers lately, as " +
+      "relocations() says; give them more memory, or name an executor with place()."
+  )
   def loadsNotKnown: PlanRefusedException = new PlanRefusedException(
     "LOADS_NOT_KNOWN",
     "The load of the executors is not known yet, because not every worker has committed a batch " +

@@ -213,8 +213,8 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   }
 
   /** Takes in settled records that lay elsewhere: puts of keys that this log has never had. They
-    * are no part of the tail, and `undo` keeps them. An ordered scan that has begun sees them,
-    * unless it has passed their places: they were there when it began. Throws
+    * are no part of the tail, and `undo` keeps them. An ordered scan of a family that had a key
+    * when it began sees them, unless it has passed their places: they were there. Throws
     * DamagedRecordsException if the bytes are not such records, and SpillException.
     */
   def takeIn(bytes: Array[Byte], offset: Int, length: Int): Unit = {
@@ -595,5 +595,5 @@ object BinLog {
   private val NoBytes = new Array[Byte](0)
   private[log] val NoPosition = -1
   private val PieceBytes = 32 << 20
-  private val OwnBytes = 120 // this object, its Pages, and the header of their list
+  private val OwnBytes = 128 // this object, its Pages, and the header of their list
 }

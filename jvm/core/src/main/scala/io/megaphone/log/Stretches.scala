@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
+import java.lang.invoke.VarHandle
 import java.util
 
 /** Stretches of a log: those of the records that were taken in between the records of its tail.
@@ -11,6 +12,9 @@ import java.util
 private[log] final class Stretches {
   private var bounds = new Array[Int](Stretches.CapacityMin) // from, until, from, until …
   private var count = 0 // of bounds
+
+  // Another thread may call `heapBytes` as soon as it sees this object.
+  VarHandle.releaseFence()
 
   def heapBytes: Long = bounds.length * 4L + Stretches.OwnBytes
 

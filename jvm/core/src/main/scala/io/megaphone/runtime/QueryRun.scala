@@ -209,6 +209,9 @@ final class QueryRun(
   def spread(tolerance: Double): Vector[Relocation] =
     places.spread(scene(current.groups, batchNow), tolerance)
 
+  /** Whether executors had no room for workers, not long ago. They get none to even the load. */
+  def hasRefusals: Boolean = places.hasRefusals
+
   /** Whether the loads of all workers are known: each has committed in this run. */
   def knowsLoads: Boolean = scene(current.groups, batchNow).isKnown
 

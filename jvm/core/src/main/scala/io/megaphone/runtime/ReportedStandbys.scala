@@ -58,6 +58,8 @@ private[runtime] final class ReportedStandbys {
   /** The executors that could not take a worker, not long ago. */
   def unfitFor(seat: Seat): Set[String] = refused.get(seat).fold(Set.empty[String])(_.keySet)
 
+  def hasRefusals: Boolean = refused.nonEmpty
+
   /** The batch in which an executor last could not take a worker; -1 if it could. */
   def refusedAt(seat: Seat, executor: String): Long =
     refused.get(seat).flatMap(_.get(executor)).getOrElse(-1L)

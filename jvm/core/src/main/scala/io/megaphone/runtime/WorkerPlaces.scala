@@ -165,6 +165,9 @@ private[runtime] final class WorkerPlaces {
     begun
   }
 
+  /** Whether executors had no room for workers, not long ago. */
+  def hasRefusals: Boolean = reported.hasRefusals
+
   /** Begins relocations of some workers that are elsewhere. Returns them. */
   def relocate(scene: Scene, to: Map[Seat, String]): Vector[Relocation] = {
     val places = placesOf(scene)
@@ -261,9 +264,10 @@ private[runtime] final class WorkerPlaces {
     val under = moving.targets
     val drained =
       cluster.members.iterator.filter(_.state == MemberState.Draining).map(_.id).toSet
-    // One that could not take the worker just now is the only one that is left.
+    // One that could not take the worker just now may be the only one that is left.
     def mayTry(seat: Seat, to: String) = why == Relocation.Asked ||
-      !reported.unfitFor(seat)(to) || reported.refusedAt(seat, to) + StuckBatches <= scene.batch
+      !reported.unfitFor(seat)(to) || stateOn(scene, seat).contains(to) ||
+      reported.refusedAt(seat, to) + StuckBatches <= scene.batch
     moving.begin(
       for {
         (seat, to) <- targets.toVector.sortBy(_._1)

@@ -433,6 +433,20 @@ class QueryRunSuite extends AnyFunSuite {
     assert(ofWorker.map(_.status) == Seq("failed", "making"))
   }
 
+  test("a worker goes at once to an executor that had no room, and has all of its state now") {
+    val two = three.take(2)
+    val q = settledOn(two, PlacementSettings(replicas = 1, pilotBatches = 0))
+    q.plan(1, two)
+    val from = q.run.footprint.executorOf(0, 0).get
+    val to = two.find(_.id != from).get
+    val worker = q.run.standbyDutiesOf(to.id).find(_.worker.worker == 0).get.worker
+    q.run.reported(Report(to, Held(0, 0, 0), noRoom = Vector(worker)))
+    says(q, to, standing(0, 1))
+    q.run.plan(2, Vector(group), true, Map.empty, ClusterView(two, draining = Set(from)))
+    val begun = q.run.footprint.relocations.filter(_.seat == Seat(0, 0))
+    assert(begun.map(r => (r.to, r.status)) == Seq((to.id, "taken")))
+  }
+
   test("an executor that has no room for a worker is asked again only after a long time") {
     val q = settledOn(three, PlacementSettings(replicas = 1, pilotBatches = 0))
     def standbyOf(batch: Long) = {

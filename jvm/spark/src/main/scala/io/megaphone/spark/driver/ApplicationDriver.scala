@@ -177,7 +177,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
       )
       MessageBytes.encode(orders)
     case c: Committed =>
-      membership.answersAt(c.executor)
+      membership.committedOn(c.executor)
       query(c.worker.store.run).foreach { query =>
         query.committed(c)
         if (c.arrivals.isAny) tell(_.arrived(query, c))

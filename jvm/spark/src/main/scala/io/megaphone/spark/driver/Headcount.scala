@@ -2,8 +2,10 @@
 package io.megaphone.spark.driver
 
 import scala.collection.mutable
+import scala.util.control.NonFatal
 
 import org.apache.spark.SparkContext
+import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.{Allocation, Cluster}
 
 import io.megaphone.errors.PlanRefusedException
@@ -24,7 +26,8 @@ import io.megaphone.errors.PlanRefusedException
   * @param registered
   *   the executors of the default profile that are there
   */
-private final class Headcount(context: SparkContext, registered: () => Set[String]) {
+private final class Headcount(context: SparkContext, registered: () => Set[String])
+    extends Logging {
   import Headcount._
 
   private val asking = new Object // held while the cluster manager is asked: that may take long
@@ -54,14 +57,17 @@ private final class Headcount(context: SparkContext, registered: () => Set[Strin
   }
 
   /** Tells the cluster manager what changed because executors leave, if anything did. */
-  def tell(): Unit = asking.synchronized {
-    val now = active
-    val wanted = synchronized {
-      val isDue = isTellingDue && !Allocation.isDynamic(context)
-      isTellingDue = false
-      Option.when(isDue)(Seq(1, now + owed, asked).max)
+  def tell(): Unit = if (takeTellingDue() && !Allocation.isDynamic(context))
+    asking.synchronized {
+      val now = active
+      Allocation.limit(context, synchronized(Seq(1, now + owed, asked).max))
+      ()
     }
-    wanted.foreach(Allocation.limit(context, _))
+
+  private def takeTellingDue(): Boolean = synchronized {
+    val isDue = isTellingDue
+    isTellingDue = false
+    isDue
   }
 
   /** Asks the cluster manager for so many executors in all. Throws PlanRefusedException if that is
@@ -70,12 +76,26 @@ private final class Headcount(context: SparkContext, registered: () => Set[Strin
   def request(total: Int): Unit = asking.synchronized {
     if (Allocation.isDynamic(context)) throw PlanRefusedException.requestedByDynamicAllocation
     if (!Allocation.canStart(context)) throw PlanRefusedException.requestedInOneProcess
-    val least = math.max(1, active)
+    val there = registered()
+    val leaving = Cluster.leaving(context, there.toVector)
+    val least = math.max(1, there.size - leaving.size)
     if (total < least || total > ExecutorsMax)
       throw PlanRefusedException.invalidExecutors(total, least, ExecutorsMax)
-    if (!Allocation.limit(context, total)) throw PlanRefusedException.requestNotTaken(total)
-    synchronized { asked = total }
+    val before = synchronized {
+      ended ++= leaving // they are none of those that are asked for
+      val before = asked
+      asked = total
+      before
+    }
+    if (!isTaken(total)) {
+      synchronized { asked += before - total } // less what has left meanwhile
+      throw PlanRefusedException.requestNotTaken(total)
+    }
   }
+
+  private def isTaken(total: Int): Boolean =
+    try Allocation.limit(context, total)
+    catch { case NonFatal(e) => logWarning(s"The request for $total executors failed.", e); false }
 
   private def owed: Int = {
     lostAtNanos.dequeueWhile(System.nanoTime - _ > PatienceNanos)

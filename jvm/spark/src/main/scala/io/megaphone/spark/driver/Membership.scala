@@ -97,6 +97,14 @@ final class Membership(
     answersAt(report.executor)
   }
 
+  /** A task has committed state on an executor, which so runs tasks of queries: a stage of a query
+    * may have a resource profile of its own.
+    */
+  def committedOn(executor: ExecutorAddress): Unit = {
+    if (!others.isEmpty) others.remove(executor.id)
+    answersAt(executor)
+  }
+
   /** An executor answers others at an address. */
   def answersAt(executor: ExecutorAddress): Unit = { peers.put(executor.id, executor); () }
 
@@ -108,9 +116,9 @@ final class Membership(
     * others.
     */
   def executors: Vector[ExecutorAddress] = {
-    val listed = Cluster.executors(context).filterNot(e => others.contains(e.id))
+    val listed = Cluster.executors(context)
     gone.retainAll(listed.map(_.id).asJava)
-    val all = listed.filterNot(e => gone.contains(e.id))
+    val all = listed.filterNot(e => gone.contains(e.id) || others.contains(e.id))
     val live = all.iterator.map(_.id).toSet
     Seq(reports, peers).foreach(_.keySet.removeIf(id => !live(id)))
     all.map(e => peers.getOrDefault(e.id, e))

@@ -25,10 +25,7 @@ object Placements {
   def spread(query: QueryDriver, tolerance: Option[Double]): Vector[Relocation] = {
     val checked = tolerance.map(PlacementConf.checkedTolerance)
     query.state // says so if there is none yet
-    val begun =
-      query.spread(checked.getOrElse(PlacementConf.Tolerance.read(query.conf)))
-    if (begun.isEmpty) throw PlanRefusedException.alreadyEven
-    begun
+    query.spread(checked.getOrElse(PlacementConf.Tolerance.read(query.conf)))
   }
 
   /** Takes workers to executors that are named. Returns the relocations that have begun.

@@ -119,7 +119,10 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
   private[driver] def spread(tolerance: Double): Vector[Relocation] = locked {
     run.see(cluster)
     if (!run.knowsLoads) throw PlanRefusedException.loadsNotKnown
-    run.spread(tolerance)
+    val begun = run.spread(tolerance)
+    if (begun.isEmpty && run.hasRefusals) throw PlanRefusedException.evenAsRoomAllows
+    if (begun.isEmpty) throw PlanRefusedException.alreadyEven
+    begun
   }
   private[driver] def relocate(to: Map[Seat, String]): Vector[Relocation] = locked {
     run.see(cluster)
