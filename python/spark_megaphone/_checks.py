@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 
-from spark_megaphone.conf import BINS_MAX, MODES, STRATEGIES, WORKERS_MAX
+from spark_megaphone.conf import BINS_MAX, EXECUTORS_MAX, MODES, STRATEGIES, WORKERS_MAX
 from spark_megaphone.errors import (
     DuplicateBin,
     EmptyPlan,
@@ -33,7 +33,6 @@ Moves = Mapping[int, int] | Iterable[tuple[int, int]]
 ALL_OPERATORS = -1  # as the plugin reads it
 CONFIGURED = -1.0  # as the plugin reads it
 _TOLERANCE_MIN = 0.01
-_EXECUTORS_MAX = 10_000
 _YEAR_S = 365 * 24 * 3600
 _JVM_INT_MAX = 2**31 - 1
 _BIN = f"a whole number from 0 to {BINS_MAX - 1}"
@@ -120,13 +119,7 @@ def workers_count(value: object) -> int:
         WrongType: It is no whole number.
         InvalidWorkers: It is out of range.
     """
-    workers = whole("workers", value, f"a whole number from 1 to {WORKERS_MAX}")
-    if not 1 <= workers <= WORKERS_MAX:
-        raise InvalidWorkers(
-            f"The number of workers is {workers}, but it must be from 1 to {WORKERS_MAX}; "
-            "ask for one in that range."
-        )
-    return workers
+    return _count("workers", "workers", value, WORKERS_MAX, InvalidWorkers)
 
 
 def strategy_name(value: object) -> str:
@@ -231,10 +224,7 @@ def moves_of(moves: object) -> dict[int, int]:
                 "these."
             )
         if abs(target) > _JVM_INT_MAX:
-            raise UnknownWorker(
-                f"There is no worker {target}, only workers 0 to {WORKERS_MAX - 1} at most; "
-                "name one of these."
-            )
+            raise _no_worker(target)
         if number in checked:
             raise DuplicateBin(
                 f"Bin {number} is moved twice, but a bin has one target; keep one of its moves."
@@ -354,13 +344,7 @@ def executors_count(value: object) -> int:
         WrongType: It is no whole number.
         InvalidExecutors: No application can have so many.
     """
-    executors = whole("total", value, f"a whole number from 1 to {_EXECUTORS_MAX}")
-    if not 1 <= executors <= _EXECUTORS_MAX:
-        raise InvalidExecutors(
-            f"The number of executors is {executors}, but it must be from 1 to {_EXECUTORS_MAX}; "
-            "ask for one in that range."
-        )
-    return executors
+    return _count("total", "executors", value, EXECUTORS_MAX, InvalidExecutors)
 
 
 def boolean(name: str, value: object) -> bool:
@@ -403,12 +387,29 @@ def places_of(workers: object) -> dict[str, str]:
     for worker, executor in workers.items():
         number = whole("A worker", worker, _WORKER)
         if not 0 <= number < WORKERS_MAX:
-            raise UnknownWorker(
-                f"There is no worker {number}, only workers 0 to {WORKERS_MAX - 1} at most; "
-                "name one of these."
-            )
+            raise _no_worker(number)
         found[str(number)] = executor_id(executor)
     return found
+
+
+def _count(
+    name: str, what: str, value: object, most: int, error: type[InvalidWorkers | InvalidExecutors]
+) -> int:
+    """Checks how many there are to be of something, from 1 to `most`."""
+    count = whole(name, value, f"a whole number from 1 to {most}")
+    if not 1 <= count <= most:
+        raise error(
+            f"The number of {what} is {count}, but it must be from 1 to {most}; ask for one in "
+            "that range."
+        )
+    return count
+
+
+def _no_worker(number: int) -> UnknownWorker:
+    return UnknownWorker(
+        f"There is no worker {number}, only workers 0 to {WORKERS_MAX - 1} at most; name one of "
+        "these."
+    )
 
 
 def _pairs(moves: object) -> Iterable[tuple[object, object]]:

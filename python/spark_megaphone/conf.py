@@ -171,3 +171,5 @@ STRATEGIES: Final = ("all-at-once", "fluid", "batched", "batched(<bins per step>
 # The largest number of bins and of workers that a query can have.
 BINS_MAX: Final = 65536
 WORKERS_MAX: Final = 65536
+# The most executors that can be asked for.
+EXECUTORS_MAX: Final = 10000

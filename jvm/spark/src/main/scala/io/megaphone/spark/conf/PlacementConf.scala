@@ -6,6 +6,10 @@ import io.megaphone.runtime.PlacementSettings
 
 /** The keys that say where workers and standbys are placed, and how executors come and go. */
 object PlacementConf {
+
+  /** The most executors that can be asked for. */
+  val ExecutorsMax: Int = 10000
+
   private val ReplicasMax = 8
   private val ToleranceMin = 0.01
   private val ToleranceMax = 1.0
@@ -14,9 +18,9 @@ object PlacementConf {
     "spark.megaphone.replicas",
     "0",
     "query",
-    "How many other executors stand by for each worker, from 0 to 8: each has all of its state " +
-      "in memory, and takes the worker over if its executor is lost. A standby takes as much " +
-      "memory as the state itself.",
+    s"How many other executors stand by for each worker, from 0 to $ReplicasMax: each has all of " +
+      "its state in memory, and takes the worker over if its executor is lost. A standby takes " +
+      "as much memory as the state itself.",
     replicas
   )
   val Auto: ConfEntry[Boolean] = ConfEntry(

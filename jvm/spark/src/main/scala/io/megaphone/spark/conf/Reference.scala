@@ -47,6 +47,8 @@ object Reference {
        |# The largest number of bins and of workers that a query can have.
        |BINS_MAX: Final = ${Bins.Max}
        |WORKERS_MAX: Final = ${RoutingTable.WorkersMax}
+       |# The most executors that can be asked for.
+       |EXECUTORS_MAX: Final = ${PlacementConf.ExecutorsMax}
        |""".stripMargin
   }
 

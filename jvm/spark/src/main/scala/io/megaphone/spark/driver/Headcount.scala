@@ -9,6 +9,7 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.{Allocation, Cluster}
 
 import io.megaphone.errors.PlanRefusedException
+import io.megaphone.spark.conf.PlacementConf.ExecutorsMax
 
 /** How many executors the application wants of its cluster manager, unless Spark's dynamic
   * allocation says so.
@@ -104,6 +105,5 @@ private final class Headcount(context: SparkContext, registered: () => Set[Strin
 }
 
 private object Headcount {
-  val ExecutorsMax = 10000
   val PatienceNanos: Long = 120L * 1000000000L
 }

@@ -128,15 +128,13 @@ final class Membership(
   def cluster: ClusterView = {
     val all = executors
     val draining = drains.draining // first: one whose time is up meanwhile is among both
-    val excluded =
-      all
-        .filter(e =>
-          barred.contains(ExcludedExecutor(e.id)) || barred.contains(ExcludedHost(e.host))
-        )
-        .map(_.id)
+    val excluded = all.filter(isExcluded).map(_.id)
     val leaving = Cluster.leaving(context, all.map(_.id)) ++ drains.overdue ++ excluded
     ClusterView(all, leaving, draining, cores.asScala.toMap)
   }
+
+  private def isExcluded(executor: ExecutorAddress): Boolean =
+    barred.contains(ExcludedExecutor(executor.id)) || barred.contains(ExcludedHost(executor.host))
 
   /** The executors, as placement sees them. */
   def members: Vector[Member] = cluster.members
