@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from testkit.faults import DRIVER_POINTS, EXECUTOR_POINTS
+from testkit.faults import DRIVER_POINTS, EXECUTOR_POINTS, STANDBY_POINTS
 
 if TYPE_CHECKING:
     from soak.run import Soak
@@ -96,7 +96,7 @@ def fault(soak: Soak, dice: Random) -> None:
     """Arms a fault point, and submits a plan that may reach it."""
     points = BLOCK_FAULTS + DRIVER_PAUSES
     if soak.course.is_storm:
-        points += EXECUTOR_POINTS + DRIVER_POINTS
+        points += EXECUTOR_POINTS + STANDBY_POINTS + DRIVER_POINTS
     soak.arm(dice.choice(points))
     soak.plans.submit(dice.choice(soak.fleet.binned), dice, soak.course.round)
 

@@ -19,10 +19,13 @@ EXECUTOR_POINTS = (
     "step-committed",
     "standby-kept",
 )
+# Of a worker's batch on an executor that stands by for it.
+STANDBY_POINTS = ("standby-opening", "standby-committed")
 DRIVER_POINTS = ("driver-sealing", "driver-sealed", "driver-settled")
 FILE_OPERATIONS = ("mkdirs", "create", "rename", "list", "open")
 ENTRIES = (
     *EXECUTOR_POINTS,
+    *STANDBY_POINTS,
     *DRIVER_POINTS,
     *(f"{point}=pause" for point in DRIVER_POINTS),
     "block-published=lost",

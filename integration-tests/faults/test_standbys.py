@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver
-from testkit.faults import Faults
+from testkit.faults import STANDBY_POINTS, Faults
 from testkit.input import FEW_ROWS, MANY_ROWS
 from testkit.placement import drain_of, workers_by_executor
 from testkit.remote import MakeRemoteQuery, RemoteQuery
@@ -135,6 +135,45 @@ def test_an_executor_of_a_relocation_dies(
     shared.wait_for_executors()
     query.run(2)
     query.stop_and_check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", STANDBY_POINTS)
+def test_the_target_dies_in_the_batch_of_a_relocation(
+    point: str, shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = make_remote_query(shared).spread()
+    target = query.executor_of(1)
+    faults.arm(point)
+    query.call("place", workers={"0": target})
+    query.run_until(lambda: faults.struck(point) is not None, "the target dies", within=60)
+    assert faults.struck(point) == target
+    query.check()
+    query.run(2)
+    (row,) = query.table("relocations")
+    assert row["status"] == "failed"
+    query.stop_and_check()
+    shared.wait_for_executors()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", STANDBY_POINTS)
+def test_a_standby_dies_when_it_takes_over(
+    point: str, shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = make_remote_query(shared, **{REPLICAS: "1"}).spread()
+    wait_for_standbys(query)
+    lost, standby = query.executor_of(0), query.executor_of(1)
+    faults.arm(point)
+    shared.kill_executor(lost)
+    query.run(2)
+    assert faults.struck(point) == standby
+    query.check()
+    shared.wait_for_executors()
+    wait_for_standbys(query.spread())
+    assert not recovered_after_the_loss_of(0, query, shared), "others stand by again"
+    query.stop_and_check()
+    shared.wait_for_executors()
 
 
 @pytest.mark.slow

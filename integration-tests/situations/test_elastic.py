@@ -143,18 +143,19 @@ def test_an_idle_executor_with_state_ends_after_the_time_for_cached_data(
 
 
 @pytest.mark.slow
-def test_the_only_executor_is_decommissioned(
-    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+@pytest.mark.parametrize("executors", [1, 3])
+def test_all_executors_are_decommissioned_at_once(
+    executors: int, make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
 ) -> None:
-    driver = make_driver(
-        **{"spark.master": "local-cluster[1,1,1024]", "spark.decommission.enabled": "true"}
-    )
+    master = f"local-cluster[{executors},1,1024]"
+    driver = make_driver(**{"spark.master": master, "spark.decommission.enabled": "true"})
     query = make_remote_query(driver)
     query.run(3)
-    (leaving,) = driver.call("executors")
-    os.kill(driver.executors()[leaving], signal.SIGPWR)
-    until(lambda: leaving not in driver.executors(), "it has ended", 120)
-    query.run(3)  # on another, once there is one
+    leaving = driver.executors()
+    for process in leaving.values():
+        os.kill(process, signal.SIGPWR)
+    until(lambda: not leaving.keys() & driver.executors().keys(), "they have ended", 120)
+    query.run(3)  # on others, once there are some
     query.stop_and_check()
 
 

@@ -28,6 +28,10 @@ object FaultPoints {
   /** An executor that keeps a standby: before it brings it forward or adds a slice. */
   val StandbyKept = "standby-kept"
 
+  /** A task that takes over a standby: before it opens the state, and when its file is durable. */
+  val StandbyOpening = "standby-opening"
+  val StandbyCommitted = "standby-committed"
+
   /** A task of a step's batch: before it adopts bins, and when it has. */
   val StepOpening = "step-opening"
   val StepOpened = "step-opened"

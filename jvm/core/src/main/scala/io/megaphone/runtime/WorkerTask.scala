@@ -29,7 +29,8 @@ final class WorkerTask private (
     val batch: StoreBatch,
     assignment: Assignment,
     val arrivals: Arrivals,
-    committer: Committer
+    committer: Committer,
+    isOnStandby: Boolean
 ) {
   private val openSince = agent.clock.nanoTime
 
@@ -54,6 +55,7 @@ final class WorkerTask private (
     val committed = committer(holding, batch, name, writer, isWhole)
     lease.check()
     if (batch.isStep) agent.faults.at(FaultPoints.StepCommitted)
+    if (isOnStandby) agent.faults.at(FaultPoints.StandbyCommitted)
     publishHead(name)
     val hasMoved = arrivals.isAny || holding.leaving.nonEmpty
     val tellsSizes = agent.census.isDue(id, hasMoved)
@@ -165,13 +167,17 @@ object WorkerTask {
     val id = WorkerId(batch.key, worker)
     val lease = agent.registry.lease(id, tables.after.bins, attempt, settings.leaseTimeoutMs)
     try {
+      // A task that was here before has left its commit as the head.
+      val isOnStandby = lease.holding.head.isEmpty && lease.holding.bins.nonEmpty
+      if (isOnStandby) agent.faults.at(FaultPoints.StandbyOpening)
       if (batch.isStep) agent.faults.at(FaultPoints.StepOpening)
       val sources = Sources.of(assignment, settings.tailDeadlineMs, settings.imageDeadlineMs)
       val opener = new Opener(agent.registry, store.recovery, agent.blocks, agent.peers)
       val arrivals = opener.open(lease, batch, sources)
       if (batch.isStep) agent.faults.at(FaultPoints.StepOpened)
       val committer = new Committer(agent.sent(id, store.files), store.compression, settings.limits)
-      val task = new WorkerTask(agent, lease, batch, assignment, arrivals, committer)
+      val task =
+        new WorkerTask(agent, lease, batch, assignment, arrivals, committer, isOnStandby)
       task.queueImages()
       task
     } catch { case e: Throwable => lease.end(); throw e }

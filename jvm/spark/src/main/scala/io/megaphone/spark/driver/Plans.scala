@@ -99,15 +99,17 @@ object Plans {
     val mode = options.mode.getOrElse(MegaphoneConf.Mode.read(query.conf))
     if (mode.needsStandbys && PlacementConf.Replicas.read(query.conf) == 0)
       throw PlanRefusedException.noReplicas(mode.name)
-    Plan(newId(state), steps, strategy, mode)
+    Plan(newId()(state.history.plan(_).nonEmpty), steps, strategy, mode)
   }
 
-  /** An id that no plan has that the plan log knows: its steps are sealed by it. */
-  private def newId(state: Protocol.State): String =
-    Iterator
-      .continually(UUID.randomUUID().toString.take(8))
-      .find(state.history.plan(_).isEmpty)
-      .get
+  /** An id that no plan has that the plan log knows: its steps are sealed by it.
+    *
+    * @param drawn
+    *   ids by chance, one after the other
+    */
+  private[driver] def newId(
+      drawn: Iterator[String] = Iterator.continually(UUID.randomUUID().toString.take(8))
+  )(isKnown: String => Boolean): String = drawn.dropWhile(isKnown).next()
 
   /** The table that a new plan starts from: no other plan of the group may be open. */
   private def tableOf(state: Protocol.State, group: Group): RoutingTable = {

@@ -11,7 +11,7 @@ import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
-import org.apache.spark.SparkEnv
+import org.apache.spark.{SparkConf, SparkEnv}
 import org.apache.spark.api.plugin.PluginContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.{BlockStore, SparkPrivate}
@@ -45,11 +45,7 @@ import io.megaphone.transfer.TransferBlocks
 final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging {
   import ExecutorHost._
 
-  /** As many as run tasks: the machine may have more. */
-  private val coresCount = {
-    val processors = Runtime.getRuntime.availableProcessors
-    math.max(1, math.min(processors, env.conf.getInt("spark.executor.cores", processors)))
-  }
+  private val coresCount = coresOf(env.conf, Runtime.getRuntime.availableProcessors)
   private lazy val spillFiles = new SpillFiles(SparkPrivate.localFolders(env))
 
   /** The heap that this executor's state may take. Not taken from Spark's memory manager: that
@@ -58,10 +54,9 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   val budget: HeapBudget = new HeapBudget(stateBytes, spillFiles)
 
   /** A budget for one task that reads state from files, so that it never evicts a running query's
-    * state. As many readers as there are cores have a quarter of the state's budget together.
+    * state.
     */
-  def readerBudget(): HeapBudget =
-    new HeapBudget(math.max(ReaderBytesMin, stateBytes / 4 / coresCount), spillFiles)
+  def readerBudget(): HeapBudget = new HeapBudget(readerBytes(stateBytes, coresCount), spillFiles)
 
   private def stateBytes: Long =
     MegaphoneConf.MemoryBudget.read(context.conf.getOption).bytesOf(Runtime.getRuntime.maxMemory)
@@ -295,6 +290,16 @@ object ExecutorHost {
   private val BusyIntervalMs = 100L
   private val IdleIntervalMs = 1000L
   val FileManagerKey = "spark.sql.streaming.checkpointFileManagerClass"
+
+  /** Cores of an executor: as many as run tasks. The machine may have more processors. */
+  private[executor] def coresOf(conf: SparkConf, processors: Int): Int =
+    math.max(1, math.min(processors, conf.getInt("spark.executor.cores", processors)))
+
+  /** Heap bytes of one reader: as many readers as there are cores have a quarter of the state's
+    * budget together, unless that is very little.
+    */
+  private[executor] def readerBytes(stateBytes: Long, cores: Int): Long =
+    math.max(ReaderBytesMin, stateBytes / 4 / cores)
 
   @volatile private var instance: Option[ExecutorHost] = None
 

@@ -235,6 +235,21 @@ final class OtherFileSystemSuite extends PluginSession {
     counting.check(running)
   }
 
+  test("A start makes eight folders of workers at the same time.") {
+    val counting = new Counting(format = 2)
+    val hanging = (1 to 8).map(worker => // Spark has made that of worker 0
+      Fault(Fault.MkdirsHangs, s"${counting.folder}/state/0/$worker", times = 1)
+    )
+    ProbeFileSystem.faults = hanging
+    val running = withConf("spark.sql.shuffle.partitions" -> "9")(counting.started())
+    try {
+      counting.feed()
+      eventually(timeout(60.seconds))(assert(hanging.map(_.struck).sum == 8))
+    } finally ProbeFileSystem.released.release(hanging.map(_.struck).sum)
+    running.query.processAllAvailable()
+    counting.check(running)
+  }
+
   test("A sweep that hangs keeps no other query from its own.") {
     val (one, other) = (new Counting(format = 2), new Counting(format = 2))
     val hanging = Fault(Fault.DeleteHangs, s"${one.folder}/state/0/0/", times = 1)

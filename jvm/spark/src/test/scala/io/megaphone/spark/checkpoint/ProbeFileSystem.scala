@@ -10,6 +10,7 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, FSDataOutputStream, Path}
+import org.apache.hadoop.fs.permission.FsPermission
 import org.apache.hadoop.security.AccessControlException
 import org.apache.hadoop.util.Progressable
 
@@ -64,6 +65,12 @@ final class ProbeFileSystem extends AskedFileSystem("probe") {
   }
 
   override def mkdirs(path: Path): Boolean = { asked("mkdirs", path); super.mkdirs(path) }
+
+  /** As a manager of files asks for it; a file's folders are made by the one above. */
+  override def mkdirs(path: Path, permission: FsPermission): Boolean = {
+    if (strikes(Fault.MkdirsHangs, path)) released.acquireUninterruptibly()
+    super.mkdirs(path, permission)
+  }
   override def getFileStatus(path: Path): FileStatus = {
     asked("status", path); super.getFileStatus(path)
   }
@@ -121,6 +128,7 @@ object ProbeFileSystem {
     case object RenameHangs extends Kind("a rename that hangs")
     case object ListThrows extends Kind("a list that fails")
     case object DeleteHangs extends Kind("a delete that hangs")
+    case object MkdirsHangs extends Kind("folders whose making hangs")
     case object DiskIsFull extends Kind("a disk that is full")
     val OfRenames: Seq[Kind] = Seq(RenameSaysNo, RenameThrows, AnswerIsLost, RenameHangs)
   }

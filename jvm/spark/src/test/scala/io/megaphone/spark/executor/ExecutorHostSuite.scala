@@ -113,6 +113,35 @@ final class ExecutorHostSuite extends PluginSession {
     }
   }
 
+  test("A recovery has as many threads as the executor has cores, not the machine.") {
+    val conf = new SparkConf(false)
+    def cores = ExecutorHost.coresOf(conf, processors = 64)
+    assert(cores == 64)
+    conf.set("spark.executor.cores", "3")
+    assert(cores == 3)
+    conf.set("spark.executor.cores", "100")
+    assert(cores == 64)
+    withHost(_ => None)(host =>
+      assert(host.parallel.width <= Runtime.getRuntime.availableProcessors)
+    )
+  }
+
+  test("The readers of an executor have a quarter of the state's budget together.") {
+    val bytes = 16L << 30
+    for (cores <- Seq(1, 2, 7))
+      assert(cores * ExecutorHost.readerBytes(bytes, cores) <= bytes / 4)
+    withHost(_ => None) { host =>
+      val readers = Seq.fill(Runtime.getRuntime.availableProcessors)(host.readerBudget())
+      assert(readers.forall(_ ne host.budget))
+      assert(
+        readers.map(_.budgetBytes).sum <= math.max(
+          host.budget.budgetBytes / 4,
+          readers.size * (16L << 20)
+        )
+      )
+    }
+  }
+
   test("A recovery from files that hang keeps no thread from another query's.") {
     val parallel = ExecutorHost.active.get.parallel
     val callers = Executors.newCachedThreadPool()
