@@ -49,6 +49,12 @@ def _winners(numbers: int, create: Callable[[int], bool]) -> list[int]:
         return [sum(writers.map(create, (number, number))) for number in range(numbers)]
 
 
+def _runs_in(process: int) -> bool:
+    """Whether this is a Python worker of an executor, told by its process."""
+    status = Path(f"/proc/{os.getppid()}/status").read_text()  # of the Python daemon
+    return f"PPid:\t{process}\n" in status
+
+
 class Driver:
     """The commands. Each public method is one."""
 
@@ -59,6 +65,7 @@ class Driver:
         self._spark = configure(builder).getOrCreate()
         self._queries: dict[str, StreamingQuery] = {}
         self._used: set[str] = set()
+        self._jobs = ThreadPoolExecutor(1)
 
     def start(
         self,
@@ -273,12 +280,24 @@ class Driver:
         """Runs a job whose tasks fail in an executor, told by its process, and nowhere else."""
 
         def fail_there(rows: Iterable[int]) -> Iterable[int]:
-            status = Path(f"/proc/{os.getppid()}/status").read_text()  # of the Python daemon
-            if f"PPid:\t{process}\n" in status:
+            if _runs_in(process):
                 raise RuntimeError("This executor is to fail.")
             return rows
 
         self._spark.sparkContext.parallelize(range(6), 6).mapPartitions(fail_there).count()
+
+    def occupy(self, process: int, begun: str, end: str) -> None:
+        """Has a job take a core of an executor, told by its process, from one file to another."""
+
+        def wait_there(rows: Iterable[int]) -> Iterable[int]:
+            if _runs_in(process):
+                Path(begun).touch()
+                while not Path(end).exists():  # Python workers know no testkit
+                    time.sleep(0.1)
+            return rows
+
+        rows = self._spark.sparkContext.parallelize(range(6), 6).mapPartitions(wait_there)
+        self._jobs.submit(rows.count)
 
     def run_on_another_profile(self) -> None:
         """Runs a job that has executors of a resource profile of its own."""

@@ -21,17 +21,22 @@ EXECUTOR_POINTS = (
 )
 # Of a worker's batch on an executor that stands by for it.
 STANDBY_POINTS = ("standby-opening", "standby-committed")
+# Of a step on demand, on the target's executor.
+DEMAND_POINTS = ("question-asked", "rest-asked")
+USELESS = ("lost", "damaged", "cut")
 DRIVER_POINTS = ("driver-sealing", "driver-sealed", "driver-settled")
 FILE_OPERATIONS = ("mkdirs", "create", "rename", "list", "open")
 ENTRIES = (
     *EXECUTOR_POINTS,
     *STANDBY_POINTS,
+    *DEMAND_POINTS,
     *DRIVER_POINTS,
     *(f"{point}=pause" for point in DRIVER_POINTS),
     "block-published=lost",
     "block-published=damaged",
     "block-published=cut",
     "block-pulled=late",
+    *(f"{what}={how}" for what in ("file-pushed", "answer-came") for how in USELESS),
     *(f"{who}-{what}=fail" for who in ("driver", "executor") for what in FILE_OPERATIONS),
 )
 # Paths of this scheme are local, and their operations fail at the fault points.

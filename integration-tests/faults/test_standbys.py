@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver
-from testkit.faults import STANDBY_POINTS, Faults
+from testkit.faults import STANDBY_POINTS, USELESS, Faults
 from testkit.input import FEW_ROWS, MANY_ROWS
 from testkit.placement import drain_of, workers_by_executor
 from testkit.remote import MakeRemoteQuery, RemoteQuery
@@ -172,6 +172,23 @@ def test_a_standby_dies_when_it_takes_over(
     shared.wait_for_executors()
     wait_for_standbys(query.spread())
     assert not recovered_after_the_loss_of(0, query, shared), "others stand by again"
+    query.stop_and_check()
+    shared.wait_for_executors()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", USELESS)
+def test_a_file_that_does_not_reach_a_standby_is_read_from_the_checkpoint(
+    what: str, shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
+) -> None:
+    entry = f"file-pushed={what}"
+    query = make_remote_query(shared, **{REPLICAS: "1"}).spread()
+    wait_for_standbys(query)
+    faults.arm(entry)
+    query.run_until(lambda: faults.struck(entry) is not None, "a file is sent", within=5)
+    wait_for_standbys(query)
+    assert not recovered_after_the_loss_of(0, query, shared)
+    query.check()
     query.stop_and_check()
     shared.wait_for_executors()
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers that go to other executors, and executors that are emptied, while the query runs."""
 
+from pathlib import Path
+
 import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver, Refused
@@ -134,6 +136,29 @@ def test_steps_and_relocations_of_the_same_workers(
         driver.call("undrain", executor=executor)
         query.check()
     query.finish(plan, within=BATCHES)
+    assert recovered_later(query) == []
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+def test_a_worker_goes_once_its_new_executor_has_time_for_it(
+    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery, tmp_path: Path
+) -> None:
+    begun, end = tmp_path / "begun", tmp_path / "end"
+    driver = make_driver(**{"spark.locality.wait": "100ms"})
+    query = make_remote_query(driver).spread()
+    source, target = query.executor_of(0), query.executor_of(1)
+    process = driver.executors()[target]
+    driver.call("occupy", process=process, begun=str(begun), end=str(end))
+    until(begun.exists, "the executor is busy")
+    try:
+        query.call("place", workers={"0": target})
+        query.run(6)
+        assert query.executor_of(0) == source
+        query.check()
+    finally:
+        end.touch()
+    query.run_until(lambda: query.executor_of(0) == target, "the worker is there", within=BATCHES)
     assert recovered_later(query) == []
     query.stop_and_check()
 

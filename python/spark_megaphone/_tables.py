@@ -86,8 +86,8 @@ STEPS = pa.schema(
     ]
 )
 
-# A row for each batch, store and worker that bins moved into, or that was recovered; the newest of
-# this run.
+# A row for each batch, store and worker that bins moved into, that brought some of what a step on
+# demand had left elsewhere, or that was recovered; the newest of this run.
 MIGRATIONS = pa.schema(
     [
         pa.field("batch", pa.int64(), nullable=False),
@@ -103,6 +103,8 @@ MIGRATIONS = pa.schema(
         pa.field("bytes_from_checkpoint", pa.int64(), nullable=False),
         pa.field("wait_ms", pa.int64(), nullable=False),
         pa.field("is_recovery", pa.bool_(), nullable=False),
+        pa.field("sub_bins", pa.int32(), nullable=False),
+        pa.field("bins_incomplete", pa.int32(), nullable=False),
     ]
 )
 

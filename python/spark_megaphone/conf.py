@@ -11,8 +11,9 @@ from typing import Final
 BINS: Final = "spark.megaphone.bins"
 
 # When the bytes of a moving bin travel: `prepared` (ahead of the step), `direct` (during the step's
-# batch) or `replicated` (as prepared, for a query that executors stand by for: most bins then take
-# no copy). Default `prepared`; read when a plan is submitted.
+# batch), `replicated` (as prepared, for a query that executors stand by for: most bins then take no
+# copy) or `on-demand` (the step takes effect at once, its batch brings the keys that it has, and
+# the rest comes later). Default `prepared`; read when a plan is submitted.
 TRANSFER_MODE: Final = "spark.megaphone.transfer.mode"
 
 # How the moves of a plan are grouped into steps: `all-at-once`, `fluid`, `batched`, `batched(k)` or
@@ -165,7 +166,7 @@ DEFAULTS: Final = {
 }
 
 # The values of TRANSFER_MODE and STRATEGY, in upper or lower case.
-MODES: Final = ("direct", "prepared", "replicated")
+MODES: Final = ("direct", "prepared", "replicated", "on-demand")
 STRATEGIES: Final = ("all-at-once", "fluid", "batched", "batched(<bins per step>)", "optimized")
 
 # The largest number of bins and of workers that a query can have.

@@ -168,7 +168,7 @@ class Plan:
 
     @property
     def mode(self) -> str:
-        """When its bytes travel: `prepared`, `direct` or `replicated`."""
+        """When its bytes travel: `prepared`, `direct`, `replicated` or `on-demand`."""
         return str(self._last["mode"])
 
     @property

@@ -92,7 +92,8 @@ def test_a_session_whose_configuration_cannot_be(start: MakeQuery) -> None:
         counting.megaphone.rescale(3)
     assert str(caught.value) == (
         "spark.megaphone.transfer.mode is set to 'later', which is invalid: "
-        "There is no transfer mode 'later', only direct, prepared, replicated; choose one of these."
+        "There is no transfer mode 'later', only direct, prepared, replicated, on-demand; choose "
+        "one of these."
     )
     assert counting.megaphone.rescale(3, mode="direct").mode == "direct"
 

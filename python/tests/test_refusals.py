@@ -88,8 +88,8 @@ REFUSED: list[Case] = [
         "an unknown mode",
         errors.UnknownMode,
         lambda m: m.rescale(3, mode="later"),
-        "There is no transfer mode 'later', only direct, prepared, replicated; choose one of "
-        "these.",
+        "There is no transfer mode 'later', only direct, prepared, replicated, on-demand; choose "
+        "one of these.",
     ),
     (
         "an unknown operator",

@@ -132,8 +132,8 @@ WRONG: list[tuple[dict[str, Any], type[errors.MegaphoneError], str]] = [
     (
         {"mode": "later"},
         errors.UnknownMode,
-        "There is no transfer mode 'later', only direct, prepared, replicated; choose one of "
-        "these.",
+        "There is no transfer mode 'later', only direct, prepared, replicated, on-demand; choose "
+        "one of these.",
     ),
     (
         {"strategy": "batched(0)"},

@@ -87,6 +87,8 @@ def test_the_columns_are_these() -> None:
                 "bytes_from_checkpoint",
                 "wait_ms",
                 "is_recovery",
+                "sub_bins",
+                "bins_incomplete",
             ),
         ],
         "queries": [

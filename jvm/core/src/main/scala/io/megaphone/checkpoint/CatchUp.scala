@@ -49,6 +49,7 @@ final class CatchUp(
     */
   def apply(holding: Holding, name: StateName, tableHash: Long): Option[Traffic] =
     if (holding.base == name) Some(Traffic())
+    else if (holding.areIncomplete) None // tails of what is elsewhere have nothing to go on
     else if (!canLead(holding.base.version, name.version)) None
     else recovery.opening(byTails(_, holding, name, tableHash))
 

@@ -21,9 +21,11 @@ import io.megaphone.state.{Holding, StoreBatch}
   *      files. ''Dies after:'' the file is an orphan that no commit log names. Under checkpoint
   *      format v1 the next attempt replaces it.
   *
-  * The choice depends on the chains and the records alone: under checkpoint format v1 another
-  * attempt of the same batch may write the file again, when the first attempt's memory is gone, and
-  * must write the same frames.
+  * A bin that may be incomplete by the batch's plan gets no image (I13).
+  *
+  * The choice depends on the plan, the chains and the records alone: under checkpoint format v1
+  * another attempt of the same batch may write the file again, when the first attempt's memory is
+  * gone, and must write the same frames.
   *
   * Threads: one, the task's.
   */
@@ -33,7 +35,7 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
     * holding is then as it was.
     *
     * @param isWhole
-    *   whether to write an image of every bin
+    *   whether to write an image of every bin, but of those that may be incomplete
     */
   def apply(
       holding: Holding,
@@ -43,10 +45,14 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
       isWhole: Boolean = false
   ): Committer.Written = {
     val file = FileName(holding.worker, name)
-    val touched =
-      if (isWhole) holding.bins.filterNot(holding.isLeaving).toVector
-      else holding.touched.toVector.filter(bin => holding.here(bin).isTouched)
-    val imaged = if (isWhole) touched.toSet else chooseImages(holding, touched)
+    def isTouched(bin: Int) = holding.here(bin).isTouched
+    val touched = {
+      if (isWhole)
+        holding.bins.filter(b => !holding.isLeaving(b) && (isTouched(b) || !batch.incomplete(b)))
+      else holding.touched.iterator.filter(isTouched)
+    }.toVector
+    val mayBeImaged = touched.filterNot(batch.incomplete)
+    val imaged = if (isWhole) mayBeImaged.toSet else chooseImages(holding, mayBeImaged)
     val out = files.create(file)
     try {
       val writing = new DeltaFile.Writer(out, compression, file, writer, limits.pieceBytes)

@@ -170,6 +170,9 @@ class Recovery(
     }
   }
 
+  /** Bins by their chains, whose files are there as long as a chain that goes on from them is. */
+  def load(located: Map[Int, Located]): Loaded = opening(load(_, located))
+
   private def loadOne(file: FileName, bin: Int): BinLog = opening { opened =>
     load(opened, opened.footer(file), Seq(bin)).bins(bin).log
   }

@@ -355,7 +355,7 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   def foreachImagePiece(maxBytes: Int)(f: (Array[Byte], Int) => Unit): Unit = {
     var bytes = 0L
     val pieces = new Pieces(maxBytes, liveBytes, (a, length) => { bytes += length; f(a, length) })
-    new LiveRecords(pages, families, appends).copyTo(pieces)
+    liveRecords.copyTo(pieces)
     pieces.end()
     require(bytes == liveBytes, s"an image of $liveBytes bytes has $bytes")
   }
@@ -365,7 +365,7 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
     */
   def copyImage(out: Array[Byte], offset: Int): Unit = {
     val sink = new ArraySink(out, offset)
-    new LiveRecords(pages, families, appends).copyTo(sink)
+    liveRecords.copyTo(sink)
     val bytes = sink.end - offset
     require(bytes == imageBytes, s"an image of $imageBytes bytes has $bytes")
   }
@@ -377,7 +377,7 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   def compact(): Unit = {
     require(!isTouched, "only a settled log is compacted")
     val fresh = new Pages(budget, expectedWords = liveWords)
-    new LiveRecords(pages, families, appends).moveTo(fresh)
+    liveRecords.moveTo(fresh)
     pages = fresh
     appends = null
     tailStart = fresh.end
@@ -390,6 +390,9 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
 
   /** Rewrites spilled pages whose files have few live pages left. Throws SpillException. */
   def repack(): Unit = pages.repack()
+
+  /** The live records as they are now. */
+  private[log] def liveRecords: LiveRecords = new LiveRecords(pages, families, appends)
 
   private[log] def seek(
       order: OrderedIndex,

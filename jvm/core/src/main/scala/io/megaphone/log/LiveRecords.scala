@@ -13,14 +13,26 @@ import io.megaphone.log.record.{Record, Words}
   */
 private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appends: Appends) {
 
-  def copyTo(out: RecordSink): Unit = {
-    def copy(position: Int, page: Array[Byte], from: Int): Unit = {
-      val header = Words.get(page, from)
-      val bytes = Appends.sizeBytes(appends, position, header)
-      val at = out.reserve(bytes)
-      if (Record.kind(header) == Record.Append) appends.merge(pages, position, out.array, at)
-      else System.arraycopy(page, from, out.array, at, bytes)
-    }
+  def copyTo(out: RecordSink): Unit = foreach(copy(_, _, _, out))
+
+  /** Copies the record at a position. */
+  def copy(position: Int, out: RecordSink): Unit =
+    copy(position, pages.page(position), pages.offset(position), out)
+
+  private def copy(position: Int, page: Array[Byte], from: Int, out: RecordSink): Unit = {
+    val header = Words.get(page, from)
+    val bytes = Appends.sizeBytes(appends, position, header)
+    val at = out.reserve(bytes)
+    if (Record.kind(header) == Record.Append) appends.merge(pages, position, out.array, at)
+    else System.arraycopy(page, from, out.array, at, bytes)
+  }
+
+  /** How many bytes the record at a position has as one record. */
+  def sizeBytes(position: Int): Int =
+    Appends.sizeBytes(appends, position, PagedRecord.header(pages, position))
+
+  /** Calls `f(position, page, offset in the page)` for each record. */
+  def foreach(f: (Int, Array[Byte], Int) => Unit): Unit = {
     var isAnyUnordered = false
     families.foreach((_, order) => if (order == null) isAnyUnordered = true)
     if (isAnyUnordered)
@@ -29,12 +41,12 @@ private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appe
         val family = Record.family(header)
         if (!Record.isOrdered(family)) {
           val hash = Words.hash(page, from + Record.HeaderBytes, Record.keyBytes(header))
-          if (families.of(family).slotAt(hash, position) >= 0) copy(position, page, from)
+          if (families.of(family).slotAt(hash, position) >= 0) f(position, page, from)
         }
       }
     families.foreach { (_, order) =>
       if (order != null) order.foreach { position =>
-        copy(position, pages.page(position), pages.offset(position))
+        f(position, pages.page(position), pages.offset(position))
         position
       }
     }

@@ -11,5 +11,5 @@ private[plan] object DirectMode extends TransferMode("direct") {
   override def announcedSteps(window: Int): Int = 1
   override def isPreparedAhead: Boolean = false
   override def publishesImageAhead: Boolean = false
-  override def publishesImageAfterCommit: Boolean = true
+  override def publishesAfterCommit: AfterCommit = AfterCommit.Images
 }

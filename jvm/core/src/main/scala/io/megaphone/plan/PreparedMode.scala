@@ -6,7 +6,7 @@ private[plan] abstract class PreparedAhead(name: String) extends TransferMode(na
   override def announcedSteps(window: Int): Int = window
   override def isPreparedAhead: Boolean = true
   override def publishesImageAhead: Boolean = true
-  override def publishesImageAfterCommit: Boolean = false
+  override def publishesAfterCommit: AfterCommit = AfterCommit.Tails
 }
 
 /** Ahead, in the background: only the tail of the last batch is left for the boundary.

@@ -23,10 +23,11 @@ abstract class TransferMode private[plan] (val name: String) extends Serializabl
   /** Whether a source publishes images of its settled bins in the batch that announces the step. */
   def publishesImageAhead: Boolean
 
-  /** Whether a source publishes, after each commit before the step, whole images of the new head;
-    * if not, it publishes the tails of that commit.
-    */
-  def publishesImageAfterCommit: Boolean
+  /** What a source publishes of the new head after each commit before the step. */
+  def publishesAfterCommit: AfterCommit
+
+  /** Whether bins may be incomplete once the step has taken effect. */
+  def isOnDemand: Boolean = false
 
   /** Whether it is only for queries that executors stand by for. */
   def needsStandbys: Boolean = false
@@ -34,12 +35,28 @@ abstract class TransferMode private[plan] (val name: String) extends Serializabl
   override def toString: String = name
 }
 
+/** What a source publishes of bins that will leave it, after a commit. */
+sealed trait AfterCommit extends Serializable
+
+object AfterCommit {
+
+  /** The records that the commit appended to them. */
+  case object Tails extends AfterCommit
+
+  /** All of their records. */
+  case object Images extends AfterCommit
+
+  /** Which of them it has, without records. */
+  case object Offers extends AfterCommit
+}
+
 object TransferMode {
   val Direct: TransferMode = DirectMode
   val Prepared: TransferMode = PreparedMode
   val Replicated: TransferMode = ReplicatedMode
+  val OnDemand: TransferMode = OnDemandMode
 
-  val values: Vector[TransferMode] = Vector(Direct, Prepared, Replicated)
+  val values: Vector[TransferMode] = Vector(Direct, Prepared, Replicated, OnDemand)
 
   /** The mode of this name, in any case. Throws InvalidPlanException, UNKNOWN_MODE. */
   def parse(text: String): TransferMode = {

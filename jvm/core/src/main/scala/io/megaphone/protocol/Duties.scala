@@ -89,11 +89,13 @@ object Duties {
     (first ++ others).map(_._2)
   }
 
-  /** The steps whose blocks and replicas may still be used: the announced ones, and those that are
-    * sealed for the batch last planned.
+  /** The steps whose blocks, replicas and exports may still be used: the announced ones, those that
+    * are sealed for the batch last planned, and those on demand that have not arrived.
     */
-  def liveSteps(state: State): Set[StepId] =
-    state.decision.fold(Set.empty[StepId])(d => (d.sealedSteps ++ d.announced).map(_.id).toSet)
+  def liveSteps(state: State): Set[StepId] = state.decision.fold(Set.empty[StepId]) { d =>
+    val arriving = state.groups.flatMap(g => Completion.arriving(state, g.id, d.batch.number))
+    (d.sealedSteps ++ d.announced).iterator.map(_.id).toSet ++ arriving.map(_.step)
+  }
 
   /** The replicas that a step needs: one for each store and route. */
   private[protocol] def replicas(

@@ -14,7 +14,9 @@ object PlanStatus {
   /** A batch has announced its first steps; none has taken effect. */
   case object Preparing extends PlanStatus("preparing")
 
-  /** Some steps have taken effect, or the last one's batch is still running. */
+  /** Some steps have taken effect; or all have, and the last one's batch is still running, or bins
+    * of a step on demand are incomplete.
+    */
   case object Running extends PlanStatus("running")
   case object Done extends PlanStatus("done", isFinal = true)
   case object Cancelled extends PlanStatus("cancelled", isFinal = true)
@@ -37,7 +39,10 @@ object PlanStatus {
     val planned = state.decision.fold(-1L)(_.batch.number)
     if (sealedSteps.size == plan.stepsCount) {
       val last = sealedSteps.values.max
-      if (last >= planned && !committed.exists(_ >= last)) Running
+      def isArriving = state.groups.exists { group =>
+        Completion.arriving(state, group.id, planned).exists(_.step.planId == plan.id)
+      }
+      if (last >= planned && !committed.exists(_ >= last) || isArriving) Running
       else if (state.history.taken(plan.id).exists(_._2.noRoom.isDefined)) Failed
       else Done
     } else if (state.history.end(plan.id).isDefined)

@@ -35,6 +35,7 @@ private[protocol] object Planning {
     val due =
       if (existing.isDefined || !mayStep(state, batch)) Vector.empty
       else state.groups.flatMap(g => dueSteps(state, batch, g, before(g.id), open))
+    val completed = if (existing.isDefined) Vector.empty else Completion.steps(state, n, before)
     val after = due.foldLeft(current) { (tables, a) =>
       val table = tables(a.id.group)
       tables.updated(
@@ -43,17 +44,24 @@ private[protocol] object Planning {
       )
     }
     val decision =
-      Decision(batch, before, after, due, upcoming(state, batch, open, due, before, after))
+      Decision(
+        batch,
+        before,
+        after,
+        due,
+        upcoming(state, batch, open, due, before, after),
+        Completion.bins(state, n, due, completed)
+      )
     val cancels = state.history.open
       .filterNot(open.contains)
       .map(p => Append(LogRecord.Cancelled(p.id, Some(whyNot(state, p)))))
-    if (due.isEmpty) {
+    if (due.isEmpty && completed.isEmpty) {
       val next = state.copy(decision = Some(decision), announced = decision.announced)
       (next, cancels :+ HandOut(decision))
     } else {
       val steps =
         due.map(a => SealedStep(a.id, a.step.moves, a.noRoom))
-      val seal = LogRecord.Sealed(state.run, n, steps, after)
+      val seal = LogRecord.Sealed(state.run, n, steps, after, completed)
       (state.copy(pending = Some(seal -> decision)), cancels :+ Append(seal))
     }
   }
@@ -202,7 +210,10 @@ private[protocol] object Planning {
   ): Option[Announced] = {
     def isRested = {
       val moved = state.history.seals.movedAfter(group.id, batch.number - state.settings.gapBatches)
-      !step.moves.exists(m => moved(m.bin))
+      val incomplete = state.history.incompleteAt(group.id, batch.number)
+      val arriving = incomplete.iterator.flatMap(_.moves).map(_.bin).toSet
+      !step.moves.exists(m => moved(m.bin) || arriving(m.bin)) &&
+      !(plan.mode.isOnDemand && incomplete.size >= state.settings.windowSteps)
     }
     if (state.announced.exists(_.id == id))
       taken(state, batch, group, table, id).filter(_ => isRested)

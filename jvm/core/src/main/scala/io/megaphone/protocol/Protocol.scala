@@ -129,13 +129,16 @@ object Protocol {
     *   steps that take effect at this batch
     * @param announced
     *   steps that are to come
+    * @param incomplete
+    *   by group: the bins that may be incomplete
     */
   final case class Decision(
       batch: Batch,
       before: Map[Long, RoutingTable],
       after: Map[Long, RoutingTable],
       sealedSteps: Vector[Announced],
-      announced: Vector[Announced]
+      announced: Vector[Announced],
+      incomplete: Map[Long, Set[Int]] = Map.empty
   )
 
   /** @param pending
@@ -144,6 +147,8 @@ object Protocol {
     *   own records whose append was not confirmed: each may stand at the next number, or not
     * @param progressAt
     *   the last batch in which executors copied for announced steps; −1 if there was none
+    * @param wholeAt
+    *   by store and worker: the newest version at which an executor had all of its bins complete
     */
   final case class State(
       run: String,
@@ -155,7 +160,8 @@ object Protocol {
       decision: Option[Decision],
       pending: Option[(LogRecord, Decision)],
       unconfirmed: Vector[LogRecord],
-      progressAt: Long = -1
+      progressAt: Long = -1,
+      wholeAt: Map[(StoreId, Int), Long] = Map.empty
   ) {
     def group(id: Long): Group = groups.find(_.id == id).getOrElse(unknownGroup(id))
 
@@ -218,6 +224,9 @@ object Protocol {
   final case class ReplicaReported(replica: ReplicaKey, step: StepId, state: ReplicaState)
       extends Event
   final case class ExecutorLost(executor: String) extends Event
+
+  /** An executor has a worker's state of a store at a version, and all bins of it are complete. */
+  final case class WorkerWhole(store: StoreId, worker: Int, version: Long) extends Event
 
   /** Executors have copied more for announced steps than they ever had. */
   case object CopiesProgressed extends Event
@@ -318,6 +327,10 @@ object Protocol {
     case ExecutorLost(executor) =>
       (state.copy(announced = state.announced.map(_.without(executor))), Vector.empty)
 
+    case WorkerWhole(store, worker, version) =>
+      val whole = state.wholeAt.updatedWith((store, worker))(v => Some(version.max(v.getOrElse(0))))
+      (state.copy(wholeAt = whole), Vector.empty)
+
     case CopiesProgressed =>
       (state.copy(progressAt = state.decision.fold(-1L)(_.batch.number)), Vector.empty)
   }
@@ -325,7 +338,7 @@ object Protocol {
   /** Whether the run goes on without the steps that its first batch was sealed with. */
   private def verdictOn(history: History, firstBatch: Long, retries: Int): Verdict =
     history.sealAt(firstBatch) match {
-      case Some(seal) if history.starts.retriesOf(firstBatch) >= retries =>
+      case Some(seal) if seal.steps.nonEmpty && history.starts.retriesOf(firstBatch) >= retries =>
         val steps = seal.steps.map(_.step).mkString(", ")
         Verdict.TakesBack(
           s"Batch $firstBatch was started ${retries + 1} times with step $steps and is not " +

@@ -8,11 +8,12 @@ import scala.collection.mutable
 
 import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.errors.{DamagedFileException, MissingFileException}
-import io.megaphone.format.{ExecutorAddress, FileName, StateName, StoreKey, WorkerId}
+import io.megaphone.format.{Chain, ExecutorAddress, FileName, StateName, StoreKey, WorkerId}
+import io.megaphone.log.BinLog
 import io.megaphone.log.memory.SpillException
 import io.megaphone.plan.StepId
 import io.megaphone.state.{
-  Attempt, Holding, Lease, LoadedBin, Registry, Replica, ReplicaKey, StoreBatch
+  Attempt, Holding, Lease, LoadedBin, Registry, Remote, Replica, ReplicaKey, StoreBatch
 }
 import io.megaphone.transfer.{BlockKind, BlockName, Peers, TailPulls, TransferBlocks}
 import io.megaphone.transfer.TransferBlocks.Part
@@ -29,6 +30,8 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   1. `prepared`: from the replica that was prepared here, once it is at the name wanted. The
   *      last tails of all replicas are pulled at once, and each is applied when it comes
   *      (`TailPulls`).
+  *   1. `offered`: by a step on demand, the bins without their records, which come as they are
+  *      needed (`Fetcher`).
   *   1. `pulled`: from image blocks of the other executors, one after the other under one deadline,
   *      because images are large.
   *   1. `loaded`: from files.
@@ -63,6 +66,10 @@ final private[runtime] class Adopter(
     val worker = holding.worker
     for (bin <- batch.binsBefore(worker) if batch.after.workerOf(bin) != worker)
       holding.markLeaving(bin, registry.isStandby(WorkerId(batch.key, batch.after.workerOf(bin))))
+    for ((step, routes) <- sources.onDemand; route <- routes if route.source == worker) {
+      val key = ReplicaKey.forStep(batch.key, worker, route.target, step)
+      registry.exported(key, batch.nameOf(worker), route.bins) // before a next version drops them
+    }
     val gained = batch.after.binsOf(worker).filterNot(holding.has)
     val routes = gained.groupBy(bin => (batch.before.workerOf(bin), sources.stepOf(bin))).toVector
     val gains =
@@ -71,11 +78,12 @@ final private[runtime] class Adopter(
           Gain(source, worker, step, batch.nameOf(source), bins.toVector)
       }
     val taking = new Taking(batch, sources, opened, attempt)
-    import taking.{loaded, prepared, pulled, relabelled, stoodBy}
+    import taking.{loaded, offered, prepared, pulled, relabelled, stoodBy}
     val ways = Seq(
       relabelled _,
       stoodBy(FewVersions) _,
       prepared _,
+      offered _,
       pulled _,
       stoodBy(Long.MaxValue) _,
       loaded _
@@ -232,6 +240,44 @@ final private[runtime] class Adopter(
         image <- imageOf(gain, leftMs)
         bins <- image.give(gain.name, gain.bins)
       } yield { opened.binsFromPeer += bins.size; gain -> bins }).toMap
+    }
+
+    def offered(wanted: Vector[Gain]): Taken = {
+      val offers = (for {
+        gain <- wanted
+        step <- gain.step if sources.onDemand.contains(step)
+        (block, address) <- located(gain, BlockKind.Offer, 0)
+      } yield block -> (gain, step, address)).toMap
+      val taken = Map.newBuilder[Gain, Seq[LoadedBin]]
+      if (offers.nonEmpty) opened.waiting {
+        val asked = offers.iterator.map { case (block, (_, _, address)) =>
+          block -> address
+        }.toVector
+        peers.pullAll(asked, sources.tailDeadlineMs) { (block, bytes) =>
+          val (gain, step, address) = offers(block)
+          opened.bytesFromPeer += bytes.length
+          val file = FileName(gain.source, gain.name)
+          val found =
+            try blocks.offered(Part(block.toString, bytes), file, gain.bins)
+            catch { case _: DamagedFileException => None }
+          for (bins <- found)
+            taken += gain -> gain.bins.map(bin => incomplete(gain, step, address, bin, bins(bin)))
+        }
+      }
+      taken.result()
+    }
+
+    private def incomplete(
+        gain: Gain,
+        step: StepId,
+        at: ExecutorAddress,
+        bin: Int,
+        offered: (Chain, Long)
+    ): LoadedBin = {
+      val (chain, keys) = offered
+      val key = ReplicaKey.forStep(batch.key, gain.source, gain.target, step)
+      def remote = new Remote(key, gain.name, chain, Some(at), keys)
+      LoadedBin(bin, new BinLog(registry.budget), chain, Option.when(keys > 0)(remote))
     }
 
     private def imageOf(gain: Gain, leftMs: () => Long): Option[Holding] =

@@ -3,20 +3,24 @@ package io.megaphone.runtime
 
 import io.megaphone.state.Traffic
 
-/** The cost of opening a worker's state: counts of bins and bytes, by where they came from.
+/** The cost of opening a worker's state, and of bringing what its batch needed of incomplete bins:
+  * counts of bins and bytes, by where they came from.
   *
-  * Threads: one, until the state is open; it does not change after that.
+  * Threads: one, until the batch is committed; it does not change after that.
   */
 final class Arrivals extends Serializable {
   var binsIn, binsRelabelled, binsFromPeer, binsFromCheckpoint: Int = 0
   var bytesFromPeer, bytesFromCheckpoint, waitNanos: Long = 0L
+
+  /** Sub-bins of incomplete bins that came as the batch needed them. */
+  var subBins: Int = 0
 
   /** The worker's own bins that were read from files, as after the loss of its executor. */
   var binsRecovered: Int = 0
   def isRecovered: Boolean = binsRecovered > 0
 
   /** Whether any bins came from elsewhere. */
-  def isAny: Boolean = binsIn > 0 || isRecovered
+  def isAny: Boolean = binsIn > 0 || subBins > 0 || isRecovered
 
   def waitMs: Long = waitNanos / 1000000L
 

@@ -25,6 +25,8 @@ final case class Tables(before: RoutingTable, after: RoutingTable)
   *   steps of later batches, for which sources publish blocks
   * @param label
   *   the text that Spark's plan shows
+  * @param incomplete
+  *   bins that may be incomplete
   */
 final case class Assignment(
     run: String,
@@ -35,7 +37,8 @@ final case class Assignment(
     incoming: Vector[Incoming],
     addresses: Map[Int, ExecutorAddress],
     outgoing: Vector[Outgoing],
-    label: String
+    label: String,
+    incomplete: Set[Int] = Set.empty
 ) {
   override def toString: String = label
 
@@ -45,12 +48,21 @@ final case class Assignment(
     batch,
     tables.before,
     tables.after,
-    ids.getOrElse(store, VersionIds.Fixed)
+    ids.getOrElse(store, VersionIds.Fixed),
+    incomplete
   )
 }
 
-/** A step that takes effect with this batch, and the bins that it moves. */
-final case class Incoming(step: StepId, bins: Vector[Int])
+/** A step that takes effect with this batch, and the bins that it moves.
+  *
+  * @param onDemand
+  *   of a step on demand: the bins of it that travel between executors
+  */
+final case class Incoming(
+    step: StepId,
+    bins: Vector[Int],
+    onDemand: Option[Vector[Route]] = None
+)
 
 /** A step of a later batch: the bins of it that travel between executors.
   *
@@ -69,7 +81,8 @@ final case class Sources(
     steps: Map[Int, StepId],
     addresses: Map[Int, ExecutorAddress],
     tailDeadlineMs: Long,
-    imageDeadlineMs: Long
+    imageDeadlineMs: Long,
+    onDemand: Map[StepId, Vector[Route]] = Map.empty
 ) {
 
   /** The step that moves a bin with this batch, if any does. */
@@ -81,6 +94,7 @@ object Sources {
 
   def of(assignment: Assignment, tailDeadlineMs: Long, imageDeadlineMs: Long): Sources = {
     val steps = assignment.incoming.flatMap(i => i.bins.map(_ -> i.step)).toMap
-    Sources(steps, assignment.addresses, tailDeadlineMs, imageDeadlineMs)
+    val onDemand = assignment.incoming.flatMap(i => i.onDemand.map(i.step -> _)).toMap
+    Sources(steps, assignment.addresses, tailDeadlineMs, imageDeadlineMs, onDemand)
   }
 }

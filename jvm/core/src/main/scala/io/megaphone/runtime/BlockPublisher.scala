@@ -38,11 +38,12 @@ final class BlockPublisher private[runtime] (
 
   private val images = mutable.Queue.empty[(BlockName, TransferBlocks.Snapshot)]
   private val publishing = new AtomicInteger() // images of the queue that are being made
-  private val tails = new ConcurrentHashMap[ReplicaKey, Vector[BlockName]]() // published, all parts
+  // Tails and offers that are published, all parts.
+  private val ofCommits = new ConcurrentHashMap[ReplicaKey, Vector[BlockName]]()
 
   /** Drops the images and blocks of steps that the orders do not name. */
   private[runtime] def keep(orders: Orders): Unit = {
-    tails.keySet.removeIf(key => !orders.isLive(key))
+    ofCommits.keySet.removeIf(key => !orders.isLive(key))
     images.synchronized {
       images
         .dequeueAll { case (block, _) => !orders.isLive(block.key.run, block.step) }
@@ -101,14 +102,23 @@ final class BlockPublisher private[runtime] (
   /** Publishes the tails that the last commit of a holding appended to bins. Removes those of
     * earlier commits, but for one: a target that is further behind reads files.
     */
-  def publishTail(block: BlockName, holding: Holding, bins: Seq[Int]): Unit = {
-    val made = offer(block)(blocks.tail(holding, bins))
-    val known = Option(tails.get(block.replica)).getOrElse(Vector.empty)
+  def publishTail(block: BlockName, holding: Holding, bins: Seq[Int]): Unit =
+    publishNewest(block)(blocks.tail(holding, bins))
+
+  /** Publishes which of the bins a holding has at its new head, in the same way. */
+  def publishOffer(block: BlockName, holding: Holding, bins: Seq[Int]): Unit =
+    publishNewest(block)(blocks.offer(holding, bins))
+
+  private def publishNewest(
+      block: BlockName
+  )(make: ((Int, Array[Byte]) => Unit) => Unit): Unit = {
+    val made = offer(block)(make)
+    val known = Option(ofCommits.get(block.replica)).getOrElse(Vector.empty)
     val (kept, superseded) =
       (known ++ made).distinct.partition(_.name.version >= block.name.version - 1)
-    tails.put(block.replica, kept)
+    ofCommits.put(block.replica, kept)
     try peers.remove(superseded)
-    catch { case NonFatal(e) => warn(s"Tails before $block could not be removed: $e") }
+    catch { case NonFatal(e) => warn(s"Blocks before $block could not be removed: $e") }
   }
 
   /** Losing a block costs time only (I9): a commit that is durable does not fail for it. If a part

@@ -13,8 +13,8 @@ import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.state.{Holding, Registry, ReplicaKey}
 import io.megaphone.transfer.{
-  BlockName, Peers, Preparer, PushedFile, PushedFiles, ReplicaDuty, SentFiles, StandbyKeeper,
-  TailPulls, TransferBlocks
+  Answering, BlockName, Peers, Preparer, PushedFile, PushedFiles, ReplicaDuty, SentFiles,
+  StandbyKeeper, TailPulls, TransferBlocks
 }
 import io.megaphone.transfer.TailPulls.Pulled
 import io.megaphone.transfer.TransferBlocks.Part
@@ -57,6 +57,8 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   about how many bytes of live records a standby gets at once
   * @param clock
   *   measures how long tasks use state
+  * @param leaseWaitMs
+  *   how long who brings the rest of a step waits for a task that uses the state
   */
 final class ExecutorAgent(
     val registry: Registry,
@@ -70,7 +72,8 @@ final class ExecutorAgent(
     largeBinBytes: Long = ExecutorAgent.LargeBinBytes,
     val census: Census = new Census,
     sliceBytes: Long = StandbyKeeper.SliceBytes,
-    val clock: Clock = Clock.System
+    val clock: Clock = Clock.System,
+    leaseWaitMs: Long = Registry.BorrowMs
 ) {
   import ExecutorAgent._
 
@@ -95,6 +98,13 @@ final class ExecutorAgent(
     throttle,
     sliceBytes
   )
+
+  /** What this executor brings of bins that steps on demand have left elsewhere. */
+  val rests: RestWork =
+    new RestWork(registry, peers, recoveryOf, () => orders, faults, throttle, leaseWaitMs)
+
+  /** Answers what other executors ask about such bins. */
+  val answering: Answering = new Answering(registry)
 
   /** What this executor's tasks publish for others. */
   val publisher: BlockPublisher =
@@ -140,7 +150,8 @@ final class ExecutorAgent(
     standbys.standing,
     orders.counter,
     registry.holdingsByRun,
-    standbys.noRoom
+    standbys.noRoom,
+    rests.whole
   )
 
   /** Obeys the orders, unless newer ones are known. Returns whether they were obeyed. */
@@ -155,6 +166,8 @@ final class ExecutorAgent(
       orders.isDraining
     )
     registry.keepReplicas(orders.isLive(_))
+    registry.keepExports(orders.isLive(_))
+    rests.keep(orders)
     registry.measure()
     pushed.keep((store, file) => orders.runs.get(store.run).exists(isToApply(_, store, file)))
     Seq(refused, published, copied).foreach(_.keySet.removeIf(key => !orders.isLive(key)))
@@ -195,10 +208,10 @@ final class ExecutorAgent(
 
   private def versionOf(key: ReplicaKey) = registry.replica(key).map(_.base.version)
 
-  /** Whether an image is still to be published, or a replica that has room has not reached its
-    * source's newest settled version.
+  /** Whether an image is still to be published, bins are incomplete, or a replica that has room has
+    * not reached its source's newest settled version.
     */
-  def isBehind: Boolean = publisher.isBehind || orders.duties.exists { duty =>
+  def isBehind: Boolean = publisher.isBehind || rests.isAnyDue || orders.duties.exists { duty =>
     !isRefused(duty) && versionOf(duty.key).forall(_ < duty.settled.version)
   }
 

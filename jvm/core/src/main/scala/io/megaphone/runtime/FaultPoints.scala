@@ -11,8 +11,10 @@ trait FaultPoints {
   /** The process has come to a point. */
   def at(point: String): Unit
 
-  /** Returns the bytes to publish in place of a block's bytes; None to publish nothing. */
-  def published(bytes: Array[Byte]): Option[Array[Byte]]
+  /** Returns the bytes that travel between executors at a point, in place of a block's, a file's or
+    * an answer's; None if they are lost.
+    */
+  def handedOut(point: String, bytes: Array[Byte]): Option[Array[Byte]]
 }
 
 object FaultPoints {
@@ -32,6 +34,9 @@ object FaultPoints {
   val StandbyOpening = "standby-opening"
   val StandbyCommitted = "standby-committed"
 
+  /** An executor that brings the rest of a step on demand: before it asks for some. */
+  val RestAsked = "rest-asked"
+
   /** A task of a step's batch: before it adopts bins, and when it has. */
   val StepOpening = "step-opening"
   val StepOpened = "step-opened"
@@ -49,9 +54,16 @@ object FaultPoints {
   val BlockPublished = "block-published"
   val BlockPulled = "block-pulled"
 
+  /** A question about what a step on demand took: when it is asked, and when its answer comes. */
+  val QuestionAsked = "question-asked"
+  val AnswerCame = "answer-came"
+
+  /** The file of a commit: when it is sent to an executor that stands by. */
+  val FilePushed = "file-pushed"
+
   /** As shipped. */
   object Off extends FaultPoints {
     override def at(point: String): Unit = ()
-    override def published(bytes: Array[Byte]): Option[Array[Byte]] = Some(bytes)
+    override def handedOut(point: String, bytes: Array[Byte]): Option[Array[Byte]] = Some(bytes)
   }
 }

@@ -28,6 +28,9 @@ sealed trait Message extends Serializable
   *   how many states of workers it keeps, by run
   * @param noRoom
   *   the workers that it is to stand by for and has no room for
+  * @param whole
+  *   workers that run on it, all of whose bins are complete since their last commit, each with the
+  *   version
   */
 final case class Report(
     executor: ExecutorAddress,
@@ -39,7 +42,8 @@ final case class Report(
     standing: Vector[Standing] = Vector.empty,
     obeyed: Long = 0,
     states: Map[String, Int] = Map.empty,
-    noRoom: Vector[WorkerId] = Vector.empty
+    noRoom: Vector[WorkerId] = Vector.empty,
+    whole: Vector[(WorkerId, Long)] = Vector.empty
 ) extends Message
 
 /** How far a standby is: the version of its holding, how many bins of the worker it has, and
@@ -181,6 +185,8 @@ final case class LiveRun(
   *   how long the task used the state, from when it was open to the end of the commit
   * @param sizes
   *   those of the worker's bins; most commits do not tell them (see [[Census]])
+  * @param binsIncomplete
+  *   how many of the worker's bins are incomplete
   */
 final case class Committed(
     worker: WorkerId,
@@ -191,5 +197,6 @@ final case class Committed(
     bytes: Long,
     arrivals: Arrivals,
     sizes: Option[BinSizes] = None,
-    busyMs: Long = 0
+    busyMs: Long = 0,
+    binsIncomplete: Int = 0
 ) extends Message

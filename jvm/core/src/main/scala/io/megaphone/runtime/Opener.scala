@@ -3,7 +3,7 @@ package io.megaphone.runtime
 
 import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.errors.MissingBinException
-import io.megaphone.format.{Chain, FileName, StateName}
+import io.megaphone.format.{Chain, FileName, StateName, StoreKey}
 import io.megaphone.log.BinLog
 import io.megaphone.log.memory.SpillException
 import io.megaphone.state.{Holding, Lease, Registry, StoreBatch}
@@ -25,8 +25,17 @@ import io.megaphone.transfer.{Peers, TransferBlocks}
   * here or elsewhere. Whatever is lost costs time, never correctness.
   *
   * Threads: one, the task's.
+  *
+  * @param fetchDeadlineMs
+  *   how long the sources of steps on demand may take in all, in one batch
   */
-final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlocks, peers: Peers) {
+final class Opener(
+    registry: Registry,
+    recovery: Recovery,
+    blocks: TransferBlocks,
+    peers: Peers,
+    fetchDeadlineMs: Long = 0
+) {
   import Opener._
 
   private val catchUp = new CatchUp(recovery)
@@ -50,8 +59,15 @@ final class Opener(registry: Registry, recovery: Recovery, blocks: TransferBlock
         .foreach(bin => throw missing(batch, worker, bin))
       holding.checkedTable = batch.after.number
     }
+    if (holding.areIncomplete)
+      fetcher(lease, batch.key, opened)
+        .complete(holding.incomplete.map(_._1).filterNot(batch.incomplete))
     opened
   }
+
+  /** What brings the sub-bins that a task with this lease needs. */
+  def fetcher(lease: Lease, store: StoreKey, opened: Arrivals): Fetcher =
+    new Fetcher(registry, store, lease, peers, recovery, opened, fetchDeadlineMs)
 
   private def missing(batch: StoreBatch, worker: Int, bin: Int) =
     new MissingBinException(

@@ -4,7 +4,7 @@ package io.megaphone.runtime
 import io.megaphone.checkpoint.{Recovery, Settled}
 import io.megaphone.checkpoint.planlog.{History, PlanLog}
 import io.megaphone.errors.{PlanRefusedException, StepNotSealedException, UnsupportedQueryException}
-import io.megaphone.format.{StoreId, VersionIds}
+import io.megaphone.format.{StoreId, VersionIds, WorkerId}
 import io.megaphone.pace.TransferRate
 import io.megaphone.placement.Seat
 import io.megaphone.plan.{Group, Plan, RoutingTable}
@@ -316,6 +316,7 @@ final class QueryRun(
       worker <- report.noRoom.toSet if worker.store.run == run
       group <- groups.find(_.stores.contains(worker.store.id))
     } yield Seat(group.id, worker.worker)
+    for ((worker, version) <- report.whole if worker.store.run == run) isWhole(worker, version)
     val standing = report.standing.filter(_.worker.store.run == run)
     places.standsBy(executor, standing, noRoom, batchNow)
     if (pace.reported(report.copied.filter(_.replica.store.run == run)))
@@ -336,7 +337,17 @@ final class QueryRun(
   def committed(c: Committed): Unit = {
     places.ran(c.worker.store.id.operator, c.worker.worker, c.executor.id, c.batch)
     told.committed(c)
+    if (c.binsIncomplete == 0) isWhole(c.worker, c.batch + 1)
   }
+
+  /** All bins of a worker are complete at a version. */
+  private def isWhole(worker: WorkerId, version: Long): Unit =
+    if (hasIncomplete)
+      records.feed(Protocol.WorkerWhole(worker.store.id, worker.worker, version))
+
+  private def hasIncomplete = records.state.exists(
+    _.decision.exists(_.incomplete.valuesIterator.exists(_.nonEmpty))
+  )
 
   /** What executors are to know of this run; None before its first batch. */
   def live: Option[LiveRun] = records.state.flatMap(s =>
@@ -399,7 +410,10 @@ final class QueryRun(
   private def assignmentOf(d: Protocol.Decision, group: Group, tables: Tables): Assignment = {
     val incoming = d.sealedSteps
       .filter(_.id.group == group.id)
-      .map(a => Incoming(a.id, a.step.moves.map(_.bin)))
+      .map { a =>
+        def routes = Route.of(a.step, tables.before, d.batch.whereabouts(group.id))
+        Incoming(a.id, a.step.moves.map(_.bin), Option.when(a.mode.isOnDemand)(routes))
+      }
     val sources = incoming.flatMap(_.bins.map(tables.before.workerOf)).distinct
     val addresses = sources.flatMap(s => places.addressOf(group.id, s).map(s -> _)).toMap
     val outgoing = d.announced.filter(_.id.group == group.id).map { a =>
@@ -418,7 +432,8 @@ final class QueryRun(
       incoming,
       addresses,
       outgoing,
-      label
+      label,
+      d.incomplete.getOrElse(group.id, Set.empty)
     )
   }
 

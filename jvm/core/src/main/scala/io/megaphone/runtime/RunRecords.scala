@@ -102,7 +102,7 @@ private[runtime] final class RunRecords(
       warn("An older run had committed the step that the run before took back: it is in force.")
     case LogRecord.Cancelled(plan, Some(reason)) =>
       warn(s"Plan $plan of query $run has failed. $reason")
-    case LogRecord.Sealed(_, _, steps, _) =>
+    case LogRecord.Sealed(_, _, steps, _, _) =>
       for (s <- steps; reason <- s.noRoom)
         warn(s"Step ${s.step} of query $run goes on without some of its moves. $reason")
     case _ => ()

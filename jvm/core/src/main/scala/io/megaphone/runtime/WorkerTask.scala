@@ -5,6 +5,7 @@ import java.util.concurrent.TimeUnit
 
 import io.megaphone.checkpoint.{Committer, Recovery, StateFiles}
 import io.megaphone.format.{Compression, StateName, StoreId, WorkerId, WriterId}
+import io.megaphone.plan.AfterCommit
 import io.megaphone.state.{Attempt, Holding, Lease, StoreBatch}
 import io.megaphone.transfer.{BlockKind, BlockName, TransferBlocks}
 
@@ -29,6 +30,7 @@ final class WorkerTask private (
     val batch: StoreBatch,
     assignment: Assignment,
     val arrivals: Arrivals,
+    opener: Opener,
     committer: Committer,
     isOnStandby: Boolean
 ) {
@@ -68,9 +70,13 @@ final class WorkerTask private (
       committed.bytes,
       arrivals,
       Option.when(tellsSizes)(BinSizes.of(holding)),
-      TimeUnit.NANOSECONDS.toMillis(agent.clock.nanoTime - openSince)
+      TimeUnit.NANOSECONDS.toMillis(agent.clock.nanoTime - openSince),
+      holding.incomplete.size
     )
   }
+
+  /** Brings what the task needs of bins that are incomplete. */
+  val fetcher: Fetcher = opener.fetcher(lease, batch.key, arrivals)
 
   /** Undoes the uncommitted records, and gives the lease back. */
   def end(): Unit = lease.end()
@@ -87,12 +93,15 @@ final class WorkerTask private (
   } {
     def block(kind: BlockKind) =
       BlockName(batch.key, route.source, route.target, name, kind, step.step)
-    if (step.mode.publishesImageAfterCommit)
-      agent.publisher.publish(
-        block(BlockKind.Image),
-        TransferBlocks.headSnapshot(holding, route.bins)
-      )
-    else agent.publisher.publishTail(block(BlockKind.Tail), holding, route.bins)
+    step.mode.publishesAfterCommit match {
+      case AfterCommit.Images =>
+        val snapshot = TransferBlocks.headSnapshot(holding, route.bins)
+        agent.publisher.publish(block(BlockKind.Image), snapshot)
+      case AfterCommit.Offers =>
+        agent.publisher.publishOffer(block(BlockKind.Offer), holding, route.bins)
+      case AfterCommit.Tails =>
+        agent.publisher.publishTail(block(BlockKind.Tail), holding, route.bins)
+    }
   }
 
   /** Queues images of the settled state, for steps that are announced with this batch. */
@@ -172,12 +181,18 @@ object WorkerTask {
       if (isOnStandby) agent.faults.at(FaultPoints.StandbyOpening)
       if (batch.isStep) agent.faults.at(FaultPoints.StepOpening)
       val sources = Sources.of(assignment, settings.tailDeadlineMs, settings.imageDeadlineMs)
-      val opener = new Opener(agent.registry, store.recovery, agent.blocks, agent.peers)
+      val opener = new Opener(
+        agent.registry,
+        store.recovery,
+        agent.blocks,
+        agent.peers,
+        settings.imageDeadlineMs
+      )
       val arrivals = opener.open(lease, batch, sources)
       if (batch.isStep) agent.faults.at(FaultPoints.StepOpened)
       val committer = new Committer(agent.sent(id, store.files), store.compression, settings.limits)
       val task =
-        new WorkerTask(agent, lease, batch, assignment, arrivals, committer, isOnStandby)
+        new WorkerTask(agent, lease, batch, assignment, arrivals, opener, committer, isOnStandby)
       task.queueImages()
       task
     } catch { case e: Throwable => lease.end(); throw e }

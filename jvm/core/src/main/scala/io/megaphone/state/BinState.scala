@@ -5,8 +5,7 @@ import io.megaphone.log.BinLog
 
 /** Whether a holding has a bin, and how.
   *
-  * Every reader of presence goes through this type, so a bin with records that still have to be
-  * fetched would be one more case here.
+  * Every reader of presence goes through this type.
   */
 sealed abstract class BinState {
 
@@ -44,5 +43,16 @@ object BinState {
     override def keyCount: Long = log.keyCount.toLong
     override def keyCount(family: Int): Long = log.keyCount(family).toLong
     override def liveBytes: Long = log.liveBytes
+  }
+
+  /** The bin is incomplete: some of its records are in `log`, and `remote` says what is elsewhere.
+    * Of one family it is not known how many keys are elsewhere: those here are counted.
+    */
+  final case class Partial(log: BinLog, remote: Remote) extends BinState {
+    override def isPresent: Boolean = true
+    override def here: Option[BinLog] = Some(log)
+    override def keyCount: Long = log.keyCount + remote.keysElsewhere
+    override def keyCount(family: Int): Long = log.keyCount(family).toLong
+    override def liveBytes: Long = log.liveBytes + remote.bytesElsewhere
   }
 }

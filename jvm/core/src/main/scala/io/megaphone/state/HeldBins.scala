@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.state
 
+import scala.collection.concurrent.TrieMap
 import scala.collection.mutable
 
 import io.megaphone.format.Chain
@@ -18,11 +19,20 @@ private[state] final class HeldBins(count: Int) {
   private val logs = new Array[BinLog](count) // null: absent
   private val chains = new Array[Chain](count)
   private val present = new mutable.BitSet(count)
+  private val remotes = TrieMap.empty[Int, Remote] // of the incomplete ones
+
+  /** Whether a bin is incomplete. Looked at for every row. */
+  def areIncomplete: Boolean = hasRemotes
+  private var hasRemotes = false
 
   def stateOf(bin: Int): BinState = {
     val log = logs(bin)
-    if (log == null) BinState.Absent else BinState.Local(log)
+    if (log == null) BinState.Absent
+    else remotes.get(bin).fold[BinState](BinState.Local(log))(BinState.Partial(log, _))
   }
+
+  /** What is elsewhere of the incomplete bins, ascending. */
+  def incomplete: Vector[(Int, Remote)] = remotes.toVector.sortBy(_._1)
 
   def has(bin: Int): Boolean = logs(bin) != null
 
@@ -39,16 +49,24 @@ private[state] final class HeldBins(count: Int) {
   /** The numbers of the present bins, ascending. Another thread may remove one meanwhile. */
   def numbers: Iterator[Int] = present.iterator.filter(has)
 
-  def put(bin: Int, log: BinLog, chain: Chain): Unit = {
+  def put(bin: Int, log: BinLog, chain: Chain, remote: Option[Remote]): Unit = {
     logs(bin) = log
     chains(bin) = chain
     present += bin
+    setRemote(bin, remote)
+  }
+
+  /** Notes what of a bin is elsewhere; None if nothing is. */
+  def setRemote(bin: Int, remote: Option[Remote]): Unit = {
+    remotes.updateWith(bin)(_ => remote)
+    hasRemotes = remotes.nonEmpty
   }
   def setChain(bin: Int, chain: Chain): Unit = chains(bin) = chain
   def remove(bin: Int): Unit = {
     logs(bin) = null
     chains(bin) = null
     present -= bin
+    setRemote(bin, None)
   }
 
   /** The sum of a figure of the bins that are counted. */
@@ -66,6 +84,7 @@ private[state] final class HeldBins(count: Int) {
       val chain = chains(bin)
       if (chain != null) sum += chain.heapBytes
     }
+    remotes.valuesIterator.foreach(sum += _.heapBytes)
     sum
   }
 

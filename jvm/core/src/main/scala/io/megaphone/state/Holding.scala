@@ -5,7 +5,7 @@ import scala.collection.mutable
 
 import io.megaphone.errors.MissingBinException
 import io.megaphone.format.{Chain, DeltaFile, FileName, StateName}
-import io.megaphone.log.BinLog
+import io.megaphone.log.{BinLog, KeyHash, Survey}
 
 /** The bins of one worker in the memory of one executor, at one name. Versions live here, never on
   * a bin.
@@ -35,6 +35,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
   private val adoptedBins = mutable.BitSet.empty
   private val leavingBins = mutable.BitSet.empty
   private val standbyBins = mutable.BitSet.empty // leaving ones that a standby here will take
+  private val lentBins = mutable.BitSet.empty // to exports
   private val departed = new DepartedBins
   // The files that lead to the base, newest first; the first is the base's own.
   private var files = Vector.empty[FileName]
@@ -92,12 +93,51 @@ final class Holding(val worker: Int, val binsCount: Int) {
   }
 
   /** Adds a settled bin, as loaded from files, a block or another holding. */
-  def put(loaded: LoadedBin): Unit = put(loaded.bin, loaded.log, loaded.chain)
-  def put(bin: Int, log: BinLog, chain: Chain): Unit = synchronized(held.put(bin, log, chain))
+  def put(loaded: LoadedBin): Unit = synchronized {
+    held.put(loaded.bin, loaded.log, loaded.chain, loaded.remote)
+  }
+  def put(bin: Int, log: BinLog, chain: Chain): Unit = put(LoadedBin(bin, log, chain))
+
+  /** Takes in a sub-bin of an incomplete bin, unless it is here. The bin is complete once no key of
+    * it is elsewhere. With the lease. Throws DamagedRecordsException if the records are none that
+    * the bin lacks, and SpillException: part of the sub-bin may then be here, and this holding is
+    * of no use any more.
+    */
+  def takeIn(bin: Int, subBin: SubBin): Unit = stateOf(bin) match {
+    case BinState.Partial(log, remote) if !remote.isHere(subBin.hash) =>
+      val keysBefore = log.keyCount
+      log.takeIn(subBin.records, 0, subBin.records.length)
+      remote.brought(subBin.hash, log.keyCount - keysBefore)
+      if (remote.keysElsewhere == 0) synchronized(held.setRemote(bin, None))
+    case _ =>
+  }
+
+  /** Takes in all that an incomplete bin lacks, from a log that has the whole of it as it was when
+    * the step took it. Throws as `takeIn` does, and what `hash` throws.
+    */
+  def completeFrom(bin: Int, whole: BinLog, hash: => KeyHash): Unit = stateOf(bin) match {
+    case BinState.Partial(_, remote) =>
+      if (remote.broughtCount == 0) put(bin, whole, chain(bin))
+      else {
+        val survey = Survey.of(whole, hash)
+        survey.foreachFrom(Int.MinValue) { h =>
+          if (!remote.isHere(h)) takeIn(bin, SubBin(h, survey.bytesOf(h)))
+          true
+        }
+      }
+    case _ =>
+  }
+
+  /** Whether some bin is incomplete: asked for every row. */
+  def areIncomplete: Boolean = held.areIncomplete
+
+  /** The incomplete bins, ascending, each with what of it is elsewhere. */
+  def incomplete: Vector[(Int, Remote)] = synchronized(held.incomplete)
 
   /** Drops a bin. Called twice: nothing happens. */
   def drop(bin: Int): Unit = synchronized {
-    held.remove(bin); adoptedBins -= bin; leavingBins -= bin; standbyBins -= bin
+    held.remove(bin)
+    Seq(adoptedBins, leavingBins, standbyBins, lentBins).foreach(_ -= bin)
   }
 
   /** Marks a bin that changes its owner with the current batch, until that version is settled.
@@ -127,6 +167,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
     adoptedBins.clear()
     leavingBins.clear()
     standbyBins.clear()
+    lentBins.clear()
     departed.clear()
     files = lineage
   }
@@ -154,7 +195,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
     headCommit.foreach { head =>
       touchedBins.foreach(stateOf(_).here.foreach(_.settle()))
       touchedBins.clear()
-      for (bin <- standbyBins; log <- stateOf(bin).here)
+      for (bin <- standbyBins if !lentBins(bin); log <- stateOf(bin).here)
         departed.add(LoadedBin(bin, log, chain(bin)), baseName.version)
       baseName = head.name
       departed.dropBefore(baseName.version)
@@ -193,14 +234,14 @@ final class Holding(val worker: Int, val binsCount: Int) {
   }
 
   /** Hands over settled bins, which belong to the taker from then on. Returns None if this holding
-    * is not at exactly `name`, or lacks one of the bins. A head of that name is settled first.
+    * is not at exactly `name`, or lacks one of the bins, or has lent one. A head of that name is
+    * settled first.
     */
   def give(name: StateName, wanted: Seq[Int]): Option[Seq[LoadedBin]] = synchronized {
     if (headCommit.exists(_.name == name)) settle()
-    val settled = wanted.map(stateOf).collect {
-      case BinState.Local(log) if !log.isTouched => log
-    }
-    Option.when(baseName == name && settled.size == wanted.size) {
+    val settled = settledLogs(wanted)
+    val isMine = settled.size == wanted.size && !wanted.exists(lentBins)
+    Option.when(baseName == name && isMine) {
       val leaving =
         wanted.zip(settled).map { case (bin, log) => LoadedBin(bin, log, chain(bin)) }
       /* A mark that a bin leaves stays: by the next commit's footer, older holdings of this worker
@@ -209,6 +250,25 @@ final class Holding(val worker: Int, val binsCount: Int) {
       leaving
     }
   }
+
+  /** Lends settled bins that leave with the batch that reads `name`: who asks for them may read
+    * them from then on, and nobody writes to them any more. A head of that name is settled first.
+    *
+    * @return
+    *   None if this holding is not at exactly `name`, or lacks one of the bins
+    */
+  def lend(name: StateName, wanted: Seq[Int]): Option[Seq[(Int, BinLog)]] = synchronized {
+    if (headCommit.exists(_.name == name)) settle()
+    val settled = settledLogs(wanted)
+    Option.when(baseName == name && settled.size == wanted.size) {
+      lentBins ++= wanted
+      wanted.zip(settled)
+    }
+  }
+
+  /** The logs of those of some bins that are complete and have no tail. */
+  private def settledLogs(wanted: Seq[Int]): Seq[BinLog] =
+    wanted.map(stateOf).collect { case BinState.Local(log) if !log.isTouched => log }
 
   /** Number of live keys of the bins that stay. */
   def keyCount: Long = held.sum(!isLeaving(_))(_.keyCount)

@@ -136,8 +136,12 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
   /** Takes the lease once nobody has it and no task of the worker waits for it. Waits a moment, at
     * most until the holding is where it is wanted, and detaches nobody.
     */
-  def borrow(attempt: Attempt, isThere: Holding => Boolean): Option[Lease] = synchronized {
-    val deadline = System.nanoTime + Slot.KeeperWaitMs * 1000000L
+  def borrow(
+      attempt: Attempt,
+      waitMs: Long,
+      isThere: Holding => Boolean
+  ): Option[Lease] = synchronized {
+    val deadline = System.nanoTime + waitMs * 1000000L
     borrowers += 1
     try
       while (!isRetired && !isFree && !isThere(holding) && System.nanoTime < deadline)

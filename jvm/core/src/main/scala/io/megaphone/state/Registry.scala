@@ -5,8 +5,8 @@ import java.util.concurrent.ConcurrentHashMap
 
 import scala.jdk.CollectionConverters._
 
-import io.megaphone.format.{Chain, Footer, StoreKey, WorkerId}
-import io.megaphone.log.BinLog
+import io.megaphone.format.{Chain, Footer, StateName, StoreKey, WorkerId}
+import io.megaphone.log.{BinLog, KeyHash}
 import io.megaphone.log.memory.HeapBudget
 
 /** All holdings of one executor, by run, operator, store and worker, and the replicas that it keeps
@@ -30,6 +30,8 @@ final class Registry(
   private val slots = new ConcurrentHashMap[WorkerId, Slot]()
   private val replicas = new ConcurrentHashMap[ReplicaKey, Replica]()
   @volatile private var standsBy: WorkerId => Boolean = _ => false
+  private val exports = new ConcurrentHashMap[ReplicaKey, Export]()
+  private val hashes = new ConcurrentHashMap[StoreKey, () => KeyHash]()
   private val handedOut = ConcurrentHashMap.newKeySet[HeapBudget.User]()
 
   /** Takes the lease on a worker's holding, which is empty if the worker had none. Throws
@@ -52,8 +54,9 @@ final class Registry(
   /** Takes the lease on a standby, to take bins of it. Waits a moment for who has it, at most until
     * the holding is where it is wanted. Returns None if it is not there, or others still have it.
     */
-  def borrow(worker: WorkerId, attempt: Attempt)(isThere: Holding => Boolean): Option[Lease] =
-    Option(slots.get(worker)).flatMap(_.borrow(attempt, isThere))
+  def borrow(worker: WorkerId, attempt: Attempt, waitMs: Long = Registry.BorrowMs)(
+      isThere: Holding => Boolean
+  ): Option[Lease] = Option(slots.get(worker)).flatMap(_.borrow(attempt, waitMs, isThere))
 
   /** Whether this executor is to stand by for a worker. */
   def isStandby(worker: WorkerId): Boolean = standsBy(worker)
@@ -67,6 +70,45 @@ final class Registry(
 
   /** A worker's current holding, even if an attempt is writing it. */
   def holding(worker: WorkerId): Option[Holding] = Option(slots.get(worker)).map(_.peek)
+
+  /** Tells how to find the hashes of a store's keys. Called twice: the later one counts. */
+  def useHash(store: StoreKey, make: () => KeyHash): Unit = { hashes.put(store, make); () }
+
+  /** Makes a KeyHash for a store; None if nobody has told how. */
+  def hashOf(store: StoreKey): Option[KeyHash] = Option(hashes.get(store)).map(_.apply())
+
+  /** The export of a step, with these bins of its source as they were at `name`: as it is there, or
+    * with what the source's holding here lends it. Returns None if the bins are not to be had here
+    * at that name.
+    */
+  def exported(key: ReplicaKey, name: StateName, bins: Seq[Int]): Option[Export] = {
+    def isThere(known: Export) = known.name == name && bins.forall(known.has)
+    def lent = for {
+      holding <- this.holding(WorkerId(key.store, key.source))
+      hash <- hashOf(key.store)
+      logs <- holding.lend(name, bins)
+    } yield {
+      val lender = exports.compute(
+        key,
+        (_, known) =>
+          if (known != null && known.name == name) known
+          else new Export(name, holding.binsCount, hash)
+      )
+      lender.add(logs)
+      lender
+    }
+    Option(exports.get(key)).filter(isThere).orElse(lent)
+  }
+
+  /** Whether a worker's holding here may still come to `name`: it is at an older one. */
+  def mayReach(worker: WorkerId, name: StateName): Boolean =
+    holding(worker).exists(_.base.version < name.version)
+
+  /** Drops the exports that are not wanted. */
+  def keepExports(isWanted: ReplicaKey => Boolean): Unit = {
+    exports.keySet.removeIf(k => !isWanted(k)); ()
+  }
+  def exportsCount: Int = exports.size
 
   def replica(key: ReplicaKey): Option[Replica] = Option(replicas.get(key))
 
@@ -117,6 +159,8 @@ final class Registry(
       if (!isWanted && slot.retire()) slots.remove(worker, slot)
     }
     replicas.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
+    exports.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
+    hashes.keySet.removeIf(store => settledOf(store.run).isEmpty)
     ()
   }
 
@@ -126,6 +170,10 @@ final class Registry(
     slots.values.forEach(slot => sum += slot.peek.heapBytes)
     replicas.values.forEach(replica => sum += replica.heapBytes)
     handedOut.forEach(user => sum += user.heapBytes)
+    exports.forEach { (key, lender) =>
+      val source = holding(WorkerId(key.store, key.source))
+      sum += lender.heapBytes + lender.heapBytesBeside(source)
+    }
     sum
   }
 
@@ -139,10 +187,20 @@ final class Registry(
 
   def holdingsCount: Int = slots.size
 
+  /** The workers whose holdings here are so. */
+  def workers(isSo: Holding => Boolean): Vector[WorkerId] =
+    slots.asScala.iterator.collect { case (worker, slot) if isSo(slot.peek) => worker }.toVector
+
   /** The number of holdings of each run. */
   def holdingsByRun: Map[String, Int] =
     slots.keySet.asScala.iterator.map(_.store.run).toVector.groupMapReduce(identity)(_ => 1)(_ + _)
   def replicasCount: Int = replicas.size
   def runs: Set[String] = slots.keySet.asScala.map(_.store.run).toSet
-  def isEmpty: Boolean = slots.isEmpty && replicas.isEmpty && handedOut.isEmpty
+  def isEmpty: Boolean = slots.isEmpty && replicas.isEmpty && exports.isEmpty && handedOut.isEmpty
+}
+
+object Registry {
+
+  /** How long who is no task waits for a task that has the lease: as long as tasks wait for it. */
+  val BorrowMs: Long = Slot.KeeperWaitMs
 }

@@ -15,13 +15,17 @@ import io.megaphone.plan.RoutingTable
   *   the table of this batch
   * @param ids
   *   checkpoint ids of the workers of `before` at `version`
+  * @param incomplete
+  *   bins that may be incomplete in this batch (I13): what their commits write must not depend on
+  *   what has arrived when
   */
 final case class StoreBatch(
     key: StoreKey,
     version: Long,
     before: RoutingTable,
     after: RoutingTable,
-    ids: VersionIds
+    ids: VersionIds,
+    incomplete: Set[Int] = Set.empty
 ) {
 
   /** The name of a worker's state at `version`. */

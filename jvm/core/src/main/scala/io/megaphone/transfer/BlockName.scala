@@ -44,4 +44,7 @@ object BlockKind {
 
   /** The records that one commit appended to the bins. */
   case object Tail extends BlockKind("tail")
+
+  /** No records: which bins there are at one name. */
+  case object Offer extends BlockKind("offer")
 }

@@ -28,6 +28,12 @@ trait Peers {
       come: (BlockName, Array[Byte]) => Unit
   ): Unit = for ((block, at) <- blocks; bytes <- pull(block, at, deadlineMs)) come(block, bytes)
 
+  /** Asks another executor, or this one, about what a step on demand took, and waits for the
+    * answer. Returns Gone if none comes within `deadlineMs`. Throws InterruptedException, and
+    * nothing else.
+    */
+  def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Answer
+
   /** Sends a file to another executor, which keeps it for its standby. Does not wait, and never
     * throws: the file may be lost, late, or come twice.
     */

@@ -19,8 +19,9 @@ import io.megaphone.state.Holding
   *     of it.
   *   - A ''tail block'' has the records that one commit appended to them. A target applies it to a
   *     replica at exactly the name that the tail is based on.
+  *   - An ''offer'' has no records. A target asks for those that it needs.
   *
-  * Both list the chain and the key count of every bin that moves, even of an empty one. So missing
+  * All list the chain and the key count of every bin that moves, even of an empty one. So missing
   * is never read as empty, and the target's first commit can list the chain. Losing a block costs
   * time only.
   *
@@ -82,6 +83,29 @@ final class TransferBlocks(
         }
       }
       parts.end()
+    }
+  }
+
+  /** Makes the offer of bins of the head that `holding` has just committed: their chains and key
+    * counts. Only with the lease. Throws IllegalStateException if there is no head.
+    */
+  def offer(holding: Holding, bins: Seq[Int])(publish: (Int, Array[Byte]) => Unit): Unit = {
+    val name = headOf(holding)
+    val file = FileName(holding.worker, name)
+    val parts = new BlockParts(file, name, compressions.writer, partBytes, publish)
+    bins.foreach { bin =>
+      parts.add(bin, isImage = false, holding.chain(bin), holding.stateOf(bin).keyCount)(_ => ())
+    }
+    parts.end()
+  }
+
+  /** The chains and the key counts of the bins in an offer. Returns None if it is of another state,
+    * or lacks one of the bins. Throws DamagedFileException.
+    */
+  def offered(offer: Part, file: FileName, bins: Seq[Int]): Option[Map[Int, (Chain, Long)]] = {
+    val footer = offer.footer
+    Option.when(footer.file == file && isWhole(Seq(offer), bins)) {
+      bins.iterator.map(bin => bin -> (footer.chains(bin), footer.keyCounts(bin))).toMap
     }
   }
 

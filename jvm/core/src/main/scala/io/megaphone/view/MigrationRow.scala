@@ -17,14 +17,16 @@ final case class MigrationRow(
     bytesFromPeer: Long,
     bytesFromCheckpoint: Long,
     waitMs: Long,
-    isRecovery: Boolean
+    isRecovery: Boolean,
+    subBins: Int,
+    binsIncomplete: Int
 )
 
 object MigrationRow {
   val table: Table[MigrationRow] = Table(
     "migrations",
-    "A row for each batch, store and worker that bins moved into, or that was recovered; the " +
-      "newest of this run.",
+    "A row for each batch, store and worker that bins moved into, that brought some of what a " +
+      "step on demand had left elsewhere, or that was recovered; the newest of this run.",
     Vector(
       Column.of("batch", Int64, "The batch at which the bins arrived.", _.batch),
       Column.of("operator", Int64, "Id of the stateful operator.", _.operator),
@@ -68,6 +70,18 @@ object MigrationRow {
         Bool,
         "Whether the worker's own bins were read from files, as after the loss of an executor.",
         _.isRecovery
+      ),
+      Column.of(
+        "sub_bins",
+        Int32,
+        "Sub-bins of incomplete bins that the batch needed and brought from other executors.",
+        _.subBins
+      ),
+      Column.of(
+        "bins_incomplete",
+        Int32,
+        "Bins of the worker of which something was elsewhere after the batch.",
+        _.binsIncomplete
       )
     )
   )
@@ -89,6 +103,8 @@ object MigrationRow {
     arrivals.bytesFromPeer,
     arrivals.bytesFromCheckpoint,
     arrivals.waitMs,
-    arrivals.isRecovered
+    arrivals.isRecovered,
+    arrivals.subBins,
+    c.binsIncomplete
   )
 }

@@ -184,6 +184,22 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
       if (Record.isOrdered(family)) checkOrder(family, TreeMap.from(expected)(Bytes.Unsigned))
       else intercept[IllegalArgumentException](log.range(family, null, null))
     }
+    checkSurvey()
+  }
+
+  /** The sub-bins of all hashes together are what the log has. */
+  private def checkSurvey(): Unit = {
+    val survey = Survey.of(log, ByLastByte)
+    val expected = live.groupBy { case ((_, key), _) => hashOf(key) }
+    val hashes = expected.keys.toVector.sorted
+    for (from <- Vector(Int.MinValue, 0, random.nextInt())) {
+      val seen = Vector.newBuilder[Int]
+      survey.foreachFrom(from) { hash => seen += hash; true }
+      assert(seen.result() == hashes.filter(_ >= from), "the hashes that there are, in order")
+    }
+    for (hash <- hashes)
+      assert(Bytes.replay(survey.bytesOf(hash)) == expected(hash), s"the sub-bin of $hash")
+    assert(survey.bytesOf(AbsentHash).isEmpty)
   }
 
   private def checkOrder(family: Int, expected: TreeMap[Bytes, Bytes]): Unit = {
@@ -385,6 +401,12 @@ object BinLogModel {
 
   def keyOf(i: Int): Bytes = KeyPool(i)
   def newKeyOf(i: Int): Bytes = Bytes.of(s"a new key, number $i")
+
+  /** So that few of the keys, over all families, have one hash; some are negative. */
+  private def hashOf(key: Bytes): Int = key.lastOption.fold(0)(last => (last & ~3) * 0x01000193)
+  private val ByLastByte: KeyHash =
+    (_, bytes, keyOffset, keyBytes) => hashOf(Bytes.slice(bytes, keyOffset, keyBytes))
+  private val AbsentHash = 1
 
   def keyAt(c: Cursor): Bytes = Bytes.slice(c.bytes, c.keyOffset, c.keyBytes)
   def valueAt(c: Cursor): Bytes = Bytes.slice(c.bytes, c.valueOffset, c.valueBytes)

@@ -67,7 +67,7 @@ class ExecutorThreadsSuite extends AnyFunSuite with SmallStore {
     private val (image, tails) = committed()
     private val faults = new FaultPoints {
       override def at(point: String): Unit = turns.gate()
-      override def published(bytes: Array[Byte]): Option[Array[Byte]] = Some(bytes)
+      override def handedOut(point: String, bytes: Array[Byte]): Option[Array[Byte]] = Some(bytes)
     }
     private val peers = new SomePeers(block => { turns.gate(); blockOf(block) })
     private lazy val agent = new ExecutorAgent(

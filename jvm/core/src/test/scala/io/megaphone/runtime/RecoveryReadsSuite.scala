@@ -114,7 +114,7 @@ class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
     )
 
     assert(loaded.bins.keySet == bins)
-    for ((bin, LoadedBin(_, log, _)) <- loaded.bins)
+    for ((bin, LoadedBin(_, log, _, _)) <- loaded.bins)
       assert(
         Bytes.replay(log.image()) == Bytes.replay(past.holding.log(bin).image()),
         s"in bin $bin"

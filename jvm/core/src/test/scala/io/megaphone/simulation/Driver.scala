@@ -312,6 +312,9 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   def cancelRelocations(): Unit =
     run.cancelRelocations(run.footprint.relocations.filter(_.isOpen).map(_.id).toSet)
 
+  /** Whether bins of a step on demand may still be incomplete. */
+  def isArriving: Boolean = state.decision.exists(_.incomplete.valuesIterator.exists(_.nonEmpty))
+
   /** Whether workers are on their way, or on executors that are to be emptied. */
   def isRelocating: Boolean = run.footprint.relocations.exists(_.isOpen) ||
     world.mustEmpty &&

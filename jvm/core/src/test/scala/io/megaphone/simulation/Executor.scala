@@ -11,7 +11,9 @@ import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.runtime.{DutyHost, ExecutorAgent, FaultPoints, Orders}
 import io.megaphone.state.{Registry, ReplicaKey}
-import io.megaphone.transfer.{BlockName, Peers, PushedFile, StandbyKeeper, TransferBlocks}
+import io.megaphone.transfer.{
+  Answer, BlockName, Peers, PushedFile, Question, StandbyKeeper, TransferBlocks
+}
 
 /** One executor: the shipped agent, and a host made of dice: its way to the other executors, its
   * background threads, its memory.
@@ -29,7 +31,8 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     text => world.trace(s"$name WARN $text"),
     new Throttle(Executor.Impatient),
     sliceBytes = 1, // one bin
-    clock = Executor.Impatient
+    clock = Executor.Impatient,
+    leaseWaitMs = 0
   )
 
   /** The workers that this executor stands by for, and has not run since. */
@@ -69,6 +72,14 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     }
   }
 
+  override def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Answer =
+    if (world.faults.strikes(Fault.AnswerMissing)) Answer.Gone
+    else
+      world.executor(address.id).map(_.agent.answering(question)) match {
+        case None | Some(Answer.NotYet) => Answer.Gone // the time is up: nothing goes on meanwhile
+        case Some(answer) => answer
+      }
+
   private def blockFor(block: BlockName): Option[Array[Byte]] =
     world.planted.otherBlock(block, stored).orElse(stored.get(block))
 
@@ -85,7 +96,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     if (Executor.NeedRoom(point) && world.faults.strikes(Fault.ReplicaHasNoRoom))
       throw new SpillException("no room", null)
 
-  override def published(bytes: Array[Byte]): Option[Array[Byte]] = Some(bytes)
+  override def handedOut(point: String, bytes: Array[Byte]): Option[Array[Byte]] = Some(bytes)
 
   /** The answer to a report arrives. */
   def hear(orders: Orders): Unit = {
@@ -98,6 +109,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
   /** One piece of work of the background threads. */
   def work(): Unit =
     if (world.dice.chance(0.2)) keepStandbys()
+    else if (world.dice.chance(0.3)) bringRests()
     else if (!world.dice.chance(0.6) || !agent.publisher.publishNext()) {
       val all = agent.duties
       val duties = if (all.isEmpty || world.dice.chance(0.3)) all else Vector(world.dice.pick(all))
@@ -124,6 +136,16 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
       if (StandbyKeeper.isWhole(holding, duty)) standing += duty.worker
     }
   }
+
+  /** The rest of what steps on demand have left elsewhere. */
+  private def bringRests(): Unit = for {
+    run <- world.dice.pickOption(world.drivers.filter(_.live.isDefined).map(_.id))
+    if agent.rests.isDue(run)
+  }
+    try if (agent.rests.bringAll(run)) world.wantsToReport(this)
+    catch {
+      case e: Exception if world.isExpected(e) || !world.isLive(run) => world.trace(s"$name: $e")
+    }
 
   /** Orders may come before each duty. */
   override def begins(key: ReplicaKey): Unit = if (world.dice.chance(0.1)) world.report(this)

@@ -15,6 +15,9 @@ object Fault {
   case object BlockMissing extends Fault(0.3)
   case object BlockDamaged extends Fault(0.15)
 
+  /** A question to another executor, or its answer, is lost. */
+  case object AnswerMissing extends Fault(0.1)
+
   /** An executor's memory, blocks and tasks are gone; or the driver only believes so, and its tasks
     * go on.
     */
@@ -90,6 +93,7 @@ object Fault {
     BlockNotPut,
     BlockMissing,
     BlockDamaged,
+    AnswerMissing,
     ExecutorDies,
     ExecutorCutOff,
     ExecutorJoins,

@@ -5,8 +5,8 @@ import scala.collection.mutable
 
 import io.megaphone.checkpoint.Change
 import io.megaphone.format.StoreId
-import io.megaphone.log.BinLog
 import io.megaphone.plan.RoutingTable
+import io.megaphone.state.BinState
 
 /** What is true: the state at every version as plain maps, and the table that wrote it. No code
   * under test has a part in it, but the values that accepted attempts say they wrote.
@@ -63,8 +63,15 @@ final class Oracle(setup: Setup) {
       throw new Violation(s"version $version was written by ${tables(version - 1)}, not by $before")
 
   /** Compares a bin with what it should be at a version. */
-  def check(version: Long, store: StoreId, bin: Int, log: BinLog): Unit =
-    Cells.compare(log, states(version)(store)(bin), s"bin $bin of $store at version $version")
+  def check(version: Long, store: StoreId, bin: Int, state: BinState): Unit = {
+    val expected = states(version)(store)(bin)
+    def what = s"bin $bin of $store at version $version"
+    state match {
+      case BinState.Absent => throw new Violation(s"$what is absent")
+      case BinState.Local(log) => Cells.compare(log, expected, what)
+      case BinState.Partial(log, remote) => Cells.comparePartial(log, remote, expected, what)
+    }
+  }
 
   /** The changes that a reader sees, done to the version before, make a version. */
   def checkChanges(

@@ -40,7 +40,7 @@ object Reader {
     val reader = new StateReader(history, store, partition, world.recovery(store))
     reader.check(version, ids)
     val holding = reader.load(version, ids)
-    reader.bins.foreach(bin => world.oracle.check(version, store, bin, holding.log(bin)))
+    reader.bins.foreach(bin => world.oracle.check(version, store, bin, holding.stateOf(bin)))
     if (version > world.oracle.oldest)
       world.oracle.checkChanges(version, store, reader.bins, reader.changes(version, ids))
   }

@@ -140,7 +140,9 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
       check()
       ticks += 1
       // It did not know what another had written, or where a worker had run.
-      over = over.filterNot { case (driver, _) => driver.isDead || driver.isRelocating }
+      over = over.filterNot { case (driver, _) =>
+        driver.isDead || driver.isRelocating || driver.isArriving
+      }
       if (over.isEmpty) world.drivers.filterNot(_.isDead).toVector match {
         case Vector(driver) if driver.isReady && driver.isCurrent =>
           if (bound == Long.MaxValue) bound = world.counts.batches + 4 + patience * driver.stepsLeft
@@ -149,7 +151,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
             progress += 1
             bound += patience
           }
-          if (driver.openPlans.isEmpty && !driver.isRelocating)
+          if (driver.openPlans.isEmpty && !driver.isRelocating && !driver.isArriving)
             over = Some(driver -> world.counts.batches)
           else if (driver.openPlans.nonEmpty && world.counts.batches > bound)
             throw new Violation(

@@ -92,6 +92,7 @@ final class TaskAttempt(
       throw new InjectedFault("the task failed before it opened a store")
     world.planted.beforeOpen(executor, stage, store, worker)
     val recovery = executor.recovery(store.in(stage.driver.id))
+    executor.registry.useHash(store.in(stage.driver.id), () => Cells.Hash)
     val task = WorkerTask.open(
       executor.agent,
       WorkerTask.Store(store, world.checkpoint.files(store), recovery, NoCompression),
@@ -119,7 +120,7 @@ final class TaskAttempt(
     val (holding, table) = (task.holding, task.batch.after)
     table
       .binsOf(worker)
-      .foreach(bin => world.oracle.check(task.batch.version, store, bin, holding.log(bin)))
+      .foreach(bin => world.oracle.check(task.batch.version, store, bin, holding.stateOf(bin)))
     val extra = holding.bins
       .filterNot(bin => table.workerOf(bin) == worker || holding.isLeaving(bin))
       .toVector
@@ -131,6 +132,8 @@ final class TaskAttempt(
   private def write(store: StoreId, row: Row): Unit = {
     val holding = tasks(store).holding
     val bin = Cells.binOf(row.key, setup.bins)
+    if (world.dice.chance(0.3)) rows.foreach(r => want(store, r.key))
+    tasks(store).fetcher.bring(bin, Cells.hashOf(row.key))
     val before = Cells.get(holding, bin, row.key)
     val after = row.effect(store, salt, before)
     if (after != before || Dice.mix(row.number) % 5 == 0) {
@@ -139,6 +142,9 @@ final class TaskAttempt(
       written(store)(row.key) = after
     }
   }
+
+  private def want(store: StoreId, key: Int): Unit =
+    tasks(store).fetcher.want(Cells.binOf(key, setup.bins), Cells.hashOf(key))
 
   private def commit(store: StoreId): Unit = {
     val task = tasks(store)

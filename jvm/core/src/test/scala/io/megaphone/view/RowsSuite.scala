@@ -147,8 +147,8 @@ class RowsSuite extends AnyFunSuite {
     recovered.arrivals.binsRecovered = 2
     assert(
       MigrationRow.of(Vector(still, arrived, recovered)) == Vector(
-        MigrationRow(2, 0, "right", 1, "a", 6, 1, 2, 3, 4, 5, 7, isRecovery = false),
-        MigrationRow(3, 2, "default", 0, "a", 0, 0, 0, 0, 0, 0, 0, isRecovery = true)
+        MigrationRow(2, 0, "right", 1, "a", 6, 1, 2, 3, 4, 5, 7, isRecovery = false, 0, 0),
+        MigrationRow(3, 2, "default", 0, "a", 0, 0, 0, 0, 0, 0, 0, isRecovery = true, 0, 0)
       )
     )
   }

@@ -57,7 +57,8 @@ final case class History private[megaphone] (
       case _: Verdict.TakesBack => (batch: Long) => batch >= r.firstBatch
       case _ => (batch: Long) => batch > r.firstBatch
     }
-    val isRetry = r.verdict == Verdict.None && seals.at(r.firstBatch).isDefined
+    val isRetry =
+      r.verdict == Verdict.None && seals.at(r.firstBatch).exists(_.steps.nonEmpty)
     val counted = if (isRetry) starts.retrying(r) else (starts + r).uncounted
     val valid = without(isVoid).copy(starts = counted, takenBack = None)
     r.verdict match {
@@ -83,11 +84,14 @@ final case class History private[megaphone] (
 
   private def sealedBy(seal: Sealed): History = {
     val valid = without(_ == seal.batch)
+    val taken = seal.steps.foldLeft(valid.plans)((plans, step) =>
+      plans.updatedWith(step.step.planId)(_.map(_ + (seal.batch -> step)))
+    )
     valid.copy(
       starts = valid.starts.uncounted,
       seals = valid.seals + seal,
-      plans = seal.steps.foldLeft(valid.plans)((plans, step) =>
-        plans.updatedWith(step.step.planId)(_.map(_ + (seal.batch -> step)))
+      plans = seal.completed.foldLeft(taken)((plans, step) =>
+        plans.updatedWith(step.planId)(_.map(_.completing(step, seal.batch)))
       )
     )
   }
@@ -141,6 +145,10 @@ final case class History private[megaphone] (
   def taken(planId: String): Vector[(Long, SealedStep)] =
     plans.get(planId).fold(Vector.empty[(Long, SealedStep)])(_.taken)
 
+  /** The steps on demand of a group of which bins may be incomplete at a batch. */
+  def incompleteAt(group: Long, batch: Long): Vector[SealedStep] =
+    plans.valuesIterator.flatMap(_.incompleteAt(batch)).filter(_.step.group == group).toVector
+
   /** How a plan was ended, if it was before its last step. */
   def end(planId: String): Option[PlanEnd] = plans.get(planId).flatMap(_.end)
 
@@ -156,7 +164,8 @@ final case class History private[megaphone] (
   def trimmed(batch: Long): History = {
     var room = History.EndedKept
     val kept = plans.toVector.reverseIterator.filter { case (_, p) =>
-      val isNeeded = p.isOpen || p.taken.exists(_._1 >= batch)
+      val isNeeded =
+        p.isOpen || p.taken.exists(_._1 >= batch) || p.incompleteAt(Long.MaxValue).nonEmpty
       if (!isNeeded) room = room.without(p.plan)
       isNeeded || room.isLeft
     }.toVector

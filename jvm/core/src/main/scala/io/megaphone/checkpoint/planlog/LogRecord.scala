@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.checkpoint.planlog
 
-import io.megaphone.plan.{Group, Plan, RoutingTable, SealedStep}
+import io.megaphone.plan.{Group, Plan, RoutingTable, SealedStep, StepId}
 
 /** One record of the plan log: a numbered sequence in which nothing is overwritten. */
 sealed trait LogRecord
@@ -41,12 +41,17 @@ object LogRecord {
     */
   final case class Cancelled(planId: String, reason: Option[String] = None) extends LogRecord
 
-  /** A fact: what takes effect at `batch`, and the whole tables that result, by group. */
+  /** A fact: what takes effect at `batch`, and the whole tables that result, by group.
+    *
+    * @param completed
+    *   steps on demand of earlier batches, all of whose bins are complete from this batch on
+    */
   final case class Sealed(
       run: String,
       batch: Long,
       steps: Vector[SealedStep],
-      tables: Map[Long, RoutingTable]
+      tables: Map[Long, RoutingTable],
+      completed: Vector[StepId] = Vector.empty
   ) extends LogRecord
 
   /** Stands for all records before it, whose files may then be deleted.

@@ -22,7 +22,10 @@ object LogRecordFormat {
       case r: LogRecord.Started => started(out.byte(1), r)
       case r: LogRecord.Submitted => plan(out.byte(2), r.plan)
       case r: LogRecord.Cancelled => out.byte(3).string(r.planId).string(r.reason.getOrElse(""))
-      case r: LogRecord.Sealed => seal(out.byte(4), r)
+      case r: LogRecord.Sealed if r.completed.isEmpty => seal(out.byte(4), r)
+      case r: LogRecord.Sealed =>
+        seal(out.byte(6), r)
+        out.seq(r.completed)(stepId(out, _))
       case r: LogRecord.Trimmed => history(out.byte(5).string(r.run), r.kept)
     }
     val body = out.toBytes
@@ -55,7 +58,8 @@ object LogRecordFormat {
         case 3 => LogRecord.Cancelled(in.string(), reason(in))
         case 4 => seal(in)
         case 5 => LogRecord.Trimmed(in.string(), history(in))
-        case other => in.fail("a record of kind 1 to 5", other.toString)
+        case 6 => seal(in).copy(completed = in.seq(stepId(in)))
+        case other => in.fail("a record of kind 1 to 6", other.toString)
       }
     catch { case e: InvalidPlanException => in.fail("valid tables and modes", e.getMessage) }
   }
@@ -130,13 +134,19 @@ object LogRecordFormat {
     LogRecord.Sealed(in.string(), in.varint(), in.seq(sealedStep(in)), tables(in))
 
   private def sealedStep(out: Encoder, s: SealedStep): Unit = {
-    moves(out.string(s.step.planId).varint(s.step.group).varint(s.step.index), s.moves)
+    stepId(out, s.step)
+    moves(out, s.moves)
     out.string(s.noRoom.getOrElse(""))
     ()
   }
 
   private def sealedStep(in: Decoder): SealedStep =
-    SealedStep(StepId(in.string(), in.varint(), in.count()), moves(in), reason(in))
+    SealedStep(stepId(in), moves(in), reason(in))
+
+  private def stepId(out: Encoder, id: StepId): Unit = {
+    out.string(id.planId).varint(id.group).varint(id.index); ()
+  }
+  private def stepId(in: Decoder): StepId = StepId(in.string(), in.varint(), in.count())
 
   /** Without its next number, which is that of the record that it is in. */
   private def history(out: Encoder, h: History): Unit = {
@@ -147,6 +157,7 @@ object LogRecordFormat {
     out.seq(h.plans.values.toSeq) { p =>
       plan(out, p.plan)
       out.seq(p.taken) { case (batch, step) => sealedStep(out.varint(batch), step) }
+      if (p.plan.mode.isOnDemand) completed(out, p)
       out.seq(p.end.toSeq)(e => out.string(e.reason.getOrElse("")))
     }
     out.seq(h.takenBack.toSeq)(seal(out, _))
@@ -165,15 +176,25 @@ object LogRecordFormat {
     Seals(in.varint() - 1, TreeMap.from(in.seq(seal(in)).map(s => s.batch -> s))),
     VectorMap.from(
       in.seq(
-        PlanProgress(
-          plan(in),
-          in.seq(in.varint() -> sealedStep(in)),
-          in.seq(PlanEnd(reason(in))).headOption
-        )
+        progress(in)
       ).map(p => p.plan.id -> p)
     ),
     in.seq(seal(in)).headOption
   )
+
+  private def progress(in: Decoder): PlanProgress = {
+    val of = plan(in)
+    val taken = in.seq(in.varint() -> sealedStep(in))
+    // Other plans have none, so records of releases that knew no such plans are read as they are.
+    val whole = if (of.mode.isOnDemand) in.seq((in.varint(), in.count()) -> in.varint()) else Nil
+    PlanProgress(of, taken, whole.toMap, in.seq(PlanEnd(reason(in))).headOption)
+  }
+  private def completed(out: Encoder, p: PlanProgress): Unit = {
+    out.seq(p.completed.toSeq.sortBy(_._1)) { case ((group, index), batch) =>
+      out.varint(group).varint(index).varint(batch); ()
+    }
+    ()
+  }
 
   private def reason(in: Decoder): Option[String] = Some(in.string()).filter(_.nonEmpty)
   private def step(in: Decoder): Step = { val workers = in.count(); Step(moves(in), workers) }

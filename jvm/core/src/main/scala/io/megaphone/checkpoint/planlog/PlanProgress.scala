@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.checkpoint.planlog
 
-import io.megaphone.plan.{Plan, SealedStep}
+import io.megaphone.plan.{Plan, SealedStep, StepId}
 
 /** How far a plan has come, as the valid seals say. The steps of a group are sealed in their order.
   *
   * @param taken
   *   the steps as they were taken, each with its batch, in the order of the batches
+  * @param completed
+  *   of a plan on demand: the batch from which on all bins of a step are complete, by the step's
+  *   group and index
   * @param end
   *   why no further step will be taken, if the plan was ended before its last one
   */
 final case class PlanProgress(
     plan: Plan,
     taken: Vector[(Long, SealedStep)] = Vector.empty,
+    completed: Map[(Long, Int), Long] = Map.empty,
     end: Option[PlanEnd] = None
 ) {
   private lazy val takenByGroup: Map[Long, Int] =
@@ -24,6 +28,21 @@ final case class PlanProgress(
   /** Whether it has steps that are still to be sealed. */
   def isOpen: Boolean = end.isEmpty && taken.size < plan.stepsCount
 
+  /** The steps of which bins may be incomplete at a batch. */
+  def incompleteAt(batch: Long): Vector[SealedStep] =
+    if (!plan.mode.isOnDemand) Vector.empty
+    else
+      taken.collect {
+        case (since, step)
+            if since <= batch && !completed.get(indexOf(step.step)).exists(_ <= batch) =>
+          step
+      }
+
+  private[planlog] def completing(step: StepId, batch: Long): PlanProgress =
+    copy(completed = completed.updated(indexOf(step), batch))
+
+  private def indexOf(step: StepId) = (step.group, step.index)
+
   /** Its last step has taken effect after all; the steps after that one are given up. */
   private[planlog] def restored: PlanProgress =
     copy(end = end.filter(_ => taken.size < plan.stepsCount).map(_ => PlanProgress.Restored))
@@ -32,7 +51,11 @@ final case class PlanProgress(
 
   /** Without the steps of batches that do not count any more. */
   private[planlog] def without(isVoid: Long => Boolean): PlanProgress =
-    if (taken.exists(fact => isVoid(fact._1))) copy(taken = taken.filterNot(f => isVoid(f._1)))
+    if (taken.exists(fact => isVoid(fact._1)) || completed.valuesIterator.exists(isVoid))
+      copy(
+        taken = taken.filterNot(f => isVoid(f._1)),
+        completed = completed.filterNot { case (_, batch) => isVoid(batch) }
+      )
     else this
 }
 

@@ -51,6 +51,10 @@ object SamplePlanLog {
     Map(0L -> table.moved(plan.steps(0)(index).moves, batch, 5))
   )
 
+  private lazy val onDemand = plan.copy(id = "p3", mode = TransferMode.OnDemand)
+  private lazy val completed = LogRecord
+    .Sealed("run", 12, Vector.empty, Map(0L -> table), completed = Vector(StepId("p3", 0, 0)))
+
   val records: Vector[LogRecord] = Vector(
     started,
     LogRecord.Submitted(plan),
@@ -70,7 +74,10 @@ object SamplePlanLog {
     started.copy(firstBatch = 9, verdict = Verdict.TakesBack("never committed")),
     started.copy(firstBatch = 10, verdict = Verdict.Restores),
     LogRecord.Trimmed("run", History.Empty.trimmed(0)),
-    LogRecord.Trimmed("run", trimmed)
+    LogRecord.Trimmed("run", trimmed),
+    LogRecord.Submitted(onDemand),
+    completed,
+    LogRecord.Trimmed("run", arrived)
   )
 
   /** A plan of two steps, the second of which was taken back, and a plan that a user has ended. */
@@ -85,6 +92,19 @@ object SamplePlanLog {
         seal(8, 1),
         started.copy(run = "again", firstBatch = 8),
         started.copy(firstBatch = 8, verdict = Verdict.TakesBack("never committed"))
+      )
+    )
+    .trimmed(5)
+
+  /** A plan on demand, one of whose two steps is complete. */
+  private def arrived: History = History
+    .of(
+      Vector(
+        started,
+        LogRecord.Submitted(onDemand),
+        seal(9, 0).copy(steps = seal(9, 0).steps.map(_.copy(step = StepId("p3", 0, 0)))),
+        seal(10, 1).copy(steps = seal(10, 1).steps.map(_.copy(step = StepId("p3", 0, 1)))),
+        completed
       )
     )
     .trimmed(5)

@@ -63,8 +63,9 @@ object MegaphoneConf {
       "prepared",
       "plan",
       "When the bytes of a moving bin travel: `prepared` (ahead of the step), `direct` (during " +
-        "the step's batch) or `replicated` (as prepared, for a query that executors stand by " +
-        "for: most bins then take no copy).",
+        "the step's batch), `replicated` (as prepared, for a query that executors stand by for: " +
+        "most bins then take no copy) or `on-demand` (the step takes effect at once, its batch " +
+        "brings the keys that it has, and the rest comes later).",
       TransferMode.parse
     )
   val DefaultStrategy: ConfEntry[Strategy] =

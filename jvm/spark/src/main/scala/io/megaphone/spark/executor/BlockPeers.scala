@@ -18,8 +18,8 @@ import org.apache.spark.sql.megaphone.BlockStore
 
 import io.megaphone.format.ExecutorAddress
 import io.megaphone.runtime.FaultPoints
-import io.megaphone.spark.wire.PeerBytes
-import io.megaphone.transfer.{BlockName, Peers, PushedFile}
+import io.megaphone.spark.wire.{AnswerBytes, PeerBytes}
+import io.megaphone.transfer.{Answer, BlockName, Peers, PushedFile, Question}
 
 /** The memory of other executors: their blocks, which Spark's block manager keeps, and Spark's
   * transport carries. The driver takes no part. Under memory pressure moves become slower, and
@@ -33,6 +33,8 @@ import io.megaphone.transfer.{BlockName, Peers, PushedFile}
   *   remove blocks; it must have a thread for each removal that hangs
   * @param pushers
   *   send files; it must have a thread for each executor that hangs
+  * @param answering
+  *   answers questions of this executor's own tasks
   * @param pushWaitMs
   *   how long an executor may take until it has a file
   */
@@ -43,6 +45,7 @@ final class BlockPeers(
     removals: Executor,
     pushers: Executor,
     faults: FaultPoints,
+    answering: Question => Answer = _ => Answer.Gone,
     pushWaitMs: Long = BlockPeers.PushWaitMs
 ) extends Peers
     with Logging {
@@ -59,7 +62,9 @@ final class BlockPeers(
   override def publish(block: BlockName, bytes: Array[Byte]): Unit =
     if (published.add(block))
       try {
-        faults.published(bytes).foreach(blocks.put(block.toString, _))
+        faults
+          .handedOut(FaultPoints.BlockPublished, bytes)
+          .foreach(blocks.put(block.toString, _))
         // It may have been removed before it was there.
         if (!published.contains(block)) blocks.remove(block.toString)
       } catch {
@@ -103,12 +108,12 @@ final class BlockPeers(
       come: (BlockName, Array[Byte]) => Unit
   ): Unit = {
     var deadline = System.nanoTime + TimeUnit.MILLISECONDS.toNanos(deadlineMs)
-    val answers = new LinkedBlockingQueue[Answer]()
+    val answers = new LinkedBlockingQueue[Arrived]()
     val asked = mutable.Map.empty[ExecutorAddress, Future[_]] // whose answers are still to come
     def ask(address: ExecutorAddress, left: Seq[BlockName]): Unit = {
       val until = deadline
       val pull: Runnable = () =>
-        answers.put(Answer(address, left, outcome(fetch(address, left, until))))
+        answers.put(Arrived(address, left, outcome(fetch(address, left, until))))
       asked(address) = threads.submit(pull)
     }
     @tailrec
@@ -145,13 +150,31 @@ final class BlockPeers(
     faults.at(FaultPoints.BlockPulled)
     val request = PeerBytes.ask(asked.map(_.toString))
     PeerBytes.blocks(
-      if (from == transport.address) PeerBytes.answer(request)(blocks.get, _ => ())
+      if (from == transport.address) PeerBytes.answer(request)(blocks.get, _ => (), answering)
       else {
         val leftNanos = math.max(0, deadline - System.nanoTime)
         transport.ask(from, request, TimeUnit.NANOSECONDS.toMillis(leftNanos))
       }
     )
   }
+
+  override def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Answer =
+    if (address == transport.address) answering(question)
+    else
+      try {
+        faults.at(FaultPoints.QuestionAsked)
+        faults
+          .handedOut(
+            FaultPoints.AnswerCame,
+            transport.ask(address, PeerBytes.ask(question), deadlineMs)
+          )
+          .fold[Answer](Answer.Gone)(AnswerBytes.decode(_))
+      } catch {
+        case e: InterruptedException => throw e
+        case NonFatal(e) =>
+          logInfo(s"$address did not answer about ${question.key}, so the checkpoint is read: $e")
+          Answer.Gone
+      }
 
   /** An executor that takes files too slowly does not get some of them. */
   override def push(file: PushedFile, to: ExecutorAddress): Unit =
@@ -196,7 +219,9 @@ final class BlockPeers(
       try
         Iterator.continually(waiting.poll()).takeWhile(_ != null).foreach { file =>
           size.addAndGet(-file.bytes.length.toLong)
-          transport.ask(to, PeerBytes.push(file), pushWaitMs)
+          faults
+            .handedOut(FaultPoints.FilePushed, PeerBytes.push(file))
+            .foreach(transport.ask(to, _, pushWaitMs))
         }
       catch { // also OutOfMemoryError: without them the standby reads the checkpoint
         case e: Throwable => dropAll(e)
@@ -231,7 +256,7 @@ object BlockPeers {
   private val OutboxBytesMax = 32L << 20
 
   /** What an executor has answered: the first of the blocks that it was asked for. */
-  private final case class Answer(
+  private final case class Arrived(
       from: ExecutorAddress,
       asked: Seq[BlockName],
       blocks: Try[Vector[Option[Array[Byte]]]]

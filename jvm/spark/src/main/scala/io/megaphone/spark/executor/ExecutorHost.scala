@@ -69,6 +69,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     Executors.newCachedThreadPool(Parallel.daemons("megaphone-copy", Thread.MIN_PRIORITY))
   private val publishing = ConcurrentHashMap.newKeySet[String]() // runs that a thread publishes for
   private val keeping = ConcurrentHashMap.newKeySet[(String, Boolean)]() // see `keepStandbys`
+  private val bringing = ConcurrentHashMap.newKeySet[String]() // runs whose rests a thread brings
   private val preparing = mutable.Map.empty[(String, Boolean), Preparing] // see `follow`
   private val atWork = ConcurrentHashMap.newKeySet[ReplicaKey]()
   private val files = new ConcurrentHashMap[StoreKey, StateFiles]()
@@ -88,14 +89,14 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     MegaphoneConf.TransferPort.read(context.conf.getOption),
     answerers,
     UnsentBytes.Max(Runtime.getRuntime.maxMemory / UnsentShare),
-    PeerBytes.answer(_)(blocks.get, agent.pushed.add)
+    PeerBytes.answer(_)(blocks.get, agent.pushed.add, agent.answering(_))
   )
 
   val agent: ExecutorAgent = {
     val faults = ShippedFaultPoints.instance
     new ExecutorAgent(
       new Registry(budget = budget),
-      new BlockPeers(blocks, transport, pulls, removers, copiers, faults),
+      new BlockPeers(blocks, transport, pulls, removers, copiers, faults, agent.answering(_)),
       new TransferBlocks(Lz4.All, budget),
       faults,
       (store, root, read) => {
@@ -229,7 +230,19 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
       }
     for (run <- orders.standbys.iterator.map(_.worker.store.run).toSet[String])
       Seq(true, false).foreach(keepStandbys(run, _))
+    orders.runs.keysIterator.filter(agent.rests.isDue).foreach(bringRest)
   }
+
+  private def bringRest(run: String): Unit = if (bringing.add(run))
+    try
+      copiers.execute { () =>
+        try if (agent.rests.bringAll(run)) wake()
+        catch {
+          case e: Throwable => // also OutOfMemoryError: what a batch needs comes all the same
+            if (!isStopped) logWarning("The rest of a step on demand could not be brought yet.", e)
+        } finally bringing.remove(run)
+      }
+    catch { case e: Throwable => bringing.remove(run); throw e }
 
   private def keepStandbys(run: String, areWhole: Boolean): Unit =
     if (agent.standbys.due(run, areWhole).nonEmpty && keeping.add((run, areWhole)))

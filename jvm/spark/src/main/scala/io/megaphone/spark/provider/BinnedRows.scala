@@ -9,6 +9,8 @@ import io.megaphone.format.StoreKey
 import io.megaphone.log.{BinLog, MergedScan}
 import io.megaphone.log.Scan
 import io.megaphone.log.record.Cursor
+import io.megaphone.plan.Bins
+import io.megaphone.runtime.Fetcher
 import io.megaphone.spark.provider.families.{ColumnFamilies, ColumnFamily}
 import io.megaphone.spark.provider.rows.MultiValueCodec
 import io.megaphone.state.Holding
@@ -17,11 +19,15 @@ import io.megaphone.state.Holding
   * bin the holding does not have (I8).
   *
   * Threads: one.
+  *
+  * @param fetcher
+  *   brings what is elsewhere of incomplete bins; null if all are complete
   */
 private[provider] final class BinnedRows(
     key: StoreKey,
     holding: Holding,
-    val families: ColumnFamilies
+    val families: ColumnFamilies,
+    fetcher: Fetcher = null
 ) {
   private val cursor = new Cursor // at the record found last
 
@@ -60,7 +66,7 @@ private[provider] final class BinnedRows(
   }
 
   def remove(f: ColumnFamily, row: UnsafeRow): Unit = {
-    val log = logToWrite(f.binOf(row))
+    val log = logToWrite(bring(f.binOf.hashOf(row)))
     val keys = f.keys
     keys.encode(row)
     log.remove(f.number, keys.bytes, keys.offset, keys.length)
@@ -72,8 +78,9 @@ private[provider] final class BinnedRows(
     */
   def iterator(f: ColumnFamily): Iterator[UnsafeRowPair] = rowsOf(f, scansOf(f))
 
-  /** Some row of the default family. */
-  def first: Option[UnsafeRowPair] = iterator(families.default).nextOption()
+  /** Some row of the default family, of those that are here. */
+  def first: Option[UnsafeRowPair] =
+    rowsOf(families.default, logs.map(_.scan(families.default.number))).nextOption()
 
   /** The rows whose keys begin with these columns; otherwise as `iterator`. */
   def withPrefix(f: ColumnFamily, prefix: UnsafeRow): Iterator[UnsafeRowPair] =
@@ -101,6 +108,7 @@ private[provider] final class BinnedRows(
   /** Removes the rows from the first key (inclusive) to the second (exclusive). */
   def deleteRange(f: ColumnFamily, from: UnsafeRow, until: UnsafeRow): Unit = {
     val (first, last) = (f.bytesOfKey(from), f.bytesOfKey(until))
+    bringAll()
     bins.foreach(bin => removeAll(f.number, bin, logOf(bin).range(f.number, first, last)))
   }
 
@@ -108,6 +116,7 @@ private[provider] final class BinnedRows(
   def removeFamily(name: String): Boolean = {
     val wasThere = families.created.remove(name)
     val numbers = families.remove(name)
+    if (numbers.nonEmpty) bringAll()
     val filled = bins.toVector.flatMap { bin =>
       numbers.filter(holding.stateOf(bin).keyCount(_) > 0).map(bin -> _)
     }
@@ -138,7 +147,7 @@ private[provider] final class BinnedRows(
 
   /** The log of a key's bin. Also encodes the key. */
   private def logOfKey(f: ColumnFamily, row: UnsafeRow): BinLog = {
-    val log = logOf(f.binOf(row))
+    val log = logOf(bring(f.binOf.hashOf(row)))
     f.keys.encode(row)
     log
   }
@@ -147,7 +156,7 @@ private[provider] final class BinnedRows(
     * because a checksum covers both.
     */
   private def writeEncoded(f: ColumnFamily, row: UnsafeRow, isAppend: Boolean): Unit = {
-    val log = logToWrite(f.binOf(row))
+    val log = logToWrite(bring(f.binOf.hashOf(row)))
     val keys = f.keys
     val values = f.values
     if (isAppend)
@@ -178,14 +187,16 @@ private[provider] final class BinnedRows(
       logToWrite(bin).remove(number, c.bytes, c.keyOffset, c.keyBytes)
     }
 
-  private def scansOf(f: ColumnFamily): Iterator[Scan] =
+  private def scansOf(f: ColumnFamily): Iterator[Scan] = {
+    bringAll()
     if (f.isSorted) merged(_.range(f.number, null, null)) else logs.map(_.scan(f.number))
+  }
 
   private def scansOfPrefix(f: ColumnFamily, prefix: UnsafeRow): Iterator[Scan] = {
     val bytes = f.bytesOfPrefix(prefix)
     if (f.binOf.isByPrefix)
-      Iterator.single(logOf(f.binOf.ofPrefix(prefix)).prefix(f.number, bytes))
-    else merged(_.prefix(f.number, bytes))
+      Iterator.single(logOf(bring(f.binOf.hashOfPrefix(prefix))).prefix(f.number, bytes))
+    else { bringAll(); merged(_.prefix(f.number, bytes)) }
   }
 
   private def scansOfRange(
@@ -196,8 +207,8 @@ private[provider] final class BinnedRows(
     val first = from.map(f.bytesOfKey).orNull
     val last = until.map(f.bytesOfKey).orNull
     if (first != null && last != null && f.isOneKey(first, last))
-      Iterator.single(logOf(f.binOf(from.get)).range(f.number, first, last))
-    else merged(_.range(f.number, first, last))
+      Iterator.single(logOf(bring(f.binOf.hashOf(from.get))).range(f.number, first, last))
+    else { bringAll(); merged(_.range(f.number, first, last)) }
   }
 
   /** One scan of all logs, in order. */
@@ -246,6 +257,16 @@ private[provider] final class BinnedRows(
     f.values.decode(c.bytes, c.valueOffset, c.valueBytes)
   private def manyAt(many: MultiValueCodec, c: Cursor): Iterator[UnsafeRow] =
     many.decodeAll(c.bytes, c.valueOffset, c.valueBytes)
+
+  /** The bin of a hash, with what it has of that hash. */
+  private def bring(hash: Int): Int = {
+    val bin = Bins.of(hash, holding.binsCount)
+    if (holding.areIncomplete) fetcher.bring(bin, hash)
+    bin
+  }
+
+  /** Has all of the worker's bins here. */
+  private def bringAll(): Unit = if (holding.areIncomplete) fetcher.completeAll()
 
   /** The log of a bin. All access to rows gets its log here. Throws MissingBinException if the bin
     * is absent: it is never read as empty (I8).

@@ -12,10 +12,10 @@ import org.apache.spark.sql.megaphone.SparkPrivate
 
 import io.megaphone.checkpoint.{Committer, Recovery, StateFiles}
 import io.megaphone.format.{StateName, StoreKey, WorkerId, WriterId}
-import io.megaphone.runtime.{Assignment, Tables, WorkerTask}
+import io.megaphone.runtime.{Assignment, Fetcher, Tables, WorkerTask}
 import io.megaphone.spark.checkpoint.Lz4
 import io.megaphone.spark.conf.MegaphoneConf
-import io.megaphone.spark.executor.ExecutorHost
+import io.megaphone.spark.executor.{ExecutorHost, TaskAssignments}
 import io.megaphone.spark.metrics.OperatorMetrics
 import io.megaphone.spark.provider.families.ColumnFamilies
 import io.megaphone.state.{Attempt, Holding}
@@ -45,6 +45,7 @@ private[provider] final class LiveStore(
 
   def key: StoreKey = task.batch.key
   def holding: Holding = task.holding
+  def fetcher: Fetcher = task.fetcher
 
   /** Whether the worker's own bins were read from files. */
   def isRecovered: Boolean = task.arrivals.isRecovered
@@ -167,6 +168,7 @@ private[provider] object LiveStore {
         context.conf(MegaphoneConf.ImageDeadlineMs),
         Committer.Limits(framesMax = context.conf(MegaphoneConf.FramesMax))
       )
+      host.agent.registry.useHash(worker.store, () => context.keyHash(tables.after.bins))
       val task = WorkerTask.open(
         host.agent,
         store,
@@ -177,6 +179,7 @@ private[provider] object LiveStore {
         attempt,
         settings
       )
+      TaskAssignments.wanted(spark, assignment.group).foreach(task.fetcher.watch)
       host.publishQueued(worker.store.run)
       // The lease is the task's, however often it opens: an earlier store of it gives it back.
       val live =

@@ -4,6 +4,7 @@ package io.megaphone.spark.provider
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
 
+import io.megaphone.log.KeyHash
 import io.megaphone.spark.conf.ConfEntry
 import io.megaphone.spark.provider.families.ColumnFamilies
 
@@ -12,6 +13,9 @@ private[provider] trait StoreContext {
   def hasCheckpointIds: Boolean
   def baseId: Option[String]
   def takeFamilies(binsCount: Int): ColumnFamilies
+
+  /** Finds the hashes of the store's keys; any thread may call this, and use what it returns. */
+  def keyHash(binsCount: Int): KeyHash
   def giveBack(families: ColumnFamilies): Unit
   def reportCommit(newVersion: Long): Unit
 

@@ -95,25 +95,29 @@ object Groups {
     case other => other.children
   }
 
-  /** Rewrites the plan: exchanges by `tableOf`, operators by `rewriteOperator`. Wraps the topmost
-    * operators of each group with `above`.
+  /** Rewrites the plan: exchanges by `tableOf`, operators by `rewriteOperator`. Puts
+    * `aboveExchange` above each exchange of a group, which sends rows by the expressions given, and
+    * `above` above its topmost operators.
     */
   def reroute(
       plan: SparkPlan,
       groups: Vector[PlanGroup],
       tableOf: PlanGroup => RoutingTable,
       rewriteOperator: (StatefulOperator, PlanGroup) => SparkPlan,
+      aboveExchange: (ShuffleExchangeExec, Seq[Expression], PlanGroup) => SparkPlan,
       above: (SparkPlan, PlanGroup) => SparkPlan
   ): SparkPlan = {
     val byOperator = groups.flatMap(g => g.operators.map(o => NodeKey(o) -> g)).toMap
     val byExchange = groups.flatMap(g => g.exchanges.map(e => NodeKey(e) -> g)).toMap
     def go(node: SparkPlan, covered: Set[Long]): SparkPlan = node match {
       case e: ShuffleExchangeExec if byExchange.contains(NodeKey(e)) =>
-        val table = tableOf(byExchange(NodeKey(e)))
-        e.copy(
-          outputPartitioning = new RoutedPartitioning(keysOf(e).get, table),
+        val group = byExchange(NodeKey(e))
+        val keys = keysOf(e).get
+        val routed = e.copy(
+          outputPartitioning = new RoutedPartitioning(keys, tableOf(group)),
           child = go(e.child, Set.empty)
         )
+        aboveExchange(routed, keys, group)
       case e: ShuffleExchangeLike => e.mapChildren(go(_, Set.empty))
       case o: StatefulOperator if byOperator.contains(NodeKey(o)) =>
         val group = byOperator(NodeKey(o))

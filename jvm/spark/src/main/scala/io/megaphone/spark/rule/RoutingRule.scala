@@ -2,9 +2,11 @@
 package io.megaphone.spark.rule
 
 import org.apache.spark.internal.Logging
+import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
 import org.apache.spark.sql.execution.streaming.RealTimeTrigger
 import org.apache.spark.sql.execution.streaming.operators.stateful.{
   StatefulOperator, StatefulOperatorStateInfo
@@ -68,10 +70,23 @@ final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logg
       groups,
       g => planned.tables(g.id).after,
       (o, g) => rewriteInfo(o, g, query, planned),
+      (e, keys, g) => lookAhead(e, keys, g, planned),
       (node, g) => GroupExec(node, planned.assignments(g.id), planned.broadcasts(g.id), g.isRouted)
     )
     RoutingRule.checkPartitions(rewritten)
     rewritten
+  }
+
+  /** A node above an exchange is needed only while bins of the group may be incomplete. */
+  private def lookAhead(
+      exchange: ShuffleExchangeExec,
+      keys: Seq[Expression],
+      group: PlanGroup,
+      planned: PlannedBatch
+  ): SparkPlan = {
+    val incomplete = planned.assignments(group.id).incomplete
+    val bins = planned.tables(group.id).after.bins
+    if (incomplete.isEmpty) exchange else LookAheadExec(exchange, keys, group.id, bins, incomplete)
   }
 
   /** Pads the ids outside of the driver's monitor. Only one thread at a time is here for a query:

@@ -3,24 +3,28 @@ package io.megaphone.spark.wire
 
 import io.megaphone.errors.DamagedFileException
 import io.megaphone.format.{Checksum, Decoder, Encoder, FileName, StateName, StoreId, StoreKey}
-import io.megaphone.transfer.PushedFile
+import io.megaphone.transfer.{Answer, PushedFile, Question}
 
 /** What one executor asks another for, or sends it, and the answer, as bytes. A request is for
-  * blocks, by their names, or it brings a file.
+  * blocks, by their names, or it brings a file, or it is a question (see [[QuestionBytes]]).
   *
-  * An answer has the first of the blocks that were asked for, or says of them that they are not
-  * there. It ends once it has `AnswerBytes`, and the asker asks for the rest again. So it takes
-  * either end a few times the memory of that and of one block. The answer to a file is empty.
+  * An answer with blocks has the first of the blocks that were asked for, or says of them that they
+  * are not there. It ends once it has `BlocksBytes`, and the asker asks for the rest again. So it
+  * takes either end a few times the memory of that and of one block. The answer to a file is empty.
   */
 object PeerBytes {
-  private val AnswerBytes = 8 << 20
+  private val BlocksBytes = 8 << 20
   private val Blocks = 1
   private val File = 2
+  private val Asked = 3
 
   def ask(names: Seq[String]): Array[Byte] = {
     val out = new Encoder().byte(Blocks)
     out.seq(names)(name => { out.string(name); () }).toBytes
   }
+
+  def ask(question: Question): Array[Byte] =
+    QuestionBytes.encode(new Encoder().byte(Asked), question).toBytes
 
   def push(pushed: PushedFile): Array[Byte] = {
     import pushed.{bytes, file, store}
@@ -45,16 +49,18 @@ object PeerBytes {
     */
   def answer(request: Array[Byte])(
       blockOf: String => Option[Array[Byte]],
-      come: PushedFile => Unit
+      come: PushedFile => Unit,
+      answering: Question => Answer
   ): Array[Byte] = {
     val in = new Decoder(Request, request)
     val out = new Encoder()
     in.byte() match {
       case Blocks =>
-        for (name <- in.seq(in.string()).iterator.takeWhile(_ => out.size < AnswerBytes))
+        for (name <- in.seq(in.string()).iterator.takeWhile(_ => out.size < BlocksBytes))
           out.option(blockOf(name))(bytes => { out.blob(bytes); () })
       case File => come(fileOf(in))
-      case other => throw new DamagedFileException(Request, None, "1 or 2 at first", s"$other")
+      case Asked => AnswerBytes.encode(out, answering(QuestionBytes.decode(in)))
+      case other => throw new DamagedFileException(Request, None, "1 to 3 at first", s"$other")
     }
     out.toBytes
   }

@@ -18,7 +18,7 @@ import io.megaphone.runtime.FaultPoints
   *   - `point`: `kill -9` of that process, so nothing is flushed, closed or reported;
   *   - `point=pause`: the process stops where it is, until it is sent SIGCONT;
   *   - `block-published=lost`, `=damaged` or `=cut`: a block for another executor is not put, has a
-  *     wrong byte, or lacks its second half;
+  *     wrong byte, or lacks its second half; `file-pushed` likewise, of a file that is sent to it;
   *   - `block-pulled=late`: a pull hangs until it is given up;
   *   - `driver-create=fail` and the like: an operation of [[FailingFileSystem]] fails.
   */
@@ -31,9 +31,9 @@ final class StrikingFaultPoints extends FaultPoints {
     case _ => signal("-9")
   }
 
-  override def published(bytes: Array[Byte]): Option[Array[Byte]] = {
+  override def handedOut(point: String, bytes: Array[Byte]): Option[Array[Byte]] = {
     var result: Option[Array[Byte]] = Some(bytes)
-    strike(FaultPoints.BlockPublished) {
+    strike(point) {
       case "lost" => result = None
       case "cut" => result = Some(bytes.take(bytes.length / 2))
       case _ =>

@@ -5,6 +5,7 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.execution.streaming.state._
 
+import io.megaphone.log.record.Record
 import io.megaphone.plan.Operator
 import io.megaphone.spark.provider.rows.RowChecksums
 
@@ -29,6 +30,7 @@ private[provider] final class ColumnFamilies(
 ) {
   private val hashes = new KeyHashes
   private val byName = mutable.HashMap.empty[String, ColumnFamily]
+  private val byNumber = mutable.LongMap.empty[ColumnFamily]
   val default: ColumnFamily = make(ColumnFamilyRegistry.Default, created.default)
 
   /** The family that an operation names. Throws what Spark's own providers throw if it does not
@@ -45,6 +47,26 @@ private[provider] final class ColumnFamilies(
         }
       )
 
+  /** The family of this number in the logs. Throws NoSuchElementException if no handle of the store
+    * has registered it yet.
+    */
+  def ofNumber(number: Int): ColumnFamily =
+    byNumber.getOrElse(number.toLong, addedOf(number))
+
+  private def addedOf(number: Int): ColumnFamily = {
+    def unknown = throw new NoSuchElementException(s"$store has no column family $number")
+    val place = number % Record.OrderedFamilyMin
+    val family =
+      if (place == 0) default
+      else {
+        val name = operator.families.lift(place - 1).getOrElse(unknown)
+        byName.getOrElseUpdate(name, make(name, created.all.getOrElse(name, unknown)))
+      }
+    if (family.number != number) unknown
+    byNumber(number.toLong) = family
+    family
+  }
+
   /** Whether the families used so far are still registered with the spec they were made from. */
   def areCurrent: Boolean = byName.forall { case (name, family) =>
     created.isCurrent(name, family.kind)
@@ -59,7 +81,7 @@ private[provider] final class ColumnFamilies(
     * earlier run created it.
     */
   def remove(name: String): Seq[Int] = {
-    byName.remove(name)
+    byName.remove(name).foreach(byNumber -= _.number.toLong)
     if (operator.families.contains(name)) ColumnFamily.numbersOf(placeOf(name)) else Seq.empty
   }
 

@@ -28,7 +28,7 @@ import io.megaphone.runtime.FaultPoints
 import io.megaphone.spark.executor.{BlockPeers, PeerTransport, UnsentBytes}
 import io.megaphone.spark.query.PluginSession
 import io.megaphone.spark.wire.PeerBytes
-import io.megaphone.transfer.{BlockKind, BlockName, PushedFile}
+import io.megaphone.transfer.{Answer, BlockKind, BlockName, PushedFile}
 
 /** Blocks in Spark's block manager, and between executors: two transports of one process. */
 class BlockPeersSuite extends PluginSession {
@@ -55,7 +55,8 @@ class BlockPeersSuite extends PluginSession {
     val asked = new AtomicInteger // requests that the other executor has answered
     val come = new LinkedBlockingQueue[PushedFile] // files that the source got
     val source: BlockPeers = peers(answerers) { request =>
-      asked.incrementAndGet(); PeerBytes.answer(request)(store.get, file => { come.put(file); () })
+      asked.incrementAndGet();
+      PeerBytes.answer(request)(store.get, file => { come.put(file); () }, _ => Answer.Gone)
     }
     val target: BlockPeers = peers(answerers)(_ => fail("nobody asks the target"))
 
@@ -67,7 +68,15 @@ class BlockPeersSuite extends PluginSession {
     ): BlockPeers = {
       val transport = new PeerTransport(SparkEnv.get, 0, by, Unsent, answer)
       made += transport
-      new BlockPeers(store, transport, threads, threads, threads, FaultPoints.Off, pushWaitMs)
+      new BlockPeers(
+        store,
+        transport,
+        threads,
+        threads,
+        threads,
+        FaultPoints.Off,
+        pushWaitMs = pushWaitMs
+      )
     }
 
     /** Of an executor that nobody asks. */
@@ -187,12 +196,20 @@ class BlockPeersSuite extends PluginSession {
       val damaged = bytes.clone()
       damaged(at) = (damaged(at) ^ 4).toByte
       intercept[DamagedFileException](
-        PeerBytes.answer(damaged)(_ => None, _ => fail(s"it is taken, with byte $at changed"))
+        PeerBytes.answer(damaged)(
+          _ => None,
+          _ => fail(s"it is taken, with byte $at changed"),
+          _ => Answer.Gone
+        )
       )
     }
     for (length <- 0 until bytes.length)
       intercept[DamagedFileException](
-        PeerBytes.answer(bytes.take(length))(_ => None, _ => fail(s"$length bytes are taken"))
+        PeerBytes.answer(bytes.take(length))(
+          _ => None,
+          _ => fail(s"$length bytes are taken"),
+          _ => Answer.Gone
+        )
       )
   }
 
@@ -200,7 +217,7 @@ class BlockPeersSuite extends PluginSession {
     withTwo { two =>
       object NothingStored extends FaultPoints {
         override def at(point: String): Unit = ()
-        override def published(bytes: Array[Byte]): Option[Array[Byte]] = None
+        override def handedOut(point: String, bytes: Array[Byte]): Option[Array[Byte]] = None
       }
       val none = new BlockStore(null) // fails whatever it is asked for
       val inline: Executor = work => work.run()

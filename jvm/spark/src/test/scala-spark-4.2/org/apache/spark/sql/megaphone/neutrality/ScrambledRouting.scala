@@ -70,6 +70,7 @@ private final class ScrambledRule(session: SparkSession) extends Rule[SparkPlan]
       groups,
       g => tables(g.id),
       (o, g) => rewrite(o, g, tables(g.id)),
+      (exchange, _, _) => exchange,
       (node, g) => above(node, g, tables(g.id))
     )
     RoutingRule.checkPartitions(routed)

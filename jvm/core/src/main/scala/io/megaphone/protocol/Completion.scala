@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.protocol
+
+import io.megaphone.plan.{RoutingTable, SealedStep, StepId}
+import io.megaphone.protocol.Protocol.State
+
+/** When steps on demand are complete: rule 36.
+  *
+  *   1. From its batch on, the bins of such a step may be incomplete. Which bins may be is a fact
+  *      of each batch's plan, and of nobody's memory (I13): what commits write depends on it.
+  *   1. Executors tell when they have all bins of a worker. ''Lost:'' they tell again.
+  *   1. Once that is so for each worker that the step gave bins, in each store, the step has
+  *      arrived: nobody asks its sources any more.
+  *   1. The next batch seals that it is complete. ''Dies before:'' the next run, whose executors
+  *      read whole bins, does so.
+  */
+private[protocol] object Completion {
+
+  /** The steps of a group of which bins may be incomplete at a batch and have not arrived. */
+  def arriving(state: State, group: Long, batch: Long): Vector[SealedStep] =
+    state.history.incompleteAt(group, batch).filterNot(hasArrived(state, _))
+
+  /** The steps that are complete from a batch on. */
+  def steps(state: State, batch: Long, before: Map[Long, RoutingTable]): Vector[StepId] = for {
+    group <- state.groups
+    step <- state.history.incompleteAt(group.id, batch - 1)
+    if hasArrived(state, step, before(group.id).workers)
+  } yield step.step
+
+  /** The bins that may be incomplete at a batch, by group.
+    *
+    * @param due
+    *   the steps that take effect with it
+    * @param completed
+    *   the steps that are complete from it on
+    */
+  def bins(
+      state: State,
+      batch: Long,
+      due: Vector[Announced],
+      completed: Vector[StepId]
+  ): Map[Long, Set[Int]] = state.groups.map { group =>
+    val earlier =
+      state.history.incompleteAt(group.id, batch).filterNot(s => completed.contains(s.step))
+    val now = due.filter(a => a.id.group == group.id && a.mode.isOnDemand)
+    group.id -> (earlier.flatMap(_.moves) ++ now.flatMap(_.step.moves)).map(_.bin).toSet
+  }.toMap
+
+  private def hasArrived(state: State, step: SealedStep): Boolean =
+    hasArrived(state, step, state.currentTable(step.step.group).workers)
+
+  /** @param workers
+    *   how many there are: those that were done away with have nothing to tell
+    */
+  private def hasArrived(state: State, step: SealedStep, workers: Int): Boolean =
+    state.history.sealedSteps(step.step.planId).get(step.step).exists { since =>
+      val targets = step.moves.map(_.target).distinct.filter(_ < workers)
+      targets.forall { worker =>
+        state
+          .group(step.step.group)
+          .stores
+          .forall(store => state.wholeAt.get((store, worker)).exists(_ > since))
+      }
+    }
+}

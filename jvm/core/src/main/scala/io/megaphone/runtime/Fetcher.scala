@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import java.util.concurrent.TimeUnit
+
+import scala.annotation.tailrec
+import scala.collection.mutable
+
+import io.megaphone.checkpoint.Recovery
+import io.megaphone.checkpoint.Recovery.Located
+import io.megaphone.format.StoreKey
+import io.megaphone.plan.Bins
+import io.megaphone.state.{BinState, Lease, Registry, Remote, SubBin}
+import io.megaphone.transfer.{Answer, Peers, Question}
+
+/** Brings what a task needs of its worker's incomplete bins: rule 34.
+  *
+  *   1. `want` notes sub-bins that will be needed: the keys of a batch are known before their rows
+  *      come to the state (Meces, section 4.3, has to wait record by record).
+  *   1. `bring` asks the source of a step for a sub-bin, and for all that are wanted of that
+  *      source, in one question. The answers are taken in as settled records.
+  *   1. If the source does not answer in time, or has lost what was exported, the bins come from
+  *      the files, whole, at the same name.
+  *
+  * ''Dies:'' what was brought stays in the holding; another holding asks anew. ''Throws while it
+  * takes in:'' part of a sub-bin may be here, so the lease is given up with the holding, and the
+  * next attempt begins with files.
+  *
+  * Threads: one at a time, the task's.
+  *
+  * @param deadlineMs
+  *   how long sources may take in all, in one batch
+  */
+final class Fetcher private[runtime] (
+    registry: Registry,
+    store: StoreKey,
+    lease: Lease,
+    peers: Peers,
+    recovery: Recovery,
+    arrivals: Arrivals,
+    deadlineMs: Long
+) {
+  import Fetcher._
+
+  private val wanted = mutable.Map.empty[Int, mutable.Set[Int]] // hashes, by bin
+  private var leftNanos = TimeUnit.MILLISECONDS.toNanos(deadlineMs)
+
+  private var watched = Option.empty[Wanted]
+  private var seen = 0 // of those that are watched
+
+  private def holding = lease.holding
+
+  /** Has the sub-bins of these hashes noted as wanted, as they become known. */
+  def watch(wanted: Wanted): Unit = watched = Some(wanted)
+
+  /** Notes that a sub-bin will be needed. */
+  def want(bin: Int, hash: Int): Unit = if (lacks(bin, hash)) {
+    wanted.getOrElseUpdate(bin, mutable.Set.empty) += hash; ()
+  }
+
+  /** Makes sure that a sub-bin is here. Throws what the files throw, DamagedRecordsException and
+    * SpillException.
+    */
+  def bring(bin: Int, hash: Int): Unit = holding.stateOf(bin) match {
+    case BinState.Partial(_, remote) if !remote.isHere(hash) =>
+      want(bin, hash)
+      for (known <- watched; more = known.since(seen)) {
+        seen += more.length
+        more.foreach(h => want(Bins.of(h, holding.binsCount), h))
+      }
+      arrivals.waiting(bringWanted(remote, bin -> hash))
+    case _ =>
+  }
+
+  /** Makes sure that all of some bins is here. Throws as `bring` does. */
+  def complete(bins: Seq[Int]): Unit = arrivals.waiting {
+    bins.foreach { bin =>
+      @tailrec
+      def go(from: Int): Unit = holding.stateOf(bin) match {
+        case BinState.Partial(_, remote) =>
+          ask(remote, Question.Rest(remote.key, remote.name, bin, from)) match {
+            case Answer.Rest(stretch) =>
+              stretch.subBins.foreach(takeIn(bin, _))
+              stretch.next match {
+                case Some(next) => go(next)
+                case None => if (isPartial(bin)) fromFiles(remote)
+              }
+            case _ => fromFiles(remote)
+          }
+        case _ =>
+      }
+      go(Int.MinValue)
+      wanted.remove(bin)
+    }
+  }
+
+  /** Makes sure that all bins are complete. Throws as `bring` does. */
+  def completeAll(): Unit = complete(holding.incomplete.map(_._1))
+
+  private def lacks(bin: Int, hash: Int) = holding.stateOf(bin) match {
+    case BinState.Partial(_, remote) => !remote.isHere(hash)
+    case _ => false
+  }
+  private def isPartial(bin: Int) = holding.stateOf(bin).isInstanceOf[BinState.Partial]
+
+  /** Asks for what is wanted of a source, in questions of some thousand sub-bins. The first has the
+    * one that is needed now.
+    */
+  private def bringWanted(remote: Remote, now: (Int, Int)): Unit = {
+    val ofSource = holding.incomplete.collect { case (bin, r) if r.key == remote.key => bin }
+    val all = now +: ofSource.flatMap(bin =>
+      wanted.remove(bin).iterator.flatten.map(bin -> _).filter(_ != now)
+    )
+    all
+      .grouped(HashesMax)
+      .takeWhile(_ => isPartial(now._1) || ofSource.exists(isPartial))
+      .foreach { some =>
+        val hashes = some.filter { case (bin, hash) => lacks(bin, hash) }.groupMap(_._1)(_._2)
+        val question = Question
+          .SubBins(remote.key, remote.name, hashes.view.mapValues(_.toArray).toVector)
+        if (hashes.nonEmpty) ask(remote, question) match {
+          case Answer.SubBins(found) =>
+            for ((bin, subBins) <- found; subBin <- subBins) takeIn(bin, subBin)
+          case _ => fromFiles(remote)
+        }
+      }
+    if (lacks(now._1, now._2)) fromFiles(remote) // the answer was about others
+  }
+
+  private def ask(remote: Remote, question: Question): Answer = {
+    @tailrec
+    def go(): Answer = remote.at match {
+      case Some(executor) if leftNanos > 0 =>
+        val begun = System.nanoTime
+        val answer = peers.ask(question, executor, TimeUnit.NANOSECONDS.toMillis(leftNanos))
+        if (answer == Answer.NotYet) Thread.sleep(NotYetMs)
+        leftNanos -= System.nanoTime - begun
+        if (answer == Answer.NotYet) go() else answer
+      case _ => Answer.Gone
+    }
+    val answer = go()
+    if (!isAnswerTo(question, answer)) leftNanos = 0 // no more questions in this batch
+    answer
+  }
+
+  private def isAnswerTo(question: Question, answer: Answer) = (question, answer) match {
+    case (_: Question.SubBins, _: Answer.SubBins) | (_: Question.Rest, _: Answer.Rest) => true
+    case _ => false
+  }
+
+  private def takeIn(bin: Int, subBin: SubBin): Unit = orGiveUp {
+    arrivals.bytesFromPeer += subBin.records.length
+    arrivals.subBins += 1
+    holding.takeIn(bin, subBin)
+    if (!isPartial(bin)) arrivals.binsFromPeer += 1
+  }
+
+  /** Completes all bins that the same export has, from the files of the source. */
+  private def fromFiles(remote: Remote): Unit = {
+    val ofSource = holding.incomplete.filter(_._2.key == remote.key)
+    val bins = ofSource.map(_._1)
+    val loaded = recovery.load(ofSource.map { case (bin, r) =>
+      bin -> Located(r.chain, r.keys)
+    }.toMap)
+    arrivals.count(loaded.traffic)
+    arrivals.binsFromCheckpoint += bins.size
+    orGiveUp {
+      lazy val hash = registry
+        .hashOf(store)
+        .getOrElse(throw new IllegalStateException(s"Nobody told how to hash the keys of $store."))
+      bins.foreach(bin => holding.completeFrom(bin, loaded.bins(bin).log, hash))
+      bins.filter(isPartial).foreach { bin =>
+        throw new IllegalStateException(
+          s"Bin $bin of $store lacks keys that its files should have."
+        )
+      }
+    }
+  }
+
+  private def orGiveUp[A](use: => A): A =
+    try use
+    catch { case e: Throwable => lease.abandon(); throw e }
+}
+
+private object Fetcher {
+
+  /** Sub-bins in one question. */
+  private val HashesMax = 4096
+
+  /** How long a task waits until it asks a source again that is not at the name yet. */
+  private val NotYetMs = 10L
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import java.util.concurrent.ConcurrentHashMap
+
+import scala.annotation.tailrec
+import scala.collection.mutable
+import scala.jdk.CollectionConverters._
+
+import io.megaphone.checkpoint.Recovery
+import io.megaphone.checkpoint.Recovery.Located
+import io.megaphone.format.{StoreKey, WorkerId}
+import io.megaphone.pace.Throttle
+import io.megaphone.state.{Attempt, BinState, Holding, Registry, Remote}
+import io.megaphone.transfer.{Answer, Peers, Question}
+
+/** Brings the rest of what steps on demand have left elsewhere, while no batch asks for it: rule
+  * 35.
+  *
+  *   1. `bringAll` asks the source for a stretch of sub-bins of one bin, at the rate of the run.
+  *   1. It takes the stretch in under the worker's lease, between two tasks of the worker: what is
+  *      here by then is left out. ''A task has the lease:'' it tries again.
+  *   1. If the source has it no more, the bins come from its files, whole.
+  *   1. Once no bin of a worker is incomplete, that is reported. ''Lost:'' the next report says it
+  *      again, and so does the worker's next commit.
+  *
+  * ''Dies:'' the worker is recovered elsewhere, from its own files, whole.
+  *
+  * Threads: any. One call of `bringAll` at a time for a run.
+  *
+  * @param recoveryOf
+  *   reads a store's files; the second argument is the checkpoint's root folder, the third is
+  *   called with the records that are read
+  * @param orders
+  *   the newest ones
+  * @param leaseWaitMs
+  *   how long it waits for a task that has the lease
+  */
+final class RestWork private[runtime] (
+    registry: Registry,
+    peers: Peers,
+    recoveryOf: (StoreKey, String, Array[Byte] => Unit) => Recovery,
+    orders: () => Orders,
+    faults: FaultPoints,
+    throttle: Throttle,
+    leaseWaitMs: Long
+) {
+  import RestWork._
+
+  private val wholeSince = new ConcurrentHashMap[WorkerId, java.lang.Long]()
+
+  /** The workers here whose bins have all come while no task ran, each with its version then. */
+  private[runtime] def whole: Vector[(WorkerId, Long)] =
+    wholeSince.asScala.iterator.map { case (worker, version) => worker -> version.toLong }.toVector
+
+  /** Forgets the workers of runs of which no step is under way. */
+  private[runtime] def keep(orders: Orders): Unit = {
+    wholeSince.keySet.removeIf(w => !orders.runs.get(w.store.run).exists(_.steps.nonEmpty))
+    ()
+  }
+
+  /** Whether a worker of a run has incomplete bins here. */
+  def isDue(run: String): Boolean = due(run).nonEmpty
+
+  /** Whether a worker of any run has some. */
+  private[runtime] def isAnyDue: Boolean = orders().runs.keysIterator.exists(isDue)
+
+  /** Brings all that is elsewhere of a run's workers. Returns whether there is news for the driver.
+    * Throws what files throw, and InterruptedException.
+    */
+  def bringAll(run: String): Boolean = {
+    val busy = mutable.Set.empty[WorkerId]
+    @tailrec
+    def go(hasNews: Boolean): Boolean = due(run).find(!busy(_)) match {
+      case None => hasNews
+      case Some(worker) =>
+        val outcome = bring(worker)
+        if (outcome == Busy) busy += worker
+        go(hasNews || outcome == Whole)
+    }
+    go(false)
+  }
+
+  private def due(run: String): Vector[WorkerId] =
+    if (!orders().runs.contains(run)) Vector.empty
+    else registry.workers(_.areIncomplete).filter(_.store.run == run)
+
+  /** Brings a stretch of a worker's bins. */
+  private def bring(worker: WorkerId): Outcome = (for {
+    holding <- registry.holding(worker)
+    (bin, remote) <- holding.incomplete.headOption
+  } yield {
+    faults.at(FaultPoints.RestAsked)
+    val answer = remote.at.fold[Answer](Answer.Gone) { executor =>
+      peers.ask(Question.Rest(remote.key, remote.name, bin, remote.restFrom), executor, AnswerMs)
+    }
+    answer match {
+      case Answer.Rest(stretch) =>
+        throttle.pass(worker.store.run, stretch.subBins.iterator.map(_.records.length.toLong).sum)
+        val isIn = alone(worker, holding) {
+          stretch.subBins.foreach(holding.takeIn(bin, _))
+          stretch.next match {
+            case Some(next) => remote.restFrom = next
+            case None => checkNoneIsLeft(holding, bin)
+          }
+        }
+        if (isIn) stateOf(worker, holding) else Busy
+      case Answer.NotYet => Busy
+      case _ => if (fromFiles(worker, holding, remote)) stateOf(worker, holding) else Busy
+    }
+  }).getOrElse(Whole)
+
+  private def fromFiles(worker: WorkerId, holding: Holding, remote: Remote): Boolean =
+    orders().runs.get(worker.store.run).exists { run =>
+      val located = holding.incomplete.collect {
+        case (bin, r) if r.key == remote.key => bin -> Located(r.chain, r.keys)
+      }
+      def count(records: Array[Byte]): Unit =
+        throttle.pass(worker.store.run, records.length.toLong)
+      val loaded = recoveryOf(worker.store, run.checkpointRoot, count)
+        .load(located.toMap)
+      alone(worker, holding) {
+        lazy val hash = registry.hashOf(worker.store).get
+        located.foreach { case (bin, _) =>
+          holding.completeFrom(bin, loaded.bins(bin).log, hash)
+          checkNoneIsLeft(holding, bin)
+        }
+      }
+    }
+
+  /** Throws IllegalStateException if keys of a bin are elsewhere although all has come. */
+  private def checkNoneIsLeft(holding: Holding, bin: Int): Unit = holding.stateOf(bin) match {
+    case BinState.Partial(_, remote) =>
+      throw new IllegalStateException(
+        s"${remote.keysElsewhere} keys of bin $bin have not come although all has, so the " +
+          "worker's state is read from files."
+      )
+    case _ =>
+  }
+
+  /** Uses a holding once no task has its lease. Returns false if a task keeps it for long, or the
+    * worker has another holding by then. If `use` throws, the holding is dropped.
+    */
+  private def alone(worker: WorkerId, holding: Holding)(use: => Unit): Boolean = {
+    val thread = Thread.currentThread
+    val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false)
+    registry.borrow(worker, attempt, leaseWaitMs)(_ ne holding).exists { lease =>
+      lease.forStandby {
+        val isCurrent = lease.holding eq holding
+        if (isCurrent) { use; registry.keepWithin(holding) }
+        isCurrent
+      }
+    }
+  }
+
+  private def stateOf(worker: WorkerId, holding: Holding): Outcome =
+    if (holding.areIncomplete) Grown
+    else {
+      wholeSince.put(worker, holding.head.getOrElse(holding.base).version)
+      registry.measure()
+      Whole
+    }
+}
+
+private object RestWork {
+  private val AnswerMs = 10000L
+
+  private sealed trait Outcome
+  private case object Whole extends Outcome
+  private case object Grown extends Outcome
+
+  /** A task has the worker's lease, or the source is not ready: later. */
+  private case object Busy extends Outcome
+
+  /** No task attempt has this id. */
+  private val NoTask = -2L
+}

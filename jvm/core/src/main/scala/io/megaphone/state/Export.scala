@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.state
+
+import java.util.NoSuchElementException
+
+import scala.collection.mutable
+
+import io.megaphone.format.StateName
+import io.megaphone.log.{BinLog, KeyHash, Survey}
+import io.megaphone.log.memory.HeapBudget
+import io.megaphone.plan.Bins
+
+/** What a step on demand takes from a worker, as it was at `name`, kept for who asks: all sub-bins
+  * of the bins that were lent to it. Nobody writes to these logs any more.
+  *
+  * It keeps nothing about who has asked for what, so a question may be lost, doubled or late, or
+  * asked by two attempts of a task.
+  *
+  * Threads: any.
+  *
+  * @param hash
+  *   finds the sub-bins of the keys
+  */
+final class Export(val name: StateName, binsCount: Int, hash: KeyHash) extends HeapBudget.User {
+  private val lent = mutable.Map.empty[Int, BinLog]
+  private val surveys = mutable.Map.empty[Int, Option[Survey]]
+  @volatile private var ownBytes = 0L // of the surveys
+
+  /** Adds bins. Called twice: nothing happens. */
+  def add(bins: Iterable[(Int, BinLog)]): Unit = synchronized { lent ++= bins }
+
+  def has(bin: Int): Boolean = synchronized(lent.contains(bin))
+
+  /** The log of a bin that was lent. */
+  def logOf(bin: Int): Option[BinLog] = synchronized(lent.get(bin))
+
+  /** Some sub-bins of a bin, in the order of the hashes; also those that have no record. Returns
+    * None if the bin cannot be given in sub-bins.
+    */
+  def subBins(bin: Int, hashes: Array[Int]): Option[Vector[SubBin]] = synchronized {
+    surveyOf(bin).map(survey => hashes.iterator.map(h => SubBin(h, survey.bytesOf(h))).toVector)
+  }
+
+  /** The sub-bins of a bin from a hash on, ascending: about as many as have `bytes` of records, one
+    * at least. Returns None if the bin cannot be given in sub-bins.
+    */
+  def from(bin: Int, hash: Int, bytes: Int): Option[Stretch] = synchronized {
+    surveyOf(bin).map { survey =>
+      val found = Vector.newBuilder[SubBin]
+      var left = bytes
+      var next = Option.empty[Int]
+      survey.foreachFrom(hash) { h =>
+        if (left <= 0) next = Some(h)
+        else {
+          val subBin = SubBin(h, survey.bytesOf(h))
+          left -= subBin.records.length
+          found += subBin
+        }
+        next.isEmpty
+      }
+      Stretch(found.result(), next)
+    }
+  }
+
+  /** Heap bytes of the surveys: the logs count where they are, or with who keeps the export. */
+  override def heapBytes: Long = ownBytes
+
+  /** Heap bytes of the logs that a holding has no longer. */
+  def heapBytesBeside(holding: Option[Holding]): Long = synchronized {
+    lent.iterator.collect {
+      case (bin, log) if !holding.exists(_.logOrNull(bin) eq log) => log.heapBytes
+    }.sum
+  }
+
+  /** None if a key leads to another bin than it lies in: who finds its hash is then wrong about the
+    * others, too, and what is not sent would be lost.
+    */
+  private def surveyOf(bin: Int): Option[Survey] =
+    lent.get(bin).flatMap { log =>
+      surveys.getOrElseUpdate(
+        bin,
+        try {
+          val made = Survey.of(log, hash)
+          ownBytes += made.heapBytes
+          Option.when(made.areAll(h => Bins.of(h, binsCount) == bin))(made)
+        } catch { case _: NoSuchElementException => None }
+      )
+    }
+}
+
+/** The records of one sub-bin, back to back, each value in one record. */
+final case class SubBin(hash: Int, records: Array[Byte])
+
+/** Sub-bins in the order of their hashes.
+  *
+  * @param next
+  *   the hash of the one behind them; None if these are the last
+  */
+final case class Stretch(subBins: Vector[SubBin], next: Option[Int])

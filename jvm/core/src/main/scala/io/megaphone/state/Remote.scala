@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.state
+
+import io.megaphone.format.{Chain, ExecutorAddress, StateName}
+
+/** What of a bin is elsewhere: the sub-bins that a step on demand has not brought yet.
+  *
+  *   - A sub-bin is wholly here, even if it has no record, or wholly elsewhere (I11). What is
+  *     elsewhere nobody has read or written since the step.
+  *   - What is elsewhere has one name for ever, whoever serves it (I12).
+  *
+  * Threads: those of its holding.
+  *
+  * @param key
+  *   the export of the step's source that has it
+  * @param name
+  *   the state of the source that the step took
+  * @param chain
+  *   rebuilds the bin at that name; that of the bin itself goes on from it
+  * @param at
+  *   the executor that ran the source; None if it is not known, or is lost
+  * @param keys
+  *   how many keys the bin had then, in all families
+  */
+final class Remote(
+    val key: ReplicaKey,
+    val name: StateName,
+    val chain: Chain,
+    val at: Option[ExecutorAddress],
+    val keys: Long
+) {
+  private val here = new IntSet
+
+  /** The hash from which on the rest is still to be asked for. */
+  private[megaphone] var restFrom: Int = Int.MinValue
+  private var keysTaken = 0L
+
+  /** Whether the sub-bin of a hash is here. */
+  def isHere(hash: Int): Boolean = here.contains(hash)
+
+  /** Notes that a sub-bin is here now, with so many keys. */
+  def brought(hash: Int, keys: Int): Unit = if (here.add(hash)) keysTaken += keys
+
+  /** How many sub-bins are here. */
+  def broughtCount: Int = here.size
+
+  /** How many keys are elsewhere. */
+  def keysElsewhere: Long = keys - keysTaken
+
+  /** About how many bytes of records are elsewhere. */
+  def bytesElsewhere: Long =
+    ((chain.imageBytes + chain.tailBytes).toDouble / keys * keysElsewhere).toLong
+
+  def heapBytes: Long = here.heapBytes + Remote.OwnBytes
+}
+
+private object Remote {
+  private val OwnBytes = 64L
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.transfer
+
+import io.megaphone.format.WorkerId
+import io.megaphone.state.{Export, Registry}
+
+/** Answers the questions of other executors about what steps on demand took from workers of this
+  * one.
+  *
+  * ''Dies:'' the files have what was exported, at the same name.
+  *
+  * Threads: any.
+  *
+  * @param restBytes
+  *   about how many bytes of records an answer about a rest has: nobody waits long behind it
+  */
+final class Answering(registry: Registry, restBytes: Int = Answering.RestBytes) {
+
+  def apply(question: Question): Answer =
+    registry.exported(question.key, question.name, question.bins) match {
+      case Some(lender) => answered(question, lender).getOrElse(Answer.Gone)
+      case None =>
+        val source = WorkerId(question.key.store, question.key.source)
+        if (registry.mayReach(source, question.name)) Answer.NotYet else Answer.Gone
+    }
+
+  private def answered(question: Question, lender: Export): Option[Answer] = question match {
+    case Question.SubBins(_, _, hashes) =>
+      val found = hashes.map { case (bin, some) => lender.subBins(bin, some).map(bin -> _) }
+      Option.when(found.forall(_.isDefined))(Answer.SubBins(found.flatten))
+    case Question.Rest(_, _, bin, from) => lender.from(bin, from, restBytes).map(Answer.Rest(_))
+  }
+}
+
+private object Answering {
+  val RestBytes = 1 << 20
+}

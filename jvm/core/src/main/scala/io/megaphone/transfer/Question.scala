@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.transfer
+
+import io.megaphone.format.StateName
+import io.megaphone.state.{ReplicaKey, Stretch, SubBin}
+
+/** What a target asks the executor that ran the source of a step on demand. Each is a pure read by
+  * full name, so it may be lost, asked twice, or answered late.
+  */
+sealed trait Question {
+
+  /** The export that is asked for. */
+  def key: ReplicaKey
+
+  /** The state of the source that the step took. */
+  def name: StateName
+
+  /** The bins that are asked about. */
+  def bins: Seq[Int]
+}
+
+object Question {
+
+  /** Some sub-bins, by bin and hash. */
+  final case class SubBins(key: ReplicaKey, name: StateName, hashes: Vector[(Int, Array[Int])])
+      extends Question {
+    override def bins: Seq[Int] = hashes.map(_._1)
+  }
+
+  /** The sub-bins of one bin from a hash on, ascending, as many as an answer has room for. */
+  final case class Rest(key: ReplicaKey, name: StateName, bin: Int, from: Int) extends Question {
+    override def bins: Seq[Int] = Seq(bin)
+  }
+}
+
+sealed trait Answer
+
+object Answer {
+
+  /** The export is not to be had there: the files have all of it. */
+  case object Gone extends Answer
+
+  /** The source's next task may still come to the name there: ask again. */
+  case object NotYet extends Answer
+
+  /** All that was asked for, by bin; also sub-bins that have no record. */
+  final case class SubBins(found: Vector[(Int, Vector[SubBin])]) extends Answer
+  final case class Rest(stretch: Stretch) extends Answer
+}

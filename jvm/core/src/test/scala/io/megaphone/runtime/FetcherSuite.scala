@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import scala.collection.mutable
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.megaphone.errors.DetachedLeaseException
+import io.megaphone.format.{Checksum, ExecutorAddress, FileName, StateName, WorkerId}
+import io.megaphone.log.{BinLog, KeyHash}
+import io.megaphone.log.memory.DamagedRecordsException
+import io.megaphone.plan.{Bins, StepId}
+import io.megaphone.protocol.Route
+import io.megaphone.state.{BinState, Lease, Registry, ReplicaKey, SubBin}
+import io.megaphone.transfer.{Answer, Answering, BlockKind, Question}
+
+/** What a worker brings of a bin that a step on demand has left elsewhere. */
+class FetcherSuite extends AnyFunSuite with SmallStore {
+  private val step = StepId("plan", 0, 0)
+  private val executor = ExecutorAddress("source", "host", 1)
+  private val hash: KeyHash = (_, bytes, from, length) =>
+    Checksum.of(bytes.slice(from, from + length)) & ~3 // all in bin 0
+
+  private def keyOf(i: Int) = s"key $i".getBytes
+  private def hashOf(i: Int) = hash(0, keyOf(i), 0, keyOf(i).length)
+
+  /** Worker 0 has bin 0 on one executor, with some keys, and worker 1 takes it on another. */
+  private class Moving(keys: Int) {
+    val store = new Store
+    val (source, target) = (new Registry, new Registry)
+    private val id = store.turn(0, before, before).key
+    Seq(source, target).foreach(_.useHash(id, () => hash))
+    val exportKey: ReplicaKey = ReplicaKey.forStep(id, 0, 1, step)
+    private val gave: Lease = {
+      val lease = store.lease(source, 0, 1)
+      val turn = store.turn(0, before, before)
+      store.open(source, lease, turn)
+      (0 until keys).foreach(i => put(lease.holding, 0, keyOf(i), Array(i.toByte)))
+      store.commit(lease, turn)
+      lease.end()
+      lease
+    }
+    private val offer = onlyPart(store.handOver.offer(gave.holding, Seq(0)))
+    private val own = store.lease(target, 1, 2)
+    locally {
+      val turn = store.turn(0, before, before)
+      store.open(target, own, turn)
+      store.commit(own, turn)
+      own.end()
+    }
+
+    val asked: mutable.Buffer[Question] = mutable.Buffer.empty
+
+    /** What becomes of an answer. */
+    var heard: Answer => Answer = identity
+    private val answering = new Answering(source, restBytes = 1)
+    val peers: SomePeers = new SomePeers(b => Option.when(b.kind == BlockKind.Offer)(offer)) {
+      override def ask(question: Question, at: ExecutorAddress, deadlineMs: Long): Answer = {
+        asked += question
+        heard(answering(question))
+      }
+    }
+    private val sources = Sources(
+      Map(0 -> step),
+      Map(0 -> executor),
+      60000,
+      60000,
+      Map(step -> Vector(Route(0, 1, Vector(0))))
+    )
+    val turn = store.turn(1, before, after).copy(incomplete = Set(0))
+    private val opener = new Opener(target, store.recovery, store.handOver, peers, 60000)
+    val lease: Lease = store.lease(target, 1, 3)
+    val arrivals: Arrivals = opener.open(lease, turn, sources)
+    val fetcher: Fetcher = opener.fetcher(lease, turn.key, arrivals)
+
+    def log: BinLog = lease.holding.log(0)
+    def state: BinState = lease.holding.stateOf(0)
+    def has(i: Int): Boolean = log.has(0, keyOf(i), 0, keyOf(i).length)
+    def isPartial: Boolean = state.isInstanceOf[BinState.Partial]
+  }
+
+  test("a bin comes without its records, and a key with all that are wanted, in one question") {
+    val moving = new Moving(keys = 100)
+    import moving._
+    assert(isPartial && state.keyCount == 100 && log.keyCount == 0)
+    assert(arrivals.binsIn == 1 && arrivals.binsFromPeer == 0)
+    fetcher.want(0, hashOf(1))
+    fetcher.want(0, hashOf(2))
+    fetcher.bring(0, hashOf(0))
+    assert(asked.map(_.asInstanceOf[Question.SubBins].hashes.map(_._2.length)) == Seq(Seq(3)))
+    assert((0 to 3).map(has) == Seq(true, true, true, false))
+    assert(state.keyCount == 100 && arrivals.subBins == 3)
+    fetcher.bring(0, hashOf(1))
+    assert(asked.size == 1, "it is here")
+  }
+
+  test("keys become known while the batch's rows come") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    val wanted = new Wanted
+    fetcher.watch(wanted)
+    Seq(4, 5).foreach(i => wanted.add(hashOf(i)))
+    fetcher.bring(0, hashOf(4))
+    Seq(5, 6).foreach(i => wanted.add(hashOf(i)))
+    assert(has(5) && !has(6))
+    fetcher.bring(0, hashOf(7))
+    assert(has(6) && asked.size == 2)
+  }
+
+  test("a key that the bin never had is asked for once, and one that was removed stays so") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    val absent = hashOf(77)
+    fetcher.bring(0, absent)
+    fetcher.bring(0, absent)
+    assert(asked.size == 1 && log.keyCount == 0)
+    fetcher.bring(0, hashOf(3))
+    lease.holding.touch(0)
+    log.remove(0, keyOf(3), 0, keyOf(3).length)
+    store.commit(lease, turn)
+    lease.holding.settle()
+    fetcher.complete(Seq(0))
+    assert(!isPartial && (0 until 10).filter(has) == (0 until 10).filter(_ != 3))
+  }
+
+  test("the rest comes some sub-bins at a time, and what is here is left as it is") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    fetcher.bring(0, hashOf(3))
+    lease.holding.touch(0)
+    log.put(0, keyOf(3), 0, keyOf(3).length, Array[Byte](77), 0, 1)
+    fetcher.completeAll()
+    assert(asked.count(_.isInstanceOf[Question.Rest]) == 10)
+    assert(!isPartial && !lease.holding.areIncomplete && arrivals.binsFromPeer == 1)
+    assert(list(log, keyOf(3)) == Seq(77) && list(log, keyOf(4)) == Seq(4))
+    lease.holding.abort()
+    assert(list(log, keyOf(3)) == Seq(3) && log.keyCount == 10)
+  }
+
+  test("what a source does not answer comes from the files, whole, and it is not asked again") {
+    for (before <- Seq(0, 2)) {
+      val moving = new Moving(keys = 10)
+      import moving._
+      (0 until before).foreach(i => fetcher.bring(0, hashOf(i)))
+      heard = _ => Answer.Gone
+      fetcher.bring(0, hashOf(5))
+      assert(!isPartial && log.keyCount == 10 && arrivals.binsFromCheckpoint == 1)
+      assert((0 until 10).map(i => list(log, keyOf(i))) == (0 until 10).map(i => Seq(i.toByte)))
+      assert(asked.size == before + 1)
+    }
+  }
+
+  test("a source that has not come to the name yet is asked again") {
+    val moving = new Moving(keys = 3)
+    import moving._
+    var refused = 2
+    heard = answer =>
+      if (refused > 0) { refused -= 1; Answer.NotYet }
+      else answer
+    fetcher.bring(0, hashOf(1))
+    assert(has(1) && asked.size == 3)
+  }
+
+  test("after an answer that cannot be the bin's nobody uses what was taken in") {
+    val moving = new Moving(keys = 3)
+    import moving._
+    fetcher.bring(0, hashOf(0))
+    heard = {
+      case Answer.SubBins(Seq((bin, Seq(SubBin(hash, _))))) =>
+        val wrong = store.recovery
+          .load(FileName(0, StateName(1, "")), Seq(0), before.contentHash)
+          .bins(0)
+          .log
+          .image() // with the key that is here
+        Answer.SubBins(Vector(bin -> Vector(SubBin(hash, wrong))))
+      case other => other
+    }
+    intercept[DamagedRecordsException](fetcher.bring(0, hashOf(1)))
+    intercept[DetachedLeaseException](lease.check())
+    assert(target.holding(WorkerId(turn.key, 1)).exists(_.bins.isEmpty))
+  }
+
+  test("an incomplete bin gets no image, and its chain and count are those of the whole bin") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    fetcher.bring(0, hashOf(3))
+    put(lease.holding, 0, keyOf(3), Array[Byte](77))
+    put(lease.holding, 0, "new".getBytes, Array[Byte](78))
+    val zero = store.lease(source, 0, 9)
+    store.open(source, zero, turn)
+    store.commit(zero, turn) // its file names the table, too
+    val footer = store.commit(lease, turn, isWhole = true)
+    assert(footer.frameOf(0).isImage == false && footer.keyCounts(0) == 11)
+    val again = store.recovery.load(footer.file, Seq(0), after.contentHash).bins(0).log
+    assert(
+      again.keyCount == 11 && list(again, keyOf(3)) == Seq(77) && list(again, keyOf(4)) == Seq(4)
+    )
+  }
+
+  test("a bin that the plan calls complete is complete once the store is open") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    store.commit(lease, turn)
+    lease.end()
+    val next = store.turn(2, after, after)
+    val again = store.lease(target, 1, 4)
+    new Opener(target, store.recovery, store.handOver, peers, 60000)
+      .open(again, next, Sources.None)
+    assert(!again.holding.areIncomplete && again.holding.log(0).keyCount == 10)
+  }
+
+  test("bins that were lent are given to nobody, and stay when their worker has dropped them") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    fetcher.bring(0, hashOf(1))
+    val holding = source.holding(WorkerId(turn.key, 0)).get
+    assert(holding.give(StateName(1, ""), Seq(0)).isEmpty)
+    val zero = store.lease(source, 0, 9)
+    store.open(source, zero, turn)
+    store.commit(zero, turn)
+    zero.holding.settle()
+    assert(!zero.holding.has(0))
+    fetcher.completeAll()
+    assert(arrivals.binsFromCheckpoint == 0 && log.keyCount == 10)
+    source.keepExports(_ => false)
+    val ask = Question.Rest(exportKey, StateName(1, ""), 0, Int.MinValue)
+    assert(new Answering(source)(ask) == Answer.Gone)
+  }
+
+  test("bins whose keys lead elsewhere are not given in sub-bins") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    source.useHash(turn.key, () => (_, _, _, _) => Bins.of(1, 4))
+    fetcher.bring(0, hashOf(1))
+    assert(arrivals.binsFromCheckpoint == 1 && log.keyCount == 10)
+  }
+}
