@@ -54,6 +54,7 @@ WAYS = [
         for mode in ("prepared", "direct")
         for strategy in ("all-at-once", "batched", "optimized", "fluid")
     ),
+    *(f"on-demand {strategy}" for strategy in ("all-at-once", "batched")),
 ]
 # So many steps with one bin of a worker: half of the bins would take hundreds of batches.
 SHORT_STEPS = 32

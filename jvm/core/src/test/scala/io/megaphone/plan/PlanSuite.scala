@@ -67,8 +67,8 @@ class PlanSuite extends AnyFunSuite {
     assert(error.condition == "UNKNOWN_MODE")
     assert(
       error.getMessage ==
-        "There is no transfer mode 'later', only direct, prepared, replicated, on-demand; choose one " +
-        "of these."
+        "There is no transfer mode 'later', only direct, prepared, replicated, on-demand; choose " +
+          "one of these."
     )
   }
 
