@@ -207,7 +207,8 @@ class Flow:
         plan = megaphone.move(moves, strategy=strategy, mode=mode)
         plan.wait(timeout=PATIENCE_S, progress=False)
         seconds = time.monotonic() - begun
-        last = max(step.batch for step in plan.steps if step.batch is not None)
+        # A plan on demand ends once all has come, which may be batches after its last step.
+        last = max(self.next_batch() - 1, *(step.batch or 0 for step in plan.steps))
         durations_ms = self.batches(first, last + AFTER_BATCHES)
         taken = {step.batch for step in plan.steps}
         with self.ended:
