@@ -391,6 +391,11 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   /** Rewrites spilled pages whose files have few live pages left. Throws SpillException. */
   def repack(): Unit = pages.repack()
 
+  /** The beginning of a survey, of the settled prefix, for another thread to make. */
+  def draft(hash: KeyHash): Survey.Draft = new Survey.Draft(pages.prefix(tailStart), pages, hash)
+
+  private[log] def pagesNow: Pages = pages
+
   /** The live records as they are now. */
   private[log] def liveRecords: LiveRecords = new LiveRecords(pages, families, appends)
 

@@ -27,6 +27,12 @@ private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appe
     else System.arraycopy(page, from, out.array, at, bytes)
   }
 
+  /** Whether the record at a position is that of a live key. */
+  def isLive(position: Int): Boolean = {
+    val index = families.of(Record.family(PagedRecord.header(pages, position)))
+    index != null && index.slotAt(PagedRecord.hash(pages, position), position) >= 0
+  }
+
   /** How many bytes the record at a position has as one record. */
   def sizeBytes(position: Int): Int =
     Appends.sizeBytes(appends, position, PagedRecord.header(pages, position))

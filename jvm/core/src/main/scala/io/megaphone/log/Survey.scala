@@ -3,85 +3,127 @@ package io.megaphone.log
 
 import java.util
 
-import io.megaphone.log.memory.ArraySink
+import scala.collection.mutable
+
+import io.megaphone.log.memory.{ArraySink, Pages}
 import io.megaphone.log.record.{Record, Words}
 
-/** The live records of a log by the hashes of their partition keys. The records of one hash, over
+/** The records of a log by the hashes of their partition keys. The live records of one hash, over
   * all families, are a ''sub-bin'': in practice those of one key (Meces, section 4.2, USENIX ATC
   * 22).
   *
-  *   1. `of` looks at each live record once.
+  *   1. A `Draft` looks at the records of the settled prefix, in the background while the log goes
+  *      on. ''There is none:'' the survey looks at them.
+  *   1. `of` looks at the records that have come since, once the log has come to rest.
   *   1. `bytesOf` gives a sub-bin, each value in one record.
   *   1. `foreachFrom` goes over the hashes that there are, in ascending order.
   *
   * Valid as long as the log is not changed.
   *
   * Threads: one at a time.
+  *
+  * @param parts
+  *   entries, each part ascending; those of dead records are among them
   */
-final class Survey private (records: LiveRecords, entries: Array[Long]) {
+final class Survey private (records: LiveRecords, parts: Vector[Array[Long]]) {
+  import Survey._
 
   /** Heap bytes, without those of the log. */
-  def heapBytes: Long = entries.length * 8L + Survey.OwnBytes
+  def heapBytes: Long = parts.iterator.map(_.length * 8L + OwnBytes).sum
 
   /** The records of a sub-bin, back to back; none if the log has no key of this hash. */
   def bytesOf(hash: Int): Array[Byte] = {
-    val from = firstOf(hash)
-    var until = from
+    val positions = mutable.ArrayBuilder.make[Int]
     var bytes = 0L
-    while (until < entries.length && Survey.hashOf(entries(until)) == hash) {
-      bytes += records.sizeBytes(Survey.positionOf(entries(until)))
-      until += 1
+    parts.foreach { part =>
+      var i = firstOf(part, hash)
+      while (i < part.length && hashOf(part(i)) == hash) {
+        val position = positionOf(part(i))
+        if (records.isLive(position)) {
+          positions += position
+          bytes += records.sizeBytes(position)
+        }
+        i += 1
+      }
     }
     require(bytes <= Int.MaxValue - 64, s"an array holds at most 2 GiB, not $bytes bytes")
     val sink = new ArraySink(new Array[Byte](bytes.toInt), 0)
-    for (i <- from until until) records.copy(Survey.positionOf(entries(i)), sink)
+    positions.result().foreach(records.copy(_, sink))
     sink.array
   }
 
-  /** Calls `f` with each hash from `hash` on, ascending, until `f` returns false. */
+  /** Calls `f` with each hash from `hash` on, ascending, until `f` returns false. Some may have no
+    * live record.
+    */
   def foreachFrom(hash: Int)(f: Int => Boolean): Unit = {
-    var i = firstOf(hash)
-    while (i < entries.length) {
-      val next = Survey.hashOf(entries(i))
-      i = if (f(next)) behind(next, i) else entries.length
+    val at = parts.map(firstOf(_, hash)).toArray
+    def isLeft(i: Int) = at(i) < parts(i).length
+    var goesOn = true
+    while (goesOn && at.indices.exists(isLeft)) {
+      val next = at.indices.iterator.filter(isLeft).map(i => hashOf(parts(i)(at(i)))).min
+      for (i <- at.indices) while (isLeft(i) && hashOf(parts(i)(at(i))) == next) at(i) += 1
+      goesOn = f(next)
     }
   }
 
   /** Whether something holds of all hashes. */
-  def areAll(isSo: Int => Boolean): Boolean = entries.forall(entry => isSo(Survey.hashOf(entry)))
-
-  private def firstOf(hash: Int): Int = {
-    val found = util.Arrays.binarySearch(entries, Survey.entry(hash, 0))
-    if (found < 0) ~found else found
-  }
-
-  private def behind(hash: Int, from: Int): Int = {
-    var i = from
-    while (i < entries.length && Survey.hashOf(entries(i)) == hash) i += 1
-    i
-  }
+  def areAll(isSo: Int => Boolean): Boolean = parts.forall(_.forall(entry => isSo(hashOf(entry))))
 }
 
 object Survey {
   private val OwnBytes = 40L // this object and its array's header
 
-  /** Looks at all records of a log. Throws what `hash` throws. */
-  def of(log: BinLog, hash: KeyHash): Survey = {
-    val records = log.liveRecords
-    val entries = new Array[Long](log.keyCount)
-    var count = 0
-    records.foreach { (position, page, at) =>
-      val header = Words.get(page, at)
-      val of = hash(Record.family(header), page, at + Record.HeaderBytes, Record.keyBytes(header))
-      entries(count) = entry(of, position)
-      count += 1
+  /** The beginning of a survey.
+    *
+    * Threads: any one, while the log goes on.
+    */
+  final class Draft private[log] (prefix: Pages, private[log] val basis: Pages, hash: KeyHash) {
+    private[log] val end: Int = prefix.end
+    @volatile private var made: Array[Long] = _
+
+    /** Looks at the records. Throws what `hash` throws. */
+    def make(): Unit = made = entriesOf(prefix, 0, end, hash)
+
+    /** What was made; None if it is not made, or not of this log as it is now. */
+    private[log] def entries(log: Pages): Option[Array[Long]] =
+      Option(made).filter(_ => log eq basis)
+
+    def heapBytes: Long = if (made == null) 0L else made.length * 8L + OwnBytes
+  }
+
+  /** Looks at the records of a log. Throws what `hash` throws. */
+  def of(log: BinLog, hash: KeyHash, draft: Option[Draft] = None): Survey = {
+    val pages = log.pagesNow
+    val early = for (d <- draft; entries <- d.entries(pages)) yield (entries, d.end)
+    val parts = early match {
+      case Some((entries, end)) => Vector(entries, entriesOf(pages, end, pages.end, hash))
+      case None => Vector(entriesOf(pages, 0, pages.end, hash))
     }
-    util.Arrays.sort(entries)
-    new Survey(records, entries)
+    new Survey(log.liveRecords, parts)
+  }
+
+  private def entriesOf(pages: Pages, from: Int, until: Int, hash: KeyHash): Array[Long] = {
+    val entries = mutable.ArrayBuilder.make[Long]
+    pages.foreachRecord(from, until) { (position, page, at) =>
+      val header = Words.get(page, at)
+      if (Record.kind(header) != Record.Remove) {
+        val keyAt = at + Record.HeaderBytes
+        val of = hash(Record.family(header), page, keyAt, Record.keyBytes(header))
+        entries += entry(of, position)
+      }
+    }
+    val made = entries.result()
+    util.Arrays.sort(made)
+    made
   }
 
   // Ascending by hash, then by position: a position is never negative.
   private def entry(hash: Int, position: Int): Long = (hash.toLong << 32) | position
   private def hashOf(entry: Long): Int = (entry >> 32).toInt
   private def positionOf(entry: Long): Int = entry.toInt
+
+  private def firstOf(part: Array[Long], hash: Int): Int = {
+    val found = util.Arrays.binarySearch(part, entry(hash, 0))
+    if (found < 0) ~found else found
+  }
 }

@@ -26,6 +26,9 @@ abstract class TransferMode private[plan] (val name: String) extends Serializabl
   /** What a source publishes of the new head after each commit before the step. */
   def publishesAfterCommit: AfterCommit
 
+  /** How many batches before the step announce it, if nothing is waited for. */
+  def noticeBatches: Int = 1
+
   /** Whether bins may be incomplete once the step has taken effect. */
   def isOnDemand: Boolean = false
 

@@ -241,7 +241,8 @@ private[protocol] object Planning {
     lazy val full = fullTargets(state, a.id)
     val waitsSince = math.max(a.since, state.progressAt)
     val isOver =
-      !a.mode.isPreparedAhead || batch.number - waitsSince >= state.settings.patienceBatches
+      if (a.mode.isPreparedAhead) batch.number - waitsSince >= state.settings.patienceBatches
+      else batch.number - a.since >= a.mode.noticeBatches
     val isTaken = isOver || needed.forall { key =>
       if (a.isRefused(key)) full(Announced.targetOf(key)) else a.isReady(key, batch.number - 2)
     }

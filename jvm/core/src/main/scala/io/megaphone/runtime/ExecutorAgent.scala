@@ -103,6 +103,9 @@ final class ExecutorAgent(
   val rests: RestWork =
     new RestWork(registry, peers, recoveryOf, () => orders, faults, throttle, leaseWaitMs)
 
+  /** What this executor looks at ahead of steps on demand. */
+  val surveys: SurveyWork = new SurveyWork(registry)
+
   /** Answers what other executors ask about such bins. */
   val answering: Answering = new Answering(registry)
 
@@ -332,12 +335,15 @@ final class ExecutorAgent(
     }
   }
 
-  /** Whether nobody wants a block any more. Orders that are older than the task that queued it do
-    * not know it yet.
+  /** Whether nobody wants a block any more. */
+  private def isUnwanted(block: BlockName): Boolean = !isWanted(block.replica)
+
+  /** Whether somebody may still want what is made for a step. Orders that are older than the task
+    * that queued it do not know it yet.
     */
-  private def isUnwanted(block: BlockName): Boolean = {
+  def isWanted(key: ReplicaKey): Boolean = {
     val current = orders
-    current.counter >= newestCounter.get && !current.isLive(block.key.run, block.step)
+    current.counter < newestCounter.get || current.isLive(key)
   }
 
   /** A task is about to commit a holding. The first large bin of a store is told to `warn`. */

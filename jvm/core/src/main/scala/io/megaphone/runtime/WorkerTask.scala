@@ -6,7 +6,7 @@ import java.util.concurrent.TimeUnit
 import io.megaphone.checkpoint.{Committer, Recovery, StateFiles}
 import io.megaphone.format.{Compression, StateName, StoreId, WorkerId, WriterId}
 import io.megaphone.plan.AfterCommit
-import io.megaphone.state.{Attempt, Holding, Lease, StoreBatch}
+import io.megaphone.state.{Attempt, Holding, Lease, ReplicaKey, StoreBatch}
 import io.megaphone.transfer.{BlockKind, BlockName, TransferBlocks}
 
 /** The task's part of the runtime: one worker's state in one task of a batch.
@@ -122,6 +122,17 @@ final class WorkerTask private (
     )
     agent.publisher.queueImage(block, TransferBlocks.snapshot(holding, route.bins))
   }
+
+  /** Queues surveys of the bins that steps on demand will take, which are announced now. */
+  private def queueSurveys(): Unit = for {
+    step <- assignment.outgoing
+    if step.isAnnouncedNow && step.mode.isOnDemand
+    route <- step.routes
+    if route.source == holding.worker
+  } {
+    val key = ReplicaKey.forStep(batch.key, route.source, route.target, step.step)
+    agent.surveys.queue(key, holding, route.bins)
+  }
 }
 
 object WorkerTask {
@@ -194,6 +205,7 @@ object WorkerTask {
       val task =
         new WorkerTask(agent, lease, batch, assignment, arrivals, opener, committer, isOnStandby)
       task.queueImages()
+      task.queueSurveys()
       task
     } catch { case e: Throwable => lease.end(); throw e }
   }

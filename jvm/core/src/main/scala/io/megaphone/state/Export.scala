@@ -20,8 +20,15 @@ import io.megaphone.plan.Bins
   *
   * @param hash
   *   finds the sub-bins of the keys
+  * @param drafts
+  *   surveys of bins that were begun ahead
   */
-final class Export(val name: StateName, binsCount: Int, hash: KeyHash) extends HeapBudget.User {
+final class Export(
+    val name: StateName,
+    binsCount: Int,
+    hash: KeyHash,
+    drafts: Map[Int, Survey.Draft] = Map.empty
+) extends HeapBudget.User {
   private val lent = mutable.Map.empty[Int, BinLog]
   private val surveys = mutable.Map.empty[Int, Option[Survey]]
   @volatile private var ownBytes = 0L // of the surveys
@@ -80,7 +87,7 @@ final class Export(val name: StateName, binsCount: Int, hash: KeyHash) extends H
       surveys.getOrElseUpdate(
         bin,
         try {
-          val made = Survey.of(log, hash)
+          val made = Survey.of(log, hash, drafts.get(bin))
           ownBytes += made.heapBytes
           Option.when(made.areAll(h => Bins.of(h, binsCount) == bin))(made)
         } catch { case _: NoSuchElementException => None }

@@ -6,7 +6,7 @@ import java.util.concurrent.ConcurrentHashMap
 import scala.jdk.CollectionConverters._
 
 import io.megaphone.format.{Chain, Footer, StateName, StoreKey, WorkerId}
-import io.megaphone.log.{BinLog, KeyHash}
+import io.megaphone.log.{BinLog, KeyHash, Survey}
 import io.megaphone.log.memory.HeapBudget
 
 /** All holdings of one executor, by run, operator, store and worker, and the replicas that it keeps
@@ -31,6 +31,7 @@ final class Registry(
   private val replicas = new ConcurrentHashMap[ReplicaKey, Replica]()
   @volatile private var standsBy: WorkerId => Boolean = _ => false
   private val exports = new ConcurrentHashMap[ReplicaKey, Export]()
+  private val drafts = new ConcurrentHashMap[ReplicaKey, Map[Int, Survey.Draft]]()
   private val hashes = new ConcurrentHashMap[StoreKey, () => KeyHash]()
   private val handedOut = ConcurrentHashMap.newKeySet[HeapBudget.User]()
 
@@ -92,7 +93,7 @@ final class Registry(
         key,
         (_, known) =>
           if (known != null && known.name == name) known
-          else new Export(name, holding.binsCount, hash)
+          else new Export(name, holding.binsCount, hash, draftsOf(key))
       )
       lender.add(logs)
       lender
@@ -100,13 +101,21 @@ final class Registry(
     Option(exports.get(key)).filter(isThere).orElse(lent)
   }
 
+  /** Keeps surveys that are begun ahead for an export. */
+  def putDrafts(key: ReplicaKey, begun: Map[Int, Survey.Draft]): Unit = {
+    drafts.put(key, begun); ()
+  }
+  private def draftsOf(key: ReplicaKey) = Option(drafts.get(key)).getOrElse(Map.empty)
+
   /** Whether a worker's holding here may still come to `name`: it is at an older one. */
   def mayReach(worker: WorkerId, name: StateName): Boolean =
     holding(worker).exists(_.base.version < name.version)
 
   /** Drops the exports that are not wanted. */
   def keepExports(isWanted: ReplicaKey => Boolean): Unit = {
-    exports.keySet.removeIf(k => !isWanted(k)); ()
+    exports.keySet.removeIf(k => !isWanted(k))
+    drafts.keySet.removeIf(k => !isWanted(k))
+    ()
   }
   def exportsCount: Int = exports.size
 
@@ -160,6 +169,7 @@ final class Registry(
     }
     replicas.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
     exports.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
+    drafts.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
     hashes.keySet.removeIf(store => settledOf(store.run).isEmpty)
     ()
   }
@@ -170,6 +180,7 @@ final class Registry(
     slots.values.forEach(slot => sum += slot.peek.heapBytes)
     replicas.values.forEach(replica => sum += replica.heapBytes)
     handedOut.forEach(user => sum += user.heapBytes)
+    drafts.forEach((_, some) => sum += some.valuesIterator.map(_.heapBytes).sum)
     exports.forEach { (key, lender) =>
       val source = holding(WorkerId(key.store, key.source))
       sum += lender.heapBytes + lender.heapBytesBeside(source)
@@ -196,7 +207,8 @@ final class Registry(
     slots.keySet.asScala.iterator.map(_.store.run).toVector.groupMapReduce(identity)(_ => 1)(_ + _)
   def replicasCount: Int = replicas.size
   def runs: Set[String] = slots.keySet.asScala.map(_.store.run).toSet
-  def isEmpty: Boolean = slots.isEmpty && replicas.isEmpty && exports.isEmpty && handedOut.isEmpty
+  def isEmpty: Boolean =
+    slots.isEmpty && replicas.isEmpty && exports.isEmpty && drafts.isEmpty && handedOut.isEmpty
 }
 
 object Registry {

@@ -29,6 +29,7 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
   private var prefix = new Array[Byte](0)
   private val kept = mutable.ArrayBuffer.empty[(Records, Array[Byte])]
   private val random = new scala.util.Random(1) // for the ranges that are checked
+  private var drafts = Vector.empty[Survey.Draft] // of some moments before: one made, one not
   // Valid until they are undone.
   private val keptTails = mutable.ArrayBuffer.empty[(Records, Array[Byte])]
 
@@ -189,13 +190,22 @@ final class BinLogModel(budget: HeapBudget = HeapBudget.Unlimited) extends Asser
 
   /** The sub-bins of all hashes together are what the log has. */
   private def checkSurvey(): Unit = {
-    val survey = Survey.of(log, ByLastByte)
+    checkSurvey(Survey.of(log, ByLastByte))
+    drafts.foreach(draft => checkSurvey(Survey.of(log, ByLastByte, Some(draft))))
+    drafts = Vector(log.draft(ByLastByte), drafts.lastOption.getOrElse(log.draft(ByLastByte)))
+    drafts.head.make()
+  }
+
+  private def checkSurvey(survey: Survey): Unit = {
     val expected = live.groupBy { case ((_, key), _) => hashOf(key) }
     val hashes = expected.keys.toVector.sorted
     for (from <- Vector(Int.MinValue, 0, random.nextInt())) {
       val seen = Vector.newBuilder[Int]
       survey.foreachFrom(from) { hash => seen += hash; true }
-      assert(seen.result() == hashes.filter(_ >= from), "the hashes that there are, in order")
+      val all = seen.result()
+      assert(all == all.sorted.distinct && all.forall(_ >= from), "in order, once")
+      val some = all.filter(survey.bytesOf(_).nonEmpty)
+      assert(some == hashes.filter(_ >= from), "the hashes that there are")
     }
     for (hash <- hashes)
       assert(Bytes.replay(survey.bytesOf(hash)) == expected(hash), s"the sub-bin of $hash")

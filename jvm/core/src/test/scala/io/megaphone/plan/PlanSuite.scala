@@ -68,7 +68,7 @@ class PlanSuite extends AnyFunSuite {
     assert(
       error.getMessage ==
         "There is no transfer mode 'later', only direct, prepared, replicated, on-demand; choose " +
-          "one of these."
+        "one of these."
     )
   }
 

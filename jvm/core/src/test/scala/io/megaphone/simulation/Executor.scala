@@ -110,6 +110,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
   def work(): Unit =
     if (world.dice.chance(0.2)) keepStandbys()
     else if (world.dice.chance(0.3)) bringRests()
+    else if (world.dice.chance(0.3)) { agent.surveys.next(_ => true); () }
     else if (!world.dice.chance(0.6) || !agent.publisher.publishNext()) {
       val all = agent.duties
       val duties = if (all.isEmpty || world.dice.chance(0.3)) all else Vector(world.dice.pick(all))

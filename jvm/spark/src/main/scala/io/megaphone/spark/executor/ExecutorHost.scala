@@ -161,13 +161,15 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   /** Publishes, in the background, the images that a run's tasks have queued. */
   def publishQueued(run: String): Unit =
     if (publishing.add(run)) copiers.execute { () =>
-      try while (agent.publisher.publishNext(_ == run)) {}
-      catch {
+      try {
+        while (agent.surveys.next(agent.isWanted)) {}
+        while (agent.publisher.publishNext(_ == run)) {}
+      } catch {
         case e: Throwable => // also OutOfMemoryError: without the image, files serve
           if (!isStopped)
             logWarning("An image could not be published. Its target reads the checkpoint.", e)
       } finally publishing.remove(run)
-      if (!isStopped && agent.publisher.hasQueued(run))
+      if (!isStopped && (agent.publisher.hasQueued(run) || agent.surveys.hasQueued(run)))
         publishQueued(run) // queued after the last look
     }
 

@@ -10,6 +10,9 @@ import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.megaphone.ClockedQuery
 import org.apache.spark.sql.streaming.OutputMode
 
+import io.megaphone.log.Survey
+import io.megaphone.plan.Bins
+import io.megaphone.spark.executor.ExecutorHost
 import io.megaphone.spark.rule.GroupExec
 
 /** Runs a query on bins, and on one of Spark's own providers. With one bin a worker, a key that the
@@ -85,12 +88,25 @@ abstract class OperatorSession extends PluginSession {
       val tables = running.plan.collect { case g: GroupExec => g.tables.value.after }
       assert(tables.nonEmpty && tables.forall(_.binCounts.toSeq == Seq.fill(bins)(1)))
       assert(running.keys.count(_._2 > 0) > bins / 2, "the keys are in few bins only")
+      checkHashes(running)
     }
     val onSparks = withConf("spark.sql.streaming.stateStore.providerClass" -> sparks)(
       run(r => assert(r.plan.collect { case g: GroupExec => g }.isEmpty))
     )
     assert(onBins.nonEmpty)
     assert(onBins == onSparks)
+  }
+
+  /** What lies in the logs has the hashes by which the exchange chose its bins. */
+  private def checkHashes(running: Running): Unit = {
+    val registry = ExecutorHost.active.get.agent.registry
+    val run = running.query.runId.toString
+    val workers = registry.workers(_ => true).filter(_.store.run == run)
+    assert(workers.nonEmpty)
+    for (worker <- workers; holding <- registry.holding(worker); bin <- holding.bins) {
+      val survey = Survey.of(holding.log(bin), registry.hashOf(worker.store).get)
+      assert(survey.areAll(Bins.of(_, bins) == bin), s"in bin $bin of $worker")
+    }
   }
 
   /** Of Spark's providers not all know checkpoint format 2. */

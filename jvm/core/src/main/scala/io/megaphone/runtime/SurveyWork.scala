@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import java.util.concurrent.ConcurrentLinkedQueue
+
+import io.megaphone.log.Survey
+import io.megaphone.state.{BinState, Holding, Registry, ReplicaKey}
+
+/** Begins, ahead of steps on demand, the surveys of the bins that they will take: else the first
+  * question of a step would wait for them.
+  *
+  *   1. The task of a source queues its bins as the step is announced. ''Dies:'' nothing is ahead,
+  *      and questions wait.
+  *   1. `next` looks at the settled records of one bin, while the worker's tasks go on.
+  *   1. The step's export goes on from there.
+  *
+  * Threads: any.
+  */
+final class SurveyWork private[runtime] (registry: Registry) {
+  private val queued = new ConcurrentLinkedQueue[(ReplicaKey, Survey.Draft)]()
+
+  /** Queues bins of a holding that are settled. Only with the lease, before the batch writes. */
+  def queue(key: ReplicaKey, holding: Holding, bins: Seq[Int]): Unit =
+    for (hash <- registry.hashOf(key.store)) {
+      val drafts = bins.map(bin => bin -> holding.stateOf(bin)).collect {
+        case (bin, BinState.Local(log)) => bin -> log.draft(hash)
+      }
+      registry.putDrafts(key, drafts.toMap)
+      drafts.foreach { case (_, draft) => queued.add(key -> draft) }
+    }
+
+  /** Whether a run has surveys that are to be begun. */
+  def hasQueued(run: String): Boolean =
+    queued.stream.anyMatch { case (key, _) => key.store.run == run }
+
+  /** Begins one survey of a run. Returns false if there is none. */
+  def next(isWanted: ReplicaKey => Boolean): Boolean = Option(queued.poll()) match {
+    case None => false
+    case Some((key, draft)) =>
+      // A family that is not known here makes the export refuse the bin.
+      if (isWanted(key))
+        try draft.make()
+        catch { case _: NoSuchElementException => () }
+      true
+  }
+}

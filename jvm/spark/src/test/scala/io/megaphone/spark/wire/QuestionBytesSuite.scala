@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.wire
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.megaphone.errors.DamagedFileException
+import io.megaphone.format.{StateName, StoreId}
+import io.megaphone.plan.StepId
+import io.megaphone.state.{ReplicaKey, Stretch, SubBin}
+import io.megaphone.transfer.{Answer, Question}
+
+/** Questions about what a step on demand took, and their answers, as bytes. */
+final class QuestionBytesSuite extends AnyFunSuite {
+  private val key =
+    ReplicaKey.forStep(StoreId(3, "left").in("run"), 1, 2, StepId("plan", 0, 7))
+  private val name = StateName(1L << 40, "id")
+  private val questions = Seq(
+    Question.SubBins(key, name, Vector(5 -> Array(-3, 0, 9), 1023 -> Array.empty[Int])),
+    Question.Rest(key, name, 5, Int.MinValue)
+  )
+  private val subBins = Vector(SubBin(-3, Array[Byte](1, 2, 3)), SubBin(9, Array.emptyByteArray))
+  private val answers = Seq(
+    Answer.Gone,
+    Answer.NotYet,
+    Answer.SubBins(Vector(5 -> subBins, 7 -> Vector.empty)),
+    Answer.Rest(Stretch(subBins, Some(-1))),
+    Answer.Rest(Stretch(Vector.empty, None))
+  )
+
+  private def asked(request: Array[Byte], answer: Answer = Answer.Gone): (Question, Answer) = {
+    var question = Option.empty[Question]
+    val bytes = PeerBytes.answer(request)(
+      _ => fail("no block is asked for"),
+      _ => fail("no file comes"),
+      q => { question = Some(q); answer }
+    )
+    (question.get, AnswerBytes.decode(bytes))
+  }
+
+  private def shown(question: Question): String = question match {
+    case Question.SubBins(k, n, hashes) =>
+      s"$k $n ${hashes.map { case (bin, some) => bin -> some.toVector }}"
+    case rest => rest.toString
+  }
+  private def shown(answer: Answer): String = {
+    def all(some: Vector[SubBin]) = some.map(s => s.hash -> s.records.toVector)
+    answer match {
+      case Answer.SubBins(found) => found.map { case (bin, some) => bin -> all(some) }.toString
+      case Answer.Rest(Stretch(some, next)) => s"${all(some)} $next"
+      case other => other.toString
+    }
+  }
+
+  test("What is asked arrives, and what is answered.") {
+    for (question <- questions; answer <- answers) {
+      val (heard, come) = asked(PeerBytes.ask(question), answer)
+      assert(shown(heard) == shown(question) && shown(come) == shown(answer))
+    }
+  }
+
+  test("A question with any damage is another one, or an error that says so.") {
+    for (question <- questions; bytes = PeerBytes.ask(question)) {
+      for (length <- bytes.indices) intercept[DamagedFileException](asked(bytes.take(length)))
+      for (at <- 1 until bytes.length; bit <- 0 until 8) {
+        val damaged = bytes.clone()
+        damaged(at) = (damaged(at) ^ (1 << bit)).toByte
+        try asked(damaged)
+        catch { case _: DamagedFileException => () }
+      }
+    }
+  }
+
+  test("An answer with any damage is an error that says so.") {
+    for (answer <- answers) {
+      val bytes = PeerBytes.answer(PeerBytes.ask(questions.head))(_ => None, _ => (), _ => answer)
+      for (length <- bytes.indices)
+        intercept[DamagedFileException](AnswerBytes.decode(bytes.take(length)))
+      for (at <- bytes.indices; bit <- 0 until 8) {
+        val damaged = bytes.clone()
+        damaged(at) = (damaged(at) ^ (1 << bit)).toByte
+        intercept[DamagedFileException](AnswerBytes.decode(damaged))
+      }
+    }
+  }
+}
