@@ -11,8 +11,8 @@ import io.megaphone.protocol.Protocol.State
   *   1. Executors tell when they have all bins of a worker. ''Lost:'' they tell again.
   *   1. Once that is so for each worker that the step gave bins, in each store, the step has
   *      arrived: nobody asks its sources any more.
-  *   1. The next batch seals that it is complete. ''Dies before:'' the next run, whose executors
-  *      read whole bins, does so.
+  *   1. The next batch seals that it is complete. ''Dies before:'' the next run does so with the
+  *      first batch whose offset log it writes itself.
   */
 private[protocol] object Completion {
 
@@ -20,11 +20,12 @@ private[protocol] object Completion {
   def arriving(state: State, group: Long, batch: Long): Vector[SealedStep] =
     state.history.incompleteAt(group, batch).filterNot(hasArrived(state, _))
 
-  /** The steps that are complete from a batch on. */
+  /** The steps that are complete from a batch on, which nobody but this run has run. */
   def steps(state: State, batch: Long, before: Map[Long, RoutingTable]): Vector[StepId] = for {
     group <- state.groups
     step <- state.history.incompleteAt(group.id, batch - 1)
-    if hasArrived(state, step, before(group.id).workers)
+    // A run begins with nothing in memory, and reads whole bins.
+    if state.firstBatch.contains(batch) || hasArrived(state, step, before(group.id).workers)
   } yield step.step
 
   /** The bins that may be incomplete at a batch, by group.

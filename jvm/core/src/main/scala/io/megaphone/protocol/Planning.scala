@@ -35,7 +35,9 @@ private[protocol] object Planning {
     val due =
       if (existing.isDefined || !mayStep(state, batch)) Vector.empty
       else state.groups.flatMap(g => dueSteps(state, batch, g, before(g.id), open))
-    val completed = if (existing.isDefined) Vector.empty else Completion.steps(state, n, before)
+    val completed =
+      if (existing.isDefined || !mayStep(state, batch)) Vector.empty
+      else Completion.steps(state, n, before)
     val after = due.foldLeft(current) { (tables, a) =>
       val table = tables(a.id.group)
       tables.updated(

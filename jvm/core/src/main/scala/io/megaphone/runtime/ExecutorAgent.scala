@@ -101,7 +101,16 @@ final class ExecutorAgent(
 
   /** What this executor brings of bins that steps on demand have left elsewhere. */
   val rests: RestWork =
-    new RestWork(registry, peers, recoveryOf, () => orders, faults, throttle, leaseWaitMs)
+    new RestWork(
+      registry,
+      peers,
+      recoveryOf,
+      () => orders,
+      faults,
+      throttle,
+      leaseWaitMs,
+      () => round.get
+    )
 
   /** What this executor looks at ahead of steps on demand. */
   val surveys: SurveyWork = new SurveyWork(registry)

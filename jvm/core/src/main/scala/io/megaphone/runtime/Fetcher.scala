@@ -10,7 +10,7 @@ import io.megaphone.checkpoint.Recovery
 import io.megaphone.checkpoint.Recovery.Located
 import io.megaphone.format.StoreKey
 import io.megaphone.plan.Bins
-import io.megaphone.state.{BinState, Lease, Registry, Remote, SubBin}
+import io.megaphone.state.{BinState, Lease, Registry, Remote, ReplicaKey, SubBin}
 import io.megaphone.transfer.{Answer, Peers, Question}
 
 /** Brings what a task needs of its worker's incomplete bins: rule 34.
@@ -29,7 +29,7 @@ import io.megaphone.transfer.{Answer, Peers, Question}
   * Threads: one at a time, the task's.
   *
   * @param deadlineMs
-  *   how long sources may take in all, in one batch
+  *   how long a source may take in all, in one batch
   */
 final class Fetcher private[runtime] (
     registry: Registry,
@@ -43,7 +43,7 @@ final class Fetcher private[runtime] (
   import Fetcher._
 
   private val wanted = mutable.Map.empty[Int, mutable.Set[Int]] // hashes, by bin
-  private var leftNanos = TimeUnit.MILLISECONDS.toNanos(deadlineMs)
+  private val leftNanos = mutable.Map.empty[ReplicaKey, Long] // by source and step
 
   private var watched = Option.empty[Wanted]
   private var seen = 0 // of those that are watched
@@ -111,8 +111,9 @@ final class Fetcher private[runtime] (
     val all = now +: ofSource.flatMap(bin =>
       wanted.remove(bin).iterator.flatten.map(bin -> _).filter(_ != now)
     )
+    val keyBytes = math.max(1L, remote.bytesElsewhere / math.max(1L, remote.keysElsewhere))
     all
-      .grouped(HashesMax)
+      .grouped(math.max(1L, math.min(HashesMax.toLong, AnswerBytes / keyBytes)).toInt)
       .takeWhile(_ => isPartial(now._1) || ofSource.exists(isPartial))
       .foreach { some =>
         val hashes = some.filter { case (bin, hash) => lacks(bin, hash) }.groupMap(_._1)(_._2)
@@ -128,18 +129,24 @@ final class Fetcher private[runtime] (
   }
 
   private def ask(remote: Remote, question: Question): Answer = {
+    val begun = System.nanoTime
+    val left = leftNanos.getOrElse(remote.key, TimeUnit.MILLISECONDS.toNanos(deadlineMs))
     @tailrec
     def go(): Answer = remote.at match {
-      case Some(executor) if leftNanos > 0 =>
-        val begun = System.nanoTime
-        val answer = peers.ask(question, executor, TimeUnit.NANOSECONDS.toMillis(leftNanos))
-        if (answer == Answer.NotYet) Thread.sleep(NotYetMs)
-        leftNanos -= System.nanoTime - begun
-        if (answer == Answer.NotYet) go() else answer
+      case Some(executor) if System.nanoTime - begun < left =>
+        val leftMs = TimeUnit.NANOSECONDS.toMillis(left - (System.nanoTime - begun))
+        peers.ask(question, executor, leftMs) match {
+          case Answer.NotYet if System.nanoTime - begun < NotYetMaxNanos =>
+            Thread.sleep(NotYetMs)
+            go()
+          case other => other
+        }
       case _ => Answer.Gone
     }
     val answer = go()
-    if (!isAnswerTo(question, answer)) leftNanos = 0 // no more questions in this batch
+    // Of a source that has failed nothing more is asked in this batch.
+    leftNanos(remote.key) =
+      if (isAnswerTo(question, answer)) left - (System.nanoTime - begun) else 0
     answer
   }
 
@@ -184,9 +191,13 @@ final class Fetcher private[runtime] (
 
 private object Fetcher {
 
-  /** Sub-bins in one question. */
+  /** Sub-bins in one question, and about how many bytes of records they have. */
   private val HashesMax = 4096
+  private val AnswerBytes = 4L << 20
 
-  /** How long a task waits until it asks a source again that is not at the name yet. */
+  /** How long a task waits until it asks a source again that is not at the name yet, and how long
+    * in all: its worker may have no task there.
+    */
   private val NotYetMs = 10L
+  private val NotYetMaxNanos = TimeUnit.SECONDS.toNanos(1)
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import java.util.concurrent.ConcurrentLinkedQueue
+
 import io.megaphone.checkpoint.{Recovery, Settled}
 import io.megaphone.checkpoint.planlog.{History, PlanLog}
 import io.megaphone.errors.{PlanRefusedException, StepNotSealedException, UnsupportedQueryException}
@@ -149,6 +151,7 @@ final class QueryRun(
     val known = current.groups // with families in the plan log's places
     val groups = asked.map(g => known.find(_.id == g.id).getOrElse(throw changed(known, asked)))
     records.readUnconfirmed()
+    takeWholes()
     val obsoleteRecords = trim(batch)
     val isNew = !current.decision.exists(_.batch.number == batch)
     place(groups, cluster, batch, mayTake = isNew)
@@ -316,7 +319,8 @@ final class QueryRun(
       worker <- report.noRoom.toSet if worker.store.run == run
       group <- groups.find(_.stores.contains(worker.store.id))
     } yield Seat(group.id, worker.worker)
-    for ((worker, version) <- report.whole if worker.store.run == run) isWhole(worker, version)
+    report.whole.filter(_._1.store.run == run).foreach(wholes.add)
+    takeWholes()
     val standing = report.standing.filter(_.worker.store.run == run)
     places.standsBy(executor, standing, noRoom, batchNow)
     if (pace.reported(report.copied.filter(_.replica.store.run == run)))
@@ -337,17 +341,18 @@ final class QueryRun(
   def committed(c: Committed): Unit = {
     places.ran(c.worker.store.id.operator, c.worker.worker, c.executor.id, c.batch)
     told.committed(c)
-    if (c.binsIncomplete == 0) isWhole(c.worker, c.batch + 1)
+    if (c.binsIncomplete == 0) wholes.add(c.worker -> (c.batch + 1))
   }
 
-  /** All bins of a worker are complete at a version. */
-  private def isWhole(worker: WorkerId, version: Long): Unit =
-    if (hasIncomplete)
-      records.feed(Protocol.WorkerWhole(worker.store.id, worker.worker, version))
-
-  private def hasIncomplete = records.state.exists(
-    _.decision.exists(_.incomplete.valuesIterator.exists(_.nonEmpty))
-  )
+  /** Takes note of the workers whose bins are all complete, each at a version. */
+  private def takeWholes(): Unit =
+    Iterator.continually(wholes.poll()).takeWhile(_ != null).foreach { case (worker, version) =>
+      val hasIncomplete = records.state.exists(
+        _.decision.exists(_.incomplete.valuesIterator.exists(_.nonEmpty))
+      )
+      if (hasIncomplete)
+        records.feed(Protocol.WorkerWhole(worker.store.id, worker.worker, version))
+    }
 
   /** What executors are to know of this run; None before its first batch. */
   def live: Option[LiveRun] = records.state.flatMap(s =>
@@ -395,6 +400,9 @@ final class QueryRun(
 
   private def changed(before: Vector[Group], now: Vector[Group]) =
     UnsupportedQueryException.changedOperators(QueryRun.describe(before), QueryRun.describe(now))
+
+  // What commits told: they come on any thread, and the records are changed by one at a time.
+  private val wholes = new ConcurrentLinkedQueue[(WorkerId, Long)]()
 
   private def current: Protocol.State = records.current
 

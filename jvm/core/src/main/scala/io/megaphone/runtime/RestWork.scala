@@ -6,6 +6,7 @@ import java.util.concurrent.ConcurrentHashMap
 import scala.annotation.tailrec
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
 
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.checkpoint.Recovery.Located
@@ -35,6 +36,8 @@ import io.megaphone.transfer.{Answer, Peers, Question}
   *   the newest ones
   * @param leaseWaitMs
   *   how long it waits for a task that has the lease
+  * @param round
+  *   how many orders were obeyed
   */
 final class RestWork private[runtime] (
     registry: Registry,
@@ -43,9 +46,12 @@ final class RestWork private[runtime] (
     orders: () => Orders,
     faults: FaultPoints,
     throttle: Throttle,
-    leaseWaitMs: Long
+    leaseWaitMs: Long,
+    round: () => Long
 ) {
   import RestWork._
+
+  private val rests = new BackOff[WorkerId](round, RestMax)
 
   private val wholeSince = new ConcurrentHashMap[WorkerId, java.lang.Long]()
 
@@ -55,6 +61,7 @@ final class RestWork private[runtime] (
 
   /** Forgets the workers of runs of which no step is under way. */
   private[runtime] def keep(orders: Orders): Unit = {
+    rests.keep(w => orders.runs.contains(w.store.run))
     wholeSince.keySet.removeIf(w => !orders.runs.get(w.store.run).exists(_.steps.nonEmpty))
     ()
   }
@@ -66,65 +73,69 @@ final class RestWork private[runtime] (
   private[runtime] def isAnyDue: Boolean = orders().runs.keysIterator.exists(isDue)
 
   /** Brings all that is elsewhere of a run's workers. Returns whether there is news for the driver.
-    * Throws what files throw, and InterruptedException.
+    * A worker that fails rests for some rounds of orders, and the others go on; then this throws
+    * what it failed with. Throws InterruptedException.
     */
   def bringAll(run: String): Boolean = {
-    val busy = mutable.Set.empty[WorkerId]
+    val done = mutable.Set.empty[WorkerId] // for now
+    var failure = Option.empty[Throwable]
     @tailrec
-    def go(hasNews: Boolean): Boolean = due(run).find(!busy(_)) match {
+    def go(hasNews: Boolean): Boolean = due(run).find(!done(_)) match {
       case None => hasNews
       case Some(worker) =>
-        val outcome = bring(worker)
-        if (outcome == Busy) busy += worker
+        val outcome =
+          try { val o = bring(worker); if (o != Busy) rests.succeeded(worker); o }
+          catch { case NonFatal(e) => rests.failed(worker); failure = Some(e); Busy }
+        if (outcome == Busy) done += worker
         go(hasNews || outcome == Whole)
     }
-    go(false)
+    val hasNews = go(false)
+    failure.foreach(throw _) // the others have had their turn
+    hasNews
   }
 
   private def due(run: String): Vector[WorkerId] =
     if (!orders().runs.contains(run)) Vector.empty
-    else registry.workers(_.areIncomplete).filter(_.store.run == run)
+    else registry.workers(_.areIncomplete).filter(w => w.store.run == run && !rests.rests(w))
 
-  /** Brings a stretch of a worker's bins. */
+  /** Brings a stretch of a worker's bins. While memory is short, batches come first. */
   private def bring(worker: WorkerId): Outcome = (for {
     holding <- registry.holding(worker)
     (bin, remote) <- holding.incomplete.headOption
   } yield {
     faults.at(FaultPoints.RestAsked)
-    val answer = remote.at.fold[Answer](Answer.Gone) { executor =>
-      peers.ask(Question.Rest(remote.key, remote.name, bin, remote.restFrom), executor, AnswerMs)
-    }
-    answer match {
-      case Answer.Rest(stretch) =>
-        throttle.pass(worker.store.run, stretch.subBins.iterator.map(_.records.length.toLong).sum)
-        val isIn = alone(worker, holding) {
-          stretch.subBins.foreach(holding.takeIn(bin, _))
-          stretch.next match {
-            case Some(next) => remote.restFrom = next
-            case None => checkNoneIsLeft(holding, bin)
+    if (registry.budget.isTight) Busy
+    else {
+      val answer = remote.at.fold[Answer](Answer.Gone) { executor =>
+        peers.ask(Question.Rest(remote.key, remote.name, bin, remote.restFrom), executor, AnswerMs)
+      }
+      val isIn = answer match {
+        case Answer.Rest(stretch) =>
+          val bytes = stretch.subBins.iterator.map(_.records.length.toLong).sum
+          throttle.pass(worker.store.run, bytes)
+          alone(worker, holding, bin, remote) {
+            stretch.subBins.foreach(holding.takeIn(bin, _))
+            stretch.next match {
+              case Some(next) => remote.restFrom = next
+              case None => checkNoneIsLeft(holding, bin)
+            }
           }
-        }
-        if (isIn) stateOf(worker, holding) else Busy
-      case Answer.NotYet => Busy
-      case _ => if (fromFiles(worker, holding, remote)) stateOf(worker, holding) else Busy
+        case Answer.NotYet => false
+        case _ => fromFiles(worker, holding, bin, remote)
+      }
+      if (isIn) stateOf(worker, holding) else Busy
     }
   }).getOrElse(Whole)
 
-  private def fromFiles(worker: WorkerId, holding: Holding, remote: Remote): Boolean =
+  private def fromFiles(worker: WorkerId, holding: Holding, bin: Int, remote: Remote): Boolean =
     orders().runs.get(worker.store.run).exists { run =>
-      val located = holding.incomplete.collect {
-        case (bin, r) if r.key == remote.key => bin -> Located(r.chain, r.keys)
-      }
       def count(records: Array[Byte]): Unit =
         throttle.pass(worker.store.run, records.length.toLong)
       val loaded = recoveryOf(worker.store, run.checkpointRoot, count)
-        .load(located.toMap)
-      alone(worker, holding) {
-        lazy val hash = registry.hashOf(worker.store).get
-        located.foreach { case (bin, _) =>
-          holding.completeFrom(bin, loaded.bins(bin).log, hash)
-          checkNoneIsLeft(holding, bin)
-        }
+        .load(Map(bin -> Located(remote.chain, remote.keys)))
+      alone(worker, holding, bin, remote) {
+        holding.completeFrom(bin, loaded.bins(bin).log, registry.hashOf(worker.store).get)
+        checkNoneIsLeft(holding, bin)
       }
     }
 
@@ -138,17 +149,23 @@ final class RestWork private[runtime] (
     case _ =>
   }
 
-  /** Uses a holding once no task has its lease. Returns false if a task keeps it for long, or the
-    * worker has another holding by then. If `use` throws, the holding is dropped.
+  /** Uses a holding once no task has its lease. Returns false if a task keeps it for long. If the
+    * worker has another holding by then, or of the bin something else is elsewhere, nothing is used
+    * of what has come. If `use` throws, the holding is dropped.
     */
-  private def alone(worker: WorkerId, holding: Holding)(use: => Unit): Boolean = {
+  private def alone(worker: WorkerId, holding: Holding, bin: Int, remote: Remote)(
+      use: => Unit
+  ): Boolean = {
     val thread = Thread.currentThread
     val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false)
     registry.borrow(worker, attempt, leaseWaitMs)(_ ne holding).exists { lease =>
       lease.forStandby {
-        val isCurrent = lease.holding eq holding
-        if (isCurrent) { use; registry.keepWithin(holding) }
-        isCurrent
+        val isSame = (lease.holding eq holding) && (holding.stateOf(bin) match {
+          case BinState.Partial(_, now) => now eq remote
+          case _ => false
+        })
+        if (isSame) use
+        true
       }
     }
   }
@@ -164,6 +181,9 @@ final class RestWork private[runtime] (
 
 private object RestWork {
   private val AnswerMs = 10000L
+
+  /** Rounds of orders that a worker rests at most after a failure. */
+  private val RestMax = 300L
 
   private sealed trait Outcome
   private case object Whole extends Outcome

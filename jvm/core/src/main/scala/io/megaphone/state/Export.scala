@@ -30,7 +30,7 @@ final class Export(
     drafts: Map[Int, Survey.Draft] = Map.empty
 ) extends HeapBudget.User {
   private val lent = mutable.Map.empty[Int, BinLog]
-  private val surveys = mutable.Map.empty[Int, Option[Survey]]
+  private val surveys = mutable.Map.empty[Int, Survey]
   @volatile private var ownBytes = 0L // of the surveys
 
   /** Adds bins. Called twice: nothing happens. */
@@ -83,15 +83,14 @@ final class Export(
     * others, too, and what is not sent would be lost.
     */
   private def surveyOf(bin: Int): Option[Survey] =
-    lent.get(bin).flatMap { log =>
-      surveys.getOrElseUpdate(
-        bin,
-        try {
-          val made = Survey.of(log, hash, drafts.get(bin))
-          ownBytes += made.heapBytes
-          Option.when(made.areAll(h => Bins.of(h, binsCount) == bin))(made)
-        } catch { case _: NoSuchElementException => None }
-      )
+    surveys.get(bin).orElse {
+      for {
+        log <- lent.get(bin)
+        made <-
+          try Some(Survey.of(log, hash, drafts.get(bin)))
+          catch { case _: NoSuchElementException => None }
+        if made.areAll(h => Bins.of(h, binsCount) == bin)
+      } yield { surveys(bin) = made; ownBytes += made.heapBytes; made }
     }
 }
 

@@ -45,6 +45,9 @@ final class Holding(val worker: Int, val binsCount: Int) {
     */
   private[megaphone] var checkedTable = Long.MinValue
 
+  /** Whether a tail could not be undone, for want of room: nobody may use this holding any more. */
+  @volatile private[megaphone] var isVoid = false
+
   /** Version at which the accesses to the bins were counted last; −1 if they never were. */
   private[megaphone] var countedAt = -1L
 
@@ -285,7 +288,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
     * the lease. Throws SpillException.
     */
   def spill(bytes: Long): Unit = synchronized {
-    val mine = bins.filterNot(isLeaving).toVector
+    val mine = bins.filterNot(bin => isLeaving(bin) || lentBins(bin)).toVector
     var left = bytes
     if (left > 0)
       mine
@@ -296,10 +299,11 @@ final class Holding(val worker: Int, val binsCount: Int) {
     mine.foreach(here(_).repack())
   }
 
-  private def undoTails(): Unit = {
-    touchedBins.foreach(stateOf(_).here.foreach(_.undo()))
-    touchedBins.clear()
-  }
+  private def undoTails(): Unit =
+    try {
+      touchedBins.foreach(stateOf(_).here.foreach(_.undo()))
+      touchedBins.clear()
+    } catch { case e: Throwable => isVoid = true; throw e }
 
   private def missing(bin: Int) = new MissingBinException(s"at $base", worker, bin)
 }

@@ -167,7 +167,11 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
 
   /** Does nothing if the lease was detached: the holding is then another attempt's. */
   def end(lease: Lease): Unit = synchronized {
-    if (owner.contains(lease)) { lease.isDetached = true; lease.current.abort(); release(lease) }
+    if (owner.contains(lease)) {
+      lease.isDetached = true
+      try lease.current.abort()
+      finally release(lease)
+    }
   }
 
   def abandon(lease: Lease): Unit = synchronized {
@@ -179,7 +183,11 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
   }
 
   def release(lease: Lease): Unit = synchronized {
-    if (owner.contains(lease)) { owner = None; notifyAll() }
+    if (owner.contains(lease)) {
+      if (holding.isVoid) holding = new Holding(worker.worker, binsCount)
+      owner = None
+      notifyAll()
+    }
   }
 }
 

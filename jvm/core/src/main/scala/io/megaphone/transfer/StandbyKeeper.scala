@@ -138,7 +138,7 @@ object StandbyKeeper {
 
   /** Whether a holding has all bins that a duty asks for, at whatever name. */
   def isWhole(holding: Holding, duty: StandbyDuty): Boolean =
-    !isEmpty(holding) && duty.bins.forall(holding.has)
+    !isEmpty(holding) && !holding.areIncomplete && duty.bins.forall(holding.has)
 
   /** Whether it has them at the settled name, or at a later one. */
   def isCurrent(holding: Holding, duty: StandbyDuty): Boolean =

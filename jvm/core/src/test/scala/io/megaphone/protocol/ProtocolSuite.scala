@@ -106,6 +106,56 @@ class ProtocolSuite extends AnyFunSuite {
     assert(Duties.liveSteps(run.state).isEmpty)
   }
 
+  private val store = StoreId(0, "default")
+  private def incompleteIn(d: Decision) = d.incomplete(0).toVector.sorted
+
+  test("a step on demand is announced by two batches, and complete once its workers have all") {
+    val run = newRun.submit("p", TransferMode.OnDemand, moveOne, Step(Vector(Move(0, 0)), 2))
+    assert(announcedIn(run.plan(1)) == Vector("p.0.0"))
+    assert(sealedIn(run.plan(2)).isEmpty)
+    val taken = run.plan(3)
+    assert(sealedIn(taken) == Vector("p.0.0") && incompleteIn(taken) == Vector(0))
+    def live = Duties.liveSteps(run.state).map(_.toString)
+    val going = (4 to 9).map(n => run.plan(n.toLong))
+    assert(
+      going.forall(d => incompleteIn(d) == Vector(0) && sealedIn(d).isEmpty),
+      "it may not move"
+    )
+    assert(live("p.0.0"))
+    run.feed(WorkerWhole(store, 1, version = 3)) // of before the step
+    assert(live("p.0.0") && incompleteIn(run.plan(10)) == Vector(0))
+    run.feed(WorkerWhole(store, 1, version = 10))
+    assert(!live("p.0.0"), "nobody asks its sources any more")
+    assert(run.state.history.incompleteAt(0, 10).nonEmpty, "a fact of the batch's plan")
+    val complete = run.plan(11)
+    assert(incompleteIn(complete).isEmpty)
+    assert(run.state.history.sealAt(11).exists(_.completed == Vector(StepId("p", 0, 0))))
+    assert(sealedIn(run.plan(12)) == Vector("p.0.1"), "and it may move")
+    assert(run.state.history.trimmed(13).incompleteAt(0, 13).map(_.step.index) == Vector(1))
+  }
+
+  test(
+    "what a run left incomplete is complete from the first batch that the next one logs itself"
+  ) {
+    for (isOwn <- Seq(true, false)) {
+      val log = new Log
+      val run = new Run("r", log).start(0)
+      (0 to 1).foreach(n => run.plan(n.toLong))
+      run.submit("p", TransferMode.OnDemand, moveOne)
+      (2 to 5).foreach(n => run.plan(n.toLong))
+      assert(run.state.history.incompleteAt(0, 5).nonEmpty)
+      val next = new Run("again", log).start(6)
+      val first = next.plan(6, isOwn = isOwn)
+      assert(incompleteIn(first) == (if (isOwn) Vector.empty else Vector(0)))
+      if (!isOwn) {
+        next.feed(WorkerWhole(store, 1, version = 7))
+        assert(incompleteIn(next.plan(7)).isEmpty)
+      }
+      val later = new Run("third", log).start(8)
+      assert(incompleteIn(later.plan(8)).isEmpty)
+    }
+  }
+
   test("a prepared step waits for its copies, which must be of one of the last versions") {
     val run = newRun.submit("p", TransferMode.Prepared, moveOne)
     run.plan(1)

@@ -9,9 +9,10 @@ import io.megaphone.errors.DetachedLeaseException
 import io.megaphone.format.{Checksum, ExecutorAddress, FileName, StateName, WorkerId}
 import io.megaphone.log.{BinLog, KeyHash}
 import io.megaphone.log.memory.DamagedRecordsException
+import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.plan.{Bins, StepId}
 import io.megaphone.protocol.Route
-import io.megaphone.state.{BinState, Lease, Registry, ReplicaKey, SubBin}
+import io.megaphone.state.{BinState, Lease, LoadedBin, Registry, Remote, ReplicaKey, SubBin}
 import io.megaphone.transfer.{Answer, Answering, BlockKind, Question}
 
 /** What a worker brings of a bin that a step on demand has left elsewhere. */
@@ -225,6 +226,55 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     source.keepExports(_ => false)
     val ask = Question.Rest(exportKey, StateName(1, ""), 0, Int.MinValue)
     assert(new Answering(source)(ask) == Answer.Gone)
+  }
+
+  test("a log that was lent stays in memory as it is while others read it") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    fetcher.bring(0, hashOf(1))
+    val holding = source.holding(WorkerId(turn.key, 0)).get
+    assert(!holding.isLeaving(0), "its worker's task has not come yet")
+    val lent = holding.log(0)
+    holding.spill(Long.MaxValue)
+    assert(lent.bytesOnDisk == 0 && holding.bytesOnDisk == 0)
+  }
+
+  test("the rest of one step is not taken for that of a later one of the same bin") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    store.commit(lease, turn)
+    lease.end()
+    val run = turn.key.run
+    var isReplaced = false
+    val late = new SomePeers(_ => None) {
+      override def ask(question: Question, at: ExecutorAddress, deadlineMs: Long): Answer = {
+        val answer = peers.ask(question, at, deadlineMs)
+        if (!isReplaced) { // the bin has left and come back meanwhile, with other records elsewhere
+          isReplaced = true
+          val was = lease.holding.incomplete.head._2
+          val later = new Remote(was.key, StateName(7, ""), was.chain, None, 10)
+          lease.holding.put(LoadedBin(0, new BinLog, was.chain, Some(later)))
+        }
+        answer
+      }
+    }
+    val orders = Orders(1, Map(run -> LiveRun("root", 2, Set(step), None)), Vector.empty)
+    val files = (_: Any, _: String, _: Array[Byte] => Unit) => store.recovery
+    val rests =
+      new RestWork(
+        target,
+        late,
+        files,
+        () => orders,
+        FaultPoints.Off,
+        new Throttle(Clock.System),
+        0,
+        () => 0
+      )
+    rests.bringAll(run)
+    // What came of the older step is not here: all has been read at the later one's chain.
+    assert(isReplaced && asked.count(_.isInstanceOf[Question.Rest]) == 1)
+    assert(!lease.holding.areIncomplete && lease.holding.log(0).keyCount == 10)
   }
 
   test("bins whose keys lead elsewhere are not given in sub-bins") {

@@ -2,8 +2,8 @@
 package io.megaphone.spark.executor
 
 import java.util.concurrent.{
-  ConcurrentHashMap, ConcurrentLinkedQueue, Executor, ExecutorService, Future, LinkedBlockingQueue,
-  RejectedExecutionException, TimeUnit
+  Callable, ConcurrentHashMap, ConcurrentLinkedQueue, Executor, ExecutorService, Future,
+  LinkedBlockingQueue, RejectedExecutionException, TimeUnit
 }
 import java.util.concurrent.atomic.{AtomicBoolean, AtomicLong}
 
@@ -166,7 +166,7 @@ final class BlockPeers(
         faults
           .handedOut(
             FaultPoints.AnswerCame,
-            transport.ask(address, PeerBytes.ask(question), deadlineMs)
+            inTime(deadlineMs)(transport.ask(address, PeerBytes.ask(question), deadlineMs))
           )
           .fold[Answer](Answer.Gone)(AnswerBytes.decode(_))
       } catch {
@@ -175,6 +175,13 @@ final class BlockPeers(
           logInfo(s"$address did not answer about ${question.key}, so the checkpoint is read: $e")
           Answer.Gone
       }
+
+  /** Also to find an executor that is gone may take long. Throws TimeoutException. */
+  private def inTime(deadlineMs: Long)(ask: => Array[Byte]): Array[Byte] = {
+    val asking = threads.submit((() => ask): Callable[Array[Byte]])
+    try asking.get(deadlineMs, TimeUnit.MILLISECONDS)
+    finally { asking.cancel(true); () }
+  }
 
   /** An executor that takes files too slowly does not get some of them. */
   override def push(file: PushedFile, to: ExecutorAddress): Unit =

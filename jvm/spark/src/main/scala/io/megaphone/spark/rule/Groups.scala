@@ -117,7 +117,8 @@ object Groups {
           outputPartitioning = new RoutedPartitioning(keys, tableOf(group)),
           child = go(e.child, Set.empty)
         )
-        aboveExchange(routed, keys, group)
+        // One that leads to no state, as to the static side of a join, tells nothing of it.
+        if (covered(group.id)) aboveExchange(routed, keys, group) else routed
       case e: ShuffleExchangeLike => e.mapChildren(go(_, Set.empty))
       case o: StatefulOperator if byOperator.contains(NodeKey(o)) =>
         val group = byOperator(NodeKey(o))

@@ -7,7 +7,7 @@ import org.apache.spark.TaskContext
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
-  Attribute, Expression, SortOrder, UnsafeProjection
+  Attribute, Expression, SortOrder, UnsafeProjection, UnsafeRow
 }
 import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioning, Partitioning}
 import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
@@ -60,8 +60,12 @@ final case class LookAheadExec(
 
 private object LookAheadExec {
 
-  /** Rows that are held back. */
-  val RowsAhead = 4096
+  /** Rows that are held back, and their bytes. */
+  private val RowsAhead = 4096
+  private val BytesAhead = 1L << 20
+
+  /** Hashes that a task is told ahead; others it asks for one by one. */
+  private val ToldMax = 1 << 20
 
   private final class Watched(
       rows: Iterator[InternalRow],
@@ -75,13 +79,19 @@ private object LookAheadExec {
     override def hasNext: Boolean = ahead.nonEmpty || rows.hasNext
     override def next(): InternalRow = {
       if (ahead.isEmpty)
-        while (ahead.size < RowsAhead && rows.hasNext) {
-          val row = rows.next().copy()
-          val hash = hashOf(row)
-          if (isIncomplete(hash) && told.add(hash)) wanted.add(hash)
-          ahead += row
-        }
+        takeAhead()
       ahead.dequeue()
+    }
+
+    private def takeAhead(): Unit = {
+      var bytes = 0L
+      while (ahead.size < RowsAhead && bytes < BytesAhead && rows.hasNext) {
+        val row = rows.next().copy()
+        val hash = hashOf(row)
+        if (isIncomplete(hash) && told.size < ToldMax && told.add(hash)) wanted.add(hash)
+        bytes += (row match { case r: UnsafeRow => r.getSizeInBytes.toLong; case _ => 0L })
+        ahead += row
+      }
     }
   }
 }
