@@ -104,6 +104,12 @@ object Bug {
   /** H30: an executor that is to be emptied drops the state that its worker goes on with. */
   case object DroppedEarly extends Bug("H30")
 
+  /** H34: what a step on demand has brought is forgotten, and comes again with the rest. */
+  case object BroughtIsForgotten extends Bug("H34")
+
+  /** H37: a write is laid over what is elsewhere. */
+  case object WriteOverElsewhere extends Bug("H37")
+
   val All: Vector[Bug] = Vector(
     RelabelByVersion,
     TailOfOtherAttempt,
@@ -131,6 +137,8 @@ object Bug {
     SliceOfOtherVersion,
     StandbyNotCaughtUp,
     RelocatedEarly,
-    DroppedEarly
+    DroppedEarly,
+    BroughtIsForgotten,
+    WriteOverElsewhere
   )
 }

@@ -13,7 +13,7 @@ import io.megaphone.format.{
 import io.megaphone.log.BinLog
 import io.megaphone.protocol.{Protocol, Route, Whereabouts}
 import io.megaphone.runtime.{Assignment, Orders, Report, SweepOrder, Tables, WorkerTask}
-import io.megaphone.state.{Holding, LoadedBin, Replica, ReplicaKey}
+import io.megaphone.state.{Holding, LoadedBin, Remote, Replica, ReplicaKey}
 import io.megaphone.transfer.{BlockKind, BlockName, ReplicaDuty, StandbyDuty, TransferBlocks}
 
 /** The places where the simulated query does wrong when a bug is planted. With none they do
@@ -196,11 +196,19 @@ final class Planted(world: World, bug: Option[Bug]) {
           .publish(block, new TransferBlocks.Snapshot(route.source, name, snapshots))
       }
 
-  def afterCommit(holding: Holding): Unit =
-    if (is(Bug.CompactionAboveSettled)) holding.touched.foreach { bin =>
-      holding.log(bin).settle()
-      holding.log(bin).compact()
-    }
+  def afterCommit(holding: Holding): Unit = bug match {
+    case Some(Bug.CompactionAboveSettled) =>
+      holding.touched.foreach { bin =>
+        holding.log(bin).settle()
+        holding.log(bin).compact()
+      }
+    case Some(Bug.BroughtIsForgotten) =>
+      holding.incomplete.foreach { case (bin, r) =>
+        val again = new Remote(r.key, r.name, r.chain, r.at, r.keys)
+        holding.put(LoadedBin(bin, holding.log(bin), holding.chain(bin), Some(again)))
+      }
+    case _ => ()
+  }
 
   def beforeBatch(decision: Protocol.Decision): Unit = if (is(Bug.CloseDropsOutgoing))
     for {

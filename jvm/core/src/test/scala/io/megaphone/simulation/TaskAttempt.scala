@@ -133,7 +133,8 @@ final class TaskAttempt(
     val holding = tasks(store).holding
     val bin = Cells.binOf(row.key, setup.bins)
     if (world.dice.chance(0.3)) rows.foreach(r => want(store, r.key))
-    tasks(store).fetcher.bring(bin, Cells.hashOf(row.key))
+    if (!world.planted.is(Bug.WriteOverElsewhere))
+      tasks(store).fetcher.bring(bin, Cells.hashOf(row.key))
     val before = Cells.get(holding, bin, row.key)
     val after = row.effect(store, salt, before)
     if (after != before || Dice.mix(row.number) % 5 == 0) {
