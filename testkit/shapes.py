@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from testkit.answers import Rows
-from testkit.input import MANY_ROWS
+from testkit.input import FEW_ROWS, MANY_ROWS
 from testkit.processors import VISITS, runner, visits
 
 Shape = Callable[[DataFrame], DataFrame]
@@ -184,4 +184,9 @@ KINDS = {
     "visited": Kind(
         visited(with_pandas=False, unseen_ms=5_000), "append", visit_counts, ended_visits
     ),
+}
+# One or more kinds of each operator that moves, with input that suits them.
+MOVED = {
+    **dict.fromkeys(("wide", "distinct", "joined", "windows"), MANY_ROWS),
+    **dict.fromkeys(("met", "sessions", "visited"), FEW_ROWS),
 }

@@ -11,14 +11,10 @@ import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver
 from testkit.faults import DEMAND_POINTS, USELESS, Faults
-from testkit.input import FEW_ROWS, MANY_ROWS
 from testkit.remote import MakeRemoteQuery, RemoteQuery
+from testkit.shapes import MOVED
 from testkit.waiting import until
 
-KINDS = {
-    **dict.fromkeys(("wide", "distinct", "joined", "windows"), MANY_ROWS),
-    **dict.fromkeys(("met", "sessions", "visited"), FEW_ROWS),
-}
 # The rest of what a step took does not come while it is looked at.
 NO_REST = {"spark.megaphone.transfer.maxBytesPerSecond": "1"}
 BATCHES = 40
@@ -45,11 +41,11 @@ def test_bins_move_on_demand_and_nothing_is_read_for_it(
 
 @slow
 @pytest.mark.parametrize("format", [1, 2])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MOVED)
 def test_every_operator_moves_on_demand(
     kind: str, format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
-    query = make_remote_query(shared, kind=kind, format=format, pattern=KINDS[kind]).spread()
+    query = make_remote_query(shared, kind=kind, format=format, pattern=MOVED[kind]).spread()
     query.run(3)
     query.finish(query.move_half(0, 1, mode="on-demand"))
     query.run(2)
@@ -65,12 +61,12 @@ def test_every_operator_moves_on_demand(
 @slow
 @pytest.mark.parametrize("format", [1, 2])
 @pytest.mark.parametrize("dies", ["source", "target"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MOVED)
 def test_an_executor_dies_before_the_rest_has_come(
     kind: str, dies: str, format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
     query = make_remote_query(
-        shared, kind=kind, format=format, pattern=KINDS[kind], **NO_REST
+        shared, kind=kind, format=format, pattern=MOVED[kind], **NO_REST
     ).spread()
     query.run(3)
     source, target = query.executor_of(0), query.executor_of(1)

@@ -7,16 +7,12 @@ import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver
 from testkit.faults import STANDBY_POINTS, USELESS, Faults
-from testkit.input import FEW_ROWS, MANY_ROWS
 from testkit.placement import drain_of, workers_by_executor
 from testkit.remote import MakeRemoteQuery, RemoteQuery
+from testkit.shapes import MOVED
 from testkit.waiting import until
 
 REPLICAS = "spark.megaphone.replicas"
-KINDS = {
-    **dict.fromkeys(("wide", "distinct", "joined", "windows"), MANY_ROWS),
-    **dict.fromkeys(("met", "sessions", "visited"), FEW_ROWS),
-}
 STANDBY_SECONDS = 60
 
 
@@ -35,13 +31,13 @@ def test_a_killed_executors_workers_go_on_where_they_have_standbys(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", [1, 2])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MOVED)
 def test_every_operator_goes_on_where_its_standbys_are(
     kind: str, format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
     settings = {REPLICAS: "1"}
     query = make_remote_query(
-        shared, kind=kind, format=format, pattern=KINDS[kind], **settings
+        shared, kind=kind, format=format, pattern=MOVED[kind], **settings
     ).spread()
     query.run(3)
     wait_for_standbys(query)
@@ -78,11 +74,7 @@ def test_an_executor_dies_while_it_keeps_a_standby(
     query.run_until(
         lambda: faults.struck("standby-kept") is not None, "an executor dies", within=60
     )
-    shared.wait_for_executors()
-    wait_for_standbys(query.spread())
-    assert not recovered_after_the_loss_of(0, query, shared), "others stand by again"
-    query.stop_and_check()
-    shared.wait_for_executors()
+    others_stand_by_again(query, shared)
 
 
 @pytest.mark.slow
@@ -169,11 +161,7 @@ def test_a_standby_dies_when_it_takes_over(
     query.run(2)
     assert faults.struck(point) == standby
     query.check()
-    shared.wait_for_executors()
-    wait_for_standbys(query.spread())
-    assert not recovered_after_the_loss_of(0, query, shared), "others stand by again"
-    query.stop_and_check()
-    shared.wait_for_executors()
+    others_stand_by_again(query, shared)
 
 
 @pytest.mark.slow
@@ -260,6 +248,15 @@ def wait_for_standbys(query: RemoteQuery) -> None:
         return all(row["standbys"] == 1 for row in query.table("workers"))
 
     until(all_stand_by, "each worker has a standby", STANDBY_SECONDS)
+
+
+def others_stand_by_again(query: RemoteQuery, driver: DriverProcess) -> None:
+    """Whoever was lost is replaced, and the next loss costs nothing but tails. Ends the query."""
+    driver.wait_for_executors()
+    wait_for_standbys(query.spread())
+    assert not recovered_after_the_loss_of(0, query, driver), "others stand by again"
+    query.stop_and_check()
+    driver.wait_for_executors()
 
 
 def recovered_after_the_loss_of(

@@ -13,8 +13,6 @@ import io.megaphone.log.record.{Record, Words}
   */
 private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appends: Appends) {
 
-  def copyTo(out: RecordSink): Unit = foreach(copy(_, _, _, out))
-
   /** Copies the record at a position. */
   def copy(position: Int, out: RecordSink): Unit =
     copy(position, pages.page(position), pages.offset(position), out)
@@ -37,8 +35,7 @@ private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appe
   def sizeBytes(position: Int): Int =
     Appends.sizeBytes(appends, position, PagedRecord.header(pages, position))
 
-  /** Calls `f(position, page, offset in the page)` for each record. */
-  def foreach(f: (Int, Array[Byte], Int) => Unit): Unit = {
+  def copyTo(out: RecordSink): Unit = {
     var isAnyUnordered = false
     families.foreach((_, order) => if (order == null) isAnyUnordered = true)
     if (isAnyUnordered)
@@ -47,12 +44,12 @@ private[log] final class LiveRecords(pages: Pages, families: FamilyIndexes, appe
         val family = Record.family(header)
         if (!Record.isOrdered(family)) {
           val hash = Words.hash(page, from + Record.HeaderBytes, Record.keyBytes(header))
-          if (families.of(family).slotAt(hash, position) >= 0) f(position, page, from)
+          if (families.of(family).slotAt(hash, position) >= 0) copy(position, page, from, out)
         }
       }
     families.foreach { (_, order) =>
       if (order != null) order.foreach { position =>
-        f(position, pages.page(position), pages.offset(position))
+        copy(position, out)
         position
       }
     }

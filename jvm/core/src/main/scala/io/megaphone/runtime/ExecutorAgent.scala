@@ -223,8 +223,9 @@ final class ExecutorAgent(
   /** Whether an image is still to be published, bins are incomplete, or a replica that has room has
     * not reached its source's newest settled version.
     */
-  def isBehind: Boolean = publisher.isBehind || rests.isAnyDue || orders.duties.exists { duty =>
-    !isRefused(duty) && versionOf(duty.key).forall(_ < duty.settled.version)
+  def isBehind: Boolean = publisher.isBehind || rests.dueRuns.nonEmpty || orders.duties.exists {
+    duty =>
+      !isRefused(duty) && versionOf(duty.key).forall(_ < duty.settled.version)
   }
 
   /** Works on duties: asks for the tails of all at once, and makes or brings forward one replica

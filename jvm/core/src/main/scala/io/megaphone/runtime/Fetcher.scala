@@ -107,7 +107,7 @@ final class Fetcher private[runtime] (
     * one that is needed now.
     */
   private def bringWanted(remote: Remote, now: (Int, Int)): Unit = {
-    val ofSource = holding.incomplete.collect { case (bin, r) if r.key == remote.key => bin }
+    val ofSource = sharing(remote).map(_._1)
     val all = now +: ofSource.flatMap(bin =>
       wanted.remove(bin).iterator.flatten.map(bin -> _).filter(_ != now)
     )
@@ -127,6 +127,9 @@ final class Fetcher private[runtime] (
       }
     if (lacks(now._1, now._2)) fromFiles(remote) // the answer was about others
   }
+
+  /** The incomplete bins whose rest the same export has. */
+  private def sharing(remote: Remote) = holding.incomplete.filter(_._2.key == remote.key)
 
   private def ask(remote: Remote, question: Question): Answer = {
     val begun = System.nanoTime
@@ -164,22 +167,17 @@ final class Fetcher private[runtime] (
 
   /** Completes all bins that the same export has, from the files of the source. */
   private def fromFiles(remote: Remote): Unit = {
-    val ofSource = holding.incomplete.filter(_._2.key == remote.key)
-    val bins = ofSource.map(_._1)
-    val loaded = recovery.load(ofSource.map { case (bin, r) =>
-      bin -> Located(r.chain, r.keys)
-    }.toMap)
+    val ofSource = sharing(remote)
+    val located = ofSource.map { case (bin, r) => bin -> Located(r.chain, r.keys) }
+    val loaded = recovery.load(located.toMap)
     arrivals.count(loaded.traffic)
-    arrivals.binsFromCheckpoint += bins.size
+    arrivals.binsFromCheckpoint += ofSource.size
     orGiveUp {
       lazy val hash = registry
         .hashOf(store)
         .getOrElse(throw new IllegalStateException(s"Nobody told how to hash the keys of $store."))
-      bins.foreach(bin => holding.completeFrom(bin, loaded.bins(bin).log, hash))
-      bins.filter(isPartial).foreach { bin =>
-        throw new IllegalStateException(
-          s"Bin $bin of $store lacks keys that its files should have."
-        )
+      ofSource.foreach { case (bin, _) =>
+        holding.completeFrom(bin, loaded.bins(bin).log, hash)
       }
     }
   }

@@ -66,11 +66,8 @@ final class RestWork private[runtime] (
     ()
   }
 
-  /** Whether a worker of a run has incomplete bins here. */
-  def isDue(run: String): Boolean = due(run).nonEmpty
-
-  /** Whether a worker of any run has some. */
-  private[runtime] def isAnyDue: Boolean = orders().runs.keysIterator.exists(isDue)
+  /** The runs of which a worker has incomplete bins here. */
+  def dueRuns: Set[String] = due.iterator.map(_.store.run).toSet
 
   /** Brings all that is elsewhere of a run's workers. Returns whether there is news for the driver.
     * A worker that fails rests for some rounds of orders, and the others go on; then this throws
@@ -80,7 +77,7 @@ final class RestWork private[runtime] (
     val done = mutable.Set.empty[WorkerId] // for now
     var failure = Option.empty[Throwable]
     @tailrec
-    def go(hasNews: Boolean): Boolean = due(run).find(!done(_)) match {
+    def go(hasNews: Boolean): Boolean = due.find(w => w.store.run == run && !done(w)) match {
       case None => hasNews
       case Some(worker) =>
         val outcome =
@@ -94,9 +91,10 @@ final class RestWork private[runtime] (
     hasNews
   }
 
-  private def due(run: String): Vector[WorkerId] =
-    if (!orders().runs.contains(run)) Vector.empty
-    else registry.workers(_.areIncomplete).filter(w => w.store.run == run && !rests.rests(w))
+  private def due: Vector[WorkerId] = {
+    val runs = orders().runs
+    registry.workers(_.areIncomplete).filter(w => runs.contains(w.store.run) && !rests.rests(w))
+  }
 
   /** Brings a stretch of a worker's bins. While memory is short, batches come first. */
   private def bring(worker: WorkerId): Outcome = (for {
@@ -117,7 +115,7 @@ final class RestWork private[runtime] (
             stretch.subBins.foreach(holding.takeIn(bin, _))
             stretch.next match {
               case Some(next) => remote.restFrom = next
-              case None => checkNoneIsLeft(holding, bin)
+              case None => holding.checkComplete(bin)
             }
           }
         case Answer.NotYet => false
@@ -135,19 +133,8 @@ final class RestWork private[runtime] (
         .load(Map(bin -> Located(remote.chain, remote.keys)))
       alone(worker, holding, bin, remote) {
         holding.completeFrom(bin, loaded.bins(bin).log, registry.hashOf(worker.store).get)
-        checkNoneIsLeft(holding, bin)
       }
     }
-
-  /** Throws IllegalStateException if keys of a bin are elsewhere although all has come. */
-  private def checkNoneIsLeft(holding: Holding, bin: Int): Unit = holding.stateOf(bin) match {
-    case BinState.Partial(_, remote) =>
-      throw new IllegalStateException(
-        s"${remote.keysElsewhere} keys of bin $bin have not come although all has, so the " +
-          "worker's state is read from files."
-      )
-    case _ =>
-  }
 
   /** Uses a holding once no task has its lease. Returns false if a task keeps it for long. If the
     * worker has another holding by then, or of the bin something else is elsewhere, nothing is used

@@ -33,7 +33,7 @@ final class SurveyWork private[runtime] (registry: Registry) {
   def hasQueued(run: String): Boolean =
     queued.stream.anyMatch { case (key, _) => key.store.run == run }
 
-  /** Begins one survey of a run. Returns false if there is none. */
+  /** Begins one survey. Returns false if there is none to begin. */
   def next(isWanted: ReplicaKey => Boolean): Boolean = Option(queued.poll()) match {
     case None => false
     case Some((key, draft)) =>

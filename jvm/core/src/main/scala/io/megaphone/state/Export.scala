@@ -38,9 +38,6 @@ final class Export(
 
   def has(bin: Int): Boolean = synchronized(lent.contains(bin))
 
-  /** The log of a bin that was lent. */
-  def logOf(bin: Int): Option[BinLog] = synchronized(lent.get(bin))
-
   /** Some sub-bins of a bin, in the order of the hashes; also those that have no record. Returns
     * None if the bin cannot be given in sub-bins.
     */

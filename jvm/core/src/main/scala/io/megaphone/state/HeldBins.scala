@@ -28,6 +28,7 @@ private[state] final class HeldBins(count: Int) {
   def stateOf(bin: Int): BinState = {
     val log = logs(bin)
     if (log == null) BinState.Absent
+    else if (!hasRemotes) BinState.Local(log)
     else remotes.get(bin).fold[BinState](BinState.Local(log))(BinState.Partial(log, _))
   }
 

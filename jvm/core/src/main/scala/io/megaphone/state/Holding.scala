@@ -116,7 +116,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
   }
 
   /** Takes in all that an incomplete bin lacks, from a log that has the whole of it as it was when
-    * the step took it. Throws as `takeIn` does, and what `hash` throws.
+    * the step took it. Throws as `takeIn` and `checkComplete` do, and what `hash` throws.
     */
   def completeFrom(bin: Int, whole: BinLog, hash: => KeyHash): Unit = stateOf(bin) match {
     case BinState.Partial(_, remote) =>
@@ -127,7 +127,20 @@ final class Holding(val worker: Int, val binsCount: Int) {
           if (!remote.isHere(h)) takeIn(bin, SubBin(h, survey.bytesOf(h)))
           true
         }
+        checkComplete(bin)
       }
+    case _ =>
+  }
+
+  /** All of a bin has come. Throws IllegalStateException if keys of it are elsewhere all the same:
+    * this holding is of no use then.
+    */
+  def checkComplete(bin: Int): Unit = stateOf(bin) match {
+    case BinState.Partial(_, remote) =>
+      throw new IllegalStateException(
+        s"${remote.keysElsewhere} keys of bin $bin have not come although all has, so the " +
+          "worker's state is read from files."
+      )
     case _ =>
   }
 

@@ -117,7 +117,6 @@ final class Registry(
     drafts.keySet.removeIf(k => !isWanted(k))
     ()
   }
-  def exportsCount: Int = exports.size
 
   def replica(key: ReplicaKey): Option[Replica] = Option(replicas.get(key))
 

@@ -141,7 +141,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
   /** The rest of what steps on demand have left elsewhere. */
   private def bringRests(): Unit = for {
     run <- world.dice.pickOption(world.drivers.filter(_.live.isDefined).map(_.id))
-    if agent.rests.isDue(run)
+    if agent.rests.dueRuns(run)
   }
     try if (agent.rests.bringAll(run)) world.wantsToReport(this)
     catch {

@@ -232,31 +232,33 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
       }
     for (run <- orders.standbys.iterator.map(_.worker.store.run).toSet[String])
       Seq(true, false).foreach(keepStandbys(run, _))
-    orders.runs.keysIterator.filter(agent.rests.isDue).foreach(bringRest)
+    agent.rests.dueRuns.foreach(bringRest)
   }
 
-  private def bringRest(run: String): Unit = if (bringing.add(run))
-    try
-      copiers.execute { () =>
-        try if (agent.rests.bringAll(run)) wake()
-        catch {
-          case e: Throwable => // also OutOfMemoryError: what a batch needs comes all the same
-            if (!isStopped) logWarning("The rest of a step on demand could not be brought yet.", e)
-        } finally bringing.remove(run)
-      }
-    catch { case e: Throwable => bringing.remove(run); throw e }
+  private def bringRest(run: String): Unit =
+    inBackground(bringing, run, "The rest of a step on demand could not be brought yet.") {
+      agent.rests.bringAll(run)
+    }
 
   private def keepStandbys(run: String, areWhole: Boolean): Unit =
-    if (agent.standbys.due(run, areWhole).nonEmpty && keeping.add((run, areWhole)))
-      try
-        copiers.execute { () =>
-          try if (agent.standbys.keepAll(run, areWhole)) wake()
-          catch {
-            case e: Throwable => // also OutOfMemoryError: without the standby, files serve
-              if (!isStopped) logWarning("A standby could not be kept.", e)
-          } finally keeping.remove((run, areWhole))
-        }
-      catch { case e: Throwable => keeping.remove((run, areWhole)); throw e }
+    if (agent.standbys.due(run, areWhole).nonEmpty)
+      inBackground(keeping, (run, areWhole), "A standby could not be kept.") {
+        agent.standbys.keepAll(run, areWhole)
+      }
+
+  /** Does work of a key that returns whether there is news for the driver, unless a thread is at it
+    * already. After any failure files serve, also after an OutOfMemoryError: it is logged.
+    */
+  private def inBackground[K](atIt: java.util.Set[K], key: K, failed: String)(
+      work: => Boolean
+  ): Unit = if (atIt.add(key))
+    try
+      copiers.execute { () =>
+        try if (work) wake()
+        catch { case e: Throwable => if (!isStopped) logWarning(failed, e) }
+        finally atIt.remove(key)
+      }
+    catch { case e: Throwable => atIt.remove(key); throw e }
 
   /** Duties that one thread works on, one after the other. */
   private final class Preparing(keys: Vector[ReplicaKey]) extends DutyHost {

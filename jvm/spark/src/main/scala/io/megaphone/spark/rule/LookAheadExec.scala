@@ -78,8 +78,7 @@ private object LookAheadExec {
 
     override def hasNext: Boolean = ahead.nonEmpty || rows.hasNext
     override def next(): InternalRow = {
-      if (ahead.isEmpty)
-        takeAhead()
+      if (ahead.isEmpty) takeAhead()
       ahead.dequeue()
     }
 

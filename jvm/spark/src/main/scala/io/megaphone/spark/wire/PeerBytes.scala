@@ -2,7 +2,7 @@
 package io.megaphone.spark.wire
 
 import io.megaphone.errors.DamagedFileException
-import io.megaphone.format.{Checksum, Decoder, Encoder, FileName, StateName, StoreId, StoreKey}
+import io.megaphone.format.{Decoder, Encoder, FileName}
 import io.megaphone.transfer.{Answer, PushedFile, Question}
 
 /** What one executor asks another for, or sends it, and the answer, as bytes. A request is for
@@ -28,17 +28,9 @@ object PeerBytes {
 
   def push(pushed: PushedFile): Array[Byte] = {
     import pushed.{bytes, file, store}
-    new Encoder(bytes.length + HeaderBytes)
-      .byte(File)
-      .string(store.run)
-      .long(store.id.operator)
-      .string(store.id.store)
-      .int(file.worker)
-      .long(file.name.version)
-      .string(file.name.id)
-      .int(Checksum.of(bytes))
-      .blob(bytes)
-      .toBytes
+    val out = new Encoder(bytes.length + HeaderBytes).byte(File)
+    WireParts.name(WireParts.store(out, store).int(file.worker), file.name)
+    WireParts.checked(out, bytes).toBytes
   }
 
   /** Answers what `ask` or `push` made. Throws DamagedFileException if the request is anything
@@ -66,18 +58,9 @@ object PeerBytes {
   }
 
   private def fileOf(in: Decoder): PushedFile = {
-    val store = StoreKey(in.string(), StoreId(in.long(), in.string()))
-    val file = FileName(in.int(), StateName(in.long(), in.string()))
-    val expected = in.int()
-    val bytes = in.blob()
-    if (Checksum.of(bytes) != expected)
-      throw new DamagedFileException(
-        s"$file, as another executor sent it",
-        None,
-        f"the checksum 0x$expected%08x",
-        f"0x${Checksum.of(bytes)}%08x"
-      )
-    PushedFile(store, file, bytes)
+    val store = WireParts.store(in)
+    val file = FileName(in.int(), WireParts.name(in))
+    PushedFile(store, file, WireParts.checked(in, s"$file, as another executor sent it"))
   }
 
   /** The blocks of an answer, in the order of the names. Throws DamagedFileException. */

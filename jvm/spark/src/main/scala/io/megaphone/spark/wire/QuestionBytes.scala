@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.wire
 
-import io.megaphone.errors.DamagedFileException
-import io.megaphone.format.{Checksum, Decoder, Encoder, StateName, StoreId, StoreKey}
+import io.megaphone.format.{Decoder, Encoder}
 import io.megaphone.plan.StepId
 import io.megaphone.state.{ForStep, ReplicaKey, Stretch, SubBin}
 import io.megaphone.transfer.{Answer, Question}
@@ -14,18 +13,15 @@ private[wire] object QuestionBytes {
 
   def encode(out: Encoder, question: Question): Encoder = {
     val ReplicaKey(store, source, ForStep(step, target)) = question.key
-    out
-      .byte(question match { case _: Question.SubBins => SubBins; case _: Question.Rest => Rest })
-      .string(store.run)
-      .long(store.id.operator)
-      .string(store.id.store)
+    out.byte(question match { case _: Question.SubBins => SubBins; case _: Question.Rest => Rest })
+    WireParts
+      .store(out, store)
       .int(source)
       .int(target)
       .string(step.planId)
       .long(step.group)
       .int(step.index)
-      .long(question.name.version)
-      .string(question.name.id)
+    WireParts.name(out, question.name)
     question match {
       case Question.SubBins(_, _, hashes) =>
         out.seq(hashes) { case (bin, some) =>
@@ -38,11 +34,11 @@ private[wire] object QuestionBytes {
   /** Throws DamagedFileException. */
   def decode(in: Decoder): Question = {
     val kind = in.byte()
-    val store = StoreKey(in.string(), StoreId(in.long(), in.string()))
+    val store = WireParts.store(in)
     val (source, target) = (in.int(), in.int())
     val step = StepId(in.string(), in.long(), in.int())
     val key = ReplicaKey.forStep(store, source, target, step)
-    val name = StateName(in.long(), in.string())
+    val name = WireParts.name(in)
     kind match {
       case SubBins => Question.SubBins(key, name, in.seq(in.int() -> in.seq(in.int()).toArray))
       case Rest => Question.Rest(key, name, in.int(), in.int())
@@ -70,23 +66,13 @@ private[spark] object AnswerBytes {
       case Answer.Rest(Stretch(some, next)) =>
         body.byte(Rest).seq(some)(subBin(body, _)).option(next)(h => { body.int(h); () })
     }
-    val bytes = body.toBytes
-    out.int(Checksum.of(bytes)).raw(bytes)
+    WireParts.checked(out, body.toBytes)
     ()
   }
 
   /** Throws DamagedFileException. */
   def decode(bytes: Array[Byte]): Answer = {
-    val in = new Decoder(Name, bytes)
-    val expected = in.int()
-    val found = Checksum.of(bytes, ChecksumBytes, bytes.length - ChecksumBytes)
-    if (expected != found)
-      throw new DamagedFileException(
-        Name,
-        None,
-        f"the checksum 0x$expected%08x",
-        f"0x$found%08x"
-      )
+    val in = new Decoder(Name, WireParts.checked(new Decoder(Name, bytes), Name))
     in.byte() match {
       case Gone => Answer.Gone
       case NotYet => Answer.NotYet
@@ -102,6 +88,5 @@ private[spark] object AnswerBytes {
   private def subBin(in: Decoder): SubBin = SubBin(in.int(), in.blob())
 
   private val Name = "an answer of another executor"
-  private val ChecksumBytes = 4
   private val BodyBytes = 1 << 12
 }
