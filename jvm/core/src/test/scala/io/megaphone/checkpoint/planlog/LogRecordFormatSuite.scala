@@ -9,7 +9,7 @@ import io.megaphone.format.{Checksum, Encoder}
 class LogRecordFormatSuite extends AnyFunSuite {
   import SamplePlanLog.records
 
-  for (record <- records) test(s"reads what it wrote: $record") {
+  for ((record, number) <- records.zipWithIndex) test(s"reads what it wrote: $number, $record") {
     assert(LogRecordFormat.decode("log/0", LogRecordFormat.encode(record)) == record)
   }
 
