@@ -22,11 +22,12 @@ object LogRecordFormat {
       case r: LogRecord.Started => started(out.byte(1), r)
       case r: LogRecord.Submitted => plan(out.byte(2), r.plan)
       case r: LogRecord.Cancelled => out.byte(3).string(r.planId).string(r.reason.getOrElse(""))
-      case r: LogRecord.Sealed if r.completed.isEmpty => seal(out.byte(4), r)
-      case r: LogRecord.Sealed =>
-        seal(out.byte(6), r)
-        out.seq(r.completed)(stepId(out, _))
-      case r: LogRecord.Trimmed => history(out.byte(5).string(r.run), r.kept)
+      case r: LogRecord.Sealed if r.completed.isEmpty => seal(out.byte(4), r, completions = false)
+      case r: LogRecord.Sealed => seal(out.byte(6), r, completions = true)
+      case r: LogRecord.Trimmed if !completes(r.kept) =>
+        history(out.byte(5).string(r.run), r.kept, completions = false)
+      case r: LogRecord.Trimmed =>
+        history(out.byte(7).string(r.run), r.kept, completions = true)
     }
     val body = out.toBytes
     new Encoder(body.length + 4).raw(body).int(Checksum.of(body)).toBytes
@@ -56,10 +57,11 @@ object LogRecordFormat {
         case 1 => started(in)
         case 2 => LogRecord.Submitted(plan(in))
         case 3 => LogRecord.Cancelled(in.string(), reason(in))
-        case 4 => seal(in)
-        case 5 => LogRecord.Trimmed(in.string(), history(in))
-        case 6 => seal(in).copy(completed = in.seq(stepId(in)))
-        case other => in.fail("a record of kind 1 to 6", other.toString)
+        case 4 => seal(in, completions = false)
+        case 5 => LogRecord.Trimmed(in.string(), history(in, completions = false))
+        case 6 => seal(in, completions = true)
+        case 7 => LogRecord.Trimmed(in.string(), history(in, completions = true))
+        case other => in.fail("a record of kind 1 to 7", other.toString)
       }
     catch { case e: InvalidPlanException => in.fail("valid tables and modes", e.getMessage) }
   }
@@ -124,14 +126,21 @@ object LogRecordFormat {
     Plan(id, in.seq(in.varint() -> in.seq(step(in))).toMap, strategy, mode)
   }
 
-  private def seal(out: Encoder, r: LogRecord.Sealed): Unit = {
+  private def seal(out: Encoder, r: LogRecord.Sealed, completions: Boolean): Unit = {
     out.string(r.run).varint(r.batch)
     out.seq(r.steps)(sealedStep(out, _))
     tables(out, r.tables)
+    if (completions) out.seq(r.completed)(stepId(out, _))
+    ()
   }
 
-  private def seal(in: Decoder): LogRecord.Sealed =
-    LogRecord.Sealed(in.string(), in.varint(), in.seq(sealedStep(in)), tables(in))
+  private def seal(in: Decoder, completions: Boolean): LogRecord.Sealed = LogRecord.Sealed(
+    in.string(),
+    in.varint(),
+    in.seq(sealedStep(in)),
+    tables(in),
+    if (completions) in.seq(stepId(in)) else Vector.empty
+  )
 
   private def sealedStep(out: Encoder, s: SealedStep): Unit = {
     stepId(out, s.step)
@@ -148,23 +157,30 @@ object LogRecordFormat {
   }
   private def stepId(in: Decoder): StepId = StepId(in.string(), in.varint(), in.count())
 
+  /** Whether a history says of a step on demand that it is complete: the kinds of record that
+    * cannot say so are those of releases that knew no such steps.
+    */
+  private def completes(h: History): Boolean =
+    h.plans.values.exists(_.completed.nonEmpty) ||
+      (h.seals.byBatch.values ++ h.takenBack).exists(_.completed.nonEmpty)
+
   /** Without its next number, which is that of the record that it is in. */
-  private def history(out: Encoder, h: History): Unit = {
+  private def history(out: Encoder, h: History, completions: Boolean): Unit = {
     out.seq(h.starts.first.toSeq)(started(out, _))
     out.seq(h.starts.last.toSeq)(started(out, _))
     out.varint(h.starts.furthest + 1).varint(h.starts.retries)
-    out.varint(h.seals.since + 1).seq(h.seals.byBatch.values.toSeq)(seal(out, _))
+    out.varint(h.seals.since + 1).seq(h.seals.byBatch.values.toSeq)(seal(out, _, completions))
     out.seq(h.plans.values.toSeq) { p =>
       plan(out, p.plan)
       out.seq(p.taken) { case (batch, step) => sealedStep(out.varint(batch), step) }
-      if (p.plan.mode.isOnDemand) completed(out, p)
+      if (completions) completed(out, p)
       out.seq(p.end.toSeq)(e => out.string(e.reason.getOrElse("")))
     }
-    out.seq(h.takenBack.toSeq)(seal(out, _))
+    out.seq(h.takenBack.toSeq)(seal(out, _, completions))
     ()
   }
 
-  private def history(in: Decoder): History = History(
+  private def history(in: Decoder, completions: Boolean): History = History(
     nextNumber = 0,
     untrimmed = 0,
     Starts(
@@ -173,21 +189,16 @@ object LogRecordFormat {
       in.varint() - 1,
       in.count()
     ),
-    Seals(in.varint() - 1, TreeMap.from(in.seq(seal(in)).map(s => s.batch -> s))),
-    VectorMap.from(
-      in.seq(
-        progress(in)
-      ).map(p => p.plan.id -> p)
-    ),
-    in.seq(seal(in)).headOption
+    Seals(in.varint() - 1, TreeMap.from(in.seq(seal(in, completions)).map(s => s.batch -> s))),
+    VectorMap.from(in.seq(progress(in, completions)).map(p => p.plan.id -> p)),
+    in.seq(seal(in, completions)).headOption
   )
 
-  private def progress(in: Decoder): PlanProgress = {
+  private def progress(in: Decoder, completions: Boolean): PlanProgress = {
     val of = plan(in)
     val taken = in.seq(in.varint() -> sealedStep(in))
-    // Other plans have none, so records of releases that knew no such plans are read as they are.
-    val whole = if (of.mode.isOnDemand) in.seq((in.varint(), in.count()) -> in.varint()) else Nil
-    PlanProgress(of, taken, whole.toMap, in.seq(PlanEnd(reason(in))).headOption)
+    val completed = if (completions) in.seq((in.varint(), in.count()) -> in.varint()) else Nil
+    PlanProgress(of, taken, completed.toMap, in.seq(PlanEnd(reason(in))).headOption)
   }
   private def completed(out: Encoder, p: PlanProgress): Unit = {
     out.seq(p.completed.toSeq.sortBy(_._1)) { case ((group, index), batch) =>
