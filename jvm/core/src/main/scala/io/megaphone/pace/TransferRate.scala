@@ -10,8 +10,10 @@ package io.megaphone.pace
   *      last 33 quiet batches, minus 1. A batch is quiet if nothing is to be copied in it, or if
   *      copies are made at the lowest rate of all, which no batch can feel. A batch with a step
   *      counts for neither.
-  *   1. Before there are three quiet batches, the rate is the lowest. Then it is 32 MiB a second,
+  *   1. Before there are three quiet batches, the rate is the lowest. Then it is 8 MiB a second,
   *      and rises by half with each batch, until the slowdown is more than half of what is allowed.
+  *      That is low because the median tells of the first batches late: most plans are over soon
+  *      after.
   *   1. After that its logarithm moves by a tenth of what is left of the allowed slowdown. The gain
   *      is small because a median of five batches answers three batches late: a larger one would
   *      overshoot.
@@ -114,7 +116,7 @@ object TransferRate {
   def apply(settings: Settings): TransferRate =
     TransferRate(settings, settings.bounded(FirstBytesPerSecond), true, Vector.empty, Vector.empty)
 
-  private val FirstBytesPerSecond = (32 << 20).toDouble
+  private val FirstBytesPerSecond = (8 << 20).toDouble
   private val MinBytesPerSecond = (1 << 20).toDouble
   private val MaxBytesPerSecond = (1L << 40).toDouble // no machine copies faster
   private val QuietBatches = 33

@@ -4,7 +4,7 @@ package io.megaphone.runtime
 import scala.collection.mutable
 
 import io.megaphone.pace.{CopyRate, TransferRate}
-import io.megaphone.plan.StepId
+import io.megaphone.plan.{Move, StepId}
 import io.megaphone.protocol.Protocol
 import io.megaphone.state.ReplicaKey
 import io.megaphone.transfer.StandbyKeeper
@@ -16,8 +16,9 @@ import io.megaphone.transfer.StandbyKeeper
   *   1. `reported` and `besideTasks` take what an executor has copied, `batchEnded` what a batch
   *      took. What was reported between two ends belongs to the batch that ended; if several end in
   *      between, to the first.
-  *   1. The rate is at least the one at which all announced steps are copied, and a slice of a
-  *      standby is loaded, before tails cannot lead on any more: slower copies would be of no use.
+  *   1. The rate is at least the one at which the busiest executor has copied its ends of all
+  *      announced steps, and has loaded a slice of a standby, before tails cannot lead on any more:
+  *      slower copies would be of no use.
   *
   * Threads: one at a time, as of its [[QueryRun]]; `copyRate` may be read by any.
   */
@@ -25,7 +26,7 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
   import CopyPace._
 
   @volatile private var rate = TransferRate(settings)
-  @volatile private var announcedBytes = 0L
+  @volatile private var announcedBytes = 0L // at the busiest executor
   @volatile private var hasStandbysToMake = false
   private val known = mutable.Map.empty[(ReplicaKey, Boolean), Long] // by replica and end: bytes
   private val before = mutable.Map.empty[String, Long] // by executor: as of the last batch's end
@@ -51,10 +52,7 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
     batches.filterInPlace((number, _) => number > batch - BatchesKept)
     live = liveSteps
     known.filterInPlace { case ((key, _), _) => key.purpose.isLive(live) }
-    announcedBytes = decision.announced.iterator.flatMap { a =>
-      val (before, after) = (decision.before(a.id.group), decision.after(a.id.group))
-      decision.batch.bytesOf(a.id.group, a.step.moves, after, before.binCounts)
-    }.sum
+    announcedBytes = bytesAtBusiest(decision)
   }
 
   /** An executor reports how much was copied for replicas. Returns whether that is more than it
@@ -90,8 +88,24 @@ private object CopyPace {
   private final case class Kind(hasStep: Boolean, hasWork: Boolean)
   private val BatchesKept = 16L
 
-  /** An image is published and then pulled, each in this number of batches, so that tails lead on
-    * from it: see [[io.megaphone.transfer.Preparer.TailsMax]].
+  /** Images are published and pulled in this number of batches, so that tails lead on from them:
+    * see [[io.megaphone.transfer.Preparer.TailsMax]].
     */
-  private val UsefulBatches = 32
+  private val UsefulBatches = 64
+
+  /** What the announced steps have an executor publish and pull, at the one that has most to do.
+    * Workers that are not placed count as if they were on one executor.
+    */
+  private def bytesAtBusiest(decision: Protocol.Decision): Long = {
+    val bytes = mutable.Map.empty[Option[String], Long].withDefaultValue(0L)
+    for {
+      announced <- decision.announced
+      group = announced.id.group
+      (before, table) = (decision.before(group), decision.after(group))
+      workerAt <- Seq[Move => Int](move => table.workerOf(move.bin), _.target)
+      executors = decision.batch.executorsOf(group)
+      (executor, moves) <- announced.step.moves.groupBy(m => executors.lift(workerAt(m)))
+    } bytes(executor) += decision.batch.bytesOf(group, moves, table, before.binCounts).getOrElse(0L)
+    bytes.valuesIterator.maxOption.getOrElse(0L)
+  }
 }

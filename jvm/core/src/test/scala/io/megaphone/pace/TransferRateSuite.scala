@@ -33,6 +33,14 @@ class TransferRateSuite extends AnyFunSuite {
     }
   }
 
+  test("the first batches of a plan are hardly ever more than three times as slow as is allowed") {
+    for (noise <- Seq(0.0, 0.05, 0.1)) {
+      val rates = (1 to 50).flatMap(seed => new Cluster(10 * MiB, noise, seed).rates(20))
+      val tooFast = rates.count(_ > 3 * 10 * MiB)
+      assert(tooFast < 0.05 * rates.size, s"noise $noise: $tooFast of ${rates.size}")
+    }
+  }
+
   test("the rate stays between its bounds, and under the user's") {
     val slow = busy(10000, 1L << 40)
     val idle = quiet(500)

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.megaphone.pace.TransferRate
+import io.megaphone.plan.{Move, RoutingTable, Step, StepId, TransferMode}
+import io.megaphone.protocol.{Announced, Protocol}
+
+class CopyPaceSuite extends AnyFunSuite {
+  private val group = 0L
+  private val table = RoutingTable.roundRobin(16, 4)
+  private val bytesOfWorker = 1L << 40
+  private val quietMs = 500L
+
+  /** Bytes a second, if these moves are announced once it is known what quiet batches take. */
+  private def rate(executors: Vector[String], moves: Vector[Move]): Long = {
+    val pace = new CopyPace(TransferRate.Settings(slowdown = 0.1))
+    def plan(batch: Long, announced: Vector[Announced]): Unit = {
+      val tables = Map(group -> table)
+      val planned = Protocol.Batch(
+        batch,
+        isOwn = true,
+        Map.empty,
+        Map(group -> executors),
+        (0 until 4).map((group, _) -> bytesOfWorker).toMap
+      )
+      val decision = Protocol.Decision(planned, tables, tables, Vector.empty, announced)
+      pace.planned(decision, announced.map(_.id).toSet, hasStandbysToMake = false)
+    }
+    for (batch <- 0L to 2L) { plan(batch, Vector.empty); pace.batchEnded(batch, quietMs) }
+    plan(
+      3,
+      Vector(Announced(StepId("p", group, 0), Step(moves, 4), TransferMode.Prepared, 3, Map.empty))
+    )
+    pace.copyRate.besideTasks
+  }
+
+  test("the rate is at least what the busiest executor needs so that its copies are of use") {
+    val binBytes = bytesOfWorker / 4
+    val twoEnds = Vector(Move(0, 1), Move(1, 0)) // each worker gives a bin and gets one
+    def inBatches(bytes: Long) = bytes * 1000 / quietMs / 64
+    assert(rate(Vector("a", "b", "a", "b"), twoEnds) == inBatches(2 * binBytes))
+    assert(rate(Vector("a", "b", "c", "d"), twoEnds :+ Move(2, 3)) == inBatches(2 * binBytes))
+    assert(rate(Vector("a", "b", "a", "b"), twoEnds :+ Move(2, 3)) == inBatches(3 * binBytes))
+    assert(rate(Vector.empty, twoEnds) == inBatches(4 * binBytes), "places are not known")
+  }
+
+  test("the rate of few bytes is the one that batches bear") {
+    val first = rate(Vector("a", "b", "a", "b"), Vector.empty)
+    assert(first == (8 << 20))
+  }
+}
