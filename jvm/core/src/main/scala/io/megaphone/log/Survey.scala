@@ -17,6 +17,7 @@ import io.megaphone.log.record.{Record, Words}
   *   1. `of` looks at the records that have come since, once the log has come to rest.
   *   1. `bytesOf` gives a sub-bin, each value in one record.
   *   1. `foreachFrom` goes over the hashes that there are, in ascending order.
+  *   1. `due` finds the sub-bins that have a row which is due by now.
   *
   * Valid as long as the log is not changed.
   *
@@ -25,7 +26,12 @@ import io.megaphone.log.record.{Record, Words}
   * @param parts
   *   entries, each part ascending; those of dead records are among them
   */
-final class Survey private (records: LiveRecords, parts: Vector[Array[Long]]) {
+final class Survey private (
+    pages: Pages,
+    records: LiveRecords,
+    hash: KeyHash,
+    parts: Vector[Array[Long]]
+) {
   import Survey._
 
   /** Heap bytes, without those of the log. */
@@ -66,6 +72,26 @@ final class Survey private (records: LiveRecords, parts: Vector[Array[Long]]) {
     }
   }
 
+  /** The hashes of the sub-bins that have a row which is due, ascending, and a time before which no
+    * other row is due. Looks at all records. Throws what `KeyHash` throws.
+    */
+  def due(by: Due): (Array[Int], Long) = {
+    val found = mutable.Set.empty[Int]
+    var next = RowTime.Never
+    pages.foreachRecord(0, pages.end) { (position, page, at) =>
+      val header = Words.get(page, at)
+      if (Record.family(header) == by.time.family && Record.kind(header) != Record.Remove) {
+        val time = by.time.of(page, at)
+        if (time > by.until) next = math.min(next, time) // of a dead record, too: that is earlier
+        else if (records.isLive(position)) {
+          val keyAt = at + Record.HeaderBytes
+          found += hash(by.time.family, page, keyAt, Record.keyBytes(header))
+        }
+      }
+    }
+    (found.toArray.sorted, next)
+  }
+
   /** Whether something holds of all hashes. */
   def areAll(isSo: Int => Boolean): Boolean = parts.forall(_.forall(entry => isSo(hashOf(entry))))
 }
@@ -99,7 +125,7 @@ object Survey {
       case Some((entries, end)) => Vector(entries, entriesOf(pages, end, pages.end, hash))
       case None => Vector(entriesOf(pages, 0, pages.end, hash))
     }
-    new Survey(log.liveRecords, parts)
+    new Survey(pages, log.liveRecords, hash, parts)
   }
 
   private def entriesOf(pages: Pages, from: Int, until: Int, hash: KeyHash): Array[Long] = {

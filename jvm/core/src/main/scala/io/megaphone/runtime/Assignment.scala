@@ -27,6 +27,8 @@ final case class Tables(before: RoutingTable, after: RoutingTable)
   *   the text that Spark's plan shows
   * @param incomplete
   *   bins that may be incomplete
+  * @param scans
+  *   by store and scanned family: what the operator looks for when it looks at all rows
   */
 final case class Assignment(
     run: String,
@@ -38,7 +40,8 @@ final case class Assignment(
     addresses: Map[Int, ExecutorAddress],
     outgoing: Vector[Outgoing],
     label: String,
-    incomplete: Set[Int] = Set.empty
+    incomplete: Set[Int] = Set.empty,
+    scans: Map[(StoreId, String), DueScan] = Map.empty
 ) {
   override def toString: String = label
 
@@ -52,6 +55,32 @@ final case class Assignment(
     incomplete
   )
 }
+
+/** What an operator that looks at all rows of a family looks for: those whose time is `until` or
+  * earlier. It acts on no other.
+  *
+  * @param timesIn
+  *   the family, of the same store, whose rows have the time
+  * @param isInKey
+  *   whether the key has the time; else the value
+  * @param columns
+  *   how many columns the key or value has
+  * @param column
+  *   ordinal of the column that has the time
+  * @param field
+  *   if the column is a struct: the ordinal of the field that has the time
+  * @param never
+  *   the time that says that there is none
+  */
+final case class DueScan(
+    timesIn: String,
+    isInKey: Boolean,
+    columns: Int,
+    column: Int,
+    field: Option[Int],
+    until: Long,
+    never: Option[Long] = None
+)
 
 /** A step that takes effect with this batch, and the bins that it moves.
   *

@@ -9,8 +9,9 @@ import scala.collection.mutable
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.checkpoint.Recovery.Located
 import io.megaphone.format.StoreKey
+import io.megaphone.log.Due
 import io.megaphone.plan.Bins
-import io.megaphone.state.{BinState, Lease, Registry, Remote, ReplicaKey, SubBin}
+import io.megaphone.state.{BinState, DueSubBins, Lease, Registry, Remote, ReplicaKey, SubBin}
 import io.megaphone.transfer.{Answer, Peers, Question}
 
 /** Brings what a task needs of its worker's incomplete bins: rule 34.
@@ -19,6 +20,8 @@ import io.megaphone.transfer.{Answer, Peers, Question}
   *      come to the state (Meces, section 4.3, has to wait record by record).
   *   1. `bring` asks the source of a step for a sub-bin, and for all that are wanted of that
   *      source, in one question. The answers are taken in as settled records.
+  *   1. `bringDue` asks for the sub-bins that have a row which is due: an operator looks at all
+  *      rows to find those, and acts on no other. What is elsewhere then has none.
   *   1. If the source does not answer in time, or has lost what was exported, the bins come from
   *      the files, whole, at the same name.
   *
@@ -94,6 +97,46 @@ final class Fetcher private[runtime] (
     }
   }
 
+  /** Makes sure that all rows that are due are here. Throws as `bring` does. */
+  def bringDue(due: Due): Unit = arrivals.waiting {
+    @tailrec
+    def go(from: Int): Unit = {
+      val incomplete = holding.incomplete.filter(_._2.mayHave(due))
+      if (incomplete.nonEmpty) {
+        val remote = incomplete.head._2
+        val bins = incomplete.collect { case (bin, r) if r.key == remote.key => bin }
+        ask(remote, Question.AllDue(remote.key, remote.name, bins, from, due)) match {
+          case Answer.AllDue(found) if isOf(found, bins, due) =>
+            found.foreach(takeDue(_, due))
+            go(found.last.stretch.next.getOrElse(Int.MinValue))
+          case _ =>
+            fromFiles(remote)
+            go(Int.MinValue)
+        }
+      }
+    }
+    go(Int.MinValue)
+  }
+
+  /** Whether an answer brings the search forward: it may be about another question. */
+  private def isOf(found: Vector[DueSubBins], bins: Seq[Int], due: Due) =
+    found.nonEmpty && found.map(_.bin) == bins.take(found.size) &&
+      found.init.forall(_.stretch.next.isEmpty) && found.forall { some =>
+        if (some.stretch.next.isEmpty) some.nextTime > due.until else some.stretch.subBins.nonEmpty
+      }
+
+  private def takeDue(found: DueSubBins, due: Due): Unit = {
+    found.stretch.subBins.foreach { subBin =>
+      takeIn(found.bin, subBin)
+      // The operator's other stores have rows of the key, too.
+      watched.foreach(_.add(subBin.hash))
+    }
+    if (found.stretch.next.isEmpty) holding.stateOf(found.bin) match {
+      case BinState.Partial(_, remote) => remote.hasNone(due.time, found.nextTime)
+      case _ =>
+    }
+  }
+
   /** Makes sure that all bins are complete. Throws as `bring` does. */
   def completeAll(): Unit = complete(holding.incomplete.map(_._1))
 
@@ -155,6 +198,7 @@ final class Fetcher private[runtime] (
 
   private def isAnswerTo(question: Question, answer: Answer) = (question, answer) match {
     case (_: Question.SubBins, _: Answer.SubBins) | (_: Question.Rest, _: Answer.Rest) => true
+    case (_: Question.AllDue, _: Answer.AllDue) => true
     case _ => false
   }
 

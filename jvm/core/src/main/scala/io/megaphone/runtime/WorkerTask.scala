@@ -75,6 +75,9 @@ final class WorkerTask private (
     )
   }
 
+  /** What the operator looks for when it looks at all rows of a family of this store. */
+  def scanOf(family: String): Option[DueScan] = assignment.scans.get((batch.key.id, family))
+
   /** Brings what the task needs of bins that are incomplete. */
   val fetcher: Fetcher = opener.fetcher(lease, batch.key, arrivals)
 

@@ -6,7 +6,7 @@ import java.util.NoSuchElementException
 import scala.collection.mutable
 
 import io.megaphone.format.StateName
-import io.megaphone.log.{BinLog, KeyHash, Survey}
+import io.megaphone.log.{BinLog, Due, KeyHash, Survey}
 import io.megaphone.log.memory.HeapBudget
 import io.megaphone.plan.Bins
 
@@ -49,21 +49,46 @@ final class Export(
     * at least. Returns None if the bin cannot be given in sub-bins.
     */
   def from(bin: Int, hash: Int, bytes: Int): Option[Stretch] = synchronized {
-    surveyOf(bin).map { survey =>
-      val found = Vector.newBuilder[SubBin]
+    surveyOf(bin).map(survey => stretch(survey, bytes)(survey.foreachFrom(hash)))
+  }
+
+  /** The sub-bins that have a row which is due: of some bins in this order, in the first one from a
+    * hash on, ascending. About as many as have `bytes` of records, one at least, so the last bins
+    * may be missing. Returns None if a bin cannot be given in sub-bins.
+    */
+  def due(bins: Seq[Int], from: Int, by: Due, bytes: Int): Option[Vector[DueSubBins]] =
+    synchronized {
       var left = bytes
-      var next = Option.empty[Int]
-      survey.foreachFrom(hash) { h =>
-        if (left <= 0) next = Some(h)
-        else {
-          val subBin = SubBin(h, survey.bytesOf(h))
-          left -= subBin.records.length
-          found += subBin
+      val found = bins.iterator
+        .takeWhile(_ => left > 0)
+        .map { bin =>
+          surveyOf(bin).map { survey =>
+            val (hashes, nextTime) = survey.due(by)
+            val asked = if (bin == bins.head) hashes.dropWhile(_ < from) else hashes
+            val some = stretch(survey, left)(f => { asked.forall(f); () })
+            left -= some.bytes
+            DueSubBins(bin, some, nextTime)
+          }
         }
-        next.isEmpty
-      }
-      Stretch(found.result(), next)
+        .toVector
+      Option.when(found.forall(_.isDefined))(found.flatten)
     }
+
+  /** The sub-bins of these hashes, as long as they have fewer than `bytes` of records. */
+  private def stretch(survey: Survey, bytes: Int)(foreach: (Int => Boolean) => Unit): Stretch = {
+    val found = Vector.newBuilder[SubBin]
+    var left = bytes
+    var next = Option.empty[Int]
+    foreach { hash =>
+      if (left <= 0) next = Some(hash)
+      else {
+        val subBin = SubBin(hash, survey.bytesOf(hash))
+        left -= subBin.records.length
+        found += subBin
+      }
+      next.isEmpty
+    }
+    Stretch(found.result(), next)
   }
 
   /** Heap bytes of the surveys: the logs count where they are, or with who keeps the export. */
@@ -99,4 +124,15 @@ final case class SubBin(hash: Int, records: Array[Byte])
   * @param next
   *   the hash of the one behind them; None if these are the last
   */
-final case class Stretch(subBins: Vector[SubBin], next: Option[Int])
+final case class Stretch(subBins: Vector[SubBin], next: Option[Int]) {
+
+  /** Bytes of the records. */
+  def bytes: Int = subBins.iterator.map(_.records.length).sum
+}
+
+/** The sub-bins of a bin that have a row which is due.
+  *
+  * @param nextTime
+  *   no other row of the bin is due before this time
+  */
+final case class DueSubBins(bin: Int, stretch: Stretch, nextTime: Long)

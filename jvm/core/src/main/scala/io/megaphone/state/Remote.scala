@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.state
 
+import scala.collection.mutable
+
 import io.megaphone.format.{Chain, ExecutorAddress, StateName}
+import io.megaphone.log.{Due, RowTime}
 
 /** What of a bin is elsewhere: the sub-bins that a step on demand has not brought yet.
   *
@@ -34,6 +37,13 @@ final class Remote(
   /** The hash from which on the rest is still to be asked for. */
   private[megaphone] var restFrom: Int = Int.MinValue
   private var keysTaken = 0L
+  private val notDueBefore = mutable.Map.empty[RowTime, Long]
+
+  /** Whether a row that is elsewhere may be due. */
+  def mayHave(due: Due): Boolean = notDueBefore.get(due.time).forall(_ <= due.until)
+
+  /** Notes that no row that is elsewhere has such a time before this one. */
+  private[megaphone] def hasNone(time: RowTime, before: Long): Unit = notDueBefore(time) = before
 
   /** Whether the sub-bin of a hash is here. */
   def isHere(hash: Int): Boolean = here.contains(hash)

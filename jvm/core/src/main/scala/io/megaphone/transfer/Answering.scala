@@ -13,8 +13,14 @@ import io.megaphone.state.{Export, Registry}
   *
   * @param restBytes
   *   about how many bytes of records an answer about a rest has: nobody waits long behind it
+  * @param dueBytes
+  *   the same, of an answer about rows that are due: a task waits for all of them
   */
-final class Answering(registry: Registry, restBytes: Int = Answering.RestBytes) {
+final class Answering(
+    registry: Registry,
+    restBytes: Int = Answering.RestBytes,
+    dueBytes: Int = Answering.DueBytes
+) {
 
   def apply(question: Question): Answer =
     registry.exported(question.key, question.name, question.bins) match {
@@ -29,9 +35,12 @@ final class Answering(registry: Registry, restBytes: Int = Answering.RestBytes) 
       val found = hashes.map { case (bin, some) => lender.subBins(bin, some).map(bin -> _) }
       Option.when(found.forall(_.isDefined))(Answer.SubBins(found.flatten))
     case Question.Rest(_, _, bin, from) => lender.from(bin, from, restBytes).map(Answer.Rest(_))
+    case Question.AllDue(_, _, bins, from, due) =>
+      lender.due(bins, from, due, dueBytes).map(Answer.AllDue(_))
   }
 }
 
 private object Answering {
   val RestBytes = 1 << 20
+  val DueBytes = 4 << 20
 }

@@ -2,7 +2,8 @@
 package io.megaphone.transfer
 
 import io.megaphone.format.StateName
-import io.megaphone.state.{ReplicaKey, Stretch, SubBin}
+import io.megaphone.log.Due
+import io.megaphone.state.{DueSubBins, ReplicaKey, Stretch, SubBin}
 
 /** What a target asks the executor that ran the source of a step on demand. Each is a pure read by
   * full name, so it may be lost, asked twice, or answered late.
@@ -31,6 +32,17 @@ object Question {
   final case class Rest(key: ReplicaKey, name: StateName, bin: Int, from: Int) extends Question {
     override def bins: Seq[Int] = Seq(bin)
   }
+
+  /** The sub-bins of some bins that have a row which is due, in the first one from a hash on; as
+    * many as an answer has room for.
+    */
+  final case class AllDue(
+      key: ReplicaKey,
+      name: StateName,
+      bins: Vector[Int],
+      from: Int,
+      due: Due
+  ) extends Question
 }
 
 sealed trait Answer
@@ -46,4 +58,7 @@ object Answer {
   /** All that was asked for, by bin; also sub-bins that have no record. */
   final case class SubBins(found: Vector[(Int, Vector[SubBin])]) extends Answer
   final case class Rest(stretch: Stretch) extends Answer
+
+  /** Of some of the bins, in the order that was asked for. The last may go on. */
+  final case class AllDue(found: Vector[DueSubBins]) extends Answer
 }

@@ -6,13 +6,15 @@ import scala.collection.mutable
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.errors.DetachedLeaseException
-import io.megaphone.format.{Checksum, ExecutorAddress, FileName, StateName, WorkerId}
-import io.megaphone.log.{BinLog, KeyHash}
+import io.megaphone.format.{Checksum, Encoder, ExecutorAddress, FileName, StateName, WorkerId}
+import io.megaphone.log.{BinLog, Due, KeyHash, RowTime}
 import io.megaphone.log.memory.DamagedRecordsException
 import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.plan.{Bins, StepId}
 import io.megaphone.protocol.Route
-import io.megaphone.state.{BinState, Lease, LoadedBin, Registry, Remote, ReplicaKey, SubBin}
+import io.megaphone.state.{
+  BinState, Lease, LoadedBin, Registry, Remote, ReplicaKey, Stretch, SubBin
+}
 import io.megaphone.transfer.{Answer, Answering, BlockKind, Question}
 
 /** What a worker brings of a bin that a step on demand has left elsewhere. */
@@ -26,7 +28,11 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
   private def hashOf(i: Int) = hash(0, keyOf(i), 0, keyOf(i).length)
 
   /** Worker 0 has bin 0 on one executor, with some keys, and worker 1 takes it on another. */
-  private class Moving(keys: Int) {
+  private class Moving(
+      keys: Int,
+      valueOf: Int => Array[Byte] = i => Array(i.toByte),
+      dueBytes: Int = 1 << 20
+  ) {
     val store = new Store
     val (source, target) = (new Registry, new Registry)
     private val id = store.turn(0, before, before).key
@@ -36,7 +42,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
       val lease = store.lease(source, 0, 1)
       val turn = store.turn(0, before, before)
       store.open(source, lease, turn)
-      (0 until keys).foreach(i => put(lease.holding, 0, keyOf(i), Array(i.toByte)))
+      (0 until keys).foreach(i => put(lease.holding, 0, keyOf(i), valueOf(i)))
       store.commit(lease, turn)
       lease.end()
       lease
@@ -54,7 +60,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
 
     /** What becomes of an answer. */
     var heard: Answer => Answer = identity
-    private val answering = new Answering(source, restBytes = 1)
+    private val answering = new Answering(source, restBytes = 1, dueBytes)
     val peers: SomePeers = new SomePeers(b => Option.when(b.kind == BlockKind.Offer)(offer)) {
       override def ask(question: Question, at: ExecutorAddress, deadlineMs: Long): Answer = {
         asked += question
@@ -106,6 +112,75 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     assert(has(5) && !has(6))
     fetcher.bring(0, hashOf(7))
     assert(has(6) && asked.size == 2)
+  }
+
+  // A row of one column, as Spark has it in memory.
+  private def rowOf(time: Option[Long]): Array[Byte] =
+    new Encoder(16).long(if (time.isEmpty) 1 else 0).long(time.getOrElse(0L)).toBytes
+  private val timeInValue =
+    RowTime(family = 0, isInKey = false, rowAt = 0, columns = 1, column = 0, never = Some(-1L))
+  private def until(time: Long) = Due(timeInValue, time)
+
+  test("rows that are due come, the others stay, and are not asked for before one is due") {
+    val moving = new Moving(keys = 10, i => rowOf(Some(10L * i)))
+    import moving._
+    val wanted = new Wanted
+    fetcher.watch(wanted)
+    fetcher.bringDue(until(25))
+    assert((0 until 10).filter(has) == Seq(0, 1, 2) && isPartial && asked.size == 1)
+    assert(wanted.since(0).toSet == Set(0, 1, 2).map(hashOf), "other stores have these keys, too")
+    fetcher.bringDue(until(29))
+    assert(asked.size == 1, "nothing is due before 30")
+    fetcher.bringDue(until(30))
+    assert((0 until 10).filter(has) == Seq(0, 1, 2, 3) && asked.size == 2)
+    fetcher.bringDue(until(1000))
+    assert(!isPartial && (0 until 10).forall(has) && arrivals.binsFromCheckpoint == 0)
+    fetcher.bringDue(until(2000))
+    assert(asked.size == 3)
+  }
+
+  test("many rows that are due come in several answers") {
+    val moving = new Moving(keys = 10, i => rowOf(Some(10L * i)), dueBytes = 1)
+    import moving._
+    fetcher.bringDue(until(55))
+    assert((0 until 10).filter(has) == (0 to 5) && asked.size == 6)
+    fetcher.bringDue(until(59))
+    assert(asked.size == 6)
+  }
+
+  test("a row without a time is never due, and one that is cut always is") {
+    val moving = new Moving(
+      keys = 4,
+      {
+        case 0 => rowOf(None)
+        case 1 => rowOf(Some(-1))
+        case 2 => rowOf(Some(5)).dropRight(8)
+        case _ => rowOf(Some(5))
+      }
+    )
+    import moving._
+    fetcher.bringDue(until(4))
+    assert((0 until 4).filter(has) == Seq(2))
+    fetcher.bringDue(until(Long.MaxValue - 1))
+    assert((0 until 4).filter(has) == Seq(2, 3) && isPartial)
+  }
+
+  for (
+    (what, change) <- Seq[(String, Answer.AllDue => Answer)](
+      "is about no bin" -> (_ => Answer.AllDue(Vector.empty)),
+      "is about another bin" -> (a => Answer.AllDue(a.found.map(_.copy(bin = 1)))),
+      "says that more is due and brings nothing" ->
+        (a => Answer.AllDue(a.found.map(_.copy(stretch = Stretch(Vector.empty, Some(0)))))),
+      "has not looked for what was asked" ->
+        (a => Answer.AllDue(a.found.map(_.copy(nextTime = 0)))),
+      "is to another question" -> (_ => Answer.SubBins(Vector.empty))
+    )
+  ) test(s"an answer that $what has the bin read from the files") {
+    val moving = new Moving(keys = 10, i => rowOf(Some(10L * i)))
+    import moving._
+    heard = { case a: Answer.AllDue => change(a); case other => other }
+    fetcher.bringDue(until(25))
+    assert(!isPartial && (0 until 10).forall(has) && arrivals.binsFromCheckpoint == 1)
   }
 
   test("a key that the bin never had is asked for once, and one that was removed stays so") {

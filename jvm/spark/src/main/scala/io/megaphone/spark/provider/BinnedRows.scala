@@ -6,11 +6,11 @@ import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair
 
 import io.megaphone.errors.MissingBinException
 import io.megaphone.format.StoreKey
-import io.megaphone.log.{BinLog, MergedScan}
+import io.megaphone.log.{BinLog, Due, MergedScan}
 import io.megaphone.log.Scan
 import io.megaphone.log.record.Cursor
 import io.megaphone.plan.Bins
-import io.megaphone.runtime.Fetcher
+import io.megaphone.runtime.{DueScan, Fetcher}
 import io.megaphone.spark.provider.families.{ColumnFamilies, ColumnFamily}
 import io.megaphone.spark.provider.rows.MultiValueCodec
 import io.megaphone.state.Holding
@@ -22,12 +22,15 @@ import io.megaphone.state.Holding
   *
   * @param fetcher
   *   brings what is elsewhere of incomplete bins; null if all are complete
+  * @param scans
+  *   by scanned family: what the operator looks for when it looks at all rows
   */
 private[provider] final class BinnedRows(
     key: StoreKey,
     holding: Holding,
     val families: ColumnFamilies,
-    fetcher: Fetcher = null
+    fetcher: Fetcher = null,
+    scans: String => Option[DueScan] = _ => None
 ) {
   private val cursor = new Cursor // at the record found last
 
@@ -188,7 +191,7 @@ private[provider] final class BinnedRows(
     }
 
   private def scansOf(f: ColumnFamily): Iterator[Scan] = {
-    bringAll()
+    if (holding.areIncomplete) dueOf(f).fold(fetcher.completeAll())(fetcher.bringDue)
     if (f.isSorted) merged(_.range(f.number, null, null)) else logs.map(_.scan(f.number))
   }
 
@@ -264,6 +267,12 @@ private[provider] final class BinnedRows(
     if (holding.areIncomplete) fetcher.bring(bin, hash)
     bin
   }
+
+  /** What of the rows a scan of all is for, if that is known. */
+  private def dueOf(f: ColumnFamily): Option[Due] = for {
+    scan <- scans(f.name)
+    time <- families("scan", scan.timesIn).timeAt(scan)
+  } yield Due(time, scan.until)
 
   /** Has all of the worker's bins here. */
   private def bringAll(): Unit = if (holding.areIncomplete) fetcher.completeAll()

@@ -12,7 +12,7 @@ import org.apache.spark.sql.megaphone.SparkPrivate
 
 import io.megaphone.checkpoint.{Committer, Recovery, StateFiles}
 import io.megaphone.format.{StateName, StoreKey, WorkerId, WriterId}
-import io.megaphone.runtime.{Assignment, Fetcher, Tables, WorkerTask}
+import io.megaphone.runtime.{Assignment, DueScan, Fetcher, Tables, WorkerTask}
 import io.megaphone.spark.checkpoint.Lz4
 import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.executor.{ExecutorHost, TaskAssignments}
@@ -46,6 +46,9 @@ private[provider] final class LiveStore(
   def key: StoreKey = task.batch.key
   def holding: Holding = task.holding
   def fetcher: Fetcher = task.fetcher
+
+  /** What the operator looks for when it looks at all rows of a family. */
+  def scanOf(family: String): Option[DueScan] = task.scanOf(family)
 
   /** Whether the worker's own bins were read from files. */
   def isRecovered: Boolean = task.arrivals.isRecovered

@@ -219,7 +219,7 @@ private[megaphone] final class ProviderSession(
   else None
 
   private def rowsOf(state: LiveStore): BinnedRows = {
-    val rows = new BinnedRows(state.key, state.holding, state.families, state.fetcher)
+    val rows = new BinnedRows(state.key, state.holding, state.families, state.fetcher, state.scanOf)
     if (state.isRecovered) checked(rows) else rows
   }
 

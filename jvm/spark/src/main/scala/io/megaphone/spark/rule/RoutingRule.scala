@@ -15,6 +15,7 @@ import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
 import org.apache.spark.sql.megaphone.RunningQuery
 
 import io.megaphone.errors.{UnroutableGroupException, UnsupportedQueryException}
+import io.megaphone.runtime.Assignment
 import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.driver.{ApplicationDriver, PlannedBatch}
 
@@ -71,10 +72,16 @@ final class RoutingRule(session: SparkSession) extends Rule[SparkPlan] with Logg
       g => planned.tables(g.id).after,
       (o, g) => rewriteInfo(o, g, query, planned),
       (e, keys, g) => lookAhead(e, keys, g, planned),
-      (node, g) => GroupExec(node, planned.assignments(g.id), planned.broadcasts(g.id), g.isRouted)
+      (node, g) => GroupExec(node, assignment(g, planned), planned.broadcasts(g.id), g.isRouted)
     )
     RoutingRule.checkPartitions(rewritten)
     rewritten
+  }
+
+  /** What the operators scan for matters only while bins of the group may be incomplete. */
+  private def assignment(group: PlanGroup, planned: PlannedBatch): Assignment = {
+    val of = planned.assignments(group.id)
+    if (of.incomplete.isEmpty) of else of.copy(scans = Scans.of(group.operators))
   }
 
   /** A node above an exchange is needed only while bins of the group may be incomplete. */

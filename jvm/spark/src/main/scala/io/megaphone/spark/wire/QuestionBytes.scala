@@ -2,18 +2,24 @@
 package io.megaphone.spark.wire
 
 import io.megaphone.format.{Decoder, Encoder}
+import io.megaphone.log.{Due, RowTime}
 import io.megaphone.plan.StepId
-import io.megaphone.state.{ForStep, ReplicaKey, Stretch, SubBin}
+import io.megaphone.state.{DueSubBins, ForStep, ReplicaKey, Stretch, SubBin}
 import io.megaphone.transfer.{Answer, Question}
 
 /** Questions about what a step on demand took, as bytes. */
 private[wire] object QuestionBytes {
   private val SubBins = 1
   private val Rest = 2
+  private val AllDue = 3
 
   def encode(out: Encoder, question: Question): Encoder = {
     val ReplicaKey(store, source, ForStep(step, target)) = question.key
-    out.byte(question match { case _: Question.SubBins => SubBins; case _: Question.Rest => Rest })
+    out.byte(question match {
+      case _: Question.SubBins => SubBins
+      case _: Question.Rest => Rest
+      case _: Question.AllDue => AllDue
+    })
     WireParts
       .store(out, store)
       .int(source)
@@ -28,8 +34,30 @@ private[wire] object QuestionBytes {
           out.int(bin).seq(some.toSeq)(h => { out.int(h); () }); ()
         }
       case Question.Rest(_, _, bin, from) => out.int(bin).int(from)
+      case Question.AllDue(_, _, bins, from, due) =>
+        out.seq(bins)(bin => { out.int(bin); () }).int(from)
+        encode(out, due.time).long(due.until)
     }
   }
+
+  private def encode(out: Encoder, time: RowTime): Encoder = out
+    .int(time.family)
+    .boolean(time.isInKey)
+    .int(time.rowAt)
+    .int(time.columns)
+    .int(time.column)
+    .option(time.field)(field => { out.int(field); () })
+    .option(time.never)(never => { out.long(never); () })
+
+  private def decodeTime(in: Decoder): RowTime = RowTime(
+    in.int(),
+    in.boolean(),
+    in.int(),
+    in.int(),
+    in.int(),
+    in.option(in.int()),
+    in.option(in.long())
+  )
 
   /** Throws DamagedFileException. */
   def decode(in: Decoder): Question = {
@@ -42,7 +70,9 @@ private[wire] object QuestionBytes {
     kind match {
       case SubBins => Question.SubBins(key, name, in.seq(in.int() -> in.seq(in.int()).toArray))
       case Rest => Question.Rest(key, name, in.int(), in.int())
-      case other => in.fail("a question of kind 1 or 2", s"$other")
+      case AllDue =>
+        Question.AllDue(key, name, in.seq(in.int()), in.int(), Due(decodeTime(in), in.long()))
+      case other => in.fail("a question of kind 1 to 3", s"$other")
     }
   }
 }
@@ -53,6 +83,7 @@ private[spark] object AnswerBytes {
   private val NotYet = 1
   private val SubBins = 2
   private val Rest = 3
+  private val AllDue = 4
 
   private[wire] def encode(out: Encoder, answer: Answer): Unit = {
     val body = new Encoder(BodyBytes)
@@ -63,8 +94,11 @@ private[spark] object AnswerBytes {
         body.byte(SubBins).seq(found) { case (bin, some) =>
           body.int(bin).seq(some)(subBin(body, _)); ()
         }
-      case Answer.Rest(Stretch(some, next)) =>
-        body.byte(Rest).seq(some)(subBin(body, _)).option(next)(h => { body.int(h); () })
+      case Answer.Rest(some) => stretch(body.byte(Rest), some)
+      case Answer.AllDue(found) =>
+        body.byte(AllDue).seq(found) { due =>
+          stretch(body.int(due.bin), due.stretch).long(due.nextTime); ()
+        }
     }
     WireParts.checked(out, body.toBytes)
     ()
@@ -77,8 +111,9 @@ private[spark] object AnswerBytes {
       case Gone => Answer.Gone
       case NotYet => Answer.NotYet
       case SubBins => Answer.SubBins(in.seq(in.int() -> in.seq(subBin(in))))
-      case Rest => Answer.Rest(Stretch(in.seq(subBin(in)), in.option(in.int())))
-      case other => in.fail("an answer of kind 0 to 3", s"$other")
+      case Rest => Answer.Rest(stretch(in))
+      case AllDue => Answer.AllDue(in.seq(DueSubBins(in.int(), stretch(in), in.long())))
+      case other => in.fail("an answer of kind 0 to 4", s"$other")
     }
   }
 
@@ -86,6 +121,11 @@ private[spark] object AnswerBytes {
     out.int(subBin.hash).blob(subBin.records); ()
   }
   private def subBin(in: Decoder): SubBin = SubBin(in.int(), in.blob())
+
+  private def stretch(out: Encoder, some: Stretch): Encoder =
+    out.seq(some.subBins)(subBin(out, _)).option(some.next)(h => { out.int(h); () })
+  private def stretch(in: Decoder): Stretch =
+    Stretch(in.seq(subBin(in)), in.option(in.int()))
 
   private val Name = "an answer of another executor"
   private val BodyBytes = 1 << 12

@@ -5,8 +5,9 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.errors.DamagedFileException
 import io.megaphone.format.{StateName, StoreId}
+import io.megaphone.log.{Due, RowTime}
 import io.megaphone.plan.StepId
-import io.megaphone.state.{ReplicaKey, Stretch, SubBin}
+import io.megaphone.state.{DueSubBins, ReplicaKey, Stretch, SubBin}
 import io.megaphone.transfer.{Answer, Question}
 
 /** Questions about what a step on demand took, and their answers, as bytes. */
@@ -14,9 +15,19 @@ final class QuestionBytesSuite extends AnyFunSuite {
   private val key =
     ReplicaKey.forStep(StoreId(3, "left").in("run"), 1, 2, StepId("plan", 0, 7))
   private val name = StateName(1L << 40, "id")
+  private val time =
+    RowTime(family = 513, isInKey = true, rowAt = 8, columns = 70, column = 65, field = Some(1))
   private val questions = Seq(
     Question.SubBins(key, name, Vector(5 -> Array(-3, 0, 9), 1023 -> Array.empty[Int])),
-    Question.Rest(key, name, 5, Int.MinValue)
+    Question.Rest(key, name, 5, Int.MinValue),
+    Question.AllDue(key, name, Vector(5, 1023), -7, Due(time, 1L << 50)),
+    Question.AllDue(
+      key,
+      name,
+      Vector.empty,
+      0,
+      Due(time.copy(isInKey = false, field = None, never = Some(-1)), Long.MinValue)
+    )
   )
   private val subBins = Vector(SubBin(-3, Array[Byte](1, 2, 3)), SubBin(9, Array.emptyByteArray))
   private val answers = Seq(
@@ -24,7 +35,13 @@ final class QuestionBytesSuite extends AnyFunSuite {
     Answer.NotYet,
     Answer.SubBins(Vector(5 -> subBins, 7 -> Vector.empty)),
     Answer.Rest(Stretch(subBins, Some(-1))),
-    Answer.Rest(Stretch(Vector.empty, None))
+    Answer.Rest(Stretch(Vector.empty, None)),
+    Answer.AllDue(
+      Vector(
+        DueSubBins(5, Stretch(subBins, None), 1L << 50),
+        DueSubBins(9, Stretch(subBins.take(1), Some(-3)), Long.MaxValue)
+      )
+    )
   )
 
   private def asked(request: Array[Byte], answer: Answer = Answer.Gone): (Question, Answer) = {
@@ -47,6 +64,10 @@ final class QuestionBytesSuite extends AnyFunSuite {
     answer match {
       case Answer.SubBins(found) => found.map { case (bin, some) => bin -> all(some) }.toString
       case Answer.Rest(Stretch(some, next)) => s"${all(some)} $next"
+      case Answer.AllDue(found) =>
+        found
+          .map(d => s"${d.bin} ${all(d.stretch.subBins)} ${d.stretch.next} ${d.nextTime}")
+          .toString
       case other => other.toString
     }
   }

@@ -4,8 +4,10 @@ package io.megaphone.spark.provider.families
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state._
 
+import io.megaphone.log.RowTime
 import io.megaphone.log.record.Cursor
 import io.megaphone.log.record.Record
+import io.megaphone.runtime.DueScan
 import io.megaphone.spark.provider.rows.{
   ChecksummedValues, EncodedKeys, EncodedValues, MultiValueCodec, PlainRows, RowChecksums, RowCodec
 }
@@ -67,6 +69,14 @@ private[provider] final class ColumnFamily(
       )
     case _ => false
   }
+
+  /** Where the rows of this family have a time; None if the key or value is not a row as Spark has
+    * it in memory.
+    */
+  def timeAt(scan: DueScan): Option[RowTime] =
+    (if (scan.isInKey) keys.rowAt else values.rowAt)
+      .filter(_ => several == null)
+      .map(RowTime(number, scan.isInKey, _, scan.columns, scan.column, scan.field, scan.never))
 
   /** Throws Spark's error if the record is verified and its checksum does not match. */
   def verify(found: Cursor): Unit = if (verifier != null) verifier.verify(found)

@@ -120,6 +120,7 @@ private[provider] final class ChecksummedValues(keys: RowCodec, values: RowCodec
 
   bytes = new Array[Byte](ChecksummedValues.BytesMin)
 
+  override def rowAt: Option[Int] = values.rowAt.map(_ + HeaderBytes)
   override def encode(row: UnsafeRow): Unit = { length = 0; add(row) }
   override def encodeAll(rows: Iterable[UnsafeRow]): Unit = { length = 0; rows.foreach(add) }
 

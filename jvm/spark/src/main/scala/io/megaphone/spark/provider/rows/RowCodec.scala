@@ -19,6 +19,9 @@ private[provider] abstract class RowCodec {
 
   def encode(row: UnsafeRow): Unit
 
+  /** How many bytes there are before the row, if the bytes have the row as it is in memory. */
+  def rowAt: Option[Int] = None
+
   /** The row in a byte range. An encoding codec may return the same object each time. */
   def decode(bytes: Array[Byte], offset: Int, length: Int): UnsafeRow
 
@@ -29,6 +32,8 @@ private[provider] abstract class RowCodec {
 
 /** Stores a row's own bytes, without copying them. */
 private[provider] final class PlainRows(fields: Int) extends RowCodec {
+  override val rowAt: Option[Int] = Some(0)
+
   override def encode(row: UnsafeRow): Unit = row.getBaseObject match {
     case heap: Array[Byte] =>
       bytes = heap
