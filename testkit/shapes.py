@@ -59,6 +59,13 @@ def windows(rows: DataFrame) -> DataFrame:
     return both.select(f.unix_timestamp("window.start").alias("w"), "k", "n", "s")
 
 
+def unique(rows: DataFrame) -> DataFrame:
+    """Each key once in each minute, which is told by its start."""
+    minute = f.window("t", "1 minute").alias("m")
+    every = rows.withWatermark("t", "10 seconds").select(minute, "k").dropDuplicates()
+    return every.select(f.unix_timestamp("m.start").alias("m"), "k")
+
+
 def joined(rows: DataFrame) -> DataFrame:
     """Each row beside the one of its key before it."""
     before = rows.select(f.col("k").alias("k2"), f.col("v").alias("w"))
@@ -176,6 +183,7 @@ KINDS = {
     "slow": Kind(slow_totals, "update", totals),
     "distinct": Kind(distinct_totals, "update"),
     "windows": Kind(windows, "append"),
+    "unique": Kind(unique, "append"),
     "joined": Kind(joined, "append"),
     "large": Kind(large_joined, "append", large_answer),
     "large rows": Kind(large_rows, "append"),

@@ -11,6 +11,7 @@ import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver
 from testkit.faults import DEMAND_POINTS, USELESS, Faults
+from testkit.input import FEW_ROWS, MANY_ROWS
 from testkit.remote import MakeRemoteQuery, RemoteQuery
 from testkit.shapes import MOVED
 from testkit.waiting import until
@@ -18,6 +19,8 @@ from testkit.waiting import until
 # The rest of what a step took does not come while it is looked at.
 NO_REST = {"spark.megaphone.transfer.maxBytesPerSecond": "1"}
 BATCHES = 40
+# Operators that look at all rows of their state in each batch, for what is due by time.
+SCANNING = {"windows": MANY_ROWS, "unique": MANY_ROWS, "sessions": FEW_ROWS}
 slow = pytest.mark.slow
 
 
@@ -54,6 +57,26 @@ def test_every_operator_moves_on_demand(
     steps = query.submit("rescale", 2, mode="on-demand", strategy="batched(64)")
     query.finish(steps, within=BATCHES)
     query.run(2).flush()
+    query.stop()
+    query.check()
+
+
+@slow
+@pytest.mark.parametrize("format", [1, 2])
+@pytest.mark.parametrize("kind", SCANNING)
+def test_an_operator_that_looks_at_all_rows_leaves_those_that_are_not_due_where_they_are(
+    kind: str, format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = make_remote_query(
+        shared, kind=kind, format=format, pattern=SCANNING[kind], **NO_REST
+    ).spread()
+    query.run(3)
+    for source, target in ((0, 1), (1, 0)):
+        takes_effect(query, query.move_half(source, target, mode="on-demand"))
+        assert left_behind(query) > 0
+        query.run(8)  # all that was there has become due
+    assert from_checkpoint(query) == 0
+    query.flush()
     query.stop()
     query.check()
 
@@ -157,3 +180,10 @@ def from_checkpoint(query: RemoteQuery) -> int:
 def brought(query: RemoteQuery) -> int:
     """How many sub-bins came as batches needed them."""
     return sum(row["sub_bins"] for row in query.table("migrations"))
+
+
+def left_behind(query: RemoteQuery) -> int:
+    """How many bins were incomplete at the end of the newest batch in which bins came."""
+    rows: list[dict[str, Any]] = query.table("migrations")
+    newest = max(row["batch"] for row in rows)
+    return sum(row["bins_incomplete"] for row in rows if row["batch"] == newest)

@@ -25,7 +25,7 @@ import io.megaphone.runtime.DueScan
   * the batch. An operator, a mode or an expression that is not known here is looked for nothing:
   * all of the state is brought for its scan.
   */
-private[rule] object Scans {
+private[spark] object Scans {
   private val Default = StateStore.DEFAULT_COL_FAMILY_NAME
   private val NamedStoresFormat = 2 // of a join: later ones have families
   private val FamiliesFormat = 3
