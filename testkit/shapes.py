@@ -192,6 +192,9 @@ KINDS = {
     "visited": Kind(
         visited(with_pandas=False, unseen_ms=5_000), "append", visit_counts, ended_visits
     ),
+    "long visits": Kind(
+        visited(with_pandas=False, unseen_ms=45_000), "append", visit_counts, ended_visits
+    ),
 }
 # One or more kinds of each operator that moves, with input that suits them.
 MOVED = {

@@ -20,7 +20,10 @@ from testkit.waiting import until
 NO_REST = {"spark.megaphone.transfer.maxBytesPerSecond": "1"}
 BATCHES = 40
 # Operators that look at all rows of their state in each batch, for what is due by time.
-SCANNING = {"windows": MANY_ROWS, "unique": MANY_ROWS, "sessions": FEW_ROWS}
+SCANNING = {
+    **dict.fromkeys(("windows", "unique"), MANY_ROWS),
+    **dict.fromkeys(("sessions", "met", "long visits"), FEW_ROWS),
+}
 slow = pytest.mark.slow
 
 

@@ -34,6 +34,8 @@ WORKERS = pa.schema(
         pa.field("last_batch", pa.int64()),
         pa.field("standbys", pa.int32(), nullable=False),
         pa.field("busy_ms", pa.int64(), nullable=False),
+        pa.field("bins_incomplete", pa.int32(), nullable=False),
+        pa.field("bytes_to_come", pa.int64(), nullable=False),
     ]
 )
 
@@ -105,6 +107,7 @@ MIGRATIONS = pa.schema(
         pa.field("is_recovery", pa.bool_(), nullable=False),
         pa.field("sub_bins", pa.int32(), nullable=False),
         pa.field("bins_incomplete", pa.int32(), nullable=False),
+        pa.field("bytes_to_come", pa.int64(), nullable=False),
     ]
 )
 

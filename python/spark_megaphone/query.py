@@ -237,7 +237,8 @@ class Megaphone:
         """What each worker has: `bins`, `keys`, `bytes`, `executor`, `last_batch` and `standbys`.
 
         A worker is named by its `operator` and its number, `worker`. `busy_ms` is how long its
-        tasks use the state in a batch: a moving average.
+        tasks use the state in a batch: a moving average. `bins_incomplete` and `bytes_to_come`
+        tell what a step on demand has left elsewhere, as of the worker's last batch.
 
         Returns:
             A row for each worker of each group of operators.

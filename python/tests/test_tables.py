@@ -63,7 +63,7 @@ def test_the_columns_are_these() -> None:
         ],
         "workers": [
             *("operator", "worker", "executor", "bins", "keys", "bytes", "last_batch"),
-            *("standbys", "busy_ms"),
+            *("standbys", "busy_ms", "bins_incomplete", "bytes_to_come"),
         ],
         "plans": [
             *("id", "status", "strategy", "mode", "operators"),
@@ -89,6 +89,7 @@ def test_the_columns_are_these() -> None:
                 "is_recovery",
                 "sub_bins",
                 "bins_incomplete",
+                "bytes_to_come",
             ),
         ],
         "queries": [

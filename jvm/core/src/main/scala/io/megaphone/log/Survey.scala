@@ -29,7 +29,7 @@ import io.megaphone.log.record.{Record, Words}
 final class Survey private (
     pages: Pages,
     records: LiveRecords,
-    hash: KeyHash,
+    keys: KeyReader,
     parts: Vector[Array[Long]]
 ) {
   import Survey._
@@ -73,24 +73,9 @@ final class Survey private (
   }
 
   /** The hashes of the sub-bins that have a row which is due, ascending, and a time before which no
-    * other row is due. Looks at all records. Throws what `KeyHash` throws.
+    * other row is due. Looks at all records. Throws what `keys` throws.
     */
-  def due(by: Due): (Array[Int], Long) = {
-    val found = mutable.Set.empty[Int]
-    var next = RowTime.Never
-    pages.foreachRecord(0, pages.end) { (position, page, at) =>
-      val header = Words.get(page, at)
-      if (Record.family(header) == by.time.family && Record.kind(header) != Record.Remove) {
-        val time = by.time.of(page, at)
-        if (time > by.until) next = math.min(next, time) // of a dead record, too: that is earlier
-        else if (records.isLive(position)) {
-          val keyAt = at + Record.HeaderBytes
-          found += hash(by.time.family, page, keyAt, Record.keyBytes(header))
-        }
-      }
-    }
-    (found.toArray.sorted, next)
-  }
+  def due(by: Due): (Array[Int], Long) = dueIn(pages, records, keys, by)
 
   /** Whether something holds of all hashes. */
   def areAll(isSo: Int => Boolean): Boolean = parts.forall(_.forall(entry => isSo(hashOf(entry))))
@@ -103,12 +88,12 @@ object Survey {
     *
     * Threads: any one, while the log goes on.
     */
-  final class Draft private[log] (prefix: Pages, private[log] val basis: Pages, hash: KeyHash) {
+  final class Draft private[log] (prefix: Pages, private[log] val basis: Pages, keys: KeyReader) {
     private[log] val end: Int = prefix.end
     @volatile private var made: Array[Long] = _
 
-    /** Looks at the records. Throws what `hash` throws. */
-    def make(): Unit = made = entriesOf(prefix, 0, end, hash)
+    /** Looks at the records. Throws what `keys` throws. */
+    def make(): Unit = made = entriesOf(prefix, 0, end, keys)
 
     /** What was made; None if it is not made, or not of this log as it is now. */
     private[log] def entries(log: Pages): Option[Array[Long]] =
@@ -117,30 +102,63 @@ object Survey {
     def heapBytes: Long = if (made == null) 0L else made.length * 8L + OwnBytes
   }
 
-  /** Looks at the records of a log. Throws what `hash` throws. */
-  def of(log: BinLog, hash: KeyHash, draft: Option[Draft] = None): Survey = {
+  /** Looks at the records of a log. Throws what `keys` throws. */
+  def of(log: BinLog, keys: KeyReader, draft: Option[Draft] = None): Survey = {
     val pages = log.pagesNow
     val early = for (d <- draft; entries <- d.entries(pages)) yield (entries, d.end)
     val parts = early match {
-      case Some((entries, end)) => Vector(entries, entriesOf(pages, end, pages.end, hash))
-      case None => Vector(entriesOf(pages, 0, pages.end, hash))
+      case Some((entries, end)) => Vector(entries, entriesOf(pages, end, pages.end, keys))
+      case None => Vector(entriesOf(pages, 0, pages.end, keys))
     }
-    new Survey(pages, log.liveRecords, hash, parts)
+    new Survey(pages, log.liveRecords, keys, parts)
   }
 
-  private def entriesOf(pages: Pages, from: Int, until: Int, hash: KeyHash): Array[Long] = {
-    val entries = mutable.ArrayBuilder.make[Long]
-    pages.foreachRecord(from, until) { (position, page, at) =>
+  /** As `due` of a survey, of a log that has none. */
+  def dueIn(log: BinLog, keys: KeyReader, by: Due): (Array[Int], Long) =
+    dueIn(log.pagesNow, log.liveRecords, keys, by)
+
+  /** Calls `f` with the hash of each record of a log but removals, also of dead ones. */
+  def foreachHash(log: BinLog, keys: KeyReader)(f: Int => Unit): Unit =
+    foreachKey(log.pagesNow, 0, log.pagesNow.end, keys)((_, hash) => f(hash))
+
+  private def dueIn(
+      pages: Pages,
+      records: LiveRecords,
+      keys: KeyReader,
+      by: Due
+  ): (Array[Int], Long) = {
+    val found = mutable.Set.empty[Int]
+    var next = RowTime.Never
+    pages.foreachRecord(0, pages.end) { (position, page, at) =>
       val header = Words.get(page, at)
-      if (Record.kind(header) != Record.Remove) {
-        val keyAt = at + Record.HeaderBytes
-        val of = hash(Record.family(header), page, keyAt, Record.keyBytes(header))
-        entries += entry(of, position)
+      if (Record.family(header) == by.time.family && Record.kind(header) != Record.Remove) {
+        val time = by.time.of(page, at, keys)
+        if (time > by.until) next = math.min(next, time) // of a dead record, too: that is earlier
+        else if (time >= by.from && records.isLive(position)) {
+          val keyAt = at + Record.HeaderBytes
+          found += keys.hashOf(by.time.family, page, keyAt, Record.keyBytes(header))
+        }
       }
     }
+    (found.toArray.sorted, next)
+  }
+
+  private def entriesOf(pages: Pages, from: Int, until: Int, keys: KeyReader): Array[Long] = {
+    val entries = mutable.ArrayBuilder.make[Long]
+    foreachKey(pages, from, until, keys)((position, hash) => entries += entry(hash, position))
     val made = entries.result()
     util.Arrays.sort(made)
     made
+  }
+
+  private def foreachKey(pages: Pages, from: Int, until: Int, keys: KeyReader)(
+      f: (Int, Int) => Unit
+  ): Unit = pages.foreachRecord(from, until) { (position, page, at) =>
+    val header = Words.get(page, at)
+    if (Record.kind(header) != Record.Remove) {
+      val keyAt = at + Record.HeaderBytes
+      f(position, keys.hashOf(Record.family(header), page, keyAt, Record.keyBytes(header)))
+    }
   }
 
   // Ascending by hash, then by position: a position is never negative.

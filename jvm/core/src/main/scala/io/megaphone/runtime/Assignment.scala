@@ -59,8 +59,10 @@ final case class Assignment(
 /** What an operator that looks at all rows of a family looks for: those whose time is `until` or
   * earlier. It acts on no other.
   *
-  * @param timesIn
-  *   the family, of the same store, whose rows have the time
+  * @param store
+  *   the store whose rows have the time
+  * @param family
+  *   the family whose rows have the time
   * @param isInKey
   *   whether the key has the time; else the value
   * @param columns
@@ -69,17 +71,24 @@ final case class Assignment(
   *   ordinal of the column that has the time
   * @param field
   *   if the column is a struct: the ordinal of the field that has the time
+  * @param until
+  *   the time; its unit is the operator's
   * @param never
   *   the time that says that there is none
+  * @param opened
+  *   another store that the operator looks into meanwhile: for each key if that store has the
+  *   times, else for each that is due
   */
 final case class DueScan(
-    timesIn: String,
+    store: String,
+    family: String,
     isInKey: Boolean,
     columns: Int,
     column: Int,
     field: Option[Int],
     until: Long,
-    never: Option[Long] = None
+    never: Option[Long] = None,
+    opened: Option[String] = None
 )
 
 /** A step that takes effect with this batch, and the bins that it moves.

@@ -8,8 +8,8 @@ import scala.collection.mutable
 
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.checkpoint.Recovery.Located
-import io.megaphone.format.StoreKey
-import io.megaphone.log.Due
+import io.megaphone.format.{StoreKey, WorkerId}
+import io.megaphone.log.{Due, Survey}
 import io.megaphone.plan.Bins
 import io.megaphone.state.{BinState, DueSubBins, Lease, Registry, Remote, ReplicaKey, SubBin}
 import io.megaphone.transfer.{Answer, Peers, Question}
@@ -36,7 +36,7 @@ import io.megaphone.transfer.{Answer, Peers, Question}
   */
 final class Fetcher private[runtime] (
     registry: Registry,
-    store: StoreKey,
+    private val store: StoreKey,
     lease: Lease,
     peers: Peers,
     recovery: Recovery,
@@ -97,25 +97,61 @@ final class Fetcher private[runtime] (
     }
   }
 
-  /** Makes sure that all rows that are due are here. Throws as `bring` does. */
-  def bringDue(due: Due): Unit = arrivals.waiting {
-    @tailrec
-    def go(from: Int): Unit = {
-      val incomplete = holding.incomplete.filter(_._2.mayHave(due))
-      if (incomplete.nonEmpty) {
-        val remote = incomplete.head._2
-        val bins = incomplete.collect { case (bin, r) if r.key == remote.key => bin }
-        ask(remote, Question.AllDue(remote.key, remote.name, bins, from, due)) match {
-          case Answer.AllDue(found) if isOf(found, bins, due) =>
-            found.foreach(takeDue(_, due))
-            go(found.last.stretch.next.getOrElse(Int.MinValue))
-          case _ =>
-            fromFiles(remote)
-            go(Int.MinValue)
+  /** Makes sure that all rows that are due are here, with all that their keys have.
+    *
+    * @param telling
+    *   the store of the task whose rows have the times, of the same bins
+    * @param opened
+    *   another store of the task, if the operator looks into it: for each key that is here if that
+    *   store has the times, else for each that is due
+    */
+  def bringDue(due: Due, telling: Fetcher = this, opened: Option[Fetcher] = None): Unit =
+    arrivals.waiting {
+      @tailrec
+      def go(stopped: Option[(Int, Int)]): Unit = { // at a bin and hash, by the last answer's room
+        val open = holding.incomplete.filter(_._2.mayHave(due))
+        if (open.nonEmpty) telling.remoteOf(open.head._1) match {
+          case None =>
+            complete(Seq(open.head._1)) // nobody can say any more which keys were due
+            go(None)
+          case Some(remote) =>
+            val asked = open.filter(b => telling.remoteOf(b._1).exists(_.key == remote.key))
+            val bins = asked.map(_._1)
+            val late = due.copy(from = asked.iterator.map(_._2.noneBefore(due.time)).min)
+            val from = stopped.collect { case (bin, hash) if bin == bins.head => hash }
+            val question =
+              Question.AllDue(remote.key, remote.name, bins, from.getOrElse(Int.MinValue), late)
+            telling.ask(remote, question) match {
+              case Answer.AllDue(found) if isOf(found, bins, due) =>
+                found.foreach(takeDue(_, due, telling))
+                go(found.last.stretch.next.map(found.last.bin -> _))
+              case _ =>
+                telling.fromFiles(remote)
+                go(None)
+            }
         }
       }
+      go(None)
+      opened.foreach(wantOf(due, telling, _))
     }
-    go(Int.MinValue)
+
+  /** Has what the operator will look for in another store asked for at once. The rest of this store
+    * comes after that of the other: for a key that is here, all of the other store's would be asked
+    * for.
+    */
+  private def wantOf(due: Due, telling: Fetcher, opened: Fetcher): Unit = {
+    holding.restAfter = Some(WorkerId(opened.store, opened.holding.worker))
+    val bins = holding.bins.filter(opened.remoteOf(_).nonEmpty).toVector
+    if (bins.nonEmpty) for (keys <- registry.keyReaderOf(store); bin <- bins) {
+      val log = holding.log(bin)
+      if (telling eq this) Survey.dueIn(log, keys, due)._1.foreach(opened.want(bin, _))
+      else Survey.foreachHash(log, keys)(opened.want(bin, _))
+    }
+  }
+
+  private def remoteOf(bin: Int): Option[Remote] = holding.stateOf(bin) match {
+    case BinState.Partial(_, remote) => Some(remote)
+    case _ => None
   }
 
   /** Whether an answer brings the search forward: it may be about another question. */
@@ -125,16 +161,16 @@ final class Fetcher private[runtime] (
         if (some.stretch.next.isEmpty) some.nextTime > due.until else some.stretch.subBins.nonEmpty
       }
 
-  private def takeDue(found: DueSubBins, due: Due): Unit = {
-    found.stretch.subBins.foreach { subBin =>
-      takeIn(found.bin, subBin)
-      // The operator's other stores have rows of the key, too.
-      watched.foreach(_.add(subBin.hash))
+  private def takeDue(found: DueSubBins, due: Due, telling: Fetcher): Unit = {
+    val (bin, hashes) = (found.bin, found.stretch.subBins.map(_.hash))
+    found.stretch.subBins.foreach(telling.takeIn(bin, _))
+    if (telling ne this) {
+      hashes.foreach(want(bin, _))
+      for (hash <- hashes; remote <- remoteOf(bin) if lacks(bin, hash))
+        bringWanted(remote, bin -> hash)
     }
-    if (found.stretch.next.isEmpty) holding.stateOf(found.bin) match {
-      case BinState.Partial(_, remote) => remote.hasNone(due.time, found.nextTime)
-      case _ =>
-    }
+    // Only now, for this may have ended before.
+    if (found.stretch.next.isEmpty) remoteOf(bin).foreach(_.hasNone(due.time, found.nextTime))
   }
 
   /** Makes sure that all bins are complete. Throws as `bring` does. */
@@ -203,10 +239,11 @@ final class Fetcher private[runtime] (
   }
 
   private def takeIn(bin: Int, subBin: SubBin): Unit = orGiveUp {
-    arrivals.bytesFromPeer += subBin.records.length
-    arrivals.subBins += 1
-    holding.takeIn(bin, subBin)
-    if (!isPartial(bin)) arrivals.binsFromPeer += 1
+    if (holding.takeIn(bin, subBin)) {
+      arrivals.bytesFromPeer += subBin.records.length
+      arrivals.subBins += 1
+      if (!isPartial(bin)) arrivals.binsFromPeer += 1
+    }
   }
 
   /** Completes all bins that the same export has, from the files of the source. */
@@ -217,11 +254,11 @@ final class Fetcher private[runtime] (
     arrivals.count(loaded.traffic)
     arrivals.binsFromCheckpoint += ofSource.size
     orGiveUp {
-      lazy val hash = registry
-        .hashOf(store)
-        .getOrElse(throw new IllegalStateException(s"Nobody told how to hash the keys of $store."))
+      lazy val keys = registry
+        .keyReaderOf(store)
+        .getOrElse(throw new IllegalStateException(s"Nobody told how to read the keys of $store."))
       ofSource.foreach { case (bin, _) =>
-        holding.completeFrom(bin, loaded.bins(bin).log, hash)
+        holding.completeFrom(bin, loaded.bins(bin).log, keys)
       }
     }
   }

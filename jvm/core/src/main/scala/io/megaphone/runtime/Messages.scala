@@ -187,6 +187,8 @@ final case class LiveRun(
   *   those of the worker's bins; most commits do not tell them (see [[Census]])
   * @param binsIncomplete
   *   how many of the worker's bins are incomplete
+  * @param bytesElsewhere
+  *   about how many bytes of records are elsewhere of these
   */
 final case class Committed(
     worker: WorkerId,
@@ -198,5 +200,6 @@ final case class Committed(
     arrivals: Arrivals,
     sizes: Option[BinSizes] = None,
     busyMs: Long = 0,
-    binsIncomplete: Int = 0
+    binsIncomplete: Int = 0,
+    bytesElsewhere: Long = 0
 ) extends Message

@@ -93,8 +93,15 @@ final class RestWork private[runtime] (
 
   private def due: Vector[WorkerId] = {
     val runs = orders().runs
-    registry.workers(_.areIncomplete).filter(w => runs.contains(w.store.run) && !rests.rests(w))
+    registry
+      .workers(_.areIncomplete)
+      .filter(w => runs.contains(w.store.run) && !rests.rests(w) && !isBehind(w))
   }
+
+  private def isBehind(worker: WorkerId) = registry
+    .holding(worker)
+    .flatMap(_.restAfter)
+    .exists(registry.holding(_).exists(_.areIncomplete))
 
   /** Brings a stretch of a worker's bins. While memory is short, batches come first. */
   private def bring(worker: WorkerId): Outcome = (for {
@@ -109,7 +116,7 @@ final class RestWork private[runtime] (
       }
       val isIn = answer match {
         case Answer.Rest(stretch) =>
-          val bytes = stretch.subBins.iterator.map(_.records.length.toLong).sum
+          val bytes = stretch.bytes
           throttle.pass(worker.store.run, bytes)
           alone(worker, holding, bin, remote) {
             stretch.subBins.foreach(holding.takeIn(bin, _))
@@ -132,7 +139,7 @@ final class RestWork private[runtime] (
       val loaded = recoveryOf(worker.store, run.checkpointRoot, count)
         .load(Map(bin -> Located(remote.chain, remote.keys)))
       alone(worker, holding, bin, remote) {
-        holding.completeFrom(bin, loaded.bins(bin).log, registry.hashOf(worker.store).get)
+        holding.completeFrom(bin, loaded.bins(bin).log, registry.keyReaderOf(worker.store).get)
       }
     }
 

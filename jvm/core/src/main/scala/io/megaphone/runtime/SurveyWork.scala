@@ -21,10 +21,12 @@ final class SurveyWork private[runtime] (registry: Registry) {
 
   /** Queues bins of a holding that are settled. Only with the lease, before the batch writes. */
   def queue(key: ReplicaKey, holding: Holding, bins: Seq[Int]): Unit =
-    for (hash <- registry.hashOf(key.store)) {
-      val drafts = bins.map(bin => bin -> holding.stateOf(bin)).collect {
-        case (bin, BinState.Local(log)) => bin -> log.draft(hash)
-      }
+    if (registry.keyReaderOf(key.store).nonEmpty) {
+      val drafts = for {
+        bin <- bins
+        log <- holding.stateOf(bin) match { case BinState.Local(l) => Some(l); case _ => None }
+        keys <- registry.keyReaderOf(key.store) // of its own: two threads may be at two drafts
+      } yield bin -> log.draft(keys)
       registry.putDrafts(key, drafts.toMap)
       drafts.foreach { case (_, draft) => queued.add(key -> draft) }
     }

@@ -60,6 +60,7 @@ final class WorkerTask private (
     if (isOnStandby) agent.faults.at(FaultPoints.StandbyCommitted)
     publishHead(name)
     val hasMoved = arrivals.isAny || holding.leaving.nonEmpty
+    val incomplete = holding.incomplete
     val tellsSizes = agent.census.isDue(id, hasMoved)
     Committed(
       id,
@@ -71,7 +72,8 @@ final class WorkerTask private (
       arrivals,
       Option.when(tellsSizes)(BinSizes.of(holding)),
       TimeUnit.NANOSECONDS.toMillis(agent.clock.nanoTime - openSince),
-      holding.incomplete.size
+      incomplete.size,
+      incomplete.iterator.map(_._2.bytesElsewhere).sum
     )
   }
 

@@ -6,7 +6,7 @@ import java.util.NoSuchElementException
 import scala.collection.mutable
 
 import io.megaphone.format.StateName
-import io.megaphone.log.{BinLog, Due, KeyHash, Survey}
+import io.megaphone.log.{BinLog, Due, KeyReader, Survey}
 import io.megaphone.log.memory.HeapBudget
 import io.megaphone.plan.Bins
 
@@ -18,7 +18,7 @@ import io.megaphone.plan.Bins
   *
   * Threads: any.
   *
-  * @param hash
+  * @param keys
   *   finds the sub-bins of the keys
   * @param drafts
   *   surveys of bins that were begun ahead
@@ -26,7 +26,7 @@ import io.megaphone.plan.Bins
 final class Export(
     val name: StateName,
     binsCount: Int,
-    hash: KeyHash,
+    keys: KeyReader,
     drafts: Map[Int, Survey.Draft] = Map.empty
 ) extends HeapBudget.User {
   private val lent = mutable.Map.empty[Int, BinLog]
@@ -53,20 +53,23 @@ final class Export(
   }
 
   /** The sub-bins that have a row which is due: of some bins in this order, in the first one from a
-    * hash on, ascending. About as many as have `bytes` of records, one at least, so the last bins
-    * may be missing. Returns None if a bin cannot be given in sub-bins.
+    * hash on, ascending. About as many as have `bytes` of records, one at least, and not many more
+    * than `looks` keys are looked at, so the last bins may be missing. Returns None if a bin cannot
+    * be given in sub-bins.
     */
-  def due(bins: Seq[Int], from: Int, by: Due, bytes: Int): Option[Vector[DueSubBins]] =
+  def due(bins: Seq[Int], from: Int, by: Due, bytes: Int, looks: Int): Option[Vector[DueSubBins]] =
     synchronized {
-      var left = bytes
+      var left = bytes.toLong
+      var looksLeft = looks.toLong
       val found = bins.iterator
-        .takeWhile(_ => left > 0)
+        .takeWhile(_ => left > 0 && looksLeft > 0)
         .map { bin =>
           surveyOf(bin).map { survey =>
             val (hashes, nextTime) = survey.due(by)
             val asked = if (bin == bins.head) hashes.dropWhile(_ < from) else hashes
             val some = stretch(survey, left)(f => { asked.forall(f); () })
             left -= some.bytes
+            looksLeft -= lent(bin).keyCount
             DueSubBins(bin, some, nextTime)
           }
         }
@@ -75,7 +78,7 @@ final class Export(
     }
 
   /** The sub-bins of these hashes, as long as they have fewer than `bytes` of records. */
-  private def stretch(survey: Survey, bytes: Int)(foreach: (Int => Boolean) => Unit): Stretch = {
+  private def stretch(survey: Survey, bytes: Long)(foreach: (Int => Boolean) => Unit): Stretch = {
     val found = Vector.newBuilder[SubBin]
     var left = bytes
     var next = Option.empty[Int]
@@ -109,7 +112,7 @@ final class Export(
       for {
         log <- lent.get(bin)
         made <-
-          try Some(Survey.of(log, hash, drafts.get(bin)))
+          try Some(Survey.of(log, keys, drafts.get(bin)))
           catch { case _: NoSuchElementException => None }
         if made.areAll(h => Bins.of(h, binsCount) == bin)
       } yield { surveys(bin) = made; ownBytes += made.heapBytes; made }
@@ -127,7 +130,7 @@ final case class SubBin(hash: Int, records: Array[Byte])
 final case class Stretch(subBins: Vector[SubBin], next: Option[Int]) {
 
   /** Bytes of the records. */
-  def bytes: Int = subBins.iterator.map(_.records.length).sum
+  def bytes: Long = subBins.iterator.map(_.records.length.toLong).sum
 }
 
 /** The sub-bins of a bin that have a row which is due.

@@ -4,8 +4,8 @@ package io.megaphone.state
 import scala.collection.mutable
 
 import io.megaphone.errors.MissingBinException
-import io.megaphone.format.{Chain, DeltaFile, FileName, StateName}
-import io.megaphone.log.{BinLog, KeyHash, Survey}
+import io.megaphone.format.{Chain, DeltaFile, FileName, StateName, WorkerId}
+import io.megaphone.log.{BinLog, KeyReader, Survey}
 
 /** The bins of one worker in the memory of one executor, at one name. Versions live here, never on
   * a bin.
@@ -47,6 +47,9 @@ final class Holding(val worker: Int, val binsCount: Int) {
 
   /** Whether a tail could not be undone, for want of room: nobody may use this holding any more. */
   @volatile private[megaphone] var isVoid = false
+
+  /** The worker of another store whose rest is to come before that of this one, if it is here. */
+  @volatile private[megaphone] var restAfter = Option.empty[WorkerId]
 
   /** Version at which the accesses to the bins were counted last; −1 if they never were. */
   private[megaphone] var countedAt = -1L
@@ -101,28 +104,29 @@ final class Holding(val worker: Int, val binsCount: Int) {
   }
   def put(bin: Int, log: BinLog, chain: Chain): Unit = put(LoadedBin(bin, log, chain))
 
-  /** Takes in a sub-bin of an incomplete bin, unless it is here. The bin is complete once no key of
-    * it is elsewhere. With the lease. Throws DamagedRecordsException if the records are none that
-    * the bin lacks, and SpillException: part of the sub-bin may then be here, and this holding is
-    * of no use any more.
+  /** Takes in a sub-bin of an incomplete bin, unless it is here. Returns whether it was not. The
+    * bin is complete once no key of it is elsewhere. With the lease. Throws DamagedRecordsException
+    * if the records are none that the bin lacks, and SpillException: part of the sub-bin may then
+    * be here, and this holding is of no use any more.
     */
-  def takeIn(bin: Int, subBin: SubBin): Unit = stateOf(bin) match {
+  def takeIn(bin: Int, subBin: SubBin): Boolean = stateOf(bin) match {
     case BinState.Partial(log, remote) if !remote.isHere(subBin.hash) =>
       val keysBefore = log.keyCount
       log.takeIn(subBin.records, 0, subBin.records.length)
       remote.brought(subBin.hash, log.keyCount - keysBefore)
       if (remote.keysElsewhere == 0) synchronized(held.setRemote(bin, None))
-    case _ =>
+      true
+    case _ => false
   }
 
   /** Takes in all that an incomplete bin lacks, from a log that has the whole of it as it was when
-    * the step took it. Throws as `takeIn` and `checkComplete` do, and what `hash` throws.
+    * the step took it. Throws as `takeIn` and `checkComplete` do, and what `keys` throws.
     */
-  def completeFrom(bin: Int, whole: BinLog, hash: => KeyHash): Unit = stateOf(bin) match {
+  def completeFrom(bin: Int, whole: BinLog, keys: => KeyReader): Unit = stateOf(bin) match {
     case BinState.Partial(_, remote) =>
       if (remote.broughtCount == 0) put(bin, whole, chain(bin))
       else {
-        val survey = Survey.of(whole, hash)
+        val survey = Survey.of(whole, keys)
         survey.foreachFrom(Int.MinValue) { h =>
           if (!remote.isHere(h)) takeIn(bin, SubBin(h, survey.bytesOf(h)))
           true

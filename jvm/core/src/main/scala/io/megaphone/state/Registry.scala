@@ -6,7 +6,7 @@ import java.util.concurrent.ConcurrentHashMap
 import scala.jdk.CollectionConverters._
 
 import io.megaphone.format.{Chain, Footer, StateName, StoreKey, WorkerId}
-import io.megaphone.log.{BinLog, KeyHash, Survey}
+import io.megaphone.log.{BinLog, KeyReader, Survey}
 import io.megaphone.log.memory.HeapBudget
 
 /** All holdings of one executor, by run, operator, store and worker, and the replicas that it keeps
@@ -32,7 +32,7 @@ final class Registry(
   @volatile private var standsBy: WorkerId => Boolean = _ => false
   private val exports = new ConcurrentHashMap[ReplicaKey, Export]()
   private val drafts = new ConcurrentHashMap[ReplicaKey, Map[Int, Survey.Draft]]()
-  private val hashes = new ConcurrentHashMap[StoreKey, () => KeyHash]()
+  private val keyReaders = new ConcurrentHashMap[StoreKey, () => KeyReader]()
   private val handedOut = ConcurrentHashMap.newKeySet[HeapBudget.User]()
 
   /** Takes the lease on a worker's holding, which is empty if the worker had none. Throws
@@ -73,10 +73,13 @@ final class Registry(
   def holding(worker: WorkerId): Option[Holding] = Option(slots.get(worker)).map(_.peek)
 
   /** Tells how to find the hashes of a store's keys. Called twice: the later one counts. */
-  def useHash(store: StoreKey, make: () => KeyHash): Unit = { hashes.put(store, make); () }
+  def useKeyReader(store: StoreKey, make: () => KeyReader): Unit = {
+    keyReaders.put(store, make); ()
+  }
 
-  /** Makes a KeyHash for a store; None if nobody has told how. */
-  def hashOf(store: StoreKey): Option[KeyHash] = Option(hashes.get(store)).map(_.apply())
+  /** Makes a KeyReader for a store; None if nobody has told how. */
+  def keyReaderOf(store: StoreKey): Option[KeyReader] =
+    Option(keyReaders.get(store)).map(_.apply())
 
   /** The export of a step, with these bins of its source as they were at `name`: as it is there, or
     * with what the source's holding here lends it. Returns None if the bins are not to be had here
@@ -86,14 +89,14 @@ final class Registry(
     def isThere(known: Export) = known.name == name && bins.forall(known.has)
     def lent = for {
       holding <- this.holding(WorkerId(key.store, key.source))
-      hash <- hashOf(key.store)
+      keys <- keyReaderOf(key.store)
       logs <- holding.lend(name, bins)
     } yield {
       val lender = exports.compute(
         key,
         (_, known) =>
           if (known != null && known.name == name) known
-          else new Export(name, holding.binsCount, hash, draftsOf(key))
+          else new Export(name, holding.binsCount, keys, draftsOf(key))
       )
       lender.add(logs)
       lender
@@ -169,7 +172,7 @@ final class Registry(
     replicas.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
     exports.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
     drafts.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
-    hashes.keySet.removeIf(store => settledOf(store.run).isEmpty)
+    keyReaders.keySet.removeIf(store => settledOf(store.run).isEmpty)
     ()
   }
 

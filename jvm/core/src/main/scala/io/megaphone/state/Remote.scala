@@ -39,8 +39,11 @@ final class Remote(
   private var keysTaken = 0L
   private val notDueBefore = mutable.Map.empty[RowTime, Long]
 
+  /** A time before which no row that is elsewhere has its time. */
+  def noneBefore(time: RowTime): Long = notDueBefore.getOrElse(time, Long.MinValue)
+
   /** Whether a row that is elsewhere may be due. */
-  def mayHave(due: Due): Boolean = notDueBefore.get(due.time).forall(_ <= due.until)
+  def mayHave(due: Due): Boolean = noneBefore(due.time) <= due.until
 
   /** Notes that no row that is elsewhere has such a time before this one. */
   private[megaphone] def hasNone(time: RowTime, before: Long): Unit = notDueBefore(time) = before

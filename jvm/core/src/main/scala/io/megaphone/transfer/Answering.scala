@@ -15,11 +15,14 @@ import io.megaphone.state.{Export, Registry}
   *   about how many bytes of records an answer about a rest has: nobody waits long behind it
   * @param dueBytes
   *   the same, of an answer about rows that are due: a task waits for all of them
+  * @param looks
+  *   about how many keys an answer looks at to find what is due: others ask, too
   */
 final class Answering(
     registry: Registry,
     restBytes: Int = Answering.RestBytes,
-    dueBytes: Int = Answering.DueBytes
+    dueBytes: Int = Answering.DueBytes,
+    looks: Int = Answering.Looks
 ) {
 
   def apply(question: Question): Answer =
@@ -36,11 +39,12 @@ final class Answering(
       Option.when(found.forall(_.isDefined))(Answer.SubBins(found.flatten))
     case Question.Rest(_, _, bin, from) => lender.from(bin, from, restBytes).map(Answer.Rest(_))
     case Question.AllDue(_, _, bins, from, due) =>
-      lender.due(bins, from, due, dueBytes).map(Answer.AllDue(_))
+      lender.due(bins, from, due, dueBytes, looks).map(Answer.AllDue(_))
   }
 }
 
 private object Answering {
   val RestBytes = 1 << 20
   val DueBytes = 4 << 20
+  val Looks = 1 << 20
 }

@@ -19,7 +19,8 @@ final case class MigrationRow(
     waitMs: Long,
     isRecovery: Boolean,
     subBins: Int,
-    binsIncomplete: Int
+    binsIncomplete: Int,
+    bytesToCome: Long
 )
 
 object MigrationRow {
@@ -82,6 +83,12 @@ object MigrationRow {
         Int32,
         "Bins of the worker of which something was elsewhere after the batch.",
         _.binsIncomplete
+      ),
+      Column.of(
+        "bytes_to_come",
+        Int64,
+        "About how many bytes of records were elsewhere of these.",
+        _.bytesToCome
       )
     )
   )
@@ -105,6 +112,7 @@ object MigrationRow {
     arrivals.waitMs,
     arrivals.isRecovered,
     arrivals.subBins,
-    c.binsIncomplete
+    c.binsIncomplete,
+    c.bytesElsewhere
   )
 }

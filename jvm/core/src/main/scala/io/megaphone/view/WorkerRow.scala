@@ -16,7 +16,9 @@ final case class WorkerRow(
     bytes: Long,
     lastBatch: Option[Long],
     standbys: Int,
-    busyMs: Long
+    busyMs: Long,
+    binsIncomplete: Int,
+    bytesToCome: Long
 )
 
 object WorkerRow {
@@ -49,6 +51,19 @@ object WorkerRow {
         "How long its tasks use the state in a batch, in milliseconds: a moving average since it " +
           "runs on its executor.",
         _.busyMs
+      ),
+      Column.of(
+        "bins_incomplete",
+        Int32,
+        "Bins of which something was elsewhere after that batch, as a step on demand leaves them; " +
+          "of each store.",
+        _.binsIncomplete
+      ),
+      Column.of(
+        "bytes_to_come",
+        Int64,
+        "About how many bytes of records were elsewhere of these.",
+        _.bytesToCome
       )
     )
   )
@@ -87,7 +102,9 @@ object WorkerRow {
         bytes = commits.map(_.liveBytes).sum,
         lastBatch = commits.map(_.batch).maxOption,
         standbys = standbysOf(group, worker),
-        busyMs = math.round(busyMsOf(group, worker))
+        busyMs = math.round(busyMsOf(group, worker)),
+        binsIncomplete = commits.map(_.binsIncomplete).sum,
+        bytesToCome = commits.map(_.bytesElsewhere).sum
       )
     }
   }

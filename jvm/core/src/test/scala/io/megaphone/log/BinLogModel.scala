@@ -414,7 +414,7 @@ object BinLogModel {
 
   /** So that few of the keys, over all families, have one hash; some are negative. */
   private def hashOf(key: Bytes): Int = key.lastOption.fold(0)(last => (last & ~3) * 0x01000193)
-  private val ByLastByte: KeyHash =
+  private val ByLastByte: KeyReader =
     (_, bytes, keyOffset, keyBytes) => hashOf(Bytes.slice(bytes, keyOffset, keyBytes))
   private val AbsentHash = 1
 

@@ -7,10 +7,10 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.errors.DetachedLeaseException
 import io.megaphone.format.{Checksum, Encoder, ExecutorAddress, FileName, StateName, WorkerId}
-import io.megaphone.log.{BinLog, Due, KeyHash, RowTime}
+import io.megaphone.log.{BinLog, Due, KeyReader, RowTime}
 import io.megaphone.log.memory.DamagedRecordsException
 import io.megaphone.pace.{Clock, Throttle}
-import io.megaphone.plan.{Bins, StepId}
+import io.megaphone.plan.{Bins, Move, StepId}
 import io.megaphone.protocol.Route
 import io.megaphone.state.{
   BinState, Lease, LoadedBin, Registry, Remote, ReplicaKey, Stretch, SubBin
@@ -21,33 +21,49 @@ import io.megaphone.transfer.{Answer, Answering, BlockKind, Question}
 class FetcherSuite extends AnyFunSuite with SmallStore {
   private val step = StepId("plan", 0, 0)
   private val executor = ExecutorAddress("source", "host", 1)
-  private val hash: KeyHash = (_, bytes, from, length) =>
-    Checksum.of(bytes.slice(from, from + length)) & ~3 // all in bin 0
+  private val hash: KeyReader = new KeyReader {
+    override def hashOf(family: Int, bytes: Array[Byte], from: Int, length: Int): Int =
+      Checksum.of(bytes.slice(from, from + length)) & ~3 | binOf(numberIn(bytes, from, length))
+    override def timeOf(family: Int, bytes: Array[Byte], from: Int, length: Int): Long =
+      numberIn(bytes, from, length).toLong
+
+    private def numberIn(bytes: Array[Byte], from: Int, length: Int) =
+      new String(bytes, from, length).stripPrefix("key ").toInt
+  }
+
+  private def binOf(i: Int) = if (i < 100) 0 else 2
 
   private def keyOf(i: Int) = s"key $i".getBytes
-  private def hashOf(i: Int) = hash(0, keyOf(i), 0, keyOf(i).length)
+  private def hashOf(i: Int) = hash.hashOf(0, keyOf(i), 0, keyOf(i).length)
 
-  /** Worker 0 has bin 0 on one executor, with some keys, and worker 1 takes it on another. */
+  /** Worker 0 has bin 0 on one executor, with some keys, and worker 1 takes it on another.
+    *
+    * @param inTwo
+    *   keys from 100 on, in bin 2, which it takes, too, if there are any
+    */
   private class Moving(
       keys: Int,
       valueOf: Int => Array[Byte] = i => Array(i.toByte),
-      dueBytes: Int = 1 << 20
+      dueBytes: Int = 1 << 20,
+      inTwo: Seq[Int] = Nil,
+      looks: Int = 1 << 20
   ) {
+    private val bins = if (inTwo.isEmpty) Vector(0) else Vector(0, 2)
     val store = new Store
     val (source, target) = (new Registry, new Registry)
     private val id = store.turn(0, before, before).key
-    Seq(source, target).foreach(_.useHash(id, () => hash))
+    Seq(source, target).foreach(_.useKeyReader(id, () => hash))
     val exportKey: ReplicaKey = ReplicaKey.forStep(id, 0, 1, step)
     private val gave: Lease = {
       val lease = store.lease(source, 0, 1)
       val turn = store.turn(0, before, before)
       store.open(source, lease, turn)
-      (0 until keys).foreach(i => put(lease.holding, 0, keyOf(i), valueOf(i)))
+      ((0 until keys) ++ inTwo).foreach(i => put(lease.holding, binOf(i), keyOf(i), valueOf(i)))
       store.commit(lease, turn)
       lease.end()
       lease
     }
-    private val offer = onlyPart(store.handOver.offer(gave.holding, Seq(0)))
+    private val offer = onlyPart(store.handOver.offer(gave.holding, bins))
     private val own = store.lease(target, 1, 2)
     locally {
       val turn = store.turn(0, before, before)
@@ -60,7 +76,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
 
     /** What becomes of an answer. */
     var heard: Answer => Answer = identity
-    private val answering = new Answering(source, restBytes = 1, dueBytes)
+    private val answering = new Answering(source, restBytes = 1, dueBytes, looks)
     val peers: SomePeers = new SomePeers(b => Option.when(b.kind == BlockKind.Offer)(offer)) {
       override def ask(question: Question, at: ExecutorAddress, deadlineMs: Long): Answer = {
         asked += question
@@ -68,13 +84,14 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
       }
     }
     private val sources = Sources(
-      Map(0 -> step),
+      bins.map(_ -> step).toMap,
       Map(0 -> executor),
       60000,
       60000,
-      Map(step -> Vector(Route(0, 1, Vector(0))))
+      Map(step -> Vector(Route(0, 1, bins)))
     )
-    val turn = store.turn(1, before, after).copy(incomplete = Set(0))
+    private val moved = before.moved(bins.map(Move(_, 1)), 1, 2)
+    val turn = store.turn(1, before, moved).copy(incomplete = bins.toSet)
     private val opener = new Opener(target, store.recovery, store.handOver, peers, 60000)
     val lease: Lease = store.lease(target, 1, 3)
     val arrivals: Arrivals = opener.open(lease, turn, sources)
@@ -82,7 +99,8 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
 
     def log: BinLog = lease.holding.log(0)
     def state: BinState = lease.holding.stateOf(0)
-    def has(i: Int): Boolean = log.has(0, keyOf(i), 0, keyOf(i).length)
+    def has(i: Int): Boolean =
+      lease.holding.log(binOf(i)).has(0, keyOf(i), 0, keyOf(i).length)
     def isPartial: Boolean = state.isInstanceOf[BinState.Partial]
   }
 
@@ -118,21 +136,24 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
   private def rowOf(time: Option[Long]): Array[Byte] =
     new Encoder(16).long(if (time.isEmpty) 1 else 0).long(time.getOrElse(0L)).toBytes
   private val timeInValue =
-    RowTime(family = 0, isInKey = false, rowAt = 0, columns = 1, column = 0, never = Some(-1L))
+    RowTime.InRow(0, isInKey = false, rowAt = 0, columns = 1, column = 0, never = Some(-1L))
   private def until(time: Long) = Due(timeInValue, time)
 
   test("rows that are due come, the others stay, and are not asked for before one is due") {
     val moving = new Moving(keys = 10, i => rowOf(Some(10L * i)))
     import moving._
-    val wanted = new Wanted
-    fetcher.watch(wanted)
     fetcher.bringDue(until(25))
     assert((0 until 10).filter(has) == Seq(0, 1, 2) && isPartial && asked.size == 1)
-    assert(wanted.since(0).toSet == Set(0, 1, 2).map(hashOf), "other stores have these keys, too")
     fetcher.bringDue(until(29))
     assert(asked.size == 1, "nothing is due before 30")
+    var sent = 0
+    heard = {
+      case a: Answer.AllDue => sent += a.found.map(_.stretch.subBins.size).sum; a
+      case other => other
+    }
     fetcher.bringDue(until(30))
     assert((0 until 10).filter(has) == Seq(0, 1, 2, 3) && asked.size == 2)
+    assert(sent == 1, "what came before is not sent again")
     fetcher.bringDue(until(1000))
     assert(!isPartial && (0 until 10).forall(has) && arrivals.binsFromCheckpoint == 0)
     fetcher.bringDue(until(2000))
@@ -146,6 +167,78 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     assert((0 until 10).filter(has) == (0 to 5) && asked.size == 6)
     fetcher.bringDue(until(59))
     assert(asked.size == 6)
+  }
+
+  test("keys are due that an ordered family has first") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    fetcher.bringDue(Due(RowTime.InOrder(0), 4))
+    assert((0 until 10).filter(has) == (0 to 4) && asked.size == 1)
+    fetcher.bringDue(Due(RowTime.InOrder(0), 4))
+    assert(asked.size == 1)
+  }
+
+  test("keys come whose rows in another store of the task are due, until that store has all") {
+    val keys = new Moving(keys = 10)
+    val values = new Moving(keys = 10, i => rowOf(Some(10L * i)))
+    keys.fetcher.bringDue(until(25), values.fetcher)
+    assert((0 until 10).filter(keys.has) == Seq(0, 1, 2))
+    assert((0 until 10).filter(values.has) == Seq(0, 1, 2), "they came with the answer")
+    assert(values.asked.size == 1 && keys.asked.size == 1, "all keys in one question")
+    keys.fetcher.bringDue(until(29), values.fetcher)
+    assert(values.asked.size == 1)
+    values.fetcher.completeAll()
+    keys.fetcher.bringDue(until(30), values.fetcher)
+    assert(!keys.isPartial && keys.arrivals.binsFromCheckpoint == 0)
+  }
+
+  test("what the other store has of the keys that are here comes in one question") {
+    val keys = new Moving(keys = 10)
+    val values = new Moving(keys = 10, i => rowOf(Some(10L * i)))
+    keys.fetcher.completeAll()
+    keys.fetcher.bringDue(until(-1), values.fetcher, Some(values.fetcher))
+    assert(values.asked.isEmpty)
+    values.fetcher.bring(0, hashOf(0))
+    assert((0 until 10).forall(values.has) && values.asked.size == 1)
+  }
+
+  test("what the other store has of the keys that are due comes in one question") {
+    val keys = new Moving(keys = 10, i => rowOf(Some(10L * i)))
+    val values = new Moving(keys = 10)
+    keys.fetcher.bringDue(until(45), opened = Some(values.fetcher))
+    keys.fetcher.bring(0, hashOf(9)) // it is not due
+    keys.fetcher.bringDue(until(45), opened = Some(values.fetcher))
+    values.fetcher.bring(0, hashOf(0))
+    assert((0 until 10).filter(values.has) == (0 to 4) && values.asked.size == 1)
+  }
+
+  test("an attempt that ends between two stores leaves no key behind for the next one") {
+    val keys = new Moving(keys = 10)
+    val values = new Moving(keys = 10, i => rowOf(Some(10L * i)))
+    keys.heard = _ => throw new IllegalStateException("killed")
+    intercept[IllegalStateException](keys.fetcher.bringDue(until(25), values.fetcher))
+    assert(values.has(2) && !keys.has(2))
+    keys.heard = identity
+    keys.fetcher.bringDue(until(25), values.fetcher)
+    assert((0 until 10).filter(keys.has) == Seq(0, 1, 2))
+  }
+
+  test("where an answer about one bin stopped says nothing of another") {
+    val last = Seq(0, 1).maxBy(hashOf)
+    val inTwo = (100 until 200).filter(hashOf(_) < hashOf(last)).take(3)
+    val moving = new Moving(keys = 2, i => rowOf(Some(i.toLong)), dueBytes = 1, inTwo)
+    import moving._
+    fetcher.bring(0, hashOf(last)) // the answer stops there, and then the bin is complete
+    fetcher.bringDue(until(1000))
+    assert((Seq(0, 1) ++ inTwo).forall(has) && arrivals.binsFromCheckpoint == 0)
+  }
+
+  test("an answer looks at some bins only, and the next goes on") {
+    val inTwo = 100 until 110
+    val moving = new Moving(keys = 10, i => rowOf(Some(i.toLong)), inTwo = inTwo, looks = 1)
+    import moving._
+    fetcher.bringDue(until(104))
+    assert(asked.size == 2 && ((0 until 10) ++ inTwo.take(5)).forall(has) && !has(105))
   }
 
   test("a row without a time is never due, and one that is cut always is") {
@@ -355,7 +448,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
   test("bins whose keys lead elsewhere are not given in sub-bins") {
     val moving = new Moving(keys = 10)
     import moving._
-    source.useHash(turn.key, () => (_, _, _, _) => Bins.of(1, 4))
+    source.useKeyReader(turn.key, () => (_, _, _, _) => Bins.of(1, 4))
     fetcher.bring(0, hashOf(1))
     assert(arrivals.binsFromCheckpoint == 1 && log.keyCount == 10)
   }

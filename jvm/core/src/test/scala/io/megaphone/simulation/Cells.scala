@@ -4,7 +4,7 @@ package io.megaphone.simulation
 import java.util.Arrays
 
 import io.megaphone.checkpoint.Change
-import io.megaphone.log.{BinLog, KeyHash}
+import io.megaphone.log.{BinLog, KeyReader}
 import io.megaphone.log.record.Cursor
 import io.megaphone.log.record.Record
 import io.megaphone.log.record.Words
@@ -24,7 +24,7 @@ object Cells {
   def hashOf(key: Int): Int = Hashes(key)
 
   /** The hashes of keys as they lie in logs. */
-  val Hash: KeyHash = (_, bytes, keyOffset, _) => Hashes(KeyOfWord(Words.get(bytes, keyOffset)))
+  val Hash: KeyReader = (_, bytes, keyOffset, _) => Hashes(KeyOfWord(Words.get(bytes, keyOffset)))
 
   /** The key that a change is of, and the stamp of its new value; None if it was removed. */
   def changeOf(change: Change): (Int, Option[Long]) = {

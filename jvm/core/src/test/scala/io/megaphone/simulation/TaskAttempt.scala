@@ -92,7 +92,7 @@ final class TaskAttempt(
       throw new InjectedFault("the task failed before it opened a store")
     world.planted.beforeOpen(executor, stage, store, worker)
     val recovery = executor.recovery(store.in(stage.driver.id))
-    executor.registry.useHash(store.in(stage.driver.id), () => Cells.Hash)
+    executor.registry.useKeyReader(store.in(stage.driver.id), () => Cells.Hash)
     val task = WorkerTask.open(
       executor.agent,
       WorkerTask.Store(store, world.checkpoint.files(store), recovery, NoCompression),

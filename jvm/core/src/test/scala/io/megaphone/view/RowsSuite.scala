@@ -32,9 +32,9 @@ class RowsSuite extends AnyFunSuite {
     ).foreach(commits.add)
     assert(
       WorkerRow.of(fresh, executorOf, commits.newest) == Vector(
-        WorkerRow(0, 0, Some("a"), 2, 1008, 210, Some(3), 0, 0),
-        WorkerRow(0, 1, None, 2, 0, 0, None, 0, 0),
-        WorkerRow(2, 0, None, 4, 0, 0, None, 0, 0)
+        WorkerRow(0, 0, Some("a"), 2, 1008, 210, Some(3), 0, 0, 0, 0),
+        WorkerRow(0, 1, None, 2, 0, 0, None, 0, 0, 0, 0),
+        WorkerRow(2, 0, None, 4, 0, 0, None, 0, 0, 0, 0)
       )
     )
     val row = QueryRow.of("id", None, fresh, commits.newest)
@@ -147,8 +147,8 @@ class RowsSuite extends AnyFunSuite {
     recovered.arrivals.binsRecovered = 2
     assert(
       MigrationRow.of(Vector(still, arrived, recovered)) == Vector(
-        MigrationRow(2, 0, "right", 1, "a", 6, 1, 2, 3, 4, 5, 7, isRecovery = false, 0, 0),
-        MigrationRow(3, 2, "default", 0, "a", 0, 0, 0, 0, 0, 0, 0, isRecovery = true, 0, 0)
+        MigrationRow(2, 0, "right", 1, "a", 6, 1, 2, 3, 4, 5, 7, isRecovery = false, 0, 0, 0),
+        MigrationRow(3, 2, "default", 0, "a", 0, 0, 0, 0, 0, 0, 0, isRecovery = true, 0, 0, 0)
       )
     )
   }

@@ -163,6 +163,11 @@ object ApplicationMetrics {
         "query or the loss of an executor, in each store."
     )(_.binsRecovered.toLong),
     came(
+      "subBins",
+      "count",
+      "Sub-bins of incomplete bins that batches needed and brought, in each store."
+    )(_.subBins.toLong),
+    came(
       "bytes.fromPeer",
       "bytes",
       "Bytes received from other executors for bins that moved in, also before the batch."

@@ -87,6 +87,14 @@ object LabelledMetrics {
     ofWorkers("standbys", "count", "Executors that stand by for the worker with all of its state.")(
       _.standbys.toLong
     ),
+    ofWorkers(
+      "bins_incomplete",
+      "count",
+      "Bins of the worker of which a step on demand has left something elsewhere, in each store."
+    )(_.binsIncomplete.toLong),
+    ofWorkers("bytes_to_come", "bytes", "About how many bytes of records are elsewhere of these.")(
+      _.bytesToCome
+    ),
     ofQueries("plan_moves", "count", "Moves of the query's plans that have steps left.")(
       _.openPlans.map(_.moves.toLong).sum
     ),

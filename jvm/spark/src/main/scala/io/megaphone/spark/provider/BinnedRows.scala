@@ -10,7 +10,7 @@ import io.megaphone.log.{BinLog, Due, MergedScan}
 import io.megaphone.log.Scan
 import io.megaphone.log.record.Cursor
 import io.megaphone.plan.Bins
-import io.megaphone.runtime.{DueScan, Fetcher}
+import io.megaphone.runtime.Fetcher
 import io.megaphone.spark.provider.families.{ColumnFamilies, ColumnFamily}
 import io.megaphone.spark.provider.rows.MultiValueCodec
 import io.megaphone.state.Holding
@@ -22,7 +22,7 @@ import io.megaphone.state.Holding
   *
   * @param fetcher
   *   brings what is elsewhere of incomplete bins; null if all are complete
-  * @param scans
+  * @param dueOf
   *   by scanned family: what the operator looks for when it looks at all rows
   */
 private[provider] final class BinnedRows(
@@ -30,7 +30,7 @@ private[provider] final class BinnedRows(
     holding: Holding,
     val families: ColumnFamilies,
     fetcher: Fetcher = null,
-    scans: String => Option[DueScan] = _ => None
+    dueOf: String => Option[DueRows] = _ => None
 ) {
   private val cursor = new Cursor // at the record found last
 
@@ -191,7 +191,7 @@ private[provider] final class BinnedRows(
     }
 
   private def scansOf(f: ColumnFamily): Iterator[Scan] = {
-    if (holding.areIncomplete) dueOf(f).fold(fetcher.completeAll())(fetcher.bringDue)
+    bringScanned(f)
     if (f.isSorted) merged(_.range(f.number, null, null)) else logs.map(_.scan(f.number))
   }
 
@@ -211,7 +211,7 @@ private[provider] final class BinnedRows(
     val last = until.map(f.bytesOfKey).orNull
     if (first != null && last != null && f.isOneKey(first, last))
       Iterator.single(logOf(bring(f.binOf.hashOf(from.get))).range(f.number, first, last))
-    else { bringAll(); merged(_.range(f.number, first, last)) }
+    else { bringScanned(f); merged(_.range(f.number, first, last)) }
   }
 
   /** One scan of all logs, in order. */
@@ -268,11 +268,9 @@ private[provider] final class BinnedRows(
     bin
   }
 
-  /** What of the rows a scan of all is for, if that is known. */
-  private def dueOf(f: ColumnFamily): Option[Due] = for {
-    scan <- scans(f.name)
-    time <- families("scan", scan.timesIn).timeAt(scan)
-  } yield Due(time, scan.until)
+  /** Has all here that a scan is for, if that is known, else all. */
+  private def bringScanned(f: ColumnFamily): Unit =
+    dueOf(f.name).fold(bringAll())(d => fetcher.bringDue(d.due, d.telling, d.opened))
 
   /** Has all of the worker's bins here. */
   private def bringAll(): Unit = if (holding.areIncomplete) fetcher.completeAll()
@@ -294,3 +292,12 @@ private[provider] final class BinnedRows(
     log
   }
 }
+
+/** What an operator looks for when it looks at all rows of a family.
+  *
+  * @param telling
+  *   of the store that has the times
+  * @param opened
+  *   of another store that the operator looks into meanwhile
+  */
+private[provider] final case class DueRows(due: Due, telling: Fetcher, opened: Option[Fetcher])

@@ -12,7 +12,8 @@ import org.apache.spark.sql.megaphone.SparkPrivate
 
 import io.megaphone.checkpoint.{Committer, Recovery, StateFiles}
 import io.megaphone.format.{StateName, StoreKey, WorkerId, WriterId}
-import io.megaphone.runtime.{Assignment, DueScan, Fetcher, Tables, WorkerTask}
+import io.megaphone.log.Due
+import io.megaphone.runtime.{Assignment, Fetcher, Tables, WorkerTask}
 import io.megaphone.spark.checkpoint.Lz4
 import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.executor.{ExecutorHost, TaskAssignments}
@@ -26,7 +27,8 @@ import io.megaphone.state.{Attempt, Holding}
 private[provider] final class LiveStore(
     task: WorkerTask,
     host: ExecutorHost,
-    context: StoreContext
+    context: StoreContext,
+    attempt: Long
 ) extends WriteSession {
 
   /** Of all handles of the task. */
@@ -47,8 +49,24 @@ private[provider] final class LiveStore(
   def holding: Holding = task.holding
   def fetcher: Fetcher = task.fetcher
 
-  /** What the operator looks for when it looks at all rows of a family. */
-  def scanOf(family: String): Option[DueScan] = task.scanOf(family)
+  /** What the operator looks for when it looks at all rows of a family. Another store of the task
+    * may have the times.
+    */
+  def dueOf(family: String): Option[DueRows] = for {
+    scan <- task.scanOf(family)
+    at <- if (scan.store == key.id.store) Some(this) else sibling(scan.store)
+    time <- at.families("scan", scan.family).timeAt(scan)
+  } yield DueRows(
+    Due(time, scan.until),
+    at.fetcher,
+    scan.opened.flatMap(sibling).map(_.fetcher)
+  )
+
+  /** Another store of the same operator in this task, if it is open. */
+  private def sibling(store: String): Option[LiveStore] = {
+    val other = WorkerId(key.id.copy(store = store).in(key.run), holding.worker)
+    Option(LiveStore.byTask.get((attempt, other)))
+  }
 
   /** Whether the worker's own bins were read from files. */
   def isRecovered: Boolean = task.arrivals.isRecovered
@@ -171,7 +189,7 @@ private[provider] object LiveStore {
         context.conf(MegaphoneConf.ImageDeadlineMs),
         Committer.Limits(framesMax = context.conf(MegaphoneConf.FramesMax))
       )
-      host.agent.registry.useHash(worker.store, () => context.keyHash(tables.after.bins))
+      host.agent.registry.useKeyReader(worker.store, () => context.keyReader(tables.after.bins))
       val task = WorkerTask.open(
         host.agent,
         store,
@@ -186,7 +204,7 @@ private[provider] object LiveStore {
       host.publishQueued(worker.store.run)
       // The lease is the task's, however often it opens: an earlier store of it gives it back.
       val live =
-        try new LiveStore(task, host, context)
+        try new LiveStore(task, host, context, id._1)
         catch { case e: Throwable if known.isEmpty => task.end(); throw e }
       if (known.isEmpty)
         spark.addTaskCompletionListener[Unit](_ => Option(byTask.remove(id)).foreach(_.end()))

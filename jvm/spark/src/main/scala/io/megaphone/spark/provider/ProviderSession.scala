@@ -15,7 +15,7 @@ import io.megaphone.checkpoint.planlog.PlanLog
 import io.megaphone.errors.MissingFileException
 import io.megaphone.errors.UnsupportedQueryException
 import io.megaphone.format.{StoreId, WorkerId}
-import io.megaphone.log.KeyHash
+import io.megaphone.log.KeyReader
 import io.megaphone.log.record.Record
 import io.megaphone.plan.Operator
 import io.megaphone.runtime.{Assignment, Tables}
@@ -23,7 +23,7 @@ import io.megaphone.spark.checkpoint.HadoopPlanLog
 import io.megaphone.spark.conf.ConfEntry
 import io.megaphone.spark.executor.{ExecutorHost, TaskAssignments}
 import io.megaphone.spark.provider.families.{
-  ColumnFamilies, ColumnFamilyRegistry, ColumnFamilySpec, EncoderPool, StoredKeyHash
+  ColumnFamilies, ColumnFamilyRegistry, ColumnFamilySpec, EncoderPool, StoredKeyReader
 }
 import io.megaphone.spark.provider.rows.RowChecksums
 import io.megaphone.state.Holding
@@ -174,8 +174,8 @@ private[megaphone] final class ProviderSession(
       override def baseId: Option[String] = base
       override def takeFamilies(binsCount: Int): ColumnFamilies =
         encoders.take(operator, familiesOf(operator, binsCount))
-      override def keyHash(binsCount: Int): KeyHash =
-        new StoredKeyHash(familiesOf(operator, binsCount))
+      override def keyReader(binsCount: Int): KeyReader =
+        new StoredKeyReader(familiesOf(operator, binsCount))
       override def giveBack(used: ColumnFamilies): Unit = encoders.giveBack(used)
       override def reportCommit(newVersion: Long): Unit = {
         if (storeConf.commitValidationEnabled)
@@ -219,7 +219,7 @@ private[megaphone] final class ProviderSession(
   else None
 
   private def rowsOf(state: LiveStore): BinnedRows = {
-    val rows = new BinnedRows(state.key, state.holding, state.families, state.fetcher, state.scanOf)
+    val rows = new BinnedRows(state.key, state.holding, state.families, state.fetcher, state.dueOf)
     if (state.isRecovered) checked(rows) else rows
   }
 

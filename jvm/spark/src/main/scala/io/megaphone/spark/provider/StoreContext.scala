@@ -4,7 +4,7 @@ package io.megaphone.spark.provider
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
 
-import io.megaphone.log.KeyHash
+import io.megaphone.log.KeyReader
 import io.megaphone.spark.conf.ConfEntry
 import io.megaphone.spark.provider.families.ColumnFamilies
 
@@ -15,7 +15,7 @@ private[provider] trait StoreContext {
   def takeFamilies(binsCount: Int): ColumnFamilies
 
   /** Finds the hashes of the store's keys; any thread may call this, and use what it returns. */
-  def keyHash(binsCount: Int): KeyHash
+  def keyReader(binsCount: Int): KeyReader
   def giveBack(families: ColumnFamilies): Unit
   def reportCommit(newVersion: Long): Unit
 

@@ -4,13 +4,19 @@ package io.megaphone.spark.rule
 import org.apache.spark.sql.catalyst.expressions.{
   Attribute, BindReferences, BoundReference, Expression, GetStructField, LessThanOrEqual, Literal
 }
-import org.apache.spark.sql.execution.python.streaming.FlatMapGroupsInPandasWithStateExec
+import org.apache.spark.sql.execution.python.streaming.{
+  FlatMapGroupsInPandasWithStateExec, TransformWithStateInPySparkExec
+}
 import org.apache.spark.sql.execution.streaming.operators.stateful._
 import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.{
   FlatMapGroupsWithStateExec, FlatMapGroupsWithStateExecBase
 }
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinHelper._
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
+  StateStoreColumnFamilySchemaUtils, TransformWithStateExec
+}
+import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.timers.TimerStateUtils
 import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStoreId}
 import org.apache.spark.sql.streaming.{GroupStateTimeout, OutputMode}
 import org.apache.spark.sql.types.{StructType, TimestampNTZType, TimestampType}
@@ -26,51 +32,53 @@ import io.megaphone.runtime.DueScan
   * all of the state is brought for its scan.
   */
 private[spark] object Scans {
+  private val Store = StateStoreId.DEFAULT_STORE_NAME
   private val Default = StateStore.DEFAULT_COL_FAMILY_NAME
-  private val NamedStoresFormat = 2 // of a join: later ones have families
-  private val FamiliesFormat = 3
 
   /** By store and scanned family. */
   def of(operators: Seq[StatefulOperator]): Map[(StoreId, String), DueScan] = (for {
     operator <- operators
-    (store, family, scan) <- scansOf(operator)
+    ((store, family), scan) <- scansOf(operator)
   } yield (StoreId(operator.stateInfo.get.operatorId, store), family) -> scan).toMap
 
-  private def scansOf(operator: StatefulOperator): Seq[(String, String, DueScan)] =
+  private def scansOf(operator: StatefulOperator): Seq[((String, String), DueScan)] = {
+    def ofDefault(scan: Option[DueScan]) = scan.map((Store, Default) -> _).toSeq
     operator match {
       case s: StateStoreSaveExec
-          if s.outputMode.exists(Set(OutputMode.Append(), OutputMode.Update())) =>
-        inStore(byKeys(s))
-      case d: StreamingDeduplicateExec => inStore(byKeys(d))
+          if s.outputMode.exists(Set(OutputMode.Append(), OutputMode.Update())) &&
+            s.stateFormatVersion <= AggregateFormatMax =>
+        ofDefault(byKeys(s))
+      case d: StreamingDeduplicateExec => ofDefault(byKeys(d))
       case d: StreamingDeduplicateWithinWatermarkExec =>
-        inStore(d.eventTimeWatermarkForEviction.map { ms =>
-          DueScan(Default, isInKey = false, 1, 0, None, ms * MicrosPerMs)
+        ofDefault(d.eventTimeWatermarkForEviction.map { ms =>
+          DueScan(Store, Default, isInKey = false, 1, 0, None, ms * MicrosPerMs)
         })
-      case s: SessionWindowStateStoreSaveExec if s.outputMode.contains(OutputMode.Append()) =>
+      case s: SessionWindowStateStoreSaveExec
+          if s.outputMode.contains(OutputMode.Append()) && s.stateFormatVersion == 1 =>
         val row = s.child.output
-        inStore(
-          s.watermarkExpressionForEviction
-            .flatMap(by(_, row, row.size, isInKey = false, Default))
-        )
-      case f: FlatMapGroupsWithStateExec => inStore(timeOuts(f, f.timeoutConf, f.batchTimestampMs))
+        ofDefault(s.watermarkExpressionForEviction.flatMap(by(_, row).in(row.size)))
+      case f: FlatMapGroupsWithStateExec =>
+        ofDefault(timeOuts(f, f.timeoutConf, f.batchTimestampMs))
       case f: FlatMapGroupsInPandasWithStateExec =>
-        inStore(timeOuts(f, f.timeoutConf, f.batchTimestampMs))
+        ofDefault(timeOuts(f, f.timeoutConf, f.batchTimestampMs))
       case j: StreamingSymmetricHashJoinExec =>
         side(j, LeftSide, j.leftKeys, j.left.output, j.stateWatermarkPredicates.left) ++
           side(j, RightSide, j.rightKeys, j.right.output, j.stateWatermarkPredicates.right)
+      case t: TransformWithStateExec =>
+        indexes(t, t.batchTimestampMs, t.eventTimeWatermarkForEviction)
+      case t: TransformWithStateInPySparkExec =>
+        indexes(t, t.batchTimestampMs, t.eventTimeWatermarkForEviction)
       case _ => Seq.empty
     }
-
-  private def inStore(scan: Option[DueScan]) =
-    scan.map((StateStoreId.DEFAULT_STORE_NAME, Default, _)).toSeq
+  }
 
   private def byKeys(o: WatermarkSupport): Option[DueScan] =
     o.watermarkExpressionForEviction
       .filter(_ => o.watermarkPredicateForKeysForEviction.nonEmpty)
-      .flatMap(by(_, o.keyExpressions, o.keyExpressions.size, isInKey = true, Default))
+      .flatMap(by(_, o.keyExpressions).in(o.keyExpressions.size, isInKey = true))
 
-  /** A side of a join looks at all keys of the one family, and lets go by the time in the key, or
-    * in a value of the other. Two stores of one side are not compared: they are asked apart.
+  /** A side of a join looks at all keys, and lets go by the time in the key, or in a value, which
+    * are in another store or family.
     */
   private def side(
       join: StreamingSymmetricHashJoinExec,
@@ -78,23 +86,41 @@ private[spark] object Scans {
       keys: Seq[Expression],
       input: Seq[Attribute],
       predicate: Option[JoinStateWatermarkPredicate]
-  ): Seq[(String, String, DueScan)] = {
-    val scanned = s"$side-keyToNumValues"
-    val isInFamilies = join.stateFormatVersion == FamiliesFormat
-    val (store, family) =
-      if (isInFamilies) (StateStoreId.DEFAULT_STORE_NAME, scanned) else (scanned, Default)
-    val scan = predicate
-      .filter(_ => isInFamilies || join.stateFormatVersion <= NamedStoresFormat)
-      .flatMap {
+  ): Seq[((String, String), DueScan)] = {
+    def placeOf(what: String): Option[(String, String)] = join.stateFormatVersion match {
+      case 1 | 2 => Some((s"$side-$what", Default))
+      case 3 => Some((Store, s"$side-$what"))
+      case _ => None
+    }
+    // Behind the input's columns is one that says whether the row has met another.
+    val columns = if (join.stateFormatVersion == 1) input.size else input.size + 1
+    for {
+      scanned <- placeOf("keyToNumValues").toSeq
+      values <- placeOf("keyWithIndexToValue")
+      opened = Some(values._1).filter(_ != scanned._1)
+      scan <- predicate.flatMap {
         case p: JoinStateKeyWatermarkPredicate =>
-          by(p.expr, Seq.empty, keys.size, isInKey = true, family)
-        case p: JoinStateValueWatermarkPredicate if isInFamilies =>
-          // Behind the input's columns is one that says whether the row has met another.
-          by(p.expr, input, input.size + 1, isInKey = false, s"$side-keyWithIndexToValue")
-        case _ => None
+          by(p.expr, Seq.empty).in(keys.size, isInKey = true, scanned)
+        case p: JoinStateValueWatermarkPredicate => by(p.expr, input).in(columns, place = values)
       }
-    scan.map((store, family, _)).toSeq
+    } yield scanned -> scan.copy(opened = opened)
   }
+
+  /** Timers and ends of values' lives are in families that are ordered by time. */
+  private def indexes(
+      operator: StatefulOperator,
+      batchTimestampMs: Option[Long],
+      watermarkMs: Option[Long]
+  ): Seq[((String, String), DueScan)] = for {
+    family <- SupportedOperators.familiesOf(Seq(operator))
+    until <-
+      if (TimerStateUtils.isTimerCFName(family))
+        if (!TimerStateUtils.isTimerSecondaryIndexCF(family)) None
+        else if (family.startsWith(TimerStateUtils.EVENT_TIMERS_STATE_NAME)) watermarkMs
+        else batchTimestampMs
+      else if (StateStoreColumnFamilySchemaUtils.isTtlColFamilyName(family)) batchTimestampMs
+      else None
+  } yield (Store, family) -> DueScan(Store, family, isInKey = true, 2, 0, None, until)
 
   /** Time-outs lie in the last column of the state. */
   private def timeOuts(
@@ -106,25 +132,33 @@ private[spark] object Scans {
       if (kind == GroupStateTimeout.ProcessingTimeTimeout) batchTimestampMs
       else if (kind == GroupStateTimeout.EventTimeTimeout) operator.eventTimeWatermarkForEviction
       else None
-    val columns = operator.stateManager.stateSchema.length
-    before.map { ms =>
-      DueScan(Default, isInKey = false, columns, columns - 1, None, ms - 1, Some(NoTimeOut))
+    val state = operator.stateManager.stateSchema
+    val columns = state.length
+    before.filter(_ => state.fieldNames.lastOption.contains("timeoutTimestamp")).map { ms =>
+      DueScan(Store, Default, isInKey = false, columns, columns - 1, None, ms - 1, Some(NoTimeOut))
     }
   }
 
   /** What an expression of Spark's compares: a time, or the end of a window, with a literal. */
-  private def by(
-      expression: Expression,
-      row: Seq[Attribute],
-      columns: Int,
-      isInKey: Boolean,
-      timesIn: String
-  ): Option[DueScan] =
+  private def by(expression: Expression, row: Seq[Attribute]): Compared =
     BindReferences.bindReference(expression, row, allowFailures = true) match {
-      case LessThanOrEqual(TimeIn(column, field), Literal(until: Long, _)) if column < columns =>
-        Some(DueScan(timesIn, isInKey, columns, column, field, until))
-      case _ => None
+      case LessThanOrEqual(TimeIn(column, field), Literal(until: Long, _)) =>
+        Compared(Some((column, field, until)))
+      case _ => Compared(None)
     }
+
+  private final case class Compared(what: Option[(Int, Option[Int], Long)]) {
+
+    /** The scan for it, where the row has so many columns. */
+    def in(
+        columns: Int,
+        isInKey: Boolean = false,
+        place: (String, String) = (Store, Default)
+    ): Option[DueScan] = what.collect {
+      case (column, field, until) if column < columns =>
+        DueScan(place._1, place._2, isInKey, columns, column, field, until)
+    }
+  }
 
   /** The ordinals of a column, and of a field of it, that has a time in one word. */
   private object TimeIn {
@@ -139,4 +173,5 @@ private[spark] object Scans {
 
   private val MicrosPerMs = 1000L
   private val NoTimeOut = -1L
+  private val AggregateFormatMax = 2
 }

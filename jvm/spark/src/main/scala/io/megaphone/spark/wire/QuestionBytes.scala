@@ -36,28 +36,40 @@ private[wire] object QuestionBytes {
       case Question.Rest(_, _, bin, from) => out.int(bin).int(from)
       case Question.AllDue(_, _, bins, from, due) =>
         out.seq(bins)(bin => { out.int(bin); () }).int(from)
-        encode(out, due.time).long(due.until)
+        encode(out, due.time).long(due.until).long(due.from)
     }
   }
 
-  private def encode(out: Encoder, time: RowTime): Encoder = out
-    .int(time.family)
-    .boolean(time.isInKey)
-    .int(time.rowAt)
-    .int(time.columns)
-    .int(time.column)
-    .option(time.field)(field => { out.int(field); () })
-    .option(time.never)(never => { out.long(never); () })
+  private def encode(out: Encoder, time: RowTime): Encoder = {
+    out.int(time.family)
+    time match {
+      case RowTime.InOrder(_) => out.boolean(true)
+      case RowTime.InRow(_, isInKey, rowAt, columns, column, field, never) =>
+        out
+          .boolean(false)
+          .boolean(isInKey)
+          .int(rowAt)
+          .int(columns)
+          .int(column)
+          .option(field)(f => { out.int(f); () })
+          .option(never)(n => { out.long(n); () })
+    }
+  }
 
-  private def decodeTime(in: Decoder): RowTime = RowTime(
-    in.int(),
-    in.boolean(),
-    in.int(),
-    in.int(),
-    in.int(),
-    in.option(in.int()),
-    in.option(in.long())
-  )
+  private def decodeTime(in: Decoder): RowTime = {
+    val family = in.int()
+    if (in.boolean()) RowTime.InOrder(family)
+    else
+      RowTime.InRow(
+        family,
+        in.boolean(),
+        in.int(),
+        in.int(),
+        in.int(),
+        in.option(in.int()),
+        in.option(in.long())
+      )
+  }
 
   /** Throws DamagedFileException. */
   def decode(in: Decoder): Question = {
@@ -71,7 +83,13 @@ private[wire] object QuestionBytes {
       case SubBins => Question.SubBins(key, name, in.seq(in.int() -> in.seq(in.int()).toArray))
       case Rest => Question.Rest(key, name, in.int(), in.int())
       case AllDue =>
-        Question.AllDue(key, name, in.seq(in.int()), in.int(), Due(decodeTime(in), in.long()))
+        Question.AllDue(
+          key,
+          name,
+          in.seq(in.int()),
+          in.int(),
+          Due(decodeTime(in), in.long(), in.long())
+        )
       case other => in.fail("a question of kind 1 to 3", s"$other")
     }
   }

@@ -16,7 +16,7 @@ import org.apache.spark.sql.types.{LongType, StructType}
 import io.megaphone.BinnedStateStoreProvider
 import io.megaphone.errors.{DetachedLeaseException, LeaseTimeoutException}
 import io.megaphone.format.{StoreId, WorkerId}
-import io.megaphone.log.KeyHash
+import io.megaphone.log.KeyReader
 import io.megaphone.plan.RoutingTable
 import io.megaphone.spark.conf.{ConfEntry, MegaphoneConf}
 import io.megaphone.spark.executor.{ExecutorHost, TaskAssignments}
@@ -162,7 +162,7 @@ final class LiveStoreSuite extends PluginSession {
   private abstract class SomeContext extends StoreContext {
     override def hasCheckpointIds: Boolean = false
     override def baseId: Option[String] = None
-    override def keyHash(binsCount: Int): KeyHash =
+    override def keyReader(binsCount: Int): KeyReader =
       throw new UnsupportedOperationException("no keys")
     override def giveBack(families: ColumnFamilies): Unit = ()
     override def reportCommit(newVersion: Long): Unit = ()

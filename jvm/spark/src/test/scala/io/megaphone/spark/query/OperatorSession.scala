@@ -104,7 +104,7 @@ abstract class OperatorSession extends PluginSession {
     val workers = registry.workers(_ => true).filter(_.store.run == run)
     assert(workers.nonEmpty)
     for (worker <- workers; holding <- registry.holding(worker); bin <- holding.bins) {
-      val survey = Survey.of(holding.log(bin), registry.hashOf(worker.store).get)
+      val survey = Survey.of(holding.log(bin), registry.keyReaderOf(worker.store).get)
       assert(survey.areAll(Bins.of(_, bins) == bin), s"in bin $bin of $worker")
     }
   }

@@ -4,11 +4,14 @@ package io.megaphone.spark.query
 import scala.collection.mutable
 
 import org.apache.spark.SPARK_VERSION
-import org.apache.spark.sql.{DataFrame, Dataset}
+import org.apache.spark.sql.{DataFrame, Dataset, Encoders}
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.functions._
-import org.apache.spark.sql.streaming.{GroupState, GroupStateTimeout, OutputMode}
+import org.apache.spark.sql.streaming.{
+  ExpiredTimerInfo, GroupState, GroupStateTimeout, OutputMode, StatefulProcessor, TimeMode,
+  TimerValues, TTLConfig, ValueState
+}
 
 import io.megaphone.format.StoreId
 import io.megaphone.log.{Due, RowTime, Survey}
@@ -35,7 +38,7 @@ class ScansSuite extends OperatorSession {
       holding <- registry.holding(worker)
       bin <- holding.bins
     } {
-      val survey = Survey.of(holding.log(bin), registry.hashOf(worker.store).get)
+      val survey = Survey.of(holding.log(bin), registry.keyReaderOf(worker.store).get)
       var (seen, (_, next)) = (Set.empty[Int], survey.due(Due(time, Long.MinValue)))
       while (next < Long.MaxValue) {
         val (upTo, later) = survey.due(Due(time, next))
@@ -62,10 +65,11 @@ class ScansSuite extends OperatorSession {
       Scans.of(running.plan.collect { case o: StatefulOperator if o.stateInfo.isDefined => o })
     def nameOf(scan: (StoreId, String)) = (scan._1.store, scan._2)
     def times = scans.map { case (id, scan) =>
-      val at = if (scan.isInKey) 0 else rowAt
-      val time =
-        RowTime(scanned(nameOf(id)), scan.isInKey, at, scan.columns, scan.column, scan.field)
-      id -> timesIn(running, id._1, time.copy(never = scan.never))
+      id -> timesIn(
+        running,
+        id._1.copy(store = scan.store),
+        timeOf(scan, scanned(nameOf(id)), rowAt)
+      )
     }
     var before = Map.empty[(StoreId, String), Map[Long, Set[Int]]]
     var (gone, stayed) = (0, 0)
@@ -92,6 +96,13 @@ class ScansSuite extends OperatorSession {
     assert(gone > 0, "nothing was ever due")
     assert(stayed > 0, "everything was due")
   }
+
+  private def timeOf(scan: DueScan, family: Int, rowAt: Int): RowTime =
+    if (scan.family.startsWith("$")) RowTime.InOrder(family)
+    else {
+      val at = if (scan.isInKey) 0 else rowAt
+      RowTime.InRow(family, scan.isInKey, at, scan.columns, scan.column, scan.field, scan.never)
+    }
 
   private def timed(rows: Dataset[Key]) = rows.withWatermark("at", "3 seconds")
 
@@ -140,24 +151,32 @@ class ScansSuite extends OperatorSession {
       }
     }
 
-  for (format <- 1 to 2)
-    test(s"A join of two streams by the event time, in state format $format.") {
+  test("Timers of `transformWithState` by the event time.") {
+    val s = spark
+    import s.implicits._
+    val index = Map(("default", "$eventTimers_timestampToKey") -> (Record.OrderedFamilyMin + 2))
+    checkScans(OutputMode.Update(), index) {
+      timed(_)
+        .groupByKey(k => s"${k.name} ${k.id}")
+        .transformWithState(new UntilDue, TimeMode.EventTime(), OutputMode.Update())
+        .toDF()
+    }
+  }
+
+  for (
+    (what, on, families) <- Joins; format <- 1 to 3
+    // From 4.3 on only Spark's RocksDB provider has the third format.
+    if format < 3 || SPARK_VERSION < "4.3"
+  )
+    test(s"A join of two streams by $what, in state format $format.") {
       withConf("spark.sql.streaming.join.stateFormatVersion" -> s"$format") {
-        checkScans(
-          OutputMode.Append(),
-          Seq("left", "right").map(side => (s"$side-keyToNumValues", "default") -> 0).toMap
-        )(joined("id = id2 and at = at2"))
+        val sides = Seq("left", "right").map(_ + "-keyToNumValues")
+        val scanned =
+          if (format < 3) sides.map(side => (side, "default") -> 0)
+          else sides.map(side => ("default", side)).zip(families)
+        checkScans(OutputMode.Append(), scanned.toMap)(joined(on))
       }
     }
-
-  // From 4.3 on only Spark's RocksDB provider has this format.
-  if (SPARK_VERSION < "4.3")
-    for ((what, numbers, on) <- JoinsInFamilies)
-      test(s"A join of two streams by $what, in state format 3.") {
-        withConf("spark.sql.streaming.join.stateFormatVersion" -> "3") {
-          checkScans(OutputMode.Append(), numbers)(joined(on))
-        }
-      }
 
   private def joined(on: String)(rows: Dataset[Key]): DataFrame = {
     val left = timed(rows).select("id", "at")
@@ -186,20 +205,42 @@ class ScansSuite extends OperatorSession {
 object ScansSuite {
   private val Default = Map(("default", "default") -> 0)
 
-  /** The families of a join have the numbers 1 to 4, in the order of their names. */
-  private val JoinsInFamilies = Seq(
-    ("the event time", scanned(1, 3), "id = id2 and at = at2"),
+  /** By what they join, and the families that have the times: in format 3 they have the numbers 1
+    * to 4, in the order of their names.
+    */
+  private val Joins = Seq(
+    ("the event time", "id = id2 and at = at2", Seq(1, 3)),
     (
       "a number within some time",
-      scanned(2, 4),
-      "id = id2 and at2 between at - interval 2 seconds and at + interval 2 seconds"
+      "id = id2 and at2 between at - interval 2 seconds and at + interval 2 seconds",
+      Seq(2, 4)
     )
   )
 
-  private def scanned(left: Int, right: Int): Map[(String, String), Int] = Map(
-    ("default", "left-keyToNumValues") -> left,
-    ("default", "right-keyToNumValues") -> right
-  )
+  /** Counts the rows of a key until none has come for a while. */
+  private final class UntilDue extends StatefulProcessor[String, Key, (String, Long)] {
+    @transient private var count: ValueState[Long] = _
+
+    override def init(outputMode: OutputMode, timeMode: TimeMode): Unit =
+      count = getHandle.getValueState("count", Encoders.scalaLong, TTLConfig.NONE)
+
+    override def handleInputRows(
+        key: String,
+        rows: Iterator[Key],
+        timers: TimerValues
+    ): Iterator[(String, Long)] = {
+      val all = rows.toVector
+      count.update(count.get() + all.size)
+      getHandle.registerTimer(all.map(_.at.getTime).max + 1500)
+      Iterator((key, all.size.toLong))
+    }
+
+    override def handleExpiredTimer(
+        key: String,
+        timers: TimerValues,
+        expired: ExpiredTimerInfo
+    ): Iterator[(String, Long)] = { count.clear(); Iterator((s"$key is due", 0L)) }
+  }
 
   private def untilDue(
       key: String,

@@ -16,11 +16,12 @@ final class QuestionBytesSuite extends AnyFunSuite {
     ReplicaKey.forStep(StoreId(3, "left").in("run"), 1, 2, StepId("plan", 0, 7))
   private val name = StateName(1L << 40, "id")
   private val time =
-    RowTime(family = 513, isInKey = true, rowAt = 8, columns = 70, column = 65, field = Some(1))
+    RowTime.InRow(513, isInKey = true, rowAt = 8, columns = 70, column = 65, field = Some(1))
   private val questions = Seq(
     Question.SubBins(key, name, Vector(5 -> Array(-3, 0, 9), 1023 -> Array.empty[Int])),
     Question.Rest(key, name, 5, Int.MinValue),
-    Question.AllDue(key, name, Vector(5, 1023), -7, Due(time, 1L << 50)),
+    Question.AllDue(key, name, Vector(5, 1023), -7, Due(time, 1L << 50, -9)),
+    Question.AllDue(key, name, Vector(0), 0, Due(RowTime.InOrder(514), -1)),
     Question.AllDue(
       key,
       name,

@@ -34,7 +34,9 @@ final case class WorkerFacts(
     bins: Int,
     keys: Long,
     bytes: Long,
-    standbys: Int = 0
+    standbys: Int = 0,
+    binsIncomplete: Int = 0,
+    bytesToCome: Long = 0
 )
 
 /** Where the bins of a group of operators are.

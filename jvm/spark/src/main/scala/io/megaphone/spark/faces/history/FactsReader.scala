@@ -46,7 +46,9 @@ private[faces] object FactsReader {
           w.int("bins"),
           w.long("keys"),
           w.long("bytes"),
-          w.int("standbys")
+          w.int("standbys"),
+          w.int("bins_incomplete"),
+          w.long("bytes_to_come")
         )
       }
     )

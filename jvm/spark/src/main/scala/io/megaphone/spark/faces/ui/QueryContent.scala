@@ -101,7 +101,9 @@ object QueryContent {
           Column.number("Bins", w => Numbers.exact(w.bins.toLong)),
           Column.number("Keys", w => Numbers.exact(w.keys)),
           Column.number("Bytes", w => Numbers.exact(w.bytes)),
-          Column.number("Standbys", _.standbys.toString)
+          Column.number("Standbys", _.standbys.toString),
+          Column.number("Bins incomplete", w => Numbers.exact(w.binsIncomplete.toLong)),
+          Column.number("Bytes to come", w => Numbers.exact(w.bytesToCome))
         )(group.workers)
       ) ++
       folded(s"bins-${group.operator}", "Numbers by bin") {

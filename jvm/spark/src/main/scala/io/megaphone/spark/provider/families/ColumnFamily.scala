@@ -70,13 +70,17 @@ private[provider] final class ColumnFamily(
     case _ => false
   }
 
-  /** Where the rows of this family have a time; None if the key or value is not a row as Spark has
-    * it in memory.
+  /** Where the rows of this family have a time; None if it is neither what the family is ordered by
+    * nor in a row as Spark has it in memory.
     */
   def timeAt(scan: DueScan): Option[RowTime] =
-    (if (scan.isInKey) keys.rowAt else values.rowAt)
-      .filter(_ => several == null)
-      .map(RowTime(number, scan.isInKey, _, scan.columns, scan.column, scan.field, scan.never))
+    if (isSorted) Option.when(scan.isInKey && scan.column == 0)(RowTime.InOrder(number))
+    else
+      (if (scan.isInKey) keys.rowAt else values.rowAt)
+        .filter(_ => several == null)
+        .map {
+          RowTime.InRow(number, scan.isInKey, _, scan.columns, scan.column, scan.field, scan.never)
+        }
 
   /** Throws Spark's error if the record is verified and its checksum does not match. */
   def verify(found: Cursor): Unit = if (verifier != null) verifier.verify(found)

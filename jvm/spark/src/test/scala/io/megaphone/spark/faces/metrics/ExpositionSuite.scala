@@ -63,7 +63,7 @@ class ExpositionSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
         override val row: QueryRow =
           QueryRow(id, s"run of $id", named, 1, counts, 64, 10, 100, Some(3), None)
         override val workers: Vector[WorkerRow] = Vector.tabulate(counts)(i =>
-          WorkerRow(0, i, Option.when(i == 0)("driver"), 64 / counts, 5, 50, Some(3), 0, 0)
+          WorkerRow(0, i, Option.when(i == 0)("driver"), 64 / counts, 5, 50, Some(3), 0, 0, 0, 0)
         )
         override val openPlans: Vector[PlanRow] = Vector.empty
       }
@@ -99,6 +99,8 @@ class ExpositionSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       "worker_keys",
       "worker_bytes",
       "worker_standbys",
+      "worker_bins_incomplete",
+      "worker_bytes_to_come",
       "plan_moves",
       "plan_moves_done",
       "executor_workers",
@@ -119,6 +121,7 @@ class ExpositionSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       "bins_from_peer_total",
       "bins_from_checkpoint_total",
       "bins_recovered_total",
+      "sub_bins_total",
       "bytes_from_peer_total",
       "bytes_from_checkpoint_total",
       "wait_seconds"
