@@ -55,8 +55,8 @@ object WorkerRow {
       Column.of(
         "bins_incomplete",
         Int32,
-        "Bins of which something was elsewhere after that batch, as a step on demand leaves them; " +
-          "of each store.",
+        "Bins of which something was elsewhere after that batch, as a step on demand leaves " +
+          "them; of each store.",
         _.binsIncomplete
       ),
       Column.of(
