@@ -299,8 +299,8 @@ def chart(title: str, rounds: dict[str, list[Round]]) -> Figure:
         for step in shown.steps_s:
             axes.axvline(step, color="grey", linewidth=0.6)
         axes.set_title(way, loc="left", fontsize=10)
-        axes.set_ylim(bottom=0)
         axes.spines[["top", "right"]].set_visible(False)
+    grid[0].set_ylim(0, 1.05 * max(max(median_round(of).latency_ms) for of in rounds.values()))
     grid[0].legend(fontsize=8, frameon=False, loc="upper right")
     grid[-1].set_xlabel("s from the submission")
     grid[len(grid) // 2].set_ylabel("latency, ms")

@@ -72,7 +72,7 @@ final class Registry(
   /** A worker's current holding, even if an attempt is writing it. */
   def holding(worker: WorkerId): Option[Holding] = Option(slots.get(worker)).map(_.peek)
 
-  /** Tells how to find the hashes of a store's keys. Called twice: the later one counts. */
+  /** Tells how to read a store's keys. Called twice: the later one counts. */
   def useKeyReader(store: StoreKey, make: () => KeyReader): Unit = {
     keyReaders.put(store, make); ()
   }

@@ -110,6 +110,9 @@ object Bug {
   /** H37: a write is laid over what is elsewhere. */
   case object WriteOverElsewhere extends Bug("H37")
 
+  /** H38: a scan for rows that are due looks at those that are here. */
+  case object ScanOfHere extends Bug("H38")
+
   val All: Vector[Bug] = Vector(
     RelabelByVersion,
     TailOfOtherAttempt,
@@ -139,6 +142,7 @@ object Bug {
     RelocatedEarly,
     DroppedEarly,
     BroughtIsForgotten,
-    WriteOverElsewhere
+    WriteOverElsewhere,
+    ScanOfHere
   )
 }

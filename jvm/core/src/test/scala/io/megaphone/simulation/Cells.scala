@@ -4,14 +4,15 @@ package io.megaphone.simulation
 import java.util.Arrays
 
 import io.megaphone.checkpoint.Change
-import io.megaphone.log.{BinLog, KeyReader}
+import io.megaphone.log.{BinLog, KeyReader, RowTime}
 import io.megaphone.log.record.Cursor
 import io.megaphone.log.record.Record
 import io.megaphone.log.record.Words
 import io.megaphone.state.{Holding, Remote}
 
 /** Keys and values as bytes. A key is a small number; a value is a ''stamp'', which also gives its
-  * length, so that two values are equal if their stamps are and the bytes are whole.
+  * length, so that two values are equal if their stamps are and the bytes are whole. A value begins
+  * as a row of one column does, which has the stamp, so that it can be taken for a time.
   */
 object Cells {
   private val Keys: Array[Array[Byte]] =
@@ -34,11 +35,16 @@ object Cells {
         Arrays.equals(k, 0, k.length, change.bytes, change.keyOffset, end)
     )
     val isRemoved = change.kind == Record.Remove
-    key -> Option.when(!isRemoved)(Words.get(change.bytes, change.valueOffset))
+    key -> Option.when(!isRemoved)(Words.get(change.bytes, change.valueOffset + StampAt))
   }
 
   /** Keys are spread over two column families. */
   def familyOf(key: Int): Int = key & 1
+
+  /** The times of the rows of the first family, which operators let go by. */
+  val Times: RowTime = RowTime.InRow(0, isInKey = false, rowAt = 0, columns = 1, column = 0)
+
+  private val StampAt = 8 // behind the bits of columns that are null
 
   def put(holding: Holding, bin: Int, key: Int, stamp: Long): Unit = {
     own(holding, bin)
@@ -106,7 +112,7 @@ object Cells {
     val c = new Cursor
     if (!log.find(familyOf(key), k, 0, k.length, c)) 0L
     else {
-      val stamp = Words.get(c.bytes, c.valueOffset)
+      val stamp = Words.get(c.bytes, c.valueOffset + StampAt)
       if (
         c.valueBytes == lengthOf(stamp) && c
           .bytes(c.valueOffset + c.valueBytes - 1) == lastOf(stamp)
@@ -119,12 +125,14 @@ object Cells {
   }
 
   private def value(stamp: Long): Array[Byte] = {
-    val v = bytes(stamp, lengthOf(stamp))
+    val v = bytes(0, lengthOf(stamp))
+    Words.set(v, StampAt, stamp)
     v(v.length - 1) = lastOf(stamp)
     v
   }
 
-  private def lengthOf(stamp: Long): Int = if ((stamp & 0xff) == 7) 900 else 9 + (stamp & 31).toInt
+  private def lengthOf(stamp: Long): Int =
+    if ((stamp & 0xff) == 7) 900 else StampAt + 9 + (stamp & 31).toInt
   private def lastOf(stamp: Long): Byte = (stamp >>> 8).toByte
 
   private def bytes(word: Long, length: Int): Array[Byte] = {

@@ -45,12 +45,24 @@ final class Oracle(setup: Setup) {
           bins.updated(bin, if (stamp == 0) bins(bin) - key else bins(bin).updated(key, stamp))
       }
     }
+    setup.groups.foreach(group => checkDue(group.id, state))
     tables(settledVersion) = by
     settledVersion += 1
     oldestVersion =
       math.max(oldestVersion, settledVersion - setup.retained + (if (setup.isV2) 1 else 0))
     states(settledVersion) = state.toMap
   }
+
+  /** Nothing is left that was due in the batch. */
+  private def checkDue(group: Long, state: StoreId => Vector[Map[Int, Long]]): Unit = for {
+    (scanned, telling) <- setup.scansOf(group)
+    (keys, bin) <- state(scanned).zipWithIndex
+    key <- keys.keysIterator if Cells.familyOf(key) == 0
+    stamp <- state(telling)(bin).get(key)
+    if stamp <= setup.dueUntil(settledVersion)
+  } throw new Violation(
+    s"key $key of $scanned was due in batch $settledVersion, and is still there"
+  )
 
   /** The query goes on from an earlier version: what came later never happened. */
   def goBack(version: Long): Unit = settledVersion = version

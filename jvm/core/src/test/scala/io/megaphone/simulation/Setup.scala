@@ -22,6 +22,10 @@ import io.megaphone.runtime.PlacementSettings
   *   where workers and standbys are placed
   * @param isElastic
   *   whether the user has executors emptied, and workers taken elsewhere
+  * @param dueShare
+  *   thousandths of all rows that are due in a batch at most
+  * @param areTimesApart
+  *   whether a group's second store has the times of its first one, as a join may have
   * @param batches
   *   batches to commit before faults stop
   */
@@ -42,7 +46,9 @@ final case class Setup(
     isElastic: Boolean,
     settings: Protocol.Settings,
     limits: Committer.Limits,
-    faults: Map[Fault, Double]
+    faults: Map[Fault, Double],
+    dueShare: Int,
+    areTimesApart: Boolean
 ) {
 
   def withoutStandbys: Setup =
@@ -50,6 +56,21 @@ final case class Setup(
 
   val stores: Vector[StoreId] = groups.flatMap(_.stores)
   def storesOf(group: Long): Vector[StoreId] = groups.filter(_.id == group).flatMap(_.stores)
+
+  /** The stores of a group that are scanned in each batch for what is due, each with the one that
+    * has the times.
+    */
+  def scansOf(group: Long): Vector[(StoreId, StoreId)] = storesOf(group) match {
+    case _ if dueShare == 0 => Vector.empty
+    case first +: second +: _ if areTimesApart => Vector(first -> second)
+    case all => all.map(store => store -> store)
+  }
+
+  /** The stamp up to which rows are due in a batch. */
+  def dueUntil(batch: Long): Long = {
+    val share = (Dice.mix(batch) >>> 1) % (dueShare + 1)
+    Long.MinValue + share * (Long.MaxValue / 500)
+  }
 }
 
 object Setup {
@@ -97,7 +118,9 @@ object Setup {
           slackBytes = dice.between(64, 1024).toLong,
           pieceBytes = if (dice.chance(0.5)) dice.between(24, 100) else DeltaFile.PieceBytes
         ),
-      faults = faults
+      faults = faults,
+      dueShare = if (dice.chance(0.5)) dice.between(1, 300) else 0,
+      areTimesApart = dice.chance(0.5)
     )
   }
 

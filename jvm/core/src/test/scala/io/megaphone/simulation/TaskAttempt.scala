@@ -4,8 +4,9 @@ package io.megaphone.simulation
 import scala.collection.mutable
 
 import io.megaphone.format.{Compression, StateName, StoreId, WriterId}
+import io.megaphone.log.Due
 import io.megaphone.runtime.{Assignment, BatchPlan, Tables, WorkerTask}
-import io.megaphone.state.Attempt
+import io.megaphone.state.{Attempt, BinState}
 
 /** What the tasks of one stage have in common. It comes with the batch's plan (P3).
   *
@@ -31,6 +32,7 @@ final case class Stage(
   *   1. It opens each store by the shipped [[io.megaphone.runtime.WorkerTask]]; its bins are
   *      compared with the oracle.
   *   1. Rows are read and written, a few at a time.
+  *   1. Stores are scanned for rows that are due, which go.
   *   1. Each store is committed, and the driver is told.
   *   1. The leases are given back, and the attempt may be accepted.
   *
@@ -51,7 +53,8 @@ final class TaskAttempt(
     number
   )
   private val tasks = mutable.LinkedHashMap.empty[StoreId, WorkerTask]
-  private var nextOpen, nextRow, nextCommit = 0
+  private val scans = setup.scansOf(stage.group)
+  private var nextOpen, nextRow, nextScan, nextCommit = 0
 
   /** Whether the executor believes that it has been killed. */
   var isKilled = false
@@ -77,7 +80,8 @@ final class TaskAttempt(
       rows.slice(nextRow, until).foreach(row => stores.foreach(write(_, row)))
       nextRow = until
       if (world.faults.strikes(Fault.TaskFails)) throw new InjectedFault("user code failed")
-    } else if (nextCommit < stores.size) { commit(stores(nextCommit)); nextCommit += 1 }
+    } else if (nextScan < scans.size) { (scan _).tupled(scans(nextScan)); nextScan += 1 }
+    else if (nextCommit < stores.size) { commit(stores(nextCommit)); nextCommit += 1 }
     else { tasks.valuesIterator.foreach(_.end()); isDone = true }
 
   /** What Spark does for a task that failed: aborts its stores. */
@@ -142,6 +146,37 @@ final class TaskAttempt(
       else Cells.put(holding, bin, row.key, after)
       written(store)(row.key) = after
     }
+  }
+
+  /** Lets the keys of a store go that are due by what another store, or it itself, has of them. */
+  private def scan(scanned: StoreId, telling: StoreId): Unit = {
+    val (keys, times) = (tasks(scanned), tasks(telling))
+    val until = setup.dueUntil(stage.batch)
+    if (!world.planted.is(Bug.ScanOfHere))
+      keys.fetcher.bringDue(
+        Due(Cells.Times, until),
+        times.fetcher,
+        Option.when(scanned != telling)(times.fetcher)
+      )
+    for {
+      key <- 0 until setup.keys if Cells.familyOf(key) == 0
+      (bin, hash) = (Cells.binOf(key, setup.bins), Cells.hashOf(key))
+      if isHere(keys, bin, hash) && Cells.get(keys.holding, bin, key) != 0
+    } {
+      times.fetcher.bring(bin, hash)
+      val stamp = Cells.get(times.holding, bin, key)
+      if (stamp != 0 && stamp <= until)
+        for (store <- Seq(scanned, telling).distinct) {
+          Cells.remove(tasks(store).holding, bin, key)
+          written(store)(key) = 0L
+        }
+    }
+  }
+
+  private def isHere(task: WorkerTask, bin: Int, hash: Int) = task.holding.stateOf(bin) match {
+    case BinState.Local(_) => stage.tables.after.workerOf(bin) == worker
+    case BinState.Partial(_, remote) => remote.isHere(hash)
+    case BinState.Absent => false
   }
 
   private def want(store: StoreId, key: Int): Unit =

@@ -14,7 +14,7 @@ private[provider] trait StoreContext {
   def baseId: Option[String]
   def takeFamilies(binsCount: Int): ColumnFamilies
 
-  /** Finds the hashes of the store's keys; any thread may call this, and use what it returns. */
+  /** Reads the store's keys. Any thread may call this; what it returns is for one thread. */
   def keyReader(binsCount: Int): KeyReader
   def giveBack(families: ColumnFamilies): Unit
   def reportCommit(newVersion: Long): Unit
