@@ -3,6 +3,7 @@ package io.megaphone.state
 
 import java.util.NoSuchElementException
 
+import scala.collection.concurrent.TrieMap
 import scala.collection.mutable
 
 import io.megaphone.format.StateName
@@ -19,7 +20,7 @@ import io.megaphone.plan.Bins
   * Threads: any.
   *
   * @param keys
-  *   finds the sub-bins of the keys
+  *   reads the keys of the store's logs
   * @param drafts
   *   surveys of bins that were begun ahead
   */
@@ -29,14 +30,15 @@ final class Export(
     keys: KeyReader,
     drafts: Map[Int, Survey.Draft] = Map.empty
 ) extends HeapBudget.User {
-  private val lent = mutable.Map.empty[Int, BinLog]
+  // Tasks and the memory budget ask what there is, and are not to wait for who looks at records.
+  private val lent = TrieMap.empty[Int, BinLog]
   private val surveys = mutable.Map.empty[Int, Survey]
   @volatile private var ownBytes = 0L // of the surveys
 
   /** Adds bins. Called twice: nothing happens. */
-  def add(bins: Iterable[(Int, BinLog)]): Unit = synchronized { lent ++= bins }
+  def add(bins: Iterable[(Int, BinLog)]): Unit = { lent ++= bins; () }
 
-  def has(bin: Int): Boolean = synchronized(lent.contains(bin))
+  def has(bin: Int): Boolean = lent.contains(bin)
 
   /** Some sub-bins of a bin, in the order of the hashes; also those that have no record. Returns
     * None if the bin cannot be given in sub-bins.
@@ -98,11 +100,9 @@ final class Export(
   override def heapBytes: Long = ownBytes
 
   /** Heap bytes of the logs that a holding has no longer. */
-  def heapBytesBeside(holding: Option[Holding]): Long = synchronized {
-    lent.iterator.collect {
-      case (bin, log) if !holding.exists(_.logOrNull(bin) eq log) => log.heapBytes
-    }.sum
-  }
+  def heapBytesBeside(holding: Option[Holding]): Long = lent.iterator.collect {
+    case (bin, log) if !holding.exists(_.logOrNull(bin) eq log) => log.heapBytes
+  }.sum
 
   /** None if a key leads to another bin than it lies in: who finds its hash is then wrong about the
     * others, too, and what is not sent would be lost.
