@@ -4,7 +4,7 @@ package io.megaphone.runtime
 import scala.collection.mutable
 
 import io.megaphone.pace.{CopyRate, TransferRate}
-import io.megaphone.plan.{Move, StepId}
+import io.megaphone.plan.StepId
 import io.megaphone.protocol.Protocol
 import io.megaphone.state.ReplicaKey
 import io.megaphone.transfer.StandbyKeeper
@@ -12,7 +12,8 @@ import io.megaphone.transfer.StandbyKeeper
 /** The rate of a run's copies, as the driver sees it: puts together what executors report and what
   * batches take. Reports may be lost, late or repeated: the rate then follows later.
   *
-  *   1. `planned` notes whether a batch has a step, and whether there is something to copy in it.
+  *   1. `planned` notes whether a batch has a step, and whether there is something to copy in it,
+  *      or to come to bins that are incomplete.
   *   1. `reported` and `besideTasks` take what an executor has copied, `batchEnded` what a batch
   *      took. What was reported between two ends belongs to the batch that ended; if several end in
   *      between, to the first.
@@ -27,6 +28,7 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
 
   @volatile private var rate = TransferRate(settings)
   @volatile private var announcedBytes = 0L // at the busiest executor
+  private var announced = Vector.empty[StepId]
   @volatile private var hasStandbysToMake = false
   private val known = mutable.Map.empty[(ReplicaKey, Boolean), Long] // by replica and end: bytes
   private val before = mutable.Map.empty[String, Long] // by executor: as of the last batch's end
@@ -46,13 +48,17 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
       hasStandbysToMake: Boolean
   ): Unit = {
     val batch = decision.batch.number
-    val hasWork = decision.announced.nonEmpty || hasStandbysToMake
+    val comes = decision.incomplete.valuesIterator.exists(_.nonEmpty) // what is elsewhere
+    val hasWork = decision.announced.nonEmpty || comes || hasStandbysToMake
     this.hasStandbysToMake = hasStandbysToMake
     batches(batch) = Kind(decision.after != decision.before, hasWork)
     batches.filterInPlace((number, _) => number > batch - BatchesKept)
     live = liveSteps
     known.filterInPlace { case ((key, _), _) => key.purpose.isLive(live) }
-    announcedBytes = bytesAtBusiest(decision)
+    val steps = decision.announced.map(_.id)
+    // What they are of changes little while they wait; a run's first batch does not know it.
+    if (steps != announced || announcedBytes == 0) announcedBytes = bytesAtBusiest(decision)
+    announced = steps
   }
 
   /** An executor reports how much was copied for replicas. Returns whether that is more than it
@@ -94,18 +100,36 @@ private object CopyPace {
   private val UsefulBatches = 64
 
   /** What the announced steps have an executor publish and pull, at the one that has most to do.
-    * Workers that are not placed count as if they were on one executor.
+    * Workers that are not placed count as if they were on one executor. Costs as much as there are
+    * moves and workers.
     */
   private def bytesAtBusiest(decision: Protocol.Decision): Long = {
-    val bytes = mutable.Map.empty[Option[String], Long].withDefaultValue(0L)
-    for {
-      announced <- decision.announced
-      group = announced.id.group
-      (before, table) = (decision.before(group), decision.after(group))
-      workerAt <- Seq[Move => Int](move => table.workerOf(move.bin), _.target)
-      executors = decision.batch.executorsOf(group)
-      (executor, moves) <- announced.step.moves.groupBy(m => executors.lift(workerAt(m)))
-    } bytes(executor) += decision.batch.bytesOf(group, moves, table, before.binCounts).getOrElse(0L)
-    bytes.valuesIterator.maxOption.getOrElse(0L)
+    val byExecutor = mutable.Map.empty[String, Double].withDefaultValue(0)
+    for (announced <- decision.announced if announced.mode.isPreparedAhead) {
+      val group = announced.id.group
+      val table = decision.after(group)
+      val workers = math.max(table.workers, announced.step.workers)
+      val executors = decision.batch.executorsOf(group)
+      val executorOf =
+        Array.tabulate(workers)(w => if (w < executors.size) executors(w) else Unplaced)
+      val counts = decision.before(group).binCounts
+      val bytesOfBin = Array.tabulate(table.workers) { worker =>
+        val bytes = decision.batch.stateBytes.getOrElse((group, worker), 0L)
+        bytes.toDouble / math.max(1, if (worker < counts.length) counts(worker) else 0)
+      }
+      val ends = new Array[Double](workers) // bytes, by worker
+      announced.step.moves.foreach { move =>
+        val source = table.workerOf(move.bin)
+        val from = executorOf(source)
+        if (from != executorOf(move.target) || from == Unplaced) { // else it is not copied
+          ends(source) += bytesOfBin(source)
+          ends(move.target) += bytesOfBin(source)
+        }
+      }
+      ends.indices.foreach(worker => byExecutor(executorOf(worker)) += ends(worker))
+    }
+    byExecutor.valuesIterator.maxOption.getOrElse(0.0).toLong
   }
+
+  private val Unplaced = ""
 }

@@ -110,13 +110,15 @@ final class Fetcher private[runtime] (
       @tailrec
       def go(stopped: Option[(Int, Int)]): Unit = { // at a bin and hash, by the last answer's room
         val open = holding.incomplete.filter(_._2.mayHave(due))
-        if (open.nonEmpty) telling.remoteOf(open.head._1) match {
+        def tellerOf(bin: Int, here: Remote) = telling.remoteOf(bin).orElse(here.teller)
+        if (open.nonEmpty) (tellerOf _).tupled(open.head) match {
           case None =>
-            complete(Seq(open.head._1)) // nobody can say any more which keys were due
+            complete(Seq(open.head._1)) // nobody can say which keys were due
             go(None)
           case Some(remote) =>
-            val asked = open.filter(b => telling.remoteOf(b._1).exists(_.key == remote.key))
+            val asked = open.filter((tellerOf _).tupled(_).exists(_.key == remote.key))
             val bins = asked.map(_._1)
+            asked.foreach(_._2.teller = Some(remote))
             val late = due.copy(from = asked.iterator.map(_._2.noneBefore(due.time)).min)
             val from = stopped.collect { case (bin, hash) if bin == bins.head => hash }
             val question =
@@ -125,6 +127,9 @@ final class Fetcher private[runtime] (
               case Answer.AllDue(found) if isOf(found, bins, due) =>
                 found.foreach(takeDue(_, due, telling))
                 go(found.last.stretch.next.map(found.last.bin -> _))
+              case _ if telling.remoteOf(bins.head).isEmpty =>
+                complete(bins.take(1))
+                go(None)
               case _ =>
                 telling.fromFiles(remote)
                 go(None)

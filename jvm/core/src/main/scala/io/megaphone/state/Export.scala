@@ -33,6 +33,7 @@ final class Export(
   // Tasks and the memory budget ask what there is, and are not to wait for who looks at records.
   private val lent = TrieMap.empty[Int, BinLog]
   private val surveys = mutable.Map.empty[Int, Survey]
+  private var lastDue = Option.empty[(Int, Due, (Array[Int], Long))] // of the last bin looked at
   @volatile private var ownBytes = 0L // of the surveys
 
   /** Adds bins. Called twice: nothing happens. */
@@ -67,7 +68,7 @@ final class Export(
         .takeWhile(_ => left > 0 && looksLeft > 0)
         .map { bin =>
           surveyOf(bin).map { survey =>
-            val (hashes, nextTime) = survey.due(by)
+            val (hashes, nextTime) = dueIn(bin, survey, by)
             val asked = if (bin == bins.head) hashes.dropWhile(_ < from) else hashes
             val some = stretch(survey, left)(f => { asked.forall(f); () })
             left -= some.bytes
@@ -78,6 +79,16 @@ final class Export(
         .toVector
       Option.when(found.forall(_.isDefined))(found.flatten)
     }
+
+  /** What is due in a bin; a bin with more than an answer has room for is looked at once. */
+  private def dueIn(bin: Int, survey: Survey, by: Due): (Array[Int], Long) = {
+    val known = lastDue.filter { case (of, asked, _) =>
+      of == bin && asked.time == by.time && asked.until == by.until && asked.from <= by.from
+    }
+    val found = known.fold(survey.due(by))(_._3)
+    lastDue = Some((bin, known.fold(by)(_._2), found))
+    found
+  }
 
   /** The sub-bins of these hashes, as long as they have fewer than `bytes` of records. */
   private def stretch(survey: Survey, bytes: Long)(foreach: (Int => Boolean) => Unit): Stretch = {

@@ -39,6 +39,11 @@ final class Remote(
   private var keysTaken = 0L
   private val notDueBefore = mutable.Map.empty[RowTime, Long]
 
+  /** What of the same bin is elsewhere in another store that tells which of these rows are due: its
+    * source can tell as long as this step is not complete, also once that store has all.
+    */
+  private[megaphone] var teller = Option.empty[Remote]
+
   /** A time before which no row that is elsewhere has its time. */
   def noneBefore(time: RowTime): Long = notDueBefore.getOrElse(time, Long.MinValue)
 

@@ -13,25 +13,35 @@ class CopyPaceSuite extends AnyFunSuite {
   private val bytesOfWorker = 1L << 40
   private val quietMs = 500L
 
+  private def decisionOf(
+      batch: Long,
+      executors: Vector[String],
+      announced: Vector[Announced],
+      incomplete: Map[Long, Set[Int]] = Map.empty
+  ): Protocol.Decision = {
+    val tables = Map(group -> table)
+    val bytes = (0 until 4).map((group, _) -> bytesOfWorker).toMap
+    val planned =
+      Protocol.Batch(batch, isOwn = true, Map.empty, Map(group -> executors), bytes)
+    Protocol.Decision(planned, tables, tables, Vector.empty, announced, incomplete)
+  }
+
   /** Bytes a second, if these moves are announced once it is known what quiet batches take. */
-  private def rate(executors: Vector[String], moves: Vector[Move]): Long = {
+  private def rate(
+      executors: Vector[String],
+      moves: Vector[Move],
+      mode: TransferMode = TransferMode.Prepared
+  ): Long = {
     val pace = new CopyPace(TransferRate.Settings(slowdown = 0.1))
-    def plan(batch: Long, announced: Vector[Announced]): Unit = {
-      val tables = Map(group -> table)
-      val planned = Protocol.Batch(
-        batch,
-        isOwn = true,
-        Map.empty,
-        Map(group -> executors),
-        (0 until 4).map((group, _) -> bytesOfWorker).toMap
-      )
-      val decision = Protocol.Decision(planned, tables, tables, Vector.empty, announced)
-      pace.planned(decision, announced.map(_.id).toSet, hasStandbysToMake = false)
-    }
+    def plan(batch: Long, announced: Vector[Announced]): Unit = pace.planned(
+      decisionOf(batch, executors, announced),
+      announced.map(_.id).toSet,
+      hasStandbysToMake = false
+    )
     for (batch <- 0L to 2L) { plan(batch, Vector.empty); pace.batchEnded(batch, quietMs) }
     plan(
       3,
-      Vector(Announced(StepId("p", group, 0), Step(moves, 4), TransferMode.Prepared, 3, Map.empty))
+      Vector(Announced(StepId("p", group, 0), Step(moves, 4), mode, 3, Map.empty))
     )
     pace.copyRate.besideTasks
   }
@@ -44,6 +54,32 @@ class CopyPaceSuite extends AnyFunSuite {
     assert(rate(Vector("a", "b", "c", "d"), twoEnds :+ Move(2, 3)) == inBatches(2 * binBytes))
     assert(rate(Vector("a", "b", "a", "b"), twoEnds :+ Move(2, 3)) == inBatches(3 * binBytes))
     assert(rate(Vector.empty, twoEnds) == inBatches(4 * binBytes), "places are not known")
+  }
+
+  test("what is not copied ahead does not count") {
+    val first = 8 << 20
+    assert(rate(Vector("a", "a", "a", "a"), Vector(Move(0, 1))) == first, "it is on one executor")
+    val onDemand = TransferMode.OnDemand
+    assert(rate(Vector("a", "b", "a", "b"), Vector(Move(0, 1)), onDemand) == first)
+  }
+
+  test("batches in which the rest of a step on demand comes are not quiet ones") {
+    val pace = new CopyPace(TransferRate.Settings(slowdown = 0.1))
+    var copied = 0L
+    def batch(number: Long, ms: Long, incomplete: Set[Int]): Unit = {
+      pace.planned(
+        decisionOf(number, Vector("a", "b", "a", "b"), Vector.empty, Map(group -> incomplete)),
+        Set.empty,
+        hasStandbysToMake = false
+      )
+      copied += (if (incomplete.isEmpty) 0 else 1L << 30)
+      pace.besideTasks("a", copied)
+      pace.batchEnded(number, ms)
+    }
+    for (number <- 0L to 9L) batch(number, quietMs, Set.empty)
+    val before = pace.copyRate.besideTasks
+    for (number <- 10L to 40L) batch(number, 2 * quietMs, Set(0))
+    assert(pace.copyRate.besideTasks < before, "twice as slow is too slow")
   }
 
   test("the rate of few bytes is the one that batches bear") {

@@ -178,7 +178,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     assert(asked.size == 1)
   }
 
-  test("keys come whose rows in another store of the task are due, until that store has all") {
+  test("keys come whose rows in another store of the task are due, also once that has all") {
     val keys = new Moving(keys = 10)
     val values = new Moving(keys = 10, i => rowOf(Some(10L * i)))
     keys.fetcher.bringDue(until(25), values.fetcher)
@@ -187,6 +187,17 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     assert(values.asked.size == 1 && keys.asked.size == 1, "all keys in one question")
     keys.fetcher.bringDue(until(29), values.fetcher)
     assert(values.asked.size == 1)
+    values.fetcher.completeAll()
+    keys.fetcher.bringDue(until(30), values.fetcher)
+    assert((0 until 10).filter(keys.has) == Seq(0, 1, 2, 3), "its source still tells")
+    values.heard = _ => Answer.Gone
+    keys.fetcher.bringDue(until(40), values.fetcher)
+    assert(!keys.isPartial && keys.arrivals.binsFromCheckpoint == 0)
+  }
+
+  test("if nobody has said which keys are due, all come") {
+    val keys = new Moving(keys = 10)
+    val values = new Moving(keys = 10, i => rowOf(Some(10L * i)))
     values.fetcher.completeAll()
     keys.fetcher.bringDue(until(30), values.fetcher)
     assert(!keys.isPartial && keys.arrivals.binsFromCheckpoint == 0)
