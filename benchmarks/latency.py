@@ -315,17 +315,14 @@ def table(rounds: dict[str, list[Round]]) -> list[str]:
         "|---|---|---|---|---|---|---|",
     ]
     for way, of in rounds.items():
-
-        def middle(values: list[float]) -> float:
-            return statistics.median(values)
-
         lines.append(
             f"| {way} | {harness.median_and_spread([r.ratio for r in of])} | "
-            f"{middle([r.worst_ms for r in of]):.0f} | "
-            f"{middle([r.interruption_ms for r in of]):.0f} | "
-            f"{middle([middle(r.idle_ms) for r in of]):.0f}, "
-            f"{middle([r.idle_p99_ms for r in of]):.0f} | "
-            f"{middle([r.seconds for r in of]):.1f} | {middle([r.travelled for r in of]):.2f} |"
+            f"{statistics.median([r.worst_ms for r in of]):.0f} | "
+            f"{statistics.median([r.interruption_ms for r in of]):.0f} | "
+            f"{statistics.median([statistics.median(r.idle_ms) for r in of]):.0f}, "
+            f"{statistics.median([r.idle_p99_ms for r in of]):.0f} | "
+            f"{statistics.median([r.seconds for r in of]):.1f} | "
+            f"{statistics.median([r.travelled for r in of]):.2f} |"
         )
     return lines
 

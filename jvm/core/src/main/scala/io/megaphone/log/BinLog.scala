@@ -392,7 +392,8 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   def repack(): Unit = pages.repack()
 
   /** The beginning of a survey, of the settled prefix, for another thread to make. */
-  def draft(keys: KeyReader): Survey.Draft = new Survey.Draft(pages.prefix(tailStart), pages, keys)
+  def draft(keys: => KeyReader): Survey.Draft =
+    new Survey.Draft(pages.prefix(tailStart), pages, keys)
 
   private[log] def pagesNow: Pages = pages
 

@@ -88,7 +88,11 @@ object Survey {
     *
     * Threads: any one, while the log goes on.
     */
-  final class Draft private[log] (prefix: Pages, private[log] val basis: Pages, keys: KeyReader) {
+  final class Draft private[log] (
+      prefix: Pages,
+      private[log] val basis: Pages,
+      keys: => KeyReader
+  ) {
     private[log] val end: Int = prefix.end
     @volatile private var made: Array[Long] = _
 

@@ -114,13 +114,17 @@ object Protocol {
       val leaving = new Array[Int](table.workers) // bins, by worker
       moves.foreach(m => leaving(table.workerOf(m.bin)) += 1)
       val sources = leaving.indices.iterator.filter(leaving(_) > 0).toVector
-      Option.when(sources.forall(worker => stateBytes.contains((group, worker)))) {
-        sources.iterator.map { worker =>
-          val bins = math.max(1, counts.lift(worker).getOrElse(0))
-          (stateBytes((group, worker)).toDouble / bins * leaving(worker)).toLong
-        }.sum
+      val each = sources.flatMap { worker =>
+        bytesOfBin(group, worker, counts).map(bytes => (bytes * leaving(worker)).toLong)
       }
+      Option.when(each.size == sources.size)(each.sum)
     }
+
+    /** How many bytes a bin of a worker has, if they are alike; None if it is not known. */
+    def bytesOfBin(group: Long, worker: Int, counts: Array[Int]): Option[Double] =
+      stateBytes.get((group, worker)).map { bytes =>
+        bytes.toDouble / math.max(1, if (worker < counts.length) counts(worker) else 0)
+      }
   }
 
   /** What a batch must agree on.
@@ -139,7 +143,9 @@ object Protocol {
       sealedSteps: Vector[Announced],
       announced: Vector[Announced],
       incomplete: Map[Long, Set[Int]] = Map.empty
-  )
+  ) {
+    def hasIncomplete: Boolean = incomplete.valuesIterator.exists(_.nonEmpty)
+  }
 
   /** @param pending
     *   a seal that is being appended, and the decision that holds once it is

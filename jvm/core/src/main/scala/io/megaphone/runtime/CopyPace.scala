@@ -48,8 +48,7 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
       hasStandbysToMake: Boolean
   ): Unit = {
     val batch = decision.batch.number
-    val comes = decision.incomplete.valuesIterator.exists(_.nonEmpty) // what is elsewhere
-    val hasWork = decision.announced.nonEmpty || comes || hasStandbysToMake
+    val hasWork = decision.announced.nonEmpty || decision.hasIncomplete || hasStandbysToMake
     this.hasStandbysToMake = hasStandbysToMake
     batches(batch) = Kind(decision.after != decision.before, hasWork)
     batches.filterInPlace((number, _) => number > batch - BatchesKept)
@@ -114,8 +113,7 @@ private object CopyPace {
         Array.tabulate(workers)(w => if (w < executors.size) executors(w) else Unplaced)
       val counts = decision.before(group).binCounts
       val bytesOfBin = Array.tabulate(table.workers) { worker =>
-        val bytes = decision.batch.stateBytes.getOrElse((group, worker), 0L)
-        bytes.toDouble / math.max(1, if (worker < counts.length) counts(worker) else 0)
+        decision.batch.bytesOfBin(group, worker, counts).getOrElse(0.0)
       }
       val ends = new Array[Double](workers) // bytes, by worker
       announced.step.moves.foreach { move =>

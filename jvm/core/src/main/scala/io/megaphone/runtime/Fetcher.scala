@@ -11,7 +11,7 @@ import io.megaphone.checkpoint.Recovery.Located
 import io.megaphone.format.{StoreKey, WorkerId}
 import io.megaphone.log.{Due, Survey}
 import io.megaphone.plan.Bins
-import io.megaphone.state.{BinState, DueSubBins, Lease, Registry, Remote, ReplicaKey, SubBin}
+import io.megaphone.state.{DueSubBins, Lease, Registry, Remote, ReplicaKey, SubBin}
 import io.megaphone.transfer.{Answer, Peers, Question}
 
 /** Brings what a task needs of its worker's incomplete bins: rule 34.
@@ -64,23 +64,22 @@ final class Fetcher private[runtime] (
   /** Makes sure that a sub-bin is here. Throws what the files throw, DamagedRecordsException and
     * SpillException.
     */
-  def bring(bin: Int, hash: Int): Unit = holding.stateOf(bin) match {
-    case BinState.Partial(_, remote) if !remote.isHere(hash) =>
+  def bring(bin: Int, hash: Int): Unit =
+    for (remote <- remoteOf(bin) if !remote.isHere(hash)) {
       want(bin, hash)
       for (known <- watched; more = known.since(seen)) {
         seen += more.length
         more.foreach(h => want(Bins.of(h, holding.binsCount), h))
       }
       arrivals.waiting(bringWanted(remote, bin -> hash))
-    case _ =>
-  }
+    }
 
   /** Makes sure that all of some bins is here. Throws as `bring` does. */
   def complete(bins: Seq[Int]): Unit = arrivals.waiting {
     bins.foreach { bin =>
       @tailrec
-      def go(from: Int): Unit = holding.stateOf(bin) match {
-        case BinState.Partial(_, remote) =>
+      def go(from: Int): Unit = remoteOf(bin) match {
+        case Some(remote) =>
           ask(remote, Question.Rest(remote.key, remote.name, bin, from)) match {
             case Answer.Rest(stretch) =>
               stretch.subBins.foreach(takeIn(bin, _))
@@ -90,7 +89,7 @@ final class Fetcher private[runtime] (
               }
             case _ => fromFiles(remote)
           }
-        case _ =>
+        case None =>
       }
       go(Int.MinValue)
       wanted.remove(bin)
@@ -154,11 +153,6 @@ final class Fetcher private[runtime] (
     }
   }
 
-  private def remoteOf(bin: Int): Option[Remote] = holding.stateOf(bin) match {
-    case BinState.Partial(_, remote) => Some(remote)
-    case _ => None
-  }
-
   /** Whether an answer brings the search forward: it may be about another question. */
   private def isOf(found: Vector[DueSubBins], bins: Seq[Int], due: Due) =
     found.nonEmpty && found.map(_.bin) == bins.take(found.size) &&
@@ -181,11 +175,9 @@ final class Fetcher private[runtime] (
   /** Makes sure that all bins are complete. Throws as `bring` does. */
   def completeAll(): Unit = complete(holding.incomplete.map(_._1))
 
-  private def lacks(bin: Int, hash: Int) = holding.stateOf(bin) match {
-    case BinState.Partial(_, remote) => !remote.isHere(hash)
-    case _ => false
-  }
-  private def isPartial(bin: Int) = holding.stateOf(bin).isInstanceOf[BinState.Partial]
+  private def remoteOf(bin: Int): Option[Remote] = holding.stateOf(bin).elsewhere
+  private def lacks(bin: Int, hash: Int) = remoteOf(bin).exists(!_.isHere(hash))
+  private def isPartial(bin: Int) = remoteOf(bin).nonEmpty
 
   /** Asks for what is wanted of a source, in questions of some thousand sub-bins. The first has the
     * one that is needed now.

@@ -347,10 +347,7 @@ final class QueryRun(
   /** Takes note of the workers whose bins are all complete, each at a version. */
   private def takeWholes(): Unit =
     Iterator.continually(wholes.poll()).takeWhile(_ != null).foreach { case (worker, version) =>
-      val hasIncomplete = records.state.exists(
-        _.decision.exists(_.incomplete.valuesIterator.exists(_.nonEmpty))
-      )
-      if (hasIncomplete)
+      if (records.state.exists(_.decision.exists(_.hasIncomplete)))
         records.feed(Protocol.WorkerWhole(worker.store.id, worker.worker, version))
     }
 

@@ -12,7 +12,7 @@ import io.megaphone.checkpoint.Recovery
 import io.megaphone.checkpoint.Recovery.Located
 import io.megaphone.format.{StoreKey, WorkerId}
 import io.megaphone.pace.Throttle
-import io.megaphone.state.{Attempt, BinState, Holding, Registry, Remote}
+import io.megaphone.state.{Attempt, Holding, Registry, Remote}
 import io.megaphone.transfer.{Answer, Peers, Question}
 
 /** Brings the rest of what steps on demand have left elsewhere, while no batch asks for it: rule
@@ -154,10 +154,8 @@ final class RestWork private[runtime] (
     val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false)
     registry.borrow(worker, attempt, leaseWaitMs)(_ ne holding).exists { lease =>
       lease.forStandby {
-        val isSame = (lease.holding eq holding) && (holding.stateOf(bin) match {
-          case BinState.Partial(_, now) => now eq remote
-          case _ => false
-        })
+        val isSame =
+          (lease.holding eq holding) && holding.stateOf(bin).elsewhere.exists(_ eq remote)
         if (isSame) use
         true
       }

@@ -20,16 +20,15 @@ final class SurveyWork private[runtime] (registry: Registry) {
   private val queued = new ConcurrentLinkedQueue[(ReplicaKey, Survey.Draft)]()
 
   /** Queues bins of a holding that are settled. Only with the lease, before the batch writes. */
-  def queue(key: ReplicaKey, holding: Holding, bins: Seq[Int]): Unit =
-    if (registry.keyReaderOf(key.store).nonEmpty) {
-      val drafts = for {
-        bin <- bins
-        log <- holding.stateOf(bin) match { case BinState.Local(l) => Some(l); case _ => None }
-        keys <- registry.keyReaderOf(key.store) // of its own: two threads may be at two drafts
-      } yield bin -> log.draft(keys)
-      registry.putDrafts(key, drafts.toMap)
-      drafts.foreach { case (_, draft) => queued.add(key -> draft) }
+  def queue(key: ReplicaKey, holding: Holding, bins: Seq[Int]): Unit = {
+    // Each has a reader of its own, as it is made: two threads may be at two drafts.
+    def keys = registry.keyReaderOf(key.store).get
+    val drafts = bins.map(bin => bin -> holding.stateOf(bin)).collect {
+      case (bin, BinState.Local(log)) => bin -> log.draft(keys)
     }
+    registry.putDrafts(key, drafts.toMap)
+    drafts.foreach { case (_, draft) => queued.add(key -> draft) }
+  }
 
   /** Whether a run has surveys that are to be begun. */
   def hasQueued(run: String): Boolean =
@@ -39,7 +38,7 @@ final class SurveyWork private[runtime] (registry: Registry) {
   def next(isWanted: ReplicaKey => Boolean): Boolean = Option(queued.poll()) match {
     case None => false
     case Some((key, draft)) =>
-      // A family that is not known here makes the export refuse the bin.
+      // Keys that nobody here can read make the export refuse the bin.
       if (isWanted(key))
         try draft.make()
         catch { case _: NoSuchElementException => () }

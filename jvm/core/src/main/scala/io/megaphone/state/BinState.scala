@@ -15,6 +15,9 @@ sealed abstract class BinState {
   /** The log of the records that are in this memory; None if the bin is absent. */
   def here: Option[BinLog]
 
+  /** What of the bin is elsewhere; None if nothing is, or the bin is absent. */
+  def elsewhere: Option[Remote] = None
+
   /** Number of live keys of all families. */
   def keyCount: Long
 
@@ -51,6 +54,7 @@ object BinState {
   final case class Partial(log: BinLog, remote: Remote) extends BinState {
     override def isPresent: Boolean = true
     override def here: Option[BinLog] = Some(log)
+    override def elsewhere: Option[Remote] = Some(remote)
     override def keyCount: Long = log.keyCount + remote.keysElsewhere
     override def keyCount(family: Int): Long = log.keyCount(family).toLong
     override def liveBytes: Long = log.liveBytes + remote.bytesElsewhere

@@ -82,12 +82,11 @@ final class Export(
 
   /** What is due in a bin; a bin with more than an answer has room for is looked at once. */
   private def dueIn(bin: Int, survey: Survey, by: Due): (Array[Int], Long) = {
-    val known = lastDue.filter { case (of, asked, _) =>
+    val isKnown = lastDue.exists { case (of, asked, _) =>
       of == bin && asked.time == by.time && asked.until == by.until && asked.from <= by.from
     }
-    val found = known.fold(survey.due(by))(_._3)
-    lastDue = Some((bin, known.fold(by)(_._2), found))
-    found
+    if (!isKnown) lastDue = Some((bin, by, survey.due(by)))
+    lastDue.get._3
   }
 
   /** The sub-bins of these hashes, as long as they have fewer than `bytes` of records. */

@@ -122,8 +122,8 @@ final class Holding(val worker: Int, val binsCount: Int) {
   /** Takes in all that an incomplete bin lacks, from a log that has the whole of it as it was when
     * the step took it. Throws as `takeIn` and `checkComplete` do, and what `keys` throws.
     */
-  def completeFrom(bin: Int, whole: BinLog, keys: => KeyReader): Unit = stateOf(bin) match {
-    case BinState.Partial(_, remote) =>
+  def completeFrom(bin: Int, whole: BinLog, keys: => KeyReader): Unit =
+    stateOf(bin).elsewhere.foreach { remote =>
       if (remote.broughtCount == 0) put(bin, whole, chain(bin))
       else {
         val survey = Survey.of(whole, keys)
@@ -133,19 +133,16 @@ final class Holding(val worker: Int, val binsCount: Int) {
         }
         checkComplete(bin)
       }
-    case _ =>
-  }
+    }
 
   /** All of a bin has come. Throws IllegalStateException if keys of it are elsewhere all the same:
     * this holding is of no use then.
     */
-  def checkComplete(bin: Int): Unit = stateOf(bin) match {
-    case BinState.Partial(_, remote) =>
-      throw new IllegalStateException(
-        s"${remote.keysElsewhere} keys of bin $bin have not come although all has, so the " +
-          "worker's state is read from files."
-      )
-    case _ =>
+  def checkComplete(bin: Int): Unit = stateOf(bin).elsewhere.foreach { remote =>
+    throw new IllegalStateException(
+      s"${remote.keysElsewhere} keys of bin $bin have not come although all has, so the " +
+        "worker's state is read from files."
+    )
   }
 
   /** Whether some bin is incomplete: asked for every row. */

@@ -84,12 +84,7 @@ object MigrationRow {
         "Bins of the worker of which something was elsewhere after the batch.",
         _.binsIncomplete
       ),
-      Column.of(
-        "bytes_to_come",
-        Int64,
-        "About how many bytes of records were elsewhere of these.",
-        _.bytesToCome
-      )
+      Column.bytesToCome(_.bytesToCome)
     )
   )
 

@@ -40,6 +40,10 @@ object Column {
   /** The column that names a group of operators. */
   def ofGroup[A](value: A => Long): Column[A] =
     of("operator", Int64, "The group of operators, by the smallest operator id in it.", value)
+
+  /** The column behind one that counts incomplete bins. */
+  def bytesToCome[A](value: A => Long): Column[A] =
+    of("bytes_to_come", Int64, "About how many bytes of records were elsewhere of these.", value)
 }
 
 /** A table of rows of one type.

@@ -59,12 +59,7 @@ object WorkerRow {
           "them; of each store.",
         _.binsIncomplete
       ),
-      Column.of(
-        "bytes_to_come",
-        Int64,
-        "About how many bytes of records were elsewhere of these.",
-        _.bytesToCome
-      )
+      Column.bytesToCome(_.bytesToCome)
     )
   )
 

@@ -50,6 +50,10 @@ class ScansSuite extends OperatorSession {
     times.toMap
   }
 
+  /** What the last batch's operators were known to look for. */
+  private def scansIn(running: Running): Map[(StoreId, String), DueScan] =
+    Scans.of(running.plan.collect { case o: StatefulOperator if o.stateInfo.isDefined => o })
+
   private def upTo(times: Map[Long, Set[Int]], until: Long) =
     times.iterator.collect { case (time, hashes) if time <= until => hashes }.flatten.toSet
 
@@ -61,8 +65,7 @@ class ScansSuite extends OperatorSession {
   ): Unit = withConf("spark.sql.streaming.noDataMicroBatches.enabled" -> "false") {
     val memory = MemoryStream[Key](spark)
     val running = start(make(memory.toDS()), mode.toString.toLowerCase(java.util.Locale.ROOT))
-    def scans: Map[(StoreId, String), DueScan] =
-      Scans.of(running.plan.collect { case o: StatefulOperator if o.stateInfo.isDefined => o })
+    def scans = scansIn(running)
     def nameOf(scan: (StoreId, String)) = (scan._1.store, scan._2)
     def times = scans.map { case (id, scan) =>
       id -> timesIn(
@@ -189,10 +192,9 @@ class ScansSuite extends OperatorSession {
       val running = start(make(memory.toDS()), mode.toString.toLowerCase(java.util.Locale.ROOT))
       memory.addData(rows(0))
       running.query.processAllAvailable()
-      val operators =
-        running.plan.collect { case o: StatefulOperator if o.stateInfo.isDefined => o }
+      val scans = scansIn(running)
       running.stop()
-      Scans.of(operators).keySet
+      scans.keySet
     }
     val windows =
       (rows: Dataset[Key]) => timed(rows).groupBy(window(col("at"), "2 seconds"), col("id")).count()
