@@ -94,7 +94,7 @@ def half_moved(feed: Feed, query: StreamingQuery, mode: str) -> tuple[int, int]:
 
     Called again, it moves the same bins back.
     """
-    moves = half(query)
+    moves = exchanged(query)
     plan = Megaphone(query).move(moves, strategy="all-at-once", mode=mode)
     durations: dict[int, int] = {}
     while plan.steps[0].batch is None:
@@ -103,14 +103,14 @@ def half_moved(feed: Feed, query: StreamingQuery, mode: str) -> tuple[int, int]:
     return durations[plan.steps[0].batch], len(moves)
 
 
-def half(query: StreamingQuery) -> dict[int, int]:
-    """Every other bin of each worker, with the other worker: half of the state, an even load."""
+def exchanged(query: StreamingQuery, one_in: int = 2) -> dict[int, int]:
+    """Every other bin of each worker, or fewer, with the other worker: an even load."""
     owners = Megaphone(query).bins().to_pydict()
     pairs = zip(owners["bin"], owners["worker"], strict=True)
-    return {bin: 1 - worker for bin, worker in pairs if bin // 2 % 2}
+    return {bin: 1 - worker for bin, worker in pairs if bin // 2 % one_in == 1}
 
 
-def first_of_each_worker(moves: dict[int, int], bins: int) -> dict[int, int]:
+def some_of_each(moves: dict[int, int], bins: int) -> dict[int, int]:
     """So many of the moves, as many to the one worker as to the other."""
     by_target = [[bin for bin in moves if moves[bin] == worker] for worker in (0, 1)]
     pairs = zip(*by_target, strict=False)
@@ -198,9 +198,9 @@ class Flow:
     def moved(self, mode: str, strategy: str) -> Move:
         """Moves half of the state."""
         megaphone = Megaphone(self.query)
-        moves = half(self.query)
+        moves = exchanged(self.query)
         if strategy in BINS_A_STEP:
-            moves = first_of_each_worker(moves, SHORT_STEPS * BINS_A_STEP[strategy])
+            moves = some_of_each(moves, SHORT_STEPS * BINS_A_STEP[strategy])
         share = len(moves) / len(megaphone.bins())
         live = sum(megaphone.workers()["bytes"].to_pylist())
         first, begun = self.next_batch(), time.monotonic()
