@@ -4,10 +4,10 @@ package io.megaphone.simulation
 /** Bugs that can be planted in the simulated query, each the one that a schedule (H1 …) warns of.
   * The real code stays as it is; what calls it goes wrong.
   *
-  * @param needsImages
-  *   whether only images show it: schedules with standbys, which make images rare, are left out
+  * @param narrowed
+  *   makes of any schedule one that may show it
   */
-sealed abstract class Bug(val schedule: String, val needsImages: Boolean = false)
+sealed abstract class Bug(val schedule: String, val narrowed: Setup => Setup = identity)
 
 object Bug {
 
@@ -17,7 +17,7 @@ object Bug {
   case object RelabelByVersion extends Bug("H1")
 
   /** H2: tails are served and applied by version, whichever attempt made them. */
-  case object TailOfOtherAttempt extends Bug("H2")
+  case object TailOfOtherAttempt extends Bug("H2", _.withoutStandbys.copy(isV2 = true))
 
   /** H3: the head in memory is taken for the one that was accepted. */
   case object LastHeadForAccepted extends Bug("H3")
@@ -48,7 +48,7 @@ object Bug {
   case object WritersAlike extends Bug("H9")
 
   /** H11: the image of a batch that is being written is published as the settled one. */
-  case object UnsettledImage extends Bug("H11", needsImages = true)
+  case object UnsettledImage extends Bug("H11", _.withoutStandbys)
 
   /** H12: each worker deletes the files of its own folder that it no longer needs. */
   case object OwnerDeletes extends Bug("H12")
@@ -111,7 +111,19 @@ object Bug {
   case object WriteOverElsewhere extends Bug("H37")
 
   /** H38: a scan for rows that are due looks at those that are here. */
-  case object ScanOfHere extends Bug("H38")
+  case object ScanOfHere extends Bug("H38", _.withScans)
+
+  /** H40: a source tells what is due without the rows that its last batches wrote. */
+  case object DueTooLate extends Bug("H40", _.withScans)
+
+  /** H41: a source answers what it found as it looked ahead, without what was written since. */
+  case object AnsweredAsBefore extends Bug("H41")
+
+  /** H42: an incomplete bin is committed as if what is here were all of it. */
+  case object PartIsWhole extends Bug("H42")
+
+  /** H43: an attempt that fails takes back what it has brought, which is still noted as here. */
+  case object BroughtIsUndone extends Bug("H43")
 
   val All: Vector[Bug] = Vector(
     RelabelByVersion,
@@ -143,6 +155,10 @@ object Bug {
     DroppedEarly,
     BroughtIsForgotten,
     WriteOverElsewhere,
-    ScanOfHere
+    ScanOfHere,
+    DueTooLate,
+    AnsweredAsBefore,
+    PartIsWhole,
+    BroughtIsUndone
   )
 }

@@ -12,7 +12,7 @@ import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.runtime.{DutyHost, ExecutorAgent, FaultPoints, Orders}
 import io.megaphone.state.{Registry, ReplicaKey}
 import io.megaphone.transfer.{
-  Answer, BlockName, Peers, PushedFile, Question, StandbyKeeper, TransferBlocks
+  Answer, BlockName, Heard, Peers, PushedFile, Question, StandbyKeeper, TransferBlocks
 }
 
 /** One executor: the shipped agent, and a host made of dice: its way to the other executors, its
@@ -72,12 +72,13 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     }
   }
 
-  override def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Answer =
-    if (world.faults.strikes(Fault.AnswerMissing)) Answer.Gone
+  override def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Heard =
+    if (world.faults.strikes(Fault.AnswerMissing)) Heard.Nothing
     else
       world.executor(address.id).map(_.agent.answering(question)) match {
-        case None | Some(Answer.NotYet) => Answer.Gone // the time is up: nothing goes on meanwhile
-        case Some(answer) => answer
+        case None | Some(Answer.NotYet) =>
+          Heard.Nothing // the time is up: nothing goes on meanwhile
+        case Some(answer) => Heard(world.planted.answer(question, answer), bytes = 1)
       }
 
   private def blockFor(block: BlockName): Option[Array[Byte]] =

@@ -7,14 +7,16 @@ import scala.util.Try
 import io.megaphone.checkpoint.{Recovery, StateFiles, Sweep}
 import io.megaphone.checkpoint.planlog.{History, LogRecord}
 import io.megaphone.format.{
-  Chain, Compression, Compressions, FileName, Footer, StateName, StoreId, VersionIds, WorkerId,
-  WriterId
+  Chain, Compression, Compressions, FileName, Footer, StateName, StoreId, StoreKey, VersionIds,
+  WorkerId, WriterId
 }
 import io.megaphone.log.BinLog
 import io.megaphone.protocol.{Protocol, Route, Whereabouts}
 import io.megaphone.runtime.{Assignment, Orders, Report, SweepOrder, Tables, WorkerTask}
-import io.megaphone.state.{Holding, LoadedBin, Remote, Replica, ReplicaKey}
-import io.megaphone.transfer.{BlockKind, BlockName, ReplicaDuty, StandbyDuty, TransferBlocks}
+import io.megaphone.state.{Holding, LoadedBin, Remote, Replica, ReplicaKey, SubBin}
+import io.megaphone.transfer.{
+  Answer, BlockKind, BlockName, Question, ReplicaDuty, StandbyDuty, TransferBlocks
+}
 
 /** The places where the simulated query does wrong when a bug is planted. With none they do
   * nothing.
@@ -169,19 +171,24 @@ final class Planted(world: World, bug: Option[Bug]) {
       image
     }
 
-  def beforeCommit(executor: Executor, stage: Stage, task: WorkerTask): Unit =
+  def beforeCommit(executor: Executor, stage: Stage, task: WorkerTask): Unit = {
+    val holding = task.holding
+    if (is(Bug.PartIsWhole))
+      holding.incomplete.foreach { case (bin, _) =>
+        holding.put(bin, holding.here(bin), holding.chain(bin))
+      }
     if (is(Bug.UnsettledImage))
       for {
         outgoing <- stage.assignment.outgoing
         if outgoing.isAnnouncedNow && outgoing.mode.publishesImageAhead
-        route <- outgoing.routes if route.source == task.holding.worker
+        route <- outgoing.routes if route.source == holding.worker
       } {
         val snapshots = route.bins.map { bin =>
-          val log = task.holding.log(bin)
+          val log = holding.log(bin)
           val image = log.image()
           val keyCount = log.keyCount.toLong
           TransferBlocks
-            .BinSnapshot(bin, task.holding.chain(bin), keyCount, (_, f) => f(image, image.length))
+            .BinSnapshot(bin, holding.chain(bin), keyCount, (_, f) => f(image, image.length))
         }
         val name = task.batch.nameOf(route.source)
         val block = BlockName(
@@ -195,6 +202,7 @@ final class Planted(world: World, bug: Option[Bug]) {
         executor.agent.publisher
           .publish(block, new TransferBlocks.Snapshot(route.source, name, snapshots))
       }
+  }
 
   def afterCommit(holding: Holding): Unit = bug match {
     case Some(Bug.CompactionAboveSettled) =>
@@ -209,6 +217,33 @@ final class Planted(world: World, bug: Option[Bug]) {
       }
     case _ => ()
   }
+
+  /** What an executor says about bins that a step on demand has left there. */
+  def answer(question: Question, answer: Answer): Answer = (bug, answer) match {
+    case (Some(Bug.DueTooLate), Answer.AllDue(found)) =>
+      Answer.AllDue(found.map { of =>
+        if (of.stretch.next.isDefined) of
+        else of.copy(stretch = of.stretch.copy(subBins = of.stretch.subBins.drop(1)))
+      })
+    case (Some(Bug.AnsweredAsBefore), Answer.SubBins(found)) =>
+      Answer.SubBins(found.map { case (bin, subBins) =>
+        bin -> subBins.map(s => seen.getOrElseUpdate((question.key.store, s.hash), s))
+      })
+    case _ => answer
+  }
+
+  private val seen = mutable.Map.empty[(StoreKey, Int), SubBin]
+
+  /** An attempt has given its leases back without a commit. */
+  def afterFailure(holding: Holding): Unit = if (is(Bug.BroughtIsUndone))
+    for {
+      (bin, remote) <- holding.incomplete
+      key <- 0 until setup.keys
+      if Cells.binOf(key, setup.bins) == bin && remote.isHere(Cells.hashOf(key))
+    } {
+      Cells.remove(holding, bin, key)
+      holding.here(bin).settle()
+    }
 
   def beforeBatch(decision: Protocol.Decision): Unit = if (is(Bug.CloseDropsOutgoing))
     for {

@@ -51,8 +51,12 @@ final case class Setup(
     areTimesApart: Boolean
 ) {
 
+  /** Standbys make images rare: a step takes them where there are any. */
   def withoutStandbys: Setup =
     copy(placement = placement.copy(replicas = 0, isAuto = false), isElastic = false)
+
+  /** In each batch some rows are due. */
+  def withScans: Setup = if (dueShare == 0) copy(dueShare = 50) else this
 
   val stores: Vector[StoreId] = groups.flatMap(_.stores)
   def storesOf(group: Long): Vector[StoreId] = groups.filter(_.id == group).flatMap(_.stores)

@@ -19,7 +19,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
   private val trace = new Trace(isTraced)
   private val setup = {
     val made = Setup.of(dice)
-    if (bug.exists(_.needsImages)) made.withoutStandbys else made
+    bug.fold(made)(_.narrowed(made))
   }
   private val world = new World(setup, dice, trace, bug)
   private val user = new User(world)

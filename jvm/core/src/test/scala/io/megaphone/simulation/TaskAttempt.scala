@@ -87,7 +87,10 @@ final class TaskAttempt(
   /** What Spark does for a task that failed: aborts its stores. */
   def fail(): Unit = {
     isDone = true
-    tasks.valuesIterator.foreach(_.end())
+    tasks.valuesIterator.foreach { task =>
+      task.end()
+      world.planted.afterFailure(task.holding)
+    }
   }
 
   private def open(store: StoreId): Unit = {
