@@ -18,7 +18,8 @@ from types import FrameType
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from demo import picture, report, scenario, workload
+from demo import burst, picture, report, scenario, workload
+from demo.burst import Burst
 from demo.workload import Workload
 from spark_megaphone import configure
 from testkit.cluster import Cluster, standalone_cluster
@@ -36,7 +37,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="run-", dir=OUTPUT)).resolve()
     began = time.monotonic()
     try:
-        outcome = _run(options, folder, began + options.limit)
+        outcome, after = _run(options, folder, began + options.limit)
     except KeyboardInterrupt:
         shutil.rmtree(folder, ignore_errors=True)
         print("\nInterrupted; everything is stopped.", file=sys.stderr)
@@ -47,9 +48,10 @@ def main() -> int:
     image = OUTPUT / "batches.png"
     print(report.table(outcome))
     print(report.verdict(outcome))
+    print(report.burst(after))
     picture.draw(outcome, image)
     print(f"Picture: {image}. It took {time.monotonic() - began:.0f} s.")
-    if outcome.is_right:
+    if outcome.is_right and not after.wrong:
         shutil.rmtree(folder, ignore_errors=True)
         return 0
     print(f"Logs and files of this run: {folder}")
@@ -63,6 +65,12 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--keys", type=int, help="generated keys (default: a fifth of the rows)")
     parser.add_argument(
+        "--burst-keys",
+        type=int,
+        default=burst.KEYS,
+        help="keys of the last act (default: 2 million)",
+    )
+    parser.add_argument(
         "--every", type=float, default=2.0, help="seconds between batches (default: 2)"
     )
     parser.add_argument("--limit", type=float, default=285.0, help="seconds for all (default: 285)")
@@ -72,7 +80,9 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _run(options: argparse.Namespace, folder: Path, deadline: float) -> report.Outcome:
+def _run(
+    options: argparse.Namespace, folder: Path, deadline: float
+) -> tuple[report.Outcome, Burst]:
     print("Writing the input …", flush=True)
     load = _workload(options, folder / "input")
     print("Starting a standalone master, and a worker with one core …", flush=True)
@@ -87,10 +97,12 @@ def _run(options: argparse.Namespace, folder: Path, deadline: float) -> report.O
         outcome = scenario.run(
             spark, cluster, load, folder / "checkpoints", options.every, deadline
         )
+        print(f"─── a burst on one of {options.burst_keys:,} other keys", flush=True)
+        after = burst.run(spark, folder / "burst", options.burst_keys)
         if options.linger:
             print(f"Spark's pages stay up for {options.linger:.0f} s.")
             time.sleep(options.linger)
-        return outcome
+        return outcome, after
 
 
 def _workload(options: argparse.Namespace, folder: Path) -> Workload:

@@ -7,6 +7,7 @@ from statistics import median
 import pandas as pd
 from matplotlib.figure import Figure
 
+from demo.burst import Burst
 from demo.watch import Act, Batch
 
 
@@ -112,19 +113,32 @@ def verdict(outcome: Outcome) -> str:
         "State read again after the second kill -9: "
         f"totals, with a standby for each worker, {read['totals']:,} bytes; "
         f"firsts, without, {read['firsts']:,} bytes.",
-        *_wrong(outcome),
+        _wrong("totals", outcome.wrong_keys, outcome.keys),
+        _wrong("firsts", outcome.wrong_firsts, outcome.firsts),
     ]
     return "\n".join(lines)
 
 
-def _wrong(outcome: Outcome) -> list[str]:
-    return [
-        f"{name}: {len(wrong):,} wrong of {count:,} keys{_some(wrong)}"
-        for name, wrong, count in (
-            ("totals", outcome.wrong_keys, outcome.keys),
-            ("firsts", outcome.wrong_firsts, outcome.firsts),
-        )
+def burst(outcome: Burst) -> str:
+    """The same step on demand and in mode direct, beside each other; and whether the answer is
+    right.
+    """
+    lines = ["", f"The same step of {outcome.steps[0].bins} bins in a burst:"]
+    lines += [
+        f"  {step.mode + ':':<11}its batch took {step.batch_s:.2f} s ({step.before_s:.2f} s before "
+        f"it), waited {step.wait_s:.2f} s for {_megabytes(step.batch_bytes)} of "
+        f"{_megabytes(step.bytes)}; all was there after {step.whole_s:.1f} s"
+        for step in outcome.steps
     ]
+    return "\n".join([*lines, _wrong("burst", outcome.wrong, outcome.keys)])
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB"
+
+
+def _wrong(name: str, wrong: list[object], count: int) -> str:
+    return f"{name}: {len(wrong):,} wrong of {count:,} keys{_some(wrong)}"
 
 
 def _some(wrong: list[object]) -> str:
