@@ -66,6 +66,11 @@ def unique(rows: DataFrame) -> DataFrame:
     return every.select(f.unix_timestamp("m.start").alias("m"), "k")
 
 
+def seen(rows: DataFrame) -> DataFrame:
+    """Each key once."""
+    return rows.select("k").dropDuplicates()
+
+
 def joined(rows: DataFrame) -> DataFrame:
     """Each row beside the one of its key before it."""
     before = rows.select(f.col("k").alias("k2"), f.col("v").alias("w"))
@@ -184,6 +189,7 @@ KINDS = {
     "distinct": Kind(distinct_totals, "update"),
     "windows": Kind(windows, "append"),
     "unique": Kind(unique, "append"),
+    "seen": Kind(seen, "append"),
     "joined": Kind(joined, "append"),
     "large": Kind(large_joined, "append", large_answer),
     "large rows": Kind(large_rows, "append"),

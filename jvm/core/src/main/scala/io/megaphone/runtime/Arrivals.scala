@@ -19,8 +19,10 @@ final class Arrivals extends Serializable {
   var binsRecovered: Int = 0
   def isRecovered: Boolean = binsRecovered > 0
 
-  /** Whether any bins came from elsewhere. */
-  def isAny: Boolean = binsIn > 0 || subBins > 0 || isRecovered
+  private var hasComeBetween = false
+
+  /** Whether anything of bins came from elsewhere. */
+  def isAny: Boolean = binsIn > 0 || subBins > 0 || isRecovered || hasComeBetween
 
   def waitMs: Long = waitNanos / 1000000L
 
@@ -28,6 +30,12 @@ final class Arrivals extends Serializable {
   private[runtime] def count(traffic: Traffic): Unit = {
     bytesFromPeer += traffic.fromPeer
     bytesFromCheckpoint += traffic.fromCheckpoint
+  }
+
+  /** Counts what came of incomplete bins since the last batch. */
+  private[runtime] def countBetween(traffic: Traffic): Unit = {
+    hasComeBetween = traffic != Traffic()
+    count(traffic)
   }
 
   private var isWaiting = false

@@ -12,7 +12,7 @@ import io.megaphone.format.{StoreKey, WorkerId}
 import io.megaphone.log.{Due, Survey}
 import io.megaphone.plan.Bins
 import io.megaphone.state.{DueSubBins, Lease, Registry, Remote, ReplicaKey, SubBin}
-import io.megaphone.transfer.{Answer, Peers, Question}
+import io.megaphone.transfer.{Answer, Heard, Peers, Question}
 
 /** Brings what a task needs of its worker's incomplete bins: rule 34.
   *
@@ -211,18 +211,19 @@ final class Fetcher private[runtime] (
     val begun = System.nanoTime
     val left = leftNanos.getOrElse(remote.key, TimeUnit.MILLISECONDS.toNanos(deadlineMs))
     @tailrec
-    def go(): Answer = remote.at match {
+    def go(): Heard = remote.at match {
       case Some(executor) if System.nanoTime - begun < left =>
         val leftMs = TimeUnit.NANOSECONDS.toMillis(left - (System.nanoTime - begun))
         peers.ask(question, executor, leftMs) match {
-          case Answer.NotYet if System.nanoTime - begun < NotYetMaxNanos =>
+          case Heard(Answer.NotYet, _) if System.nanoTime - begun < NotYetMaxNanos =>
             Thread.sleep(NotYetMs)
             go()
           case other => other
         }
-      case _ => Answer.Gone
+      case _ => Heard.Nothing
     }
-    val answer = go()
+    val Heard(answer, bytes) = go()
+    arrivals.bytesFromPeer += bytes
     // Of a source that has failed nothing more is asked in this batch.
     leftNanos(remote.key) =
       if (isAnswerTo(question, answer)) left - (System.nanoTime - begun) else 0
@@ -236,8 +237,8 @@ final class Fetcher private[runtime] (
   }
 
   private def takeIn(bin: Int, subBin: SubBin): Unit = orGiveUp {
+    remoteOf(bin).foreach(_.asked += 1)
     if (holding.takeIn(bin, subBin)) {
-      arrivals.bytesFromPeer += subBin.records.length
       arrivals.subBins += 1
       if (!isPartial(bin)) arrivals.binsFromPeer += 1
     }

@@ -12,13 +12,14 @@ import io.megaphone.checkpoint.Recovery
 import io.megaphone.checkpoint.Recovery.Located
 import io.megaphone.format.{StoreKey, WorkerId}
 import io.megaphone.pace.Throttle
-import io.megaphone.state.{Attempt, Holding, Registry, Remote}
-import io.megaphone.transfer.{Answer, Peers, Question}
+import io.megaphone.state.{Attempt, Holding, Registry, Remote, Traffic}
+import io.megaphone.transfer.{Answer, Heard, Peers, Question}
 
 /** Brings the rest of what steps on demand have left elsewhere, while no batch asks for it: rule
   * 35.
   *
-  *   1. `bringAll` asks the source for a stretch of sub-bins of one bin, at the rate of the run.
+  *   1. `bringAll` asks the source for a stretch of sub-bins of one bin, at the rate of the run: of
+  *      the bin that tasks have asked for most, as they will again.
   *   1. It takes the stretch in under the worker's lease, between two tasks of the worker: what is
   *      here by then is left out. ''A task has the lease:'' it tries again.
   *   1. If the source has it no more, the bins come from its files, whole.
@@ -93,10 +94,17 @@ final class RestWork private[runtime] (
 
   private def due: Vector[WorkerId] = {
     val runs = orders().runs
-    registry
-      .workers(_.areIncomplete)
-      .filter(w => runs.contains(w.store.run) && !rests.rests(w) && !isBehind(w))
+    registry.workers(_.areIncomplete).filter { worker =>
+      runs.get(worker.store.run).exists(run => isHere(worker, run.settled)) &&
+      !rests.rests(worker) && !isBehind(worker)
+    }
   }
+
+  /** Whether the worker runs here. If it does, its state is at most one version behind, while its
+    * next batch is planned. Else what it lacks is fetched by another executor.
+    */
+  private def isHere(worker: WorkerId, settled: Long) =
+    registry.holding(worker).exists(settled <= _.base.version + 1)
 
   private def isBehind(worker: WorkerId) = registry
     .holding(worker)
@@ -106,20 +114,20 @@ final class RestWork private[runtime] (
   /** Brings a stretch of a worker's bins. While memory is short, batches come first. */
   private def bring(worker: WorkerId): Outcome = (for {
     holding <- registry.holding(worker)
-    (bin, remote) <- holding.incomplete.headOption
+    (bin, remote) <- holding.incomplete.maxByOption(_._2.asked)
   } yield {
     faults.at(FaultPoints.RestAsked)
     if (registry.budget.isTight) Busy
     else {
-      val answer = remote.at.fold[Answer](Answer.Gone) { executor =>
+      val Heard(answer, bytes) = remote.at.fold(Heard.Nothing) { executor =>
         peers.ask(Question.Rest(remote.key, remote.name, bin, remote.restFrom), executor, AnswerMs)
       }
       val isIn = answer match {
         case Answer.Rest(stretch) =>
-          val bytes = stretch.bytes
-          throttle.pass(worker.store.run, bytes)
+          throttle.pass(worker.store.run, stretch.bytes)
           alone(worker, holding, bin, remote) {
             stretch.subBins.foreach(holding.takeIn(bin, _))
+            holding.cameBetween += Traffic(fromPeer = bytes)
             stretch.next match {
               case Some(next) => remote.restFrom = next
               case None => holding.checkComplete(bin)
@@ -140,6 +148,7 @@ final class RestWork private[runtime] (
         .load(Map(bin -> Located(remote.chain, remote.keys)))
       alone(worker, holding, bin, remote) {
         holding.completeFrom(bin, loaded.bins(bin).log, registry.keyReaderOf(worker.store).get)
+        holding.cameBetween += loaded.traffic
       }
     }
 

@@ -36,6 +36,9 @@ final class Remote(
 
   /** The hash from which on the rest is still to be asked for. */
   private[megaphone] var restFrom: Int = Int.MinValue
+
+  /** How many sub-bins tasks have asked for: the rest of a bin that they need often comes first. */
+  @volatile private[megaphone] var asked: Int = 0
   private var keysTaken = 0L
   private val notDueBefore = mutable.Map.empty[RowTime, Long]
 

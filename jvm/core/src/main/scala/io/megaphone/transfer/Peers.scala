@@ -32,7 +32,7 @@ trait Peers {
     * answer. Returns Gone if none comes within `deadlineMs`. Throws InterruptedException, and
     * nothing else.
     */
-  def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Answer
+  def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Heard
 
   /** Sends a file to another executor, which keeps it for its standby. Does not wait, and never
     * throws: the file may be lost, late, or come twice.

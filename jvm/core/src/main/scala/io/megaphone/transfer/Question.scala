@@ -45,6 +45,19 @@ object Question {
   ) extends Question
 }
 
+/** An answer as it has come.
+  *
+  * @param bytes
+  *   what another executor has sent for it
+  */
+final case class Heard(answer: Answer, bytes: Long)
+
+object Heard {
+
+  /** There is no answer. */
+  val Nothing: Heard = Heard(Answer.Gone, 0)
+}
+
 sealed trait Answer
 
 object Answer {

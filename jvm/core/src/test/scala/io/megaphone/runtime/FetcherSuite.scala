@@ -15,7 +15,7 @@ import io.megaphone.protocol.Route
 import io.megaphone.state.{
   BinState, Lease, LoadedBin, Registry, Remote, ReplicaKey, Stretch, SubBin
 }
-import io.megaphone.transfer.{Answer, Answering, BlockKind, Question}
+import io.megaphone.transfer.{Answer, Answering, BlockKind, Heard, Peers, Question}
 
 /** What a worker brings of a bin that a step on demand has left elsewhere. */
 class FetcherSuite extends AnyFunSuite with SmallStore {
@@ -78,9 +78,9 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     var heard: Answer => Answer = identity
     private val answering = new Answering(source, restBytes = 1, dueBytes, looks)
     val peers: SomePeers = new SomePeers(b => Option.when(b.kind == BlockKind.Offer)(offer)) {
-      override def ask(question: Question, at: ExecutorAddress, deadlineMs: Long): Answer = {
+      override def ask(question: Question, at: ExecutorAddress, deadlineMs: Long): Heard = {
         asked += question
-        heard(answering(question))
+        Heard(heard(answering(question)), bytes = 100)
       }
     }
     private val sources = Sources(
@@ -426,7 +426,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     val run = turn.key.run
     var isReplaced = false
     val late = new SomePeers(_ => None) {
-      override def ask(question: Question, at: ExecutorAddress, deadlineMs: Long): Answer = {
+      override def ask(question: Question, at: ExecutorAddress, deadlineMs: Long): Heard = {
         val answer = peers.ask(question, at, deadlineMs)
         if (!isReplaced) { // the bin has left and come back meanwhile, with other records elsewhere
           isReplaced = true
@@ -437,23 +437,60 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
         answer
       }
     }
-    val orders = Orders(1, Map(run -> LiveRun("root", 2, Set(step), None)), Vector.empty)
-    val files = (_: Any, _: String, _: Array[Byte] => Unit) => store.recovery
-    val rests =
-      new RestWork(
-        target,
-        late,
-        files,
-        () => orders,
-        FaultPoints.Off,
-        new Throttle(Clock.System),
-        0,
-        () => 0
-      )
-    rests.bringAll(run)
+    restsOf(moving, late, settled = 2).bringAll(run)
     // What came of the older step is not here: all has been read at the later one's chain.
     assert(isReplaced && asked.count(_.isInstanceOf[Question.Rest]) == 1)
     assert(!lease.holding.areIncomplete && lease.holding.log(0).keyCount == 10)
+  }
+
+  private def restsOf(moving: Moving, peers: Peers, settled: Long) = {
+    val live = LiveRun("root", settled, Set(step), None)
+    val orders = Orders(1, Map(moving.turn.key.run -> live), Vector.empty)
+    new RestWork(
+      moving.target,
+      peers,
+      (_, _, _) => moving.store.recovery,
+      () => orders,
+      FaultPoints.Off,
+      new Throttle(Clock.System),
+      0,
+      () => 0
+    )
+  }
+
+  test("the rest of the bin that tasks have asked for most comes first") {
+    val moving = new Moving(keys = 5, inTwo = 100 until 105)
+    import moving._
+    fetcher.bring(2, hashOf(102))
+    store.commit(lease, turn)
+    lease.end()
+    restsOf(moving, peers, settled = 2).bringAll(turn.key.run)
+    assert(asked.collect { case rest: Question.Rest => rest.bin }.distinct == Seq(2, 0))
+    assert(!lease.holding.areIncomplete)
+  }
+
+  test("what a worker lacks is asked for only where the worker runs") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    store.commit(lease, turn)
+    lease.end()
+    val run = turn.key.run
+    val left = restsOf(moving, peers, settled = 5) // it has gone on elsewhere
+    assert(left.dueRuns.isEmpty && !left.bringAll(run) && asked.isEmpty)
+    val stayed = restsOf(moving, peers, settled = 2)
+    assert(stayed.dueRuns == Set(run) && stayed.bringAll(run))
+    assert(asked.nonEmpty && !lease.holding.areIncomplete)
+    val opener = new Opener(target, store.recovery, store.handOver, peers, 60000)
+    def opened(task: Long, batch: Long) = {
+      val (lease, turn) = (store.lease(target, 1, task), store.turn(batch, after, after))
+      val opened = opener.open(lease, turn, Sources.None)
+      store.commit(lease, turn)
+      lease.end()
+      opened
+    }
+    val next = opened(task = 4, batch = 2)
+    assert(next.isAny && next.bytesFromPeer > 0, "the next batch tells what has come")
+    assert(!opened(task = 5, batch = 3).isAny, "and only that one")
   }
 
   test("bins whose keys lead elsewhere are not given in sub-bins") {

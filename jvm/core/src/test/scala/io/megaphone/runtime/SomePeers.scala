@@ -2,7 +2,7 @@
 package io.megaphone.runtime
 
 import io.megaphone.format.ExecutorAddress
-import io.megaphone.transfer.{Answer, BlockName, Peers, PushedFile, Question}
+import io.megaphone.transfer.{BlockName, Heard, Peers, PushedFile, Question}
 
 /** Peers that have nothing, but for what a test puts in their place. */
 class SomePeers(pulled: BlockName => Option[Array[Byte]]) extends Peers {
@@ -12,8 +12,8 @@ class SomePeers(pulled: BlockName => Option[Array[Byte]]) extends Peers {
       address: ExecutorAddress,
       deadlineMs: Long
   ): Option[Array[Byte]] = pulled(block)
-  override def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Answer =
-    Answer.Gone
+  override def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Heard =
+    Heard.Nothing
   override def push(file: PushedFile, to: ExecutorAddress): Unit = ()
   override def publish(block: BlockName, bytes: Array[Byte]): Unit = ()
   override def remove(blocks: Seq[BlockName]): Unit = ()

@@ -19,7 +19,7 @@ import org.apache.spark.sql.megaphone.BlockStore
 import io.megaphone.format.ExecutorAddress
 import io.megaphone.runtime.FaultPoints
 import io.megaphone.spark.wire.{AnswerBytes, PeerBytes}
-import io.megaphone.transfer.{Answer, BlockName, Peers, PushedFile, Question}
+import io.megaphone.transfer.{Answer, BlockName, Heard, Peers, PushedFile, Question}
 
 /** The memory of other executors: their blocks, which Spark's block manager keeps, and Spark's
   * transport carries. The driver takes no part. Under memory pressure moves become slower, and
@@ -158,8 +158,8 @@ final class BlockPeers(
     )
   }
 
-  override def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Answer =
-    if (address == transport.address) answering(question)
+  override def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Heard =
+    if (address == transport.address) Heard(answering(question), bytes = 0)
     else
       try {
         faults.at(FaultPoints.QuestionAsked)
@@ -168,12 +168,12 @@ final class BlockPeers(
             FaultPoints.AnswerCame,
             inTime(deadlineMs)(transport.ask(address, PeerBytes.ask(question), deadlineMs))
           )
-          .fold[Answer](Answer.Gone)(AnswerBytes.decode(_))
+          .fold(Heard.Nothing)(came => Heard(AnswerBytes.decode(came), came.length.toLong))
       } catch {
         case e: InterruptedException => throw e
         case NonFatal(e) =>
           logInfo(s"$address did not answer about ${question.key}, so the checkpoint is read: $e")
-          Answer.Gone
+          Heard.Nothing
       }
 
   /** Also to find an executor that is gone may take long. Throws TimeoutException. */

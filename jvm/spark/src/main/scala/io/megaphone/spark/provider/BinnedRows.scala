@@ -190,7 +190,7 @@ private[provider] final class BinnedRows(
       logToWrite(bin).remove(number, c.bytes, c.keyOffset, c.keyBytes)
     }
 
-  private def scansOf(f: ColumnFamily): Iterator[Scan] = {
+  private def scansOf(f: ColumnFamily): Iterator[Scan] = onceLooked {
     bringScanned(f)
     if (f.isSorted) merged(_.range(f.number, null, null)) else logs.map(_.scan(f.number))
   }
@@ -199,7 +199,7 @@ private[provider] final class BinnedRows(
     val bytes = f.bytesOfPrefix(prefix)
     if (f.binOf.isByPrefix)
       Iterator.single(logOf(bring(f.binOf.hashOfPrefix(prefix))).prefix(f.number, bytes))
-    else { bringAll(); merged(_.prefix(f.number, bytes)) }
+    else onceLooked { bringAll(); merged(_.prefix(f.number, bytes)) }
   }
 
   private def scansOfRange(
@@ -211,8 +211,14 @@ private[provider] final class BinnedRows(
     val last = until.map(f.bytesOfKey).orNull
     if (first != null && last != null && f.isOneKey(first, last))
       Iterator.single(logOf(bring(f.binOf.hashOf(from.get))).range(f.number, first, last))
-    else { bringScanned(f); merged(_.range(f.number, first, last)) }
+    else onceLooked { bringScanned(f); merged(_.range(f.number, first, last)) }
   }
+
+  /** Scans that bring nothing until someone looks at a row. From Spark 4.3 on a deduplication
+    * without a watermark asks for all rows, and looks at none.
+    */
+  private def onceLooked(scans: => Iterator[Scan]): Iterator[Scan] =
+    if (holding.areIncomplete) Iterator.single(()).flatMap(_ => scans) else scans
 
   /** One scan of all logs, in order. */
   private def merged(scan: BinLog => Scan): Iterator[Scan] =

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.wire
 
-import io.megaphone.format.{Decoder, Encoder}
+import io.megaphone.format.{Compression, Decoder, Encoder}
 import io.megaphone.log.{Due, RowTime}
 import io.megaphone.plan.StepId
+import io.megaphone.spark.checkpoint.Lz4
 import io.megaphone.state.{DueSubBins, ForStep, ReplicaKey, Stretch, SubBin}
 import io.megaphone.transfer.{Answer, Question}
 
@@ -118,13 +119,31 @@ private[spark] object AnswerBytes {
           stretch(body.int(due.bin), due.stretch).long(due.nextTime); ()
         }
     }
-    WireParts.checked(out, body.toBytes)
+    WireParts.checked(out, packed(body.toBytes))
     ()
+  }
+
+  /** Compressed, as all other bytes of state are that travel; what is small stays as it is. */
+  private def packed(body: Array[Byte]): Array[Byte] = {
+    val compression = if (body.length < CompressedFrom) Compression.None else Lz4
+    val bytes = compression.compress(body, body.length)
+    new Encoder(bytes.length + HeaderBytes)
+      .byte(compression.id)
+      .int(body.length)
+      .blob(bytes)
+      .toBytes
+  }
+
+  private def unpacked(bytes: Array[Byte]): Array[Byte] = {
+    val in = new Decoder(Name, bytes)
+    val compression = Lz4.All(Name, in.byte())
+    val rawBytes = in.int()
+    compression.decompress(in.blob(), rawBytes)
   }
 
   /** Throws DamagedFileException. */
   def decode(bytes: Array[Byte]): Answer = {
-    val in = new Decoder(Name, WireParts.checked(new Decoder(Name, bytes), Name))
+    val in = new Decoder(Name, unpacked(WireParts.checked(new Decoder(Name, bytes), Name)))
     in.byte() match {
       case Gone => Answer.Gone
       case NotYet => Answer.NotYet
@@ -147,4 +166,6 @@ private[spark] object AnswerBytes {
 
   private val Name = "an answer of another executor"
   private val BodyBytes = 1 << 12
+  private val CompressedFrom = 1 << 10
+  private val HeaderBytes = 16
 }

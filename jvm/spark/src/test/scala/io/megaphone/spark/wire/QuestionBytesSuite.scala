@@ -37,6 +37,7 @@ final class QuestionBytesSuite extends AnyFunSuite {
     Answer.SubBins(Vector(5 -> subBins, 7 -> Vector.empty)),
     Answer.Rest(Stretch(subBins, Some(-1))),
     Answer.Rest(Stretch(Vector.empty, None)),
+    Answer.Rest(Stretch(Vector(SubBin(1, Array.fill(2000)(7.toByte))), None)), // compressed
     Answer.AllDue(
       Vector(
         DueSubBins(5, Stretch(subBins, None), 1L << 50),
@@ -78,6 +79,12 @@ final class QuestionBytesSuite extends AnyFunSuite {
       val (heard, come) = asked(PeerBytes.ask(question), answer)
       assert(shown(heard) == shown(question) && shown(come) == shown(answer))
     }
+  }
+
+  test("A large answer is compressed.") {
+    val large = Answer.Rest(Stretch(Vector(SubBin(1, new Array[Byte](100000))), None))
+    val bytes = PeerBytes.answer(PeerBytes.ask(questions.head))(_ => None, _ => (), _ => large)
+    assert(bytes.length < 2000 && shown(AnswerBytes.decode(bytes)) == shown(large))
   }
 
   test("A question with any damage is another one, or an error that says so.") {
