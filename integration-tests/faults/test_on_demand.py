@@ -38,7 +38,10 @@ def test_bins_move_on_demand_and_nothing_is_read_for_it(
         takes_effect(query, plan)
         query.check()
         until_complete(query, plan)
-        query.run(2)
+        newest = query.run(2).settle()
+        told = [row["batch"] for row in query.table("migrations")]
+        assert newest - 1 in told, "the next batch tells what has come"
+        assert newest not in told
     assert brought(query) > 0
     assert from_checkpoint(query) == 0
     query.run(2)

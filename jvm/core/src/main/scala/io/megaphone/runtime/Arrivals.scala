@@ -21,8 +21,11 @@ final class Arrivals extends Serializable {
 
   private var hasComeBetween = false
 
-  /** Whether anything of bins came from elsewhere. */
-  def isAny: Boolean = binsIn > 0 || subBins > 0 || isRecovered || hasComeBetween
+  /** Whether the batch had bins come from elsewhere. */
+  def isAny: Boolean = binsIn > 0 || subBins > 0 || isRecovered
+
+  /** Whether there is anything to tell. */
+  def isNews: Boolean = isAny || hasComeBetween
 
   def waitMs: Long = waitNanos / 1000000L
 

@@ -6,7 +6,7 @@ import io.megaphone.errors.MissingBinException
 import io.megaphone.format.{Chain, FileName, StateName, StoreKey}
 import io.megaphone.log.BinLog
 import io.megaphone.log.memory.SpillException
-import io.megaphone.state.{Holding, Lease, Registry, StoreBatch, Traffic}
+import io.megaphone.state.{Holding, Lease, Registry, StoreBatch}
 import io.megaphone.transfer.{Peers, TransferBlocks}
 
 /** Opens a worker's state for a batch: rules 11 to 13.
@@ -63,7 +63,6 @@ final class Opener(
       fetcher(lease, batch.key, opened)
         .complete(holding.incomplete.map(_._1).filterNot(batch.incomplete))
     opened.countBetween(holding.cameBetween)
-    holding.cameBetween = Traffic()
     opened
   }
 

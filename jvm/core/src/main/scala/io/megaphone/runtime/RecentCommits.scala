@@ -22,7 +22,7 @@ final class RecentCommits(movesMax: Int = 20000) {
   def add(c: Committed): Unit = synchronized {
     newestOf(c.worker) = c.copy(sizes = None)
     c.sizes.foreach(note(c.worker.store.id, c.batch, _))
-    if (c.arrivals.isAny) {
+    if (c.arrivals.isNews) {
       moved.enqueue(c.copy(sizes = None))
       if (moved.size > movesMax) { moved.dequeue(); () }
     }

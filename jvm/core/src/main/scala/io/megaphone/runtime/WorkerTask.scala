@@ -6,7 +6,7 @@ import java.util.concurrent.TimeUnit
 import io.megaphone.checkpoint.{Committer, Recovery, StateFiles}
 import io.megaphone.format.{Compression, StateName, StoreId, WorkerId, WriterId}
 import io.megaphone.plan.AfterCommit
-import io.megaphone.state.{Attempt, Holding, Lease, ReplicaKey, StoreBatch}
+import io.megaphone.state.{Attempt, Holding, Lease, ReplicaKey, StoreBatch, Traffic}
 import io.megaphone.transfer.{BlockKind, BlockName, TransferBlocks}
 
 /** The task's part of the runtime: one worker's state in one task of a batch.
@@ -59,6 +59,7 @@ final class WorkerTask private (
     if (batch.isStep) agent.faults.at(FaultPoints.StepCommitted)
     if (isOnStandby) agent.faults.at(FaultPoints.StandbyCommitted)
     publishHead(name)
+    holding.cameBetween = Traffic() // this commit tells it
     val hasMoved = arrivals.isAny || holding.leaving.nonEmpty
     val incomplete = holding.incomplete
     val tellsSizes = agent.census.isDue(id, hasMoved)

@@ -51,9 +51,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
   /** The worker of another store whose rest is to come before that of this one, if it is here. */
   @volatile private[megaphone] var restAfter = Option.empty[WorkerId]
 
-  /** What has come of incomplete bins while no task ran, since the worker was opened. With the
-    * lease.
-    */
+  /** What has come of incomplete bins while no task ran, since the last commit. With the lease. */
   private[megaphone] var cameBetween = Traffic()
 
   /** Version at which the accesses to the bins were counted last; −1 if they never were. */

@@ -91,7 +91,7 @@ object MigrationRow {
   /** The rows of a run, from the commits that its tasks reported, in their order. */
   def of(commits: Vector[Committed]): Vector[MigrationRow] = for {
     c <- commits
-    arrivals = c.arrivals if arrivals.isAny
+    arrivals = c.arrivals if arrivals.isNews
   } yield MigrationRow(
     c.batch,
     c.worker.store.id.operator,

@@ -180,7 +180,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
       membership.committedOn(c.executor)
       query(c.worker.store.run).foreach { query =>
         query.committed(c)
-        if (c.arrivals.isAny) tell(_.arrived(query, c))
+        if (c.arrivals.isNews) tell(_.arrived(query, c))
       }
       null
     case FileSettingsAsked(run) =>

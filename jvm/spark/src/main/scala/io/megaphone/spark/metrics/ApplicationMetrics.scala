@@ -182,7 +182,7 @@ object ApplicationMetrics {
       "milliseconds",
       "How long tasks waited for bins, of each worker and store that bins moved into or that was " +
         "recovered.",
-      Reading.Histogram { case Arrived(a) => a.waitMs }
+      Reading.Histogram { case Arrived(a) if a.isAny => a.waitMs }
     )
   )
 }

@@ -76,6 +76,9 @@ private[provider] final class BinnedRows(
     ()
   }
 
+  /** Whether some of the worker's rows are elsewhere. */
+  def areIncomplete: Boolean = holding.areIncomplete
+
   /** All rows of the worker's bins, except of bins that leave. The caller may put and remove while
     * it iterates. The pair is reused, and so are rows that an encoding codec decodes.
     */
@@ -218,7 +221,13 @@ private[provider] final class BinnedRows(
     * without a watermark asks for all rows, and looks at none.
     */
   private def onceLooked(scans: => Iterator[Scan]): Iterator[Scan] =
-    if (holding.areIncomplete) Iterator.single(()).flatMap(_ => scans) else scans
+    if (!areIncomplete) scans
+    else
+      new Iterator[Scan] {
+        private lazy val all = scans // if that throws, it is tried again
+        override def hasNext: Boolean = all.hasNext
+        override def next(): Scan = all.next()
+      }
 
   /** One scan of all logs, in order. */
   private def merged(scan: BinLog => Scan): Iterator[Scan] =
@@ -270,7 +279,7 @@ private[provider] final class BinnedRows(
   /** The bin of a hash, with what it has of that hash. */
   private def bring(hash: Int): Int = {
     val bin = Bins.of(hash, holding.binsCount)
-    if (holding.areIncomplete) fetcher.bring(bin, hash)
+    if (areIncomplete) fetcher.bring(bin, hash)
     bin
   }
 
@@ -279,7 +288,7 @@ private[provider] final class BinnedRows(
     dueOf(f.name).fold(bringAll())(d => fetcher.bringDue(d.due, d.telling, d.opened))
 
   /** Has all of the worker's bins here. */
-  private def bringAll(): Unit = if (holding.areIncomplete) fetcher.completeAll()
+  private def bringAll(): Unit = if (areIncomplete) fetcher.completeAll()
 
   /** The log of a bin. All access to rows gets its log here. Throws MissingBinException if the bin
     * is absent: it is never read as empty (I8).

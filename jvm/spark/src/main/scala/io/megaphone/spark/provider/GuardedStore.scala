@@ -21,6 +21,11 @@ private[provider] final class GuardedStore(
 
   private def isTask = Thread.currentThread eq taskThread
 
+  /** Whether a scan needs no guard. One that will bring what is elsewhere does, whoever makes it:
+    * its rows may be looked at by another thread, as by one that feeds them to a script.
+    */
+  private def isDirect = isTask && !rows.areIncomplete
+
   override def get(key: UnsafeRow, family: String): UnsafeRow =
     if (isTask) super.get(key, family) else guard.run(() => super.get(key, family))
 
@@ -37,21 +42,21 @@ private[provider] final class GuardedStore(
     else guarded(guard.run(() => super.valuesIterator(key, family)))
 
   override def iterator(family: String): StateStoreIterator[UnsafeRowPair] =
-    if (isTask) super.iterator(family) else scanned(() => super.iterator(family))
+    if (isDirect) super.iterator(family) else scanned(() => super.iterator(family))
 
   override def iteratorWithMultiValues(family: String): StateStoreIterator[UnsafeRowPair] =
-    if (isTask) super.iteratorWithMultiValues(family)
+    if (isDirect) super.iteratorWithMultiValues(family)
     else scanned(() => super.iteratorWithMultiValues(family))
 
   override def prefixScan(prefix: UnsafeRow, family: String): StateStoreIterator[UnsafeRowPair] =
-    if (isTask) super.prefixScan(prefix, family)
+    if (isDirect) super.prefixScan(prefix, family)
     else scanned(() => super.prefixScan(prefix, family))
 
   override def prefixScanWithMultiValues(
       prefix: UnsafeRow,
       family: String
   ): StateStoreIterator[UnsafeRowPair] =
-    if (isTask) super.prefixScanWithMultiValues(prefix, family)
+    if (isDirect) super.prefixScanWithMultiValues(prefix, family)
     else scanned(() => super.prefixScanWithMultiValues(prefix, family))
 
   override def rangeScan(
@@ -59,7 +64,7 @@ private[provider] final class GuardedStore(
       end: Option[UnsafeRow],
       family: String
   ): StateStoreIterator[UnsafeRowPair] =
-    if (isTask) super.rangeScan(start, end, family)
+    if (isDirect) super.rangeScan(start, end, family)
     else scanned(() => super.rangeScan(start, end, family))
 
   override def rangeScanWithMultiValues(
@@ -67,7 +72,7 @@ private[provider] final class GuardedStore(
       end: Option[UnsafeRow],
       family: String
   ): StateStoreIterator[UnsafeRowPair] =
-    if (isTask) super.rangeScanWithMultiValues(start, end, family)
+    if (isDirect) super.rangeScanWithMultiValues(start, end, family)
     else scanned(() => super.rangeScanWithMultiValues(start, end, family))
 
   override def put(key: UnsafeRow, value: UnsafeRow, family: String): Unit =

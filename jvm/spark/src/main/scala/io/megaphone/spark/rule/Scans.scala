@@ -4,6 +4,8 @@ package io.megaphone.spark.rule
 import org.apache.spark.sql.catalyst.expressions.{
   Attribute, BindReferences, BoundReference, Expression, GetStructField, LessThanOrEqual, Literal
 }
+import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
+import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.python.streaming.{
   FlatMapGroupsInPandasWithStateExec, TransformWithStateInPySparkExec
 }
@@ -48,7 +50,7 @@ private[spark] object Scans {
           if s.outputMode.exists(Set(OutputMode.Append(), OutputMode.Update())) &&
             s.stateFormatVersion <= AggregateFormatMax =>
         ofDefault(byKeys(s))
-      case d: StreamingDeduplicateExec => ofDefault(byKeys(d))
+      case d: StreamingDeduplicateExec if hasOneTime(d.child) => ofDefault(byKeys(d))
       case d: StreamingDeduplicateWithinWatermarkExec =>
         ofDefault(d.eventTimeWatermarkForEviction.map { ms =>
           DueScan(Store, Default, isInKey = false, 1, 0, None, ms * MicrosPerMs)
@@ -71,6 +73,10 @@ private[spark] object Scans {
       case _ => Seq.empty
     }
   }
+
+  /** Spark 4.3 lets go by the first time among the keys, Spark 4.2 by the first one of the input. */
+  private def hasOneTime(input: SparkPlan) =
+    input.output.count(_.metadata.contains(EventTimeWatermark.delayKey)) == 1
 
   private def byKeys(o: WatermarkSupport): Option[DueScan] =
     o.watermarkExpressionForEviction

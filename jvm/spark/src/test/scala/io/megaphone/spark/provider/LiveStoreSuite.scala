@@ -15,15 +15,15 @@ import org.apache.spark.sql.types.{LongType, StructType}
 
 import io.megaphone.BinnedStateStoreProvider
 import io.megaphone.errors.{DetachedLeaseException, LeaseTimeoutException}
-import io.megaphone.format.{StoreId, WorkerId}
+import io.megaphone.format.{Chain, StoreId, WorkerId}
 import io.megaphone.log.KeyReader
-import io.megaphone.plan.RoutingTable
+import io.megaphone.plan.{RoutingTable, StepId}
 import io.megaphone.spark.conf.{ConfEntry, MegaphoneConf}
 import io.megaphone.spark.executor.{ExecutorHost, TaskAssignments}
 import io.megaphone.spark.metrics.OperatorMetrics
 import io.megaphone.spark.provider.families.ColumnFamilies
 import io.megaphone.spark.query.PluginSession
-import io.megaphone.state.Attempt
+import io.megaphone.state.{Attempt, LoadedBin, Remote, ReplicaKey}
 
 /** A task's state when the task ends. */
 final class LiveStoreSuite extends PluginSession {
@@ -101,6 +101,31 @@ final class LiveStoreSuite extends PluginSession {
       assert(elsewhere(calls.filterNot(isRefused)).map(_.getName) == Nil)
       elsewhere(assertThrows[IllegalStateException](scan.hasNext))
     } finally stores.close()
+  }
+
+  test("A scan that is to bring what is elsewhere brings it when its rows are looked at.") {
+    val registry = ExecutorHost.active.get.agent.registry
+    val known = registry.workers(_ => true).toSet
+    val stores = new TaskStores(spark, classOf[BinnedStateStoreProvider], schema, schema, Nil)
+    val scan =
+      try {
+        val store = stores.open(0)
+        store.put(row(1), row(1))
+        val worker = registry.workers(_ => true).filterNot(known).head
+        val holding = registry.holding(worker).get
+        val bin = holding.touched.head
+        val key = ReplicaKey.forStep(worker.store, 1, 0, StepId("plan", 0, 0))
+        val remote = new Remote(key, holding.base, Chain.Empty, None, keys = 0)
+        holding.put(LoadedBin(bin, holding.log(bin), Chain.Empty, Some(remote)))
+        val looked = store.iterator()
+        assert(holding.areIncomplete, "nobody has looked")
+        assert(!looked.hasNext && !holding.areIncomplete, "the files have no row")
+        holding.put(LoadedBin(bin, holding.log(bin), Chain.Empty, Some(remote)))
+        store.iterator()
+      } finally stores.close()
+    // A thread that feeds a script looks at rows of a scan that the task's own thread has made.
+    val failed = elsewhere(intercept[IllegalStateException](scan.hasNext))
+    assert(failed.getMessage.endsWith("has ended."))
   }
 
   test("A task whose store cannot be made gives its state back at once.") {
