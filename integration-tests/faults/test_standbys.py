@@ -63,6 +63,27 @@ def test_standbys_follow_the_bins_through_plans(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("format", [1, 2])
+@pytest.mark.parametrize("worker", [0, 1], ids=["source", "target"])
+def test_an_executor_of_a_step_on_demand_dies_before_the_rest_has_come(
+    worker: int, format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    settings = {REPLICAS: "1", "spark.megaphone.transfer.maxBytesPerSecond": "100k"}
+    query = make_remote_query(shared, format=format, **settings).spread()
+    wait_for_standbys(query)
+    plan = query.move_half(0, 1, mode="on-demand")
+    query.run_until(lambda: query.plan(plan)["moves_done"] > 0, "it takes effect")
+    assert query.plan(plan)["status"] != "done", "the rest has not come"
+    shared.kill_executor(query.executor_of(worker))
+    query.run(2)
+    query.check()
+    shared.wait_for_executors()
+    query.finish(plan)
+    wait_for_standbys(query.spread())
+    query.stop_and_check()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("is_whole", [False, True], ids=["made", "brought forward"])
 def test_an_executor_dies_while_it_keeps_a_standby(
     is_whole: bool, shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery

@@ -164,6 +164,29 @@ def test_a_worker_goes_once_its_new_executor_has_time_for_it(
 
 
 @pytest.mark.slow
+def test_a_worker_that_lands_on_a_third_executor_stays_there(
+    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    # It is on its way for as long as is needed: a byte a second.
+    slow = {"spark.megaphone.transfer.maxBytesPerSecond": "1"}
+    driver = make_driver(**{"spark.master": "local-cluster[3,1,1024]"})
+    query = make_remote_query(driver, **slow).spread()
+    source, target = query.executor_of(0), query.executor_of(1)
+    third = next(e for e in driver.call("executors") if e not in (source, target))
+    query.call("place", workers={"0": target})
+    query.run()
+    assert query.executor_of(0) == source
+    query.call("pin", worker=0, executor=third)
+    query.run()
+    assert query.executor_of(0) == third
+    assert [row["worker"] for row in recovered_later(query)] == [0]
+    query.run(3)
+    assert query.executor_of(0) == third, "where it ran last"
+    assert [row["worker"] for row in recovered_later(query)] == [0]
+    query.stop_and_check()
+
+
+@pytest.mark.slow
 def test_an_idle_query_holds_no_drain_up(
     shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
