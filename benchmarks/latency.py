@@ -27,6 +27,7 @@ import itertools
 import statistics
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import harness
 import link
@@ -78,6 +79,20 @@ class Round:
     def _between(self, first_s: float, last_s: float) -> list[float]:
         pairs = zip(self.due_s, self.latency_ms, strict=True)
         return [latency for due, latency in pairs if first_s <= due < last_s]
+
+    @property
+    def spans(self) -> list[tuple[float, int, int]]:
+        """By quarter of a second: when it began, and the median and greatest latency in it."""
+        spans: dict[float, list[float]] = {}
+        for due, late in zip(self.due_s, self.latency_ms, strict=True):
+            spans.setdefault(due // SHOWN_S * SHOWN_S, []).append(late)
+        return [(t, round(statistics.median(of)), round(max(of))) for t, of in spans.items()]
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """All of it, with latencies by quarters of a second."""
+        told = {k: v for k, v in vars(self).items() if k not in ("due_s", "latency_ms")}
+        return {**told, "idle_p99_ms": self.idle_p99_ms, "ratio": self.ratio, "spans": self.spans}
 
     @property
     def idle_ms(self) -> list[float]:
@@ -157,19 +172,10 @@ def chart(title: str, rounds: dict[str, list[Round]]) -> Figure:
     figure.suptitle(title, fontsize=11)
     for axes, (way, of) in zip(grid, rounds.items(), strict=True):
         shown = median_round(of)
-        spans: dict[float, list[float]] = {}
-        for due, late in zip(shown.due_s, shown.latency_ms, strict=True):
-            spans.setdefault(due // SHOWN_S * SHOWN_S, []).append(late)
-        times = sorted(spans)
+        times, middle_ms, most_ms = zip(*shown.spans, strict=True)
         colour = harness.PEERS_COLOUR if way.startswith("direct") else harness.OURS_COLOUR
-        axes.plot(times, [max(spans[t]) for t in times], color=colour, label="max")
-        axes.plot(
-            times,
-            [statistics.median(spans[t]) for t in times],
-            color=colour,
-            alpha=0.4,
-            label="p50",
-        )
+        axes.plot(times, most_ms, color=colour, label="max")
+        axes.plot(times, middle_ms, color=colour, alpha=0.4, label="p50")
         for step in shown.steps_s:
             axes.axvline(step, color="grey", linewidth=0.6)
         axes.set_title(way, loc="left", fontsize=10)
@@ -291,7 +297,7 @@ def save(
         f"{keys} keys, {by}, {arguments.rate} rows a second, {shape}; "
         f"one in {arguments.one_in} bins moves{over}"
     )
-    numbers = {way: [vars(r) for r in of] for way, of in rounds.items()}
+    numbers = {way: [r.numbers for r in of] for way, of in rounds.items()}
     harness.save(
         f"latency-{shape}-{by}-{keys}",
         {"arguments": vars(arguments), "rounds": numbers},
