@@ -74,7 +74,7 @@ private[spark] object Scans {
     }
   }
 
-  /** Spark 4.3 lets go by the first time among the keys, Spark 4.2 by the first one of the input. */
+  /** Spark 4.3 lets go by the first time among the keys, 4.2 by the first one of the input. */
   private def hasOneTime(input: SparkPlan) =
     input.output.count(_.metadata.contains(EventTimeWatermark.delayKey)) == 1
 
