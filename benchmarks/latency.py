@@ -251,6 +251,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--memory", default="3g", help="of each executor")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    parser.add_argument("--conf", nargs="*", default=[], help="key=value, for the queries")
     parser.add_argument("--no-offline", action="store_true", help="leaves Spark's own way out")
     return parser.parse_args()
 
@@ -266,6 +267,8 @@ def main() -> None:
         spark__executor__memory=arguments.memory,
         spark__executor__extraJavaOptions=BELOW_TASKS,
     )
+    for setting in arguments.conf:
+        spark.conf.set(*setting.split("=", 1))
     for shape, by in itertools.product(arguments.shape, arguments.by):
         by_keys: dict[int, dict[str, list[Round]]] = {}
         for keys in arguments.keys:
