@@ -75,7 +75,7 @@ def write_batches(spark: SparkSession, to: Path, keys: int, rows: int, batches: 
     hash.
     """
     load = spark.range(keys).select(sf.col("id").alias("k"), sf.lit(0).cast("long").alias("v"))
-    _write_one(load, to, 0)
+    write_one(load, to, 0)
     for batch in range(1, batches):
         write_updates(spark, to, batch, keys, rows)
 
@@ -86,10 +86,11 @@ def write_updates(spark: SparkSession, to: Path, batch: int, keys: int, rows: in
     updates = ids.select(
         sf.pmod(sf.xxhash64("id"), sf.lit(keys)).alias("k"), sf.col("id").alias("v")
     )
-    _write_one(updates, to, batch)
+    write_one(updates, to, batch)
 
 
-def _write_one(frame: DataFrame, to: Path, batch: int) -> None:
+def write_one(frame: DataFrame, to: Path, batch: int) -> None:
+    """Writes the file of one batch, with these rows."""
     with folder() as staging:  # beside the source, which a stream may be listing right now
         frame.coalesce(1).write.mode("overwrite").parquet(str(staging))
         batch_files.place(next(staging.glob("part-*.parquet")), to, batch)
@@ -137,6 +138,12 @@ def use(spark: SparkSession, provider: str) -> None:
         spark.conf.set("spark.sql.streaming.stateStore.providerClass", PROVIDERS[provider])
 
 
+def set_conf(spark: SparkSession, settings: Sequence[str]) -> None:
+    """New queries have these settings, each `key=value`."""
+    for setting in settings:
+        spark.conf.set(*setting.split("=", 1))
+
+
 def durations_ms(query: StreamingQuery) -> list[int]:
     """Of the batches that had input."""
     progress = [p for p in query.recentProgress if p["numInputRows"] > 0]
@@ -178,9 +185,11 @@ def ratios(rounds: Sequence[dict[str, float]], of: str, peers: Sequence[str]) ->
     return [r[of] / min(r[p] for p in peers) for r in rounds]
 
 
-def median_and_spread(values: Sequence[float]) -> str:
+def median_and_spread(values: Sequence[float], digits: int = 2) -> str:
     """`median (least-greatest)`."""
-    return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
+    three = statistics.median(values), min(values), max(values)
+    middle, least, most = (f"{value:.{digits}f}" for value in three)
+    return f"{middle} ({least}-{most})"
 
 
 def turned(rounds: int, subjects: Sequence[str]) -> Iterator[tuple[int, str]]:

@@ -33,7 +33,7 @@ import harness
 import link
 from matplotlib.figure import Figure
 from openloop import BY, PATIENCE_S, SHAPES, TICK_S, OpenLoop, loop
-from step import BELOW_TASKS, BINS_A_STEP, CONTROL, SHORT_STEPS, exchanged, offline, some_of_each
+from step import BELOW_TASKS, CONTROL, came_bytes, moves_of, offline
 from tqdm import tqdm
 
 from spark_megaphone import Megaphone
@@ -129,19 +129,17 @@ def measured(running: OpenLoop, way: str, one_in: int) -> Round:
         return after(running, begun_s, [])
     mode, strategy = way.split()
     megaphone = Megaphone(running.query)
-    moves = exchanged(running.query, one_in)
-    if strategy in BINS_A_STEP:
-        moves = some_of_each(moves, SHORT_STEPS * BINS_A_STEP[strategy])
+    moves = moves_of(running.query, strategy, one_in)
     live = sum(megaphone.workers()["bytes"].to_pylist())
     moved = live * len(moves) / len(megaphone.bins())
     plan = megaphone.move(moves, strategy=strategy, mode=mode)
     plan.wait(timeout=PATIENCE_S, progress=False)
     steps = sorted(step.batch for step in plan.steps if step.batch is not None)
-    came = [row for row in megaphone.migrations().to_pylist() if row["batch"] > submitted]
+    came = came_bytes(megaphone, submitted + 1)
     found = after(running, begun_s, steps)
     found.batches_before = steps[0] - submitted - 1
     found.moved_bytes = moved
-    found.came_bytes = sum(r["bytes_from_peer"] + r["bytes_from_checkpoint"] for r in came)
+    found.came_bytes = came
     return found
 
 
@@ -206,18 +204,13 @@ def table(rounds: dict[str, list[Round]], link_mb: int) -> list[str]:
             f"{statistics.median([statistics.median(r.idle_ms) for r in of]):.0f}, "
             f"{statistics.median([r.idle_p99_ms for r in of]):.0f}",
             f"{statistics.median([r.batches_before for r in of]):.0f}",
-            spread([r.step_ms for r in of]),
+            harness.median_and_spread([r.step_ms for r in of], digits=0),
             f"{statistics.median([r.seconds for r in of]):.1f}",
             f"{moved / link_mb / 1e6:.1f}" if link_mb else "-",
             f"{came / moved:.2f}" if moved else "-",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
-
-
-def spread(values: list[float]) -> str:
-    """`median (least-greatest)`, without fractions."""
-    return f"{statistics.median(values):.0f} ({min(values):.0f}-{max(values):.0f})"
 
 
 def slopes(by_keys: dict[int, dict[str, list[Round]]]) -> list[str]:
@@ -227,16 +220,18 @@ def slopes(by_keys: dict[int, dict[str, list[Round]]]) -> list[str]:
     least, most = by_keys[min(by_keys)], by_keys[max(by_keys)]
     lines = [f"From {min(by_keys)} to {max(by_keys)} keys, largest over smallest:", ""]
     for way in least:
-        ratios, steps_ms = (
-            [statistics.median(of) for of in both]
-            for both in (
-                [[r.ratio for r in rounds[way]] for rounds in (least, most)],
-                [[r.step_ms for r in rounds[way]] for rounds in (least, most)],
-            )
-        )
-        told = "" if way == CONTROL else f", the batch with a step {steps_ms[1] / steps_ms[0]:.2f}"
-        lines.append(f"- {way}: the ratio {ratios[1] / ratios[0]:.2f}{told}")
+        before, then = least[way], most[way]
+        told = f"the ratio {growth([r.ratio for r in before], [r.ratio for r in then])}"
+        if way != CONTROL:
+            of_steps = growth([r.step_ms for r in before], [r.step_ms for r in then])
+            told += f", the batch with a step {of_steps}"
+        lines.append(f"- {way}: {told}")
     return lines
+
+
+def growth(least: list[float], most: list[float]) -> str:
+    """The one median over the other."""
+    return f"{statistics.median(most) / statistics.median(least):.2f}"
 
 
 def options() -> argparse.Namespace:
@@ -267,8 +262,7 @@ def main() -> None:
         spark__executor__memory=arguments.memory,
         spark__executor__extraJavaOptions=BELOW_TASKS,
     )
-    for setting in arguments.conf:
-        spark.conf.set(*setting.split("=", 1))
+    harness.set_conf(spark, arguments.conf)
     for shape, by in itertools.product(arguments.shape, arguments.by):
         by_keys: dict[int, dict[str, list[Round]]] = {}
         for keys in arguments.keys:

@@ -227,8 +227,7 @@ def loop(spark: SparkSession, shape: Shape, by: str, keys: int, rate: int) -> It
         load = spark.range(keys).select(
             sf.col("id").alias("k"), sf.lit(0).cast("long").alias("v"), ago_s.alias("ago_s")
         )
-        load.coalesce(1).write.parquet(str(folder / "load"))
-        batch_files.place(next((folder / "load").glob("part-*.parquet")), source, 0)
+        harness.write_one(load, source, 0)
         shaped = shape.query(stream(spark, source, shape, span_s))
         writer = shaped.writeStream.format("noop").outputMode(shape.mode)
         query = writer.option("checkpointLocation", str(checkpoint)).start()

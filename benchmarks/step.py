@@ -103,6 +103,20 @@ def half_moved(feed: Feed, query: StreamingQuery, mode: str) -> tuple[int, int]:
     return durations[plan.steps[0].batch], len(moves)
 
 
+def moves_of(query: StreamingQuery, strategy: str, one_in: int = 2) -> dict[int, int]:
+    """What a plan of a strategy moves: not all of it if that took hundreds of steps."""
+    moves = exchanged(query, one_in)
+    if strategy in BINS_A_STEP:
+        return some_of_each(moves, SHORT_STEPS * BINS_A_STEP[strategy])
+    return moves
+
+
+def came_bytes(megaphone: Megaphone, since: int) -> int:
+    """What came to the targets of all moves, from a batch on."""
+    rows = [row for row in megaphone.migrations().to_pylist() if row["batch"] >= since]
+    return sum(row["bytes_from_peer"] + row["bytes_from_checkpoint"] for row in rows)
+
+
 def exchanged(query: StreamingQuery, one_in: int = 2) -> dict[int, int]:
     """Every other bin of each worker, or fewer, with the other worker: an even load."""
     owners = Megaphone(query).bins().to_pydict()
@@ -198,9 +212,7 @@ class Flow:
     def moved(self, mode: str, strategy: str) -> Move:
         """Moves half of the state."""
         megaphone = Megaphone(self.query)
-        moves = exchanged(self.query)
-        if strategy in BINS_A_STEP:
-            moves = some_of_each(moves, SHORT_STEPS * BINS_A_STEP[strategy])
+        moves = moves_of(self.query, strategy)
         share = len(moves) / len(megaphone.bins())
         live = sum(megaphone.workers()["bytes"].to_pylist())
         first, begun = self.next_batch(), time.monotonic()
@@ -213,9 +225,8 @@ class Flow:
         taken = {step.batch for step in plan.steps}
         with self.ended:
             step_ms = max(ms for batch, ms in self.durations_ms.items() if batch in taken)
-        arrived = [row for row in megaphone.migrations().to_pylist() if row["batch"] >= first]
-        travelled = sum(row["bytes_from_peer"] + row["bytes_from_checkpoint"] for row in arrived)
-        return Move(durations_ms, seconds, travelled / (share * live), step_ms)
+        travelled = came_bytes(megaphone, first) / (share * live)
+        return Move(durations_ms, seconds, travelled, step_ms)
 
 
 @contextmanager
@@ -320,8 +331,7 @@ def main() -> None:
         spark__executor__memory="3g",
         spark__executor__extraJavaOptions=BELOW_TASKS,
     )
-    for setting in arguments.conf:
-        spark.conf.set(*setting.split("=", 1))
+    harness.set_conf(spark, arguments.conf)
     rounds: dict[str, dict[str, list[Round]]] = {}
     for keys in arguments.sizes:
         ways = rounds.setdefault(str(keys), {way: [] for way in arguments.ways})

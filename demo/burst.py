@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import monotonic
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,6 @@ _HOT_KEY = 7
 _NEW_KEYS = 0.05  # of all
 _CALM_ROWS, _BURST_ROWS = 2_500, 20_000
 _CALM_BATCHES, _BURST_BATCHES = 12, 6
-_PATIENCE = 300  # batches
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,15 @@ class Burst:
     wrong: list[object]
 
 
-def run(spark: SparkSession, folder: Path, keys: int) -> Burst:
+def run(spark: SparkSession, folder: Path, keys: int, deadline: float) -> Burst:
     """Runs the query, takes both steps, compares the answer with a batch query's.
 
     Raises:
-        RuntimeError: A plan failed, or something that should have happened did not.
+        RuntimeError: A plan failed.
+        TimeoutError: The demo's time is up.
     """
     answers = Answers()
-    feed = _Feed(folder / "input", keys)
+    feed = _Feed(folder / "input", keys, deadline)
     spark.conf.set("spark.megaphone.placement.auto", "true")
     query = (
         _firsts(batch_files.stream(spark, feed.folder, _SCHEMA))
@@ -111,10 +112,12 @@ def _firsts(rows: DataFrame) -> DataFrame:
 
 
 class _Feed:
-    """Gives the query one batch after the other."""
+    """Gives the query one batch after the other, and notes what each took."""
 
-    def __init__(self, folder: Path, keys: int) -> None:
+    def __init__(self, folder: Path, keys: int, deadline: float) -> None:
         self.folder, self.keys = folder, keys
+        self.durations_s: dict[int, float] = {}  # by batch
+        self._deadline = deadline
         self._dice = np.random.default_rng(seed=1)
         self._batch = 0
         folder.mkdir(parents=True)
@@ -129,16 +132,17 @@ class _Feed:
             keys[::2] = _HOT_KEY
         self._write(keys)
         query.processAllAvailable()
-        took_ms: int = query.lastProgress["durationMs"]["triggerExecution"]  # type: ignore[index]
-        return took_ms / 1000
+        progress: Any = query.lastProgress
+        duration_s: float = progress["durationMs"]["triggerExecution"] / 1000
+        self.durations_s[progress["batchId"]] = duration_s
+        return duration_s
 
     def until(self, query: StreamingQuery, is_so: Callable[[], bool], what: str) -> None:
         """Runs batches of the burst until it is so."""
-        for _ in range(_PATIENCE):
-            if is_so():
-                return
+        while not is_so():
+            if monotonic() > self._deadline:
+                raise TimeoutError(f"Not in time: {what}.")
             self.next(query, _BURST_ROWS)
-        raise RuntimeError(f"Not within {_PATIENCE} batches: {what}.")
 
     def _write(self, keys: np.ndarray) -> None:
         batch_files.write(pa.table({"key": keys}), self.folder, self._batch)
@@ -172,16 +176,11 @@ def _step(feed: _Feed, query: StreamingQuery, moves: dict[int, int], mode: str) 
         raise RuntimeError(f"Plan {plan.id} made no step: {plan.status}.")
     came = [row for row in handle.migrations().to_pylist() if row["batch"] >= batch]
     of_step = [row for row in came if row["batch"] == batch]
-    took_ms = next(
-        progress["durationMs"]["triggerExecution"]
-        for progress in query.recentProgress
-        if progress["batchId"] == batch
-    )
     return Step(
         mode,
         len(moves),
         median(before_s),
-        took_ms / 1000,
+        feed.durations_s[batch],
         max(row["wait_ms"] for row in of_step) / 1000,
         _bytes(of_step),
         _bytes(came),

@@ -68,7 +68,7 @@ def _options() -> argparse.Namespace:
         "--burst-keys",
         type=int,
         default=burst.KEYS,
-        help="keys of the last act (default: 2 million)",
+        help=f"keys of the last act (default: {burst.KEYS:,})",
     )
     parser.add_argument(
         "--every", type=float, default=2.0, help="seconds between batches (default: 2)"
@@ -98,7 +98,7 @@ def _run(
             spark, cluster, load, folder / "checkpoints", options.every, deadline
         )
         print(f"─── a burst on one of {options.burst_keys:,} other keys", flush=True)
-        after = burst.run(spark, folder / "burst", options.burst_keys)
+        after = burst.run(spark, folder / "burst", options.burst_keys, deadline)
         if options.linger:
             print(f"Spark's pages stay up for {options.linger:.0f} s.")
             time.sleep(options.linger)

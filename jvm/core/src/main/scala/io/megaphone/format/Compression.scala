@@ -29,6 +29,24 @@ object Compression {
       java.util.Arrays.copyOf(bytes, length)
     def decompress(bytes: Array[Byte], rawBytes: Int): Array[Byte] = bytes
   }
+
+  /** The `rawBytes` bytes that were compressed. Throws DamagedFileException, which names the file
+    * and the bin, if these are not what comes of `stored`.
+    */
+  def unpacked(
+      compression: Compression,
+      stored: Array[Byte],
+      rawBytes: Int,
+      file: String,
+      bin: Option[Int] = Option.empty
+  ): Array[Byte] = {
+    def fail(found: String) =
+      throw new DamagedFileException(file, bin, s"$rawBytes bytes of records", found)
+    val raw =
+      try compression.decompress(stored, rawBytes)
+      catch { case e: Exception => fail(s"bytes that do not decompress ($e)") }
+    if (raw.length == rawBytes) raw else fail(s"${raw.length}")
+  }
 }
 
 /** The compression that a writer uses, and all that a reader knows. */

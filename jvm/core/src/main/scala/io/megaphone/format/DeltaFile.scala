@@ -249,19 +249,7 @@ object DeltaFile {
       val checksum = Checksum.of(stored)
       if (checksum != chunk.checksum)
         fail(Some(bin), f"chunk checksum 0x${chunk.checksum}%08x", f"0x$checksum%08x")
-      val raw =
-        try compression.decompress(stored, chunk.rawBytes)
-        catch {
-          case e: Exception =>
-            fail(
-              Some(bin),
-              s"${chunk.rawBytes} bytes of records",
-              s"bytes that do not decompress ($e)"
-            )
-        }
-      if (raw.length != chunk.rawBytes)
-        fail(Some(bin), s"${chunk.rawBytes} bytes of records", s"${raw.length}")
-      raw
+      Compression.unpacked(compression, stored, chunk.rawBytes, file, Some(bin))
     }
 
     private def fail(bin: Option[Int], expected: String, found: String): Nothing =

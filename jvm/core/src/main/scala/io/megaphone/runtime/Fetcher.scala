@@ -195,6 +195,7 @@ final class Fetcher private[runtime] (
         val hashes = some.filter { case (bin, hash) => lacks(bin, hash) }.groupMap(_._1)(_._2)
         val question = Question
           .SubBins(remote.key, remote.name, hashes.view.mapValues(_.toArray).toVector)
+        for ((bin, asked) <- hashes; of <- remoteOf(bin)) of.asked += asked.size
         if (hashes.nonEmpty) ask(remote, question) match {
           case Answer.SubBins(found) =>
             for ((bin, subBins) <- found; subBin <- subBins) takeIn(bin, subBin)
@@ -237,7 +238,6 @@ final class Fetcher private[runtime] (
   }
 
   private def takeIn(bin: Int, subBin: SubBin): Unit = orGiveUp {
-    remoteOf(bin).foreach(_.asked += 1)
     if (holding.takeIn(bin, subBin)) {
       arrivals.subBins += 1
       if (!isPartial(bin)) arrivals.binsFromPeer += 1

@@ -100,11 +100,9 @@ final class RestWork private[runtime] (
     }
   }
 
-  /** Whether the worker runs here. If it does, its state is at most one version behind, while its
-    * next batch is planned. Else what it lacks is fetched by another executor.
-    */
+  /** Whether the worker runs here: else another executor brings what it lacks. */
   private def isHere(worker: WorkerId, settled: Long) =
-    registry.holding(worker).exists(settled <= _.base.version + 1)
+    registry.holding(worker).exists(_.keepsUp(settled))
 
   private def isBehind(worker: WorkerId) = registry
     .holding(worker)

@@ -61,6 +61,11 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def head: Option[StateName] = synchronized(headCommit.map(_.name))
   def lineage: Vector[FileName] = synchronized(files)
 
+  /** Whether it is at most so many versions behind the settled one. A worker that runs here is one
+    * version behind while its next batch is planned.
+    */
+  def keepsUp(settled: Long, behind: Int = 1): Boolean = settled <= base.version + behind
+
   /** The log of a bin, to read and write its rows: for every row, so it allocates nothing. Null if
     * the bin is absent, which never means that it is empty (I8).
     */

@@ -160,12 +160,11 @@ final class Registry(
       standsBy: WorkerId => Boolean = _ => false,
       isDraining: Boolean = false
   ): Unit = {
-    // A worker that runs here is one version behind while its next batch is planned.
     this.standsBy = standsBy
     val behind = if (isDraining) math.min(1, behindMax) else behindMax
     slots.forEach { (worker, slot) =>
       val isWanted = settledOf(worker.store.run).exists { settled =>
-        standsBy(worker) || settled <= slot.peek.base.version + behind
+        standsBy(worker) || slot.peek.keepsUp(settled, behind)
       }
       if (!isWanted && slot.retire()) slots.remove(worker, slot)
     }

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.wire
 
-import scala.util.control.NonFatal
-
-import io.megaphone.errors.DamagedFileException
 import io.megaphone.format.{Compression, Decoder, Encoder}
 import io.megaphone.log.{Due, RowTime}
 import io.megaphone.plan.StepId
@@ -140,12 +137,8 @@ private[spark] object AnswerBytes {
   private def unpacked(bytes: Array[Byte]): Array[Byte] = {
     val in = new Decoder(Name, bytes)
     val compression = Lz4.All(Name, in.byte())
-    val (rawBytes, packed) = (in.int(), in.blob())
-    try compression.decompress(packed, rawBytes)
-    catch {
-      case NonFatal(e) =>
-        throw new DamagedFileException(Name, None, s"$rawBytes bytes, compressed", e.toString)
-    }
+    val rawBytes = in.int()
+    Compression.unpacked(compression, in.blob(), rawBytes, Name)
   }
 
   /** Throws DamagedFileException. */
