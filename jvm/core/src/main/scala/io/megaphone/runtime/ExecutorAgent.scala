@@ -57,8 +57,6 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   about how many bytes of live records a standby gets at once
   * @param clock
   *   measures how long tasks use state
-  * @param leaseWaitMs
-  *   how long who brings the rest of a step waits for a task that uses the state
   */
 final class ExecutorAgent(
     val registry: Registry,
@@ -72,8 +70,7 @@ final class ExecutorAgent(
     largeBinBytes: Long = ExecutorAgent.LargeBinBytes,
     val census: Census = new Census,
     sliceBytes: Long = StandbyKeeper.SliceBytes,
-    val clock: Clock = Clock.System,
-    leaseWaitMs: Long = Registry.BorrowMs
+    val clock: Clock = Clock.System
 ) {
   import ExecutorAgent._
 
@@ -108,7 +105,6 @@ final class ExecutorAgent(
       () => orders,
       faults,
       throttle,
-      leaseWaitMs,
       () => round.get
     )
 

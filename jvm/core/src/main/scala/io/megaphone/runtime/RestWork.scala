@@ -35,8 +35,6 @@ import io.megaphone.transfer.{Answer, Heard, Peers, Question}
   *   called with the records that are read
   * @param orders
   *   the newest ones
-  * @param leaseWaitMs
-  *   how long it waits for a task that has the lease
   * @param round
   *   how many orders were obeyed
   */
@@ -47,7 +45,6 @@ final class RestWork private[runtime] (
     orders: () => Orders,
     faults: FaultPoints,
     throttle: Throttle,
-    leaseWaitMs: Long,
     round: () => Long
 ) {
   import RestWork._
@@ -159,7 +156,7 @@ final class RestWork private[runtime] (
   ): Boolean = {
     val thread = Thread.currentThread
     val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false)
-    registry.borrow(worker, attempt, leaseWaitMs)(_ ne holding).exists { lease =>
+    registry.borrow(worker, attempt)(_ ne holding).exists { lease =>
       lease.forStandby {
         val isSame =
           (lease.holding eq holding) && holding.stateOf(bin).elsewhere.exists(_ eq remote)

@@ -22,10 +22,13 @@ import io.megaphone.log.memory.HeapBudget
   *   from files in any case
   * @param budget
   *   the heap that holdings and replicas together may take, with what was handed out of them
+  * @param borrowMs
+  *   how long who is no task waits for a task that has the lease: as long as tasks wait for it
   */
 final class Registry(
     behindMax: Int = Footer.PreviousMax,
-    val budget: HeapBudget = HeapBudget.Unlimited
+    val budget: HeapBudget = HeapBudget.Unlimited,
+    borrowMs: Long = Slot.KeeperWaitMs
 ) {
   private val slots = new ConcurrentHashMap[WorkerId, Slot]()
   private val replicas = new ConcurrentHashMap[ReplicaKey, Replica]()
@@ -52,12 +55,11 @@ final class Registry(
   def tryLease(worker: WorkerId, binsCount: Int, attempt: Attempt): Option[Lease] =
     slots.computeIfAbsent(worker, _ => new Slot(worker, binsCount)).tryAcquire(attempt)
 
-  /** Takes the lease on a standby, to take bins of it. Waits a moment for who has it, at most until
+  /** Takes the lease on a holding for who is no task. Waits a moment for who has it, at most until
     * the holding is where it is wanted. Returns None if it is not there, or others still have it.
     */
-  def borrow(worker: WorkerId, attempt: Attempt, waitMs: Long = Registry.BorrowMs)(
-      isThere: Holding => Boolean
-  ): Option[Lease] = Option(slots.get(worker)).flatMap(_.borrow(attempt, waitMs, isThere))
+  def borrow(worker: WorkerId, attempt: Attempt)(isThere: Holding => Boolean): Option[Lease] =
+    Option(slots.get(worker)).flatMap(_.borrow(attempt, borrowMs, isThere))
 
   /** Whether this executor is to stand by for a worker. */
   def isStandby(worker: WorkerId): Boolean = standsBy(worker)
@@ -210,10 +212,4 @@ final class Registry(
   def runs: Set[String] = slots.keySet.asScala.map(_.store.run).toSet
   def isEmpty: Boolean =
     slots.isEmpty && replicas.isEmpty && exports.isEmpty && drafts.isEmpty && handedOut.isEmpty
-}
-
-object Registry {
-
-  /** How long who is no task waits for a task that has the lease: as long as tasks wait for it. */
-  val BorrowMs: Long = Slot.KeeperWaitMs
 }

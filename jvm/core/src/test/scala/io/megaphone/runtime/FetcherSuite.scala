@@ -50,7 +50,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
   ) {
     private val bins = if (inTwo.isEmpty) Vector(0) else Vector(0, 2)
     val store = new Store
-    val (source, target) = (new Registry, new Registry)
+    val (source, target) = (new Registry, new Registry(borrowMs = 0))
     private val id = store.turn(0, before, before).key
     Seq(source, target).foreach(_.useKeyReader(id, () => hash))
     val exportKey: ReplicaKey = ReplicaKey.forStep(id, 0, 1, step)
@@ -453,7 +453,6 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
       () => orders,
       FaultPoints.Off,
       new Throttle(Clock.System),
-      0,
       () => 0
     )
   }

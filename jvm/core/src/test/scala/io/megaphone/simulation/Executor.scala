@@ -20,7 +20,8 @@ import io.megaphone.transfer.{
   */
 final class Executor(val name: String, world: World) extends Peers with FaultPoints with DutyHost {
   override val address: ExecutorAddress = ExecutorAddress(name, name, 1)
-  val registry = new Registry(behindMax = world.setup.behindMax)
+  // Nobody gives a lease back while another thread would wait for it: there is one thread.
+  val registry = new Registry(behindMax = world.setup.behindMax, borrowMs = 0)
   val agent = new ExecutorAgent(
     registry,
     this,
@@ -31,8 +32,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     text => world.trace(s"$name WARN $text"),
     new Throttle(Executor.Impatient),
     sliceBytes = 1, // one bin
-    clock = Executor.Impatient,
-    leaseWaitMs = 0
+    clock = Executor.Impatient
   )
 
   /** The workers that this executor stands by for, and has not run since. */
