@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.query
 
+import java.time.Duration
+
 import scala.collection.mutable
 
 import org.apache.spark.SPARK_VERSION
@@ -154,16 +156,49 @@ class ScansSuite extends OperatorSession {
       }
     }
 
-  test("Timers of `transformWithState` by the event time.") {
+  /** The families have numbers by the order of their names; that of the rows has 0. */
+  private def checkProcessor(
+      make: () => StatefulProcessor[String, Key, (String, Long)],
+      mode: TimeMode,
+      scanned: (String, Int)*
+  ): Unit = {
     val s = spark
     import s.implicits._
-    val index = Map(("default", "$eventTimers_timestampToKey") -> (Record.OrderedFamilyMin + 2))
-    checkScans(OutputMode.Update(), index) {
+    val families = scanned.map { case (family, number) =>
+      ("default", family) -> (Record.OrderedFamilyMin + number)
+    }
+    checkScans(OutputMode.Update(), families.toMap) {
       timed(_)
         .groupByKey(k => s"${k.name} ${k.id}")
-        .transformWithState(new UntilDue, TimeMode.EventTime(), OutputMode.Update())
+        .transformWithState(make(), mode, OutputMode.Update())
         .toDF()
     }
+  }
+
+  test("Timers of `transformWithState` by the event time.") {
+    checkProcessor(
+      () => new UntilDue(_.at.getTime + 1500),
+      TimeMode.EventTime(),
+      "$eventTimers_timestampToKey" -> 2
+    )
+  }
+
+  test("Timers of `transformWithState` by the clock.") {
+    checkProcessor(
+      () => new UntilDue(key => System.currentTimeMillis + (if (key.id % 3 > 0) 1 else HourMs)),
+      TimeMode.ProcessingTime(),
+      "$procTimers_timestampToKey" -> 2
+    )
+  }
+
+  test("Values of `transformWithState` that live for some time.") {
+    checkProcessor(
+      () => new ForSomeTime,
+      TimeMode.ProcessingTime(),
+      "$procTimers_timestampToKey" -> 2,
+      "$ttl_brief" -> 3,
+      "$ttl_long" -> 4
+    )
   }
 
   for (
@@ -221,8 +256,11 @@ object ScansSuite {
     )
   }
 
-  /** Counts the rows of a key until none has come for a while. */
-  private final class UntilDue extends StatefulProcessor[String, Key, (String, Long)] {
+  private val HourMs = 3600 * 1000L
+
+  /** Counts the rows of a key until one of its timers is due. */
+  private final class UntilDue(dueMs: Key => Long)
+      extends StatefulProcessor[String, Key, (String, Long)] {
     @transient private var count: ValueState[Long] = _
 
     override def init(outputMode: OutputMode, timeMode: TimeMode): Unit =
@@ -235,7 +273,7 @@ object ScansSuite {
     ): Iterator[(String, Long)] = {
       val all = rows.toVector
       count.update(count.get() + all.size)
-      getHandle.registerTimer(all.map(_.at.getTime).max + 1500)
+      getHandle.registerTimer(all.map(dueMs).max)
       Iterator((key, all.size.toLong))
     }
 
@@ -244,6 +282,26 @@ object ScansSuite {
         timers: TimerValues,
         expired: ExpiredTimerInfo
     ): Iterator[(String, Long)] = { count.clear(); Iterator((s"$key is due", 0L)) }
+  }
+
+  /** Counts the rows of a key, in a value that is gone by the next batch and in one that stays. */
+  private final class ForSomeTime extends StatefulProcessor[String, Key, (String, Long)] {
+    @transient private var counts: Seq[ValueState[Long]] = _
+
+    override def init(outputMode: OutputMode, timeMode: TimeMode): Unit =
+      counts = Seq("brief" -> 1L, "long" -> HourMs).map { case (name, ms) =>
+        getHandle.getValueState(name, Encoders.scalaLong, TTLConfig(Duration.ofMillis(ms)))
+      }
+
+    override def handleInputRows(
+        key: String,
+        rows: Iterator[Key],
+        timers: TimerValues
+    ): Iterator[(String, Long)] = {
+      val found = rows.size.toLong
+      counts.foreach(count => count.update(count.get() + found))
+      Iterator((key, found))
+    }
   }
 
   private def untilDue(
