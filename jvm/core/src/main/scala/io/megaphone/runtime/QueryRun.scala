@@ -254,6 +254,24 @@ final class QueryRun(
     move <- taken.moves
   } yield Seat(taken.step.group, move.target) -> batch).toMap
 
+  /** The executors to whose workers a step that is announced, or that the batch last planned takes,
+    * brings bins of a worker.
+    */
+  private def takers: Map[Seat, Set[String]] = (for {
+    decision <- current.decision.toVector
+    (steps, tables) <- Seq(
+      decision.announced -> decision.after,
+      decision.sealedSteps -> decision.before
+    )
+    step <- steps
+    group = step.id.group
+    move <- step.step.moves
+    executor <- decision.batch.executorsOf(group).lift(move.target)
+  } yield Seat(group, tables(group).workerOf(move.bin)) -> executor)
+    .groupMap(_._1)(_._2)
+    .map { case (seat, executors) => seat -> executors.toSet }
+    .withDefaultValue(Set.empty)
+
   private def scene(groups: Vector[Group], batch: Long, mayTake: Boolean = false) = {
     lazy val announced = for {
       step <- current.announced
@@ -262,6 +280,7 @@ final class QueryRun(
       worker <- Seq(table.workerOf(move.bin), move.target)
     } yield Seat(step.id.group, worker)
     lazy val busy = announced.toSet ++ broughtBins(batch - 2 to batch).keySet
+    lazy val taken = takers
     lazy val areWarm = groups.forall { group =>
       (0 until currentTable(group.id).workers).forall(told.isWarm(group, _))
     }
@@ -273,6 +292,7 @@ final class QueryRun(
         if (areWarm) load else load.copy(busyMs = 0)
       },
       seat => busy(seat),
+      seat => taken(seat),
       mayTake,
       () =>
         groups.forall { g =>

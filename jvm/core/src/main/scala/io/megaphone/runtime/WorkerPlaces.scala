@@ -125,8 +125,8 @@ private[runtime] final class WorkerPlaces {
   /** Whether nothing is to be done: each worker has run where it is wanted, and may stay there.
     * Most of the time it is so, and there may be thousands of workers.
     */
-  private def isAtRest(scene: Scene): Boolean = settings.replicas == 0 && moving.open.isEmpty &&
-    !spreads(scene) && scene.groups.forall { case (group, workers) =>
+  private def isAtRest(scene: Scene): Boolean = settings.replicas == 0 && standbys.isEmpty &&
+    moving.open.isEmpty && !spreads(scene) && scene.groups.forall { case (group, workers) =>
       val wanted = wantedOf(group.id)
       wanted.size == workers && wanted.indices.forall { worker =>
         cluster.open(wanted(worker)) && executorOf(group.id, worker).contains(wanted(worker))
@@ -347,22 +347,30 @@ private[runtime] final class WorkerPlaces {
       val before = wantedOf(group.id)
       val wanted = (0 until workers).flatMap(w => places.get(Seat(group.id, w))).toVector
       wished = wished.updated(group.id, wanted)
-      if (settings.replicas > 0) {
-        val known = standbysOf(group.id)
-        val chosen = Standbys.assign(
-          wanted,
-          // Where the worker was before, its state is.
-          w => known.lift(w).toSeq.flatten ++ before.lift(w),
-          cluster.members,
-          settings.replicas,
-          isWhole(group, _, _),
-          w => reported.unfitFor(Seat(group.id, w))
-        )
-        if (chosen != known) wantedStandbys = wantedStandbys.updated(group.id, chosen)
+      val known = standbysOf(group.id)
+      val assigned = Standbys.assign(
+        wanted,
+        // Where the worker was before, its state is.
+        w => known.lift(w).toSeq.flatten ++ before.lift(w),
+        cluster.members,
+        settings.replicas,
+        isWhole(group, _, _),
+        w => reported.unfitFor(Seat(group.id, w))
+      )
+      val chosen = assigned.zip(wanted).zipWithIndex.map { case ((some, executor), w) =>
+        some ++ neededOn(scene, Seat(group.id, w)).filterNot(e => e == executor || some.contains(e))
       }
+      if (chosen.forall(_.isEmpty)) wantedStandbys -= group.id
+      else if (chosen != known) wantedStandbys = wantedStandbys.updated(group.id, chosen)
     }
     noteTargets(scene, places)
   }
+
+  /** Who has a worker's state, and is to go on having it: a step that takes bins of the worker to
+    * that executor was announced without a copy of them.
+    */
+  private def neededOn(scene: Scene, seat: Seat): Vector[String] =
+    besides(seat).distinct.filter(e => cluster.get(e).isDefined && scene.takersOf(seat)(e))
 
   private def noteTargets(scene: Scene, places: Map[Seat, String]): Unit = {
     val to = moving.targets
@@ -448,6 +456,9 @@ private[runtime] object WorkerPlaces {
     *   each with the number of workers to place
     * @param isBusy
     *   whether an announced step takes bins from a worker or to it, or one has just brought it some
+    * @param takersOf
+    *   the executors to whose workers steps take bins of a worker: those that are announced, and
+    *   those that the batch under way takes
     * @param mayTake
     *   whether relocations may take effect: only in the planning of a batch, and once for it
     * @param knowsLoads
@@ -458,6 +469,7 @@ private[runtime] object WorkerPlaces {
       groups: Vector[(Group, Int)],
       loadOf: Seat => Load,
       isBusy: Seat => Boolean,
+      takersOf: Seat => Set[String],
       mayTake: Boolean,
       knowsLoads: () => Boolean
   ) {

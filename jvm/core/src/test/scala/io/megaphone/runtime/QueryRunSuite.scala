@@ -522,6 +522,23 @@ class QueryRunSuite extends AnyFunSuite {
     assert(q.run.standbyDutiesOf("a").map(_.bins) == Seq(Vector(1, 3, 5, 7)))
   }
 
+  test("a standby stays where a step relies on it, also if others should stand by") {
+    val q = settledOn(executors, PlacementSettings(replicas = 1, pilotBatches = 0))
+    q.plan(1)
+    says(q, executors(1), standing(0, 1))
+    q.submit("p", Move(0, 1))
+    assert(q.plan(2).assignments(0).outgoing.map(_.routes) == Vector(Vector.empty), "b has it")
+    def onB = q.run.standbyDutiesOf("b").map(_.worker.worker).contains(0)
+    def emptied(batch: Long) = {
+      says(q, three(2), standing(0, batch), standing(1, batch))
+      q.run.plan(batch, Vector(group), true, Map.empty, ClusterView(three, draining = Set("b")))
+    }
+    q.run.clusterChanged(ClusterView(three, draining = Set("b")))
+    assert(emptied(3).decision.sealedSteps.nonEmpty && onB, "the batch takes its bins")
+    (4L to 5L).foreach(emptied)
+    assert(!onB, "it is over")
+  }
+
   private def reportOf(copied: Vector[Copied], besideTasks: Long) = Report(
     executors(0),
     Held(0, 0, 0),
