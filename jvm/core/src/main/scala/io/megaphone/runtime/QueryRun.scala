@@ -281,6 +281,9 @@ final class QueryRun(
     } yield Seat(step.id.group, worker)
     lazy val busy = announced.toSet ++ broughtBins(batch - 2 to batch).keySet
     lazy val taken = takers
+    lazy val underWay = current.decision.filter(_.batch.number == batch).map(_.batch)
+    def placeOf(seat: Seat) =
+      underWay.flatMap(_.executorsOf(seat.group).lift(seat.worker))
     lazy val areWarm = groups.forall { group =>
       (0 until currentTable(group.id).workers).forall(told.isWarm(group, _))
     }
@@ -292,7 +295,7 @@ final class QueryRun(
         if (areWarm) load else load.copy(busyMs = 0)
       },
       seat => busy(seat),
-      seat => taken(seat),
+      seat => taken(seat) ++ placeOf(seat),
       mayTake,
       () =>
         groups.forall { g =>

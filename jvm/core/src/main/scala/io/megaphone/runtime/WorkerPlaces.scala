@@ -343,12 +343,12 @@ private[runtime] final class WorkerPlaces {
     runs.firstOn(executor).exists(_ + settings.pilotBatches <= scene.batch)
 
   private def note(scene: Scene, places: Map[Seat, String]): Unit = {
-    for ((group, workers) <- scene.groups) {
+    val assigned = for ((group, workers) <- scene.groups) yield {
       val before = wantedOf(group.id)
       val wanted = (0 until workers).flatMap(w => places.get(Seat(group.id, w))).toVector
       wished = wished.updated(group.id, wanted)
       val known = standbysOf(group.id)
-      val assigned = Standbys.assign(
+      group.id -> Standbys.assign(
         wanted,
         // Where the worker was before, its state is.
         w => known.lift(w).toSeq.flatten ++ before.lift(w),
@@ -357,27 +357,32 @@ private[runtime] final class WorkerPlaces {
         isWhole(group, _, _),
         w => reported.unfitFor(Seat(group.id, w))
       )
-      val chosen = assigned.zip(wanted).zipWithIndex.map { case ((some, executor), w) =>
-        some ++ neededOn(scene, Seat(group.id, w)).filterNot(e => e == executor || some.contains(e))
-      }
-      if (chosen.forall(_.isEmpty)) wantedStandbys -= group.id
-      else if (chosen != known) wantedStandbys = wantedStandbys.updated(group.id, chosen)
     }
-    noteTargets(scene, places)
+    noteTargets(scene, places, assigned.toMap)
   }
 
-  /** Who has a worker's state, and is to go on having it: a step that takes bins of the worker to
-    * that executor was announced without a copy of them.
+  /** @param assigned
+    *   by group: who should stand by for each worker
     */
-  private def neededOn(scene: Scene, seat: Seat): Vector[String] =
-    besides(seat).distinct.filter(e => cluster.get(e).isDefined && scene.takersOf(seat)(e))
-
-  private def noteTargets(scene: Scene, places: Map[Seat, String]): Unit = {
+  private def noteTargets(
+      scene: Scene,
+      places: Map[Seat, String],
+      assigned: Map[Long, Vector[Vector[String]]] = standbys
+  ): Unit = {
     val to = moving.targets
     placedLoads = Load.byExecutor(
       for ((seat, load) <- scene.seats.toVector; on <- to.get(seat).orElse(places.get(seat)))
         yield on -> load
     )
+    for ((group, workers) <- scene.groups) {
+      val chosen = Vector.tabulate(workers) { w =>
+        val some = assigned.get(group.id).flatMap(_.lift(w)).getOrElse(Vector.empty)
+        some ++ staying(scene, Seat(group.id, w)).filterNot(some.contains)
+      }
+      if (chosen.forall(_.isEmpty)) wantedStandbys -= group.id
+      else if (chosen != standbysOf(group.id))
+        wantedStandbys = wantedStandbys.updated(group.id, chosen)
+    }
     val now =
       if (to.isEmpty) Map.empty[Long, Vector[Vector[String]]]
       else
@@ -385,6 +390,15 @@ private[runtime] final class WorkerPlaces {
           group.id -> Vector.tabulate(workers)(w => to.get(Seat(group.id, w)).toVector)
         }.toMap
     if (now != targets) targets = now
+  }
+
+  /** Who has a worker's state beside its own executor, and keeps it for now, whoever else is to
+    * have it: something relies on it there.
+    */
+  private def staying(scene: Scene, seat: Seat): Vector[String] = besides(seat).distinct.filter {
+    executor =>
+      cluster.get(executor).isDefined && scene.reliesOn(seat)(executor) &&
+      !executorOf(seat.group, seat.worker).contains(executor)
   }
 
   /** Whether an executor has a standby with all bins of a worker, in all stores. */
@@ -456,9 +470,9 @@ private[runtime] object WorkerPlaces {
     *   each with the number of workers to place
     * @param isBusy
     *   whether an announced step takes bins from a worker or to it, or one has just brought it some
-    * @param takersOf
-    *   the executors to whose workers steps take bins of a worker: those that are announced, and
-    *   those that the batch under way takes
+    * @param reliesOn
+    *   the executors where a worker's state is relied on: where the batch under way has it run, and
+    *   where steps take bins of it to, those that are announced and those that the batch takes
     * @param mayTake
     *   whether relocations may take effect: only in the planning of a batch, and once for it
     * @param knowsLoads
@@ -469,7 +483,7 @@ private[runtime] object WorkerPlaces {
       groups: Vector[(Group, Int)],
       loadOf: Seat => Load,
       isBusy: Seat => Boolean,
-      takersOf: Seat => Set[String],
+      reliesOn: Seat => Set[String],
       mayTake: Boolean,
       knowsLoads: () => Boolean
   ) {

@@ -539,6 +539,21 @@ class QueryRunSuite extends AnyFunSuite {
     assert(!onB, "it is over")
   }
 
+  test("an executor keeps the state of a worker that the batch under way sends there") {
+    val q = settledOn(three, PlacementSettings(pilotBatches = 0))
+    q.plan(1, three)
+    q.run.relocate(Map(Seat(0, 0) -> "c"))
+    says(q, three(2), standing(0, 2))
+    assert(placesOf(q.plan(2, three)) == Vector("c", "b"))
+    def onC = q.run.standbyDutiesOf("c").nonEmpty
+    q.run.clusterChanged(ClusterView(three, draining = Set("c")))
+    assert(onC, "its task may open there yet")
+    q.run.relocate(Map(Seat(0, 0) -> "b"))
+    assert(onC && q.run.standbyDutiesOf("b").nonEmpty)
+    q.plan(3, three)
+    assert(!onC, "the batch is over")
+  }
+
   private def reportOf(copied: Vector[Copied], besideTasks: Long) = Report(
     executors(0),
     Held(0, 0, 0),
