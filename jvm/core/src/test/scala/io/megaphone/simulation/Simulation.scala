@@ -128,6 +128,9 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     var bound = Long.MaxValue
     var progressAt = -1L
     var progress = 0
+    // Nor do batches count while bins arrive: the dice may leave out those who bring the rest.
+    var arrivingAt = -1L
+    var arriving = 0
     // The driver whose plans are over, and the number of batches since when.
     var over = Option.empty[(Driver, Long)]
     var ticks = 0
@@ -150,6 +153,12 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
             progressAt = driver.state.progressAt
             progress += 1
             bound += patience
+          }
+          val batches = world.counts.batches
+          if (driver.isArriving && batches != arrivingAt && arriving < Simulation.ArrivingMax) {
+            arrivingAt = batches
+            arriving += 1
+            bound += 1
           }
           if (driver.openPlans.isEmpty && !driver.isRelocating && !driver.isArriving)
             over = Some(driver -> world.counts.batches)
@@ -174,6 +183,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
 object Simulation {
   private val TicksMax = 200000
   private val ProgressMax = 50
+  private val ArrivingMax = 200
 
   final case class Outcome(seed: Long, failure: Option[Throwable], trace: Trace, counts: Counts)
 }
