@@ -8,8 +8,9 @@ object Standbys {
 
   /** The executors that stand by for each worker: on another host than the worker and its other
     * standbys, if there is one; where a standby is, if that executor lives; then the one that has
-    * the fewest workers and standbys, the first by name. Where a standby is whole it stays until
-    * enough others are. If there are too few executors, a worker has fewer standbys.
+    * the least state, its own and that which it stands by with, the first by name. Where a standby
+    * is whole it stays until enough others are. If there are too few executors, a worker has fewer
+    * standbys.
     *
     * @param workers
     *   the executor of each worker
@@ -21,6 +22,8 @@ object Standbys {
     *   how many standbys a worker is to have
     * @param isWhole
     *   whether a worker's standby on an executor has all of its state
+    * @param bytesOf
+    *   how much state a worker has, as far as it is known
     * @param unfit
     *   executors that had no room for a worker: unless they have all of its state now, they stand
     *   by for it only if there is no other
@@ -31,16 +34,19 @@ object Standbys {
       members: Vector[Member],
       replicas: Int,
       isWhole: (Int, String) => Boolean = (_, _) => false,
-      unfit: Int => Set[String] = _ => Set.empty
+      unfit: Int => Set[String] = _ => Set.empty,
+      bytesOf: Int => Long = _ => 0
   ): Vector[Vector[String]] = {
     val open = Member.open(members).map(_.id)
     val hosts = members.map(m => m.id -> m.host).toMap
     val keepers = open.toSet ++ members.filter(_.state != MemberState.Leaving).map(_.id)
-    val counts = mutable.Map.empty[String, Int].withDefaultValue(0)
+    val weights = mutable.Map.empty[String, Long].withDefaultValue(0)
+    // Without knowing how large workers are, they are alike.
+    def add(worker: Int, executor: String): Unit = weights(executor) += 1 + bytesOf(worker)
     val now = workers.indices.map { w =>
       current(w).filter(e => keepers(e) && e != workers(w)).distinct
     }
-    (workers ++ now.flatMap(_.take(replicas))).foreach(e => counts(e) += 1)
+    workers.indices.foreach(w => (workers(w) +: now(w).take(replicas)).foreach(add(w, _)))
     def isUnfit(worker: Int, executor: String) =
       unfit(worker)(executor) && !isWhole(worker, executor)
     def another(worker: Int, have: Vector[String]): Option[String] = {
@@ -48,7 +54,7 @@ object Standbys {
       val taken = (workers(worker) +: have).flatMap(hosts.get).toSet
       free.minByOption { e =>
         val place = now(worker).indexOf(e)
-        (isUnfit(worker, e), taken(hosts(e)), if (place < 0) Int.MaxValue else place, counts(e), e)
+        (isUnfit(worker, e), taken(hosts(e)), if (place < 0) Int.MaxValue else place, weights(e), e)
       }
     }
     val isOpen = open.toSet
@@ -66,7 +72,7 @@ object Standbys {
       val wanted = settled(w).getOrElse {
         (0 until replicas).foldLeft(Vector.empty[String]) { (have, _) => have ++ another(w, have) }
       }
-      wanted.filterNot(now(w).contains).foreach(e => counts(e) += 1)
+      wanted.filterNot(now(w).contains).foreach(add(w, _))
       val lacking = wanted.size - wanted.count(isWhole(w, _))
       wanted ++ now(w).filterNot(wanted.contains).filter(isWhole(w, _)).take(lacking)
     }

@@ -355,7 +355,8 @@ private[runtime] final class WorkerPlaces {
         cluster.members,
         settings.replicas,
         isWhole(group, _, _),
-        w => reported.unfitFor(Seat(group.id, w))
+        w => reported.unfitFor(Seat(group.id, w)),
+        w => scene.seats.get(Seat(group.id, w)).fold(0L)(_.bytes)
       )
     }
     noteTargets(scene, places, assigned.toMap)

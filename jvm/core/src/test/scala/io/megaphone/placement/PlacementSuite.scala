@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.placement
 
+import scala.collection.immutable.ListMap
+
 import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
@@ -111,7 +113,12 @@ class PlacementSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   test("equal requests have equal answers, in whatever order executors are listed") {
     forAll(requests()) { request =>
-      val other = request.copy(members = request.members.reverse)
+      val other = request.copy(
+        members = request.members.reverse,
+        seats = ListMap.from(request.seats.toVector.sortBy(_._1).reverse),
+        now = ListMap.from(request.now.toVector.sortBy(_._1).reverse),
+        elsewhere = ListMap.from(request.elsewhere.toVector.sortBy(_._1).reverse)
+      )
       assert(Placement(other) == Placement(request))
     }
   }
@@ -151,6 +158,35 @@ class PlacementSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
         val isWithin = filled.values.forall(f => f > 0.9 - 1e-6 && f < 1.1 + 1e-6)
         assert(isWithin || fullest._2 - emptiest._2 <= least + 1e-6)
       }
+    }
+  }
+
+  test("what leaves an executor is at most what it has above its part, and one worker") {
+    forAll(settled) { request =>
+      val placed = Placement(request.copy(tolerance = None)).places
+      val targets = Placement(request.copy(now = placed)).targets
+      val (none, before) = (fills(request, Map.empty), fills(request, placed))
+      def moved(member: Member)(isMoved: (Seat, String) => Boolean) = for {
+        (seat, target) <- targets.toVector if target != placed(seat) && isMoved(seat, target)
+      } yield fills(request, Map(seat -> member.id)).apply(member.id) - none(member.id)
+      for (member <- request.members) {
+        val gone = moved(member)((seat, _) => placed(seat) == member.id)
+        val came = moved(member)((_, target) => target == member.id)
+        if (gone.nonEmpty)
+          assert(gone.sum <= math.max(0, before(member.id) + came.sum - 1) + gone.max + 1e-6)
+      }
+    }
+  }
+
+  test("a worker without a place goes where its state is, whatever is there") {
+    forAll(requests()) { request =>
+      val (open, places) = (Member.open(request.members).map(_.id), Placement(request).places)
+      for {
+        (seat, executor) <- places
+        if !request.now.get(seat).exists(stateOf(request, _).exists(_ != Leaving))
+        if !request.now.get(seat).exists(open.contains)
+        there = request.stateOn(seat).filter(open.contains) if there.nonEmpty
+      } assert(there.contains(executor))
     }
   }
 
@@ -209,6 +245,16 @@ class PlacementSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       val targets = Placement(Request(more, seats, before, tolerance = Some(0.01))).targets
       assert(targets.forall { case (s, e) => e == before(s) || e == "new" })
       assert(targets.values.count(_ == "new") == workers / more.size)
+    }
+  }
+
+  test("where an executor is lost, its workers move alone") {
+    val three = membersOf(Gen.const(1), Gen.const(Active)).suchThat(_.size > 1)
+    forAll(three, Gen.choose(1, 12)) { (live, workers) =>
+      val seats = (0 until workers).map(w => Seat(0, w) -> Load(100)).toMap
+      val before = Placement(Request(live, seats, Map.empty, tolerance = Some(0.01))).targets
+      val after = Placement(Request(live.tail, seats, before, tolerance = Some(0.01))).targets
+      assert(before.forall { case (s, e) => e == live.head.id || after(s) == e })
     }
   }
 

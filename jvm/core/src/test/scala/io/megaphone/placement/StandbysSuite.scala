@@ -25,6 +25,8 @@ class StandbysSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
         assert(standbys.size == math.min(replicas, hosts.size - 1))
         assert(standbys.distinct == standbys && !standbys.contains(worker))
         assert(standbys.forall(hosts.contains))
+        val on = (worker +: standbys).map(hosts).distinct.size
+        assert(on == math.min(hosts.values.toSet.size, standbys.size + 1), "two on a host")
         if (replicas > 0 && hosts.values.toSet.size > 1) {
           assert(hosts(standbys.head) != hosts(worker))
           val kept = before.find(e => hosts.get(e).exists(_ != hosts(worker)))
@@ -74,5 +76,13 @@ class StandbysSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     val workers = Vector.tabulate(12)(i => s"e${i % 4}")
     val placed = Standbys.assign(workers, _ => Nil, members, 1).flatten
     assert(placed.groupBy(identity).values.map(_.size).toSet == Set(3))
+  }
+
+  test("standbys spread by the size of the state") {
+    val members = Vector("a", "b", "c").map(Member(_, "h"))
+    def placed(bytes: Long*) =
+      Standbys.assign(Vector("a", "a", "a"), _ => Nil, members, 1, bytesOf = w => bytes(w)).flatten
+    assert(placed(0, 0, 0) == Seq("b", "c", "b"), "nothing is known")
+    assert(placed(500, 100, 100) == Seq("b", "c", "c"))
   }
 }
