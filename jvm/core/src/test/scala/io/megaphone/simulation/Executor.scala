@@ -19,7 +19,8 @@ import io.megaphone.transfer.{
   * background threads, its memory.
   */
 final class Executor(val name: String, world: World) extends Peers with FaultPoints with DutyHost {
-  override val address: ExecutorAddress = ExecutorAddress(name, name, 1)
+  override val address: ExecutorAddress =
+    ExecutorAddress(name, s"h${name.hashCode % world.setup.hosts}", 1)
   // Nobody gives a lease back while another thread would wait for it: there is one thread.
   val registry = new Registry(behindMax = world.setup.behindMax, borrowMs = 0)
   val agent = new ExecutorAgent(

@@ -9,6 +9,8 @@ import io.megaphone.runtime.PlacementSettings
 
 /** The fixed facts of one schedule.
   *
+  * @param hosts
+  *   how many hosts the executors are on
   * @param isV2
   *   whether the checkpoint has unique ids. Then the query need not be deterministic, and each
   *   attempt writes other values; else all attempts write the same, in another order
@@ -48,7 +50,8 @@ final case class Setup(
     limits: Committer.Limits,
     faults: Map[Fault, Double],
     dueShare: Int,
-    areTimesApart: Boolean
+    areTimesApart: Boolean,
+    hosts: Int
 ) {
 
   /** Standbys make images rare: a step takes them where there are any. */
@@ -124,7 +127,8 @@ object Setup {
         ),
       faults = faults,
       dueShare = if (dice.chance(0.5)) dice.between(1, 300) else 0,
-      areTimesApart = dice.chance(0.5)
+      areTimesApart = dice.chance(0.5),
+      hosts = dice.between(1, 4)
     )
   }
 
