@@ -16,7 +16,8 @@ MINUTES ?= 60
 PYTEST_ARGS ?=
 # make bench: which of the benchmarks, and options for them, for example BENCH=steady
 # BENCH_ARGS='--rounds 9'.
-BENCH ?= steady step operations durability stores memory flame
+BENCH ?= steady step latency operations losses relocations standbys elastic durability stores \
+  memory flame
 BENCH_ARGS ?=
 
 SPARK_4_2 := 4.2.0

@@ -128,7 +128,7 @@ def main() -> None:
             )
     spark.stop()
     spark = session(2, WORKERS_REPLACED, spark__megaphone__placement__auto="true")
-    after = [replaced(spark, min(arguments.sizes), arguments.rows) for _ in range(3)]
+    after = [replaced(spark, min(arguments.sizes), arguments.rows) for _ in range(arguments.rounds)]
     counts = harness.median_and_spread([each["batches"] for each in after])
     ratios = harness.median_and_spread([each["ratio"] for each in after])
     lines += [
