@@ -149,6 +149,10 @@ class Driver:
         rows: list[dict[str, Any]] = Megaphone.drains().to_pylist()
         return rows
 
+    def sql(self, statement: str) -> list[dict[str, Any]]:
+        """Runs a statement; its rows."""
+        return [row.asDict() for row in self._spark.sql(statement).collect()]
+
     def table(self, name: str, which: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = getattr(Megaphone(self._queries[name]), which)().to_pylist()
         return rows

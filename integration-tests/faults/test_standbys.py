@@ -49,6 +49,24 @@ def test_every_operator_goes_on_where_its_standbys_are(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("format", [1, 2])
+@pytest.mark.parametrize("point", ["step-opened", "step-committing", "step-committed"])
+def test_an_executor_dies_within_a_batch_while_another_stands_by(
+    point: str,
+    format: int,
+    shared: DriverProcess,
+    faults: Faults,
+    make_remote_query: MakeRemoteQuery,
+) -> None:
+    query = make_remote_query(shared, format=format, **{REPLICAS: "1"}).spread()
+    wait_for_standbys(query)
+    faults.arm(point)
+    query.finish(query.move_half(0, 1, mode="direct"))
+    faults.wait(point)
+    others_stand_by_again(query, shared)
+
+
+@pytest.mark.slow
 def test_standbys_follow_the_bins_through_plans(
     shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:

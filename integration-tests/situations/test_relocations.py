@@ -2,6 +2,7 @@
 """Workers that go to other executors, and executors that are emptied, while the query runs."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,40 @@ def test_an_emptied_executor_may_be_killed_and_nothing_is_read_for_it(
     for query in (one, two):
         query.stop_and_check()
     shared.wait_for_executors()
+
+
+def test_workers_are_placed_and_executors_emptied_by_sql(
+    shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = make_remote_query(shared).spread()
+    mine, other = query.executor_of(0), query.executor_of(1)
+
+    def sql(statement: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = shared.call("sql", statement=statement)
+        return rows
+
+    (begun,) = sql(f"CALL megaphone.system.place(map(0, '{other}'))")
+    assert (begun["worker"], begun["source"], begun["target"]) == (0, mine, other)
+    finish_relocations(query)
+    (ended,) = sql("SELECT * FROM megaphone.system.relocations")
+    assert ended["status"] == "done" and query.executor_of(0) == other
+    (spread,) = sql("CALL megaphone.system.spread(0.1)")
+    assert (spread["source"], spread["target"], spread["why"]) == (other, mine, "spread")
+    finish_relocations(query)
+    (drain,) = sql(f"CALL megaphone.system.drain('{other}', timeout_s => 600)")
+    assert (drain["executor"], drain["status"]) == (other, "draining")
+
+    def of_other(column: str) -> object:
+        where = f"WHERE executor = '{other}'"
+        (row,) = sql(f"SELECT {column} AS it FROM megaphone.system.drains {where}")
+        return row["it"]
+
+    query.run_until(lambda: of_other("status") == "drained", "it may go", within=BATCHES)
+    assert {query.executor_of(worker) for worker in (0, 1)} == {mine}
+    sql(f"CALL megaphone.system.undrain('{other}')")
+    assert of_other("status") == "cancelled"
+    assert recovered_later(query) == []
+    query.stop_and_check()
 
 
 def test_workers_are_spread_over_an_executor_that_has_come(
