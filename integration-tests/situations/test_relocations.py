@@ -82,7 +82,8 @@ def test_workers_are_placed_and_executors_emptied_by_sql(
     assert (begun["worker"], begun["source"], begun["target"]) == (0, mine, other)
     finish_relocations(query)
     (ended,) = sql("SELECT * FROM megaphone.system.relocations")
-    assert ended["status"] == "done" and query.executor_of(0) == other
+    assert ended["status"] == "done"
+    assert query.executor_of(0) == other
     (spread,) = sql("CALL megaphone.system.spread(0.1)")
     assert (spread["source"], spread["target"], spread["why"]) == (other, mine, "spread")
     finish_relocations(query)
