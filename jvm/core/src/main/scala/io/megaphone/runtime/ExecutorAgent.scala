@@ -84,6 +84,9 @@ final class ExecutorAgent(
   private val newestCounter = new AtomicLong()
   @volatile private var orders = Orders(0, Map.empty, Vector.empty)
 
+  /** As `peers`. Who asks one that is silent does not wait for it again and again. */
+  private[runtime] val asked: Peers = new ImpatientPeers(peers, clock)
+
   /** What this executor does for workers that run elsewhere. */
   val standbys: StandbyWork = new StandbyWork(
     registry,
@@ -100,7 +103,7 @@ final class ExecutorAgent(
   val rests: RestWork =
     new RestWork(
       registry,
-      peers,
+      asked,
       recoveryOf,
       () => orders,
       faults,

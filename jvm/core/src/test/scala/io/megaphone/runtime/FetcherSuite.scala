@@ -5,7 +5,8 @@ import scala.collection.mutable
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.errors.DetachedLeaseException
+import io.megaphone.checkpoint.CatchUp
+import io.megaphone.errors.{DetachedLeaseException, MissingFileException}
 import io.megaphone.format.{Checksum, Encoder, ExecutorAddress, FileName, StateName, WorkerId}
 import io.megaphone.log.{BinLog, Due, KeyReader, RowTime}
 import io.megaphone.log.memory.DamagedRecordsException
@@ -375,6 +376,27 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     assert(
       again.keyCount == 11 && list(again, keyOf(3)) == Seq(77) && list(again, keyOf(4)) == Seq(4)
     )
+  }
+
+  test("a bin that has all come gets no image either, as long as the plan calls it incomplete") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    fetcher.completeAll()
+    assert(!lease.holding.areIncomplete, "another attempt may have brought less")
+    put(lease.holding, 0, keyOf(3), Array[Byte](77))
+    val footer = store.commit(lease, turn, isWhole = true)
+    assert(!footer.frameOf(0).isImage && footer.keyCounts(0) == 10)
+  }
+
+  test("no tail brings an incomplete bin forward") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    val next = StateName(lease.holding.base.version + 1, "")
+    val catchUp = new CatchUp(store.recovery)
+    assert(catchUp(lease.holding, next, after.contentHash).isEmpty)
+    fetcher.completeAll()
+    // Now it would look at the file, which is not there.
+    assertThrows[MissingFileException](catchUp(lease.holding, next, after.contentHash))
   }
 
   test("a bin that the plan calls complete is complete once the store is open") {

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import java.util.concurrent.{ConcurrentHashMap, TimeUnit}
+
+import io.megaphone.format.ExecutorAddress
+import io.megaphone.pace.Clock
+import io.megaphone.transfer.{BlockName, Heard, Peers, PushedFile, Question}
+
+/** The other executors, of which one that has let a question time out is asked nothing for a
+  * minute.
+  *
+  * An executor that is frozen, or cut off in silence, costs each who asks it the whole deadline:
+  * all stores of all tasks, and who brings the rest, bin by bin. The files have what it has. ''It
+  * was slow only:'' more is read from files than need be.
+  *
+  * Threads: any, at any time.
+  */
+private[runtime] final class ImpatientPeers(peers: Peers, clock: Clock) extends Peers {
+  import ImpatientPeers._
+
+  private val silentSince = new ConcurrentHashMap[String, java.lang.Long]() // by executor
+
+  override def ask(question: Question, at: ExecutorAddress, deadlineMs: Long): Heard =
+    if (isSilent(at)) Heard.Nothing
+    else {
+      val begun = clock.nanoTime
+      val heard = peers.ask(question, at, deadlineMs)
+      val hasTimedOut = heard == Heard.Nothing &&
+        TimeUnit.NANOSECONDS.toMillis(clock.nanoTime - begun) >= math.max(deadlineMs, PatienceMs)
+      if (hasTimedOut) silentSince.put(at.id, clock.nanoTime)
+      heard
+    }
+
+  private def isSilent(at: ExecutorAddress) = Option(silentSince.get(at.id)).exists { since =>
+    val isYet = clock.nanoTime - since < SilenceNanos
+    if (!isYet) silentSince.remove(at.id, since)
+    isYet
+  }
+
+  override def address: ExecutorAddress = peers.address
+  override def pull(
+      block: BlockName,
+      address: ExecutorAddress,
+      deadlineMs: Long
+  ): Option[Array[Byte]] = peers.pull(block, address, deadlineMs)
+  override def pullAll(blocks: Seq[(BlockName, ExecutorAddress)], deadlineMs: Long)(
+      come: (BlockName, Array[Byte]) => Unit
+  ): Unit = peers.pullAll(blocks, deadlineMs)(come)
+  override def push(file: PushedFile, to: ExecutorAddress): Unit = peers.push(file, to)
+  override def publish(block: BlockName, bytes: Array[Byte]): Unit = peers.publish(block, bytes)
+  override def remove(blocks: Seq[BlockName]): Unit = peers.remove(blocks)
+  override def keep(isWanted: BlockName => Boolean): Unit = peers.keep(isWanted)
+  override def publishedCount: Int = peers.publishedCount
+}
+
+private object ImpatientPeers {
+
+  /** What is left of a deadline may be too short for any answer. */
+  private val PatienceMs = 1000L
+  private val SilenceNanos = TimeUnit.MINUTES.toNanos(1)
+}
