@@ -254,20 +254,20 @@ final class QueryRun(
     move <- taken.moves
   } yield Seat(taken.step.group, move.target) -> batch).toMap
 
-  /** The executors to whose workers a step that is announced, or that the batch last planned takes,
-    * brings bins of a worker.
+  /** The executors to whose workers a step that is announced, or that a batch takes which is under
+    * way, brings bins of a worker.
     */
-  private def takers: Map[Seat, Set[String]] = (for {
+  private def takers(batch: Long): Map[Seat, Set[String]] = (for {
     decision <- current.decision.toVector
-    (steps, tables) <- Seq(
-      decision.announced -> decision.after,
-      decision.sealedSteps -> decision.before
-    )
+    taken = if (decision.batch.number == batch) decision.sealedSteps else Vector.empty
+    (steps, tables) <- Seq(decision.announced -> decision.after, taken -> decision.before)
     step <- steps
     group = step.id.group
-    move <- step.step.moves
-    executor <- decision.batch.executorsOf(group).lift(move.target)
-  } yield Seat(group, tables(group).workerOf(move.bin)) -> executor)
+    (source, target) <- step.step.moves.iterator
+      .map(move => (tables(group).workerOf(move.bin), move.target))
+      .toSet
+    executor <- decision.batch.executorsOf(group).lift(target)
+  } yield Seat(group, source) -> executor)
     .groupMap(_._1)(_._2)
     .map { case (seat, executors) => seat -> executors.toSet }
     .withDefaultValue(Set.empty)
@@ -280,7 +280,7 @@ final class QueryRun(
       worker <- Seq(table.workerOf(move.bin), move.target)
     } yield Seat(step.id.group, worker)
     lazy val busy = announced.toSet ++ broughtBins(batch - 2 to batch).keySet
-    lazy val taken = takers
+    lazy val taken = takers(batch)
     lazy val underWay = current.decision.filter(_.batch.number == batch).map(_.batch)
     def placeOf(seat: Seat) =
       underWay.flatMap(_.executorsOf(seat.group).lift(seat.worker))

@@ -72,13 +72,22 @@ final class RunFootprint private[runtime] (
   /** Whether executors stand by for workers, or are to run them soon. */
   def hasStandbys: Boolean = places.hasStandbys
 
-  /** The number of workers that an executor stands by for. */
-  def standbysOn(executor: String): Int =
-    places.standbys.valuesIterator.flatten.count(_.contains(executor))
+  /** The number of workers that an executor stands by for.
+    *
+    * @param isIdle
+    *   whether the query plans no batch: then what stays until a batch is over does not count
+    */
+  def standbysOn(executor: String, isIdle: Boolean): Int = places.standbysOn(executor, isIdle)
 
   /** How many executors stand by for a worker of a group with all of its state. */
   def standbysOf(group: Group, worker: Int): Int =
-    places.standbysOf(group.id).lift(worker).fold(0)(_.count(places.isWhole(group, worker, _)))
+    places
+      .standbysOf(group.id)
+      .lift(worker)
+      .fold(0)(_.count { executor =>
+        places.isWhole(group, worker, executor) &&
+        !places.executorOf(group.id, worker).contains(executor)
+      })
 
   /** The executors that have state of the run that is in use, or stand by, or are to. */
   def needed: Set[String] = (for {

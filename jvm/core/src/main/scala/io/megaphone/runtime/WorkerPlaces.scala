@@ -39,6 +39,7 @@ private[runtime] final class WorkerPlaces {
   private var lost = Vector.empty[String] // executors whose workers have no other place yet
   private val lossesKnown = new Losses
   @volatile private var wished = Map.empty[Long, Vector[String]] // group → executors
+  @volatile private var assigned = Map.empty[Long, Vector[Vector[String]]] // who should stand by
   @volatile private var wantedStandbys = Map.empty[Long, Vector[Vector[String]]] // by worker
   @volatile private var targets = Map.empty[Long, Vector[Vector[String]]] // of relocations
   @volatile private var seen = ClusterView.Empty
@@ -92,6 +93,12 @@ private[runtime] final class WorkerPlaces {
 
   /** By group: the executors that are to stand by for each worker. Another map if that changes. */
   def standbys: Map[Long, Vector[Vector[String]]] = wantedStandbys
+
+  /** The number of workers that an executor is to stand by for, or, if `isForGood`, should go on
+    * standing by for: some standbys stay only until a batch is over.
+    */
+  def standbysOn(executor: String, isForGood: Boolean): Int =
+    (if (isForGood) assigned else standbys).valuesIterator.flatten.count(_.contains(executor))
 
   /** The executors that are to stand by for each worker of a group. */
   def standbysOf(group: Long): Vector[Vector[String]] = standbys.getOrElse(group, Vector.empty)
@@ -343,33 +350,29 @@ private[runtime] final class WorkerPlaces {
     runs.firstOn(executor).exists(_ + settings.pilotBatches <= scene.batch)
 
   private def note(scene: Scene, places: Map[Seat, String]): Unit = {
-    val assigned = for ((group, workers) <- scene.groups) yield {
+    for ((group, workers) <- scene.groups) {
       val before = wantedOf(group.id)
       val wanted = (0 until workers).flatMap(w => places.get(Seat(group.id, w))).toVector
       wished = wished.updated(group.id, wanted)
-      val known = standbysOf(group.id)
-      group.id -> Standbys.assign(
-        wanted,
-        // Where the worker was before, its state is.
-        w => known.lift(w).toSeq.flatten ++ before.lift(w),
-        cluster.members,
-        settings.replicas,
-        isWhole(group, _, _),
-        w => reported.unfitFor(Seat(group.id, w)),
-        w => scene.seats.get(Seat(group.id, w)).fold(0L)(_.bytes)
-      )
+      if (settings.replicas > 0) {
+        val known = standbysOf(group.id)
+        val chosen = Standbys.assign(
+          wanted,
+          // Where the worker was before, its state is.
+          w => known.lift(w).toSeq.flatten ++ before.lift(w),
+          cluster.members,
+          settings.replicas,
+          isWhole(group, _, _),
+          w => reported.unfitFor(Seat(group.id, w)),
+          w => scene.seats.get(Seat(group.id, w)).fold(0L)(_.bytes)
+        )
+        assigned = assigned.updated(group.id, chosen)
+      }
     }
-    noteTargets(scene, places, assigned.toMap)
+    noteTargets(scene, places)
   }
 
-  /** @param assigned
-    *   by group: who should stand by for each worker
-    */
-  private def noteTargets(
-      scene: Scene,
-      places: Map[Seat, String],
-      assigned: Map[Long, Vector[Vector[String]]] = standbys
-  ): Unit = {
+  private def noteTargets(scene: Scene, places: Map[Seat, String]): Unit = {
     val to = moving.targets
     placedLoads = Load.byExecutor(
       for ((seat, load) <- scene.seats.toVector; on <- to.get(seat).orElse(places.get(seat)))
@@ -377,8 +380,9 @@ private[runtime] final class WorkerPlaces {
     )
     for ((group, workers) <- scene.groups) {
       val chosen = Vector.tabulate(workers) { w =>
+        val seat = Seat(group.id, w)
         val some = assigned.get(group.id).flatMap(_.lift(w)).getOrElse(Vector.empty)
-        some ++ staying(scene, Seat(group.id, w)).filterNot(some.contains)
+        some ++ staying(scene, seat).filterNot(e => some.contains(e) || to.get(seat).contains(e))
       }
       if (chosen.forall(_.isEmpty)) wantedStandbys -= group.id
       else if (chosen != standbysOf(group.id))
@@ -396,10 +400,14 @@ private[runtime] final class WorkerPlaces {
   /** Who has a worker's state beside its own executor, and keeps it for now, whoever else is to
     * have it: something relies on it there.
     */
-  private def staying(scene: Scene, seat: Seat): Vector[String] = besides(seat).distinct.filter {
-    executor =>
-      cluster.get(executor).isDefined && scene.reliesOn(seat)(executor) &&
-      !executorOf(seat.group, seat.worker).contains(executor)
+  private def staying(scene: Scene, seat: Seat): Vector[String] = {
+    val sent = pinned.get((seat.group, seat.worker))
+    def isHome(executor: String) = executorOf(seat.group, seat.worker).contains(executor) &&
+      wantedOf(seat.group).lift(seat.worker).contains(executor)
+    besides(seat).distinct.filter { executor =>
+      cluster.get(executor).isDefined && !isHome(executor) &&
+      (sent.contains(executor) || scene.reliesOn(seat)(executor))
+    }
   }
 
   /** Whether an executor has a standby with all bins of a worker, in all stores. */
@@ -441,7 +449,7 @@ private[runtime] final class WorkerPlaces {
   def wantedOf(group: Long): Vector[String] = wished.getOrElse(group, Vector.empty)
 
   /** Whether executors stand by for workers, or are to run them soon. */
-  def hasStandbys: Boolean = settings.replicas > 0 || relocating.nonEmpty
+  def hasStandbys: Boolean = settings.replicas > 0 || relocating.nonEmpty || standbys.nonEmpty
 
   /** Pins for those of a group's workers that are not known to run where they are wanted. */
   def pinsOf(group: Group, workers: Int): Vector[Pin] = for {

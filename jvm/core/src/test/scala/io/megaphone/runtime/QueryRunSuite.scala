@@ -535,7 +535,9 @@ class QueryRunSuite extends AnyFunSuite {
     }
     q.run.clusterChanged(ClusterView(three, draining = Set("b")))
     assert(emptied(3).decision.sealedSteps.nonEmpty && onB, "the batch takes its bins")
-    (4L to 5L).foreach(emptied)
+    assert(q.run.footprint.standbysOn("b", isIdle = false) == 1)
+    assert(q.run.footprint.standbysOn("b", isIdle = true) == 0, "no batch may come")
+    emptied(4)
     assert(!onB, "it is over")
   }
 
@@ -552,6 +554,32 @@ class QueryRunSuite extends AnyFunSuite {
     assert(onC && q.run.standbyDutiesOf("b").nonEmpty)
     q.plan(3, three)
     assert(!onC, "the batch is over")
+  }
+
+  test("a worker that has arrived has no standby where it runs") {
+    val q = settledOn(three, PlacementSettings(pilotBatches = 0))
+    q.plan(1, three)
+    q.run.relocate(Map(Seat(0, 0) -> "c"))
+    says(q, three(2), standing(0, 2))
+    q.plan(2, three)
+    q.run.clusterChanged(ClusterView(three))
+    q.run.committed(commitOf(0, three(2), batch = 2))
+    q.run.batchEnded(2, 100)
+    assert(q.run.footprint.relocations.map(_.status) == Vector("done"))
+    assert(q.run.standbyDutiesOf("c").isEmpty && q.run.footprint.standbysOf(group, 0) == 0)
+  }
+
+  test("a step is taken from the target of a relocation that was cancelled meanwhile") {
+    val q = settledOn(three, PlacementSettings(pilotBatches = 0))
+    q.plan(1, three)
+    val begun = q.run.relocate(Map(Seat(0, 0) -> "b"))
+    says(q, three(1), standing(0, 1))
+    val step = Step(Vector(Move(0, 1)), 2)
+    q.run.submit(_ => Plan("p", Map(0L -> Vector(step)), "all-at-once", TransferMode.Prepared))
+    assert(q.plan(2, three).assignments(0).outgoing.map(_.routes) == Vector(Vector.empty))
+    q.run.cancelRelocations(begun.map(_.id).toSet)
+    says(q, three(1), standing(0, 2))
+    assert(q.plan(3, three).decision.sealedSteps.nonEmpty)
   }
 
   private def reportOf(copied: Vector[Copied], besideTasks: Long) = Report(

@@ -318,12 +318,16 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   /** Whether workers are on their way, or on executors that are to be emptied. */
   def isRelocating: Boolean = run.footprint.relocations.exists(_.isOpen) ||
     world.mustEmpty &&
-    world.draining.exists(e => run.footprint.staysOn(e).nonEmpty || run.footprint.standbysOn(e) > 0)
+    world.draining.exists(e =>
+      run.footprint.staysOn(e).nonEmpty || run.footprint.standbysOn(e, isIdle = false) > 0
+    )
 
   /** What of it is not over. */
   def moving: String = s"$openPlans, ${run.footprint.relocations.takeRight(3)}, to be emptied " +
     world.draining
-      .map(e => s"$e: ${run.footprint.staysOn(e)}, ${run.footprint.standbysOn(e)} standbys")
+      .map(e =>
+        s"$e: ${run.footprint.staysOn(e)}, ${run.footprint.standbysOn(e, isIdle = false)} standbys"
+      )
       .mkString(", ")
 
   /** Whether a batch has placed a worker elsewhere although steps with it were not over. */

@@ -145,7 +145,7 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
       seats.size,
       idleness.isIdle,
       seats.forall(footprint.isElsewhere),
-      footprint.standbysOn(executor),
+      footprint.standbysOn(executor, idleness.isIdle),
       states
     )
   }
