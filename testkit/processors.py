@@ -89,3 +89,25 @@ def visits(*, with_pandas: bool, unseen_ms: int) -> StatefulProcessor:
         def close(self) -> None: ...
 
     return Visits()
+
+
+def tally(unseen_ms: int) -> Callable[..., Iterator[Any]]:
+    """Counts a key's rows for `applyInPandasWithState`, as `visits` does.
+
+    Defined in a function, so that it travels to Python's workers by value.
+    """
+
+    def count(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
+        import pandas
+
+        n = state.get[0] if state.exists else 0
+        if state.hasTimedOut:
+            state.remove()
+        else:
+            rows = pandas.concat(frames)
+            n += len(rows)
+            state.update((n,))
+            state.setTimeoutTimestamp(int(rows["t"].max().timestamp() * 1000) + unseen_ms)
+        yield pandas.DataFrame({"k": [key[0]], "n": [n], "is_last": [not state.exists]})
+
+    return count

@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 from testkit.answers import Rows
 from testkit.input import FEW_ROWS, MANY_ROWS
-from testkit.processors import VISITS, runner, visits
+from testkit.processors import VISITS, runner, tally, visits
 
 Shape = Callable[[DataFrame], DataFrame]
 WINDOW_SECONDS = 20
@@ -150,6 +150,31 @@ def visited(*, with_pandas: bool, unseen_ms: int) -> Shape:
     return shape
 
 
+def tallied(unseen_ms: int) -> Shape:
+    """Counts of each key by `applyInPandasWithState`, in append mode, with time-outs."""
+
+    def shape(rows: DataFrame) -> DataFrame:
+        groups = rows.withWatermark("t", "0 seconds").groupBy("k")
+        told = "k long, n long, is_last boolean"
+        return groups.applyInPandasWithState(
+            tally(unseen_ms), told, "n long", "append", "EventTimeTimeout"
+        )
+
+    return shape
+
+
+def window_updates(rows: DataFrame) -> DataFrame:
+    """The same as `windows`, by the window and the key in one column."""
+    both = windows(rows)
+    return both.select(f.concat_ws("/", "w", "k").alias("wk"), "k", "n", "s")
+
+
+def first(rows: DataFrame) -> DataFrame:
+    """Each key once within a day."""
+    timed = rows.withWatermark("t", "1 day").select("k", "t")
+    return timed.dropDuplicatesWithinWatermark(["k"]).select("k")
+
+
 def visit_counts(rows: DataFrame) -> DataFrame:
     """What `visited` has counted once all visits have ended."""
     n = f.count("*")
@@ -161,7 +186,7 @@ def ended_visits(given: Rows) -> Rows:
     ended: dict[int, tuple[int, ...]] = {}
     for k, *counted, is_last in given:
         if is_last:
-            before = ended.get(k, (0, 0, 0))
+            before = ended.get(k, (0,) * len(counted))
             ended[k] = tuple(a + b for a, b in zip(before, counted, strict=True))
     return [(k, *counted) for k, counted in ended.items()]
 
@@ -188,6 +213,9 @@ KINDS = {
     "slow": Kind(slow_totals, "update", totals),
     "distinct": Kind(distinct_totals, "update"),
     "windows": Kind(windows, "append"),
+    "window updates": Kind(window_updates, "update"),
+    "complete": Kind(counts, "complete"),
+    "first": Kind(first, "append", seen),
     "unique": Kind(unique, "append"),
     "seen": Kind(seen, "append"),
     "joined": Kind(joined, "append"),
@@ -198,12 +226,18 @@ KINDS = {
     "visited": Kind(
         visited(with_pandas=False, unseen_ms=5_000), "append", visit_counts, ended_visits
     ),
+    "pandas visits": Kind(
+        visited(with_pandas=True, unseen_ms=5_000), "append", visit_counts, ended_visits
+    ),
+    "tallied": Kind(tallied(unseen_ms=5_000), "append", counts, ended_visits),
+    "long tallies": Kind(tallied(unseen_ms=45_000), "append", counts, ended_visits),
     "long visits": Kind(
         visited(with_pandas=False, unseen_ms=45_000), "append", visit_counts, ended_visits
     ),
 }
 # One or more kinds of each operator that moves, with input that suits them.
 MOVED = {
-    **dict.fromkeys(("wide", "distinct", "joined", "windows"), MANY_ROWS),
-    **dict.fromkeys(("met", "sessions", "visited"), FEW_ROWS),
+    **dict.fromkeys(("wide", "complete", "distinct", "first", "joined"), MANY_ROWS),
+    **dict.fromkeys(("windows", "window updates"), MANY_ROWS),
+    **dict.fromkeys(("met", "sessions", "visited", "pandas visits", "tallied"), FEW_ROWS),
 }

@@ -22,8 +22,8 @@ BATCHES = 40
 # Operators that look at all rows of their state in each batch, for what is due by time, or that ask
 # for all rows and look at none.
 SCANNING = {
-    **dict.fromkeys(("windows", "unique", "seen"), MANY_ROWS),
-    **dict.fromkeys(("sessions", "met", "long visits"), FEW_ROWS),
+    **dict.fromkeys(("windows", "window updates", "unique", "seen", "first"), MANY_ROWS),
+    **dict.fromkeys(("sessions", "met", "long visits", "long tallies"), FEW_ROWS),
 }
 slow = pytest.mark.slow
 
