@@ -161,23 +161,6 @@ class PlacementSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("what leaves an executor is at most what it has above its part, and one worker") {
-    forAll(settled) { request =>
-      val placed = Placement(request.copy(tolerance = None)).places
-      val targets = Placement(request.copy(now = placed)).targets
-      val (none, before) = (fills(request, Map.empty), fills(request, placed))
-      def moved(member: Member)(isMoved: (Seat, String) => Boolean) = for {
-        (seat, target) <- targets.toVector if target != placed(seat) && isMoved(seat, target)
-      } yield fills(request, Map(seat -> member.id)).apply(member.id) - none(member.id)
-      for (member <- request.members) {
-        val gone = moved(member)((seat, _) => placed(seat) == member.id)
-        val came = moved(member)((_, target) => target == member.id)
-        if (gone.nonEmpty)
-          assert(gone.sum <= math.max(0, before(member.id) + came.sum - 1) + gone.max + 1e-6)
-      }
-    }
-  }
-
   test("a worker without a place goes where its state is, whatever is there") {
     forAll(requests()) { request =>
       val (open, places) = (Member.open(request.members).map(_.id), Placement(request).places)
