@@ -90,15 +90,15 @@ def test_workers_are_placed_and_executors_emptied_by_sql(
     (drain,) = sql(f"CALL megaphone.system.drain('{other}', timeout_s => 600)")
     assert (drain["executor"], drain["status"]) == (other, "draining")
 
-    def of_other(column: str) -> object:
+    def status() -> object:
         where = f"WHERE executor = '{other}'"
-        (row,) = sql(f"SELECT {column} AS it FROM megaphone.system.drains {where}")
-        return row["it"]
+        (row,) = sql(f"SELECT status FROM megaphone.system.drains {where}")
+        return row["status"]
 
-    query.run_until(lambda: of_other("status") == "drained", "it may go", within=BATCHES)
+    query.run_until(lambda: status() == "drained", "it may go", within=BATCHES)
     assert {query.executor_of(worker) for worker in (0, 1)} == {mine}
     sql(f"CALL megaphone.system.undrain('{other}')")
-    assert of_other("status") == "cancelled"
+    assert status() == "cancelled"
     assert recovered_later(query) == []
     query.stop_and_check()
 

@@ -35,8 +35,12 @@ object Route {
     *   the table before the step
     */
   def of(step: Step, table: RoutingTable, where: Whereabouts): Vector[Route] =
+    between(step, table).filterNot(route => where.areTogether(route.source, route.target))
+
+  /** The bins of a step by source and target worker, wherever these are. */
+  def between(step: Step, table: RoutingTable): Vector[Route] =
     step.moves.groupBy(m => (table.workerOf(m.bin), m.target)).toVector.sortBy(_._1).collect {
-      case ((source, target), moves) if source != target && !where.areTogether(source, target) =>
+      case ((source, target), moves) if source != target =>
         Route(source, target, moves.map(_.bin))
     }
 }

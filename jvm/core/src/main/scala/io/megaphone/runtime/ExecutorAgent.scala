@@ -60,7 +60,7 @@ import io.megaphone.transfer.TransferBlocks.Part
   */
 final class ExecutorAgent(
     val registry: Registry,
-    val peers: Peers,
+    others: Peers,
     val blocks: TransferBlocks,
     val faults: FaultPoints,
     recoveryOf: (StoreKey, String, Array[Byte] => Unit) => Recovery,
@@ -74,6 +74,9 @@ final class ExecutorAgent(
 ) {
   import ExecutorAgent._
 
+  /** The other executors; one that is silent is not waited for again and again. */
+  val peers: Peers = new ImpatientPeers(others, clock)
+
   private val refused = new ConcurrentHashMap[ReplicaKey, Refusal]()
   private val replicaRests = new BackOff[ReplicaKey](() => round.get, RestMax)
   private val published = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
@@ -83,9 +86,6 @@ final class ExecutorAgent(
   private val round = new AtomicLong() // of orders that were obeyed
   private val newestCounter = new AtomicLong()
   @volatile private var orders = Orders(0, Map.empty, Vector.empty)
-
-  /** As `peers`. Who asks one that is silent does not wait for it again and again. */
-  private[runtime] val asked: Peers = new ImpatientPeers(peers, clock)
 
   /** What this executor does for workers that run elsewhere. */
   val standbys: StandbyWork = new StandbyWork(
@@ -103,7 +103,7 @@ final class ExecutorAgent(
   val rests: RestWork =
     new RestWork(
       registry,
-      asked,
+      peers,
       recoveryOf,
       () => orders,
       faults,

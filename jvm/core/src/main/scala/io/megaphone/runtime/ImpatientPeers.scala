@@ -54,7 +54,12 @@ private[runtime] final class ImpatientPeers(peers: Peers, clock: Clock) extends 
   override def publishedCount: Int = peers.publishedCount
 }
 
-private object ImpatientPeers {
+private[runtime] object ImpatientPeers {
+
+  /** How long one waits for the source of a step on demand at most: longer than an answer takes
+    * over a slow link, or than a collection of garbage.
+    */
+  val AnswerMs = 10000L
 
   /** What is left of a deadline may be too short for any answer. */
   private val PatienceMs = 1000L

@@ -254,23 +254,25 @@ final class QueryRun(
     move <- taken.moves
   } yield Seat(taken.step.group, move.target) -> batch).toMap
 
-  /** The executors to whose workers a step that is announced, or that a batch takes which is under
-    * way, brings bins of a worker.
+  /** The executors where a worker's state is relied on: where a batch that is under way has it run,
+    * and to which steps bring bins of it, those that are announced and those that the batch takes.
     */
-  private def takers(batch: Long): Map[Seat, Set[String]] = (for {
-    decision <- current.decision.toVector
-    taken = if (decision.batch.number == batch) decision.sealedSteps else Vector.empty
-    (steps, tables) <- Seq(decision.announced -> decision.after, taken -> decision.before)
-    step <- steps
-    group = step.id.group
-    (source, target) <- step.step.moves.iterator
-      .map(move => (tables(group).workerOf(move.bin), move.target))
-      .toSet
-    executor <- decision.batch.executorsOf(group).lift(target)
-  } yield Seat(group, source) -> executor)
-    .groupMap(_._1)(_._2)
-    .map { case (seat, executors) => seat -> executors.toSet }
-    .withDefaultValue(Set.empty)
+  private def reliedOn(batch: Long): Seat => Set[String] = {
+    lazy val underWay = current.decision.filter(_.batch.number == batch)
+    lazy val takers = (for {
+      decision <- current.decision.toVector
+      (steps, tables) <- Seq(
+        decision.announced -> decision.after,
+        underWay.toVector.flatMap(_.sealedSteps) -> decision.before
+      )
+      step <- steps
+      route <- Route.between(step.step, tables(step.id.group))
+      executor <- decision.batch.executorsOf(step.id.group).lift(route.target)
+    } yield Seat(step.id.group, route.source) -> executor).groupMap(_._1)(_._2)
+    seat =>
+      takers.getOrElse(seat, Vector.empty).toSet ++
+        underWay.flatMap(_.batch.executorsOf(seat.group).lift(seat.worker))
+  }
 
   private def scene(groups: Vector[Group], batch: Long, mayTake: Boolean = false) = {
     lazy val announced = for {
@@ -280,10 +282,6 @@ final class QueryRun(
       worker <- Seq(table.workerOf(move.bin), move.target)
     } yield Seat(step.id.group, worker)
     lazy val busy = announced.toSet ++ broughtBins(batch - 2 to batch).keySet
-    lazy val taken = takers(batch)
-    lazy val underWay = current.decision.filter(_.batch.number == batch).map(_.batch)
-    def placeOf(seat: Seat) =
-      underWay.flatMap(_.executorsOf(seat.group).lift(seat.worker))
     lazy val areWarm = groups.forall { group =>
       (0 until currentTable(group.id).workers).forall(told.isWarm(group, _))
     }
@@ -295,7 +293,7 @@ final class QueryRun(
         if (areWarm) load else load.copy(busyMs = 0)
       },
       seat => busy(seat),
-      seat => taken(seat) ++ placeOf(seat),
+      reliedOn(batch),
       mayTake,
       () =>
         groups.forall { g =>

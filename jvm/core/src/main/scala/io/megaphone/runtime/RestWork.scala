@@ -115,7 +115,8 @@ final class RestWork private[runtime] (
     if (registry.budget.isTight) Busy
     else {
       val Heard(answer, bytes) = remote.at.fold(Heard.Nothing) { executor =>
-        peers.ask(Question.Rest(remote.key, remote.name, bin, remote.restFrom), executor, AnswerMs)
+        val question = Question.Rest(remote.key, remote.name, bin, remote.restFrom)
+        peers.ask(question, executor, ImpatientPeers.AnswerMs)
       }
       val isIn = answer match {
         case Answer.Rest(stretch) =>
@@ -176,7 +177,6 @@ final class RestWork private[runtime] (
 }
 
 private object RestWork {
-  private val AnswerMs = 10000L
 
   /** Rounds of orders that a worker rests at most after a failure. */
   private val RestMax = 300L

@@ -40,7 +40,7 @@ private[runtime] final class WorkerPlaces {
   private val lossesKnown = new Losses
   @volatile private var wished = Map.empty[Long, Vector[String]] // group → executors
   @volatile private var assigned = Map.empty[Long, Vector[Vector[String]]] // who should stand by
-  @volatile private var wantedStandbys = Map.empty[Long, Vector[Vector[String]]] // by worker
+  @volatile private var wantedStandbys = Map.empty[Long, Vector[Vector[String]]] // and who stays
   @volatile private var targets = Map.empty[Long, Vector[Vector[String]]] // of relocations
   @volatile private var seen = ClusterView.Empty
   @volatile private var placedLoads = Map.empty[String, Load]
@@ -378,6 +378,20 @@ private[runtime] final class WorkerPlaces {
       for ((seat, load) <- scene.seats.toVector; on <- to.get(seat).orElse(places.get(seat)))
         yield on -> load
     )
+    noteStandbys(scene, to)
+    val now =
+      if (to.isEmpty) Map.empty[Long, Vector[Vector[String]]]
+      else
+        scene.groups.map { case (group, workers) =>
+          group.id -> Vector.tabulate(workers)(w => to.get(Seat(group.id, w)).toVector)
+        }.toMap
+    if (now != targets) targets = now
+  }
+
+  /** Those that should stand by, and those that stay for now. Before `targets` change, for the
+    * state of what was to be relocated may be relied on.
+    */
+  private def noteStandbys(scene: Scene, to: Map[Seat, String]): Unit =
     for ((group, workers) <- scene.groups) {
       val chosen = Vector.tabulate(workers) { w =>
         val seat = Seat(group.id, w)
@@ -388,14 +402,6 @@ private[runtime] final class WorkerPlaces {
       else if (chosen != standbysOf(group.id))
         wantedStandbys = wantedStandbys.updated(group.id, chosen)
     }
-    val now =
-      if (to.isEmpty) Map.empty[Long, Vector[Vector[String]]]
-      else
-        scene.groups.map { case (group, workers) =>
-          group.id -> Vector.tabulate(workers)(w => to.get(Seat(group.id, w)).toVector)
-        }.toMap
-    if (now != targets) targets = now
-  }
 
   /** Who has a worker's state beside its own executor, and keeps it for now, whoever else is to
     * have it: something relies on it there.

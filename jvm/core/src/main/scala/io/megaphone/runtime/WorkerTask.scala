@@ -143,11 +143,6 @@ final class WorkerTask private (
 
 object WorkerTask {
 
-  /** How long a batch waits for a source of a step on demand at most: longer than an answer takes
-    * over a slow link, or than a collection of garbage.
-    */
-  private val FetchDeadlineMs = 10000L
-
   /** @param leaseTimeoutMs
     *   how long a task waits for another running attempt to release the same state
     * @param tailDeadlineMs
@@ -207,8 +202,8 @@ object WorkerTask {
         agent.registry,
         store.recovery,
         agent.blocks,
-        agent.asked,
-        math.min(settings.imageDeadlineMs, FetchDeadlineMs)
+        agent.peers,
+        math.min(settings.imageDeadlineMs, ImpatientPeers.AnswerMs)
       )
       val arrivals = opener.open(lease, batch, sources)
       if (batch.isStep) agent.faults.at(FaultPoints.StepOpened)

@@ -541,12 +541,18 @@ class QueryRunSuite extends AnyFunSuite {
     assert(!onB, "it is over")
   }
 
-  test("an executor keeps the state of a worker that the batch under way sends there") {
+  /** A run whose batch 2 sends worker 0 from a to c. */
+  private def sendingToC: Query = {
     val q = settledOn(three, PlacementSettings(pilotBatches = 0))
     q.plan(1, three)
     q.run.relocate(Map(Seat(0, 0) -> "c"))
     says(q, three(2), standing(0, 2))
     assert(placesOf(q.plan(2, three)) == Vector("c", "b"))
+    q
+  }
+
+  test("an executor keeps the state of a worker that the batch under way sends there") {
+    val q = sendingToC
     def onC = q.run.standbyDutiesOf("c").nonEmpty
     q.run.clusterChanged(ClusterView(three, draining = Set("c")))
     assert(onC, "its task may open there yet")
@@ -557,11 +563,7 @@ class QueryRunSuite extends AnyFunSuite {
   }
 
   test("a worker that has arrived has no standby where it runs") {
-    val q = settledOn(three, PlacementSettings(pilotBatches = 0))
-    q.plan(1, three)
-    q.run.relocate(Map(Seat(0, 0) -> "c"))
-    says(q, three(2), standing(0, 2))
-    q.plan(2, three)
+    val q = sendingToC
     q.run.clusterChanged(ClusterView(three))
     q.run.committed(commitOf(0, three(2), batch = 2))
     q.run.batchEnded(2, 100)

@@ -158,7 +158,7 @@ class ScansSuite extends OperatorSession {
 
   /** The families have numbers by the order of their names; that of the rows has 0. */
   private def checkProcessor(
-      make: () => StatefulProcessor[String, Key, (String, Long)],
+      processor: StatefulProcessor[String, Key, (String, Long)],
       mode: TimeMode,
       scanned: (String, Int)*
   ): Unit = {
@@ -170,14 +170,14 @@ class ScansSuite extends OperatorSession {
     checkScans(OutputMode.Update(), families.toMap) {
       timed(_)
         .groupByKey(k => s"${k.name} ${k.id}")
-        .transformWithState(make(), mode, OutputMode.Update())
+        .transformWithState(processor, mode, OutputMode.Update())
         .toDF()
     }
   }
 
   test("Timers of `transformWithState` by the event time.") {
     checkProcessor(
-      () => new UntilDue(_.at.getTime + 1500),
+      new UntilDue(_.at.getTime + 1500),
       TimeMode.EventTime(),
       "$eventTimers_timestampToKey" -> 2
     )
@@ -185,7 +185,7 @@ class ScansSuite extends OperatorSession {
 
   test("Timers of `transformWithState` by the clock.") {
     checkProcessor(
-      () => new UntilDue(key => System.currentTimeMillis + (if (key.id % 3 > 0) 1 else HourMs)),
+      new UntilDue(key => System.currentTimeMillis + (if (key.id % 3 > 0) 1 else HourMs)),
       TimeMode.ProcessingTime(),
       "$procTimers_timestampToKey" -> 2
     )
@@ -193,7 +193,7 @@ class ScansSuite extends OperatorSession {
 
   test("Values of `transformWithState` that live for some time.") {
     checkProcessor(
-      () => new ForSomeTime,
+      new ForSomeTime,
       TimeMode.ProcessingTime(),
       "$procTimers_timestampToKey" -> 2,
       "$ttl_brief" -> 3,
