@@ -7,6 +7,12 @@ trait Clock {
 
   /** Waits, up to so many nanoseconds, to be notified. The caller has locked the monitor. */
   def waitOn(monitor: Object, nanos: Long): Unit
+
+  /** Waits for about so many milliseconds. Throws InterruptedException. */
+  final def pause(ms: Long): Unit = {
+    val nobody = new Object // notifies
+    nobody.synchronized(waitOn(nobody, ms * 1000000L))
+  }
 }
 
 object Clock {

@@ -98,4 +98,20 @@ object Drain {
       blocks: Int,
       obeyed: Long
   )
+
+  object OfExecutor {
+
+    /** What an executor has by its last report, if there is one.
+      *
+      * @param queries
+      *   looks at the queries; is given the number of states that the executor keeps of a run
+      */
+    def of(report: Option[Report])(queries: (String => Int) => Vector[OfQuery]): OfExecutor =
+      OfExecutor(
+        queries(run => report.flatMap(_.states.get(run)).getOrElse(0)),
+        report.fold(0)(_.held.replicas),
+        report.fold(0)(_.held.blocks),
+        report.fold(0L)(_.obeyed)
+      )
+  }
 }

@@ -146,7 +146,7 @@ final class ExecutorAgent(
     Held(
       registry.holdingsCount,
       registry.replicasCount,
-      peers.publishedCount,
+      peers.publishedCount + registry.exportsCount,
       registry.budget.heldBytes,
       registry.budget.bytesOnDisk,
       registry.budget.budgetBytes
@@ -171,13 +171,13 @@ final class ExecutorAgent(
     this.orders = orders
     round.incrementAndGet()
     val standing = orders.standbys.iterator.map(_.worker).toSet
+    registry.keepExports(orders.isLive(_))
     registry.keepRuns(
       run => orders.runs.get(run).map(_.settled),
       standing,
       orders.isDraining
     )
     registry.keepReplicas(orders.isLive(_))
-    registry.keepExports(orders.isLive(_))
     rests.keep(orders)
     registry.measure()
     pushed.keep((store, file) => orders.runs.get(store.run).exists(isToApply(_, store, file)))

@@ -10,6 +10,7 @@ import io.megaphone.checkpoint.Recovery
 import io.megaphone.checkpoint.Recovery.Located
 import io.megaphone.format.{StoreKey, WorkerId}
 import io.megaphone.log.{Due, Survey}
+import io.megaphone.pace.Clock
 import io.megaphone.plan.Bins
 import io.megaphone.state.{DueSubBins, Lease, Registry, Remote, ReplicaKey, SubBin}
 import io.megaphone.transfer.{Answer, Heard, Peers, Question}
@@ -41,7 +42,8 @@ final class Fetcher private[runtime] (
     peers: Peers,
     recovery: Recovery,
     arrivals: Arrivals,
-    deadlineMs: Long
+    deadlineMs: Long,
+    clock: Clock
 ) {
   import Fetcher._
 
@@ -209,15 +211,15 @@ final class Fetcher private[runtime] (
   private def sharing(remote: Remote) = holding.incomplete.filter(_._2.key == remote.key)
 
   private def ask(remote: Remote, question: Question): Answer = {
-    val begun = System.nanoTime
+    val begun = clock.nanoTime
     val left = leftNanos.getOrElse(remote.key, TimeUnit.MILLISECONDS.toNanos(deadlineMs))
     @tailrec
     def go(): Heard = remote.at match {
-      case Some(executor) if System.nanoTime - begun < left =>
-        val leftMs = TimeUnit.NANOSECONDS.toMillis(left - (System.nanoTime - begun))
+      case Some(executor) if clock.nanoTime - begun < left =>
+        val leftMs = TimeUnit.NANOSECONDS.toMillis(left - (clock.nanoTime - begun))
         peers.ask(question, executor, leftMs) match {
-          case Heard(Answer.NotYet, _) if System.nanoTime - begun < NotYetMaxNanos =>
-            Thread.sleep(NotYetMs)
+          case Heard(Answer.NotYet, _) if clock.nanoTime - begun < NotYetMaxNanos =>
+            clock.pause(NotYetMs)
             go()
           case other => other
         }
@@ -226,8 +228,7 @@ final class Fetcher private[runtime] (
     val Heard(answer, bytes) = go()
     arrivals.bytesFromPeer += bytes
     // Of a source that has failed nothing more is asked in this batch.
-    leftNanos(remote.key) =
-      if (isAnswerTo(question, answer)) left - (System.nanoTime - begun) else 0
+    leftNanos(remote.key) = if (isAnswerTo(question, answer)) left - (clock.nanoTime - begun) else 0
     answer
   }
 

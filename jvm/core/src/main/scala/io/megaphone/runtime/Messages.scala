@@ -65,7 +65,8 @@ final case class FileSettingsAsked(run: String) extends Message
 final case class FileSettings(bytes: Option[Array[Byte]]) extends Message
 
 /** How much an executor keeps: the states of workers of all runs, the replicas that it has made for
-  * steps, and the blocks that it has published. Between plans there are no replicas and no blocks.
+  * steps, and the blocks that it has published, with what steps on demand took from its workers.
+  * Between plans there are no replicas and no blocks.
   *
   * @param bytes
   *   heap of all states and replicas

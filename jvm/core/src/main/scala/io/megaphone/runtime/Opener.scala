@@ -6,6 +6,7 @@ import io.megaphone.errors.MissingBinException
 import io.megaphone.format.{Chain, FileName, StateName, StoreKey}
 import io.megaphone.log.BinLog
 import io.megaphone.log.memory.SpillException
+import io.megaphone.pace.Clock
 import io.megaphone.state.{Holding, Lease, Registry, StoreBatch}
 import io.megaphone.transfer.{Peers, TransferBlocks}
 
@@ -34,7 +35,8 @@ final class Opener(
     recovery: Recovery,
     blocks: TransferBlocks,
     peers: Peers,
-    fetchDeadlineMs: Long = 0
+    fetchDeadlineMs: Long = 0,
+    clock: Clock = Clock.System
 ) {
   import Opener._
 
@@ -68,7 +70,7 @@ final class Opener(
 
   /** What brings the sub-bins that a task with this lease needs. */
   def fetcher(lease: Lease, store: StoreKey, opened: Arrivals): Fetcher =
-    new Fetcher(registry, store, lease, peers, recovery, opened, fetchDeadlineMs)
+    new Fetcher(registry, store, lease, peers, recovery, opened, fetchDeadlineMs, clock)
 
   private def missing(batch: StoreBatch, worker: Int, bin: Int) =
     new MissingBinException(

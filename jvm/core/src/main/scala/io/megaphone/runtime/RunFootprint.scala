@@ -69,6 +69,27 @@ final class RunFootprint private[runtime] (
     }
   } yield Seat(group.id, worker)
 
+  /** What the run has on an executor that may be about to go.
+    *
+    * @param name
+    *   how the query is called
+    * @param isIdle
+    *   whether it plans no batch
+    * @param states
+    *   workers whose state the executor keeps
+    */
+  def on(executor: String, name: String, isIdle: Boolean, states: Int): Drain.OfQuery = {
+    val seats = staysOn(executor)
+    Drain.OfQuery(
+      name,
+      seats.size,
+      isIdle,
+      seats.forall(isElsewhere),
+      standbysOn(executor, isIdle),
+      states
+    )
+  }
+
   /** Whether executors stand by for workers, or are to run them soon. */
   def hasStandbys: Boolean = places.hasStandbys
 

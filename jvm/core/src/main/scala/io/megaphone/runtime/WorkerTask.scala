@@ -129,15 +129,16 @@ final class WorkerTask private (
     agent.publisher.queueImage(block, TransferBlocks.snapshot(holding, route.bins))
   }
 
-  /** Queues surveys of the bins that steps on demand will take, which are announced now. */
-  private def queueSurveys(): Unit = for {
+  /** Announces the bins that steps on demand will take, and queues surveys of them once. */
+  private def announceExports(): Unit = for {
     step <- assignment.outgoing
-    if step.isAnnouncedNow && step.mode.isOnDemand
+    if step.mode.isOnDemand
     route <- step.routes
     if route.source == holding.worker
   } {
     val key = ReplicaKey.forStep(batch.key, route.source, route.target, step.step)
-    agent.surveys.queue(key, holding, route.bins)
+    agent.registry.announce(key, route.bins)
+    if (step.isAnnouncedNow) agent.surveys.queue(key, holding, route.bins)
   }
 }
 
@@ -203,7 +204,8 @@ object WorkerTask {
         store.recovery,
         agent.blocks,
         agent.peers,
-        math.min(settings.imageDeadlineMs, ImpatientPeers.AnswerMs)
+        math.min(settings.imageDeadlineMs, ImpatientPeers.AnswerMs),
+        agent.clock
       )
       val arrivals = opener.open(lease, batch, sources)
       if (batch.isStep) agent.faults.at(FaultPoints.StepOpened)
@@ -211,7 +213,7 @@ object WorkerTask {
       val task =
         new WorkerTask(agent, lease, batch, assignment, arrivals, opener, committer, isOnStandby)
       task.queueImages()
-      task.queueSurveys()
+      task.announceExports()
       task
     } catch { case e: Throwable => lease.end(); throw e }
   }

@@ -34,6 +34,7 @@ final class Registry(
   private val replicas = new ConcurrentHashMap[ReplicaKey, Replica]()
   @volatile private var standsBy: WorkerId => Boolean = _ => false
   private val exports = new ConcurrentHashMap[ReplicaKey, Export]()
+  private val announced = new ConcurrentHashMap[ReplicaKey, Seq[Int]]()
   private val drafts = new ConcurrentHashMap[ReplicaKey, Map[Int, Survey.Draft]]()
   private val keyReaders = new ConcurrentHashMap[StoreKey, () => KeyReader]()
   private val handedOut = ConcurrentHashMap.newKeySet[HeapBudget.User]()
@@ -83,16 +84,23 @@ final class Registry(
   def keyReaderOf(store: StoreKey): Option[KeyReader] =
     Option(keyReaders.get(store)).map(_.apply())
 
+  /** A step on demand will take these bins of its source, which has a holding here. The holding
+    * stays until the step has its export: the source may have no task in the step's batch, and
+    * questions come one by one. Called twice: the later bins count.
+    */
+  def announce(key: ReplicaKey, bins: Seq[Int]): Unit = { announced.put(key, bins); () }
+
   /** The export of a step, with these bins of its source as they were at `name`: as it is there, or
-    * with what the source's holding here lends it. Returns None if the bins are not to be had here
-    * at that name.
+    * with what the source's holding here lends it. All bins that were announced are lent at once.
+    * Returns None if the bins are not to be had here at that name.
     */
   def exported(key: ReplicaKey, name: StateName, bins: Seq[Int]): Option[Export] = {
     def isThere(known: Export) = known.name == name && bins.forall(known.has)
     def lent = for {
       holding <- this.holding(WorkerId(key.store, key.source))
       keys <- keyReaderOf(key.store)
-      logs <- holding.lend(name, bins)
+      all = (bins ++ announced.getOrDefault(key, Nil)).distinct
+      logs <- holding.lend(name, all).orElse(holding.lend(name, bins))
     } yield {
       val lender = exports.compute(
         key,
@@ -120,8 +128,10 @@ final class Registry(
   def keepExports(isWanted: ReplicaKey => Boolean): Unit = {
     exports.keySet.removeIf(k => !isWanted(k))
     drafts.keySet.removeIf(k => !isWanted(k))
+    announced.keySet.removeIf(k => !isWanted(k))
     ()
   }
+  def exportsCount: Int = exports.size
 
   def replica(key: ReplicaKey): Option[Replica] = Option(replicas.get(key))
 
@@ -164,15 +174,20 @@ final class Registry(
   ): Unit = {
     this.standsBy = standsBy
     val behind = if (isDraining) math.min(1, behindMax) else behindMax
+    val toLend = announced.keySet.asScala.iterator
+      .filterNot(exports.containsKey)
+      .map(key => WorkerId(key.store, key.source))
+      .toSet
     slots.forEach { (worker, slot) =>
       val isWanted = settledOf(worker.store.run).exists { settled =>
-        standsBy(worker) || slot.peek.keepsUp(settled, behind)
+        standsBy(worker) || toLend(worker) || slot.peek.keepsUp(settled, behind)
       }
       if (!isWanted && slot.retire()) slots.remove(worker, slot)
     }
     replicas.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
     exports.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
     drafts.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
+    announced.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
     keyReaders.keySet.removeIf(store => settledOf(store.run).isEmpty)
     ()
   }
@@ -211,5 +226,5 @@ final class Registry(
   def replicasCount: Int = replicas.size
   def runs: Set[String] = slots.keySet.asScala.map(_.store.run).toSet
   def isEmpty: Boolean =
-    slots.isEmpty && replicas.isEmpty && exports.isEmpty && drafts.isEmpty && handedOut.isEmpty
+    Seq(slots, replicas, exports, drafts, announced).forall(_.isEmpty) && handedOut.isEmpty
 }

@@ -49,7 +49,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
       inTwo: Seq[Int] = Nil,
       looks: Int = 1 << 20
   ) {
-    private val bins = if (inTwo.isEmpty) Vector(0) else Vector(0, 2)
+    val bins: Vector[Int] = if (inTwo.isEmpty) Vector(0) else Vector(0, 2)
     val store = new Store
     val (source, target) = (new Registry, new Registry(borrowMs = 0))
     private val id = store.turn(0, before, before).key
@@ -427,6 +427,29 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     source.keepExports(_ => false)
     val ask = Question.Rest(exportKey, StateName(1, ""), 0, Int.MinValue)
     assert(new Answering(source)(ask) == Answer.Gone)
+  }
+
+  test("a source that the step leaves without a task stays until all of its bins are lent") {
+    val moving = new Moving(keys = 10, inTwo = 100 until 110)
+    import moving._
+    def holdings = { source.keepRuns(_ => Some(1000)); source.holdingsCount }
+    val agent = new ExecutorAgent(
+      source,
+      NoPeers,
+      store.handOver,
+      FaultPoints.Off,
+      (_, _, _) => store.recovery,
+      0,
+      _ => ()
+    )
+    source.announce(exportKey, bins)
+    assert(holdings == 1 && agent.report.held.blocks == 0)
+    fetcher.bring(0, hashOf(1))
+    assert(holdings == 0 && agent.report.held.blocks == 1, "somebody may still need it")
+    fetcher.completeAll()
+    assert(arrivals.binsFromCheckpoint == 0 && !lease.holding.areIncomplete)
+    source.keepExports(_ => false)
+    assert(agent.report.held.blocks == 0 && source.isEmpty)
   }
 
   test("a log that was lent stays in memory as it is while others read it") {

@@ -125,6 +125,23 @@ object Bug {
   /** H43: an attempt that fails takes back what it has brought, which is still noted as here. */
   case object BroughtIsUndone extends Bug("H43")
 
+  /** H47: a standby takes a file as it is sent, before its batch is settled, and goes by its
+    * version.
+    */
+  case object StandbyUnsettled extends Bug("H47", _.withStandbys.copy(isV2 = true))
+
+  /** H48: the files that a standby was made from are not noted, so nothing leads on from it. */
+  case object PromotedWithoutLineage extends Bug("H48", _.withStandbys)
+
+  /** H44: what a step took from a worker is dropped while some of it is still elsewhere. */
+  case object ExportDropsEarly extends Bug("H44")
+
+  /** H45: an executor answers with what its worker has, whatever name that is of. */
+  case object ExportOfHead extends Bug("H45")
+
+  /** H46: a bin moves on without what of it is still elsewhere. */
+  case object MoveOfIncomplete extends Bug("H46")
+
   val All: Vector[Bug] = Vector(
     RelabelByVersion,
     TailOfOtherAttempt,
@@ -159,6 +176,11 @@ object Bug {
     DueTooLate,
     AnsweredAsBefore,
     PartIsWhole,
-    BroughtIsUndone
+    BroughtIsUndone,
+    StandbyUnsettled,
+    PromotedWithoutLineage,
+    ExportDropsEarly,
+    ExportOfHead,
+    MoveOfIncomplete
   )
 }

@@ -17,6 +17,12 @@ package io.megaphone.simulation
   *   workers that went on from a standby
   * @param relocated
   *   workers that went to another executor
+  * @param completed
+  *   how often the rest of what a step on demand left elsewhere came to its end
+  * @param released
+  *   executors that were ended once they were empty
+  * @param missed
+  *   executors that died while all of their workers were stood by for
   * @param refused
   *   queries that ended with an error which names the damage of their plan log
   */
@@ -31,6 +37,9 @@ final case class Counts(
     restored: Long = 0,
     promoted: Long = 0,
     relocated: Long = 0,
+    completed: Long = 0,
+    released: Long = 0,
+    missed: Long = 0,
     refused: Long = 0
 ) {
   def +(o: Counts): Counts = Counts(
@@ -46,13 +55,17 @@ final case class Counts(
     restored + o.restored,
     promoted + o.promoted,
     relocated + o.relocated,
+    completed + o.completed,
+    released + o.released,
+    missed + o.missed,
     refused + o.refused
   )
 
   def summary: String =
     s"$schedules schedules, $batches batches, $steps steps, ${faults.values.sum} faults, " +
       s"$takenBack steps taken back, $restored of them restored, $promoted standbys promoted, " +
-      s"$relocated workers relocated, $trimmed records trimmed, " +
+      s"$relocated workers relocated, $completed rests complete, $released executors released, " +
+      s"$missed of those lost were stood by for, $trimmed records trimmed, " +
       s"$refused queries refused after damage to their plan logs"
 
   /** How often each fault has struck, the rarest first. */
@@ -68,6 +81,9 @@ final case class Counts(
       "restored" -> restored,
       "promoted" -> promoted,
       "relocated" -> relocated,
+      "completed" -> completed,
+      "released" -> released,
+      "missed" -> missed,
       "refused" -> refused
     )
     numbers.filter(_._2 == 0).map(_._1) ++ Fault.All.filterNot(faults.contains).map(_.toString)

@@ -7,12 +7,14 @@ import scala.util.control.ControlThrowable
 
 import io.megaphone.checkpoint.planlog.{History, LogRecord, PlanLog, PlanLogFiles, Verdict}
 import io.megaphone.errors.StepNotSealedException
-import io.megaphone.format.VersionIds
+import io.megaphone.format.{VersionIds, WorkerId}
 import io.megaphone.pace.TransferRate
 import io.megaphone.placement.Seat
-import io.megaphone.plan.Plan
+import io.megaphone.plan.{Group, Plan}
 import io.megaphone.protocol.Protocol
-import io.megaphone.runtime.{BatchPlan, FaultPoints, Pin, QueryRun, Relocation, SweepOrder}
+import io.megaphone.runtime.{
+  BatchPlan, ClusterView, FaultPoints, Pin, QueryRun, Relocation, SweepOrder
+}
 
 /** One run of the query: the shipped [[io.megaphone.runtime.QueryRun]], and a host made of dice
   * that does, write by write, what Spark's driver does:
@@ -87,7 +89,7 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   def step(): Unit =
     if (world.isTooLate(batch) && phase != Starting) die("another driver is far ahead")
     else
-      try next()
+      try world.during(this)(next())
       catch { case died: DriverDied => die(died.getMessage) }
 
   private def next(): Unit = phase match {
@@ -160,14 +162,19 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
 
   private def planBatch(): Unit = orDie {
     val ids = idsAtBatch
-    def plan() = run.plan(batch, setup.groups, isOwn, ids, world.clusterView)
-    val plan1 = plan()
+    val isAgain = run.snapshot.exists(_.decision.exists(_.batch.number == batch))
+    val cluster = world.clusterView
+    def plan(cluster: ClusterView) = run.plan(batch, setup.groups, isOwn, ids, cluster)
+    val plan1 = plan(cluster)
     val decision = plan1.decision
+    if (!isAgain) checkPlaces(decision.batch.placement, cluster)
     if (decision.batch.number != batch)
       throw new Violation(s"batch $batch got the tables of batch ${decision.batch.number}")
     // Of a damaged plan log the tasks must find out.
     if (!checkpoint.planLog.isDamaged) world.oracle.checkTables(batch, decision.before)
-    if (world.dice.chance(0.1) && plan().decision != decision) // the rule may run twice for a batch
+    if (
+      world.dice.chance(0.1) && plan(world.clusterView).decision != decision
+    ) // the rule may run twice for a batch
       throw new Violation(s"batch $batch was planned twice, and got other tables")
     if (!state.history.takenBack.exists(_.batch == batch)) world.handedOut(batch, decision.after)
     val isTaken = decision.sealedSteps.nonEmpty
@@ -187,6 +194,11 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
     plan1.obsoleteRecords.foreach(number => world.later(this)(deleteRecords(number)))
     launch(plan1)
   }
+
+  /** Workers are wished on executors that get tasks, as the driver sees them. */
+  private def checkPlaces(placement: Map[Long, Vector[String]], cluster: ClusterView): Unit =
+    for ((group, places) <- placement; executor <- places.find(!cluster.runs(_)))
+      throw new Violation(s"batch $batch places a worker of group $group on $executor, of $cluster")
 
   private def countRelocated(): Unit = {
     val done = run.footprint.relocations.count(_.end.contains(Relocation.Done))
@@ -255,11 +267,12 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
     if (attempts(worker) > 6) world.killZombies()
     // Dice alone may fail sixty attempts, if chains are long: the last thirty are without faults.
     if (attempts(worker) > 30) world.faults.quiet = true
-    val wanted = locations.get((s.group, worker)).flatMap(world.executor)
-    val others = world.executors.filterNot(wanted.contains)
+    val open = world.executors.filterNot(e => world.leaving(e.name))
+    val wanted = locations.get((s.group, worker)).flatMap(name => open.find(_.name == name))
+    val others = open.filterNot(wanted.contains)
     val executor =
       if (world.faults.strikes(Fault.ElsewhereSent, others.nonEmpty)) world.dice.pick(others)
-      else wanted.getOrElse(world.dice.pick(world.executors))
+      else wanted.getOrElse(world.dice.pick(open))
     running += new TaskAttempt(world, s, worker, executor, world.nextNumber())
   }
 
@@ -318,13 +331,13 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   /** Whether workers are on their way, or on executors that are to be emptied. */
   def isRelocating: Boolean = run.footprint.relocations.exists(_.isOpen) ||
     world.mustEmpty &&
-    world.draining.exists(e =>
+    world.drains.open.exists(e =>
       run.footprint.staysOn(e).nonEmpty || run.footprint.standbysOn(e, isIdle = false) > 0
     )
 
   /** What of it is not over. */
   def moving: String = s"$openPlans, ${run.footprint.relocations.takeRight(3)}, to be emptied " +
-    world.draining
+    world.drains.open
       .map(e =>
         s"$e: ${run.footprint.staysOn(e)}, ${run.footprint.standbysOn(e, isIdle = false)} standbys"
       )
@@ -335,9 +348,44 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
     r.seat == seat && r.taken.contains(batch) && batch - r.since > setup.placement.patienceBatches
   }
 
+  /** Whether a task of the batch under way runs on an executor. */
+  def runsOn(executor: Executor): Boolean = running.exists(_.executor eq executor)
+
+  /** Whether nothing is under way but a batch, and every worker is where it has run last. */
+  def isQuiet: Boolean = isReady && state.decision.nonEmpty && openPlans.isEmpty &&
+    !isRelocating && !isArriving && setup.groups.forall { group =>
+      (0 until state.currentTable(group.id).workers).forall { worker =>
+        group.operators.forall(o =>
+          run.footprint.executorOf(o.id, worker).exists(world.executor(_).isDefined)
+        )
+      }
+    }
+
+  /** Whether every worker of an executor has a standby that keeps up, as the driver knows it and as
+    * it is.
+    */
+  def canDoWithout(executor: Executor): Boolean = (for {
+    group <- setup.groups.iterator
+    worker <- 0 until state.currentTable(group.id).workers
+    if group.operators.exists(o => run.footprint.executorOf(o.id, worker).contains(executor.name))
+    standbys = run.footprint.standbysOf(group, worker)
+    others = world.executors.filter(_ ne executor)
+  } yield standbys > 0 && standbys <= others.count(standsBy(_, group, worker)))
+    .reduceOption(_ && _)
+    .contains(true)
+
+  private def standsBy(executor: Executor, group: Group, worker: Int): Boolean =
+    group.stores.forall { store =>
+      val bins = state.currentTable(group.id).binsOf(worker)
+      executor.registry.holding(WorkerId(store.in(id), worker)).exists { here =>
+        here.keepsUp(world.oracle.settled) && !here.areIncomplete && bins.forall(here.has)
+      }
+    }
+
   /** An executor is gone: with its tasks, or so it seems. */
   def lost(executor: Executor, isCutOff: Boolean): Unit = {
-    if (world.dice.chance(0.7)) clusterChanged()
+    // A listener hears of a loss, or the next planning sees it.
+    if (world.faults.isFree || world.dice.chance(0.7)) clusterChanged()
     running.toVector.filter(_.executor eq executor).foreach { task =>
       if (isCutOff) giveUp(task) else { running -= task; waiting += task.worker }
     }

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
-import java.util.concurrent.atomic.AtomicLong
-
 import scala.collection.mutable
 
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.format.{Compression, Compressions, ExecutorAddress, StoreKey, WorkerId}
 import io.megaphone.log.memory.SpillException
-import io.megaphone.pace.{Clock, Throttle}
+import io.megaphone.pace.Throttle
 import io.megaphone.runtime.{DutyHost, ExecutorAgent, FaultPoints, Orders}
-import io.megaphone.state.{Registry, ReplicaKey}
+import io.megaphone.state.{Registry, ReplicaKey, Stretch}
 import io.megaphone.transfer.{
   Answer, BlockName, Heard, Peers, PushedFile, Question, StandbyKeeper, TransferBlocks
 }
@@ -23,6 +21,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     ExecutorAddress(name, s"h${name.hashCode % world.setup.hosts}", 1)
   // Nobody gives a lease back while another thread would wait for it: there is one thread.
   val registry = new Registry(behindMax = world.setup.behindMax, borrowMs = 0)
+  private val clock = new SimulatedClock
   val agent = new ExecutorAgent(
     registry,
     this,
@@ -31,14 +30,16 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     (store, _, _) => recovery(store),
     pullDeadlineMs = 60000, // peers answer at once
     text => world.trace(s"$name WARN $text"),
-    new Throttle(Executor.Impatient),
+    new Throttle(clock),
     sliceBytes = 1, // one bin
-    clock = Executor.Impatient
+    clock = clock
   )
 
   /** The workers that this executor stands by for, and has not run since. */
   val standing: mutable.Set[WorkerId] = mutable.Set.empty
   private val stored = mutable.LinkedHashMap.empty[BlockName, Array[Byte]]
+  private val restsThread = new Object
+  private var hasHeardWrong = false
   var isAlive = true
 
   override def publish(block: BlockName, bytes: Array[Byte]): Unit = {
@@ -53,7 +54,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     world.planted.recovery(agent.pushed.over(store, world.checkpoint.files(store.id)))
 
   override def push(file: PushedFile, to: ExecutorAddress): Unit =
-    world.executor(to.id).foreach(world.push(file, _))
+    world.executor(to.id).foreach(world.mail.push(file, _))
 
   override def remove(blocks: Seq[BlockName]): Unit = stored --= blocks
   override def keep(isWanted: BlockName => Boolean): Unit =
@@ -73,14 +74,34 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     }
   }
 
-  override def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Heard =
+  /** Others go on while a question or its answer is late. */
+  override def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Heard = {
+    val isLate = world.faults.strikes(Fault.AnswerLate, world.mayGoOn)
+    if (isLate) world.meanwhile()
+    val answer = world.executor(address.id).map { source =>
+      world.planted.answer(question, source.agent.answering(question), source)
+    }
+    if (isLate) world.meanwhile()
     if (world.faults.strikes(Fault.AnswerMissing)) Heard.Nothing
-    else
-      world.executor(address.id).map(_.agent.answering(question)) match {
-        case None | Some(Answer.NotYet) =>
-          Heard.Nothing // the time is up: nothing goes on meanwhile
-        case Some(answer) => Heard(world.planted.answer(question, answer), bytes = 1)
-      }
+    else {
+      val isWrong = world.faults.strikes(Fault.AnswerWrong, answer.exists(_ != Answer.NotYet))
+      hasHeardWrong ||= isWrong
+      answer.fold(Heard.Nothing)(a => Heard(if (isWrong) wrong(a) else a, bytes = 1))
+    }
+  }
+
+  /** An answer to another question than was asked. */
+  private def wrong(answer: Answer): Answer = answer match {
+    case Answer.SubBins(found) if world.dice.chance(0.7) =>
+      Answer.SubBins(found.map { case (bin, some) =>
+        bin -> some.filter(_ => world.dice.chance(0.5))
+      })
+    case Answer.Rest(stretch) if world.dice.chance(0.7) =>
+      Answer.Rest(stretch.copy(stretch.subBins.filter(_ => world.dice.chance(0.5))))
+    case Answer.AllDue(found) if world.dice.chance(0.7) => Answer.AllDue(found.drop(1))
+    case Answer.Rest(_) => Answer.SubBins(Vector.empty)
+    case _ => Answer.Rest(Stretch(Vector.empty, None))
+  }
 
   private def blockFor(block: BlockName): Option[Array[Byte]] =
     world.planted.otherBlock(block, stored).orElse(stored.get(block))
@@ -106,12 +127,13 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     val lost = registry.runs.filter(run => world.isLive(run) && !heard.runs.contains(run))
     if (agent.obey(heard) && lost.nonEmpty)
       throw new Violation(s"executor $name drops the memory of live runs $lost")
+    world.planted.afterOrders(this)
   }
 
   /** One piece of work of the background threads. */
   def work(): Unit =
     if (world.dice.chance(0.2)) keepStandbys()
-    else if (world.dice.chance(0.3)) bringRests()
+    else if (!world.isBusy(restsThread) && world.dice.chance(0.3)) bringRests()
     else if (world.dice.chance(0.3)) { agent.surveys.next(_ => true); () }
     else if (!world.dice.chance(0.6) || !agent.publisher.publishNext()) {
       val all = agent.duties
@@ -124,11 +146,11 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
   /** A slice or a tail for one standby, or all that there is to do for those of a run. Orders may
     * come before: a slice is small, and files are kept for a few versions only.
     */
-  private def keepStandbys(): Unit = for {
+  def keepStandbys(): Unit = for {
     run <- world.dice.pickOption(world.drivers.filter(_.live.isDefined).map(_.id))
     areWhole = world.dice.chance(0.5)
     if agent.standbys.due(run, areWhole).nonEmpty
-    _ = if (world.dice.chance(0.5)) world.report(this)
+    _ = if (world.dice.chance(0.5)) world.mail.report(this)
     duty <- world.dice.pickOption(agent.standbys.due(run, areWhole))
   } {
     if (world.dice.chance(0.3)) agent.standbys.keepAll(run, areWhole)
@@ -145,13 +167,20 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     run <- world.dice.pickOption(world.drivers.filter(_.live.isDefined).map(_.id))
     if agent.rests.dueRuns(run)
   }
-    try if (agent.rests.bringAll(run)) world.wantsToReport(this)
-    catch {
+    try {
+      if (world.during(restsThread)(agent.rests.bringAll(run))) {
+        world.counts = world.counts.copy(completed = world.counts.completed + 1)
+        world.mail.wantsToReport(this)
+      }
+      world.checkRests(this)
+    } catch {
       case e: Exception if world.isExpected(e) || !world.isLive(run) => world.trace(s"$name: $e")
+      // What is lacking of an answer is found at its end.
+      case e: IllegalStateException if hasHeardWrong => world.trace(s"$name: $e")
     }
 
   /** Orders may come before each duty. */
-  override def begins(key: ReplicaKey): Unit = if (world.dice.chance(0.1)) world.report(this)
+  override def begins(key: ReplicaKey): Unit = if (world.dice.chance(0.1)) world.mail.report(this)
 
   override def ends(key: ReplicaKey): Unit =
     world.trace(s"$name has worked on $key: ${registry.replica(key).map(_.base)}")
@@ -166,11 +195,4 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
 
 object Executor {
   private val NeedRoom = Set(FaultPoints.TargetPulling, FaultPoints.StandbyKept)
-
-  /** A clock whose time passes when someone waits, so that nobody does. */
-  private object Impatient extends Clock {
-    private val passed = new AtomicLong()
-    override def nanoTime: Long = passed.get
-    override def waitOn(monitor: Object, nanos: Long): Unit = { passed.addAndGet(nanos); () }
-  }
 }

@@ -15,8 +15,12 @@ object Fault {
   case object BlockMissing extends Fault(0.3)
   case object BlockDamaged extends Fault(0.15)
 
-  /** A question to another executor, or its answer, is lost. */
+  /** A question to another executor, or its answer, is lost; comes late, while others go on; or
+    * lacks something, or is the answer to another question.
+    */
   case object AnswerMissing extends Fault(0.1)
+  case object AnswerLate extends Fault(0.2)
+  case object AnswerWrong extends Fault(0.05)
 
   /** An executor's memory, blocks and tasks are gone; or the driver only believes so, and its tasks
     * go on.
@@ -79,10 +83,14 @@ object Fault {
   /** An executor that is gone is still in Spark's list when a batch is planned. */
   case object ClusterStale extends Fault(0.3)
 
-  /** An executor is about to go, or so it seems: no worker is placed on it. */
+  /** An executor seems to be about to go: no worker is placed on it. Or it is, and ends. */
   case object ExecutorLeaves extends Fault(0.02)
+  case object ExecutorDecommissioned extends Fault(0.005)
 
-  /** Messages between driver and executors are lost, late or repeated. */
+  /** Messages between driver and executors are lost, late or repeated. A report may come after
+    * later ones.
+    */
+  case object ReportLate extends Fault(0.2)
   case object MessageLost extends Fault(0.2)
   case object MessageLate extends Fault(0.3)
   case object MessageTwice extends Fault(0.2)
@@ -94,6 +102,8 @@ object Fault {
     BlockMissing,
     BlockDamaged,
     AnswerMissing,
+    AnswerLate,
+    AnswerWrong,
     ExecutorDies,
     ExecutorCutOff,
     ExecutorJoins,
@@ -118,6 +128,8 @@ object Fault {
     ReadUnsure,
     ClusterStale,
     ExecutorLeaves,
+    ExecutorDecommissioned,
+    ReportLate,
     MessageTwice,
     MessageLost,
     MessageLate

@@ -4,7 +4,7 @@ package io.megaphone.simulation
 import scala.collection.mutable
 import scala.util.Try
 
-import io.megaphone.checkpoint.{Recovery, StateFiles, Sweep}
+import io.megaphone.checkpoint.{CatchUp, Recovery, StateFiles, Sweep}
 import io.megaphone.checkpoint.planlog.{History, LogRecord}
 import io.megaphone.format.{
   Chain, Compression, Compressions, FileName, Footer, StateName, StoreId, StoreKey, VersionIds,
@@ -13,9 +13,12 @@ import io.megaphone.format.{
 import io.megaphone.log.BinLog
 import io.megaphone.protocol.{Protocol, Route, Whereabouts}
 import io.megaphone.runtime.{Assignment, Orders, Report, SweepOrder, Tables, WorkerTask}
-import io.megaphone.state.{Holding, LoadedBin, Remote, Replica, ReplicaKey, SubBin}
+import io.megaphone.state.{
+  Attempt, Holding, LoadedBin, Registry, Remote, Replica, ReplicaKey, SubBin
+}
 import io.megaphone.transfer.{
-  Answer, BlockKind, BlockName, Question, ReplicaDuty, StandbyDuty, TransferBlocks
+  Answer, Answering, BlockKind, BlockName, PushedFile, Question, ReplicaDuty, StandbyDuty,
+  TransferBlocks
 }
 
 /** The places where the simulated query does wrong when a bug is planted. With none they do
@@ -58,9 +61,23 @@ final class Planted(world: World, bug: Option[Bug]) {
     if (is(Bug.ZombieShares)) -1000L * (task.stage.batch + 1) - task.worker - 1 else task.number
   def writer(own: WriterId): WriterId = if (is(Bug.WritersAlike)) WriterId(0, 0) else own
 
-  def report(report: Report): Report =
-    if (!is(Bug.RelocatedEarly)) report
-    else report.copy(standing = report.standing.map(_.copy(isWhole = true)))
+  def report(report: Report, of: Executor): Report = bug match {
+    case Some(Bug.RelocatedEarly) =>
+      report.copy(standing = report.standing.map(_.copy(isWhole = true)))
+    case Some(Bug.MoveOfIncomplete) =>
+      report.copy(whole = of.registry.workers(_.areIncomplete).map(_ -> world.oracle.settled))
+    case _ => report
+  }
+
+  /** A file that was sent has come to an executor. */
+  def afterPush(executor: Executor, pushed: PushedFile): Unit = if (is(Bug.StandbyUnsettled)) {
+    val recovery = executor.recovery(pushed.store)
+    for {
+      standby <- executor.registry.holding(WorkerId(pushed.store, pushed.file.worker))
+      if standby.lineage.nonEmpty && standby.head.isEmpty && standby.touched.isEmpty
+      footer <- Try(recovery.footer(pushed.file))
+    } Try(new CatchUp(recovery)(standby, pushed.file.name, footer.tableHash))
+  }
 
   def orders(orders: Orders): Orders =
     if (is(Bug.OldMessageObeyed)) orders.copy(counter = Long.MaxValue)
@@ -91,12 +108,25 @@ final class Planted(world: World, bug: Option[Bug]) {
             own.restart(name, own.lineage)
           }
         }
+      case Some(Bug.StandbyUnsettled) =>
+        for (own <- holding(worker) if executor.standing(WorkerId(batch.key, worker)))
+          if (own.base.version == batch.version) own.restart(batch.nameOf(worker), own.lineage)
+      case Some(Bug.MoveOfIncomplete) =>
+        for {
+          source <- sources + worker
+          there <- holding(source)
+          (bin, _) <- there.incomplete if !batch.incomplete(bin)
+        } there.put(bin, there.here(bin), there.chain(bin))
       case Some(Bug.StandbyNotCaughtUp) =>
         for (own <- holding(worker) if executor.standing(WorkerId(batch.key, worker)))
           own.restart(batch.nameOf(worker), own.lineage)
       case _ => ()
     }
   }
+
+  /** An executor has obeyed its orders. */
+  def afterOrders(executor: Executor): Unit =
+    if (is(Bug.ExportDropsEarly)) executor.registry.keepExports(_ => false)
 
   /** A standby has come forward, or has one bin more. */
   def afterStandby(duty: StandbyDuty, standby: Holding): Unit = if (standby.lineage.nonEmpty) {
@@ -110,6 +140,8 @@ final class Planted(world: World, bug: Option[Bug]) {
         before.foreach(standby.put)
         kept(standby) =
           standby.bins.map(b => LoadedBin(b, standby.log(b), standby.chain(b))).toVector
+      case Some(Bug.PromotedWithoutLineage) =>
+        if (lacked.isEmpty) standby.restart(standby.base, Vector.empty)
       case Some(Bug.SliceOfOtherVersion) =>
         val newest = world.oracle.settled
         for (ids <- world.checkpoint.idsAt(newest)) {
@@ -219,17 +251,38 @@ final class Planted(world: World, bug: Option[Bug]) {
   }
 
   /** What an executor says about bins that a step on demand has left there. */
-  def answer(question: Question, answer: Answer): Answer = (bug, answer) match {
+  def answer(question: Question, answer: Answer, source: Executor): Answer = (bug, answer) match {
     case (Some(Bug.DueTooLate), Answer.AllDue(found)) =>
       Answer.AllDue(found.map { of =>
         if (of.stretch.next.isDefined) of
         else of.copy(stretch = of.stretch.copy(subBins = of.stretch.subBins.drop(1)))
       })
+    case (Some(Bug.ExportOfHead), Answer.NotYet | Answer.Gone) =>
+      ofHead(question, source).getOrElse(answer)
     case (Some(Bug.AnsweredAsBefore), Answer.SubBins(found)) =>
       Answer.SubBins(found.map { case (bin, subBins) =>
         bin -> subBins.map(s => seen.getOrElseUpdate((question.key.store, s.hash), s))
       })
     case _ => answer
+  }
+
+  /** What an executor would answer with the newest records that its worker has. */
+  private def ofHead(question: Question, source: Executor): Option[Answer] = for {
+    holding <- source.registry.holding(WorkerId(question.key.store, question.key.source))
+    if question.bins.forall(bin => holding.has(bin) && holding.stateOf(bin).elsewhere.isEmpty)
+  } yield {
+    val registry = new Registry
+    registry.useKeyReader(question.key.store, () => Cells.Hash)
+    val worker = WorkerId(question.key.store, question.key.source)
+    val copied = registry.lease(worker, setup.bins, new Attempt(0, () => true), 0).holding
+    question.bins.foreach { bin =>
+      val (log, image) = (new BinLog, holding.log(bin).image())
+      log.apply(image, 0, image.length)
+      log.settle()
+      copied.put(bin, log, holding.chain(bin))
+    }
+    copied.restart(question.name, Vector.empty)
+    new Answering(registry)(question)
   }
 
   private val seen = mutable.Map.empty[(StoreKey, Int), SubBin]

@@ -58,6 +58,10 @@ final case class Setup(
   def withoutStandbys: Setup =
     copy(placement = placement.copy(replicas = 0, isAuto = false), isElastic = false)
 
+  /** Each worker is stood by for. */
+  def withStandbys: Setup =
+    copy(placement = placement.copy(replicas = math.max(1, placement.replicas)))
+
   /** In each batch some rows are due. */
   def withScans: Setup = if (dueShare == 0) copy(dueShare = 50) else this
 

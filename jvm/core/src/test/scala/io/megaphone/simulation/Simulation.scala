@@ -61,11 +61,11 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
 
   private def tick(): Unit = {
     val roll = dice.below(1000)
-    if (roll < 640) stepDriver()
+    if (roll < 640) world.stepDriver()
     else if (roll < 820) world.work()
     else if (roll < 890) world.haunt()
-    else if (roll < 920) world.report(dice.pick(world.executors))
-    else if (roll < 940) world.deliverLate()
+    else if (roll < 920) world.mail.report(dice.pick(world.executors))
+    else if (roll < 940) world.mail.deliverLate()
     else if (roll < 946) running.foreach(user.act)
     else if (roll < 948) read()
     else if (roll < 970) disturb()
@@ -77,30 +77,21 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
 
   private def running: Option[Driver] = world.drivers.find(_.isReady)
 
-  private def stepDriver(): Unit = {
-    val awake = world.drivers.filter(d => !d.isDead && !d.isPaused)
-    if (awake.isEmpty) {
-      world.drivers.filterInPlace(!_.isDead)
-      world.drivers += new Driver(s"r${world.nextNumber()}", world)
-    } else {
-      val driver = dice.pick(awake)
-      driver.step()
-      if (
-        world.drivers.count(!_.isDead) == 1 && !driver.isDead && world.faults.strikes(
-          Fault.DriverPauses
-        )
-      ) {
-        trace(s"${driver.id} is paused"); driver.isPaused = true
-      }
-    }
-  }
-
   private def disturb(): Unit = {
     if (world.faults.strikes(Fault.ExecutorDies))
       world.lose(dice.pick(world.executors), isCutOff = false)
     if (world.faults.strikes(Fault.ExecutorCutOff))
       world.lose(dice.pick(world.executors), isCutOff = true)
-    if (world.executors.size < 6 && world.faults.strikes(Fault.ExecutorJoins)) world.join()
+    if (world.executors.size < 6 && world.faults.strikes(Fault.ExecutorJoins))
+      for (_ <- 1 to dice.between(1, 2)) world.join()
+    if (world.faults.strikes(Fault.ExecutorDecommissioned)) world.decommission()
+    if (dice.chance(0.2)) world.endLeaving()
+    world.release()
+    if (world.faults.isFree) {
+      // No faults of the query's own: it knows how to go on without a pause.
+      world.loseQuietly()
+      if (world.executors.size < 6 && dice.chance(0.05)) world.join()
+    }
     if (world.faults.strikes(Fault.GoesBack, world.canGoBack)) world.goBack()
     val hasRecords = world.checkpoint.planLog.numbers().size > 1
     if (world.faults.strikes(Fault.PlanLogFromEarlier, hasRecords)) world.restoreEarlierPlanLog()
@@ -136,10 +127,11 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     var ticks = 0
     while (!over.exists { case (_, since) => world.counts.batches >= since + 3 }) {
       val roll = dice.below(100)
-      if (roll < 60) stepDriver()
+      if (roll < 60) world.stepDriver()
       else if (roll < 90) world.work()
-      else if (roll < 97) world.haunt()
-      else world.report(dice.pick(world.executors))
+      else if (roll < 96) world.haunt()
+      else if (roll < 97) world.mail.deliverLate()
+      else world.mail.report(dice.pick(world.executors))
       check()
       ticks += 1
       // It did not know what another had written, or where a worker had run.

@@ -54,6 +54,7 @@ final class TaskAttempt(
   )
   private val tasks = mutable.LinkedHashMap.empty[StoreId, WorkerTask]
   private val scans = setup.scansOf(stage.group)
+  private val fromFiles = mutable.HashMap.empty[StoreId, Int] // bins, as it was opened
   private var nextOpen, nextRow, nextScan, nextCommit = 0
 
   /** Whether the executor believes that it has been killed. */
@@ -94,7 +95,7 @@ final class TaskAttempt(
   }
 
   private def open(store: StoreId): Unit = {
-    if (executor.agent.notice(stage.counter)) world.wantsToReport(executor)
+    if (executor.agent.notice(stage.counter)) world.mail.wantsToReport(executor)
     if (world.faults.strikes(Fault.TaskFails))
       throw new InjectedFault("the task failed before it opened a store")
     world.planted.beforeOpen(executor, stage, store, worker)
@@ -120,6 +121,7 @@ final class TaskAttempt(
         s"${arrivals.binsRelabelled}, peer ${arrivals.binsFromPeer}, files " +
         s"${arrivals.binsFromCheckpoint}${if (arrivals.isRecovered) ", recovered" else ""}"
     )
+    fromFiles(store) = arrivals.binsFromCheckpoint
     if (!isZombie) check(store, task)
   }
 
@@ -195,7 +197,8 @@ final class TaskAttempt(
     val committed = task.commit(id, writer)
     world.trace(s"$this commits $store as ${StateName(stage.batch + 1, id)}")
     ids(store) = id
-    world.tell(stage.driver, committed)
+    world.mail.tell(stage.driver, committed)
+    if (!isZombie) world.checkFetched(task.arrivals, fromFiles(store))
     world.planted.afterCommit(task.holding)
   }
 

@@ -12,9 +12,9 @@ import io.megaphone.errors.{
 import io.megaphone.format.{ExecutorAddress, StoreId}
 import io.megaphone.placement.Seat
 import io.megaphone.plan.RoutingTable
-import io.megaphone.runtime.{Arrivals, ClusterView, Committed, Orders}
-import io.megaphone.state.ReplicaKey
-import io.megaphone.transfer.{BlockName, PushedFile}
+import io.megaphone.runtime.{Arrivals, ClusterView, Drain, Drains}
+import io.megaphone.state.{Holding, ReplicaKey}
+import io.megaphone.transfer.BlockName
 
 /** All that exists in one schedule: the checkpoint, the executors, the drivers, zombies, messages
   * on their way, and the oracle that knows what is true.
@@ -24,15 +24,14 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   val checkpoint = new Checkpoint(setup, faults)
   val oracle = new Oracle(setup)
   val planted = new Planted(this, bug)
+  val mail = new Mail(this)
   private val recoveries = setup.stores.map(s => s -> planted.recovery(checkpoint.files(s))).toMap
 
   val executors: mutable.ArrayBuffer[Executor] = mutable.ArrayBuffer.empty
   val drivers: mutable.ArrayBuffer[Driver] = mutable.ArrayBuffer.empty
   private val zombies = mutable.ArrayBuffer.empty[TaskAttempt]
-  private val reporting = mutable.LinkedHashSet.empty[Executor] // a task has brought them news
-  private val lateOrders = mutable.ArrayBuffer.empty[(Executor, Orders)]
-  private val lateCommits = mutable.ArrayBuffer.empty[(Driver, Committed)]
-  private val lateFiles = mutable.ArrayBuffer.empty[(Executor, PushedFile)]
+  private val busy = mutable.HashSet.empty[AnyRef] // they are in the midst of something
+  private var isMeanwhile = false
   private val background = mutable.ArrayBuffer.empty[(Driver, () => Unit)]
   private val handed = mutable.HashMap.empty[Long, Map[Long, RoutingTable]]
   private val broken = mutable.HashSet.empty[Long]
@@ -40,10 +39,13 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   private var lastNumber = 0L
 
   /** The executors that the user has emptied. */
-  val draining: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
+  val drains = new Drains(() => nextNumber(), new SimulatedClock)
 
-  /** A violation at a place whose exceptions the code under test may catch. */
-  var violation = Option.empty[Violation]
+  /** The executors that get no more tasks, and will end. */
+  val leaving: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
+
+  /** What went wrong at a place whose exceptions the code under test may catch. */
+  var violation = Option.empty[Throwable]
 
   /** What happened so far. */
   var counts = Counts()
@@ -59,45 +61,128 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   def clusterView: ClusterView = {
     val live = executors.iterator.map(_.address).toVector
     val isStale = faults.strikes(Fault.ClusterStale, gone.nonEmpty)
-    val leaving = live.filter(_ => faults.strikes(Fault.ExecutorLeaves, live.size > 1))
+    val unsure = live.filter(_ => faults.strikes(Fault.ExecutorLeaves, live.size > 1))
     ClusterView(
       if (isStale) live ++ gone.lastOption else live,
-      leaving.map(_.id).toSet,
-      draining.toSet,
+      unsure.map(_.id).toSet ++ leaving,
+      drains.open,
       live.map(e => e.id -> (1 + e.id.last % 3)).toMap
     )
   }
 
   /** Whether some executor is left that workers can go to. */
-  def mustEmpty: Boolean = executors.exists(e => !draining(e.name))
+  def mustEmpty: Boolean = staying.nonEmpty
+
+  /** The executors that are to stay. */
+  private def staying = executors.filterNot(e => drains.open(e.name) || leaving(e.name))
 
   /** The user has an executor emptied, or changes their mind. */
-  def drain(): Unit = {
-    val free = executors.filterNot(e => draining(e.name))
-    if (free.size > 1) {
-      draining += dice.pick(free).name
-      trace(s"the user drains ${draining.last}")
-      drivers.foreach(_.clusterChanged())
-    }
+  def drain(): Unit = if (staying.size > 1) {
+    val name = dice.pick(staying).name
+    trace(s"the user drains $name")
+    drains.start(name, None)
+    drivers.foreach(_.clusterChanged())
   }
-  def undrain(): Unit = dice.pickOption(draining.toVector).foreach { name =>
-    draining -= name
+  def undrain(): Unit = dice.pickOption(drains.open.toVector.sorted).foreach { name =>
     trace(s"the user keeps $name")
+    drains.cancel(name)
     drivers.foreach(_.clusterChanged())
   }
 
+  /** The user ends the executors that may go. Nothing of what they had may be missed. */
+  def release(): Unit = {
+    val free = executors.filter(e => drains.get(e.name, has).exists(_.status == Drain.Drained))
+    free.filterNot(e => drivers.exists(_.runsOn(e))).foreach { e =>
+      counts = counts.copy(released = counts.released + 1)
+      lose(e, isCutOff = false)
+    }
+  }
+
+  /** What an executor has that somebody may need, as the driver knows it. */
+  private def has(executor: String): Drain.OfExecutor =
+    Drain.OfExecutor.of(mail.lastReport(executor)) { states =>
+      for (driver <- drivers.toVector; run <- driver.live)
+        yield run.footprint.on(executor, driver.id, isIdle = false, states(driver.id))
+    }
+
+  /** An executor gets no more tasks, and will end. */
+  def decommission(): Unit = if (staying.size > 1) {
+    leaving += dice.pick(staying).name
+    trace(s"${leaving.last} is about to end")
+    drivers.foreach(_.clusterChanged())
+  }
+
+  /** One of those that were about to end does. */
+  def endLeaving(): Unit =
+    dice.pickOption(executors.filter(e => leaving(e.name))).foreach(lose(_, isCutOff = false))
+
+  /** An executor dies alone, while all is quiet and every worker of it is stood by for. */
+  def loseQuietly(): Unit = drivers.filterNot(_.isDead).toVector match {
+    case Vector(driver) if staying.size == executors.size && driver.isQuiet =>
+      for (_ <- 1 to setup.bins; executor <- executors) executor.keepStandbys()
+      executors.foreach(mail.report)
+      dice.pickOption(executors.filter(driver.canDoWithout)).foreach { executor =>
+        counts = counts.copy(missed = counts.missed + 1)
+        lose(executor, isCutOff = false)
+      }
+    case _ => ()
+  }
+
   def join(): Unit = executors += new Executor(s"e${nextNumber()}", this)
+
+  /** Does something as one who does nothing else meanwhile. */
+  def during[A](actor: AnyRef)(work: => A): A = {
+    busy += actor
+    try work
+    finally busy -= actor
+  }
+  def isBusy(actor: AnyRef): Boolean = busy(actor)
+
+  /** What the others do while somebody waits for an answer. */
+  def meanwhile(): Unit = if (!isMeanwhile) {
+    isMeanwhile = true
+    try
+      for (_ <- 0 to dice.below(8)) {
+        val roll = dice.below(100)
+        if (roll < 50) stepDriver()
+        else if (roll < 75) work()
+        else if (roll < 85) haunt()
+        else if (roll < 95) mail.report(dice.pick(executors))
+        else mail.deliverLate()
+      }
+    catch { case e: Throwable => violation = violation.orElse(Some(e)) }
+    finally isMeanwhile = false
+  }
+  def mayGoOn: Boolean = !isMeanwhile
+
+  /** A driver does one step. If there is none, one starts. */
+  def stepDriver(): Unit = {
+    val awake = drivers.filter(d => !d.isDead && !d.isPaused)
+    if (awake.isEmpty) {
+      drivers.filterInPlace(!_.isDead)
+      drivers += new Driver(s"r${nextNumber()}", this)
+    } else
+      dice.pickOption(awake.filterNot(isBusy)).foreach { driver =>
+        driver.step()
+        val isAlone = drivers.count(!_.isDead) == 1 && !driver.isDead
+        if (isAlone && faults.strikes(Fault.DriverPauses)) {
+          trace(s"${driver.id} is paused")
+          driver.isPaused = true
+        }
+      }
+  }
 
   /** An executor is gone, or the driver thinks so and its tasks go on. */
   def lose(executor: Executor, isCutOff: Boolean): Unit = {
     trace(s"${executor.name} is ${if (isCutOff) "cut off" else "dead"}")
     executors -= executor
-    reporting -= executor
-    draining -= executor.name
+    mail.forget(executor)
+    drains.lost(executor.name)
+    leaving -= executor.name
     gone :+= executor.address
     executor.isAlive = false
     if (!isCutOff) zombies.filterInPlace(_.executor ne executor)
-    if (executors.isEmpty) join()
+    if (executors.forall(e => leaving(e.name))) join()
     drivers.foreach(d => if (!d.isDead) d.lost(executor, isCutOff))
   }
 
@@ -117,9 +202,10 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
 
   /** One phase of a zombie. */
   def haunt(): Unit = {
-    zombies.filterInPlace { z => if (isTooLate(z.stage.batch)) z.fail(); !z.isDone }
-    if (zombies.nonEmpty) {
-      val zombie = dice.pick(zombies)
+    val idle = zombies.filterNot(isBusy)
+    idle.foreach(z => if (isTooLate(z.stage.batch)) z.fail())
+    zombies.filterInPlace(!_.isDone)
+    dice.pickOption(idle.filterNot(_.isDone)).foreach { zombie =>
       attempt(zombie)
       if (zombie.isDone) zombies -= zombie
     }
@@ -130,7 +216,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
 
   /** Lets an attempt do one phase; returns the exception if it failed as attempts may. */
   def attempt(task: TaskAttempt): Option[Throwable] =
-    try { task.step(); None }
+    try { during(task)(task.step()); None }
     catch {
       case e @ (_: InjectedFault | _: LeaseTimeoutException | _: DetachedLeaseException) =>
         trace(s"$task fails: ${e.getMessage}")
@@ -207,50 +293,18 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
         )
     }
 
+  /** The same of what a batch needs later, and of what comes when no batch asks for it. */
+  def checkFetched(arrivals: Arrivals, before: Int): Unit =
+    if (faults.isFree && arrivals.binsFromCheckpoint > before)
+      throw new Violation("bins that were incomplete came from files, and no fault was there")
+  def checkRests(executor: Executor): Unit = if (faults.isFree) {
+    def isFromFiles(holding: Holding) = holding.cameBetween.fromCheckpoint > 0
+    executor.registry.workers(isFromFiles).foreach { worker =>
+      throw new Violation(s"the rest of $worker came from files, and no fault was there")
+    }
+  }
+
   def promoted(): Unit = counts = counts.copy(promoted = counts.promoted + 1)
-
-  /** An executor will report soon. */
-  def wantsToReport(executor: Executor): Unit = reporting += executor
-
-  /** An executor reports, and gets its orders: at once, late or never. */
-  def report(executor: Executor): Unit = if (!faults.strikes(Fault.MessageLost)) {
-    reporting -= executor
-    val report = planted.report(executor.agent.report)
-    drivers.filterNot(_.isPaused).flatMap(_.live).foreach(_.reported(report))
-    def runs = drivers.toVector.flatMap(_.live).flatMap(_.ordersFor(executor.name))
-    val orders = Orders.of(() => nextNumber(), () => runs, draining(executor.name))
-    if (faults.strikes(Fault.MessageLate)) lateOrders += (executor -> orders)
-    else executor.hear(orders)
-  }
-
-  /** A task tells its driver of a commit: at once, late, twice or never. */
-  def tell(driver: Driver, committed: Committed): Unit =
-    if (!faults.strikes(Fault.MessageLost)) {
-      if (faults.strikes(Fault.MessageLate)) lateCommits += (driver -> committed)
-      else driver.live.foreach(_.committed(committed))
-      if (faults.strikes(Fault.MessageTwice)) lateCommits += (driver -> committed)
-    }
-
-  /** A file is on its way to an executor: it comes at once, late, twice or never. */
-  def push(file: PushedFile, to: Executor): Unit = if (!faults.strikes(Fault.MessageLost)) {
-    if (faults.strikes(Fault.MessageLate)) lateFiles += (to -> file) else to.agent.pushed.add(file)
-    if (faults.strikes(Fault.MessageTwice)) lateFiles += (to -> file)
-  }
-
-  def deliverLate(): Unit = {
-    if (lateFiles.nonEmpty) {
-      val (executor, file) = lateFiles.remove(dice.below(lateFiles.size))
-      executor.agent.pushed.add(file)
-    }
-    if (lateOrders.nonEmpty) {
-      val (executor, orders) = lateOrders.remove(dice.below(lateOrders.size))
-      executor.hear(orders)
-    }
-    if (lateCommits.nonEmpty) {
-      val (driver, committed) = lateCommits.remove(dice.below(lateCommits.size))
-      driver.live.foreach(_.committed(committed))
-    }
-  }
 
   /** A driver's thread in the background does something, one thing after the other. */
   def later(driver: Driver)(work: => Unit): Unit = background += (driver -> (() => work))
@@ -260,8 +314,11 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     if (background.nonEmpty && dice.chance(0.3)) {
       val (driver, work) = background.remove(0)
       if (!driver.isDead) work()
-    } else if (reporting.nonEmpty && dice.chance(0.3)) report(reporting.head)
-    else dice.pick(executors).work()
+    } else
+      mail.nextToReport.filter(_ => dice.chance(0.3)) match {
+        case Some(executor) => mail.report(executor)
+        case None => dice.pick(executors).work()
+      }
 
   def canGoBack: Boolean = oracle.settled > 1
 
@@ -301,16 +358,16 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   def checkLeaks(): Unit = {
     var rounds = 0
     while (zombies.nonEmpty && rounds < 10000) { haunt(); rounds += 1 }
-    executors.foreach(report)
-    while (lateOrders.nonEmpty || lateFiles.nonEmpty) deliverLate()
+    executors.foreach(mail.report)
+    mail.deliverAll()
     executors.foreach { e =>
       var replicas = Vector.empty[ReplicaKey]
       e.registry.keepReplicas { k => replicas :+= k; true }
       if (replicas.nonEmpty)
         throw new Violation(s"executor ${e.name} keeps replicas that no duty names: $replicas")
-      if (e.publishedCount > 0 || e.agent.publisher.isBehind)
-        throw new Violation(s"executor ${e.name} keeps blocks of steps that are over")
-      if (mustEmpty && draining(e.name) && e.registry.holdingsCount > 0)
+      if (e.agent.report.held.blocks > 0 || e.agent.publisher.isBehind)
+        throw new Violation(s"executor ${e.name} keeps blocks or exports of steps that are over")
+      if (mustEmpty && drains.open(e.name) && e.registry.holdingsCount > 0)
         throw new Violation(s"executor ${e.name} keeps state, and is to be emptied")
       if (!e.registry.runs.forall(isLive))
         throw new Violation(
@@ -319,7 +376,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     }
     drivers.foreach(_.die("stopped by the user at the end"))
     while (zombies.nonEmpty && rounds < 20000) { haunt(); rounds += 1 }
-    executors.foreach(report)
+    executors.foreach(mail.report)
     executors.foreach { e =>
       if (e.agent.pushed.heldBytes > 0)
         throw new Violation(s"executor ${e.name} keeps files of a run that is over")

@@ -186,17 +186,10 @@ final class Membership(
   }
 
   /** What an executor still has that somebody may need. */
-  private def look(executor: String): Drain.OfExecutor = {
-    val report = Option(reports.get(executor))
-    Drain.OfExecutor(
-      running()
-        .filter(_.snapshot.isDefined)
-        .map(q => q.has(executor, report.flatMap(_.states.get(q.runId)).getOrElse(0))),
-      report.fold(0)(_.held.replicas),
-      report.fold(0)(_.held.blocks),
-      report.fold(0L)(_.obeyed)
-    )
-  }
+  private def look(executor: String): Drain.OfExecutor =
+    Drain.OfExecutor.of(Option(reports.get(executor))) { states =>
+      running().filter(_.snapshot.isDefined).map(q => q.has(executor, states(q.runId)))
+    }
 
   private def lookAround(): Unit = attempt {
     val live = registered

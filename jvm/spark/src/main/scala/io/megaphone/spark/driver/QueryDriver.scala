@@ -138,17 +138,8 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
     * @param states
     *   workers whose state the executor keeps
     */
-  private[driver] def has(executor: String, states: Int): Drain.OfQuery = {
-    val seats = footprint.staysOn(executor)
-    Drain.OfQuery(
-      query.name.getOrElse(runId),
-      seats.size,
-      idleness.isIdle,
-      seats.forall(footprint.isElsewhere),
-      footprint.standbysOn(executor, idleness.isIdle),
-      states
-    )
-  }
+  private[driver] def has(executor: String, states: Int): Drain.OfQuery =
+    footprint.on(executor, query.name.getOrElse(runId), idleness.isIdle, states)
 
   /** Of the executors that are there, those that have state of the query in use, or stand by, or
     * are to: all, if its workers are about to be spread.
