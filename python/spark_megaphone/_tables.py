@@ -140,6 +140,7 @@ EXECUTORS = pa.schema(
         pa.field("live_bytes", pa.int64(), nullable=False),
         pa.field("busy_ms", pa.int64(), nullable=False),
         pa.field("workers", pa.int32(), nullable=False),
+        pa.field("standbys", pa.int32(), nullable=False),
         pa.field("replicas", pa.int32(), nullable=False),
         pa.field("blocks", pa.int32(), nullable=False),
         pa.field("bytes", pa.int64(), nullable=False),

@@ -432,9 +432,10 @@ class Megaphone:
 
         With its `host`, its `state` (active, draining or leaving), its `cores`, how many workers
         are `placed` on it, their `live_bytes`, and how long, `busy_ms`, their tasks use the state
-        in a batch; with the heap `bytes` of state, the `budget` that they may take, and the
-        `bytes_on_disk` that had no room. An executor reports every second, so the numbers may be
-        that old. Needs no handle.
+        in a batch; with its `standbys`, the workers that it stands by for with all of their state;
+        with the heap `bytes` of state, the `budget` that they may take, and the `bytes_on_disk`
+        that had no room. An executor reports every second, so the numbers may be that old. Needs no
+        handle.
 
         Args:
             spark: As for the table of queries.

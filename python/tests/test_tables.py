@@ -111,7 +111,7 @@ def test_the_columns_are_these() -> None:
         ],
         "executors": [
             *("executor", "host", "state", "cores", "placed", "live_bytes", "busy_ms"),
-            *("workers", "replicas", "blocks", "bytes", "bytes_on_disk", "budget"),
+            *("workers", "standbys", "replicas", "blocks", "bytes", "bytes_on_disk", "budget"),
         ],
     }
 

@@ -100,15 +100,20 @@ final class RunFootprint private[runtime] (
     */
   def standbysOn(executor: String, isIdle: Boolean): Int = places.standbysOn(executor, isIdle)
 
-  /** How many executors stand by for a worker of a group with all of its state. */
-  def standbysOf(group: Group, worker: Int): Int =
-    places
-      .standbysOf(group.id)
-      .lift(worker)
-      .fold(0)(_.count { executor =>
-        places.isWhole(group, worker, executor) &&
-        !places.executorOf(group.id, worker).contains(executor)
-      })
+  /** The executors that stand by for a worker of a group with all of its state. */
+  def standbysOf(group: Group, worker: Int): Vector[String] =
+    places.standbysOf(group.id).lift(worker).getOrElse(Vector.empty).filter { executor =>
+      places.isWhole(group, worker, executor) &&
+      !places.executorOf(group.id, worker).contains(executor)
+    }
+
+  /** How many workers each executor stands by for with all of their state. */
+  def standbys: Map[String, Int] = (for {
+    state <- snapshot().toVector
+    group <- state.groups
+    worker <- 0 until state.currentTable(group.id).workers
+    executor <- standbysOf(group, worker)
+  } yield executor).groupMapReduce(identity)(_ => 1)(_ + _)
 
   /** The executors that have state of the run that is in use, or stand by, or are to. */
   def needed: Set[String] = (for {

@@ -14,6 +14,7 @@ final case class ExecutorRow(
     liveBytes: Long,
     busyMs: Long,
     workers: Int,
+    standbys: Int,
     replicas: Int,
     blocks: Int,
     bytes: Long,
@@ -51,6 +52,12 @@ object ExecutorRow {
         "Number of workers whose state it keeps, as their executor or as a standby.",
         _.workers
       ),
+      Column.of(
+        "standbys",
+        Int32,
+        "Number of workers that it stands by for with all of their state.",
+        _.standbys
+      ),
       Column
         .of(
           "replicas",
@@ -81,8 +88,14 @@ object ExecutorRow {
     *   what each executor reported last
     * @param placed
     *   the load of the workers that are placed on each executor, by its id
+    * @param standbys
+    *   how many workers each stands by for with all of their state, by its id
     */
-  def of(held: Vector[(Member, Held)], placed: Map[String, Load]): Vector[ExecutorRow] =
+  def of(
+      held: Vector[(Member, Held)],
+      placed: Map[String, Load],
+      standbys: Map[String, Int]
+  ): Vector[ExecutorRow] =
     held.map { case (executor, h) =>
       val load = placed.getOrElse(executor.id, Load.Zero)
       ExecutorRow(
@@ -94,6 +107,7 @@ object ExecutorRow {
         load.bytes,
         math.round(load.busyMs),
         h.workers,
+        standbys.getOrElse(executor.id, 0),
         h.replicas,
         h.blocks,
         h.bytes,

@@ -157,9 +157,10 @@ class RowsSuite extends AnyFunSuite {
     assert(
       ExecutorRow.of(
         Vector(Member("a", "host", 7) -> Held(1, 2, 3, 4, 5, 6)),
-        Map("a" -> Load(8, 9.4, 10))
+        Map("a" -> Load(8, 9.4, 10)),
+        Map("a" -> 11, "b" -> 12)
       ) ==
-        Vector(ExecutorRow("a", "host", "active", 7, 10, 8, 9, 1, 2, 3, 4, 5, 6))
+        Vector(ExecutorRow("a", "host", "active", 7, 10, 8, 9, 1, 11, 2, 3, 4, 5, 6))
     )
   }
 }

@@ -45,7 +45,7 @@ class TablesSuite extends AnyFunSuite {
       check(MigrationRow.table, MigrationRow.of(Vector(arrived))),
       check(
         ExecutorRow.table,
-        ExecutorRow.of(Vector(Member("a", "h") -> Held(1, 2, 3, 4, 5, 6)), Map.empty)
+        ExecutorRow.of(Vector(Member("a", "h") -> Held(1, 2, 3, 4, 5, 6)), Map.empty, Map.empty)
       ),
       check(
         RelocationRow.table,

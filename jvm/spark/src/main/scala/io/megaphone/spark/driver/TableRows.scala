@@ -25,7 +25,7 @@ object TableRows {
       query.state,
       query.footprint.executorOf,
       query.commits.newest,
-      query.footprint.standbysOf,
+      query.footprint.standbysOf(_, _).size,
       query.footprint.loadOf(_, _).busyMs
     )
 
@@ -63,11 +63,14 @@ object TableRows {
   def queries(application: ApplicationDriver): Vector[QueryRow] =
     application.planned.map(query)
 
-  def executors(application: ApplicationDriver): Vector[ExecutorRow] =
+  def executors(application: ApplicationDriver): Vector[ExecutorRow] = {
+    val footprints = application.planned.map(_.footprint)
     ExecutorRow.of(
       application.membership.held,
-      Load.byExecutor(application.planned.flatMap(_.footprint.placed))
+      Load.byExecutor(footprints.flatMap(_.placed)),
+      footprints.flatMap(_.standbys).groupMapReduce(_._1)(_._2)(_ + _)
     )
+  }
 
   def drains(application: ApplicationDriver): Vector[DrainRow] =
     application.membership.drainsNow.map(DrainRow.of)

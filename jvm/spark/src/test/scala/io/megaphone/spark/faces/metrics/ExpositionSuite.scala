@@ -70,7 +70,7 @@ class ExpositionSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     override val queries: Vector[ShownQuery] =
       Vector(query("q", Some("say \"hi\""), 2), query("r", None, 1))
     override val executors: Vector[ExecutorRow] =
-      Vector(ExecutorRow("driver", "host", "active", 1, 3, 50, 4, 3, 0, 0, 200, 7, 1000))
+      Vector(ExecutorRow("driver", "host", "active", 1, 3, 50, 4, 3, 0, 0, 0, 200, 7, 1000))
   }
 
   private def samplesOf(name: String) = LabelledMetrics.all
