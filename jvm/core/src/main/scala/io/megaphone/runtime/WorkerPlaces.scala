@@ -36,6 +36,8 @@ private[runtime] final class WorkerPlaces {
   @volatile private var settings = PlacementSettings()
   private var openSince = -1L // the batch at which the executors that may get workers changed
   @volatile private var isSpread = false // since then
+  private var isPartlySpread = false // since then, without workers that were on their way
+  private var areLoadsTold = false // those of all workers, to other queries
   private var lost = Vector.empty[String] // executors whose workers have no other place yet
   private val lossesKnown = new Losses
   @volatile private var wished = Map.empty[Long, Vector[String]] // group → executors
@@ -60,7 +62,7 @@ private[runtime] final class WorkerPlaces {
     runs.forget(lost)
     reported.forget(lost, batch)
     this.lost ++= lost
-    if (now.open != seen.open) { openSince = batch; isSpread = false }
+    if (now.open != seen.open) { openSince = batch; isSpread = false; isPartlySpread = false }
     seen = now
     lost
   }
@@ -125,7 +127,8 @@ private[runtime] final class WorkerPlaces {
     */
   def place(scene: Scene): Unit = {
     if (!isAtRest(scene)) placeAnew(scene)
-    else if (scene.batch % LoadsEvery == 0) noteTargets(scene, placesOf(scene))
+    else if (scene.batch % LoadsEvery == 0 || !areLoadsTold && scene.isKnown)
+      noteTargets(scene, placesOf(scene))
     lost = Vector.empty
   }
 
@@ -143,19 +146,24 @@ private[runtime] final class WorkerPlaces {
   /** Whether the workers are to be spread soon, for executors have come or gone. */
   def isSettling: Boolean = settings.isAuto && !isSpread
 
+  /** Workers that are on their way are not turned round. What they leave uneven is spread once they
+    * have arrived.
+    */
   private def spreads(scene: Scene): Boolean = isSettling &&
-    scene.batch >= openSince + settings.settleBatches && scene.isKnown
+    scene.batch >= openSince + settings.settleBatches && scene.isKnown &&
+    (!isPartlySpread || moving.open.isEmpty)
 
   private def placeAnew(scene: Scene): Unit = {
     val isSpreading = spreads(scene)
     end(scene)
+    val areAllThere = moving.open.isEmpty
     val wanted = Placement(request(scene, Option.when(isSpreading)(settings.tolerance)))
     noteLosses(scene, wanted.places)
     leave(scene, wanted.places)
     begin(scene, wanted.targets, wanted.places, Relocation.Spread)
     val taken = if (scene.mayTake) take(scene) else Map.empty[Seat, String]
     note(scene, wanted.places ++ taken)
-    isSpread ||= isSpreading
+    if (isSpreading) { isSpread = areAllThere; isPartlySpread = !areAllThere }
   }
 
   /** Ends the relocations that have arrived: a batch is over, and there may be no other. */
@@ -378,6 +386,7 @@ private[runtime] final class WorkerPlaces {
       for ((seat, load) <- scene.seats.toVector; on <- to.get(seat).orElse(places.get(seat)))
         yield on -> load
     )
+    areLoadsTold = scene.isKnown
     noteStandbys(scene, to)
     val now =
       if (to.isEmpty) Map.empty[Long, Vector[Vector[String]]]

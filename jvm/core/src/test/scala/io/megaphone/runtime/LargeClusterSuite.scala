@@ -120,6 +120,36 @@ class LargeClusterSuite extends AnyFunSuite {
     assert(Allocated.bytesOf(query.orders()) < MiB, "they are computed once for a batch")
   }
 
+  test("all executors but one are emptied at a small price for each worker, in each batch") {
+    val query = begun
+    val (leaving, staying) = (executors.tail, executors.head)
+    val draining = view.copy(draining = leaving.map(_.id).toSet)
+    def price: Seq[Long] = Seq(
+      Allocated.bytesOf(query.plan(draining)),
+      Allocated.bytesOf(query.orders()),
+      Allocated.bytesOf(query.orders())
+    )
+    val workersLeaving = workers - workers / executors.size
+    val first = price
+    query.commit()
+    def duties = query.run.standbyDutiesOf(staying.id)
+    val bins = duties.iterator.map(_.bins.size.toLong).sum
+    assert(duties.size == workersLeaving * group.stores.size)
+    val making = price
+    val standing = duties.map(d => Standing(d.worker, d.settled.version, isWhole = true))
+    query.run.reported(Report(staying, Held(0, 0, 0), standing = standing))
+    val taking = price
+    assert(query.run.footprint.relocations.forall(_.taken.isDefined))
+    info(
+      s"$workersLeaving workers leave, ${duties.size} standbys of $bins bins: " +
+        Seq(first, making, taking).map(_.map(_ / 1024).mkString("/")).mkString(", ") + " KiB"
+    )
+    for (batch <- Seq(first, making, taking)) {
+      assert(batch.head < 32 * MiB && batch(1) < 32 * MiB)
+      assert(batch(2) < MiB, "orders are computed once for a batch")
+    }
+  }
+
   /** The executors that a target asks for tails, once for each request, if each of its replicas
     * lacks the last one.
     */
