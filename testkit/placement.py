@@ -1,11 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of placement ask a driver: where workers are, and which executors are to go."""
+"""What tests of placement ask a driver, wait for, and do to its executors."""
 
+import contextlib
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from testkit.driver_process import DriverProcess
 from testkit.remote import RemoteQuery
+from testkit.waiting import until
+
+REPLICAS = "spark.megaphone.replicas"
+_STANDBY_SECONDS = 60
+_BATCHES = 60
 
 
 def drain_of(driver: DriverProcess, executor: str) -> dict[str, Any] | None:
@@ -21,3 +29,41 @@ def workers_by_executor(query: RemoteQuery) -> Counter[str]:
 def recovered_later(query: RemoteQuery) -> list[dict[str, Any]]:
     """Whole workers that were read from the checkpoint after the first batch."""
     return [row for row in query.table("migrations") if row["is_recovery"] and row["batch"] > 0]
+
+
+def state_of(driver: DriverProcess, executor: str) -> str:
+    """The state of an executor that has reported."""
+    return next(str(row["state"]) for row in driver.call("held") if row["executor"] == executor)
+
+
+def wait_for_standbys(query: RemoteQuery) -> None:
+    """Runs batches until each worker has a standby with all of its state."""
+
+    def all_stand_by() -> bool:
+        query.run()
+        return all(row["standbys"] == 1 for row in query.table("workers"))
+
+    until(all_stand_by, "each worker has a standby", _STANDBY_SECONDS)
+
+
+def finish_relocations(query: RemoteQuery) -> None:
+    """Runs batches until each relocation has ended."""
+    query.run_until(
+        lambda: all(row["status"] not in ("making", "taken") for row in query.table("relocations")),
+        "the relocations end",
+        within=_BATCHES,
+    )
+
+
+@contextlib.contextmanager
+def occupied(driver: DriverProcess, executors: list[str], folder: Path) -> Iterator[None]:
+    """While the block runs, a task takes a core of each of some executors, which are idle."""
+    begun, end = folder / "begun", folder / "end"
+    begun.mkdir(parents=True)
+    processes = [driver.executors()[executor] for executor in executors]
+    driver.call("occupy", processes=processes, begun=str(begun), end=str(end))
+    try:
+        until(lambda: len(list(begun.iterdir())) == len(executors), f"{executors} are busy")
+        yield
+    finally:
+        end.touch()

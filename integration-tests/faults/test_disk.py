@@ -14,7 +14,9 @@ import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver, Refused
 from testkit.input import MANY_ROWS
+from testkit.placement import REPLICAS, wait_for_standbys
 from testkit.remote import PATIENCE_BATCHES, MakeRemoteQuery, RemoteQuery
+from testkit.waiting import until
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="limits of other processes are Linux's own"
@@ -23,6 +25,7 @@ BINS = 32
 FEWER_ROWS = replace(MANY_ROWS, rows=500, step=500)
 SMALL = 3  # bins that need no disk
 FILE_BYTES_MAX = 512 << 10  # above all other files here, far below the size of a file of pages
+STATE_AND_STANDBY = 700_000  # more than half of the keys of one worker take
 NEEDS_DISK = "Give the executor more local disk, or its state more memory."
 
 
@@ -78,6 +81,31 @@ def test_a_target_with_a_full_disk_takes_no_bins_until_it_has_room_and_the_other
 
     limit(driver, [target], resource.RLIM_INFINITY)
     query.finish(query.move_half(0, 1))
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+def test_standbys_are_dropped_before_a_batch_fails_for_want_of_room(
+    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    few, half, all_keys = (replace(MANY_ROWS, rows=rows, step=0) for rows in (10, 2500, 5000))
+    # What a batch of all keys takes beside what is there, with room for half of a standby.
+    driver = make_driver(**{"spark.megaphone.memory.budget": "1550k"})
+    query = make_remote_query(driver, kind="wide", pattern=few, **{REPLICAS: "1"}).spread()
+    query.input.pattern = half
+    query.run()
+    query.input.pattern = few
+    wait_for_standbys(query)
+    until(
+        lambda: all(row["bytes"] > STATE_AND_STANDBY for row in driver.call("held")),
+        "each has its worker's state, and all of the other's",
+    )
+    limit(driver, list(driver.executors()))
+    query.input.pattern = all_keys
+    query.run()
+    query.input.pattern = few
+    query.run()
+    assert all(row["bytes_on_disk"] == 0 for row in driver.call("held"))
     query.stop_and_check()
 
 

@@ -355,6 +355,23 @@ final class ExecutorAgent(
     current.counter < newestCounter.get || current.isLive(key)
   }
 
+  /** Keeps a holding within its share of the memory. Called after the worker's commit, with its
+    * lease. If it cannot be spilled, standbys give way. Throws SpillException.
+    */
+  def keepWithin(holding: Holding): Unit =
+    try registry.keepWithin(holding)
+    catch {
+      case _: SpillException if registry.budget.isTight && standbys.giveWay() =>
+        registry.keepWithin(holding)
+    }
+
+  /** A task has failed. If it had no room for its state, standbys give way to its next attempt. */
+  def taskFailed(cause: Throwable): Unit = {
+    val causes = Iterator.iterate(cause)(_.getCause).takeWhile(_ != null)
+    if (causes.exists(_.isInstanceOf[SpillException])) standbys.giveWay()
+    ()
+  }
+
   /** A task is about to commit a holding. The first large bin of a store is told to `warn`. */
   def committing(store: StoreKey, holding: Holding): Unit =
     for {

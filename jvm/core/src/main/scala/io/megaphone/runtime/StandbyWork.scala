@@ -19,6 +19,7 @@ import io.megaphone.transfer.{StandbyDuty, StandbyKeeper}
   *   1. `keepAll` brings those forward that have all bins, or makes the others slice by slice.
   *      ''Dies:'' they are gone; the driver gives the duty to another executor.
   *   1. One that fails rests for some rounds of orders. One that has no room is reported.
+  *   1. `giveWay` drops those that there are, for a batch has no room. They rest, and are reported.
   *
   * Threads: any. One call of `keepAll` at a time for a run and a value of `areWhole`.
   *
@@ -57,6 +58,22 @@ final class StandbyWork private[runtime] (
 
   /** The workers whose standbys have no room. */
   private[runtime] def noRoom: Vector[WorkerId] = withoutRoom.asScala.toVector
+
+  /** A batch has no room for its own state: drops all standbys that no task has come for. Returns
+    * whether there were any.
+    */
+  def giveWay(): Boolean = {
+    val dropped = registry.dropStandbys()
+    dropped.foreach { worker => withoutRoom.add(worker); rests.failed(worker) }
+    if (dropped.nonEmpty) {
+      registry.measure()
+      warn(
+        s"Standbys were dropped, ${dropped.size} in all, for a batch had no room for its own " +
+          "state. Give the executor more local disk, or its state more memory."
+      )
+    }
+    dropped.nonEmpty
+  }
 
   /** Forgets all workers that are not to be stood by for. */
   private[runtime] def keep(workers: Set[WorkerId]): Unit = {

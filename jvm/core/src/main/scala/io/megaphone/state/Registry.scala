@@ -192,6 +192,14 @@ final class Registry(
     ()
   }
 
+  /** Drops the standbys that nobody uses now, whose workers have not run here. Returns the workers. */
+  def dropStandbys(): Vector[WorkerId] = slots.asScala.iterator.collect {
+    case (worker, slot)
+        if isStandby(worker) && slot.peek.head.isEmpty && !slot.peek.bins.isEmpty &&
+          slot.retire() && slots.remove(worker, slot) =>
+      worker
+  }.toVector
+
   /** Measures the heap that all holdings and replicas take, and what was handed out of them. */
   def measure(): Unit = budget.measure {
     var sum = 0L

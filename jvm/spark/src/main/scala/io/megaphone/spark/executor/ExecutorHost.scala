@@ -177,7 +177,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     * after a commit. A failure does not undo the commit: the batch that needs the memory fails.
     */
   def keepWithin(holding: Holding): Unit =
-    try agent.registry.keepWithin(holding)
+    try agent.keepWithin(holding)
     catch {
       case NonFatal(e) =>
         logWarning(s"State beyond its memory budget could not be spilled: ${e.getMessage}")

@@ -174,8 +174,10 @@ private[provider] object LiveStore {
     known.filterNot(_.isCommitted).getOrElse {
       val asks =
         Asking(worker, spark.taskAttemptId(), spark.stageId(), spark.stageAttemptNumber())
-      if (asking.add(asks))
+      if (asking.add(asks)) {
         spark.addTaskCompletionListener[Unit] { _ => asking.remove(asks); () }
+        spark.addTaskFailureListener((_, cause) => host.agent.taskFailed(cause))
+      }
       val attempt = new Attempt(
         spark.taskAttemptId(),
         () => !spark.isInterrupted() && !spark.isCompleted() && !asks.isSuperseded

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import java.nio.file.Paths
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.megaphone.checkpoint.Recovery
+import io.megaphone.format.{Compression, Compressions, StateName, StoreId, WorkerId}
+import io.megaphone.log.memory.{HeapBudget, SpillException, SpillFiles}
+import io.megaphone.state.{Attempt, Lease, Registry}
+import io.megaphone.transfer.StandbyDuty
+
+/** An executor with neither memory nor disk for all that it has: batches come before standbys. */
+class ScarceRoomSuite extends AnyFunSuite with SmallStore {
+  private val RowBytes = 4096
+  private val stoodBy = WorkerId(StoreId(0, "default").in("run"), 0)
+
+  private def fill(lease: Lease, bin: Int, rows: Range): Unit =
+    for (i <- rows) put(lease.holding, bin, s"$i".getBytes, new Array[Byte](RowBytes))
+
+  /** An executor that stands by for worker 0, whose state is 400 rows, and runs worker 1. */
+  private final class Scene(budgetRows: Int) {
+    private val store = new Store
+    private val turn = store.turn(0, before, before)
+    private val source = store.lease(new Registry, 0, 1)
+    store.open(new Registry, source, turn)
+    fill(source, 0, 0 until 400)
+    store.commit(source, turn)
+
+    private val nowhere = new SpillFiles(Seq(Paths.get("/nowhere")))
+    val registry = new Registry(budget = new HeapBudget(budgetRows * RowBytes.toLong, nowhere))
+    private val recovery =
+      new Recovery(store.files, Compressions(Compression.None), budget = registry.budget)
+    var warnings = Vector.empty[String]
+    val agent = new ExecutorAgent(
+      registry,
+      NoPeers,
+      store.handOver,
+      FaultPoints.Off,
+      (_, _, _) => recovery,
+      0,
+      warnings :+= _
+    )
+    private val duty = StandbyDuty(
+      stoodBy,
+      before.binsOf(0).toVector,
+      before.bins,
+      StateName(1, ""),
+      before.contentHash,
+      0
+    )
+    private var round = 0L
+    def obey(): Unit = {
+      round += 1
+      val runs = Map("run" -> LiveRun("root", 1, Set.empty, None))
+      agent.obey(Orders(round, runs, Vector.empty, Vector(duty)))
+      ()
+    }
+
+    /** A new attempt of worker 1's task. */
+    def attempt(id: Long): Lease = {
+      val lease = store.lease(registry, 1, id)
+      store.open(registry, lease, turn)
+      lease
+    }
+    def commit(lease: Lease): Unit = store.commit(lease, turn)
+    def stands: Boolean = agent.report.standing.exists(_.isWhole)
+
+    obey()
+    agent.standbys.keepAll("run", areWhole = false)
+    assert(stands)
+  }
+
+  private def check(scene: Scene): Unit = {
+    import scene._
+    assert(!stands && agent.report.noRoom == Vector(stoodBy))
+    assert(warnings.exists(_.contains("Standbys were dropped, 1 in all")))
+    assert(agent.standbys.due("run", areWhole = false).isEmpty, "it rests")
+    obey()
+    assert(agent.standbys.due("run", areWhole = false).nonEmpty, "it may be tried again")
+  }
+
+  test("a standby gives way to the next attempt of a task that had no room") {
+    val scene = new Scene(budgetRows = 700)
+    import scene._
+    val first = attempt(1)
+    val cause = intercept[SpillException](fill(first, 1, 0 until 400))
+    agent.taskFailed(new IllegalStateException("something else"))
+    assert(stands)
+    agent.taskFailed(new RuntimeException("The task has failed.", cause))
+    first.end()
+    val second = attempt(2)
+    fill(second, 1, 0 until 400)
+    commit(second)
+    check(scene)
+  }
+
+  test("a standby gives way after a batch that leaves no room for the next one") {
+    val scene = new Scene(budgetRows = 800)
+    import scene._
+    val lease = attempt(1)
+    fill(lease, 1, 0 until 340)
+    commit(lease)
+    assert(stands && registry.budget.isTight)
+    agent.keepWithin(lease.holding)
+    check(scene)
+  }
+
+  test("a standby that a task has come for gives no way") {
+    val scene = new Scene(budgetRows = 2000)
+    import scene._
+    val task = registry.lease(stoodBy, before.bins, new Attempt(1, () => true), 0)
+    assert(!agent.standbys.giveWay() && stands)
+    task.release()
+    assert(agent.standbys.giveWay() && !stands)
+  }
+}
