@@ -6,7 +6,8 @@ package io.megaphone.placement
   * @param bytes
   *   bytes of their live records; 0 if they are not known
   * @param busyMs
-  *   how long their tasks use their state in a batch, in milliseconds; 0 if that is not known
+  *   how long their tasks use their state in a batch, in milliseconds; `Load.NotKnown` if that is
+  *   not known of all of them
   * @param workers
   *   how many they are
   */
@@ -17,6 +18,9 @@ final case class Load(bytes: Long = 0, busyMs: Double = 0, workers: Int = 1) {
 
 object Load {
   val Zero: Load = Load(workers = 0)
+
+  /** A time that is not known. No sum with it is known. */
+  val NotKnown: Double = Double.NaN
 
   /** The sum of the loads on each executor. */
   def byExecutor(loads: Iterable[(String, Load)]): Map[String, Load] =

@@ -13,13 +13,15 @@ private[placement] final class Weights(all: Load) {
   /** From 0 to 1; those of loads that make up all sum up to 1. */
   def apply(load: Load): Double =
     if (parts == 0) 0
-    else (load.bytes * bytes._1 + load.busyMs * busy._1 + load.workers * workers._1) / parts
+    else (load.bytes * bytes._1 + timeOf(load) + load.workers * workers._1) / parts
+
+  private def timeOf(load: Load) = if (busy._2 == 0) 0 else load.busyMs * busy._1
 }
 
 private object Weights {
   val OfCount = 0.05
 
-  /** The factor of a measure with this sum, and its share. */
+  /** The factor of a measure with this sum, and its share: none if the sum is not known. */
   def part(sum: Double, share: Double): (Double, Double) =
     if (sum > 0) (share / sum, share) else (0, 0)
 }

@@ -8,7 +8,7 @@ import io.megaphone.checkpoint.planlog.{History, PlanLog}
 import io.megaphone.errors.{PlanRefusedException, StepNotSealedException, UnsupportedQueryException}
 import io.megaphone.format.{StoreId, VersionIds, WorkerId}
 import io.megaphone.pace.TransferRate
-import io.megaphone.placement.Seat
+import io.megaphone.placement.{Load, Seat}
 import io.megaphone.plan.{Group, Plan, RoutingTable}
 import io.megaphone.protocol.{Duties, Protocol, ReplicaState, Route}
 import io.megaphone.state.{ForStep, ReplicaKey}
@@ -290,7 +290,7 @@ final class QueryRun(
       groups.map(g => g -> workersMax(g)),
       seat => {
         val load = footprint.loadOf(current.group(seat.group), seat.worker)
-        if (areWarm) load else load.copy(busyMs = 0)
+        if (areWarm) load else load.copy(busyMs = Load.NotKnown)
       },
       seat => busy(seat),
       reliedOn(batch),

@@ -82,7 +82,7 @@ class ChurnSuite extends AnyFunSuite {
       }
 
       def commit(worker: Int, on: ExecutorAddress): Committed =
-        Committed(WorkerId(store.in(id), worker), batch, on, 1, Bytes, 1, new Arrivals)
+        Committed(WorkerId(store.in(id), worker), batch, on, 1, Bytes, 1, new Arrivals, None, 10)
 
       def standing(worker: Int, version: Long): Standing =
         Standing(WorkerId(store.in(id), worker), version, isWhole = true, bins = 64)
@@ -188,15 +188,17 @@ class ChurnSuite extends AnyFunSuite {
   }
 
   test("queries see each other's loads when they place workers and when they spread them") {
-    val app = new Application(2)
-    val manual = PlacementSettings(pilotBatches = 0)
-    val one = app.query(workers = 4, manual).step(2)
-    one.run.relocate((0 to 3).map(w => Seat(0, w) -> "0").toMap)
-    one.step(6)
-    assert(one.placed == even(Seq(0), 4))
-    val two = app.query(workers = 4, manual).step(4)
-    assert(two.placed == even(Seq(1), 4), "where the other one has nothing")
-    assert(one.spread().isEmpty && two.spread().isEmpty, "together they are even")
+    for (age <- Seq(6, 20)) { // the time that tasks take is known of an old query only
+      val app = new Application(2)
+      val manual = PlacementSettings(pilotBatches = 0)
+      val one = app.query(workers = 4, manual).step(2)
+      one.run.relocate((0 to 3).map(w => Seat(0, w) -> "0").toMap)
+      one.step(age)
+      assert(one.placed == even(Seq(0), 4))
+      val two = app.query(workers = 4, manual).step(4)
+      assert(two.placed == even(Seq(1), 4), "where the other one has nothing")
+      assert(one.spread().isEmpty && two.spread().isEmpty, "together they are even")
+    }
   }
 
   test("a late report or commit of an executor that is no member moves nothing there") {
