@@ -147,9 +147,9 @@ class DriverProcess:
             f"the executors drop their {' and '.join(kinds)}",
         )
 
-    def kill_executor(self, executor: str) -> None:
-        """Kills an executor's process as `kill -9` does, and waits until it is gone."""
-        os.kill(self.executors()[executor], signal.SIGKILL)
+    def kill_executor(self, executor: str, by: signal.Signals = signal.SIGKILL) -> None:
+        """Ends an executor's process by a signal, and waits until it is gone."""
+        os.kill(self.executors()[executor], by)
         until(lambda: executor not in self.executors(), f"executor {executor} is gone")
 
     def kill(self) -> None:
@@ -157,6 +157,9 @@ class DriverProcess:
         for p in self._listed():
             if p.executor is None:
                 _kill(p.pid)
+        for pid in self.executors().values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)  # one that stands still does not end
         self.process.wait(60)
         until(lambda: not self.executors(), "the executors of a dead driver end", 120)
 

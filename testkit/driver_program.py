@@ -290,18 +290,42 @@ class Driver:
 
         self._spark.sparkContext.parallelize(range(6), 6).mapPartitions(fail_there).count()
 
-    def occupy(self, process: int, begun: str, end: str) -> None:
-        """Has a job take a core of an executor, told by its process, from one file to another."""
+    def occupy(self, processes: list[int], begun: str, end: str) -> None:
+        """Has a job take a core of each of some executors, told by their processes.
+
+        Each touches a file in `begun`, named by its process; all wait for the file `end`.
+        """
 
         def wait_there(rows: Iterable[int]) -> Iterable[int]:
-            if _runs_in(process):
-                Path(begun).touch()
+            for process in filter(_runs_in, processes):
+                Path(begun, str(process)).touch()
                 while not Path(end).exists():  # Python workers know no testkit
                     time.sleep(0.1)
             return rows
 
         rows = self._spark.sparkContext.parallelize(range(6), 6).mapPartitions(wait_there)
         self._jobs.submit(rows.count)
+
+    def stages(self) -> list[dict[str, Any]]:
+        """The stages that jobs have had, in order, each with how near to its data each task ran."""
+        jvm: Any = self._spark._jvm
+        java = jvm.scala.jdk.javaapi.CollectionConverters.asJava
+        store, every = self._context().statusStore(), jvm.java.util.ArrayList()
+        gateway: Any = self._spark.sparkContext._gateway
+        quantiles = gateway.new_array(jvm.double, 0)
+        found = [
+            {
+                "stage": int(stage.stageId()),
+                "attempt": int(stage.attemptId()),
+                "status": str(stage.status()),
+                "localities": [
+                    str(task.taskLocality())
+                    for task in java(store.taskList(stage.stageId(), stage.attemptId(), 1000))
+                ],
+            }
+            for stage in java(store.stageList(every, False, False, quantiles, every))
+        ]
+        return sorted(found, key=lambda stage: (stage["stage"], stage["attempt"]))
 
     def run_on_another_profile(self) -> None:
         """Runs a job that has executors of a resource profile of its own."""

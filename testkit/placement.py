@@ -21,6 +21,11 @@ def drain_of(driver: DriverProcess, executor: str) -> dict[str, Any] | None:
     return next((row for row in driver.call("drains") if row["executor"] == executor), None)
 
 
+def status_of(driver: DriverProcess, executor: str) -> object:
+    """The status of an executor's drain; None if there is none."""
+    return (drain_of(driver, executor) or {}).get("status")
+
+
 def workers_by_executor(query: RemoteQuery) -> Counter[str]:
     """How many workers ran on each executor last."""
     return Counter(row["executor"] for row in query.table("workers"))

@@ -1,29 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """Executors that stand by for workers: the loss of one costs the tails that its standbys lack."""
 
+import signal
 from typing import Any
 
 import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver
 from testkit.faults import STANDBY_POINTS, USELESS, Faults
-from testkit.placement import drain_of, workers_by_executor
+from testkit.placement import REPLICAS, status_of, wait_for_standbys, workers_by_executor
 from testkit.remote import MakeRemoteQuery, RemoteQuery
 from testkit.shapes import MOVED
 from testkit.waiting import until
 
-REPLICAS = "spark.megaphone.replicas"
-STANDBY_SECONDS = 60
 
-
-@pytest.mark.parametrize("format", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize(
+    ("format", "by"),
+    [
+        (2, signal.SIGKILL),
+        pytest.param(2, signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(1, signal.SIGKILL, marks=pytest.mark.slow),
+    ],
+)
 def test_a_killed_executors_workers_go_on_where_they_have_standbys(
-    format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
+    format: int, by: signal.Signals, shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
     query = make_remote_query(shared, format=format, **{REPLICAS: "1"}).spread()
     for victim in (0, 1):
         wait_for_standbys(query.spread())
-        assert not recovered_after_the_loss_of(victim, query, shared)
+        held = {row["executor"]: row["standbys"] for row in shared.call("held")}
+        assert held == {query.executor_of(0): 1, query.executor_of(1): 1}
+        assert not recovered_after_the_loss_of(victim, query, shared, by)
         query.check()
     query.run(2)
     query.stop_and_check()
@@ -117,6 +124,28 @@ def test_an_executor_dies_while_it_keeps_a_standby(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("lost", [1, 2], ids=["one", "both"])
+def test_executors_die_while_they_make_standbys_for_each_other(
+    lost: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    slow = {REPLICAS: "1", "spark.megaphone.transfer.maxBytesPerSecond": "20k"}
+    query = make_remote_query(shared, **slow).spread()
+    query.run(2)
+    until(
+        lambda: [row["workers"] for row in shared.call("held")] == [2, 2],
+        "each has its own worker's state, and some of the other's",
+    )
+    assert all(row["standbys"] == 0 for row in query.table("workers")), "it takes long"
+    for executor in list(workers_by_executor(query))[:lost]:
+        shared.kill_executor(executor)
+    query.run(2)
+    query.check()
+    shared.wait_for_executors()
+    query.run(2)
+    query.stop_and_check()
+
+
+@pytest.mark.slow
 def test_a_worker_and_its_standby_die_at_once(
     shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
@@ -138,6 +167,27 @@ def test_the_driver_dies_and_the_next_one_has_standbys_made_anew(
     first, second = make_driver(), make_driver()
     query = make_remote_query(first, **{REPLICAS: "1"}).spread()
     wait_for_standbys(query)
+    first.kill()
+    query.start(second).spread()
+    query.check()
+    wait_for_standbys(query)
+    assert not recovered_after_the_loss_of(0, query, second)
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", STANDBY_POINTS)
+def test_the_driver_dies_while_a_standby_takes_over(
+    point: str, make_driver: MakeDriver, own_faults: Faults, make_remote_query: MakeRemoteQuery
+) -> None:
+    first, second = make_driver(**own_faults.settings), make_driver()
+    query = make_remote_query(first, **{REPLICAS: "1"}).spread()
+    wait_for_standbys(query)
+    lost, standby = query.executor_of(0), query.executor_of(1)
+    own_faults.arm(f"{point}=pause")
+    first.kill_executor(lost)
+    query.write()
+    assert own_faults.wait(f"{point}=pause") == standby
     first.kill()
     query.start(second).spread()
     query.check()
@@ -248,9 +298,9 @@ def test_a_draining_executor_dies(
     leaving = query.executor_of(0)
     shared.call("drain", executor=leaving)
     query.run(2)
-    assert (drain_of(shared, leaving) or {})["status"] == "draining"
+    assert status_of(shared, leaving) == "draining"
     shared.kill_executor(leaving)
-    until(lambda: (drain_of(shared, leaving) or {})["status"] == "lost", "the drain has ended")
+    until(lambda: status_of(shared, leaving) == "lost", "the drain has ended")
     query.run(2)
     query.check()
     shared.wait_for_executors()
@@ -279,16 +329,6 @@ def test_executors_die_and_are_replaced_again_and_again(
     query.stop_and_check()
 
 
-def wait_for_standbys(query: RemoteQuery) -> None:
-    """Runs batches until each worker has a standby with all of its state."""
-
-    def all_stand_by() -> bool:
-        query.run()
-        return all(row["standbys"] == 1 for row in query.table("workers"))
-
-    until(all_stand_by, "each worker has a standby", STANDBY_SECONDS)
-
-
 def others_stand_by_again(query: RemoteQuery, driver: DriverProcess) -> None:
     """Whoever was lost is replaced, and the next loss costs nothing but tails. Ends the query."""
     driver.wait_for_executors()
@@ -299,11 +339,14 @@ def others_stand_by_again(query: RemoteQuery, driver: DriverProcess) -> None:
 
 
 def recovered_after_the_loss_of(
-    worker: int, query: RemoteQuery, driver: DriverProcess
+    worker: int,
+    query: RemoteQuery,
+    driver: DriverProcess,
+    by: signal.Signals = signal.SIGKILL,
 ) -> list[dict[str, Any]]:
     """Kills a worker's executor; what was then read from the checkpoint, whole workers."""
     (before,) = {row["last_batch"] for row in query.table("workers")}
-    driver.kill_executor(query.executor_of(worker))
+    driver.kill_executor(query.executor_of(worker), by)
     query.run(2)
     moves = query.table("migrations")
     return [row for row in moves if row["is_recovery"] and row["batch"] > before]

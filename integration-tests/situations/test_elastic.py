@@ -3,12 +3,24 @@
 
 import os
 import signal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver, Refused
-from testkit.placement import drain_of, recovered_later, workers_by_executor
-from testkit.remote import MakeRemoteQuery
+from testkit.placement import (
+    REPLICAS,
+    drain_of,
+    finish_relocations,
+    occupied,
+    recovered_later,
+    state_of,
+    status_of,
+    wait_for_standbys,
+    workers_by_executor,
+)
+from testkit.remote import MakeRemoteQuery, RemoteQuery
 from testkit.shapes import SLOW
 from testkit.waiting import until
 
@@ -49,6 +61,41 @@ def test_a_released_executor_ends_and_nothing_is_started_in_its_place(
         driver.call("request_executors", total=1)
     assert driver.call("request_executors", total=3) == 2
     until(lambda: len(driver.call("executors")) == 3, "the one that was asked for comes", 120)
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dies", [False, True], ids=["released", "dies"])
+def test_an_executor_that_a_running_batch_needs_output_of_is_not_ended(
+    dies: bool, make_driver: MakeDriver, make_remote_query: MakeRemoteQuery, tmp_path: Path
+) -> None:
+    three = {"spark.master": "local-cluster[3,1,1024]", "spark.locality.wait": "1h"}
+    driver = make_driver(**three)
+    query = make_remote_query(driver).spread()
+    busy = list(workers_by_executor(query))
+    (leaving,) = set(driver.call("executors")) - set(busy)
+    before = driver.call("stages")[-1]["stage"]
+    with occupied(driver, busy, tmp_path):
+        # The first part of the batch can run on the third executor only, the second one cannot.
+        query.write()
+        until(lambda: is_batch_amid(driver, since=before + 1), "the output is there")
+        if dies:
+            driver.kill_executor(leaving)
+        else:
+            driver.call("drain", executor=leaving, release=True)
+            until(
+                lambda: "needs what its tasks have left" in reason_of(driver, leaving),
+                "it waits for the batch",
+            )
+            assert status_of(driver, leaving) == "cordoned"
+            assert leaving in driver.executors()
+    query.settle()
+    again = [stage for stage in driver.call("stages") if stage["attempt"] > 0]
+    assert bool(again) == dies, "what is gone with an executor is computed again"
+    if not dies:
+        until(lambda: is_released(driver, leaving), "it is released")
+        until(lambda: leaving not in driver.executors(), "it has ended")
+    query.run(2)
     query.stop_and_check()
 
 
@@ -100,6 +147,40 @@ def test_executors_come_under_load_are_used_and_go(
     query.run(3)
     assert driver.call("executors") == [first]
     assert recovered_later(query) == [], "all state has come from other executors' standbys"
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+def test_three_executors_come_at_once_amid_a_plan_and_a_drain_and_are_used(
+    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    driver = make_driver(**{"spark.master": "local-cluster[5,1,1024]"})
+    query = make_remote_query(driver, **AUTO).spread()
+    query.finish(query.submit("rescale", 8), within=BATCHES)
+    _, leaving, *others = driver.call("executors")
+    for executor in others:
+        driver.call("drain", executor=executor, release=True)
+    query.run_until(
+        lambda: all(is_released(driver, executor) for executor in others),
+        f"the executors {others} are released",
+        within=2 * BATCHES,
+    )
+    swapped = zip(query.bins_of(0)[:16], query.bins_of(1)[:16], strict=True)
+    moves = {bin: worker for pair in swapped for bin, worker in zip(pair, (1, 0), strict=True)}
+    plan = query.submit("move", moves, strategy="batched(4)")
+    driver.call("drain", executor=leaving)
+    driver.call("request_executors", total=5)
+
+    def are_used() -> bool:
+        used = {*driver.call("executors")} - {leaving}
+        return len(used) == 4 and used == workers_by_executor(query).keys()
+
+    query.run_until(are_used, "all but one have workers", within=4 * BATCHES)
+    query.finish(plan, within=BATCHES)
+    finish_relocations(query)
+    assert are_used()
+    assert {row["status"] for row in query.table("relocations")} <= {"done", "cancelled"}
+    assert recovered_later(query) == []
     query.stop_and_check()
 
 
@@ -191,25 +272,89 @@ def test_a_decommissioned_executor_is_emptied(
 
 
 @pytest.mark.slow
-def test_an_executor_that_is_excluded_takes_no_state(
-    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+@pytest.mark.parametrize("replicas", [0, 1])
+@pytest.mark.parametrize("told_by", ["PWR", "TERM"])
+def test_what_a_decommissioned_executor_without_time_has_is_where_it_is_elsewhere(
+    told_by: str,
+    replicas: int,
+    make_driver: MakeDriver,
+    make_remote_query: MakeRemoteQuery,
+    tmp_path: Path,
 ) -> None:
     driver = make_driver(
         **{
             "spark.master": "local-cluster[3,1,1024]",
+            "spark.decommission.enabled": "true",
+            "spark.executor.decommission.signal": told_by,
+            "spark.executor.decommission.killInterval": "0s",
+        }
+    )
+    # Nothing is copied once the query has begun: a byte a second.
+    slow = {} if replicas else {"spark.megaphone.transfer.maxBytesPerSecond": "1"}
+    query = make_remote_query(driver, **{REPLICAS: str(replicas)}, **slow).spread()
+    if replicas:
+        wait_for_standbys(query)
+    leaving = query.executor_of(0)
+    with occupied(driver, [leaving], tmp_path):  # it lives until its task has ended
+        os.kill(driver.executors()[leaving], getattr(signal, f"SIG{told_by}"))
+        until(lambda: status_of(driver, leaving) == "overdue", "Spark has told of it")
+        until(lambda: len(relocations_of(query, 0)) == 1, "its worker leaves")
+        (begun,) = relocations_of(query, 0)
+        assert (begun["source"], begun["why"], begun["status"]) == (leaving, "drain", "taken")
+        assert begun["bytes_ready"] == (begun["bytes"] if replicas else 0)
+        query.run(2)
+        assert query.executor_of(0) == begun["target"]
+        # One that has no executor of its own, or waits for one that gets no tasks, is less near.
+        assert driver.call("stages")[-1]["localities"] == ["PROCESS_LOCAL"] * 2
+        finish_relocations(query)
+        (ended,) = relocations_of(query, 0)
+        assert ended["status"] == "done"
+        assert {row["worker"] for row in recovered_later(query)} == (set() if replicas else {0})
+    until(lambda: leaving not in driver.executors(), "it has ended", 120)
+    query.run(2)
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+def test_an_executor_that_is_excluded_takes_no_state_until_it_may_again(
+    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    driver = make_driver(
+        **{
             "spark.excludeOnFailure.enabled": "true",
-            "spark.excludeOnFailure.timeout": "1h",
+            "spark.excludeOnFailure.timeout": "30s",
             "spark.excludeOnFailure.application.maxFailedTasksPerExecutor": "1",
             "spark.excludeOnFailure.application.maxFailedExecutorsPerNode": "3",
         }
     )
     query = make_remote_query(driver).spread()
-    failing = query.executor_of(0)
+    failing, other = query.executor_of(0), query.executor_of(1)
     driver.call("fail_tasks_of", process=driver.executors()[failing])
     until(lambda: state_of(driver, failing) == "leaving", "Spark excludes the executor")
-    query.run(3)
-    assert failing not in workers_by_executor(query)
+    query.run(2)
+    assert workers_by_executor(query) == {other: 2}
+    until(lambda: state_of(driver, failing) == "active", "Spark gives it tasks again", 120)
+    query.run(6)
+    assert workers_by_executor(query) == {other: 2}, "nobody has spread them"
+    query.call("spread")
+    finish_relocations(query)
+    assert workers_by_executor(query) == {failing: 1, other: 1}
     query.stop_and_check()
+
+
+def is_batch_amid(driver: DriverProcess, since: int) -> bool:
+    """Whether one part of a batch is done, and no task of the next one has begun."""
+    stages = [stage for stage in driver.call("stages") if stage["stage"] >= since]
+    told = [(stage["status"], len(stage["localities"])) for stage in stages[-2:]]
+    return told == [("COMPLETE", 1), ("ACTIVE", 0)]
+
+
+def relocations_of(query: RemoteQuery, worker: int) -> list[dict[str, Any]]:
+    return [row for row in query.table("relocations") if row["worker"] == worker]
+
+
+def reason_of(driver: DriverProcess, executor: str) -> str:
+    return str((drain_of(driver, executor) or {}).get("reason"))
 
 
 def is_replaced(driver: DriverProcess, executor: str, before: list[str]) -> bool:
@@ -218,9 +363,4 @@ def is_replaced(driver: DriverProcess, executor: str, before: list[str]) -> bool
 
 
 def is_released(driver: DriverProcess, executor: str) -> bool:
-    drain = drain_of(driver, executor)
-    return drain is not None and drain["status"] == "released"
-
-
-def state_of(driver: DriverProcess, executor: str) -> str:
-    return next(str(row["state"]) for row in driver.call("held") if row["executor"] == executor)
+    return status_of(driver, executor) == "released"

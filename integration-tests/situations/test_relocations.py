@@ -7,12 +7,20 @@ from typing import Any
 import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver, Refused
-from testkit.placement import drain_of, recovered_later, workers_by_executor
-from testkit.remote import MakeRemoteQuery, RemoteQuery
+from testkit.input import Pattern
+from testkit.placement import (
+    finish_relocations,
+    occupied,
+    recovered_later,
+    status_of,
+    workers_by_executor,
+)
+from testkit.remote import MakeRemoteQuery
 from testkit.waiting import until
 
 BATCHES = 40
 WORKERS = 8
+SAME_ROWS = Pattern(keys=2000, rows=2000, step=2000)  # state does not grow
 AUTO = {"spark.megaphone.placement.auto": "true"}
 
 
@@ -103,6 +111,26 @@ def test_workers_are_placed_and_executors_emptied_by_sql(
     query.stop_and_check()
 
 
+def test_queries_are_placed_and_spread_by_what_all_of_them_have(
+    shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    one = make_remote_query(shared, name="one", pattern=SAME_ROWS).spread()
+    mine, other = one.executor_of(0), one.executor_of(1)
+    one.call("place", workers={"1": mine})
+    finish_relocations(one)
+    assert workers_by_executor(one) == {mine: 2}
+    two = make_remote_query(shared, name="two", pattern=SAME_ROWS).run(3)
+    assert workers_by_executor(two) == {other: 2}, "where the first query has nothing"
+    for query in (one, two):
+        with pytest.raises(Refused, match="EmptyPlan"):
+            query.call("spread")
+    two.stop_and_check()
+    one.run().call("spread")
+    finish_relocations(one)
+    assert workers_by_executor(one) == {mine: 1, other: 1}, "the executor is its own again"
+    one.stop_and_check()
+
+
 def test_workers_are_spread_over_an_executor_that_has_come(
     shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
@@ -180,20 +208,14 @@ def test_steps_and_relocations_of_the_same_workers(
 def test_a_worker_goes_once_its_new_executor_has_time_for_it(
     make_driver: MakeDriver, make_remote_query: MakeRemoteQuery, tmp_path: Path
 ) -> None:
-    begun, end = tmp_path / "begun", tmp_path / "end"
     driver = make_driver(**{"spark.locality.wait": "100ms"})
     query = make_remote_query(driver).spread()
     source, target = query.executor_of(0), query.executor_of(1)
-    process = driver.executors()[target]
-    driver.call("occupy", process=process, begun=str(begun), end=str(end))
-    until(begun.exists, "the executor is busy")
-    try:
+    with occupied(driver, [target], tmp_path):
         query.call("place", workers={"0": target})
         query.run(6)
         assert query.executor_of(0) == source
         query.check()
-    finally:
-        end.touch()
     query.run_until(lambda: query.executor_of(0) == target, "the worker is there", within=BATCHES)
     assert [row for row in recovered_later(query) if row["worker"] == 0] == []
     query.stop_and_check()
@@ -283,20 +305,5 @@ def test_two_of_three_executors_are_emptied_at_once(
     query.stop_and_check()
 
 
-def finish_relocations(query: RemoteQuery) -> None:
-    """Runs batches until each relocation has ended."""
-    query.run_until(
-        lambda: all(row["status"] not in ("making", "taken") for row in query.table("relocations")),
-        "the relocations end",
-        within=BATCHES,
-    )
-
-
 def is_drained(driver: DriverProcess, executor: str) -> bool:
     return status_of(driver, executor) == "drained"
-
-
-def status_of(driver: DriverProcess, executor: str) -> str:
-    drain = drain_of(driver, executor)
-    assert drain is not None
-    return str(drain["status"])
