@@ -9,13 +9,14 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from testkit import jvm, processes
+from testkit import jvm, link, processes
 from testkit.processes import Process
 from testkit.waiting import until
 
@@ -40,6 +41,7 @@ class DriverProcess:
         folder: Made anew.
         settings: Spark's, beside and above those that all drivers have.
         meanwhile: Called a few times a second while an answer is awaited.
+        link_kb: What all its processes tell each other in a second at most, in kB.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class DriverProcess:
         folder: Path,
         settings: dict[str, str],
         meanwhile: Callable[[], None] = lambda: None,
+        link_kb: int | None = None,
     ) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
@@ -62,9 +65,10 @@ class DriverProcess:
             "TMPDIR": str(folder),
             "PYSPARK_PYTHON": sys.executable,
         }
+        program = [sys.executable, "-m", "testkit.driver_program", str(config)]
         with (folder / "driver.log").open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "testkit.driver_program", str(config)],
+                program if link_kb is None else link.behind(link_kb, program),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -133,6 +137,31 @@ class DriverProcess:
     def processes_count(self) -> int:
         """How many processes it has: of Python, of the driver's JVM, of executors."""
         return len(self._listed())
+
+    @contextlib.contextmanager
+    def occupied(self, *executors: str) -> Iterator[None]:
+        """A task has a core of each of some idle executors meanwhile."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        begun, end = folder / "begun", folder / "end"
+        begun.mkdir()
+        processes = [self.executors()[executor] for executor in executors]
+        self.call("occupy", processes=processes, begun=str(begun), end=str(end))
+        try:
+            until(lambda: len(list(begun.iterdir())) == len(executors), f"{executors} are busy")
+            yield
+        finally:
+            end.touch()
+
+    @contextlib.contextmanager
+    def frozen(self, executor: str) -> Iterator[None]:
+        """An executor of one core stands still meanwhile, and is given no task."""
+        with self.occupied(executor):
+            process = self.executors()[executor]
+            os.kill(process, signal.SIGSTOP)
+            try:
+                yield
+            finally:
+                os.kill(process, signal.SIGCONT)
 
     def wait_for_executors(self) -> None:
         """Waits until all its executors are registered: one that was killed is replaced."""

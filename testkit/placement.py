@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of placement ask a driver, wait for, and do to its executors."""
+"""What tests of placement ask a driver, and wait for."""
 
-import contextlib
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from testkit.driver_process import DriverProcess
@@ -24,6 +21,11 @@ def drain_of(driver: DriverProcess, executor: str) -> dict[str, Any] | None:
 def status_of(driver: DriverProcess, executor: str) -> object:
     """The status of an executor's drain; None if there is none."""
     return (drain_of(driver, executor) or {}).get("status")
+
+
+def is_drained(driver: DriverProcess, executor: str) -> bool:
+    """Whether the executor has been emptied, and may go."""
+    return status_of(driver, executor) == "drained"
 
 
 def workers_by_executor(query: RemoteQuery) -> Counter[str]:
@@ -58,17 +60,3 @@ def finish_relocations(query: RemoteQuery) -> None:
         "the relocations end",
         within=_BATCHES,
     )
-
-
-@contextlib.contextmanager
-def occupied(driver: DriverProcess, executors: list[str], folder: Path) -> Iterator[None]:
-    """While the block runs, a task takes a core of each of some executors, which are idle."""
-    begun, end = folder / "begun", folder / "end"
-    begun.mkdir(parents=True)
-    processes = [driver.executors()[executor] for executor in executors]
-    driver.call("occupy", processes=processes, begun=str(begun), end=str(end))
-    try:
-        until(lambda: len(list(begun.iterdir())) == len(executors), f"{executors} are busy")
-        yield
-    finally:
-        end.touch()

@@ -13,7 +13,6 @@ from testkit.placement import (
     REPLICAS,
     drain_of,
     finish_relocations,
-    occupied,
     recovered_later,
     state_of,
     status_of,
@@ -75,7 +74,7 @@ def test_an_executor_that_a_running_batch_needs_output_of_is_not_ended(
     busy = list(workers_by_executor(query))
     (leaving,) = set(driver.call("executors")) - set(busy)
     before = driver.call("stages")[-1]["stage"]
-    with occupied(driver, busy, tmp_path):
+    with driver.occupied(*busy):
         # The first part of the batch can run on the third executor only, the second one cannot.
         query.write()
         until(lambda: is_batch_amid(driver, since=before + 1), "the output is there")
@@ -298,7 +297,7 @@ def test_what_a_decommissioned_executor_without_time_has_is_where_it_is_elsewher
     if replicas:
         wait_for_standbys(query)
     leaving = query.executor_of(0)
-    with occupied(driver, [leaving], tmp_path):  # it lives until its task has ended
+    with driver.occupied(leaving):  # it lives until its task has ended
         os.kill(driver.executors()[leaving], getattr(signal, f"SIG{told_by}"))
         until(lambda: status_of(driver, leaving) == "overdue", "Spark has told of it")
         until(lambda: len(relocations_of(query, 0)) == 1, "its worker leaves")

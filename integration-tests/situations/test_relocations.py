@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers that go to other executors, and executors that are emptied, while the query runs."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from testkit.driver_process import DriverProcess, MakeDriver, Refused
 from testkit.input import Pattern
 from testkit.placement import (
     finish_relocations,
-    occupied,
+    is_drained,
     recovered_later,
     status_of,
     workers_by_executor,
@@ -206,12 +205,12 @@ def test_steps_and_relocations_of_the_same_workers(
 
 @pytest.mark.slow
 def test_a_worker_goes_once_its_new_executor_has_time_for_it(
-    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery, tmp_path: Path
+    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
 ) -> None:
     driver = make_driver(**{"spark.locality.wait": "100ms"})
     query = make_remote_query(driver).spread()
     source, target = query.executor_of(0), query.executor_of(1)
-    with occupied(driver, [target], tmp_path):
+    with driver.occupied(target):
         query.call("place", workers={"0": target})
         query.run(6)
         assert query.executor_of(0) == source
@@ -303,7 +302,3 @@ def test_two_of_three_executors_are_emptied_at_once(
     assert workers_by_executor(query) == {staying: WORKERS}
     assert recovered_later(query) == []
     query.stop_and_check()
-
-
-def is_drained(driver: DriverProcess, executor: str) -> bool:
-    return status_of(driver, executor) == "drained"
