@@ -23,7 +23,6 @@ STOCK = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProv
 FIRST_WORKERS = 2
 UP, DOWN = 5, 1  # more workers than the session has cores, and one
 BINS = 64
-DATA_ONLY = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}  # each batch has a file
 
 Each = Callable[["InProcessQuery", DataFrame, int], None]
 

@@ -11,6 +11,10 @@ from pyspark.sql import DataFrame, GroupedData, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 VISITS = "k long, n long, listed long, mapped long, is_last boolean"
+KEPT = "k long, n long, listed long, mapped long, found long"
+DAY_MS = 24 * 3_600_000
+# Less the key: the key of the row that tells of its timers. That of `FLUSH` is itself.
+OF_TIMERS = -2
 
 
 def seen_and_told(*, with_pandas: bool) -> tuple[Callable[[Any], list[Any]], Callable[..., Any]]:
@@ -89,6 +93,59 @@ def visits(*, with_pandas: bool, unseen_ms: int) -> StatefulProcessor:
         def close(self) -> None: ...
 
     return Visits()
+
+
+def expiring(*, with_pandas: bool) -> StatefulProcessor:
+    """Counts a key's rows in state that expires in a day; tells what it finds of what has expired.
+
+    Each visit has a timer by the clock that is due in the next batch; it tells how many were.
+    Defined in a function, so that it travels to Python's workers by value.
+    """
+    seen, told = seen_and_told(with_pandas=with_pandas)
+    day_ms, of_timers = DAY_MS, OF_TIMERS
+
+    class Expiring(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.handle = handle
+            self.due = handle.getValueState("due", "n long")
+            self.kept = handle.getValueState("kept", "n long", day_ms)
+            self.kept_values = handle.getListState("kept_values", "v long", day_ms)
+            self.kept_by_value = handle.getMapState("kept_by_value", "v long", "n long", day_ms)
+            self.gone = handle.getValueState("gone", "n long", 1)
+            self.gone_values = handle.getListState("gone_values", "v long", 1)
+            self.gone_by_value = handle.getMapState("gone_by_value", "v long", "n long", 1)
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+            found = sum(
+                (self.gone.exists(), self.gone_values.exists(), self.gone_by_value.exists())
+            )
+            values = [int(row.v) for row in seen(rows)]
+            n = (self.kept.get()[0] if self.kept.exists() else 0) + len(values)
+            for value, listed, mapped in (
+                (self.kept, self.kept_values, self.kept_by_value),
+                (self.gone, self.gone_values, self.gone_by_value),
+            ):
+                value.update((n,))
+                listed.appendList([(v,) for v in values])
+                mapped.updateValue((n,), (len(values),))
+            self.handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + 1)
+            listed = sum(1 for _ in self.kept_values.get())
+            mapped = sum(m for (m,) in self.kept_by_value.values())
+            yield told(k=key[0], n=n, listed=listed, mapped=mapped, found=found)
+
+        def handleExpiredTimer(  # noqa: N802
+            self,
+            key: Any,
+            timerValues: Any,  # noqa: N803
+            expiredTimerInfo: Any,  # noqa: N803
+        ) -> Iterator[Any]:
+            due = (self.due.get()[0] if self.due.exists() else 0) + 1
+            self.due.update((due,))
+            yield told(k=of_timers - key[0], n=due, listed=0, mapped=0, found=0)
+
+        def close(self) -> None: ...
+
+    return Expiring()
 
 
 def tally(unseen_ms: int) -> Callable[..., Iterator[Any]]:

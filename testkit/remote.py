@@ -48,6 +48,7 @@ class RemoteQuery(RunningQuery):
             PROVIDER: BINNED,
             "spark.sql.streaming.stateStore.checkpointFormatVersion": str(format),
             "spark.megaphone.transfer.patienceBatches": str(PATIENCE_BATCHES),
+            **KINDS[kind].settings,
         } | settings
         self.driver: DriverProcess | None = None
 

@@ -2,7 +2,8 @@
 """What queries do with their input: those that several tests use, or a driver process by name."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -10,12 +11,14 @@ from pyspark.sql import functions as f
 
 from testkit.answers import Rows
 from testkit.input import FEW_ROWS, MANY_ROWS
-from testkit.processors import VISITS, runner, tally, visits
+from testkit.processors import KEPT, OF_TIMERS, VISITS, expiring, runner, tally, visits
 
 Shape = Callable[[DataFrame], DataFrame]
 WINDOW_SECONDS = 20
 SLOW = range(4, 1000)
 NAP_MS = 2
+# Each batch has a file: a query with timers by the clock plans batches for ever otherwise.
+DATA_ONLY = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 
 
 def counts(rows: DataFrame) -> DataFrame:
@@ -150,6 +153,24 @@ def visited(*, with_pandas: bool, unseen_ms: int) -> Shape:
     return shape
 
 
+def expiring_counts(*, with_pandas: bool) -> Shape:
+    """Counts of each key by `transformWithState`, by the clock; `processors.expiring` counts."""
+
+    def shape(rows: DataFrame) -> DataFrame:
+        run = runner(rows.groupBy("k"), with_pandas=with_pandas)
+        return run(expiring(with_pandas=with_pandas), KEPT, "update", "ProcessingTime")
+
+    return shape
+
+
+def kept_counts(rows: DataFrame) -> DataFrame:
+    """What `expiring_counts` has given out at the end, once all timers were due."""
+    n, none = f.count("*"), f.lit(0).cast("long")
+    counts = rows.groupBy("k").agg(n.alias("n"), n.alias("l"), n.alias("m"), f.max(none).alias("f"))
+    visits = rows.groupBy("k").agg(f.count_distinct("t").alias("n"))
+    return counts.union(visits.select(f.lit(OF_TIMERS) - f.col("k"), "n", none, none, none))
+
+
 def tallied(unseen_ms: int) -> Shape:
     """Counts of each key by `applyInPandasWithState`, in append mode, with time-outs."""
 
@@ -199,12 +220,14 @@ class Kind(NamedTuple):
         mode: Its output mode.
         expected: The batch query that it is compared with; the shape itself if there is none.
         folded: What of the rows given out is compared; all of them if it is None.
+        settings: What the query is to be started with.
     """
 
     shape: Shape
     mode: str
     expected: Shape | None = None
     folded: Callable[[Rows], Rows] | None = None
+    settings: Mapping[str, str] = MappingProxyType({})
 
 
 KINDS = {
@@ -234,10 +257,12 @@ KINDS = {
     "long visits": Kind(
         visited(with_pandas=False, unseen_ms=45_000), "append", visit_counts, ended_visits
     ),
+    "expiring": Kind(expiring_counts(with_pandas=False), "update", kept_counts, settings=DATA_ONLY),
 }
 # One or more kinds of each operator that moves, with input that suits them.
 MOVED = {
     **dict.fromkeys(("wide", "complete", "distinct", "first", "joined"), MANY_ROWS),
     **dict.fromkeys(("windows", "window updates"), MANY_ROWS),
     **dict.fromkeys(("met", "sessions", "visited", "pandas visits", "tallied"), FEW_ROWS),
+    **dict.fromkeys(("long visits", "long tallies", "expiring"), FEW_ROWS),
 }

@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from testkit.in_process import DATA_ONLY, MakeQuery
+from testkit.in_process import MakeQuery
+from testkit.shapes import DATA_ONLY
 from testkit.waiting import until
 
 ROUNDS = 4

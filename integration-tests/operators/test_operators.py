@@ -20,9 +20,9 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from spark_megaphone.errors import NotMovable
 from testkit.answers import check_rows
 from testkit.folders import fresh
-from testkit.in_process import DATA_ONLY, UP, InProcessQuery, MakeQuery
+from testkit.in_process import UP, InProcessQuery, MakeQuery
 from testkit.input import FEW_ROWS
-from testkit.shapes import met, sessions
+from testkit.shapes import DATA_ONLY, met, sessions
 
 if TYPE_CHECKING:
     import pandas as pd

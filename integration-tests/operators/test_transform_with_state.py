@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from testkit.answers import check_rows
-from testkit.in_process import DATA_ONLY, MakeQuery
-from testkit.shapes import ended_visits, visit_counts, visited
+from testkit.in_process import MakeQuery
+from testkit.shapes import DATA_ONLY, ended_visits, visit_counts, visited
 
 HAS_EXECUTORS = True
 HOUR_MS = 3_600_000
