@@ -309,7 +309,8 @@ class Plan:
             else ""
         )
         state = f"it is {row['status']}, {_done(row)}{why}"
-        return f"Plan {self.id} was not done after {timeout} s: {state}. It goes on."
+        waits = f" {row['reason']}" if row["reason"] else ""
+        return f"Plan {self.id} was not done after {timeout} s: {state}. It goes on.{waits}"
 
 
 def _can_draw() -> bool:

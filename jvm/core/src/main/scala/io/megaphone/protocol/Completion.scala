@@ -14,14 +14,34 @@ import io.megaphone.protocol.Protocol.State
   *   1. The next batch seals that it is complete. ''Dies before:'' the next run does so with the
   *      first batch whose offset log it writes itself.
   */
-private[protocol] object Completion {
+object Completion {
+
+  /** Why bins of a plan's steps stay incomplete; None if nothing holds them up. */
+  def heldUpBy(state: State, planId: String): Option[String] = {
+    val waiting = for {
+      group <- state.groups.iterator
+      step <- arriving(state, group.id, state.decision.fold(-1L)(_.batch.number))
+      if step.step.planId == planId
+      (executor, workers) <- state.withoutRoom
+      (store, worker) <- workers
+      if group.stores.contains(store) && step.moves.exists(_.target == worker)
+    } yield (worker, executor)
+    waiting.minOption.map { case (worker, executor) =>
+      s"Worker $worker does not get the rest of its bins, because executor $executor has no room " +
+        "for it: give executors more memory, or move bins elsewhere."
+    }
+  }
 
   /** The steps of a group of which bins may be incomplete at a batch and have not arrived. */
-  def arriving(state: State, group: Long, batch: Long): Vector[SealedStep] =
+  private[protocol] def arriving(state: State, group: Long, batch: Long): Vector[SealedStep] =
     state.history.incompleteAt(group, batch).filterNot(hasArrived(state, _))
 
   /** The steps that are complete from a batch on, which nobody but this run has run. */
-  def steps(state: State, batch: Long, before: Map[Long, RoutingTable]): Vector[StepId] = for {
+  private[protocol] def steps(
+      state: State,
+      batch: Long,
+      before: Map[Long, RoutingTable]
+  ): Vector[StepId] = for {
     group <- state.groups
     step <- state.history.incompleteAt(group.id, batch - 1)
     // A run begins with nothing in memory, and reads whole bins.
@@ -35,7 +55,7 @@ private[protocol] object Completion {
     * @param completed
     *   the steps that are complete from it on
     */
-  def bins(
+  private[protocol] def bins(
       state: State,
       batch: Long,
       due: Vector[Announced],

@@ -155,6 +155,8 @@ object Protocol {
     *   the last batch in which executors copied for announced steps; −1 if there was none
     * @param wholeAt
     *   by store and worker: the newest version at which an executor had all of its bins complete
+    * @param withoutRoom
+    *   by executor: the workers there, by store, for the rest of whose bins it has no room
     */
   final case class State(
       run: String,
@@ -167,7 +169,8 @@ object Protocol {
       pending: Option[(LogRecord, Decision)],
       unconfirmed: Vector[LogRecord],
       progressAt: Long = -1,
-      wholeAt: Map[(StoreId, Int), Long] = Map.empty
+      wholeAt: Map[(StoreId, Int), Long] = Map.empty,
+      withoutRoom: Map[String, Set[(StoreId, Int)]] = Map.empty
   ) {
     def group(id: Long): Group = groups.find(_.id == id).getOrElse(unknownGroup(id))
 
@@ -233,6 +236,9 @@ object Protocol {
 
   /** An executor has a worker's state of a store at a version, and all bins of it are complete. */
   final case class WorkerWhole(store: StoreId, worker: Int, version: Long) extends Event
+
+  /** An executor has no room for the rest of the bins of these workers, and of no others. */
+  final case class RestsWithoutRoom(executor: String, workers: Set[(StoreId, Int)]) extends Event
 
   /** Executors have copied more for announced steps than they ever had. */
   case object CopiesProgressed extends Event
@@ -331,11 +337,15 @@ object Protocol {
       (state.copy(announced = announced), Vector.empty)
 
     case ExecutorLost(executor) =>
-      (state.copy(announced = state.announced.map(_.without(executor))), Vector.empty)
+      val announced = state.announced.map(_.without(executor))
+      (state.copy(announced = announced, withoutRoom = state.withoutRoom - executor), Vector.empty)
 
     case WorkerWhole(store, worker, version) =>
       val whole = state.wholeAt.updatedWith((store, worker))(v => Some(version.max(v.getOrElse(0))))
       (state.copy(wholeAt = whole), Vector.empty)
+
+    case RestsWithoutRoom(executor, workers) =>
+      (state.copy(withoutRoom = state.withoutRoom + (executor -> workers)), Vector.empty)
 
     case CopiesProgressed =>
       (state.copy(progressAt = state.decision.fold(-1L)(_.batch.number)), Vector.empty)

@@ -15,14 +15,19 @@ final class Arrivals extends Serializable {
   /** Sub-bins of incomplete bins that came as the batch needed them. */
   var subBins: Int = 0
 
+  /** Questions about them that the batch asked other executors: each costs a round trip. */
+  var questions: Int = 0
+
   /** The worker's own bins that were read from files, as after the loss of its executor. */
   var binsRecovered: Int = 0
   def isRecovered: Boolean = binsRecovered > 0
 
   private var hasComeBetween = false
 
-  /** Whether the batch had bins come from elsewhere. */
-  def isAny: Boolean = binsIn > 0 || subBins > 0 || isRecovered
+  /** Whether the batch had something of bins come from elsewhere. What an incomplete bin lacked may
+    * come from files, whole.
+    */
+  def isAny: Boolean = binsIn > 0 || subBins > 0 || binsFromCheckpoint > 0 || isRecovered
 
   /** Whether there is anything to tell. */
   def isNews: Boolean = isAny || hasComeBetween

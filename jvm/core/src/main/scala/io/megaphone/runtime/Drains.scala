@@ -9,7 +9,8 @@ import io.megaphone.pace.Clock
 /** The executors that are to be emptied. An executor may go if
   *   1. no query has a worker placed there, or ran one there last; of a query that is idle it is
   *      enough that all state of these workers is elsewhere;
-  *   1. after that it has heard of newer orders, and then reports no state, replica or block;
+  *   1. after that it has heard of newer orders, and then reports no state, export, replica or
+  *      block;
   *   1. no worker lacks a standby elsewhere that it has there.
   *
   * It holds at the moment that it is asked for: until Spark is told to give the executor no more

@@ -146,7 +146,7 @@ final class ExecutorAgent(
     Held(
       registry.holdingsCount,
       registry.replicasCount,
-      peers.publishedCount + registry.exportsCount,
+      peers.publishedCount,
       registry.budget.heldBytes,
       registry.budget.bytesOnDisk,
       registry.budget.budgetBytes
@@ -160,9 +160,10 @@ final class ExecutorAgent(
     throttle.besideTasks,
     standbys.standing,
     orders.counter,
-    registry.holdingsByRun,
+    registry.statesByRun,
     standbys.noRoom,
-    rests.whole
+    rests.whole,
+    rests.noRoom
   )
 
   /** Obeys the orders, unless newer ones are known. Returns whether they were obeyed. */

@@ -82,7 +82,8 @@ final class Fetcher private[runtime] (
       @tailrec
       def go(from: Int): Unit = remoteOf(bin) match {
         case Some(remote) =>
-          ask(remote, Question.Rest(remote.key, remote.name, bin, from)) match {
+          val keys = Map(bin -> remote.keys)
+          ask(remote, Question.Rest(remote.key, remote.name, keys, bin, from)) match {
             case Answer.Rest(stretch) =>
               stretch.subBins.foreach(takeIn(bin, _))
               stretch.next match {
@@ -122,8 +123,11 @@ final class Fetcher private[runtime] (
             asked.foreach(_._2.teller = Some(remote))
             val late = due.copy(from = asked.iterator.map(_._2.noneBefore(due.time)).min)
             val from = stopped.collect { case (bin, hash) if bin == bins.head => hash }
-            val question =
-              Question.AllDue(remote.key, remote.name, bins, from.getOrElse(Int.MinValue), late)
+            val keys = asked.flatMap { case (bin, here) =>
+              tellerOf(bin, here).map(bin -> _.keys)
+            }.toMap
+            val since = from.getOrElse(Int.MinValue)
+            val question = Question.AllDue(remote.key, remote.name, keys, bins, since, late)
             telling.ask(remote, question) match {
               case Answer.AllDue(found) if isOf(found, bins, due) =>
                 found.foreach(takeDue(_, due, telling))
@@ -185,7 +189,9 @@ final class Fetcher private[runtime] (
     * one that is needed now.
     */
   private def bringWanted(remote: Remote, now: (Int, Int)): Unit = {
-    val ofSource = sharing(remote).map(_._1)
+    val lent = sharing(remote)
+    val ofSource = lent.map(_._1)
+    val keys = lent.map { case (bin, r) => bin -> r.keys }.toMap
     val all = now +: ofSource.flatMap(bin =>
       wanted.remove(bin).iterator.flatten.map(bin -> _).filter(_ != now)
     )
@@ -196,7 +202,7 @@ final class Fetcher private[runtime] (
       .foreach { some =>
         val hashes = some.filter { case (bin, hash) => lacks(bin, hash) }.groupMap(_._1)(_._2)
         val question = Question
-          .SubBins(remote.key, remote.name, hashes.view.mapValues(_.toArray).toVector)
+          .SubBins(remote.key, remote.name, keys, hashes.view.mapValues(_.toArray).toVector)
         for ((bin, asked) <- hashes; of <- remoteOf(bin)) of.asked += asked.size
         if (hashes.nonEmpty) ask(remote, question) match {
           case Answer.SubBins(found) =>
@@ -226,6 +232,7 @@ final class Fetcher private[runtime] (
       case _ => Heard.Nothing
     }
     val Heard(answer, bytes) = go()
+    if (bytes > 0) arrivals.questions += 1
     arrivals.bytesFromPeer += bytes
     // Of a source that has failed nothing more is asked in this batch.
     leftNanos(remote.key) = if (isAnswerTo(question, answer)) left - (clock.nanoTime - begun) else 0

@@ -25,12 +25,14 @@ sealed trait Message extends Serializable
   * @param obeyed
   *   the number of the newest orders that were obeyed before the report was made
   * @param states
-  *   how many states of workers it keeps, by run
+  *   of how many workers it keeps the state, or what a step on demand took of it, by run
   * @param noRoom
   *   the workers that it is to stand by for and has no room for
   * @param whole
   *   workers that run on it, all of whose bins are complete since their last commit, each with the
   *   version
+  * @param restsWithoutRoom
+  *   workers that run on it with incomplete bins, for the rest of which memory is too short
   */
 final case class Report(
     executor: ExecutorAddress,
@@ -43,7 +45,8 @@ final case class Report(
     obeyed: Long = 0,
     states: Map[String, Int] = Map.empty,
     noRoom: Vector[WorkerId] = Vector.empty,
-    whole: Vector[(WorkerId, Long)] = Vector.empty
+    whole: Vector[(WorkerId, Long)] = Vector.empty,
+    restsWithoutRoom: Vector[WorkerId] = Vector.empty
 ) extends Message
 
 /** How far a standby is: the version of its holding, how many bins of the worker it has, and
@@ -65,8 +68,7 @@ final case class FileSettingsAsked(run: String) extends Message
 final case class FileSettings(bytes: Option[Array[Byte]]) extends Message
 
 /** How much an executor keeps: the states of workers of all runs, the replicas that it has made for
-  * steps, and the blocks that it has published, with what steps on demand took from its workers.
-  * Between plans there are no replicas and no blocks.
+  * steps, and the blocks that it has published. Between plans there are no replicas and no blocks.
   *
   * @param bytes
   *   heap of all states and replicas

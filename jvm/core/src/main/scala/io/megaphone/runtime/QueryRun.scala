@@ -342,6 +342,11 @@ final class QueryRun(
     } yield Seat(group.id, worker.worker)
     report.whole.filter(_._1.store.run == run).foreach(wholes.add)
     takeWholes()
+    val waiting = report.restsWithoutRoom.collect {
+      case WorkerId(store, worker) if store.run == run => (store.id, worker)
+    }.toSet
+    if (!records.state.flatMap(_.withoutRoom.get(executor)).contains(waiting))
+      records.feed(Protocol.RestsWithoutRoom(executor, waiting))
     val standing = report.standing.filter(_.worker.store.run == run)
     places.standsBy(executor, standing, noRoom, batchNow)
     if (pace.reported(report.copied.filter(_.replica.store.run == run)))

@@ -51,15 +51,20 @@ final class RestWork private[runtime] (
 
   private val rests = new BackOff[WorkerId](round, RestMax)
 
+  private val withoutRoom = ConcurrentHashMap.newKeySet[WorkerId]() // when they were last tried
   private val wholeSince = new ConcurrentHashMap[WorkerId, java.lang.Long]()
 
   /** The workers here whose bins have all come while no task ran, each with its version then. */
   private[runtime] def whole: Vector[(WorkerId, Long)] =
     wholeSince.asScala.iterator.map { case (worker, version) => worker -> version.toLong }.toVector
 
+  /** The workers here of which something is elsewhere, and memory is too short for it. */
+  private[runtime] def noRoom: Vector[WorkerId] = withoutRoom.asScala.toVector
+
   /** Forgets the workers of runs of which no step is under way. */
   private[runtime] def keep(orders: Orders): Unit = {
     rests.keep(w => orders.runs.contains(w.store.run))
+    withoutRoom.removeIf(w => !registry.holding(w).exists(_.areIncomplete))
     wholeSince.keySet.removeIf(w => !orders.runs.get(w.store.run).exists(_.steps.nonEmpty))
     ()
   }
@@ -112,10 +117,12 @@ final class RestWork private[runtime] (
     (bin, remote) <- holding.incomplete.maxByOption(_._2.asked)
   } yield {
     faults.at(FaultPoints.RestAsked)
-    if (registry.budget.isTight) Busy
+    if (registry.budget.isTight) { withoutRoom.add(worker); Busy }
     else {
+      withoutRoom.remove(worker)
       val Heard(answer, bytes) = remote.at.fold(Heard.Nothing) { executor =>
-        val question = Question.Rest(remote.key, remote.name, bin, remote.restFrom)
+        val keys = Map(bin -> remote.keys)
+        val question = Question.Rest(remote.key, remote.name, keys, bin, remote.restFrom)
         peers.ask(question, executor, ImpatientPeers.AnswerMs)
       }
       val isIn = answer match {

@@ -41,6 +41,9 @@ final class Export(
 
   def has(bin: Int): Boolean = lent.contains(bin)
 
+  /** How many keys a bin that was lent has. */
+  def keysOf(bin: Int): Long = lent(bin).keyCount.toLong
+
   /** Some sub-bins of a bin, in the order of the hashes; also those that have no record. Returns
     * None if the bin cannot be given in sub-bins.
     */

@@ -26,7 +26,11 @@ final class Answering(
 ) {
 
   def apply(question: Question): Answer =
-    registry.exported(question.key, question.name, question.bins) match {
+    registry.exported(question.key, question.name, question.keys.keys.toSeq) match {
+      case Some(lender) if question.keys.exists { case (bin, keys) =>
+            lender.keysOf(bin) != keys
+          } =>
+        Answer.Gone // who asks was told of something else, and the files will show it
       case Some(lender) => answered(question, lender).getOrElse(Answer.Gone)
       case None =>
         val source = WorkerId(question.key.store, question.key.source)
@@ -34,11 +38,11 @@ final class Answering(
     }
 
   private def answered(question: Question, lender: Export): Option[Answer] = question match {
-    case Question.SubBins(_, _, hashes) =>
+    case Question.SubBins(_, _, _, hashes) =>
       val found = hashes.map { case (bin, some) => lender.subBins(bin, some).map(bin -> _) }
       Option.when(found.forall(_.isDefined))(Answer.SubBins(found.flatten))
-    case Question.Rest(_, _, bin, from) => lender.from(bin, from, restBytes).map(Answer.Rest(_))
-    case Question.AllDue(_, _, bins, from, due) =>
+    case Question.Rest(_, _, _, bin, from) => lender.from(bin, from, restBytes).map(Answer.Rest(_))
+    case Question.AllDue(_, _, _, bins, from, due) =>
       lender.due(bins, from, due, dueBytes, looks).map(Answer.AllDue(_))
   }
 }

@@ -16,22 +16,30 @@ sealed trait Question {
   /** The state of the source that the step took. */
   def name: StateName
 
-  /** The bins that are asked about. */
-  def bins: Seq[Int]
+  /** How many keys bins had then, as the asker was told: those that are asked about, and it may be
+    * others. If one of the numbers is wrong there is no answer.
+    */
+  def keys: Map[Int, Long]
 }
 
 object Question {
 
   /** Some sub-bins, by bin and hash. */
-  final case class SubBins(key: ReplicaKey, name: StateName, hashes: Vector[(Int, Array[Int])])
-      extends Question {
-    override def bins: Seq[Int] = hashes.map(_._1)
-  }
+  final case class SubBins(
+      key: ReplicaKey,
+      name: StateName,
+      keys: Map[Int, Long],
+      hashes: Vector[(Int, Array[Int])]
+  ) extends Question
 
   /** The sub-bins of one bin from a hash on, ascending, as many as an answer has room for. */
-  final case class Rest(key: ReplicaKey, name: StateName, bin: Int, from: Int) extends Question {
-    override def bins: Seq[Int] = Seq(bin)
-  }
+  final case class Rest(
+      key: ReplicaKey,
+      name: StateName,
+      keys: Map[Int, Long],
+      bin: Int,
+      from: Int
+  ) extends Question
 
   /** The sub-bins of some bins that have a row which is due, in the first one from a hash on; as
     * many as an answer has room for.
@@ -39,6 +47,7 @@ object Question {
   final case class AllDue(
       key: ReplicaKey,
       name: StateName,
+      keys: Map[Int, Long],
       bins: Vector[Int],
       from: Int,
       due: Due

@@ -2,7 +2,7 @@
 package io.megaphone.view
 
 import io.megaphone.plan.Plan
-import io.megaphone.protocol.{PlanStatus, Protocol}
+import io.megaphone.protocol.{Completion, PlanStatus, Protocol}
 
 /** A row of the table `plans`. */
 final case class PlanRow(
@@ -55,7 +55,12 @@ object PlanRow {
         "The newest batch of the query that was planned, of this plan or not.",
         _.plannedBatch
       ),
-      Column.optional("reason", Text, "Why some of its moves were not made.", _.reason)
+      Column.optional(
+        "reason",
+        Text,
+        "Why some of its moves were not made, or why bins that have moved stay incomplete.",
+        _.reason
+      )
     )
   )
 
@@ -86,7 +91,9 @@ object PlanRow {
         else stepsLeft.map(left => -Math.floorDiv(-left, state.settings.stepsPerBatch)).max,
       batches = taken.map(_._1).distinct.sorted,
       plannedBatch = state.decision.map(_.batch.number),
-      reason = ended.orElse(taken.flatMap(_._2.noRoom).lastOption)
+      reason = ended
+        .orElse(taken.flatMap(_._2.noRoom).lastOption)
+        .orElse(Completion.heldUpBy(state, plan.id))
     )
   }
 

@@ -6,7 +6,7 @@ import scala.collection.mutable
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.CatchUp
-import io.megaphone.errors.{DetachedLeaseException, MissingFileException}
+import io.megaphone.errors.{DamagedFileException, DetachedLeaseException, MissingFileException}
 import io.megaphone.format.{Checksum, Encoder, ExecutorAddress, FileName, StateName, WorkerId}
 import io.megaphone.log.{BinLog, Due, KeyReader, RowTime}
 import io.megaphone.log.memory.DamagedRecordsException
@@ -331,6 +331,30 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     }
   }
 
+  for (
+    off <- Seq(-1, 1);
+    (what, use) <- Seq[(String, Moving => Unit)](
+      "a key is needed" -> (m => m.fetcher.bring(0, hashOf(5))),
+      "a key of another bin is needed" -> (m => m.fetcher.bring(2, hashOf(102))),
+      "rows are due" -> (m => m.fetcher.bringDue(Due(RowTime.InOrder(0), 4))),
+      "all is needed" -> (_.fetcher.completeAll()),
+      "the rest is brought" -> { m =>
+        m.store.commit(m.lease, m.turn)
+        m.lease.end()
+        restsOf(m, m.peers, settled = 2).bringAll(m.turn.key.run)
+        ()
+      }
+    )
+  ) test(s"a number of keys that is wrong by $off is found before the bin is used: $what") {
+    val moving = new Moving(keys = 10, inTwo = 100 until 105)
+    import moving._
+    val was = state.elsewhere.get
+    val wrong = new Remote(was.key, was.name, was.chain, was.at, was.keys + off)
+    lease.holding.put(LoadedBin(0, log, was.chain, Some(wrong)))
+    intercept[DamagedFileException](use(moving))
+    assert(isPartial && !((0 until 10) ++ (100 until 105)).exists(has))
+  }
+
   test("a source that has not come to the name yet is asked again") {
     val moving = new Moving(keys = 3)
     import moving._
@@ -425,7 +449,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     fetcher.completeAll()
     assert(arrivals.binsFromCheckpoint == 0 && log.keyCount == 10)
     source.keepExports(_ => false)
-    val ask = Question.Rest(exportKey, StateName(1, ""), 0, Int.MinValue)
+    val ask = Question.Rest(exportKey, StateName(1, ""), Map(0 -> 10L), 0, Int.MinValue)
     assert(new Answering(source)(ask) == Answer.Gone)
   }
 
@@ -433,23 +457,14 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     val moving = new Moving(keys = 10, inTwo = 100 until 110)
     import moving._
     def holdings = { source.keepRuns(_ => Some(1000)); source.holdingsCount }
-    val agent = new ExecutorAgent(
-      source,
-      NoPeers,
-      store.handOver,
-      FaultPoints.Off,
-      (_, _, _) => store.recovery,
-      0,
-      _ => ()
-    )
     source.announce(exportKey, bins)
-    assert(holdings == 1 && agent.report.held.blocks == 0)
+    assert(holdings == 1 && source.exportsCount == 0)
     fetcher.bring(0, hashOf(1))
-    assert(holdings == 0 && agent.report.held.blocks == 1, "somebody may still need it")
+    assert(holdings == 0 && source.exportsCount == 1)
     fetcher.completeAll()
     assert(arrivals.binsFromCheckpoint == 0 && !lease.holding.areIncomplete)
     source.keepExports(_ => false)
-    assert(agent.report.held.blocks == 0 && source.isEmpty)
+    assert(source.isEmpty)
   }
 
   test("a log that was lent stays in memory as it is while others read it") {
@@ -511,6 +526,34 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     restsOf(moving, peers, settled = 2).bringAll(turn.key.run)
     assert(asked.collect { case rest: Question.Rest => rest.bin }.distinct == Seq(2, 0))
     assert(!lease.holding.areIncomplete)
+  }
+
+  test("while memory is short nothing is asked for, and it is told whom there is no room for") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    store.commit(lease, turn)
+    lease.end()
+    val rests = restsOf(moving, peers, settled = 2)
+    target.budget.measure(Long.MaxValue - (1L << 40))
+    assert(!rests.bringAll(turn.key.run) && asked.isEmpty)
+    assert(rests.noRoom == Vector(WorkerId(turn.key, 1)) && lease.holding.areIncomplete)
+    target.measure()
+    assert(rests.bringAll(turn.key.run))
+    assert(rests.noRoom.isEmpty && !lease.holding.areIncomplete)
+  }
+
+  test("a bin that comes from the files in a later batch is told, too") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    store.commit(lease, turn)
+    lease.end()
+    val next = store.turn(2, after, after).copy(incomplete = Set(0))
+    val again = store.lease(target, 1, 4)
+    val opener = new Opener(target, store.recovery, store.handOver, peers, 60000)
+    val opened = opener.open(again, next, Sources.None)
+    heard = _ => Answer.Gone
+    opener.fetcher(again, next.key, opened).bring(0, hashOf(5))
+    assert(opened.isNews && opened.binsFromCheckpoint == 1 && opened.binsIn == 0)
   }
 
   test("what a worker lacks is asked for only where the worker runs") {

@@ -12,7 +12,7 @@ import io.megaphone.transfer.{Answer, Heard, Question}
 class ImpatientPeersSuite extends AnyFunSuite {
   private val question = {
     val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, StepId("p", 0, 0))
-    Question.Rest(key, StateName(1, ""), 0, Int.MinValue)
+    Question.Rest(key, StateName(1, ""), Map(0 -> 1L), 0, Int.MinValue)
   }
   private def executor(id: String) = ExecutorAddress(id, "host", 1)
 

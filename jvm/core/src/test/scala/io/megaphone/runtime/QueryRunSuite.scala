@@ -104,6 +104,38 @@ class QueryRunSuite extends AnyFunSuite {
     assert(shown == Vector(false, false, true))
   }
 
+  test("a plan says which executor has no room for the rest of its bins, as long as that is so") {
+    val q = begun
+    val step = Step(Vector(Move(0, 1)), 2)
+    q.run.submit(_ => Plan("p", Map(0L -> Vector(step)), "fluid", TransferMode.OnDemand))
+    (1L to 3L).foreach(q.plan(_))
+    def report(run: String, workers: Int*) = {
+      val waiting = workers.map(WorkerId(StoreId(0, "default").in(run), _)).toVector
+      q.run.reported(Report(executors(1), Held(0, 0, 0), restsWithoutRoom = waiting))
+    }
+    def reason = PlanRow.of(q.run.snapshot.get, None).head.reason
+    report("r")
+    assert(reason.isEmpty)
+    report("r", 0)
+    assert(reason.isEmpty, "no step gave it bins")
+    report("another", 1)
+    assert(reason.isEmpty)
+    report("r", 1)
+    assert(
+      reason.exists(_.startsWith("Worker 1 does not get the rest of its bins, because executor b"))
+    )
+    report("r")
+    assert(reason.isEmpty)
+    report("r", 1)
+    q.plan(4, seen = executors.take(1))
+    assert(reason.isEmpty, "the executor is gone")
+    q.plan(5)
+    report("r", 1)
+    q.committed(worker = 1, on = 1, batch = 5)
+    q.plan(6)
+    assert(reason.isEmpty, "all has come")
+  }
+
   test("a plan whose append is durable but not confirmed is accepted, once it is read back") {
     val q = begun
     q.log.isConfirmed = false

@@ -29,13 +29,14 @@ private[wire] object QuestionBytes {
       .long(step.group)
       .int(step.index)
     WireParts.name(out, question.name)
+    out.seq(question.keys.toSeq) { case (bin, keys) => out.int(bin).long(keys); () }
     question match {
-      case Question.SubBins(_, _, hashes) =>
+      case Question.SubBins(_, _, _, hashes) =>
         out.seq(hashes) { case (bin, some) =>
           out.int(bin).seq(some.toSeq)(h => { out.int(h); () }); ()
         }
-      case Question.Rest(_, _, bin, from) => out.int(bin).int(from)
-      case Question.AllDue(_, _, bins, from, due) =>
+      case Question.Rest(_, _, _, bin, from) => out.int(bin).int(from)
+      case Question.AllDue(_, _, _, bins, from, due) =>
         out.seq(bins)(bin => { out.int(bin); () }).int(from)
         encode(out, due.time).long(due.until).long(due.from)
     }
@@ -80,13 +81,16 @@ private[wire] object QuestionBytes {
     val step = StepId(in.string(), in.long(), in.int())
     val key = ReplicaKey.forStep(store, source, target, step)
     val name = WireParts.name(in)
+    val keys = in.seq(in.int() -> in.long()).toMap
     kind match {
-      case SubBins => Question.SubBins(key, name, in.seq(in.int() -> in.seq(in.int()).toArray))
-      case Rest => Question.Rest(key, name, in.int(), in.int())
+      case SubBins =>
+        Question.SubBins(key, name, keys, in.seq(in.int() -> in.seq(in.int()).toArray))
+      case Rest => Question.Rest(key, name, keys, in.int(), in.int())
       case AllDue =>
         Question.AllDue(
           key,
           name,
+          keys,
           in.seq(in.int()),
           in.int(),
           Due(decodeTime(in), in.long(), in.long())

@@ -17,14 +17,16 @@ final class QuestionBytesSuite extends AnyFunSuite {
   private val name = StateName(1L << 40, "id")
   private val time =
     RowTime.InRow(513, isInKey = true, rowAt = 8, columns = 70, column = 65, field = Some(1))
+  private val keys = Map(5 -> 1L, 1023 -> (1L << 40))
   private val questions = Seq(
-    Question.SubBins(key, name, Vector(5 -> Array(-3, 0, 9), 1023 -> Array.empty[Int])),
-    Question.Rest(key, name, 5, Int.MinValue),
-    Question.AllDue(key, name, Vector(5, 1023), -7, Due(time, 1L << 50, -9)),
-    Question.AllDue(key, name, Vector(0), 0, Due(RowTime.InOrder(514), -1)),
+    Question.SubBins(key, name, keys, Vector(5 -> Array(-3, 0, 9), 1023 -> Array.empty[Int])),
+    Question.Rest(key, name, keys, 5, Int.MinValue),
+    Question.AllDue(key, name, keys, Vector(5, 1023), -7, Due(time, 1L << 50, -9)),
+    Question.AllDue(key, name, keys, Vector(0), 0, Due(RowTime.InOrder(514), -1)),
     Question.AllDue(
       key,
       name,
+      Map.empty,
       Vector.empty,
       0,
       Due(time.copy(isInKey = false, field = None, never = Some(-1)), Long.MinValue)
@@ -57,8 +59,8 @@ final class QuestionBytesSuite extends AnyFunSuite {
   }
 
   private def shown(question: Question): String = question match {
-    case Question.SubBins(k, n, hashes) =>
-      s"$k $n ${hashes.map { case (bin, some) => bin -> some.toVector }}"
+    case Question.SubBins(k, n, keys, hashes) =>
+      s"$k $n $keys ${hashes.map { case (bin, some) => bin -> some.toVector }}"
     case rest => rest.toString
   }
   private def shown(answer: Answer): String = {
