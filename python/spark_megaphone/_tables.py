@@ -106,6 +106,7 @@ MIGRATIONS = pa.schema(
         pa.field("wait_ms", pa.int64(), nullable=False),
         pa.field("is_recovery", pa.bool_(), nullable=False),
         pa.field("sub_bins", pa.int32(), nullable=False),
+        pa.field("questions", pa.int32(), nullable=False),
         pa.field("bins_incomplete", pa.int32(), nullable=False),
         pa.field("bytes_to_come", pa.int64(), nullable=False),
     ]

@@ -88,6 +88,7 @@ def test_the_columns_are_these() -> None:
                 "wait_ms",
                 "is_recovery",
                 "sub_bins",
+                "questions",
                 "bins_incomplete",
                 "bytes_to_come",
             ),

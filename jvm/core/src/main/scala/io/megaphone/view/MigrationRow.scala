@@ -19,6 +19,7 @@ final case class MigrationRow(
     waitMs: Long,
     isRecovery: Boolean,
     subBins: Int,
+    questions: Int,
     binsIncomplete: Int,
     bytesToCome: Long
 )
@@ -79,6 +80,12 @@ object MigrationRow {
         _.subBins
       ),
       Column.of(
+        "questions",
+        Int32,
+        "Questions about these that other executors answered: each costs a round trip.",
+        _.questions
+      ),
+      Column.of(
         "bins_incomplete",
         Int32,
         "Bins of the worker of which something was elsewhere after the batch.",
@@ -107,6 +114,7 @@ object MigrationRow {
     arrivals.waitMs,
     arrivals.isRecovered,
     arrivals.subBins,
+    arrivals.questions,
     c.binsIncomplete,
     c.bytesElsewhere
   )

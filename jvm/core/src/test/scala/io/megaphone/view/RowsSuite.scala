@@ -143,12 +143,14 @@ class RowsSuite extends AnyFunSuite {
     arrived.arrivals.bytesFromPeer = 4
     arrived.arrivals.bytesFromCheckpoint = 5
     arrived.arrivals.waitNanos = 7999999
+    arrived.arrivals.subBins = 8
+    arrived.arrivals.questions = 9
     val recovered = commit(2, "default", 0, 3)
     recovered.arrivals.binsRecovered = 2
     assert(
       MigrationRow.of(Vector(still, arrived, recovered)) == Vector(
-        MigrationRow(2, 0, "right", 1, "a", 6, 1, 2, 3, 4, 5, 7, isRecovery = false, 0, 0, 0),
-        MigrationRow(3, 2, "default", 0, "a", 0, 0, 0, 0, 0, 0, 0, isRecovery = true, 0, 0, 0)
+        MigrationRow(2, 0, "right", 1, "a", 6, 1, 2, 3, 4, 5, 7, isRecovery = false, 8, 9, 0, 0),
+        MigrationRow(3, 2, "default", 0, "a", 0, 0, 0, 0, 0, 0, 0, isRecovery = true, 0, 0, 0, 0)
       )
     )
   }

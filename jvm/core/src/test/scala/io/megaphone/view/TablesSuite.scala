@@ -35,6 +35,8 @@ class TablesSuite extends AnyFunSuite {
     arrived.arrivals.binsFromCheckpoint = 3
     arrived.arrivals.bytesFromPeer = 4
     arrived.arrivals.bytesFromCheckpoint = 5
+    arrived.arrivals.subBins = 6
+    arrived.arrivals.questions = 7
     val seen = Seq(
       check(QueryRow.table, Vector(QueryRow.of("id", Some("name"), moving, Map.empty))),
       check(QueryRow.table, Vector(QueryRow.of("id", None, fresh, Map.empty))),

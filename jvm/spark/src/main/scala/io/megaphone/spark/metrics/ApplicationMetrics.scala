@@ -168,6 +168,11 @@ object ApplicationMetrics {
       "Sub-bins of incomplete bins that batches needed and brought, in each store."
     )(_.subBins.toLong),
     came(
+      "questions",
+      "count",
+      "Questions about these that other executors answered: each costs a round trip."
+    )(_.questions.toLong),
+    came(
       "bytes.fromPeer",
       "bytes",
       "Bytes received from other executors for bins that moved in, also before the batch."

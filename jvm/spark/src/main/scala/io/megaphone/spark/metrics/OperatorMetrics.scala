@@ -20,10 +20,23 @@ object OperatorMetrics {
   )
   val BinsFromCheckpoint: StateStoreCustomMetric =
     StateStoreCustomSumMetric("megaphoneBinsFromCheckpoint", "bins that came from the checkpoint")
+  val SubBins: StateStoreCustomMetric = StateStoreCustomSumMetric(
+    "megaphoneSubBins",
+    "sub-bins of incomplete bins that the batch needed and brought"
+  )
   val BinWaitMs: StateStoreCustomMetric =
     StateStoreCustomTimingMetric("megaphoneBinWaitMs", "time that tasks waited for bins")
   val BinsOwned: StateStoreCustomMetric =
     StateStoreCustomSumMetric("megaphoneBinsOwned", "bins owned")
+  val BinsIncomplete: StateStoreCustomMetric = StateStoreCustomSumMetric(
+    "megaphoneBinsIncomplete",
+    "bins of which a step on demand has left something elsewhere"
+  )
+  val BytesToCome: StateStoreCustomMetric =
+    StateStoreCustomSizeMetric(
+      "megaphoneBytesToCome",
+      "about how many bytes are elsewhere of these"
+    )
   val BytesOnDisk: StateStoreCustomMetric =
     StateStoreCustomSizeMetric(
       "megaphoneBytesOnDisk",
@@ -44,8 +57,11 @@ object OperatorMetrics {
     BytesIn,
     BinsFromPeer,
     BinsFromCheckpoint,
+    SubBins,
     BinWaitMs,
     BinsOwned,
+    BinsIncomplete,
+    BytesToCome,
     BytesOnDisk,
     ForcedSnapshots
   )

@@ -106,6 +106,7 @@ private[provider] final class LiveStore(
 
   override def metrics(rows: BinnedRows): StateStoreMetrics = {
     val arrivals = task.arrivals
+    val incomplete = holding.incomplete
     StateStoreMetrics(
       rows.keyCount,
       rows.heapBytes,
@@ -114,8 +115,11 @@ private[provider] final class LiveStore(
         OperatorMetrics.BytesIn -> (arrivals.bytesFromPeer + arrivals.bytesFromCheckpoint),
         OperatorMetrics.BinsFromPeer -> arrivals.binsFromPeer.toLong,
         OperatorMetrics.BinsFromCheckpoint -> arrivals.binsFromCheckpoint.toLong,
+        OperatorMetrics.SubBins -> arrivals.subBins.toLong,
         OperatorMetrics.BinWaitMs -> arrivals.waitMs,
         OperatorMetrics.BinsOwned -> rows.binsOwned.toLong,
+        OperatorMetrics.BinsIncomplete -> incomplete.size.toLong,
+        OperatorMetrics.BytesToCome -> incomplete.iterator.map(_._2.bytesElsewhere).sum,
         OperatorMetrics.BytesOnDisk -> holding.bytesOnDisk,
         OperatorMetrics.ForcedSnapshots -> (if (withImages) 1L else 0L)
       ),

@@ -96,8 +96,8 @@ object Groups {
   }
 
   /** Rewrites the plan: exchanges by `tableOf`, operators by `rewriteOperator`. Puts
-    * `aboveExchange` above each exchange of a group, which sends rows by the expressions given, and
-    * `above` above its topmost operators.
+    * `aboveExchange` above each exchange that brings rows of the stream to a group's state, by the
+    * expressions given, and `above` above its topmost operators.
     */
   def reroute(
       plan: SparkPlan,
@@ -117,8 +117,8 @@ object Groups {
           outputPartitioning = new RoutedPartitioning(keys, tableOf(group)),
           child = go(e.child, Set.empty)
         )
-        // One that leads to no state, as to the static side of a join, tells nothing of it.
-        if (covered(group.id)) aboveExchange(routed, keys, group) else routed
+        // One that leads to no state tells nothing of it, and a static side has all keys there are.
+        if (covered(group.id) && isOfStream(e)) aboveExchange(routed, keys, group) else routed
       case e: ShuffleExchangeLike => e.mapChildren(go(_, Set.empty))
       case o: StatefulOperator if byOperator.contains(NodeKey(o)) =>
         val group = byOperator(NodeKey(o))
@@ -129,6 +129,12 @@ object Groups {
     }
     go(plan, Set.empty)
   }
+
+  /** Whether rows may be of the stream: if it is not known, they may. */
+  private def isOfStream(exchange: ShuffleExchangeExec): Boolean =
+    exchange.child
+      .collectFirst { case node if node.logicalLink.isDefined => node.logicalLink.get }
+      .forall(_.isStreaming)
 
   private def collect(node: SparkPlan, ties: Ties): Vector[SparkPlan] = node match {
     case e: ShuffleExchangeLike =>

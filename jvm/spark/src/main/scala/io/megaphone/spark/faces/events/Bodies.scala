@@ -127,6 +127,13 @@ private[faces] object Bodies {
     Json.node("batch" -> batch, "workers" -> workers).setAll[ObjectNode](costs(recovered))
   }
 
+  /** @param brought
+    *   what workers brought at a batch as it needed it
+    */
+  def demand(batch: Long, brought: Vector[MigrationRow]): ObjectNode = Json
+    .node("batch" -> batch, "sub_bins" -> brought.map(_.subBins).sum)
+    .setAll[ObjectNode](costs(brought))
+
   private def costs(rows: Vector[MigrationRow]): ObjectNode = Json.node(
     "bytes_from_peer" -> rows.map(_.bytesFromPeer).sum,
     "bytes_from_checkpoint" -> rows.map(_.bytesFromCheckpoint).sum,

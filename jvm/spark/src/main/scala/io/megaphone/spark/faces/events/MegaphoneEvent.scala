@@ -56,6 +56,9 @@ object MegaphoneEvent {
   /** Workers that were read from files at a batch, as after the loss of an executor. */
   val Recovery = "recovery"
 
+  /** What a batch brought of incomplete bins, and what it cost. */
+  val Demand = "demand"
+
   /** A row of the table `relocations`. */
   val Relocation = "relocation"
 

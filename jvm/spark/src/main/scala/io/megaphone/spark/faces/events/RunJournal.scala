@@ -16,9 +16,9 @@ import io.megaphone.view.{MigrationRow, PlanRow, StepRow, WorkerRow}
 
 /** What was told of one run.
   *
-  *   - The query, its plans, relocations and lost executors, the steps and recoveries of the last
-  *     batches are told if they differ from what was told last. A plan or a relocation that is over
-  *     is not looked at again.
+  *   - The query, its plans, relocations and lost executors, the steps, the recoveries and what was
+  *     brought on demand of the last batches are told if they differ from what was told last. A
+  *     plan or a relocation that is over is not looked at again.
   *   - Where the state of a group is, is large and changes all the time. It is told after a step,
   *     within a tenth of the interval, and else once in the interval. For more than 4,096 bins the
   *     interval is as many times as long. While a step's batch runs it is not told: the table is
@@ -115,9 +115,13 @@ private[events] final class RunJournal(
       own = arrivals.filter(a => step.batch.contains(a.batch) && operators(a.operator))
     } yield (MegaphoneEvent.Step -> s"${step.plan}/${step.operator}/${step.step}") ->
       Bodies.step(step, own)
-    val ofRecoveries = arrivals.filter(_.isRecovery).groupBy(_.batch).toVector.sortBy(_._1).map {
-      case (batch, rows) =>
-        (MegaphoneEvent.Recovery -> batch.toString) -> Bodies.recovery(batch, rows, state.groups)
+    def byBatch(isSo: MigrationRow => Boolean) =
+      arrivals.filter(isSo).groupBy(_.batch).toVector.sortBy(_._1)
+    val ofRecoveries = byBatch(_.isRecovery).map { case (batch, rows) =>
+      (MegaphoneEvent.Recovery -> batch.toString) -> Bodies.recovery(batch, rows, state.groups)
+    }
+    val ofDemands = byBatch(RunJournal.isOnDemand).map { case (batch, rows) =>
+      (MegaphoneEvent.Demand -> batch.toString) -> Bodies.demand(batch, rows)
     }
     val relocations = query.footprint.relocations
     relocated.filterInPlace(relocations.iterator.map(_.id).toSet)
@@ -129,7 +133,7 @@ private[events] final class RunJournal(
     val ofLosses = query.footprint.losses.map { loss =>
       (MegaphoneEvent.Loss -> loss.executor) -> Bodies.loss(loss)
     }
-    ofQuery ++ ofPlans ++ ofSteps ++ ofRecoveries ++ ofRelocations ++ ofLosses
+    ofQuery ++ ofPlans ++ ofSteps ++ ofRecoveries ++ ofDemands ++ ofRelocations ++ ofLosses
   }
 
   private def workersOf(state: Protocol.State, plan: PlanRow): Vector[Int] =
@@ -210,6 +214,10 @@ private[events] object RunJournal {
       isNews
     }
   }
+
+  /** Whether a batch brought what it needed of incomplete bins, or read all of them from files. */
+  private def isOnDemand(row: MigrationRow): Boolean =
+    row.subBins > 0 || row.binsIn == 0 && row.binsFromCheckpoint > 0
 
   /** How many batches late a commit may be reported and still count for its step. */
   private val LateBatches = 3L

@@ -37,7 +37,8 @@ final class EventStore(store: KVStore) {
         more(MegaphoneEvent.Executors).flatMap(FactsReader.executors),
         more(MegaphoneEvent.Relocation).map(FactsReader.relocation),
         more(MegaphoneEvent.Loss).map(FactsReader.loss),
-        more(MegaphoneEvent.Executors).flatMap(FactsReader.drains)
+        more(MegaphoneEvent.Executors).flatMap(FactsReader.drains),
+        more(MegaphoneEvent.Demand).map(FactsReader.demand)
       )
     }
   }
@@ -57,7 +58,7 @@ private object EventStore {
 
   val Kinds: Set[String] = {
     import MegaphoneEvent._
-    Set(Query, State, Plan, Step, Recovery, Relocation, Loss, Executors, Ended)
+    Set(Query, State, Plan, Step, Recovery, Demand, Relocation, Loss, Executors, Ended)
   }
 
   /** The parent of the things of a kind: queries have one together, so that they can be listed. */

@@ -100,6 +100,9 @@ final case class StepFacts(
 
 final case class RecoveryFacts(batch: Long, workers: Int, bytes: Long, waitMs: Long)
 
+/** What a batch brought of incomplete bins. */
+final case class DemandFacts(batch: Long, subBins: Int, waitMs: Long)
+
 /** A batch, as Spark reports it. */
 final case class BatchFacts(batch: Long, durationMs: Long, rows: Long)
 
@@ -126,7 +129,8 @@ final case class RunFacts(
     executors: Vector[ExecutorFacts],
     relocations: Vector[RelocationRow] = Vector.empty,
     losses: Vector[Loss] = Vector.empty,
-    drains: Vector[DrainRow] = Vector.empty
+    drains: Vector[DrainRow] = Vector.empty,
+    demands: Vector[DemandFacts] = Vector.empty
 ) {
   def keys: Long = groups.map(_.keys).sum
   def bytes: Long = groups.map(_.bytes).sum
@@ -145,12 +149,17 @@ final case class RunFacts(
   /** How many bins moved at a batch. */
   def movedAt(batch: Long): Int = moved.getOrElse(batch, 0)
 
+  /** How many sub-bins of incomplete bins a batch brought. */
+  def subBinsAt(batch: Long): Int = brought.getOrElse(batch, 0)
+
+  private lazy val brought: Map[Long, Int] = demands.map(d => d.batch -> d.subBins).toMap
   private lazy val relocated: Map[Long, Int] =
     relocations.flatMap(_.batch).groupMapReduce(identity)(_ => 1)(_ + _)
   private lazy val moved: Map[Long, Int] =
     steps.groupMapReduce(_.batch)(_.moved)(_ + _)
   private lazy val waits: Map[Long, Long] =
-    (steps.map(s => s.batch -> s.waitMs) ++ recoveries.map(r => r.batch -> r.waitMs))
+    (steps.map(s => s.batch -> s.waitMs) ++ recoveries.map(r => r.batch -> r.waitMs) ++
+      demands.map(d => d.batch -> d.waitMs))
       .groupMapReduce(_._1)(_._2)(_ max _)
 
   /** The executors that have workers, in the order of their ids. */

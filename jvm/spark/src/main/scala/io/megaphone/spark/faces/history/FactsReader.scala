@@ -99,6 +99,11 @@ private[faces] object FactsReader {
     )
   }
 
+  def demand(body: JsonNode): DemandFacts = {
+    val f = new Fields(body)
+    DemandFacts(f.long("batch"), f.int("sub_bins"), f.long("wait_ms"))
+  }
+
   def batch(body: JsonNode): BatchFacts = {
     val f = new Fields(body)
     BatchFacts(

@@ -133,6 +133,7 @@ object QueryContent {
             Column.number("Duration", b => Numbers.duration(b.durationMs)),
             Column.number("Rows", b => Numbers.exact(b.rows)),
             Column.number("Bins came", b => Numbers.exact(run.movedAt(b.batch).toLong)),
+            Column.number("Sub-bins brought", b => Numbers.exact(run.subBinsAt(b.batch).toLong)),
             Column.number("Waited for bins", b => Numbers.duration(run.waitMs(b.batch))),
             Column.number("Workers came", b => run.relocatedAt(b.batch).toString),
             Column.text("Lost", b => run.lossesAt(b.batch).map(Words.loss).mkString(" ")),

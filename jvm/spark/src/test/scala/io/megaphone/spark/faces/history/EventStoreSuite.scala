@@ -106,6 +106,8 @@ class EventStoreSuite extends AnyFunSuite {
         |"cause":"asked","status":"draining","workers":1,"seconds":5,"reason":"It waits.",
         |"release":true}]}""".stripMargin
     )
+    kept.tell("demand", "r", "8", """{"batch":8,"sub_bins":5,"bytes_from_peer":6,"wait_ms":7}""")
+    assert(kept.run.demands == Vector(DemandFacts(8, 5, 7)) && kept.run.waitMs(8) == 7)
     assert(kept.run.losses == Vector(Loss("2", 7, 3, 1)))
     assert(
       kept.run.relocations ==
@@ -142,6 +144,7 @@ class EventStoreSuite extends AnyFunSuite {
       "plan" -> """{"id": null, "status": 7, "moves": "many", "batches": [null, "x"]}""",
       "step" -> """{"batch": [], "bins": 3, "wait_ms": "long"}""",
       "recovery" -> """{"batch": "x"}""",
+      "demand" -> """{"batch": 1, "sub_bins": "many"}""",
       "executors" -> """{"executors": [{"executor": 1, "budget": "x"}, 5]}""",
       "ended" -> """{"error": 3}"""
     )

@@ -122,6 +122,7 @@ class ExpositionSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       "bins_from_checkpoint_total",
       "bins_recovered_total",
       "sub_bins_total",
+      "questions_total",
       "bytes_from_peer_total",
       "bytes_from_checkpoint_total",
       "wait_seconds"

@@ -165,6 +165,8 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(table("megaphone-batches").size == run.batches.size)
     val recovered = table("megaphone-batches").find(r => (r \ "td").head.text == "3").get
     assert(recovered.text.contains("2 workers, 5.0 MiB") && recovered.text.contains("90 ms"))
+    val brought = table("megaphone-batches").find(r => (r \ "td").head.text == "11").get
+    assert(brought.text.contains("1,234") && brought.text.contains("45 ms"))
   }
 
   test("a plan that is open has a button; one that is over has none, nor has anybody else's page") {
@@ -208,7 +210,8 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(
       waits.map(r => (r \ "@height").text.toInt).zipWithIndex.filter(_._1 > 0).map(_._2) == Seq(
         3,
-        10
+        10,
+        11
       )
     )
     assert(

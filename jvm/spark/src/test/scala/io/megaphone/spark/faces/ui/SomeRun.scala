@@ -66,6 +66,7 @@ private[faces] object SomeRun {
       Vector(StepFacts("5e2c91aa", 0, 0, 10, 32, 1, 1 << 20, 2 << 20, 17)),
       Vector(RecoveryFacts(3, 2, 5 << 20, 90)),
       batches(0 to 40),
-      Vector(ExecutorFacts("1", "host-1", 1, 2, 3 << 20, 4 << 20, 10 << 20))
+      Vector(ExecutorFacts("1", "host-1", 1, 2, 3 << 20, 4 << 20, 10 << 20)),
+      demands = Vector(DemandFacts(11, 1234, 45))
     )
 }
