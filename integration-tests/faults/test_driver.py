@@ -11,7 +11,9 @@ slow = pytest.mark.slow
 
 
 @slow
-@pytest.mark.parametrize(("mode", "format"), [("direct", 1), ("prepared", 2)])
+@pytest.mark.parametrize(
+    ("mode", "format"), [("direct", 1), ("prepared", 2), ("on-demand", 1), ("on-demand", 2)]
+)
 def test_a_plan_goes_on_after_its_driver_has_died_at_each_point(
     mode: str,
     format: int,

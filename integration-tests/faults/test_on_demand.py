@@ -3,29 +3,59 @@
 whoever dies or does not answer.
 """
 
-import os
-import signal
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from testkit.driver_process import DriverProcess, MakeDriver
+from testkit import link
+from testkit.driver_process import DriverProcess
 from testkit.faults import DEMAND_POINTS, USELESS, Faults
 from testkit.input import FEW_ROWS, MANY_ROWS
-from testkit.remote import MakeRemoteQuery, RemoteQuery
+from testkit.on_demand import (
+    NO_REST,
+    brought,
+    from_checkpoint,
+    incomplete,
+    takes_effect,
+    until_complete,
+)
+from testkit.placement import workers_by_executor
+from testkit.remote import MakeRemoteQuery
 from testkit.shapes import MOVED
-from testkit.waiting import until
 
-# The rest of what a step took does not come while it is looked at.
-NO_REST = {"spark.megaphone.transfer.maxBytesPerSecond": "1"}
 BATCHES = 40
 # Operators that look at all rows of their state in each batch, for what is due by time, or that ask
 # for all rows and look at none.
 SCANNING = {
     **dict.fromkeys(("windows", "window updates", "unique", "seen", "first"), MANY_ROWS),
-    **dict.fromkeys(("sessions", "met", "long visits", "long tallies"), FEW_ROWS),
+    **dict.fromkeys(("sessions", "met", "long visits", "long tallies", "expiring"), FEW_ROWS),
 }
+# One kind for each way in which operators ask for what is elsewhere.
+ASKING = {
+    **dict.fromkeys(("wide", "joined"), MANY_ROWS),
+    **dict.fromkeys(("sessions", "long visits"), FEW_ROWS),
+}
+LINK_KB = 300
 slow = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def three(work: Path) -> Iterator[DriverProcess]:
+    """A driver with three executors of one core each."""
+    driver = DriverProcess(work / "three", {"spark.master": "local-cluster[3,1,1024]"})
+    yield driver
+    driver.close()
+
+
+@pytest.fixture(scope="module")
+def linked(work: Path) -> Iterator[DriverProcess]:
+    """A driver with two executors, all behind a link of `LINK_KB` a second."""
+    if (why := link.missing()) is not None:
+        pytest.skip(f"there can be no link here: {why}")
+    driver = DriverProcess(work / "linked", {}, link_kb=LINK_KB)
+    yield driver
+    driver.close()
 
 
 @pytest.mark.parametrize("format", [pytest.param(1, marks=slow), 2])
@@ -80,7 +110,7 @@ def test_an_operator_that_looks_at_all_rows_leaves_those_that_are_not_due_where_
     query.run(3)
     for source, target in ((0, 1), (1, 0)):
         takes_effect(query, query.move_half(source, target, mode="on-demand"))
-        assert left_behind(query) > 0
+        assert incomplete(query) > 0
         query.run(8)  # all that was there has become due, or its keys have come
     assert from_checkpoint(query) == 0
     query.flush()
@@ -110,18 +140,25 @@ def test_an_executor_dies_before_the_rest_has_come(
 
 @slow
 @pytest.mark.parametrize("what", USELESS)
+@pytest.mark.parametrize("kind", ASKING)
 def test_an_answer_that_is_no_use_is_replaced_by_the_checkpoint(
-    what: str, shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
+    kind: str,
+    what: str,
+    shared: DriverProcess,
+    faults: Faults,
+    make_remote_query: MakeRemoteQuery,
 ) -> None:
     entry = f"answer-came={what}"
-    query = make_remote_query(shared, **NO_REST).spread()
+    query = make_remote_query(shared, kind=kind, pattern=ASKING[kind], **NO_REST).spread()
     query.run(3)
     faults.arm(entry)
     takes_effect(query, query.move_half(0, 1, mode="on-demand"))
     query.run(2)
     assert faults.struck(entry) is not None
     assert from_checkpoint(query) > 0
-    query.stop_and_check()
+    query.flush()
+    query.stop()
+    query.check()
 
 
 @slow
@@ -143,54 +180,40 @@ def test_an_executor_dies_while_it_asks(
 
 
 @slow
+@pytest.mark.parametrize("kind", MOVED)
 def test_a_source_that_hangs_is_not_waited_for_again_and_again(
-    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+    kind: str, three: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
-    driver = make_driver(**{"spark.master": "local-cluster[3,1,1024]"})
-    deadline = {"spark.megaphone.transfer.imageDeadlineMs": "1000"}
-    query = make_remote_query(driver, **NO_REST, **deadline).spread()
+    deadline = {"spark.megaphone.transfer.imageDeadlineMs": "5000"}
+    query = make_remote_query(three, kind=kind, pattern=MOVED[kind], **NO_REST, **deadline).spread()
     query.run(3)
     source = query.executor_of(0)
-    others = [executor for executor in driver.call("executors") if executor != source]
     takes_effect(query, query.move_half(0, 1, mode="on-demand"))
-    query.call("pin", worker=0, executor=others[0])
-    query.run()
-    assert query.executor_of(0) == others[0], "no task needs the source"
-    process = driver.executors()[source]
-    os.kill(process, signal.SIGSTOP)
+    three.call("drain", executor=source, within=0.001)
     try:
-        query.run(3)
+        query.run()
+        assert source not in workers_by_executor(query), "no task needs the source"
+        is_asked = incomplete(query) > 0  # complete mode, for one, has asked for all
+        with three.frozen(source):
+            query.run(3)
     finally:
-        os.kill(process, signal.SIGCONT)
-    query.run(2)
-    query.stop_and_check()
+        three.call("undrain", executor=source)
+    assert is_asked == (from_checkpoint(query) > 0)
+    query.run(2).flush()  # an answer comes late, if one comes
+    query.stop()
+    query.check()
 
 
-def takes_effect(query: RemoteQuery, plan: str) -> None:
-    """Runs batches until all steps of a plan are sealed; bins may be incomplete then."""
-    query.run_until(
-        lambda: query.plan(plan)["moves_done"] == query.plan(plan)["moves"], "it takes effect"
-    )
-
-
-def until_complete(query: RemoteQuery, plan: str) -> None:
-    """The rest comes, and no batch is needed for it."""
-    until(lambda: query.plan(plan)["status"] == "done", "all has come")
-
-
-def from_checkpoint(query: RemoteQuery) -> int:
-    """How many bins were read from the checkpoint after the run's first batch."""
-    rows: list[dict[str, Any]] = query.table("migrations")
-    return sum(row["bins_from_checkpoint"] for row in rows if row["batch"] > 0)
-
-
-def brought(query: RemoteQuery) -> int:
-    """How many sub-bins came as batches needed them."""
-    return sum(row["sub_bins"] for row in query.table("migrations"))
-
-
-def left_behind(query: RemoteQuery) -> int:
-    """How many bins were incomplete at the end of the newest batch in which bins came."""
-    rows: list[dict[str, Any]] = query.table("migrations")
-    newest = max(row["batch"] for row in rows)
-    return sum(row["bins_incomplete"] for row in rows if row["batch"] == newest)
+@slow
+@pytest.mark.parametrize("kind", MOVED)
+def test_answers_over_a_slow_link_are_waited_for(
+    kind: str, linked: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = make_remote_query(linked, kind=kind, pattern=MOVED[kind]).spread()
+    query.run(3)
+    for source, target in ((0, 1), (1, 0)):
+        query.finish(query.move_half(source, target, mode="on-demand"), within=BATCHES)
+    assert from_checkpoint(query) == 0
+    query.run(2).flush()
+    query.stop()
+    query.check()
