@@ -36,6 +36,9 @@ ASKING = {
     **dict.fromkeys(("wide", "joined"), MANY_ROWS),
     **dict.fromkeys(("sessions", "long visits"), FEW_ROWS),
 }
+# Questions of a batch and store about what one source has: for the keys that the batch has, and for
+# what is due, which each variable that expires is asked for by itself. Complete mode asks for all.
+ROUND_TRIPS = dict.fromkeys(MOVED, 3) | {"expiring": 8, "complete": 512}
 LINK_KB = 300
 slow = pytest.mark.slow
 
@@ -88,6 +91,9 @@ def test_every_operator_moves_on_demand(
     query = make_remote_query(shared, kind=kind, format=format, pattern=MOVED[kind]).spread()
     query.run(3)
     query.finish(query.move_half(0, 1, mode="on-demand"))
+    assert brought(query) > 0
+    asked = max(row["questions"] for row in query.table("migrations"))
+    assert asked <= ROUND_TRIPS[kind], "keys are known before they are asked for"
     query.run(2)
     query.finish(query.submit("rescale", 3, mode="on-demand", strategy="all-at-once"))
     query.run(2)
@@ -198,10 +204,13 @@ def test_a_source_that_hangs_is_not_waited_for_again_and_again(
             query.run(3)
     finally:
         three.call("undrain", executor=source)
-    assert is_asked == (from_checkpoint(query) > 0)
+    was_read = from_checkpoint(query) > 0
     query.run(2).flush()  # an answer comes late, if one comes
     query.stop()
+    three.kill_executor(source)  # for a minute nobody would ask it anything
+    three.wait_for_executors()
     query.check()
+    assert was_read == is_asked
 
 
 @slow

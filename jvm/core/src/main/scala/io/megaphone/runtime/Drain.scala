@@ -68,6 +68,8 @@ object Drain {
     *   workers that have fewer standbys elsewhere than they should, and a standby here
     * @param states
     *   workers whose state the executor keeps
+    * @param exports
+    *   what steps on demand have taken from workers there, and others lack yet
     */
   final case class OfQuery(
       name: String,
@@ -75,7 +77,8 @@ object Drain {
       isIdle: Boolean,
       areElsewhere: Boolean,
       standbysLacking: Int,
-      states: Int
+      states: Int,
+      exports: Int = 0
   ) {
 
     /** Workers that are still to leave. Those of an idle query leave with its next batch: it is
@@ -101,14 +104,10 @@ object Drain {
 
   object OfExecutor {
 
-    /** What an executor has by its last report, if there is one.
-      *
-      * @param queries
-      *   looks at the queries; is given the number of states that the executor keeps of a run
-      */
-    def of(report: Option[Report])(queries: (String => Int) => Vector[OfQuery]): OfExecutor =
+    /** What an executor has by its last report, if there is one. */
+    def of(report: Option[Report], queries: Vector[OfQuery]): OfExecutor =
       OfExecutor(
-        queries(run => report.flatMap(_.states.get(run)).getOrElse(0)),
+        queries,
         report.fold(0)(_.held.replicas),
         report.fold(0)(_.held.blocks),
         report.fold(0L)(_.obeyed)

@@ -198,12 +198,13 @@ private object Drains {
   def left(has: Drain.OfExecutor, emptySince: Option[Long]): Option[String] = {
     val blocking = has.queries.filter(q => q.toLeave > 0 || q.standbysLacking > 0)
     val states = has.queries.iterator.map(_.statesInUse).sum
+    val exports = has.queries.iterator.map(_.exports).sum
     if (blocking.nonEmpty) Some(blocking.map(describe).mkString(" "))
     else if (emptySince.exists(has.obeyed < _)) Some("It has not reported since.")
     else
-      Option.when(states + has.replicas + has.blocks > 0)(
-        s"It still has the state of $states workers, ${has.replicas} replicas and " +
-          s"${has.blocks} blocks."
+      Option.when(states + exports + has.replicas + has.blocks > 0)(
+        s"It still has the state of $states workers, ${has.replicas} replicas, " +
+          s"${has.blocks} blocks and $exports exports of steps on demand."
       )
   }
 

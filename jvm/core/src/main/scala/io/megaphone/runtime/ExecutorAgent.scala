@@ -160,10 +160,11 @@ final class ExecutorAgent(
     throttle.besideTasks,
     standbys.standing,
     orders.counter,
-    registry.statesByRun,
+    registry.holdingsByRun,
     standbys.noRoom,
     rests.whole,
-    rests.noRoom
+    rests.noRoom,
+    registry.exportsByRun
   )
 
   /** Obeys the orders, unless newer ones are known. Returns whether they were obeyed. */

@@ -130,7 +130,7 @@ final class Fetcher private[runtime] (
             val question = Question.AllDue(remote.key, remote.name, keys, bins, since, late)
             telling.ask(remote, question) match {
               case Answer.AllDue(found) if isOf(found, bins, due) =>
-                found.foreach(takeDue(_, due, telling))
+                takeDue(found, due, telling)
                 go(found.last.stretch.next.map(found.last.bin -> _))
               case _ if telling.remoteOf(bins.head).isEmpty =>
                 complete(bins.take(1))
@@ -166,16 +166,19 @@ final class Fetcher private[runtime] (
         if (some.stretch.next.isEmpty) some.nextTime > due.until else some.stretch.subBins.nonEmpty
       }
 
-  private def takeDue(found: DueSubBins, due: Due, telling: Fetcher): Unit = {
-    val (bin, hashes) = (found.bin, found.stretch.subBins.map(_.hash))
-    found.stretch.subBins.foreach(telling.takeIn(bin, _))
+  private def takeDue(found: Vector[DueSubBins], due: Due, telling: Fetcher): Unit = {
+    val come = for (some <- found; subBin <- some.stretch.subBins) yield (some.bin, subBin)
+    come.foreach { case (bin, subBin) => telling.takeIn(bin, subBin) }
     if (telling ne this) {
-      hashes.foreach(want(bin, _))
-      for (hash <- hashes; remote <- remoteOf(bin) if lacks(bin, hash))
-        bringWanted(remote, bin -> hash)
+      come.foreach { case (bin, subBin) =>
+        want(bin, subBin.hash)
+      } // all, before the first is asked
+      for ((bin, subBin) <- come; remote <- remoteOf(bin) if lacks(bin, subBin.hash))
+        bringWanted(remote, bin -> subBin.hash)
     }
     // Only now, for this may have ended before.
-    if (found.stretch.next.isEmpty) remoteOf(bin).foreach(_.hasNone(due.time, found.nextTime))
+    for (some <- found if some.stretch.next.isEmpty; remote <- remoteOf(some.bin))
+      remote.hasNone(due.time, some.nextTime)
   }
 
   /** Makes sure that all bins are complete. Throws as `bring` does. */

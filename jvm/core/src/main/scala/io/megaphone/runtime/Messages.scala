@@ -25,7 +25,7 @@ sealed trait Message extends Serializable
   * @param obeyed
   *   the number of the newest orders that were obeyed before the report was made
   * @param states
-  *   of how many workers it keeps the state, or what a step on demand took of it, by run
+  *   how many states of workers it keeps, by run
   * @param noRoom
   *   the workers that it is to stand by for and has no room for
   * @param whole
@@ -33,6 +33,8 @@ sealed trait Message extends Serializable
   *   version
   * @param restsWithoutRoom
   *   workers that run on it with incomplete bins, for the rest of which memory is too short
+  * @param exports
+  *   how many exports it keeps, by run
   */
 final case class Report(
     executor: ExecutorAddress,
@@ -46,7 +48,8 @@ final case class Report(
     states: Map[String, Int] = Map.empty,
     noRoom: Vector[WorkerId] = Vector.empty,
     whole: Vector[(WorkerId, Long)] = Vector.empty,
-    restsWithoutRoom: Vector[WorkerId] = Vector.empty
+    restsWithoutRoom: Vector[WorkerId] = Vector.empty,
+    exports: Map[String, Int] = Map.empty
 ) extends Message
 
 /** How far a standby is: the version of its holding, how many bins of the worker it has, and

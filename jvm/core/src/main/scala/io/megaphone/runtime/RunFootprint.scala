@@ -75,10 +75,16 @@ final class RunFootprint private[runtime] (
     *   how the query is called
     * @param isIdle
     *   whether it plans no batch
-    * @param states
-    *   workers whose state the executor keeps
+    * @param report
+    *   what the executor reported last
     */
-  def on(executor: String, name: String, isIdle: Boolean, states: Int): Drain.OfQuery = {
+  def on(
+      executor: String,
+      name: String,
+      run: String,
+      isIdle: Boolean,
+      report: Option[Report]
+  ): Drain.OfQuery = {
     val seats = staysOn(executor)
     Drain.OfQuery(
       name,
@@ -86,7 +92,8 @@ final class RunFootprint private[runtime] (
       isIdle,
       seats.forall(isElsewhere),
       standbysOn(executor, isIdle),
-      states
+      report.flatMap(_.states.get(run)).getOrElse(0),
+      report.flatMap(_.exports.get(run)).getOrElse(0)
     )
   }
 

@@ -228,11 +228,10 @@ final class Registry(
   def workers(isSo: Holding => Boolean): Vector[WorkerId] =
     slots.asScala.iterator.collect { case (worker, slot) if isSo(slot.peek) => worker }.toVector
 
-  /** By run, how many workers' states are here, or what a step on demand took of them. */
-  def statesByRun: Map[String, Int] = {
-    val lent = exports.keySet.asScala.iterator.map(key => WorkerId(key.store, key.source))
-    (slots.keySet.asScala ++ lent).groupMapReduce(_.store.run)(_ => 1)(_ + _)
-  }
+  /** The number of holdings of each run, and that of its exports. */
+  def holdingsByRun: Map[String, Int] = byRun(slots.keySet.asScala.iterator.map(_.store.run))
+  def exportsByRun: Map[String, Int] = byRun(exports.keySet.asScala.iterator.map(_.store.run))
+  private def byRun(runs: Iterator[String]) = runs.toVector.groupMapReduce(identity)(_ => 1)(_ + _)
   def replicasCount: Int = replicas.size
   def runs: Set[String] = slots.keySet.asScala.map(_.store.run).toSet
   def isEmpty: Boolean =

@@ -68,6 +68,10 @@ class DrainsSuite extends AnyFunSuite {
     get
     has = has.copy(obeyed = counter + 1)
     assert(get.status == Drain.Draining && get.reason.exists(_.contains("plans no batches")))
+    has(query.copy(exports = 1, isIdle = true, areElsewhere = true))
+    get
+    has = has.copy(obeyed = counter)
+    assert(get.status == Drain.Draining && get.reason.exists(_.contains("1 exports")))
     has(query.copy(workers = 2, states = 2, isIdle = true, areElsewhere = true))
     get
     has = has.copy(obeyed = counter + 1)

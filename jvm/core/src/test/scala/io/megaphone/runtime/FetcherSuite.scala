@@ -9,7 +9,7 @@ import io.megaphone.checkpoint.CatchUp
 import io.megaphone.errors.{DamagedFileException, DetachedLeaseException, MissingFileException}
 import io.megaphone.format.{Checksum, Encoder, ExecutorAddress, FileName, StateName, WorkerId}
 import io.megaphone.log.{BinLog, Due, KeyReader, RowTime}
-import io.megaphone.log.memory.DamagedRecordsException
+import io.megaphone.log.memory.{DamagedRecordsException, HeapBudget, SpillFiles}
 import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.plan.{Bins, Move, StepId}
 import io.megaphone.protocol.Route
@@ -51,7 +51,8 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
   ) {
     val bins: Vector[Int] = if (inTwo.isEmpty) Vector(0) else Vector(0, 2)
     val store = new Store
-    val (source, target) = (new Registry, new Registry(borrowMs = 0))
+    private val budget = new HeapBudget(1L << 40, new SpillFiles(Vector.empty))
+    val (source, target) = (new Registry, new Registry(budget = budget, borrowMs = 0))
     private val id = store.turn(0, before, before).key
     Seq(source, target).foreach(_.useKeyReader(id, () => hash))
     val exportKey: ReplicaKey = ReplicaKey.forStep(id, 0, 1, step)
@@ -194,6 +195,15 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     values.heard = _ => Answer.Gone
     keys.fetcher.bringDue(until(40), values.fetcher)
     assert(!keys.isPartial && keys.arrivals.binsFromCheckpoint == 0)
+  }
+
+  test("keys of several bins that another store calls due come in one question") {
+    val inTwo = 100 until 105
+    val keys = new Moving(keys = 10, inTwo = inTwo)
+    val values = new Moving(keys = 10, i => rowOf(Some(10L * i)), inTwo = inTwo)
+    keys.fetcher.bringDue(until(1010), values.fetcher)
+    assert(((0 until 10) ++ inTwo).filter(keys.has) == (0 until 10) ++ Seq(100, 101))
+    assert(values.asked.size == 1 && keys.asked.size == 1)
   }
 
   test("if nobody has said which keys are due, all come") {
@@ -534,7 +544,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     store.commit(lease, turn)
     lease.end()
     val rests = restsOf(moving, peers, settled = 2)
-    target.budget.measure(Long.MaxValue - (1L << 40))
+    target.budget.measure(1L << 40)
     assert(!rests.bringAll(turn.key.run) && asked.isEmpty)
     assert(rests.noRoom == Vector(WorkerId(turn.key, 1)) && lease.holding.areIncomplete)
     target.measure()

@@ -99,11 +99,12 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   }
 
   /** What an executor has that somebody may need, as the driver knows it. */
-  private def has(executor: String): Drain.OfExecutor =
-    Drain.OfExecutor.of(mail.lastReport(executor)) { states =>
-      for (driver <- drivers.toVector; run <- driver.live)
-        yield run.footprint.on(executor, driver.id, isIdle = false, states(driver.id))
-    }
+  private def has(executor: String): Drain.OfExecutor = {
+    val report = mail.lastReport(executor)
+    val queries = for (driver <- drivers.toVector; run <- driver.live)
+      yield run.footprint.on(executor, driver.id, driver.id, isIdle = false, report)
+    Drain.OfExecutor.of(report, queries)
+  }
 
   /** An executor gets no more tasks, and will end. */
   def decommission(): Unit = if (staying.size > 1) {

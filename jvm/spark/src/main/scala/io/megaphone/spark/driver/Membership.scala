@@ -186,10 +186,11 @@ final class Membership(
   }
 
   /** What an executor still has that somebody may need. */
-  private def look(executor: String): Drain.OfExecutor =
-    Drain.OfExecutor.of(Option(reports.get(executor))) { states =>
-      running().filter(_.snapshot.isDefined).map(q => q.has(executor, states(q.runId)))
-    }
+  private def look(executor: String): Drain.OfExecutor = {
+    val report = Option(reports.get(executor))
+    val queries = running().filter(_.snapshot.isDefined).map(_.has(executor, report))
+    Drain.OfExecutor.of(report, queries)
+  }
 
   private def lookAround(): Unit = attempt {
     val live = registered

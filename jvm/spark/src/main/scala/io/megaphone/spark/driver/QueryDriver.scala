@@ -135,11 +135,11 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
 
   /** What the query has on an executor that may be about to go.
     *
-    * @param states
-    *   workers whose state the executor keeps
+    * @param report
+    *   what it reported last
     */
-  private[driver] def has(executor: String, states: Int): Drain.OfQuery =
-    footprint.on(executor, query.name.getOrElse(runId), idleness.isIdle, states)
+  private[driver] def has(executor: String, report: Option[Report]): Drain.OfQuery =
+    footprint.on(executor, query.name.getOrElse(runId), runId, idleness.isIdle, report)
 
   /** Of the executors that are there, those that have state of the query in use, or stand by, or
     * are to: all, if its workers are about to be spread.
