@@ -369,8 +369,8 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
     worker <- 0 until state.currentTable(group.id).workers
     if group.operators.exists(o => run.footprint.executorOf(o.id, worker).contains(executor.name))
     standbys = run.footprint.standbysOf(group, worker)
-    others = world.executors.filter(_ ne executor)
-  } yield standbys > 0 && standbys <= others.count(standsBy(_, group, worker)))
+    standsBy = standbys.forall(world.executor(_).exists(this.standsBy(_, group, worker)))
+  } yield standbys.nonEmpty && standsBy)
     .reduceOption(_ && _)
     .contains(true)
 

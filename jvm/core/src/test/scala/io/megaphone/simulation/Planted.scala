@@ -269,13 +269,14 @@ final class Planted(world: World, bug: Option[Bug]) {
   /** What an executor would answer with the newest records that its worker has. */
   private def ofHead(question: Question, source: Executor): Option[Answer] = for {
     holding <- source.registry.holding(WorkerId(question.key.store, question.key.source))
-    if question.bins.forall(bin => holding.has(bin) && holding.stateOf(bin).elsewhere.isEmpty)
+    bins = question.keys.keys.toVector
+    if bins.forall(bin => holding.has(bin) && holding.stateOf(bin).elsewhere.isEmpty)
   } yield {
     val registry = new Registry
     registry.useKeyReader(question.key.store, () => Cells.Hash)
     val worker = WorkerId(question.key.store, question.key.source)
     val copied = registry.lease(worker, setup.bins, new Attempt(0, () => true), 0).holding
-    question.bins.foreach { bin =>
+    bins.foreach { bin =>
       val (log, image) = (new BinLog, holding.log(bin).image())
       log.apply(image, 0, image.length)
       log.settle()

@@ -101,8 +101,9 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   /** What an executor has that somebody may need, as the driver knows it. */
   private def has(executor: String): Drain.OfExecutor = {
     val report = mail.lastReport(executor)
-    val queries = for (driver <- drivers.toVector; run <- driver.live)
-      yield run.footprint.on(executor, driver.id, driver.id, isIdle = false, report)
+    val queries =
+      for (driver <- drivers.toVector; run <- driver.live)
+        yield run.footprint.on(executor, driver.id, driver.id, isIdle = false, report)
     Drain.OfExecutor.of(report, queries)
   }
 
