@@ -442,7 +442,9 @@ final class QueryRun(
     val incoming = d.sealedSteps
       .filter(_.id.group == group.id)
       .map { a =>
-        def routes = Route.of(a.step, tables.before, d.batch.whereabouts(group.id))
+        // A standby may turn out to be of no use: the target then asks the source.
+        def where = d.batch.whereabouts(group.id).copy(stoodBy = Vector.empty)
+        def routes = Route.of(a.step, tables.before, where)
         Incoming(a.id, a.step.moves.map(_.bin), Option.when(a.mode.isOnDemand)(routes))
       }
     val sources = incoming.flatMap(_.bins.map(tables.before.workerOf)).distinct

@@ -352,14 +352,15 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   def runsOn(executor: Executor): Boolean = running.exists(_.executor eq executor)
 
   /** Whether nothing is under way but a batch, and every worker is where it has run last. */
-  def isQuiet: Boolean = isReady && state.decision.nonEmpty && openPlans.isEmpty &&
-    !isRelocating && !isArriving && setup.groups.forall { group =>
-      (0 until state.currentTable(group.id).workers).forall { worker =>
-        group.operators.forall(o =>
-          run.footprint.executorOf(o.id, worker).exists(world.executor(_).isDefined)
-        )
+  def isQuiet: Boolean =
+    isReady && state.decision.exists(_.sealedSteps.isEmpty) && openPlans.isEmpty &&
+      !isRelocating && !isArriving && setup.groups.forall { group =>
+        (0 until state.currentTable(group.id).workers).forall { worker =>
+          group.operators.forall(o =>
+            run.footprint.executorOf(o.id, worker).exists(world.executor(_).isDefined)
+          )
+        }
       }
-    }
 
   /** Whether every worker of an executor has a standby that keeps up, as the driver knows it and as
     * it is.
@@ -378,7 +379,9 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
     group.stores.forall { store =>
       val bins = state.currentTable(group.id).binsOf(worker)
       executor.registry.holding(WorkerId(store.in(id), worker)).exists { here =>
-        here.keepsUp(world.oracle.settled) && !here.areIncomplete && bins.forall(here.has)
+        here.keepsUp(world.oracle.settled, behind = 0) && !here.areIncomplete && bins.forall(
+          here.has
+        )
       }
     }
 

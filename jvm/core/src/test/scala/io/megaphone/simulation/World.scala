@@ -13,7 +13,7 @@ import io.megaphone.format.{ExecutorAddress, StoreId}
 import io.megaphone.placement.Seat
 import io.megaphone.plan.RoutingTable
 import io.megaphone.runtime.{Arrivals, ClusterView, Drain, Drains}
-import io.megaphone.state.{Holding, ReplicaKey}
+import io.megaphone.state.ReplicaKey
 import io.megaphone.transfer.BlockName
 
 /** All that exists in one schedule: the checkpoint, the executors, the drivers, zombies, messages
@@ -299,12 +299,13 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   def checkFetched(arrivals: Arrivals, before: Int): Unit =
     if (faults.isFree && arrivals.binsFromCheckpoint > before)
       throw new Violation("bins that were incomplete came from files, and no fault was there")
-  def checkRests(executor: Executor): Unit = if (faults.isFree) {
-    def isFromFiles(holding: Holding) = holding.cameBetween.fromCheckpoint > 0
-    executor.registry.workers(isFromFiles).foreach { worker =>
-      throw new Violation(s"the rest of $worker came from files, and no fault was there")
-    }
-  }
+  def checkRests(executor: Executor): Unit = if (faults.isFree) for {
+    driver <- drivers
+    run <- driver.live
+    worker <- executor.registry.workers(_.cameBetween.fromCheckpoint > 0)
+    // Where it has run before, it may be stood by for: that is made from files.
+    if run.footprint.executorOf(worker.store.id.operator, worker.worker).contains(executor.name)
+  } throw new Violation(s"the rest of $worker came from files, and no fault was there")
 
   def promoted(): Unit = counts = counts.copy(promoted = counts.promoted + 1)
 
