@@ -89,8 +89,10 @@ def test_standbys_are_dropped_before_a_batch_fails_for_want_of_room(
     make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
 ) -> None:
     few, half, all_keys = (replace(MANY_ROWS, rows=rows, step=0) for rows in (10, 2500, 5000))
-    # What a batch of all keys takes beside what is there, with room for half of a standby.
-    driver = make_driver(**{"spark.megaphone.memory.budget": "1550k"})
+    # Room for a worker with all keys, or with half of them and the standby of the other.
+    driver = make_driver(
+        **{"spark.megaphone.memory.budget": "1280k", "spark.megaphone.bins": str(BINS)}
+    )
     query = make_remote_query(driver, kind="wide", pattern=few, **{REPLICAS: "1"}).spread()
     query.input.pattern = half
     query.run()

@@ -133,7 +133,7 @@ def test_executors_die_while_they_make_standbys_for_each_other(
     query.run(2)
     until(
         lambda: [row["workers"] for row in shared.call("held")] == [2, 2],
-        "each has its own worker's state, and some of the other's",
+        "each has its own worker's state, and loads the other's",
     )
     assert all(row["standbys"] == 0 for row in query.table("workers")), "it takes long"
     for executor in list(workers_by_executor(query))[:lost]:
