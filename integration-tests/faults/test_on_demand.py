@@ -39,7 +39,7 @@ ASKING = {
 # Questions of a batch and store about what one source has: for the keys that the batch has, and for
 # what is due, which each variable that expires is asked for by itself. Complete mode asks for all.
 ROUND_TRIPS = dict.fromkeys(MOVED, 3) | {"expiring": 8, "complete": 512}
-LINK_KB = 300
+LINK_KB = 1000
 slow = pytest.mark.slow
 
 
