@@ -120,7 +120,7 @@ final class Fetcher private[runtime] (
           case Some(remote) =>
             val asked = open.filter((tellerOf _).tupled(_).exists(_.key == remote.key))
             val bins = asked.map(_._1)
-            asked.foreach(_._2.teller = Some(remote))
+            asked.foreach { case (bin, here) => here.teller = tellerOf(bin, here) }
             val late = due.copy(from = asked.iterator.map(_._2.noneBefore(due.time)).min)
             val from = stopped.collect { case (bin, hash) if bin == bins.head => hash }
             val keys = asked.flatMap { case (bin, here) =>

@@ -204,6 +204,10 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     keys.fetcher.bringDue(until(1010), values.fetcher)
     assert(((0 until 10) ++ inTwo).filter(keys.has) == (0 until 10) ++ Seq(100, 101))
     assert(values.asked.size == 1 && keys.asked.size == 1)
+    values.fetcher.completeAll()
+    keys.fetcher.bringDue(until(1030), values.fetcher)
+    assert(((0 until 10) ++ inTwo).filter(keys.has) == (0 until 10) ++ Seq(100, 101, 102, 103))
+    assert(keys.asked.size == 2 && keys.asked.forall(_.isInstanceOf[Question.SubBins]))
   }
 
   test("if nobody has said which keys are due, all come") {
