@@ -11,7 +11,7 @@ import io.megaphone.format.{ExecutorAddress, StoreId, WorkerId}
 import io.megaphone.pace.TransferRate
 import io.megaphone.placement.Seat
 import io.megaphone.plan.{Group, Move, Operator, Plan, Step, StepId, TransferMode}
-import io.megaphone.protocol.{PlanStatus, Protocol}
+import io.megaphone.protocol.{PlanStatus, Protocol, Route}
 import io.megaphone.state.ReplicaKey
 import io.megaphone.testkit.MemoryRecords
 import io.megaphone.view.PlanRow
@@ -573,6 +573,18 @@ class QueryRunSuite extends AnyFunSuite {
     assert(q.run.footprint.standbysOn("b", isIdle = true) == 0, "no batch may come")
     emptied(4)
     assert(!onB, "it is over")
+  }
+
+  test("a source lends what a step on demand takes, also if the target's executor stands by") {
+    val q = settledOn(executors, PlacementSettings(replicas = 1, pilotBatches = 0))
+    q.plan(1)
+    says(q, executors(1), standing(0, 1))
+    val step = Step(Vector(Move(0, 1)), 2)
+    q.run.submit(_ => Plan("p", Map(0L -> Vector(step)), "all-at-once", TransferMode.OnDemand))
+    assert(q.plan(2).assignments(0).outgoing.map(_.routes) == Vector(Vector.empty), "b has it")
+    says(q, executors(1), standing(0, 2))
+    val incoming = q.plan(3).assignments(0).incoming
+    assert(incoming.flatMap(_.onDemand) == Vector(Vector(Route(0, 1, Vector(0)))))
   }
 
   /** A run whose batch 2 sends worker 0 from a to c. */
