@@ -12,6 +12,18 @@ from demo.watch import Act, Batch
 
 
 @dataclass(frozen=True)
+class Loss:
+    """What the end of an executor cost a query."""
+
+    bytes: int
+    """Bytes of state that it read again."""
+    batch_s: float
+    """Its longest batch since."""
+    before_s: float
+    """The median of its last batches before."""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """All that is shown at the end."""
 
@@ -24,8 +36,8 @@ class Outcome:
     wrong_keys: list[object]
     firsts: int
     wrong_firsts: list[object]
-    read_again: dict[str, int]
-    """By query: bytes of state that it read again after an executor was killed on purpose."""
+    losses: dict[str, Loss]
+    """By query: what the second kill cost it."""
 
     def names_at(self, batch: int) -> list[str]:
         """What was done, or happened, at a batch."""
@@ -108,11 +120,10 @@ def table(outcome: Outcome) -> str:
 
 def verdict(outcome: Outcome) -> str:
     """What an executor's end cost with standbys and without, and whether the answers are right."""
-    read = outcome.read_again
     lines = [
-        "State read again after the second kill -9: "
-        f"totals, with a standby for each worker, {read['totals']:,} bytes; "
-        f"firsts, without, {read['firsts']:,} bytes.",
+        "The second kill -9, of which detection is a part:",
+        _lost("totals, with a standby for each worker", outcome.losses["totals"]),
+        _lost("firsts, without", outcome.losses["firsts"]),
         _wrong("totals", outcome.wrong_keys, outcome.keys),
         _wrong("firsts", outcome.wrong_firsts, outcome.firsts),
     ]
@@ -131,6 +142,13 @@ def burst(outcome: Burst) -> str:
         for step in outcome.steps
     ]
     return "\n".join([*lines, _wrong("burst", outcome.wrong, outcome.keys)])
+
+
+def _lost(name: str, loss: Loss) -> str:
+    return (
+        f"  {name}: a batch of {loss.batch_s:.2f} s, {loss.before_s:.2f} s before it; "
+        f"{loss.bytes:,} bytes of state read again"
+    )
 
 
 def _megabytes(count: int) -> str:

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from demo.report import Outcome
+from demo.report import Loss, Outcome
 from demo.sink import Answers, wrong_firsts, wrong_keys
 from demo.watch import Watch
 from demo.workload import BATCHES, Workload
@@ -27,6 +28,7 @@ from testkit.waiting import until
 
 STRATEGY = "batched(128)"
 MODE = "prepared"
+_BATCHES_BEFORE = 5  # a kill, to compare with
 # Of the query that is acted on; the one beside it goes without.
 SETTINGS = {"spark.megaphone.replicas": "1", "spark.megaphone.placement.auto": "true"}
 
@@ -55,7 +57,7 @@ def run(
         watch = Watch(query, BATCHES, deadline)
         handle = Megaphone(query)
         watch.until(lambda: _has_begun(handle), "the query began")
-        read_again = _act(Stage(spark, cluster, watch, handle, Megaphone(beside)))
+        losses = _act(Stage(spark, cluster, watch, handle, {"totals": query, "firsts": beside}))
         watch.finish()
         migrations = handle.migrations()
         figure = handle.plot(figsize=(11, 6.4))
@@ -74,33 +76,33 @@ def run(
         wrong_keys=wrong_keys(totals.all(), expected, load.key),
         firsts=len(expected_firsts),
         wrong_firsts=wrong_firsts(firsts.all(), expected_firsts),
-        read_again=read_again,
+        losses=losses,
     )
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Where it happens: the cluster, the query that is acted on, and the one beside it."""
+    """Where it happens: the cluster, and both queries; `totals` is the one that is acted on."""
 
     spark: SparkSession
     cluster: Cluster
     watch: Watch
     handle: Megaphone
-    beside: Megaphone
+    queries: dict[str, StreamingQuery]
 
 
-def _act(stage: Stage) -> dict[str, int]:
+def _act(stage: Stage) -> dict[str, Loss]:
     watch, handle = stage.watch, stage.handle
     _join(stage, "second")
     _rescale_and_kill(stage)
     watch.run(1)
     _join(stage, "third")
-    read_again = _kill(stage)
+    losses = _kill(stage)
     _release(stage)
     watch.run(1)
     with watch.act("rescale 4 → 3"):
         watch.done(handle.rescale(3, strategy=STRATEGY, mode=MODE))
-    return read_again
+    return losses
 
 
 @contextmanager
@@ -159,23 +161,41 @@ def _rescale_and_kill(stage: Stage) -> None:
         watch.done(plan)
 
 
-def _kill(stage: Stage) -> dict[str, int]:
-    """Kills an executor while others stand by; the bytes of state that each query read again."""
-    watch, queries = stage.watch, {"totals": stage.handle, "firsts": stage.beside}
+def _kill(stage: Stage) -> dict[str, Loss]:
+    """Kills an executor while others stand by for the workers of the first query."""
+    watch = stage.watch
     watch.until(lambda: _have_standbys(stage.handle), "others stood by for all workers")
-    known = {name: handle.migrations().num_rows for name, handle in queries.items()}
-    both = _places(stage.handle) & _places(stage.beside)
+    last = {name: _last_batch(query) for name, query in stage.queries.items()}
+    both = set.intersection(*(_places(Megaphone(query)) for query in stage.queries.values()))
     _kill_executor(stage, min(both or _places(stage.handle), key=int))
-    watch.run(2)
+    watch.until(
+        lambda: all(_last_batch(query) > last[name] + 1 for name, query in stage.queries.items()),
+        "both queries had gone on",
+    )
     watch.until(lambda: _have_standbys(stage.handle), "others stood by again")
-    return {
-        name: sum(
-            row["bytes_from_checkpoint"]
-            for row in handle.migrations().to_pylist()[known[name] :]
-            if row["is_recovery"]
-        )
-        for name, handle in queries.items()
+    return {name: _loss(query, last[name]) for name, query in stage.queries.items()}
+
+
+def _last_batch(query: StreamingQuery) -> int:
+    return int(query.recentProgress[-1]["batchId"])
+
+
+def _loss(query: StreamingQuery, last: int) -> Loss:
+    """What a loss has cost that came after a query's batch `last`."""
+    seconds = {
+        progress["batchId"]: progress["durationMs"]["triggerExecution"] / 1000
+        for progress in query.recentProgress
+        if progress["numInputRows"] > 0
     }
+    return Loss(
+        bytes=sum(
+            row["bytes_from_checkpoint"]
+            for row in Megaphone(query).migrations().to_pylist()
+            if row["is_recovery"] and row["batch"] > last
+        ),
+        batch_s=max(s for batch, s in seconds.items() if batch > last),
+        before_s=median([s for batch, s in seconds.items() if batch <= last][-_BATCHES_BEFORE:]),
+    )
 
 
 def _kill_executor(stage: Stage, victim: str) -> None:

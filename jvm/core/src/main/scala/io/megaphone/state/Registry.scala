@@ -192,7 +192,9 @@ final class Registry(
     ()
   }
 
-  /** Drops the standbys that nobody uses now, whose workers have not run here. Returns the workers. */
+  /** Drops the standbys that nobody uses now, and whose workers have not run here. Returns the
+    * workers.
+    */
   def dropStandbys(): Vector[WorkerId] = slots.asScala.iterator.collect {
     case (worker, slot)
         if isStandby(worker) && slot.peek.head.isEmpty && !slot.peek.bins.isEmpty &&
