@@ -29,8 +29,9 @@ object Fault {
   case object ExecutorCutOff extends Fault(0.005)
   case object ExecutorJoins extends Fault(0.006)
 
-  /** There is no room for a copy. */
+  /** There is no room for a copy; or none for a batch's own state, but that of standbys. */
   case object ReplicaHasNoRoom extends Fault(0.1)
+  case object BatchHasNoRoom extends Fault(0.01)
 
   /** An attempt fails; or is given up by the driver and goes on (a zombie); or hears of it too late
     * to be seen as killed.
@@ -108,6 +109,7 @@ object Fault {
     ExecutorCutOff,
     ExecutorJoins,
     ReplicaHasNoRoom,
+    BatchHasNoRoom,
     TaskFails,
     TaskGivenUp,
     KillUnheard,

@@ -191,6 +191,7 @@ final class TaskAttempt(
     val task = tasks(store)
     if (world.faults.strikes(Fault.TaskFails))
       throw new InjectedFault("the task failed before a commit")
+    if (world.faults.strikes(Fault.BatchHasNoRoom)) { executor.agent.standbys.giveWay(); () }
     val id = if (setup.isV2) s"i${world.nextNumber()}" else StateName.FixedId
     world.planted.beforeCommit(executor, stage, task)
     val writer = world.planted.writer(WriterId(number, world.nextNumber()))
