@@ -11,7 +11,7 @@ trait Clock {
   /** Waits for about so many milliseconds. Throws InterruptedException. */
   final def pause(ms: Long): Unit = {
     val nobody = new Object // notifies
-    nobody.synchronized(waitOn(nobody, ms * 1000000L))
+    nobody.synchronized(waitOn(nobody, math.max(1L, ms) * 1000000L)) // 0 is for ever
   }
 }
 

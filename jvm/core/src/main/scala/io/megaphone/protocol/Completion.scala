@@ -22,9 +22,11 @@ object Completion {
       group <- state.groups.iterator
       step <- arriving(state, group.id, state.decision.fold(-1L)(_.batch.number))
       if step.step.planId == planId
+      since <- state.history.sealedSteps(planId).get(step.step).iterator
       (executor, workers) <- state.withoutRoom
       (store, worker) <- workers
       if group.stores.contains(store) && step.moves.exists(_.target == worker)
+      if !isWhole(state, group.id, worker, since)
     } yield (worker, executor)
     waiting.minOption.map { case (worker, executor) =>
       s"Worker $worker does not get the rest of its bins, because executor $executor has no room " +
@@ -32,9 +34,21 @@ object Completion {
     }
   }
 
-  /** The steps of a group of which bins may be incomplete at a batch and have not arrived. */
-  private[protocol] def arriving(state: State, group: Long, batch: Long): Vector[SealedStep] =
-    state.history.incompleteAt(group, batch).filterNot(hasArrived(state, _))
+  /** The steps of a group of which bins may be incomplete at a batch and have not arrived.
+    *
+    * @param isLost
+    *   whether a worker has run last on an executor that is gone: once the step's batch is settled,
+    *   such a worker asks nobody for the rest
+    */
+  private[protocol] def arriving(
+      state: State,
+      group: Long,
+      batch: Long,
+      isLost: (Long, Int) => Boolean = (_, _) => false
+  ): Vector[SealedStep] = state.history.incompleteAt(group, batch).filterNot { step =>
+    val workers = state.currentTable(group).workers
+    hasArrived(state, step, workers, since => worker => batch > since && isLost(group, worker))
+  }
 
   /** The steps that are complete from a batch on, which nobody but this run has run. */
   private[protocol] def steps(
@@ -67,20 +81,23 @@ object Completion {
     group.id -> (earlier.flatMap(_.moves) ++ now.flatMap(_.step.moves)).map(_.bin).toSet
   }.toMap
 
-  private def hasArrived(state: State, step: SealedStep): Boolean =
-    hasArrived(state, step, state.currentTable(step.step.group).workers)
-
   /** @param workers
     *   how many there are: those that were done away with have nothing to tell
+    * @param asksNobody
+    *   whether a worker needs nothing of the step, whose batch is given
     */
-  private def hasArrived(state: State, step: SealedStep, workers: Int): Boolean =
+  private def hasArrived(
+      state: State,
+      step: SealedStep,
+      workers: Int,
+      asksNobody: Long => Int => Boolean = _ => _ => false
+  ): Boolean =
     state.history.sealedSteps(step.step.planId).get(step.step).exists { since =>
       val targets = step.moves.map(_.target).distinct.filter(_ < workers)
-      targets.forall { worker =>
-        state
-          .group(step.step.group)
-          .stores
-          .forall(store => state.wholeAt.get((store, worker)).exists(_ > since))
-      }
+      targets.filterNot(asksNobody(since)).forall(isWhole(state, step.step.group, _, since))
     }
+
+  /** Whether all bins of a worker have been complete at a version after a batch. */
+  private def isWhole(state: State, group: Long, worker: Int, since: Long): Boolean =
+    state.group(group).stores.forall(store => state.wholeAt.get((store, worker)).exists(_ > since))
 }

@@ -90,12 +90,31 @@ object Duties {
   }
 
   /** The steps whose blocks, replicas and exports may still be used: the announced ones, those that
-    * are sealed for the batch last planned, and those on demand that have not arrived.
+    * are sealed for the batch last planned, and those on demand that somebody may ask about.
+    *
+    * @param isLost
+    *   whether a worker of a group has run last on an executor that is gone: it is recovered, whole
     */
-  def liveSteps(state: State): Set[StepId] = state.decision.fold(Set.empty[StepId]) { d =>
-    val arriving = state.groups.flatMap(g => Completion.arriving(state, g.id, d.batch.number))
-    (d.sealedSteps ++ d.announced).iterator.map(_.id).toSet ++ arriving.map(_.step)
+  def liveSteps(
+      state: State,
+      isLost: (Long, Int) => Boolean = (_, _) => false
+  ): Set[StepId] = state.decision.fold(Set.empty[StepId]) { d =>
+    (d.sealedSteps ++ d.announced).iterator.map(_.id).toSet ++ takenAt(state, isLost).keySet
   }
+
+  /** The steps on demand that somebody may ask about, each with its batch: that is the version of
+    * its sources that it takes.
+    */
+  def takenAt(
+      state: State,
+      isLost: (Long, Int) => Boolean = (_, _) => false
+  ): Map[StepId, Long] = (for {
+    decision <- state.decision.iterator
+    batch = decision.batch.number
+    group <- state.groups
+    step <- Completion.arriving(state, group.id, batch, isLost)
+    since <- state.history.sealedSteps(step.step.planId).get(step.step)
+  } yield step.step -> since).toMap
 
   /** The replicas that a step needs: one for each store and route. */
   private[protocol] def replicas(

@@ -94,7 +94,7 @@ final case class DueScan(
 /** A step that takes effect with this batch, and the bins that it moves.
   *
   * @param onDemand
-  *   of a step on demand: the bins of it that travel between executors
+  *   of a step on demand: the bins of it whose source and target run on different executors
   */
 final case class Incoming(
     step: StepId,

@@ -177,7 +177,8 @@ final class ExecutorAgent(
     registry.keepRuns(
       run => orders.runs.get(run).map(_.settled),
       standing,
-      orders.isDraining
+      orders.isDraining,
+      orders.takenAt(_)
     )
     registry.keepReplicas(orders.isLive(_))
     rests.keep(orders)

@@ -170,9 +170,8 @@ final class Fetcher private[runtime] (
     val come = for (some <- found; subBin <- some.stretch.subBins) yield (some.bin, subBin)
     come.foreach { case (bin, subBin) => telling.takeIn(bin, subBin) }
     if (telling ne this) {
-      come.foreach { case (bin, subBin) =>
-        want(bin, subBin.hash)
-      } // all, before the first is asked
+      // All are wanted before the first is asked for.
+      come.foreach { case (bin, subBin) => want(bin, subBin.hash) }
       for ((bin, subBin) <- come; remote <- remoteOf(bin) if lacks(bin, subBin.hash))
         bringWanted(remote, bin -> subBin.hash)
     }

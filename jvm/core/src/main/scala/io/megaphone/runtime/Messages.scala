@@ -4,7 +4,7 @@ package io.megaphone.runtime
 import io.megaphone.format.{ExecutorAddress, WorkerId}
 import io.megaphone.pace.CopyRate
 import io.megaphone.plan.StepId
-import io.megaphone.state.ReplicaKey
+import io.megaphone.state.{ForStep, ReplicaKey}
 import io.megaphone.transfer.{ReplicaDuty, StandbyDuty}
 
 /** A message between an executor and the driver. Losing one costs time, never correctness. */
@@ -117,6 +117,12 @@ final case class Orders(
 
   def isLive(key: ReplicaKey): Boolean =
     runs.get(key.store.run).exists(run => key.purpose.isLive(run.steps))
+
+  /** The version of its source that a sealed step on demand takes; None for any other. */
+  def takenAt(key: ReplicaKey): Option[Long] = (key.purpose, runs.get(key.store.run)) match {
+    case (ForStep(step, _), Some(run)) => run.takenAt.get(step)
+    case _ => None
+  }
 }
 
 object Orders {
@@ -166,6 +172,8 @@ final case class RunOrders(
   *   the newest version that is settled
   * @param steps
   *   steps whose blocks and replicas may still be used
+  * @param takenAt
+  *   of those of them that are on demand and sealed: the version that each takes of its sources
   * @param pullDeadlineMs
   *   how long an executor waits for a block that prepares a replica; None for its own deadline
   * @param copyRate
@@ -176,7 +184,8 @@ final case class LiveRun(
     settled: Long,
     steps: Set[StepId],
     pullDeadlineMs: Option[Long],
-    copyRate: CopyRate = CopyRate.Unlimited
+    copyRate: CopyRate = CopyRate.Unlimited,
+    takenAt: Map[StepId, Long] = Map.empty
 )
 
 /** A worker's commit: where the worker ran, and the cost of opening its state.

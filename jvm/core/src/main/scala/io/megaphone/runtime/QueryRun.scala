@@ -345,7 +345,7 @@ final class QueryRun(
     val waiting = report.restsWithoutRoom.collect {
       case WorkerId(store, worker) if store.run == run => (store.id, worker)
     }.toSet
-    if (!records.state.flatMap(_.withoutRoom.get(executor)).contains(waiting))
+    if (records.state.flatMap(_.withoutRoom.get(executor)).getOrElse(Set.empty) != waiting)
       records.feed(Protocol.RestsWithoutRoom(executor, waiting))
     val standing = report.standing.filter(_.worker.store.run == run)
     places.standsBy(executor, standing, noRoom, batchNow)
@@ -383,12 +383,17 @@ final class QueryRun(
       LiveRun(
         checkpointRoot,
         d.batch.number,
-        Duties.liveSteps(s),
+        Duties.liveSteps(s, isLost),
         settings.pullDeadlineMs,
-        pace.copyRate
+        pace.copyRate,
+        Duties.takenAt(s, isLost)
       )
     )
   )
+
+  /** Whether a worker has run last on an executor that is gone. */
+  private def isLost(group: Long, worker: Int): Boolean =
+    places.executorOf(group, worker).exists(places.cluster.get(_).isEmpty)
 
   /** This run's part of the orders for an executor; None before its first batch. */
   def ordersFor(executor: String): Option[RunOrders] =

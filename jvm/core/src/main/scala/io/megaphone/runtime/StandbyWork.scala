@@ -64,8 +64,9 @@ final class StandbyWork private[runtime] (
     */
   def giveWay(): Boolean = {
     val dropped = registry.dropStandbys()
-    dropped.foreach { worker => withoutRoom.add(worker); rests.failed(worker) }
+    dropped.foreach { worker => withoutRoom.add(worker); rests.rest(worker, GaveWayRest) }
     if (dropped.nonEmpty) {
+      registry.budget.dropped()
       registry.measure()
       warn(
         s"Standbys were dropped, ${dropped.size} in all, for a batch had no room for its own " +
@@ -148,4 +149,7 @@ private object StandbyWork {
   /** Rounds of orders that a failed duty rests at most; they come once a second. */
   private val RestMax = 30L
   private val FailuresTold = 5
+
+  /** Rounds that a standby rests that has given way: batches would fail for it again and again. */
+  private val GaveWayRest = 300L
 }

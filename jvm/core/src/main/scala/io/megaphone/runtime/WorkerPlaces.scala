@@ -151,12 +151,15 @@ private[runtime] final class WorkerPlaces {
     */
   private def spreads(scene: Scene): Boolean = isSettling &&
     scene.batch >= openSince + settings.settleBatches && scene.isKnown &&
-    (!isPartlySpread || moving.open.isEmpty)
+    (!isPartlySpread || areAllThere)
+
+  /** Whether no worker is on its way, but by a user's wish: where that leads stays as it is. */
+  private def areAllThere: Boolean = moving.open.forall(_.why == Relocation.Asked)
 
   private def placeAnew(scene: Scene): Unit = {
     val isSpreading = spreads(scene)
     end(scene)
-    val areAllThere = moving.open.isEmpty
+    val areAllThere = this.areAllThere
     val wanted = Placement(request(scene, Option.when(isSpreading)(settings.tolerance)))
     noteLosses(scene, wanted.places)
     leave(scene, wanted.places)

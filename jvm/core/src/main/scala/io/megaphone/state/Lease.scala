@@ -84,8 +84,13 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
   /** The current holding, even if another attempt has its lease. */
   def peek: Holding = synchronized(holding)
 
-  /** Ends the slot's life, unless an attempt has its lease. Returns whether it has ended. */
-  def retire(): Boolean = synchronized { isRetired = owner.isEmpty; isRetired }
+  /** Ends the slot's life if its holding is so, and no attempt has its lease. Returns whether it
+    * has ended.
+    */
+  def retireIf(isSo: Holding => Boolean): Boolean = synchronized {
+    isRetired = owner.isEmpty && isSo(holding)
+    isRetired
+  }
 
   /** Takes the lease. Waits while another running attempt has it, because two actions of one
     * `foreachBatch` may run the same version at once. Detaches an attempt that was killed, and one

@@ -84,11 +84,12 @@ final class Registry(
   def keyReaderOf(store: StoreKey): Option[KeyReader] =
     Option(keyReaders.get(store)).map(_.apply())
 
-  /** A step on demand will take these bins of its source, which has a holding here. The holding
-    * stays until the step has its export: the source may have no task in the step's batch, and
-    * questions come one by one. Called twice: the later bins count.
+  /** A step on demand will take these bins of its source, which has a holding here. From the step's
+    * batch on, the holding stays until the step has its export: the source may have no task in that
+    * batch, and questions come one by one. Called twice: the later bins count.
     */
   def announce(key: ReplicaKey, bins: Seq[Int]): Unit = { announced.put(key, bins); () }
+  def isAnnounced(key: ReplicaKey): Boolean = announced.containsKey(key)
 
   /** The export of a step, with these bins of its source as they were at `name`: as it is there, or
     * with what the source's holding here lends it. All bins that were announced are lent at once.
@@ -100,7 +101,7 @@ final class Registry(
       holding <- this.holding(WorkerId(key.store, key.source))
       keys <- keyReaderOf(key.store)
       all = (bins ++ announced.getOrDefault(key, Nil)).distinct
-      logs <- holding.lend(name, all).orElse(holding.lend(name, bins))
+      logs <- holding.lend(name, all)
     } yield {
       val lender = exports.compute(
         key,
@@ -126,10 +127,7 @@ final class Registry(
 
   /** Drops the exports that are not wanted. */
   def keepExports(isWanted: ReplicaKey => Boolean): Unit = {
-    exports.keySet.removeIf(k => !isWanted(k))
-    drafts.keySet.removeIf(k => !isWanted(k))
-    announced.keySet.removeIf(k => !isWanted(k))
-    ()
+    Seq(exports, drafts, announced).foreach(_.keySet.removeIf(k => !isWanted(k)))
   }
   def exportsCount: Int = exports.size
 
@@ -166,39 +164,42 @@ final class Registry(
     *   whether this executor is to stand by for a worker: it may take long to make the standby
     * @param isDraining
     *   whether this executor is to be emptied: what is no worker's newest state goes at once
+    * @param takenAt
+    *   the version of its source that a step on demand takes; None while it is announced only
     */
   def keepRuns(
       settledOf: String => Option[Long],
       standsBy: WorkerId => Boolean = _ => false,
-      isDraining: Boolean = false
+      isDraining: Boolean = false,
+      takenAt: ReplicaKey => Option[Long] = _ => None
   ): Unit = {
     this.standsBy = standsBy
     val behind = if (isDraining) math.min(1, behindMax) else behindMax
-    val toLend = announced.keySet.asScala.iterator
-      .filterNot(exports.containsKey)
-      .map(key => WorkerId(key.store, key.source))
-      .toSet
+    val toLend = (for {
+      key <- announced.keySet.asScala.iterator if !exports.containsKey(key)
+      version <- takenAt(key)
+    } yield WorkerId(key.store, key.source) -> version).toSet
     slots.forEach { (worker, slot) =>
+      def isLent(here: Holding) =
+        (here.head ++ Some(here.base)).exists(name => toLend(worker -> name.version))
       val isWanted = settledOf(worker.store.run).exists { settled =>
-        standsBy(worker) || toLend(worker) || slot.peek.keepsUp(settled, behind)
+        standsBy(worker) || slot.peek.keepsUp(settled, behind) || isLent(slot.peek)
       }
-      if (!isWanted && slot.retire()) slots.remove(worker, slot)
+      if (!isWanted && slot.retireIf(_ => true)) slots.remove(worker, slot)
     }
-    replicas.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
-    exports.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
-    drafts.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
-    announced.keySet.removeIf(k => settledOf(k.store.run).isEmpty)
-    keyReaders.keySet.removeIf(store => settledOf(store.run).isEmpty)
+    def hasEnded(store: StoreKey) = settledOf(store.run).isEmpty
+    Seq(replicas, exports, drafts, announced).foreach(_.keySet.removeIf(k => hasEnded(k.store)))
+    keyReaders.keySet.removeIf(hasEnded(_))
     ()
   }
 
-  /** Drops the standbys that nobody uses now, and whose workers have not run here. Returns the
+  /** Drops the standbys that nobody uses now, and which no task has committed to. Returns the
     * workers.
     */
   def dropStandbys(): Vector[WorkerId] = slots.asScala.iterator.collect {
     case (worker, slot)
-        if isStandby(worker) && slot.peek.head.isEmpty && !slot.peek.bins.isEmpty &&
-          slot.retire() && slots.remove(worker, slot) =>
+        if isStandby(worker) && slot.retireIf(h => h.head.isEmpty && h.bins.nonEmpty) &&
+          slots.remove(worker, slot) =>
       worker
   }.toVector
 

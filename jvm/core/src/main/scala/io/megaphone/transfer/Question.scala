@@ -16,8 +16,8 @@ sealed trait Question {
   /** The state of the source that the step took. */
   def name: StateName
 
-  /** How many keys bins had then, as the asker was told: those that are asked about, and it may be
-    * others. If one of the numbers is wrong there is no answer.
+  /** How many keys each bin had then, as the asker was told: all bins that it asks about, and maybe
+    * others of the export. If a number is wrong there is no answer.
     */
   def keys: Map[Int, Long]
 }

@@ -470,7 +470,10 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
   test("a source that the step leaves without a task stays until all of its bins are lent") {
     val moving = new Moving(keys = 10, inTwo = 100 until 110)
     import moving._
-    def holdings = { source.keepRuns(_ => Some(1000)); source.holdingsCount }
+    def holdings = {
+      source.keepRuns(_ => Some(1000), takenAt = _ => Some(1L))
+      source.holdingsCount
+    }
     source.announce(exportKey, bins)
     assert(holdings == 1 && source.exportsCount == 0)
     fetcher.bring(0, hashOf(1))
@@ -479,6 +482,14 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     assert(arrivals.binsFromCheckpoint == 0 && !lease.holding.areIncomplete)
     source.keepExports(_ => false)
     assert(source.isEmpty)
+  }
+
+  test("a source that went on elsewhere before the step was sealed is dropped") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    source.announce(exportKey, bins)
+    source.keepRuns(_ => Some(5), isDraining = true)
+    assert(source.holdingsCount == 0, "it can never be lent: the step will take a later name")
   }
 
   test("a log that was lent stays in memory as it is while others read it") {

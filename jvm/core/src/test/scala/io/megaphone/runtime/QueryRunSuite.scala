@@ -136,6 +136,25 @@ class QueryRunSuite extends AnyFunSuite {
     assert(reason.isEmpty, "all has come")
   }
 
+  test("nobody asks for what a worker lacked whose executor is lost") {
+    val q = new Query().start(0)
+    q.plan(0, three)
+    for (worker <- 0 to 1) q.committed(worker, on = worker)
+    val step = Step(Vector(Move(0, 1)), 2)
+    q.run.submit(_ => Plan("p", Map(0L -> Vector(step)), "fluid", TransferMode.OnDemand))
+    (1L to 3L).foreach(q.plan(_, three))
+    q.committed(worker = 0, on = 0, batch = 3)
+    q.run.committed(commitOf(1, executors(1), 100, 3).copy(binsIncomplete = 1))
+    def lose() = q.run.see(ClusterView(Vector(three(0), three(2))))
+    def live = q.run.live.get
+    assert(live.steps.nonEmpty && live.takenAt.values.toSet == Set(3L))
+    q.plan(4, three)
+    assert(live.steps.nonEmpty)
+    lose()
+    assert(live.steps.isEmpty && live.takenAt.isEmpty, "it is recovered, whole")
+    assert(q.plan(5, three.patch(1, Nil, 1)).assignments(0).incomplete == Set(0), "I13")
+  }
+
   test("a plan whose append is durable but not confirmed is accepted, once it is read back") {
     val q = begun
     q.log.isConfirmed = false

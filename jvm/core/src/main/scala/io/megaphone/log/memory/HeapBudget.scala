@@ -84,6 +84,9 @@ final class HeapBudget(
     */
   private[log] def hasRoom(bytes: Int): Boolean = heldBytes + bytes <= budgetBytes / 10 * 8
 
+  /** State was dropped for want of room: its pages on disk are collected once the disk is full. */
+  def dropped(): Unit = overflow.collectAgain()
+
   private[log] def write(page: Array[Byte]): SpillFiles.SpilledPage = overflow.write(page)
 
   /** Runs `load`. Until it ends, counts the logs that it registers: no holding has them yet. */

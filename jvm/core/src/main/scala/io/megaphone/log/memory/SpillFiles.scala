@@ -87,11 +87,13 @@ final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
   private def register(file: SpillFile, spilled: SpilledPage): SpilledPage = {
     val length = spilled.length.toLong
     live.addAndGet(length)
+    // Not the file: it would then live until the next collection, and its bytes on the disk.
+    val liveOfFile = file.live
     cleaner.register(
       spilled,
       () => {
         live.addAndGet(-length)
-        file.live.addAndGet(-length)
+        liveOfFile.addAndGet(-length)
         ()
       }
     )
@@ -103,6 +105,13 @@ final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
     if (current != null) current.close()
     current = null
     folder = (folder + 1) % folders.size
+  }
+
+  /** Many pages are not referred to any more: if the disk is full, they are collected, however
+    * short ago that was done.
+    */
+  private[log] def collectAgain(): Unit = synchronized {
+    collectedNanos = System.nanoTime - CollectNanosMin - 1
   }
 
   private def collect(): Unit =

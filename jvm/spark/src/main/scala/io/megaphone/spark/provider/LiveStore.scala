@@ -38,7 +38,7 @@ private[provider] final class LiveStore(
   /** Whether the commit is to write all bins whole, as Spark may ask for. */
   @volatile var withImages = false
 
-  val guard = new TaskGuard
+  val guard = new TaskGuard(host.agent.taskFailed)
 
   /** Whether its batch is done: a task that computes the same rows again, as a cross join of a
     * batch with itself does, opens the version again.

@@ -11,8 +11,11 @@ import java.util.concurrent.locks.ReentrantLock
   * the two take turns while the task runs.
   *
   * Threads: made by the task's; any may call it.
+  *
+  * @param failed
+  *   is told why an operation of another thread failed: of that, Spark sends Python the text alone
   */
-private[provider] final class TaskGuard {
+private[provider] final class TaskGuard(failed: Throwable => Unit = _ => ()) {
 
   /** The task's own thread. */
   val taskThread: Thread = Thread.currentThread
@@ -25,7 +28,8 @@ private[provider] final class TaskGuard {
     try {
       if (hasEnded)
         throw new IllegalStateException("The task that opened this state store has ended.")
-      operation()
+      try operation()
+      catch { case e: Throwable => failed(e); throw e }
     } finally lock.unlock()
   }
 
