@@ -68,8 +68,8 @@ final private[runtime] class Adopter(
       holding.markLeaving(bin, registry.isStandby(WorkerId(batch.key, batch.after.workerOf(bin))))
     for ((step, routes) <- sources.onDemand; route <- routes if route.source == worker) {
       val key = ReplicaKey.forStep(batch.key, worker, route.target, step)
-      if (registry.isAnnounced(key)) // so the target has an offer
-        registry.exported(key, batch.nameOf(worker), route.bins) // before they are dropped
+      if (registry.exports.isAnnounced(key)) // so the target has an offer
+        registry.exports.of(key, batch.nameOf(worker), route.bins) // before they are dropped
     }
     val gained = batch.after.binsOf(worker).filterNot(holding.has)
     val routes = gained.groupBy(bin => (batch.before.workerOf(bin), sources.stepOf(bin))).toVector

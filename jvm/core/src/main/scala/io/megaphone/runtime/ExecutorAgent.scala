@@ -173,7 +173,7 @@ final class ExecutorAgent(
     this.orders = orders
     round.incrementAndGet()
     val standing = orders.standbys.iterator.map(_.worker).toSet
-    registry.keepExports(orders.isLive(_))
+    registry.exports.keep(orders.isLive(_))
     registry.keepRuns(
       run => orders.runs.get(run).map(_.settled),
       standing,

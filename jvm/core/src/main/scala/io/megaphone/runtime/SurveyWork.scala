@@ -26,7 +26,7 @@ final class SurveyWork private[runtime] (registry: Registry) {
     val drafts = bins.map(bin => bin -> holding.stateOf(bin)).collect {
       case (bin, BinState.Local(log)) => bin -> log.draft(keys)
     }
-    registry.putDrafts(key, drafts.toMap)
+    registry.exports.putDrafts(key, drafts.toMap)
     drafts.foreach { case (_, draft) => queued.add(key -> draft) }
   }
 

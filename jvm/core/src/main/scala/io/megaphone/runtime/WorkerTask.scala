@@ -137,7 +137,7 @@ final class WorkerTask private (
     if route.source == holding.worker
   } {
     val key = ReplicaKey.forStep(batch.key, route.source, route.target, step.step)
-    agent.registry.announce(key, route.bins)
+    agent.registry.exports.announce(key, route.bins)
     if (step.isAnnouncedNow) agent.surveys.queue(key, holding, route.bins)
   }
 }

@@ -6,7 +6,7 @@ import java.util.concurrent.ConcurrentHashMap
 import scala.jdk.CollectionConverters._
 
 import io.megaphone.format.{Chain, Footer, StateName, StoreKey, WorkerId}
-import io.megaphone.log.{BinLog, KeyReader, Survey}
+import io.megaphone.log.{BinLog, KeyReader}
 import io.megaphone.log.memory.HeapBudget
 
 /** All holdings of one executor, by run, operator, store and worker, and the replicas that it keeps
@@ -33,9 +33,6 @@ final class Registry(
   private val slots = new ConcurrentHashMap[WorkerId, Slot]()
   private val replicas = new ConcurrentHashMap[ReplicaKey, Replica]()
   @volatile private var standsBy: WorkerId => Boolean = _ => false
-  private val exports = new ConcurrentHashMap[ReplicaKey, Export]()
-  private val announced = new ConcurrentHashMap[ReplicaKey, Seq[Int]]()
-  private val drafts = new ConcurrentHashMap[ReplicaKey, Map[Int, Survey.Draft]]()
   private val keyReaders = new ConcurrentHashMap[StoreKey, () => KeyReader]()
   private val handedOut = ConcurrentHashMap.newKeySet[HeapBudget.User]()
 
@@ -84,52 +81,12 @@ final class Registry(
   def keyReaderOf(store: StoreKey): Option[KeyReader] =
     Option(keyReaders.get(store)).map(_.apply())
 
-  /** A step on demand will take these bins of its source, which has a holding here. From the step's
-    * batch on, the holding stays until the step has its export: the source may have no task in that
-    * batch, and questions come one by one. Called twice: the later bins count.
-    */
-  def announce(key: ReplicaKey, bins: Seq[Int]): Unit = { announced.put(key, bins); () }
-  def isAnnounced(key: ReplicaKey): Boolean = announced.containsKey(key)
-
-  /** The export of a step, with these bins of its source as they were at `name`: as it is there, or
-    * with what the source's holding here lends it. All bins that were announced are lent at once.
-    * Returns None if the bins are not to be had here at that name.
-    */
-  def exported(key: ReplicaKey, name: StateName, bins: Seq[Int]): Option[Export] = {
-    def isThere(known: Export) = known.name == name && bins.forall(known.has)
-    def lent = for {
-      holding <- this.holding(WorkerId(key.store, key.source))
-      keys <- keyReaderOf(key.store)
-      all = (bins ++ announced.getOrDefault(key, Nil)).distinct
-      logs <- holding.lend(name, all)
-    } yield {
-      val lender = exports.compute(
-        key,
-        (_, known) =>
-          if (known != null && known.name == name) known
-          else new Export(name, holding.binsCount, keys, draftsOf(key))
-      )
-      lender.add(logs)
-      lender
-    }
-    Option(exports.get(key)).filter(isThere).orElse(lent)
-  }
-
-  /** Keeps surveys that are begun ahead for an export. */
-  def putDrafts(key: ReplicaKey, begun: Map[Int, Survey.Draft]): Unit = {
-    drafts.put(key, begun); ()
-  }
-  private def draftsOf(key: ReplicaKey) = Option(drafts.get(key)).getOrElse(Map.empty)
+  /** What steps on demand take from the workers here. */
+  val exports = new Exports(holding(_), keyReaderOf(_))
 
   /** Whether a worker's holding here may still come to `name`: it is at an older one. */
   def mayReach(worker: WorkerId, name: StateName): Boolean =
     holding(worker).exists(_.base.version < name.version)
-
-  /** Drops the exports that are not wanted. */
-  def keepExports(isWanted: ReplicaKey => Boolean): Unit = {
-    Seq(exports, drafts, announced).foreach(_.keySet.removeIf(k => !isWanted(k)))
-  }
-  def exportsCount: Int = exports.size
 
   def replica(key: ReplicaKey): Option[Replica] = Option(replicas.get(key))
 
@@ -175,10 +132,7 @@ final class Registry(
   ): Unit = {
     this.standsBy = standsBy
     val behind = if (isDraining) math.min(1, behindMax) else behindMax
-    val toLend = (for {
-      key <- announced.keySet.asScala.iterator if !exports.containsKey(key)
-      version <- takenAt(key)
-    } yield WorkerId(key.store, key.source) -> version).toSet
+    val toLend = exports.toLend(takenAt)
     slots.forEach { (worker, slot) =>
       def isLent(here: Holding) =
         (here.head ++ Some(here.base)).exists(name => toLend(worker -> name.version))
@@ -188,7 +142,8 @@ final class Registry(
       if (!isWanted && slot.retireIf(_ => true)) slots.remove(worker, slot)
     }
     def hasEnded(store: StoreKey) = settledOf(store.run).isEmpty
-    Seq(replicas, exports, drafts, announced).foreach(_.keySet.removeIf(k => hasEnded(k.store)))
+    exports.keep(key => !hasEnded(key.store))
+    replicas.keySet.removeIf(key => hasEnded(key.store))
     keyReaders.keySet.removeIf(hasEnded(_))
     ()
   }
@@ -209,12 +164,7 @@ final class Registry(
     slots.values.forEach(slot => sum += slot.peek.heapBytes)
     replicas.values.forEach(replica => sum += replica.heapBytes)
     handedOut.forEach(user => sum += user.heapBytes)
-    drafts.forEach((_, some) => sum += some.valuesIterator.map(_.heapBytes).sum)
-    exports.forEach { (key, lender) =>
-      val source = holding(WorkerId(key.store, key.source))
-      sum += lender.heapBytes + lender.heapBytesBeside(source)
-    }
-    sum
+    sum + exports.heapBytes
   }
 
   /** Spills pages of a holding if the budget is tight. Called after the worker's commit, with its
@@ -233,10 +183,10 @@ final class Registry(
 
   /** The number of holdings of each run, and that of its exports. */
   def holdingsByRun: Map[String, Int] = byRun(slots.keySet.asScala.iterator.map(_.store.run))
-  def exportsByRun: Map[String, Int] = byRun(exports.keySet.asScala.iterator.map(_.store.run))
+  def exportsByRun: Map[String, Int] = byRun(exports.runs)
   private def byRun(runs: Iterator[String]) = runs.toVector.groupMapReduce(identity)(_ => 1)(_ + _)
   def replicasCount: Int = replicas.size
   def runs: Set[String] = slots.keySet.asScala.map(_.store.run).toSet
   def isEmpty: Boolean =
-    Seq(slots, replicas, exports, drafts, announced).forall(_.isEmpty) && handedOut.isEmpty
+    slots.isEmpty && replicas.isEmpty && exports.isEmpty && handedOut.isEmpty
 }

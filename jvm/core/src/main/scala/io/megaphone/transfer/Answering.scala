@@ -26,7 +26,7 @@ final class Answering(
 ) {
 
   def apply(question: Question): Answer =
-    registry.exported(question.key, question.name, question.keys.keys.toSeq) match {
+    registry.exports.of(question.key, question.name, question.keys.keys.toSeq) match {
       case Some(lender) if question.keys.exists { case (bin, keys) =>
             lender.keysOf(bin) != keys
           } =>

@@ -462,7 +462,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     assert(!zero.holding.has(0))
     fetcher.completeAll()
     assert(arrivals.binsFromCheckpoint == 0 && log.keyCount == 10)
-    source.keepExports(_ => false)
+    source.exports.keep(_ => false)
     val ask = Question.Rest(exportKey, StateName(1, ""), Map(0 -> 10L), 0, Int.MinValue)
     assert(new Answering(source)(ask) == Answer.Gone)
   }
@@ -474,20 +474,20 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
       source.keepRuns(_ => Some(1000), takenAt = _ => Some(1L))
       source.holdingsCount
     }
-    source.announce(exportKey, bins)
-    assert(holdings == 1 && source.exportsCount == 0)
+    source.exports.announce(exportKey, bins)
+    assert(holdings == 1 && source.exports.count == 0)
     fetcher.bring(0, hashOf(1))
-    assert(holdings == 0 && source.exportsCount == 1)
+    assert(holdings == 0 && source.exports.count == 1)
     fetcher.completeAll()
     assert(arrivals.binsFromCheckpoint == 0 && !lease.holding.areIncomplete)
-    source.keepExports(_ => false)
+    source.exports.keep(_ => false)
     assert(source.isEmpty)
   }
 
   test("a source that went on elsewhere before the step was sealed is dropped") {
     val moving = new Moving(keys = 10)
     import moving._
-    source.announce(exportKey, bins)
+    source.exports.announce(exportKey, bins)
     source.keepRuns(_ => Some(5), isDraining = true)
     assert(source.holdingsCount == 0, "it can never be lent: the step will take a later name")
   }

@@ -126,7 +126,7 @@ final class Planted(world: World, bug: Option[Bug]) {
 
   /** An executor has obeyed its orders. */
   def afterOrders(executor: Executor): Unit =
-    if (is(Bug.ExportDropsEarly)) executor.registry.keepExports(_ => false)
+    if (is(Bug.ExportDropsEarly)) executor.registry.exports.keep(_ => false)
 
   /** A standby has come forward, or has one bin more. */
   def afterStandby(duty: StandbyDuty, standby: Holding): Unit = if (standby.lineage.nonEmpty) {

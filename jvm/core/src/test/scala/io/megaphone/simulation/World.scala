@@ -368,7 +368,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
       e.registry.keepReplicas { k => replicas :+= k; true }
       if (replicas.nonEmpty)
         throw new Violation(s"executor ${e.name} keeps replicas that no duty names: $replicas")
-      if (e.publishedCount > 0 || e.agent.publisher.isBehind || e.registry.exportsCount > 0)
+      if (e.publishedCount > 0 || e.agent.publisher.isBehind || e.registry.exports.count > 0)
         throw new Violation(s"executor ${e.name} keeps blocks or exports of steps that are over")
       if (mustEmpty && drains.open(e.name) && e.registry.holdingsCount > 0)
         throw new Violation(s"executor ${e.name} keeps state, and is to be emptied")
