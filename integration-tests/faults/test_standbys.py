@@ -168,11 +168,7 @@ def test_the_driver_dies_and_the_next_one_has_standbys_made_anew(
     query = make_remote_query(first, **{REPLICAS: "1"}).spread()
     wait_for_standbys(query)
     first.kill()
-    query.start(second).spread()
-    query.check()
-    wait_for_standbys(query)
-    assert not recovered_after_the_loss_of(0, query, second)
-    query.stop_and_check()
+    goes_on_with_standbys(query, second)
 
 
 @pytest.mark.slow
@@ -189,11 +185,7 @@ def test_the_driver_dies_while_a_standby_takes_over(
     query.write()
     assert own_faults.wait(f"{point}=pause") == standby
     first.kill()
-    query.start(second).spread()
-    query.check()
-    wait_for_standbys(query)
-    assert not recovered_after_the_loss_of(0, query, second)
-    query.stop_and_check()
+    goes_on_with_standbys(query, second)
 
 
 @pytest.mark.slow
@@ -336,6 +328,15 @@ def others_stand_by_again(query: RemoteQuery, driver: DriverProcess) -> None:
     assert not recovered_after_the_loss_of(0, query, driver), "others stand by again"
     query.stop_and_check()
     driver.wait_for_executors()
+
+
+def goes_on_with_standbys(query: RemoteQuery, driver: DriverProcess) -> None:
+    """The query starts on a driver; its workers get standbys, and one goes on from its own."""
+    query.start(driver).spread()
+    query.check()
+    wait_for_standbys(query)
+    assert not recovered_after_the_loss_of(0, query, driver)
+    query.stop_and_check()
 
 
 def recovered_after_the_loss_of(

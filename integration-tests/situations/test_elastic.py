@@ -136,13 +136,7 @@ def test_executors_come_under_load_are_used_and_go(
     query.input.batches = SLOW.stop  # from now on, batches take little time
     query.run(2)
     first, *others = sorted(driver.call("executors"))
-    for executor in others:
-        driver.call("drain", executor=executor, release=True)
-    query.run_until(
-        lambda: all(is_released(driver, executor) for executor in others),
-        f"the executors {others} are released",
-        within=10 * BATCHES,
-    )
+    release(query, driver, others, within=10 * BATCHES)
     query.run(3)
     assert driver.call("executors") == [first]
     assert recovered_later(query) == [], "all state has come from other executors' standbys"
@@ -157,13 +151,7 @@ def test_three_executors_come_at_once_amid_a_plan_and_a_drain_and_are_used(
     query = make_remote_query(driver, **AUTO).spread()
     query.finish(query.submit("rescale", 8), within=BATCHES)
     _, leaving, *others = driver.call("executors")
-    for executor in others:
-        driver.call("drain", executor=executor, release=True)
-    query.run_until(
-        lambda: all(is_released(driver, executor) for executor in others),
-        f"the executors {others} are released",
-        within=2 * BATCHES,
-    )
+    release(query, driver, others, within=2 * BATCHES)
     swapped = zip(query.bins_of(0)[:16], query.bins_of(1)[:16], strict=True)
     moves = {bin: worker for pair in swapped for bin, worker in zip(pair, (1, 0), strict=True)}
     plan = query.submit("move", moves, strategy="batched(4)")
@@ -362,6 +350,17 @@ def reason_of(driver: DriverProcess, executor: str) -> str:
 def is_replaced(driver: DriverProcess, executor: str, before: list[str]) -> bool:
     now = driver.call("executors")
     return executor not in now and len(now) == len(before)
+
+
+def release(query: RemoteQuery, driver: DriverProcess, executors: list[str], within: int) -> None:
+    """Runs batches until executors have been emptied and ended."""
+    for executor in executors:
+        driver.call("drain", executor=executor, release=True)
+    query.run_until(
+        lambda: all(is_released(driver, executor) for executor in executors),
+        f"the executors {executors} are released",
+        within=within,
+    )
 
 
 def is_released(driver: DriverProcess, executor: str) -> bool:

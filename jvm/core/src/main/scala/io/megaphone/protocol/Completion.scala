@@ -46,8 +46,9 @@ object Completion {
       batch: Long,
       isLost: (Long, Int) => Boolean = (_, _) => false
   ): Vector[SealedStep] = state.history.incompleteAt(group, batch).filterNot { step =>
-    val workers = state.currentTable(group).workers
-    hasArrived(state, step, workers, since => worker => batch > since && isLost(group, worker))
+    areAll(state, step, state.currentTable(group).workers) { (worker, since) =>
+      isWhole(state, group, worker, since) || batch > since && isLost(group, worker)
+    }
   }
 
   /** The steps that are complete from a batch on, which nobody but this run has run. */
@@ -59,7 +60,8 @@ object Completion {
     group <- state.groups
     step <- state.history.incompleteAt(group.id, batch - 1)
     // A run begins with nothing in memory, and reads whole bins.
-    if state.firstBatch.contains(batch) || hasArrived(state, step, before(group.id).workers)
+    if state.firstBatch.contains(batch) ||
+      areAll(state, step, before(group.id).workers)(isWhole(state, group.id, _, _))
   } yield step.step
 
   /** The bins that may be incomplete at a batch, by group.
@@ -81,20 +83,16 @@ object Completion {
     group.id -> (earlier.flatMap(_.moves) ++ now.flatMap(_.step.moves)).map(_.bin).toSet
   }.toMap
 
-  /** @param workers
+  /** Whether all workers that a step gave bins are so, at its batch.
+    *
+    * @param workers
     *   how many there are: those that were done away with have nothing to tell
-    * @param asksNobody
-    *   whether a worker needs nothing of the step, whose batch is given
     */
-  private def hasArrived(
-      state: State,
-      step: SealedStep,
-      workers: Int,
-      asksNobody: Long => Int => Boolean = _ => _ => false
+  private def areAll(state: State, step: SealedStep, workers: Int)(
+      isSo: (Int, Long) => Boolean
   ): Boolean =
     state.history.sealedSteps(step.step.planId).get(step.step).exists { since =>
-      val targets = step.moves.map(_.target).distinct.filter(_ < workers)
-      targets.filterNot(asksNobody(since)).forall(isWhole(state, step.step.group, _, since))
+      step.moves.map(_.target).distinct.filter(_ < workers).forall(isSo(_, since))
     }
 
   /** Whether all bins of a worker have been complete at a version after a batch. */

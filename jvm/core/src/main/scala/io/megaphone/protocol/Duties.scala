@@ -91,19 +91,22 @@ object Duties {
 
   /** The steps whose blocks, replicas and exports may still be used: the announced ones, those that
     * are sealed for the batch last planned, and those on demand that somebody may ask about.
-    *
-    * @param isLost
-    *   whether a worker of a group has run last on an executor that is gone: it is recovered, whole
     */
-  def liveSteps(
-      state: State,
-      isLost: (Long, Int) => Boolean = (_, _) => false
-  ): Set[StepId] = state.decision.fold(Set.empty[StepId]) { d =>
-    (d.sealedSteps ++ d.announced).iterator.map(_.id).toSet ++ takenAt(state, isLost).keySet
-  }
+  def liveSteps(state: State): Set[StepId] = liveSteps(state, takenAt(state))
+
+  /** @param takenAt
+    *   the steps on demand that somebody may ask about
+    */
+  def liveSteps(state: State, takenAt: Map[StepId, Long]): Set[StepId] =
+    state.decision.fold(Set.empty[StepId]) { d =>
+      (d.sealedSteps ++ d.announced).iterator.map(_.id).toSet ++ takenAt.keySet
+    }
 
   /** The steps on demand that somebody may ask about, each with its batch: that is the version of
     * its sources that it takes.
+    *
+    * @param isLost
+    *   whether a worker of a group has run last on an executor that is gone: it is recovered, whole
     */
   def takenAt(
       state: State,

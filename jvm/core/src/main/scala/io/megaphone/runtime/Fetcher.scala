@@ -111,21 +111,23 @@ final class Fetcher private[runtime] (
     arrivals.waiting {
       @tailrec
       def go(stopped: Option[(Int, Int)]): Unit = { // at a bin and hash, by the last answer's room
-        val open = holding.incomplete.filter(_._2.mayHave(due))
-        def tellerOf(bin: Int, here: Remote) = telling.remoteOf(bin).orElse(here.teller)
-        if (open.nonEmpty) (tellerOf _).tupled(open.head) match {
+        val open =
+          for ((bin, here) <- holding.incomplete if here.mayHave(due))
+            yield (bin, here, telling.remoteOf(bin).orElse(here.teller))
+        open.headOption match {
           case None =>
-            complete(Seq(open.head._1)) // nobody can say which keys were due
+          case Some((bin, _, None)) =>
+            complete(Seq(bin)) // nobody can say which keys were due
             go(None)
-          case Some(remote) =>
-            val asked = open.filter((tellerOf _).tupled(_).exists(_.key == remote.key))
+          case Some((_, _, Some(remote))) =>
+            val asked = open.collect {
+              case (bin, here, Some(teller)) if teller.key == remote.key => (bin, here, teller)
+            }
+            asked.foreach { case (_, here, teller) => here.teller = Some(teller) }
             val bins = asked.map(_._1)
-            asked.foreach { case (bin, here) => here.teller = tellerOf(bin, here) }
+            val keys = asked.map { case (bin, _, teller) => bin -> teller.keys }.toMap
             val late = due.copy(from = asked.iterator.map(_._2.noneBefore(due.time)).min)
             val from = stopped.collect { case (bin, hash) if bin == bins.head => hash }
-            val keys = asked.flatMap { case (bin, here) =>
-              tellerOf(bin, here).map(bin -> _.keys)
-            }.toMap
             val since = from.getOrElse(Int.MinValue)
             val question = Question.AllDue(remote.key, remote.name, keys, bins, since, late)
             telling.ask(remote, question) match {
@@ -191,9 +193,8 @@ final class Fetcher private[runtime] (
     * one that is needed now.
     */
   private def bringWanted(remote: Remote, now: (Int, Int)): Unit = {
-    val lent = sharing(remote)
-    val ofSource = lent.map(_._1)
-    val keys = lent.map { case (bin, r) => bin -> r.keys }.toMap
+    val (ofSource, remotes) = sharing(remote).unzip
+    val keys = ofSource.zip(remotes.map(_.keys)).toMap
     val all = now +: ofSource.flatMap(bin =>
       wanted.remove(bin).iterator.flatten.map(bin -> _).filter(_ != now)
     )

@@ -378,17 +378,17 @@ final class QueryRun(
     }
 
   /** What executors are to know of this run; None before its first batch. */
-  def live: Option[LiveRun] = records.state.flatMap(s =>
-    s.decision.map(d =>
-      LiveRun(
-        checkpointRoot,
-        d.batch.number,
-        Duties.liveSteps(s, isLost),
-        settings.pullDeadlineMs,
-        pace.copyRate,
-        Duties.takenAt(s, isLost)
-      )
-    )
+  def live: Option[LiveRun] = for {
+    state <- records.state
+    decision <- state.decision
+    takenAt = Duties.takenAt(state, isLost)
+  } yield LiveRun(
+    checkpointRoot,
+    decision.batch.number,
+    Duties.liveSteps(state, takenAt),
+    settings.pullDeadlineMs,
+    pace.copyRate,
+    takenAt
   )
 
   /** Whether a worker has run last on an executor that is gone. */

@@ -51,8 +51,8 @@ final class RestWork private[runtime] (
 
   private val rests = new BackOff[WorkerId](round, RestMax)
 
-  private val withoutRoom =
-    ConcurrentHashMap.newKeySet[WorkerId]() // for the rest, when it was last to come
+  // Memory was too short for their rest when it was last to come.
+  private val withoutRoom = ConcurrentHashMap.newKeySet[WorkerId]()
   private val wholeSince = new ConcurrentHashMap[WorkerId, java.lang.Long]()
 
   /** The workers here whose bins have all come while no task ran, each with its version then. */

@@ -27,15 +27,17 @@ final class Answering(
 
   def apply(question: Question): Answer =
     registry.exports.of(question.key, question.name, question.keys.keys.toSeq) match {
-      case Some(lender) if question.keys.exists { case (bin, keys) =>
-            lender.keysOf(bin) != keys
-          } =>
-        Answer.Gone // who asks was told of something else, and the files will show it
-      case Some(lender) => answered(question, lender).getOrElse(Answer.Gone)
+      case Some(lender) if isAsTold(question, lender) =>
+        answered(question, lender).getOrElse(Answer.Gone)
+      case Some(_) => Answer.Gone // the files will show what is wrong
       case None =>
         val source = WorkerId(question.key.store, question.key.source)
         if (registry.mayReach(source, question.name)) Answer.NotYet else Answer.Gone
     }
+
+  /** Whether the bins have as many keys as who asks was told. */
+  private def isAsTold(question: Question, lender: Export) =
+    question.keys.forall { case (bin, keys) => lender.keysOf(bin) == keys }
 
   private def answered(question: Question, lender: Export): Option[Answer] = question match {
     case Question.SubBins(_, _, _, hashes) =>

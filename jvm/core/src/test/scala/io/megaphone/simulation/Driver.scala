@@ -370,8 +370,8 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
     worker <- 0 until state.currentTable(group.id).workers
     if group.operators.exists(o => run.footprint.executorOf(o.id, worker).contains(executor.name))
     standbys = run.footprint.standbysOf(group, worker)
-    standsBy = standbys.forall(world.executor(_).exists(this.standsBy(_, group, worker)))
-  } yield standbys.nonEmpty && standsBy)
+  } yield standbys.nonEmpty &&
+    standbys.forall(world.executor(_).exists(standsBy(_, group, worker))))
     .reduceOption(_ && _)
     .contains(true)
 
