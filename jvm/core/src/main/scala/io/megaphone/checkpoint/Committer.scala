@@ -14,7 +14,9 @@ import io.megaphone.state.{Holding, StoreBatch}
   *      bin, or have `framesMax` frames. The longest chains come first. The images of one commit
   *      have no more bytes than its tails, so no batch pays for a whole snapshot. Small changes to
   *      large bins would fall behind at that pace. So each commit also writes a share of the bins
-  *      that have `framesMax` frames: no chain gets more than twice as many.
+  *      that have `framesMax` frames: no chain gets more than twice as many. A bin that was
+  *      incomplete for long may have. Of such bins a commit writes one in `framesMax`: all at once
+  *      they would be most of a worker's state.
   *   1. Write one delta file: an image of each bin chosen, and the tail of each other bin that was
   *      touched. ''Dies before the file is durable:'' nothing happened.
   *   1. Once the file is durable, make the commit the holding's head: memory is never ahead of
@@ -113,18 +115,21 @@ final class Committer(files: StateFiles, compression: Compression, limits: Commi
     val due = touched
       .filter(bin => isDue(holding.chain(bin), holding.here(bin)))
       .sortBy(bin => -holding.chain(bin).frameCount)
-    val pace = due.iterator.map(bin => paceOf(holding.chain(bin))).sum.toInt
+    val (late, inTime) = due.partition(holding.chain(_).frameCount > 2 * limits.framesMax)
+    val paceOfLate = math.ceil(late.size.toDouble / math.max(1, limits.framesMax)).toInt
+    val pace = inTime.iterator.map(bin => paceOf(holding.chain(bin))).sum.toInt
     val budget = touched.iterator.map(bin => holding.here(bin).tailBytes).sum
     val left = due.scanLeft(budget)((bytes, bin) => bytes - holding.here(bin).liveBytes)
-    due.indices.iterator.takeWhile(i => i < pace || left(i) > 0).map(due).toSet
+    val affordable = due.indices.iterator.takeWhile(left(_) > 0).map(due)
+    (affordable ++ late.take(paceOfLate) ++ inTime.take(pace)).toSet
   }
 
-  /** The share of a bin that this commit must write, if the bin has `framesMax` frames: one part of
-    * as many as commits are left until it has twice as many frames.
+  /** The share of a bin that this commit must write, if the bin has `framesMax` frames and not
+    * twice as many yet: one part of as many as commits are left until it has.
     */
   private def paceOf(chain: Chain): Double =
     if (chain.frameCount < limits.framesMax) 0
-    else 1.0 / math.max(1, 2 * limits.framesMax - chain.frameCount + 1)
+    else 1.0 / (2 * limits.framesMax - chain.frameCount + 1)
 
   private def isDue(chain: Chain, log: BinLog): Boolean =
     chain.frameCount >= limits.framesMax ||

@@ -32,8 +32,8 @@ import io.megaphone.state.Holding
   * Threads: any, except if a method says otherwise.
   *
   * @param partBytes
-  *   how many bytes of records a part has at most, unless a single record has more; a tail's part
-  *   has 8 MiB at most
+  *   how many bytes of records a part has at most, unless a single record has more; an image's part
+  *   has 4 MiB at most, a tail's 8 MiB
   * @param tailBytesMax
   *   how many bytes of records a tail block has at most: a target has all of it in memory, while it
   *   reads a file piece by piece
@@ -58,6 +58,7 @@ final class TransferBlocks(
       publish: (Int, Array[Byte]) => Unit
   ): Unit = {
     val file = FileName(snapshot.worker, snapshot.name)
+    val partBytes = math.min(this.partBytes, ImagePartBytes)
     val parts = new BlockParts(file, snapshot.name, compressions.writer, partBytes, publish)
     snapshot.bins.foreach { b =>
       parts.add(b.bin, isImage = true, b.chain, b.keyCount) { add =>
@@ -215,7 +216,10 @@ object TransferBlocks {
   private val PieceBytes = 256 << 10
   private val TailBytesMax = 256L << 20
 
-  /** Less than an image's part: a target may have one of each source in memory at the same time. */
+  /** A part goes at the full rate of the network, also if a task begins meanwhile: so it is small. */
+  private val ImagePartBytes = 4 << 20
+
+  /** A target may have a part of each source in memory at the same time. */
   private val TailPartBytes = 8 << 20
 
   /** A part that has come: the name of its block, and its bytes. Threads: one. */

@@ -59,6 +59,22 @@ class ImagePaceSuite extends AnyFunSuite {
     }
   }
 
+  test("bins that were incomplete for long get images one after the other, and all of them do") {
+    val (binsCount, framesMax) = (256, 8)
+    val worker = new LoneWorker(binsCount, framesMax)
+    worker.fill()
+    def frames(incomplete: Seq[Int]) = {
+      worker.bins.foreach(worker.put(_, key = 0, valueBytes = 8))
+      worker.commit(incomplete).footer.frames
+    }
+    val half = worker.bins.take(binsCount / 2)
+    for (_ <- 1 to 5 * framesMax)
+      assert(frames(half).forall(f => !f.isImage || !half.contains(f.bin)))
+    val images = for (_ <- 1 to 8 * framesMax) yield frames(Nil).count(_.isImage)
+    assert(images.max <= binsCount / 4)
+    assert(worker.longest <= 2 * framesMax)
+  }
+
   test("the setting says how long chains become") {
     for (framesMax <- Seq(2, 5, 12, 32)) {
       val worker = new LoneWorker(binsCount = 16, framesMax)

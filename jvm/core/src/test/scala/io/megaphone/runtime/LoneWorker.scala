@@ -37,10 +37,15 @@ final class LoneWorker(binsCount: Int, framesMax: Int, budget: HeapBudget = Heap
     ()
   }
 
-  /** Commits what has changed, and settles it. */
-  def commit(): Committer.Written = {
+  /** Commits what has changed, and settles it.
+    *
+    * @param incomplete
+    *   the bins that may be incomplete
+    */
+  def commit(incomplete: Iterable[Int] = Nil): Committer.Written = {
     val version = holding.base.version
-    val turn = StoreBatch(StoreId(0, "default").in("run"), version, table, table, VersionIds.Fixed)
+    val key = StoreId(0, "default").in("run")
+    val turn = StoreBatch(key, version, table, table, VersionIds.Fixed, incomplete.toSet)
     val committed =
       committer(holding, turn, StateName(version + 1, StateName.FixedId), WriterId(0, 0))
     holding.settle()

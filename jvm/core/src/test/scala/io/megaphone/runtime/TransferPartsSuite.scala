@@ -7,11 +7,11 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.errors.DamagedFileException
-import io.megaphone.format.{Compression, Compressions, StateName, StoreId}
+import io.megaphone.format.{Chain, Compression, Compressions, StateName, StoreId}
 import io.megaphone.plan.{RoutingTable, StepId}
 import io.megaphone.state.{Holding, Lease, Registry}
 import io.megaphone.transfer.{BlockKind, BlockName, Peers, TransferBlocks}
-import io.megaphone.transfer.TransferBlocks.Part
+import io.megaphone.transfer.TransferBlocks.{BinSnapshot, Part}
 
 /** What is larger than a part travels in several, and arrives whole or not at all. */
 class TransferPartsSuite extends AnyFunSuite with SmallStore {
@@ -107,6 +107,17 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
     val two = new TransferBlocks(Compressions(Compression.None), partBytes = 2 * 24)
     assert(partsOf(two.image(snapshot)).map(_._1) == Seq(1, 0))
     assert(partsOf(blocks.tail(lease.holding, Nil)).map(_._1) == Seq(0))
+  }
+
+  test("a part of an image has four MiB at most, however large parts may be") {
+    val piece = new Array[Byte](1 << 20)
+    def records(count: Int)(most: Int, use: (Array[Byte], Int) => Unit): Unit =
+      for (_ <- 1 to count) { assert(most < piece.length); use(piece, piece.length) }
+    val bins = Vector(BinSnapshot(3, Chain.Empty, 0, records(9)))
+    val snapshot = new TransferBlocks.Snapshot(0, StateName(1, ""), bins)
+    val parts = partsOf(new TransferBlocks(Compressions(Compression.None)).image(snapshot))
+    assert(parts.map(_._1) == Seq(1, 2, 0))
+    assert(parts.map(_._2.length >> 20).toSet == Set(1, 4))
   }
 
   test("if a part cannot be published, none of its block is left") {

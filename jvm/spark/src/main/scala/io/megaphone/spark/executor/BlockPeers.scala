@@ -64,7 +64,7 @@ final class BlockPeers(
       try {
         faults
           .handedOut(FaultPoints.BlockPublished, bytes)
-          .foreach(blocks.put(block.toString, _))
+          .foreach(blocks.put(block.toString, _, isOfLarge = block.part > 0))
         // It may have been removed before it was there.
         if (!published.contains(block)) blocks.remove(block.toString)
       } catch {

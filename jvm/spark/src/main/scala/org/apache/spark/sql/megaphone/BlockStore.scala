@@ -23,9 +23,13 @@ import org.apache.spark.util.io.ChunkedByteBuffer
   */
 final class BlockStore(env: SparkEnv) {
 
-  /** Stores bytes. Called twice: nothing happens. Throws what the block manager throws. */
-  def put(name: String, bytes: Array[Byte]): Unit = {
-    val isLarge = bytes.length > BlockStore.MemoryBytesMax
+  /** Stores bytes. Called twice: nothing happens. Throws what the block manager throws.
+    *
+    * @param isOfLarge
+    *   whether they are a part of something large, however few they are
+    */
+  def put(name: String, bytes: Array[Byte], isOfLarge: Boolean): Unit = {
+    val isLarge = isOfLarge || bytes.length > BlockStore.MemoryBytesMax
     env.blockManager.putBytes(
       id(name),
       new ChunkedByteBuffer(ByteBuffer.wrap(bytes)),

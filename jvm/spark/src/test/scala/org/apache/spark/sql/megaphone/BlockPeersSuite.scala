@@ -375,15 +375,17 @@ class BlockPeersSuite extends PluginSession {
     }
   }
 
-  test("Large blocks are on disk alone, and arrive whole.") {
-    def bytes(source: Int) = Array.fill(BlockStore.MemoryBytesMax + source)(7.toByte)
+  test("Large blocks are on disk alone, also in small parts, and arrive whole.") {
+    val most = Array.fill(BlockStore.MemoryBytesMax)(7.toByte)
+    val large = most :+ 8.toByte
     withTwo { two =>
-      for (source <- 0 to 1) {
-        two.source.publish(block(source), bytes(source))
-        val status = SparkEnv.get.blockManager.getStatus(TestBlockId(block(source).toString)).get
-        assert((status.memSize > 0, status.diskSize > 0) == (source == 0, source == 1))
-        val come = two.target.pull(block(source), two.source.address, 60000)
-        assert(come.get.sameElements(bytes(source)))
+      for ((part, bytes, isOnDisk) <- Seq((0, most, false), (0, large, true), (1, most, true))) {
+        val published = block(source = bytes.length).copy(part = part)
+        two.source.publish(published, bytes)
+        val status = SparkEnv.get.blockManager.getStatus(TestBlockId(published.toString)).get
+        assert((status.memSize > 0, status.diskSize > 0) == (!isOnDisk, isOnDisk))
+        val come = two.target.pull(published, two.source.address, 60000)
+        assert(come.get.sameElements(bytes))
       }
     }
   }
