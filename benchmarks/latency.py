@@ -81,12 +81,17 @@ class Round:
         return [latency for due, latency in pairs if first_s <= due < last_s]
 
     @property
-    def spans(self) -> list[tuple[float, int, int]]:
-        """By quarter of a second: when it began, and the median and greatest latency in it."""
+    def spans(self) -> list[tuple[float, int, int, int]]:
+        """By quarter of a second: when it began, and the median latency in it, the 99th percentile
+        and the greatest.
+        """
         spans: dict[float, list[float]] = {}
         for due, late in zip(self.due_s, self.latency_ms, strict=True):
             spans.setdefault(due // SHOWN_S * SHOWN_S, []).append(late)
-        return [(t, round(statistics.median(of)), round(max(of))) for t, of in spans.items()]
+        return [
+            (t, round(statistics.median(of)), round(p99(of)), round(max(of)))
+            for t, of in spans.items()
+        ]
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -107,7 +112,7 @@ class Round:
     @property
     def idle_p99_ms(self) -> float:
         """The 99th percentile before the plan."""
-        return statistics.quantiles(self.idle_ms, n=100, method="inclusive")[-1]
+        return p99(self.idle_ms)
 
     @property
     def ratio(self) -> float:
@@ -118,6 +123,13 @@ class Round:
     def interruption_ms(self) -> float:
         """How much later the latest row was than an idle one."""
         return self.worst_ms - statistics.median(self.idle_ms)
+
+
+def p99(values: list[float]) -> float:
+    """The 99th percentile; of few values it lies between the last two."""
+    if len(values) == 1:
+        return values[0]
+    return statistics.quantiles(values, n=100, method="inclusive")[-1]
 
 
 def measured(running: OpenLoop, way: str, one_in: int) -> Round:
@@ -170,9 +182,10 @@ def chart(title: str, rounds: dict[str, list[Round]]) -> Figure:
     figure.suptitle(title, fontsize=11)
     for axes, (way, of) in zip(grid, rounds.items(), strict=True):
         shown = median_round(of)
-        times, middle_ms, most_ms = zip(*shown.spans, strict=True)
+        times, middle_ms, nearly_most_ms, most_ms = zip(*shown.spans, strict=True)
         colour = harness.PEERS_COLOUR if way.startswith("direct") else harness.OURS_COLOUR
         axes.plot(times, most_ms, color=colour, label="max")
+        axes.plot(times, nearly_most_ms, color=colour, linestyle="dotted", label="p99")
         axes.plot(times, middle_ms, color=colour, alpha=0.4, label="p50")
         for step in shown.steps_s:
             axes.axvline(step, color="grey", linewidth=0.6)
@@ -295,8 +308,9 @@ def save(
         f"one in {arguments.one_in} bins moves{over}"
     )
     numbers = {way: [r.numbers for r in of] for way, of in rounds.items()}
+    part = "" if arguments.one_in == 2 else f"-one-in-{arguments.one_in}"
     harness.save(
-        f"latency-{shape}-{by}-{keys}",
+        f"latency-{shape}-{by}-{keys}{part}",
         {"arguments": vars(arguments), "rounds": numbers},
         "\n".join([f"{title}:", "", *table(rounds, arguments.link)]) + "\n",
         chart(title, rounds),

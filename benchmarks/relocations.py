@@ -5,12 +5,16 @@
 
   1. A query per size loads every key and gets warm, with one worker on each of two of three
      executors. Its batches follow each other without a pause.
-  2. By turns: nothing moves; one of the workers, half of the state, goes to the free executor; the
-     executor of one of them is emptied. A round's ratio is that of the slowest batch, from the call
-     until three batches after its end, to the 99th percentile of the idle batches before.
-  3. At the smallest size, with eight workers and `spark.megaphone.placement.auto`: an executor is
-     killed and replaced. How many batches run from then on until the executors' bytes differ by a
-     quarter at most, and by how much they differ then.
+  2. By turns: nothing moves; one of the workers, half of the state, goes to the free executor; it
+     goes to an executor that has just begun, in place of one that was killed; the executor of one
+     of them is emptied. A round's ratio is that of the slowest batch, from the call until three
+     batches after its end, to the 99th percentile of the idle batches before.
+  3. What a drain takes, over what its bytes would take at the rate at which the worker of the same
+     round was relocated.
+  4. At the smallest size, with eight workers, for the plugin with `spark.megaphone.placement.auto`
+     and for Spark's providers: an executor is killed and replaced. How many batches run from then
+     on until the executors' loads differ by a quarter at most, and by how much they differ then:
+     the plugin's by bytes, those of Spark's providers by workers. After twenty it is over.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import signal
 import statistics
 import time
 from collections import Counter
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import harness
@@ -31,10 +36,33 @@ from tqdm import tqdm
 from spark_megaphone import Megaphone
 from testkit.waiting import until
 
-WAYS = [CONTROL, "a worker relocated", "an executor drained"]
+WARM, COLD, DRAINED = "a worker relocated", "to a new executor", "an executor drained"
+WAYS = [CONTROL, WARM, COLD, DRAINED]
+REPLACED = ["megaphone", *harness.PEERS]
 WORKERS_REPLACED = 8
 EVEN = 1.25
-BATCHES_MAX = 60
+BATCHES_MAX = 20
+Rounds = dict[str, list[Round]]  # by way
+
+
+@dataclass
+class Replacement:
+    """What came after the replacement of an executor.
+
+    Attributes:
+        batches: Until the loads were even, or until nobody waited any longer.
+        most: The load of the executor that then had most: bytes, or workers.
+        least: Of the one that had least.
+        is_even: Whether they were even then.
+    """
+
+    batches: int
+    most: int
+    least: int
+    is_even: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.is_even = 0 < self.most <= EVEN * self.least
 
 
 def places(running: Flow) -> dict[int, str]:
@@ -43,99 +71,168 @@ def places(running: Flow) -> dict[int, str]:
     return {row["worker"]: row["executor"] for row in rows}
 
 
+def bytes_of(running: Flow, executor: str) -> int:
+    """Of the state of the workers that an executor has."""
+    rows = Megaphone(running.query).workers().to_pylist()
+    return sum(row["bytes"] for row in rows if row["executor"] == executor)
+
+
 def free_of(spark: SparkSession, running: Flow) -> str:
     """An executor that runs no worker."""
     return min(set(executors(spark)) - set(places(running).values()), key=int)
 
 
-def moved(spark: SparkSession, running: Flow, way: str) -> Move:
-    """Takes worker 1 to the free executor, or empties its own."""
+def kill(spark: SparkSession, executor: str) -> None:
+    """Kills an executor, and waits until Spark has replaced it."""
+    count = registered(spark)
+    os.kill(executors(spark)[executor], signal.SIGKILL)
+    until(lambda: registered(spark) < count, "Spark has noticed the loss", PATIENCE_S)
+    until(lambda: registered(spark) == count, "it is replaced", PATIENCE_S)
+
+
+def moved(spark: SparkSession, running: Flow, way: str) -> tuple[Move, int]:
+    """Takes worker 1 to the free executor, or empties its own; and the bytes that went."""
+    from_executor = places(running)[1]
+    moving = bytes_of(running, from_executor)
     first, begun = running.next_batch(), time.monotonic()
-    if way == WAYS[1]:
-        Megaphone(running.query).place({1: free_of(spark, running)}).wait(PATIENCE_S)
-        seconds = time.monotonic() - begun
-    else:
-        drain = Megaphone.drain(places(running)[1])
+    if way == DRAINED:
+        drain = Megaphone.drain(from_executor)
         drain.wait(PATIENCE_S)
         seconds = time.monotonic() - begun
         drain.cancel()
-    return Move(running.batches(first, running.next_batch() + AFTER_BATCHES), seconds, 0.0)
+    else:
+        Megaphone(running.query).place({1: free_of(spark, running)}).wait(PATIENCE_S)
+        seconds = time.monotonic() - begun
+    durations_ms = running.batches(first, running.next_batch() + AFTER_BATCHES)
+    return Move(durations_ms, seconds, 0.0), moving
 
 
 def measured(spark: SparkSession, running: Flow, way: str) -> Round:
     """One round."""
+    if way == COLD:
+        kill(spark, free_of(spark, running))
     idle = running.idle_ms()
-    move = running.rested() if way == CONTROL else moved(spark, running, way)
+    move, moving = (running.rested(), 0) if way == CONTROL else moved(spark, running, way)
     return {
         "idle_ms": statistics.median(idle),
         "idle_p99_ms": statistics.quantiles(idle, n=100, method="inclusive")[-1],
         "worst_ms": max(move.durations_ms),
         "batches": float(len(move.durations_ms)),
         "seconds": move.seconds,
+        "bytes": float(moving),
     }
 
 
-def bytes_ratio(running: Flow, gone: str) -> float:
-    """Of the executors that have workers: the most bytes over the least. Infinite while all are on
-    one, or some have not run since the loss of an executor.
-    """
+def bytes_by_executor(running: Flow) -> Counter[str]:
+    """Of the state of the plugin's workers, by the executors that have some."""
     found: Counter[str] = Counter()
     for row in Megaphone(running.query).workers().to_pylist():
         found[row["executor"]] += row["bytes"]
-    is_even = len(found) > 1 and gone not in found
-    return max(found.values()) / min(found.values()) if is_even else float("inf")
+    return found
 
 
-def replaced(spark: SparkSession, keys: int, rows: int) -> Round:
-    """Kills one of two executors, and counts batches from its replacement on."""
-    with flow(spark, keys, rows) as running:
-        victim = places(running)[0]
-        os.kill(executors(spark)[victim], signal.SIGKILL)
-        until(lambda: registered(spark) < 2, "Spark has noticed the loss", PATIENCE_S)
-        until(lambda: registered(spark) == 2, "it is replaced", PATIENCE_S)
+def stores_by_executor(spark: SparkSession, running: Flow) -> Counter[str]:
+    """How many of the stores each executor has used last, as Spark knows it."""
+    jvm: Any = spark._jvm
+    query = running.query._jsq
+    of_spark = jvm.org.apache.spark.sql.execution.streaming.state
+    conf = spark._jsparkSession.sessionState().conf()
+    coordinator = of_spark.StateStoreCoordinatorRef.forDriver(
+        jvm.org.apache.spark.SparkEnv.get(), conf
+    )
+    root = f"{query.streamingQuery().resolvedCheckpointRoot()}/state"
+    found: Counter[str] = Counter()
+    for partition in range(WORKERS_REPLACED):
+        store = of_spark.StateStoreId(root, 0, partition, "default")
+        location = coordinator.getLocation(of_spark.StateStoreProviderId(store, query.runId()))
+        if location.isDefined():
+            found[location.get().rsplit("_", 1)[1]] += 1
+    return found
+
+
+def replaced(spark: SparkSession, provider: str, keys: int, rows: int) -> Replacement:
+    """Kills one of two executors, and looks at each batch from its replacement on."""
+    with flow(spark, keys, rows, provider) as running:
+
+        def loads() -> Counter[str]:
+            ours = provider == "megaphone"
+            return bytes_by_executor(running) if ours else stores_by_executor(spark, running)
+
+        kill(spark, min(loads(), key=int))
         first = running.next_batch()
-        while (ratio := bytes_ratio(running, victim)) > EVEN:
-            batch = running.next_batch()
-            running.batches(batch, batch)
-            if batch > first + BATCHES_MAX:
-                break
-        return {"batches": float(running.next_batch() - first), "ratio": ratio}
+        there = set(executors(spark))
+        while True:
+            now, found = running.next_batch(), loads()
+            of_each = [found[executor] for executor in there]
+            after = Replacement(now - first, max(of_each), min(of_each))
+            if after.is_even or after.batches >= BATCHES_MAX:
+                return after
+            running.batches(now, now)
+
+
+def lines_of(keys: int, ways: Rounds) -> list[str]:
+    """The table's lines of one size."""
+    lines = []
+    for way, of in ways.items():
+        each = [m["worst_ms"] / m["idle_p99_ms"] for m in of]
+        mean = {k: statistics.median([m[k] for m in of]) for k in of[0]}
+        lines.append(
+            f"| {keys} | {way} | {harness.median_and_spread(each)} | {mean['worst_ms']:.0f} | "
+            f"{mean['idle_ms']:.0f}, {mean['idle_p99_ms']:.0f} | {mean['batches']:.0f} | "
+            f"{mean['seconds']:.1f} | {mean['bytes'] / 1e6:.0f} |"
+        )
+    return lines
+
+
+def drains_by_rate(ways: Rounds) -> list[float]:
+    """By round: what the drain took, over its bytes at the rate of the relocation."""
+    return [
+        drained["seconds"] / (drained["bytes"] * warm["seconds"] / warm["bytes"])
+        for drained, warm in zip(ways[DRAINED], ways[WARM], strict=True)
+    ]
+
+
+def lines_replaced(provider: str, of: list[Replacement]) -> str:
+    """The line of one provider."""
+    batches = harness.median_and_spread([each.batches for each in of], digits=0)
+    even = sum(each.is_even for each in of)
+    loads = ", ".join(f"{each.most} and {each.least}" for each in of)
+    return f"| {provider} | {even} of {len(of)} | {batches} | {loads} |"
 
 
 def main() -> None:
     """Measures, prints and saves."""
     arguments = harness.arguments(__doc__.splitlines()[0], [1_000_000, 4_000_000])
-    rounds: dict[str, dict[str, list[Round]]] = {}
+    rounds: dict[str, Rounds] = {}
     lines = [
-        "| keys | what goes | worst / idle p99 (spread) | worst ms | idle, p99 | batches | s |",
-        "|---|---|---|---|---|---|---|",
+        "| keys | what goes | worst / idle p99 (spread) | worst ms | idle, p99 | batches | s "
+        "| MB |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     spark = session(3, 2)
     for keys in arguments.sizes:
-        ways: dict[str, list[Round]] = {way: [] for way in WAYS}
+        ways: Rounds = {way: [] for way in WAYS}
         with flow(spark, keys, arguments.rows) as running:
-            moved(spark, running, WAYS[1])  # not counted: it warms up the third executor
+            moved(spark, running, WARM)  # not counted: it warms up the third executor
             for _, way in tqdm(list(harness.turned(arguments.rounds, WAYS)), desc=f"{keys} keys"):
                 ways[way].append(measured(spark, running, way))
         rounds[str(keys)] = ways
-        for way, of in ways.items():
-            each = [m["worst_ms"] / m["idle_p99_ms"] for m in of]
-            mean = {k: statistics.median([m[k] for m in of]) for k in of[0]}
-            lines.append(
-                f"| {keys} | {way} | {harness.median_and_spread(each)} | {mean['worst_ms']:.0f} | "
-                f"{mean['idle_ms']:.0f}, {mean['idle_p99_ms']:.0f} | {mean['batches']:.0f} | "
-                f"{mean['seconds']:.1f} |"
-            )
+        lines += lines_of(keys, ways)
     spark.stop()
+    lines += ["", "What a drain takes, over its bytes ÷ the rate of a worker's relocation:", ""]
+    for size, ways in rounds.items():
+        lines.append(f"- {size} keys: {harness.median_and_spread(drains_by_rate(ways))}")
     spark = session(2, WORKERS_REPLACED, spark__megaphone__placement__auto="true")
-    after = [replaced(spark, min(arguments.sizes), arguments.rows) for _ in range(arguments.rounds)]
-    counts = harness.median_and_spread([each["batches"] for each in after])
-    ratios = harness.median_and_spread([each["ratio"] for each in after])
+    after: dict[str, list[Replacement]] = {provider: [] for provider in REPLACED}
+    for _, provider in tqdm(list(harness.turned(arguments.rounds, REPLACED)), desc="replaced"):
+        after[provider].append(replaced(spark, provider, min(arguments.sizes), arguments.rows))
     lines += [
         "",
         "After an executor was killed and replaced:",
-        f"{counts} batches until the executors' bytes differ by a quarter at most,",
-        f"then by a factor of {ratios}.",
+        "",
+        "| provider | loads got even | after batches | the most and the least then |",
+        "|---|---|---|---|",
+        *(lines_replaced(provider, of) for provider, of in after.items()),
     ]
     panels = {
         f"{keys} keys: slowest batch / idle p99": {
@@ -144,7 +241,11 @@ def main() -> None:
         }
         for keys, ways in rounds.items()
     }
-    result: dict[str, Any] = {"arguments": vars(arguments), "rounds": rounds, "replaced": after}
+    result: dict[str, Any] = {
+        "arguments": vars(arguments),
+        "rounds": rounds,
+        "replaced": {provider: [asdict(each) for each in of] for provider, of in after.items()},
+    }
     harness.save("relocations", result, "\n".join(lines) + "\n", harness.dots(panels, "times"))
     spark.stop()
 

@@ -230,9 +230,9 @@ class Flow:
 
 
 @contextmanager
-def flow(spark: SparkSession, keys: int, rows: int) -> Iterator[Flow]:
+def flow(spark: SparkSession, keys: int, rows: int, provider: str = "megaphone") -> Iterator[Flow]:
     """A query that has loaded `keys` keys and is warm; it gets `rows` updates a batch."""
-    harness.use(spark, "megaphone")
+    harness.use(spark, provider)
     with harness.folder() as written, harness.folder() as source, harness.folder() as checkpoint:
         harness.write_batches(spark, written, keys, rows, 1 + FILES)
         load, *updates = batch_files.in_order(written)
