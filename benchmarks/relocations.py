@@ -136,10 +136,7 @@ def stores_by_executor(spark: SparkSession, running: Flow) -> Counter[str]:
     jvm: Any = spark._jvm
     query = running.query._jsq
     of_spark = jvm.org.apache.spark.sql.execution.streaming.state
-    conf = spark._jsparkSession.sessionState().conf()
-    coordinator = of_spark.StateStoreCoordinatorRef.forDriver(
-        jvm.org.apache.spark.SparkEnv.get(), conf
-    )
+    coordinator = spark._jsparkSession.streams().stateStoreCoordinator()
     root = f"{query.streamingQuery().resolvedCheckpointRoot()}/state"
     found: Counter[str] = Counter()
     for partition in range(WORKERS_REPLACED):
