@@ -9,8 +9,8 @@ import io.megaphone.placement.Seat
 import io.megaphone.plan.Group
 
 /** What executors report of the state of workers that run elsewhere: how far each standby is, since
-  * when it has made no progress, and for which workers there was no room. Reports may be lost, late
-  * or repeated.
+  * when an executor has made no progress, and for which workers there was no room. Reports may be
+  * lost, late or repeated.
   *
   * Threads: one at a time; `versionOn`, `shareOn` and `newestOn` may be called by any thread at any
   * time.
@@ -20,14 +20,14 @@ private[runtime] final class ReportedStandbys {
 
   private val standing = TrieMap.empty[String, Map[(StoreId, Int), Standing]] // by executor
   private val mostBins = mutable.Map.empty[(String, Int, StoreId), Int] // of each standby
-  private val progressed = mutable.Map.empty[(String, Int, StoreId), Long] // when it had more
+  private val progressed = mutable.Map.empty[String, Long] // when an executor had more bins
   private var refused = Map.empty[Seat, Map[String, Long]] // executor → batch
 
   /** Forgets the executors that are gone, and what is long past. */
   def forget(gone: Vector[String], batch: Long): Unit = {
     gone.foreach(standing.remove)
     mostBins.filterInPlace((key, _) => !gone.contains(key._1))
-    progressed.filterInPlace((key, _) => !gone.contains(key._1))
+    gone.foreach(progressed.remove)
     refused = refused.view
       .mapValues(_.filter(r => !gone.contains(r._1) && r._2 + RefusedBatches >= batch))
       .filter(_._2.nonEmpty)
@@ -45,7 +45,7 @@ private[runtime] final class ReportedStandbys {
       val key = (executor, worker, store)
       if (mostBins.get(key).forall(_ < s.bins)) {
         mostBins(key) = s.bins
-        progressed(key) = batch
+        progressed(executor) = batch
       }
     }
     standing(executor) = now
@@ -64,12 +64,10 @@ private[runtime] final class ReportedStandbys {
   def refusedAt(seat: Seat, executor: String): Long =
     refused.get(seat).flatMap(_.get(executor)).getOrElse(-1L)
 
-  /** The batch in which an executor last had more bins of a worker than before; -1 if never. */
-  def progressedAt(group: Group, worker: Int, executor: String): Long =
-    group.stores
-      .flatMap(store => progressed.get((executor, worker, store)))
-      .maxOption
-      .getOrElse(-1L)
+  /** The batch in which an executor last had more bins of any worker than before; -1 if never. It
+    * makes one standby after the other, so those that wait for their turn are not stuck.
+    */
+  def progressedAt(executor: String): Long = progressed.getOrElse(executor, -1L)
 
   /** The version of an executor's standby that has all bins of a worker; None if it has none. */
   def versionOn(group: Group, worker: Int, executor: String): Option[Long] = {

@@ -251,8 +251,8 @@ private[runtime] final class WorkerPlaces {
     def hasRun = scene.groupOf(r.seat).operators.forall { operator =>
       runs.hasRun(operator.id, r.seat.worker, r.to, r.taken.getOrElse(r.since + 1))
     }
-    def isStuck = scene.batch >= StuckBatches +
-      math.max(r.since, reported.progressedAt(scene.groupOf(r.seat), r.seat.worker, r.to))
+    def isStuck =
+      scene.batch >= StuckBatches + math.max(r.since, reported.progressedAt(r.to))
     def isKept = cluster.members.exists(m => m.id == r.from && m.state == MemberState.Active)
     if (!scene.seats.contains(r.seat)) failed("The query has no such worker any more.")
     else if (hasRun) r.copy(end = Some(Relocation.Done))

@@ -308,8 +308,8 @@ class QueryRunSuite extends AnyFunSuite {
     assert(all.decision.batch.executorsOf(0) == Vector("b", "b"), "there is no other")
   }
 
-  private def standing(worker: Int, version: Long, isWhole: Boolean = true) =
-    Standing(WorkerId(StoreId(0, "default").in("r"), worker), version, isWhole)
+  private def standing(worker: Int, version: Long, isWhole: Boolean = true, bins: Int = 0) =
+    Standing(WorkerId(StoreId(0, "default").in("r"), worker), version, isWhole, bins)
 
   test("a lost executor's workers go where the newest whole standby is, at once") {
     val q = new Query()
@@ -467,6 +467,22 @@ class QueryRunSuite extends AnyFunSuite {
     val (failed, next) = (q.run.footprint.relocations.head, q.run.footprint.relocations.last)
     assert(failed.to == first && failed.reason.exists(_.contains("copied nothing")))
     assert(next.to != first && next.isOpen)
+  }
+
+  test("a worker waits for its turn at an executor that copies others, for however long") {
+    val q = settledOn(three, PlacementSettings(pilotBatches = 0))
+    q.plan(1, three)
+    q.run.relocate(Map(Seat(0, 0) -> "c", Seat(0, 1) -> "c"))
+    def statuses = q.run.footprint.relocations.map(_.status)
+    for (batch <- 2L to 100L) {
+      def made(worker: Int, bins: Int) = standing(worker, batch - 1, isWhole = false, bins)
+      says(q, three(2), made(0, batch.toInt), made(1, 0))
+      q.plan(batch, three)
+    }
+    (101L to 148L).foreach(q.plan(_, three))
+    assert(statuses == Vector("making", "making"))
+    q.plan(149, three)
+    assert(statuses == Vector("failed", "failed"), "nothing has been copied for too long")
   }
 
   test("a drain to the only executor that is left waits if that one has no room") {

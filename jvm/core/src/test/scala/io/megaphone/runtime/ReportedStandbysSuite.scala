@@ -30,14 +30,23 @@ class ReportedStandbysSuite extends AnyFunSuite {
     assert(reported.newestOn(join, 0) == Seq("a"))
   }
 
-  test("a worker makes progress while one of its stores does, whatever other groups do") {
+  test("an executor makes progress while it has more bins of any worker than ever before") {
     val reported = new ReportedStandbys
     val (left, right) = (join.stores.head, join.stores.last)
-    reported.standsBy("a", Vector(standing(left, 0, 1), standing(other.stores.head, 0, 1)), 3)
-    reported.standsBy("a", Vector(standing(left, 0, 1), standing(other.stores.head, 0, 2)), 4)
-    assert(reported.progressedAt(join, 0, "a") == 3 && reported.progressedAt(other, 0, "a") == 4)
-    reported.standsBy("a", Vector(standing(left, 0, 1), standing(right, 0, 1)), 5)
-    assert(reported.progressedAt(join, 0, "a") == 5 && reported.progressedAt(join, 0, "b") == -1)
+    def at(batch: Long, bins: (StoreId, Int)*) = {
+      val now = bins.map { case (store, n) => standing(store, 0, n) }.toVector
+      reported.standsBy("a", now, batch)
+      reported.progressedAt("a")
+    }
+    assert(at(3, left -> 2, other.stores.head -> 1) == 3)
+    assert(at(4, left -> 2, other.stores.head -> 1) == 3)
+    assert(at(5, left -> 2, other.stores.head -> 2) == 5)
+    assert(at(6, left -> 1, other.stores.head -> 2) == 5, "it begins again")
+    assert(at(7, left -> 2, other.stores.head -> 2) == 5)
+    assert(at(8, left -> 2, right -> 1, other.stores.head -> 2) == 8)
+    assert(reported.progressedAt("b") == -1)
+    reported.forget(Vector("a"), 9)
+    assert(reported.progressedAt("a") == -1)
   }
 
   test("an executor that had no room is unfit for a thousand batches") {
