@@ -89,10 +89,10 @@ private[runtime] final class ReportedStandbys {
     if (bins == 0) 1 else math.min(1.0, there.toDouble / bins / group.stores.size)
   }
 
-  /** The executors with the newest standbys that have all bins of a worker. */
-  def newestOn(group: Group, worker: Int): Seq[String] = {
+  /** Of some executors, those with the newest standbys that have all bins of a worker. */
+  def newestOn(group: Group, worker: Int, among: Set[String]): Seq[String] = {
     val versions = for {
-      executor <- standing.keys.toVector
+      executor <- standing.keys.toVector if among(executor)
       version <- versionOn(group, worker, executor)
     } yield executor -> version
     val newest = versions.map(_._2).maxOption

@@ -432,9 +432,11 @@ private[runtime] final class WorkerPlaces {
   def isWhole(group: Group, worker: Int, executor: String): Boolean =
     versionOn(group, worker, executor).isDefined
 
-  /** The executors with the newest standbys that have all bins of a worker. */
+  /** Of the executors that may get a worker, those with its newest standbys that have all bins. One
+    * elsewhere may be newer, and is of no use.
+    */
   private def stateOn(scene: Scene, seat: Seat): Seq[String] =
-    reported.newestOn(scene.groupOf(seat), seat.worker)
+    reported.newestOn(scene.groupOf(seat), seat.worker, cluster.open)
 
   /** The version of an executor's standby that has all bins of a worker; None if it has none. */
   def versionOn(group: Group, worker: Int, executor: String): Option[Long] =

@@ -343,6 +343,22 @@ class QueryRunSuite extends AnyFunSuite {
     assert(q.plan(2, three.tail).decision.batch.executorsOf(0) == Vector("c", "b"))
   }
 
+  test("a lost executor's workers go to a standby that may get them, although another is newer") {
+    val four = three :+ ExecutorAddress("d", "host", 1)
+    for (isLeaving <- Seq(false, true)) {
+      val q = settledOn(four, PlacementSettings(replicas = 2))
+      q.plan(1, four)
+      says(q, four(1), standing(0, 2))
+      says(q, four(3), standing(0, 1))
+      val b = Set("b")
+      val view =
+        if (isLeaving) ClusterView(four.tail, leaving = b) else ClusterView(four.tail, draining = b)
+      val pins = q.run.clusterChanged(view).filter(_.worker == 0)
+      assert(pins.map(_.executor.id) == Seq("d"), "c has nothing")
+      assert(q.run.footprint.losses.map(_.promoted) == Seq(1))
+    }
+  }
+
   private val three = executors :+ ExecutorAddress("c", "host", 1)
 
   /** A run whose workers 0 and 1 run on a and b, of so many executors. */

@@ -25,9 +25,10 @@ class ReportedStandbysSuite extends AnyFunSuite {
     reported.standsBy("a", Vector(standing(left, 0, 4), standing(right, 0, 4, version = 4)), 10)
     reported.standsBy("b", Vector(standing(left, 0, 4, 6), standing(right, 0, 4, 6)), 10)
     assert(reported.versionOn(join, 0, "a").contains(4L))
-    assert(reported.newestOn(join, 0) == Seq("b"))
+    assert(reported.newestOn(join, 0, Set("a", "b")) == Seq("b"))
+    assert(reported.newestOn(join, 0, Set("a", "c")) == Seq("a"))
     reported.forget(Vector("b"), 10)
-    assert(reported.newestOn(join, 0) == Seq("a"))
+    assert(reported.newestOn(join, 0, Set("a", "b")) == Seq("a"))
   }
 
   test("an executor makes progress while it has more bins of any worker than ever before") {
