@@ -4,7 +4,7 @@ package io.megaphone.runtime
 import scala.collection.concurrent.TrieMap
 import scala.collection.mutable
 
-import io.megaphone.format.StoreId
+import io.megaphone.format.{Footer, StoreId}
 import io.megaphone.placement.Seat
 import io.megaphone.plan.Group
 
@@ -12,8 +12,8 @@ import io.megaphone.plan.Group
   * when an executor has made no progress, and for which workers there was no room. Reports may be
   * lost, late or repeated.
   *
-  * Threads: one at a time; `versionOn`, `shareOn` and `newestOn` may be called by any thread at any
-  * time.
+  * Threads: one at a time; `versionOn`, `isWhole`, `shareOn` and `newestOn` may be called by any
+  * thread at any time.
   */
 private[runtime] final class ReportedStandbys {
   import ReportedStandbys._
@@ -78,6 +78,19 @@ private[runtime] final class ReportedStandbys {
     )
   }
 
+  /** Whether an executor's standby has all bins of a worker, and keeps up with a batch: the worker's
+    * task reads the tails in between. If there are more than it may read, it reads the whole state.
+    */
+  def isWhole(group: Group, worker: Int, executor: String, batch: Long): Boolean =
+    versionOn(group, worker, executor).exists(_ + Footer.PreviousMax >= batch)
+
+  /** Whether it has all bins, and has not kept up for many batches: something cannot be read, or
+    * somebody holds the state there for ever.
+    */
+  def isStuck(group: Group, worker: Int, executor: String, batch: Long): Boolean =
+    versionOn(group, worker, executor).isDefined &&
+      !isWhole(group, worker, executor, batch - StuckBatches)
+
   /** The part of a worker's bins that an executor's standby has, in all stores, from 0 to 1.
     *
     * @param bins
@@ -89,10 +102,11 @@ private[runtime] final class ReportedStandbys {
     if (bins == 0) 1 else math.min(1.0, there.toDouble / bins / group.stores.size)
   }
 
-  /** Of some executors, those with the newest standbys that have all bins of a worker. */
-  def newestOn(group: Group, worker: Int, among: Set[String]): Seq[String] = {
+  /** Of some executors, those with the newest standbys that are whole. */
+  def newestOn(group: Group, worker: Int, among: Set[String], batch: Long): Seq[String] = {
     val versions = for {
       executor <- standing.keys.toVector if among(executor)
+      if isWhole(group, worker, executor, batch)
       version <- versionOn(group, worker, executor)
     } yield executor -> version
     val newest = versions.map(_._2).maxOption
@@ -100,7 +114,11 @@ private[runtime] final class ReportedStandbys {
   }
 }
 
-private object ReportedStandbys {
+private[runtime] object ReportedStandbys {
+
+  /** Batches in which an executor copies nothing, or does not keep up, after which it is given up.
+    */
+  val StuckBatches = 50L
 
   /** Batches after which an executor that could not take a worker may be asked again. */
   private val RefusedBatches = 1000L

@@ -107,14 +107,14 @@ final class RunFootprint private[runtime] (
     */
   def standbysOn(executor: String, isIdle: Boolean): Int = places.standbysOn(executor, isIdle)
 
-  /** The executors that stand by for a worker of a group with all of its state. */
+  /** The executors that stand by for a worker of a group with all of its state, and keep up. */
   def standbysOf(group: Group, worker: Int): Vector[String] =
     places.standbysOf(group.id).lift(worker).getOrElse(Vector.empty).filter { executor =>
       places.isWhole(group, worker, executor) &&
       !places.executorOf(group.id, worker).contains(executor)
     }
 
-  /** How many workers each executor stands by for with all of their state. */
+  /** How many workers each executor stands by for with all of their state, and keeps up. */
   def standbys: Map[String, Int] = (for {
     state <- snapshot().toVector
     group <- state.groups

@@ -6,6 +6,7 @@ import scala.collection.mutable
 import io.megaphone.format.ExecutorAddress
 import io.megaphone.placement.{Load, MemberState, Placement, Request, Seat, Standbys}
 import io.megaphone.plan.Group
+import io.megaphone.runtime.ReportedStandbys.StuckBatches
 
 /** Where a run's workers are, where they are wanted, who stands by for them, and which of them are
   * on their way elsewhere. A group's workers are placed as one: all its operators run in the same
@@ -45,6 +46,7 @@ private[runtime] final class WorkerPlaces {
   @volatile private var wantedStandbys = Map.empty[Long, Vector[Vector[String]]] // and who stays
   @volatile private var targets = Map.empty[Long, Vector[Vector[String]]] // of relocations
   @volatile private var seen = ClusterView.Empty
+  @volatile private var newest = -1L // the batch in which it was seen
   @volatile private var placedLoads = Map.empty[String, Load]
 
   /** Sets how workers are placed, before the first are. */
@@ -64,6 +66,7 @@ private[runtime] final class WorkerPlaces {
     this.lost ++= lost
     if (now.open != seen.open) { openSince = batch; isSpread = false; isPartlySpread = false }
     seen = now
+    newest = batch
     lost
   }
 
@@ -282,10 +285,8 @@ private[runtime] final class WorkerPlaces {
     val under = moving.targets
     val drained =
       cluster.members.iterator.filter(_.state == MemberState.Draining).map(_.id).toSet
-    // One that could not take the worker just now may be the only one that is left.
     def mayTry(seat: Seat, to: String) = why == Relocation.Asked ||
-      !reported.unfitFor(seat)(to) || stateOn(scene, seat).contains(to) ||
-      reported.refusedAt(seat, to) + StuckBatches <= scene.batch
+      stateOn(scene, seat).contains(to) || !hasJustRefused(scene, seat, to)
     moving.begin(
       for {
         (seat, to) <- targets.toVector.sortBy(_._1)
@@ -367,6 +368,7 @@ private[runtime] final class WorkerPlaces {
       wished = wished.updated(group.id, wanted)
       if (settings.replicas > 0) {
         val known = standbysOf(group.id)
+        giveUpStuck(scene, group, known)
         val chosen = Standbys.assign(
           wanted,
           // Where the worker was before, its state is.
@@ -382,6 +384,27 @@ private[runtime] final class WorkerPlaces {
     }
     noteTargets(scene, places)
   }
+
+  /** An executor whose standby does not keep up for long counts as one that has no room for it. A
+    * relocation has a patience of its own.
+    */
+  private def giveUpStuck(scene: Scene, group: Group, standbys: Vector[Vector[String]]): Unit = {
+    val under = moving.targets
+    for {
+      (executors, worker) <- standbys.zipWithIndex
+      seat = Seat(group.id, worker)
+      executor <- executors
+      if reported.isStuck(group, worker, executor, scene.batch)
+      if !under.get(seat).contains(executor) && !hasJustRefused(scene, seat, executor)
+    } reported.refuses(executor, seat, scene.batch)
+  }
+
+  /** Whether an executor could not take a worker just now: it may try again after a while, if it is
+    * the only one that is left.
+    */
+  private def hasJustRefused(scene: Scene, seat: Seat, executor: String): Boolean =
+    reported.unfitFor(seat)(executor) &&
+      reported.refusedAt(seat, executor) + StuckBatches > scene.batch
 
   private def noteTargets(scene: Scene, places: Map[Seat, String]): Unit = {
     val to = moving.targets
@@ -428,15 +451,17 @@ private[runtime] final class WorkerPlaces {
     }
   }
 
-  /** Whether an executor has a standby with all bins of a worker, in all stores. */
+  /** Whether an executor has a standby with all bins of a worker, in all stores, that keeps up: the
+    * worker's task would read no more than tails.
+    */
   def isWhole(group: Group, worker: Int, executor: String): Boolean =
-    versionOn(group, worker, executor).isDefined
+    reported.isWhole(group, worker, executor, newest)
 
-  /** Of the executors that may get a worker, those with its newest standbys that have all bins. One
+  /** Of the executors that may get a worker, those with its newest standbys that are whole. One
     * elsewhere may be newer, and is of no use.
     */
   private def stateOn(scene: Scene, seat: Seat): Seq[String] =
-    reported.newestOn(scene.groupOf(seat), seat.worker, cluster.open)
+    reported.newestOn(scene.groupOf(seat), seat.worker, cluster.open, newest)
 
   /** The version of an executor's standby that has all bins of a worker; None if it has none. */
   def versionOn(group: Group, worker: Int, executor: String): Option[Long] =
@@ -489,9 +514,6 @@ private[runtime] object WorkerPlaces {
 
   /** Batches after which the loads of workers that stay are told to other queries again. */
   private val LoadsEvery = 16L
-
-  /** Batches in which an executor copies nothing after which it is given up. */
-  private val StuckBatches = 50L
 
   /** What is known when workers are placed.
     *

@@ -555,6 +555,27 @@ class QueryRunSuite extends AnyFunSuite {
     assert(q.run.footprint.relocations.last.reason.exists(_.contains(s"$first has no room")))
   }
 
+  test("a standby that falls behind counts as none, and another executor is asked after a while") {
+    val q = settledOn(three, PlacementSettings(replicas = 1, pilotBatches = 0))
+    q.plan(1, three)
+    val first = three.map(_.id).find(q.run.standbyDutiesOf(_).exists(_.worker.worker == 0)).get
+    says(q, three.find(_.id == first).get, standing(0, 1))
+    def at(batch: Long) = {
+      q.plan(batch, three)
+      val asked = three.map(_.id).filter(q.run.standbyDutiesOf(_).exists(_.worker.worker == 0))
+      (q.run.footprint.standbysOf(group, 0), asked)
+    }
+    assert(at(16) == ((Seq(first), Seq(first))), "its tails lead on")
+    assert(at(17) == ((Nil, Seq(first))))
+    assert(at(66) == ((Nil, Seq(first))))
+    val other = at(67)._2
+    assert(other.size == 1 && other != Seq(first))
+    assert(at(68) == ((Nil, other)))
+    val lost = three.filterNot(_.id == "a")
+    assert(q.run.clusterChanged(ClusterView(lost)).exists(_.worker == 0))
+    assert(q.run.footprint.losses.map(_.promoted) == Seq(0), "it would read everything")
+  }
+
   test("the load is spread once executors have come and settled; a new one gets a pilot first") {
     val q = new Query().start(
       0,

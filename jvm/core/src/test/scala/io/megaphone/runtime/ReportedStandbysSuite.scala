@@ -3,7 +3,7 @@ package io.megaphone.runtime
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.format.{StoreId, WorkerId}
+import io.megaphone.format.{Footer, StoreId, WorkerId}
 import io.megaphone.placement.Seat
 import io.megaphone.plan.{Group, Operator}
 
@@ -25,10 +25,23 @@ class ReportedStandbysSuite extends AnyFunSuite {
     reported.standsBy("a", Vector(standing(left, 0, 4), standing(right, 0, 4, version = 4)), 10)
     reported.standsBy("b", Vector(standing(left, 0, 4, 6), standing(right, 0, 4, 6)), 10)
     assert(reported.versionOn(join, 0, "a").contains(4L))
-    assert(reported.newestOn(join, 0, Set("a", "b")) == Seq("b"))
-    assert(reported.newestOn(join, 0, Set("a", "c")) == Seq("a"))
+    assert(reported.newestOn(join, 0, Set("a", "b"), batch = 10) == Seq("b"))
+    assert(reported.newestOn(join, 0, Set("a", "c"), batch = 10) == Seq("a"))
     reported.forget(Vector("b"), 10)
-    assert(reported.newestOn(join, 0, Set("a", "b")) == Seq("a"))
+    assert(reported.newestOn(join, 0, Set("a", "b"), batch = 10) == Seq("a"))
+  }
+
+  test("a standby is whole as long as a task would read tails only, and stuck long after that") {
+    val reported = new ReportedStandbys
+    val (left, right) = (join.stores.head, join.stores.last)
+    reported.standsBy("a", Vector(standing(left, 0, 4, 100), standing(right, 0, 4, 101)), 100)
+    reported.standsBy("b", Vector(standing(left, 0, 4, 100), standing(right, 0, 3, 101)), 100)
+    def whole(batch: Long) = Seq("a", "b").filter(reported.isWhole(join, 0, _, batch))
+    def newest(batch: Long) = reported.newestOn(join, 0, Set("a", "b"), batch)
+    assert(whole(100 + Footer.PreviousMax) == Seq("a") && newest(100 + Footer.PreviousMax) == Seq("a"))
+    assert(whole(101 + Footer.PreviousMax).isEmpty && newest(101 + Footer.PreviousMax).isEmpty)
+    def stuck(batch: Long) = Seq("a", "b", "c").filter(reported.isStuck(join, 0, _, batch))
+    assert(stuck(150 + Footer.PreviousMax).isEmpty && stuck(151 + Footer.PreviousMax) == Seq("a"))
   }
 
   test("an executor makes progress while it has more bins of any worker than ever before") {
