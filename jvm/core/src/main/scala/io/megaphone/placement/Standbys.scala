@@ -9,8 +9,8 @@ object Standbys {
   /** The executors that stand by for each worker: on another host than the worker and its other
     * standbys, if there is one; where a standby is, if that executor lives; then the one that has
     * the least state, its own and that which it stands by with, the first by name. Where a standby
-    * is whole it stays until enough others are. If there are too few executors, a worker has fewer
-    * standbys.
+    * is whole it stays until enough others are, or as many as there is room for. If there are too
+    * few executors, a worker has fewer standbys.
     *
     * @param workers
     *   the executor of each worker
@@ -22,6 +22,9 @@ object Standbys {
     *   how many standbys a worker is to have
     * @param isWhole
     *   whether a worker's standby on an executor has all of its state
+    * @param refuses
+    *   whether an executor had no room for a worker just now: unless it has all of its state,
+    *   nobody waits for it
     * @param bytesOf
     *   how much state a worker has, as far as it is known
     * @param unfit
@@ -35,6 +38,7 @@ object Standbys {
       replicas: Int,
       isWhole: (Int, String) => Boolean = (_, _) => false,
       unfit: Int => Set[String] = _ => Set.empty,
+      refuses: (Int, String) => Boolean = (_, _) => false,
       bytesOf: Int => Long = _ => 0
   ): Vector[Vector[String]] = {
     val open = Member.open(members).map(_.id)
@@ -73,7 +77,7 @@ object Standbys {
         (0 until replicas).foldLeft(Vector.empty[String]) { (have, _) => have ++ another(w, have) }
       }
       wanted.filterNot(now(w).contains).foreach(add(w, _))
-      val lacking = wanted.size - wanted.count(isWhole(w, _))
+      val lacking = wanted.count(e => !isWhole(w, e) && !refuses(w, e))
       wanted ++ now(w).filterNot(wanted.contains).filter(isWhole(w, _)).take(lacking)
     }
   }

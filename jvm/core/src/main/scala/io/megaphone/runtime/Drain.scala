@@ -70,6 +70,8 @@ object Drain {
     *   workers whose state the executor keeps
     * @param exports
     *   what steps on demand have taken from workers there, and others lack yet
+    * @param withoutRoom
+    *   the executors that could not take some of these workers, or stand by for them, not long ago
     */
   final case class OfQuery(
       name: String,
@@ -78,7 +80,8 @@ object Drain {
       areElsewhere: Boolean,
       standbysLacking: Int,
       states: Int,
-      exports: Int = 0
+      exports: Int = 0,
+      withoutRoom: Vector[String] = Vector.empty
   ) {
 
     /** Workers that are still to leave. Those of an idle query leave with its next batch: it is

@@ -11,7 +11,7 @@ import io.megaphone.pace.Clock
   *      enough that all state of these workers is elsewhere;
   *   1. after that it has heard of newer orders, and then reports no state, export, replica or
   *      block;
-  *   1. no worker lacks a standby elsewhere that it has there.
+  *   1. no worker lacks a standby elsewhere that it has there, and that others have room for.
   *
   * It holds at the moment that it is asked for: until Spark is told to give the executor no more
   * tasks, one may bring state back. See [[Releases]] for how one is ended.
@@ -208,10 +208,15 @@ private object Drains {
       )
   }
 
-  private def describe(query: Drain.OfQuery): String =
-    if (query.toLeave > 0) {
-      val idle = if (query.isIdle) ", which plans no batches" else ""
-      s"Query ${query.name}$idle: ${query.toLeave} workers are still there."
-    } else
-      s"Query ${query.name}: ${query.standbysLacking} workers have no standby elsewhere yet."
+  private def describe(query: Drain.OfQuery): String = {
+    val held =
+      if (query.toLeave > 0) {
+        val idle = if (query.isIdle) ", which plans no batches" else ""
+        s"Query ${query.name}$idle: ${query.toLeave} workers are still there."
+      } else
+        s"Query ${query.name}: ${query.standbysLacking} workers have no standby elsewhere yet."
+    val full =
+      query.withoutRoom.map(e => s" Executor $e has no room for some, or does not keep up.")
+    held + full.mkString
+  }
 }

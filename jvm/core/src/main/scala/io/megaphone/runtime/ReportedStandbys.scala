@@ -12,8 +12,8 @@ import io.megaphone.plan.Group
   * when an executor has made no progress, and for which workers there was no room. Reports may be
   * lost, late or repeated.
   *
-  * Threads: one at a time; `versionOn`, `isWhole`, `shareOn` and `newestOn` may be called by any
-  * thread at any time.
+  * Threads: one at a time; `versionOn`, `isWhole`, `shareOn`, `newestOn` and `unfitFor` may be
+  * called by any thread at any time.
   */
 private[runtime] final class ReportedStandbys {
   import ReportedStandbys._
@@ -21,7 +21,7 @@ private[runtime] final class ReportedStandbys {
   private val standing = TrieMap.empty[String, Map[(StoreId, Int), Standing]] // by executor
   private val mostBins = mutable.Map.empty[(String, Int, StoreId), Int] // of each standby
   private val progressed = mutable.Map.empty[String, Long] // when an executor had more bins
-  private var refused = Map.empty[Seat, Map[String, Long]] // executor → batch
+  @volatile private var refused = Map.empty[Seat, Map[String, Long]] // executor → batch
 
   /** Forgets the executors that are gone, and what is long past. */
   def forget(gone: Vector[String], batch: Long): Unit = {
@@ -78,8 +78,9 @@ private[runtime] final class ReportedStandbys {
     )
   }
 
-  /** Whether an executor's standby has all bins of a worker, and keeps up with a batch: the worker's
-    * task reads the tails in between. If there are more than it may read, it reads the whole state.
+  /** Whether an executor's standby has all bins of a worker, and keeps up with a batch: the
+    * worker's task reads the tails in between. If there are more than it may read, it reads the
+    * whole state.
     */
   def isWhole(group: Group, worker: Int, executor: String, batch: Long): Boolean =
     versionOn(group, worker, executor).exists(_ + Footer.PreviousMax >= batch)
@@ -116,8 +117,7 @@ private[runtime] final class ReportedStandbys {
 
 private[runtime] object ReportedStandbys {
 
-  /** Batches in which an executor copies nothing, or does not keep up, after which it is given up.
-    */
+  /** Batches after which an executor is given up that copies nothing, or does not keep up. */
   val StuckBatches = 50L
 
   /** Batches after which an executor that could not take a worker may be asked again. */

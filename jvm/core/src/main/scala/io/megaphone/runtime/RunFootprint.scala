@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import io.megaphone.placement.{Load, Seat}
+import io.megaphone.placement.{Load, Member, Seat}
 import io.megaphone.plan.Group
 import io.megaphone.protocol.Protocol
 
@@ -86,14 +86,20 @@ final class RunFootprint private[runtime] (
       report: Option[Report]
   ): Drain.OfQuery = {
     val seats = staysOn(executor)
+    val stoodBy = places.standbysOn(executor, isIdle)
     Drain.OfQuery(
       name,
       seats.size,
       isIdle,
       seats.forall(isElsewhere),
-      standbysOn(executor, isIdle),
+      stoodBy.size,
       report.flatMap(_.states.get(run)).getOrElse(0),
-      report.flatMap(_.exports.get(run)).getOrElse(0)
+      report.flatMap(_.exports.get(run)).getOrElse(0),
+      (seats ++ stoodBy)
+        .flatMap(places.unfitFor)
+        .distinct
+        .filter(_ != executor)
+        .sorted(Member.order)
     )
   }
 
@@ -105,7 +111,8 @@ final class RunFootprint private[runtime] (
     * @param isIdle
     *   whether the query plans no batch: then what stays until a batch is over does not count
     */
-  def standbysOn(executor: String, isIdle: Boolean): Int = places.standbysOn(executor, isIdle)
+  def standbysOn(executor: String, isIdle: Boolean): Int =
+    places.standbysOn(executor, isIdle).size
 
   /** The executors that stand by for a worker of a group with all of its state, and keep up. */
   def standbysOf(group: Group, worker: Int): Vector[String] =

@@ -23,9 +23,9 @@ import io.megaphone.runtime.ReportedStandbys.StuckBatches
   *   1. Standbys are chosen.
   *
   * Threads: one at a time. What only tells something may be called by any thread at any time:
-  * `cluster`, `executorOf`, `addressOf`, `standbys`, `standbysOf`, `relocating`, `besides`,
-  * `relocations`, `losses`, `loads`, `wanted`, `wantedOf`, `hasStandbys`, `isSettling`, `isWhole`,
-  * `versionOn` and `shareOn`; and so may `ran`.
+  * `cluster`, `executorOf`, `addressOf`, `standbys`, `standbysOn`, `standbysOf`, `relocating`,
+  * `besides`, `relocations`, `unfitFor`, `losses`, `loads`, `wanted`, `wantedOf`, `hasStandbys`,
+  * `isSettling`, `isWhole`, `versionOn` and `shareOn`; and so may `ran`.
   */
 private[runtime] final class WorkerPlaces {
   import WorkerPlaces._
@@ -99,11 +99,13 @@ private[runtime] final class WorkerPlaces {
   /** By group: the executors that are to stand by for each worker. Another map if that changes. */
   def standbys: Map[Long, Vector[Vector[String]]] = wantedStandbys
 
-  /** The number of workers that an executor is to stand by for, or, if `isForGood`, should go on
-    * standing by for: some standbys stay only until a batch is over.
+  /** The workers that an executor is to stand by for, or, if `isForGood`, should go on standing by
+    * for: some standbys stay only until a batch is over.
     */
-  def standbysOn(executor: String, isForGood: Boolean): Int =
-    (if (isForGood) assigned else standbys).valuesIterator.flatten.count(_.contains(executor))
+  def standbysOn(executor: String, isForGood: Boolean): Vector[Seat] = for {
+    (group, workers) <- (if (isForGood) assigned else standbys).toVector
+    (executors, worker) <- workers.zipWithIndex if executors.contains(executor)
+  } yield Seat(group, worker)
 
   /** The executors that are to stand by for each worker of a group. */
   def standbysOf(group: Long): Vector[Vector[String]] = standbys.getOrElse(group, Vector.empty)
@@ -186,6 +188,9 @@ private[runtime] final class WorkerPlaces {
     begun
   }
 
+  /** The executors that could not take a worker, not long ago. */
+  def unfitFor(seat: Seat): Set[String] = reported.unfitFor(seat)
+
   /** Whether executors had no room for workers, not long ago. */
   def hasRefusals: Boolean = reported.hasRefusals
 
@@ -218,7 +223,7 @@ private[runtime] final class WorkerPlaces {
       now,
       bound = moving.targets,
       stateOn(scene, _),
-      reported.unfitFor,
+      unfitFor,
       cluster.elsewhere,
       tolerance
     )
@@ -376,7 +381,8 @@ private[runtime] final class WorkerPlaces {
           cluster.members,
           settings.replicas,
           isWhole(group, _, _),
-          w => reported.unfitFor(Seat(group.id, w)),
+          w => unfitFor(Seat(group.id, w)),
+          (w, e) => hasJustRefused(scene, Seat(group.id, w), e),
           w => scene.seats.get(Seat(group.id, w)).fold(0L)(_.bytes)
         )
         assigned = assigned.updated(group.id, chosen)
@@ -403,7 +409,7 @@ private[runtime] final class WorkerPlaces {
     * the only one that is left.
     */
   private def hasJustRefused(scene: Scene, seat: Seat, executor: String): Boolean =
-    reported.unfitFor(seat)(executor) &&
+    unfitFor(seat)(executor) &&
       reported.refusedAt(seat, executor) + StuckBatches > scene.batch
 
   private def noteTargets(scene: Scene, places: Map[Seat, String]): Unit = {

@@ -71,6 +71,25 @@ class StandbysSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(placed(Set("b", "c")) == Seq("b"))
   }
 
+  test("a standby that leaves waits for no executor that has just had no room") {
+    val members =
+      Vector(Member("a", "h"), Member("b", "h", 1, MemberState.Draining), Member("c", "h"))
+    def placed(refuses: Set[String], whole: String*) = Standbys
+      .assign(
+        Vector("a"),
+        _ => Seq("b"),
+        members,
+        1,
+        (_, e) => whole.contains(e),
+        _ => Set("c"),
+        (_, e) => refuses(e)
+      )
+      .head
+    assert(placed(Set.empty, "b") == Seq("c", "b"), "it is asked again")
+    assert(placed(Set("c"), "b") == Seq("c"))
+    assert(placed(Set("b"), "b") == Seq("c", "b"), "c has not refused")
+  }
+
   test("standbys spread evenly") {
     val members = Vector.tabulate(4)(i => Member(s"e$i", s"h$i"))
     val workers = Vector.tabulate(12)(i => s"e${i % 4}")

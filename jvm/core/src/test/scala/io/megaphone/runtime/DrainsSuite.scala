@@ -80,6 +80,22 @@ class DrainsSuite extends AnyFunSuite {
     assert(get.status == Drain.Draining && get.reason.exists(_.contains("no standby")))
   }
 
+  test("a drain that waits says which executors have no room") {
+    val scene = new Scene
+    import scene._
+    drains.start("e", None)
+    def room =
+      get.reason.toVector.flatMap("Executor (.) has no room".r.findAllMatchIn(_)).map(_.group(1))
+    has(query.copy(standbysLacking = 1))
+    assert(room.isEmpty)
+    has(query.copy(standbysLacking = 1, withoutRoom = Vector("c")))
+    assert(room == Vector("c"))
+    has(query.copy(workers = 2, withoutRoom = Vector("c", "d")))
+    assert(room == Vector("c", "d"))
+    has(query.copy(withoutRoom = Vector("c")))
+    assert(room.isEmpty, "nothing waits for it")
+  }
+
   test("a drain ends by a cancellation, a loss, or its deadline, and may begin again") {
     val scene = new Scene
     import scene._

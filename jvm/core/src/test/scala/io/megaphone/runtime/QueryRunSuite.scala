@@ -555,6 +555,28 @@ class QueryRunSuite extends AnyFunSuite {
     assert(q.run.footprint.relocations.last.reason.exists(_.contains(s"$first has no room")))
   }
 
+  test("a standby on an executor that is to be emptied ends once no other executor has room") {
+    val q = settledOn(three, PlacementSettings(replicas = 1, pilotBatches = 0))
+    q.plan(1, three)
+    def of(executor: String) = q.run.standbyDutiesOf(executor).find(_.worker.worker == 0)
+    val there = three.find(e => of(e.id).isDefined).get
+    val other = three.find(e => e.id != "a" && e != there).get
+    def plan(batch: Long) = {
+      val view = ClusterView(three, draining = Set(there.id))
+      q.run.plan(batch, Vector(group), true, Map.empty, view)
+      says(q, there, standing(0, batch))
+    }
+    says(q, there, standing(0, 1))
+    (2L to 9L).foreach(plan)
+    def onThere = q.run.footprint.on(there.id, "q", "r", isIdle = false, None)
+    assert(of(there.id).isDefined && of(other.id).isDefined && onThere.withoutRoom.isEmpty)
+    q.run.reported(Report(other, Held(0, 0, 0), noRoom = Vector(of(other.id).get.worker)))
+    assert(onThere.standbysLacking > 0 && onThere.withoutRoom == Vector(other.id))
+    plan(10)
+    assert(of(there.id).isEmpty && of(other.id).isDefined, "it may have room one day")
+    assert(onThere.standbysLacking == 0)
+  }
+
   test("a standby that falls behind counts as none, and another executor is asked after a while") {
     val q = settledOn(three, PlacementSettings(replicas = 1, pilotBatches = 0))
     q.plan(1, three)

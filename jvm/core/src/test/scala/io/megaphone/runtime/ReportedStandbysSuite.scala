@@ -38,7 +38,9 @@ class ReportedStandbysSuite extends AnyFunSuite {
     reported.standsBy("b", Vector(standing(left, 0, 4, 100), standing(right, 0, 3, 101)), 100)
     def whole(batch: Long) = Seq("a", "b").filter(reported.isWhole(join, 0, _, batch))
     def newest(batch: Long) = reported.newestOn(join, 0, Set("a", "b"), batch)
-    assert(whole(100 + Footer.PreviousMax) == Seq("a") && newest(100 + Footer.PreviousMax) == Seq("a"))
+    assert(
+      whole(100 + Footer.PreviousMax) == Seq("a") && newest(100 + Footer.PreviousMax) == Seq("a")
+    )
     assert(whole(101 + Footer.PreviousMax).isEmpty && newest(101 + Footer.PreviousMax).isEmpty)
     def stuck(batch: Long) = Seq("a", "b", "c").filter(reported.isStuck(join, 0, _, batch))
     assert(stuck(150 + Footer.PreviousMax).isEmpty && stuck(151 + Footer.PreviousMax) == Seq("a"))
