@@ -56,6 +56,7 @@ final class QueryRun(
   private val roster = new DutyRoster(() => records.state, places, told)
   @volatile private var pace = new CopyPace(TransferRate.Settings())
   @volatile private var isStarted = false
+  private var tooFew = Option.empty[Int] // executors, of which `warn` was told last
 
   /** What the run has on executors. */
   val footprint = new RunFootprint(() => snapshot, places, told)
@@ -155,6 +156,7 @@ final class QueryRun(
     val obsoleteRecords = trim(batch)
     val isNew = !current.decision.exists(_.batch.number == batch)
     place(groups, cluster, batch, mayTake = isNew)
+    tellTooFew()
     val planned = Protocol
       .Batch(
         batch,
@@ -175,6 +177,22 @@ final class QueryRun(
     val tables = groups.map(g => g.id -> Tables(decision.before(g.id), decision.after(g.id))).toMap
     val assignments = groups.map(g => g.id -> assignmentOf(decision, g, tables(g.id))).toMap
     BatchPlan(decision, tables, assignments, pins, sweepOf(decision), obsoleteRecords)
+  }
+
+  /** Says once, until it changes, that there are too few executors for the wished standbys. */
+  private def tellTooFew(): Unit = {
+    val replicas = settings.placement.replicas
+    val open = places.cluster.open.size
+    val now = Option.when(replicas > 0 && open <= replicas)(open)
+    if (now != tooFew) now.foreach { executors =>
+      warn(
+        s"spark.megaphone.replicas asks for $replicas standbys of each worker of query $run, on " +
+          s"executors of their own. The number of executors that may take state is $executors. So " +
+          "workers have fewer standbys, and a loss may read the checkpoint. Give the query at " +
+          s"least ${replicas + 1} executors, or ask for fewer standbys."
+      )
+    }
+    tooFew = now
   }
 
   private def stoodBy(groups: Vector[Group], batch: Long): Map[Long, Vector[Set[String]]] =

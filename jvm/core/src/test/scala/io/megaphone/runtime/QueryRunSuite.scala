@@ -637,6 +637,26 @@ class QueryRunSuite extends AnyFunSuite {
     assert(at(5) == Vector("a", "c"))
   }
 
+  test("that there are too few executors for the standbys is said once, until it changes") {
+    val q = new Query()
+      .start(0, settings = QueryRun.Settings(placement = PlacementSettings(replicas = 2)))
+    def told(batch: Long, seen: Vector[ExecutorAddress]) = {
+      val before = q.warnings.size
+      q.plan(batch, seen)
+      q.warnings.drop(before)
+    }
+    val first = told(0, executors)
+    assert(first.size == 1)
+    for (said <- Seq("asks for 2 standbys", "take state is 2.", "at least 3 executors"))
+      assert(first.head.contains(said))
+    assert(told(0, executors).isEmpty && told(1, executors).isEmpty)
+    assert(told(2, three).isEmpty && told(3, three.take(1)).exists(_.contains("state is 1.")))
+    assert(told(4, executors).size == 1 && told(5, three).isEmpty && told(6, executors).size == 1)
+    val without = begun
+    without.plan(1, executors.take(1))
+    assert(without.warnings.isEmpty, "nobody asks for standbys")
+  }
+
   test("bins that leave a worker with the batch are not stood by for") {
     val q = new Query()
       .start(0, settings = QueryRun.Settings(placement = PlacementSettings(replicas = 1)))
