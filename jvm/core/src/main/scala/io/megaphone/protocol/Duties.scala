@@ -42,9 +42,10 @@ object Duties {
     state.progressAt
   )
 
-  /** The standbys that executors are to keep, each with the executor's id, those first that are to
-    * take their workers over: of the version that the batch last planned reads, which is settled.
-    * State that no batch of the run has written yet has none.
+  /** The standbys that executors are to keep, each with the executor's id: of the version that the
+    * batch last planned reads, which is settled. State that no batch of the run has written yet has
+    * none. Those come first that are to take their workers over, the lightest worker before all
+    * others: an executor that has run none yet gets that one first.
     *
     * @param relocating
     *   by group: the executors that are to take each worker over
@@ -72,6 +73,7 @@ object Duties {
       // Also of a worker that the batch does away with: others take its bins from its standby.
       worker <- 0 until before.workers
       target = targets.flatMap(_.lift(worker)).getOrElse(Vector.empty)
+      bytes = group.stores.flatMap(liveBytesOf(_, worker)).sum
       chosen = (target ++ standing.flatMap(_.lift(worker)).getOrElse(Vector.empty)).distinct
       if chosen.nonEmpty
       store <- group.stores
@@ -85,8 +87,9 @@ object Duties {
         liveBytes
       )
       executor <- chosen
-    } yield (target.contains(executor), executor -> duty)).partition(_._1)
-    (first ++ others).map(_._2)
+    } yield (Option.when(target.contains(executor))(bytes), executor -> duty))
+      .partition(_._1.isDefined)
+    (first.sortBy(_._1) ++ others).map(_._2)
   }
 
   /** The steps whose blocks, replicas and exports may still be used: the announced ones, those that

@@ -626,6 +626,20 @@ class QueryRunSuite extends AnyFunSuite {
     assert(q.run.footprint.relocations.map(_.status).drop(1) == Vector("done", "taken"))
   }
 
+  test("an executor makes the lightest of the workers first that it is to take over") {
+    val q = new Query()
+      .start(0, settings = QueryRun.Settings(placement = PlacementSettings(replicas = 2)))
+    q.plan(0, three)
+    for ((worker, bytes) <- Seq(0 -> 300L, 1 -> 200L)) q.committed(worker, on = 0, bytes)
+    q.plan(1, three)
+    def onC = q.run.standbyDutiesOf("c").map(_.worker.worker)
+    assert(onC == Seq(0, 1), "it is to run none of them")
+    q.run.relocate(Map(Seat(0, 0) -> "c"))
+    assert(onC == Seq(0, 1))
+    q.run.relocate(Map(Seat(0, 1) -> "c"))
+    assert(onC == Seq(1, 0))
+  }
+
   test("a relocation lets the steps of its worker go first, for a while") {
     val q = settledOn(three, PlacementSettings(pilotBatches = 0, patienceBatches = 3))
     val step = Step(Vector(Move(0, 1)), 2)
