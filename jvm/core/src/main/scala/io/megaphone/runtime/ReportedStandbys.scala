@@ -18,7 +18,7 @@ import io.megaphone.plan.Group
 private[runtime] final class ReportedStandbys {
   import ReportedStandbys._
 
-  private val standing = TrieMap.empty[String, Map[(StoreId, Int), Standing]] // by executor
+  private val standing = TrieMap.empty[String, Told] // by executor
   private val mostBins = mutable.Map.empty[(String, Int, StoreId), Int] // of each standby
   private val progressed = mutable.Map.empty[String, Long] // when an executor had more bins
   @volatile private var refused = Map.empty[Seat, Map[String, Long]] // executor → batch
@@ -48,7 +48,7 @@ private[runtime] final class ReportedStandbys {
         progressed(executor) = batch
       }
     }
-    standing(executor) = now
+    standing(executor) = Told(now, batch)
   }
 
   /** An executor could not take a worker: it has no room, or makes no progress. */
@@ -71,26 +71,36 @@ private[runtime] final class ReportedStandbys {
 
   /** The version of an executor's standby that has all bins of a worker; None if it has none. */
   def versionOn(group: Group, worker: Int, executor: String): Option[Long] = {
-    val known = standing.getOrElse(executor, Map.empty)
-    val found = group.stores.flatMap(store => known.get((store, worker)))
+    val found = ofWorker(group, worker, executor)
     Option.when(found.size == group.stores.size && found.forall(_.isWhole))(
       found.iterator.map(_.version).min
     )
   }
 
-  /** Whether an executor's standby has all bins of a worker, and keeps up with a batch: the
-    * worker's task reads the tails in between. If there are more than it may read, it reads the
-    * whole state.
+  private def ofWorker(group: Group, worker: Int, executor: String): Seq[Standing] =
+    standing.get(executor).toSeq.flatMap { told =>
+      group.stores.flatMap(store => told.standbys.get((store, worker)))
+    }
+
+  /** How many batches an executor's standby was behind when it was reported last; None if it lacks
+    * bins. Batches since then do not count: an executor without tasks reports once a second.
     */
-  def isWhole(group: Group, worker: Int, executor: String, batch: Long): Boolean =
-    versionOn(group, worker, executor).exists(_ + Footer.PreviousMax >= batch)
+  private def lagOf(group: Group, worker: Int, executor: String): Option[Long] = for {
+    version <- versionOn(group, worker, executor)
+    told <- standing.get(executor)
+  } yield told.batch - version
+
+  /** Whether an executor's standby has all bins of a worker, and keeps up: the worker's task reads
+    * the tails in between. If there are more than it may read, it reads the whole state.
+    */
+  def isWhole(group: Group, worker: Int, executor: String): Boolean =
+    lagOf(group, worker, executor).exists(_ <= Footer.PreviousMax)
 
   /** Whether it has all bins, and has not kept up for many batches: something cannot be read, or
     * somebody holds the state there for ever.
     */
-  def isStuck(group: Group, worker: Int, executor: String, batch: Long): Boolean =
-    versionOn(group, worker, executor).isDefined &&
-      !isWhole(group, worker, executor, batch - StuckBatches)
+  def isStuck(group: Group, worker: Int, executor: String): Boolean =
+    lagOf(group, worker, executor).exists(_ > Footer.PreviousMax + StuckBatches)
 
   /** The part of a worker's bins that an executor's standby has, in all stores, from 0 to 1.
     *
@@ -98,16 +108,15 @@ private[runtime] final class ReportedStandbys {
     *   how many bins the worker has
     */
   def shareOn(group: Group, worker: Int, executor: String, bins: Int): Double = {
-    val known = standing.getOrElse(executor, Map.empty)
-    val there = group.stores.flatMap(store => known.get((store, worker))).map(_.bins).sum
+    val there = ofWorker(group, worker, executor).map(_.bins).sum
     if (bins == 0) 1 else math.min(1.0, there.toDouble / bins / group.stores.size)
   }
 
   /** Of some executors, those with the newest standbys that are whole. */
-  def newestOn(group: Group, worker: Int, among: Set[String], batch: Long): Seq[String] = {
+  def newestOn(group: Group, worker: Int, among: Set[String]): Seq[String] = {
     val versions = for {
       executor <- standing.keys.toVector if among(executor)
-      if isWhole(group, worker, executor, batch)
+      if isWhole(group, worker, executor)
       version <- versionOn(group, worker, executor)
     } yield executor -> version
     val newest = versions.map(_._2).maxOption
@@ -122,4 +131,7 @@ private[runtime] object ReportedStandbys {
 
   /** Batches after which an executor that could not take a worker may be asked again. */
   private val RefusedBatches = 1000L
+
+  /** What an executor has told last, and the batch that was under way then. */
+  private final case class Told(standbys: Map[(StoreId, Int), Standing], batch: Long)
 }

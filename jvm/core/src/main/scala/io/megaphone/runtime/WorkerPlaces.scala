@@ -46,7 +46,6 @@ private[runtime] final class WorkerPlaces {
   @volatile private var wantedStandbys = Map.empty[Long, Vector[Vector[String]]] // and who stays
   @volatile private var targets = Map.empty[Long, Vector[Vector[String]]] // of relocations
   @volatile private var seen = ClusterView.Empty
-  @volatile private var newest = -1L // the batch in which it was seen
   @volatile private var placedLoads = Map.empty[String, Load]
 
   /** Sets how workers are placed, before the first are. */
@@ -66,7 +65,6 @@ private[runtime] final class WorkerPlaces {
     this.lost ++= lost
     if (now.open != seen.open) { openSince = batch; isSpread = false; isPartlySpread = false }
     seen = now
-    newest = batch
     lost
   }
 
@@ -400,7 +398,7 @@ private[runtime] final class WorkerPlaces {
       (executors, worker) <- standbys.zipWithIndex
       seat = Seat(group.id, worker)
       executor <- executors
-      if reported.isStuck(group, worker, executor, scene.batch)
+      if reported.isStuck(group, worker, executor)
       if !under.get(seat).contains(executor) && !hasJustRefused(scene, seat, executor)
     } reported.refuses(executor, seat, scene.batch)
   }
@@ -461,13 +459,13 @@ private[runtime] final class WorkerPlaces {
     * worker's task would read no more than tails.
     */
   def isWhole(group: Group, worker: Int, executor: String): Boolean =
-    reported.isWhole(group, worker, executor, newest)
+    reported.isWhole(group, worker, executor)
 
   /** Of the executors that may get a worker, those with its newest standbys that are whole. One
     * elsewhere may be newer, and is of no use.
     */
   private def stateOn(scene: Scene, seat: Seat): Seq[String] =
-    reported.newestOn(scene.groupOf(seat), seat.worker, cluster.open, newest)
+    reported.newestOn(scene.groupOf(seat), seat.worker, cluster.open)
 
   /** The version of an executor's standby that has all bins of a worker; None if it has none. */
   def versionOn(group: Group, worker: Int, executor: String): Option[Long] =

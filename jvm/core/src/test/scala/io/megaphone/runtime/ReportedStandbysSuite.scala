@@ -25,25 +25,27 @@ class ReportedStandbysSuite extends AnyFunSuite {
     reported.standsBy("a", Vector(standing(left, 0, 4), standing(right, 0, 4, version = 4)), 10)
     reported.standsBy("b", Vector(standing(left, 0, 4, 6), standing(right, 0, 4, 6)), 10)
     assert(reported.versionOn(join, 0, "a").contains(4L))
-    assert(reported.newestOn(join, 0, Set("a", "b"), batch = 10) == Seq("b"))
-    assert(reported.newestOn(join, 0, Set("a", "c"), batch = 10) == Seq("a"))
+    assert(reported.newestOn(join, 0, Set("a", "b")) == Seq("b"))
+    assert(reported.newestOn(join, 0, Set("a", "c")) == Seq("a"))
     reported.forget(Vector("b"), 10)
-    assert(reported.newestOn(join, 0, Set("a", "b"), batch = 10) == Seq("a"))
+    assert(reported.newestOn(join, 0, Set("a", "b")) == Seq("a"))
   }
 
   test("a standby is whole as long as a task would read tails only, and stuck long after that") {
     val reported = new ReportedStandbys
     val (left, right) = (join.stores.head, join.stores.last)
-    reported.standsBy("a", Vector(standing(left, 0, 4, 100), standing(right, 0, 4, 101)), 100)
-    reported.standsBy("b", Vector(standing(left, 0, 4, 100), standing(right, 0, 3, 101)), 100)
-    def whole(batch: Long) = Seq("a", "b").filter(reported.isWhole(join, 0, _, batch))
-    def newest(batch: Long) = reported.newestOn(join, 0, Set("a", "b"), batch)
-    assert(
-      whole(100 + Footer.PreviousMax) == Seq("a") && newest(100 + Footer.PreviousMax) == Seq("a")
-    )
-    assert(whole(101 + Footer.PreviousMax).isEmpty && newest(101 + Footer.PreviousMax).isEmpty)
-    def stuck(batch: Long) = Seq("a", "b", "c").filter(reported.isStuck(join, 0, _, batch))
-    assert(stuck(150 + Footer.PreviousMax).isEmpty && stuck(151 + Footer.PreviousMax) == Seq("a"))
+    def stand(batch: Long) = {
+      reported.standsBy("a", Vector(standing(left, 0, 4, 100), standing(right, 0, 4, 101)), batch)
+      reported.standsBy("b", Vector(standing(left, 0, 4, 100), standing(right, 0, 3, 101)), batch)
+      val executors = Seq("a", "b", "c")
+      assert(reported.newestOn(join, 0, executors.toSet) == whole(executors))
+      (whole(executors), executors.filter(reported.isStuck(join, 0, _)))
+    }
+    def whole(executors: Seq[String]) = executors.filter(reported.isWhole(join, 0, _))
+    assert(stand(100 + Footer.PreviousMax) == (Seq("a"), Nil))
+    assert(stand(101 + Footer.PreviousMax) == (Nil, Nil))
+    assert(stand(150 + Footer.PreviousMax) == (Nil, Nil))
+    assert(stand(151 + Footer.PreviousMax) == (Nil, Seq("a")))
   }
 
   test("an executor makes progress while it has more bins of any worker than ever before") {
