@@ -2,7 +2,7 @@
 package io.megaphone.spark.driver
 
 import java.util.UUID
-import java.util.concurrent.{ConcurrentHashMap, Executors}
+import java.util.concurrent.{ConcurrentHashMap, Executors, TimeUnit}
 import java.util.concurrent.atomic.AtomicLong
 
 import scala.jdk.CollectionConverters._
@@ -57,7 +57,10 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 
   private def logged(work: => Unit): Unit =
     try work
-    catch { case NonFatal(e) => logInfo(s"Work in the background failed: $e") }
+    catch {
+      case _: InterruptedException => // `stop` tells it
+      case NonFatal(e) => logInfo(s"Work in the background failed: $e")
+    }
 
   /** From now on, an observer is told what happens to all queries. */
   def observe(observer: Observer): Unit = synchronized(observers :+= observer)
@@ -74,9 +77,25 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   private[driver] def placed(query: QueryDriver, news: PlacingNews): Unit =
     tell(_.placed(query, news))
 
-  def stop(): Unit = {
+  /** Ends all threads. Sweeps get a while to end: that of a run of one batch has only just begun
+    * when the run has ended.
+    */
+  def stop(): Unit = stop(SweepsEndMs)
+
+  private[driver] def stop(sweepsEndMs: Long): Unit = {
     membership.stop()
-    Seq(background, placing).foreach(_.shutdownNow())
+    placing.shutdownNow()
+    background.shutdown()
+    val haveEnded =
+      try background.awaitTermination(sweepsEndMs, TimeUnit.MILLISECONDS)
+      catch { case _: InterruptedException => Thread.currentThread.interrupt(); false }
+    if (!haveEnded) {
+      background.shutdownNow()
+      logInfo(
+        s"The application ends, and sweeps that have not ended within $sweepsEndMs ms are cut; " +
+          "the next sweep of their queries finds the rest."
+      )
+    }
   }
 
   /** Returns a number greater than all before it. Executors ignore orders with an older number. */
@@ -194,6 +213,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 object ApplicationDriver {
 
   private val BackgroundThreads = 4
+  private val SweepsEndMs = 10000L
 
   private val FirstPlanMs = 60000L
   private val LookMs = 100L

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.driver
+
+import java.util.concurrent.{CountDownLatch, RejectedExecutionException, TimeUnit}
+import java.util.concurrent.atomic.AtomicBoolean
+
+import org.apache.logging.log4j.Level
+import org.scalatest.concurrent.Eventually.{eventually, timeout}
+import org.scalatest.time.SpanSugar._
+
+import io.megaphone.spark.query.PluginSession
+
+/** How an application ends while its driver works in the background. */
+final class ApplicationDriverSuite extends PluginSession {
+
+  /** Work in the background that waits to be let go. */
+  private final class Waiting(application: ApplicationDriver) {
+    val (begun, mayGo, over) = (new CountDownLatch(1), new CountDownLatch(1), new CountDownLatch(1))
+    val wasCut = new AtomicBoolean
+    application.inBackground {
+      begun.countDown()
+      try mayGo.await()
+      catch { case e: InterruptedException => wasCut.set(true); throw e }
+      finally over.countDown()
+    }
+    assert(begun.await(60, TimeUnit.SECONDS))
+  }
+
+  test("A sweep that has begun ends before the application does, as of a run of one batch.") {
+    val application = new ApplicationDriver(spark.sparkContext)
+    val sweep = new Waiting(application)
+    val stopping = new Thread(() => application.stop())
+    val told = logged(classOf[ApplicationDriver], Level.INFO) {
+      stopping.start()
+      eventually(timeout(60.seconds)) {
+        intercept[RejectedExecutionException](application.inBackground(()))
+      }
+      sweep.mayGo.countDown()
+      stopping.join(60000)
+    }
+    assert(!stopping.isAlive && sweep.over.getCount == 0 && !sweep.wasCut.get)
+    assert(told.isEmpty)
+  }
+
+  test("A sweep that hangs is cut, and the log says so in a sentence.") {
+    val application = new ApplicationDriver(spark.sparkContext)
+    val sweep = new Waiting(application)
+    val told = logged(classOf[ApplicationDriver], Level.INFO) {
+      application.stop(sweepsEndMs = 1)
+      assert(sweep.over.await(60, TimeUnit.SECONDS))
+    }
+    assert(sweep.wasCut.get)
+    assert(told.size == 1 && told.head.contains("sweeps that have not ended within 1 ms are cut"))
+  }
+}
