@@ -35,7 +35,7 @@ import io.megaphone.state.{LoadedBin, Traffic}
 class Recovery(
     files: StateFiles,
     compressions: Compressions,
-    together: Parallel = Parallel.Sequential,
+    private[checkpoint] val together: Parallel = Parallel.Sequential,
     budget: HeapBudget = HeapBudget.Unlimited,
     check: Array[Byte] => Unit = Recovery.Unchecked
 ) {

@@ -70,8 +70,9 @@ final private[driver] class Sweeps(
     val minutes = TimeUnit.NANOSECONDS.toMinutes(clock.nanoTime - atWorkSince.get)
     if (minutes >= Sweeps.LongMinutes)
       warn(
-        s"A sweep of query $runId has been at work for $minutes minutes, so its old files stay " +
-          "meanwhile; see whether the file system hangs."
+        s"A sweep of query $runId has been at work for $minutes minutes, and no other begins " +
+          "meanwhile; see whether the file system hangs, or deletes files more slowly than the " +
+          "query writes them."
       )
   }
 
