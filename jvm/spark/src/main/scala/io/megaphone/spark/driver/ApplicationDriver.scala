@@ -41,10 +41,8 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   private val background =
     Executors.newFixedThreadPool(BackgroundThreads, Parallel.daemons("megaphone-sweep"))
 
-  /** Places workers of executors that are gone. It has a thread for each query: one may wait for
-    * its plan log.
-    */
-  private val placing = Executors.newCachedThreadPool(Parallel.daemons("megaphone-place"))
+  /** Has a thread for each piece of work: one may wait for the files of its query. */
+  private val unbounded = Executors.newCachedThreadPool(Parallel.daemons("megaphone-place"))
 
   /** The executors of the application. */
   val membership: Membership =
@@ -54,6 +52,11 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
     * exception is logged and otherwise ignored.
     */
   private[spark] def inBackground(work: => Unit): Unit = background.execute(() => logged(work))
+
+  /** The same for work that is short unless the files of its query hang, which then holds up no
+    * other query's.
+    */
+  private[driver] def alone(work: => Unit): Unit = unbounded.execute(() => logged(work))
 
   private def logged(work: => Unit): Unit =
     try work
@@ -84,7 +87,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 
   private[driver] def stop(sweepsEndMs: Long): Unit = {
     membership.stop()
-    placing.shutdownNow()
+    unbounded.shutdownNow()
     background.shutdown()
     val haveEnded =
       try background.awaitTermination(sweepsEndMs, TimeUnit.MILLISECONDS)
@@ -176,7 +179,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   /** Has the queries that are asked for place their workers anew, soon. */
   private def placeAnew(isAsked: QueryDriver => Boolean): Unit = running
     .filter(query => isAsked(query) && query.asksForPlacing())
-    .foreach(query => placing.execute(() => logged(query.clusterChanged())))
+    .foreach(query => alone(query.clusterChanged()))
 
   /** The executors, and what other queries have on them, as one query sees them. */
   private[driver] def clusterFor(query: QueryDriver): ClusterView =

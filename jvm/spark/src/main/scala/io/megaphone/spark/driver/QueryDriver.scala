@@ -74,7 +74,7 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
     application.inBackground(_),
     text => logWarning(text)
   )
-  private val idleness = new Idleness(isNewestCommitted)
+  private val idleness = new Idleness(isNewestCommitted, application.alone(_))
   private val isPlacingAsked = new AtomicBoolean
   private val broadcasts = mutable.LinkedHashMap.empty[(Long, Long, Long), Broadcast[Tables]]
 

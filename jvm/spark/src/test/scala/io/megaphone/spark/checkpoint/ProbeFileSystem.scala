@@ -52,6 +52,7 @@ final class ProbeFileSystem extends AskedFileSystem("probe") {
 
   override def listStatus(path: Path): Array[FileStatus] = {
     asked("list", path)
+    if (strikes(Fault.ListHangs, path)) released.acquireUninterruptibly()
     if (strikes(Fault.ListThrows, path)) throw new IOException(s"$path may not be listed.")
     super.listStatus(path)
   }
@@ -127,6 +128,7 @@ object ProbeFileSystem {
     case object AnswerIsLost extends Kind("a rename whose answer is lost")
     case object RenameHangs extends Kind("a rename that hangs")
     case object ListThrows extends Kind("a list that fails")
+    case object ListHangs extends Kind("a list that hangs")
     case object DeleteHangs extends Kind("a delete that hangs")
     case object MkdirsHangs extends Kind("folders whose making hangs")
     case object DiskIsFull extends Kind("a disk that is full")

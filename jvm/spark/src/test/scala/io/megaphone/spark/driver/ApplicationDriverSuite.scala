@@ -52,4 +52,14 @@ final class ApplicationDriverSuite extends PluginSession {
     assert(sweep.wasCut.get)
     assert(told.size == 1 && told.head.contains("sweeps that have not ended within 1 ms are cut"))
   }
+
+  test("Looks at files that hang keep no thread from another query's.") {
+    val application = new ApplicationDriver(spark.sparkContext)
+    val (goOn, isDone) = (new CountDownLatch(1), new CountDownLatch(1))
+    try {
+      for (_ <- 1 to 20) application.alone(goOn.await())
+      application.alone(isDone.countDown())
+      assert(isDone.await(60, TimeUnit.SECONDS))
+    } finally { goOn.countDown(); application.stop() }
+  }
 }

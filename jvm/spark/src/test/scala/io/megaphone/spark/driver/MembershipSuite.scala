@@ -1,20 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.driver
 
+import scala.jdk.CollectionConverters._
+
 import org.apache.spark.scheduler.{
   SparkListenerExecutorExcluded, SparkListenerExecutorUnexcluded, SparkListenerNodeExcluded,
   SparkListenerNodeUnexcluded
 }
+import org.apache.spark.sql.{Encoder, Encoders}
+import org.scalatest.concurrent.Eventually.{eventually, timeout}
+import org.scalatest.time.SpanSugar._
 
 import io.megaphone.errors.PlanRefusedException
 import io.megaphone.format.ExecutorAddress
 import io.megaphone.placement.MemberState.{Active, Leaving}
 import io.megaphone.runtime.{Held, Report}
-import io.megaphone.spark.query.PluginSession
+import io.megaphone.spark.checkpoint.ProbeFileSystem
+import io.megaphone.spark.checkpoint.ProbeFileSystem.Fault
+import io.megaphone.spark.query.{FedStream, PluginSession}
 import io.megaphone.spark.wire.MessageBytes
 
 /** Which executors take state, by what Spark and they themselves say. */
 final class MembershipSuite extends PluginSession {
+  override protected def settings: Map[String, String] =
+    Map("spark.hadoop.fs.probe.impl" -> classOf[ProbeFileSystem].getName)
+
   private def application = ApplicationDriver.active.get
   private def membership = application.membership
   private def only = membership.members.head // in local mode there is one
@@ -41,4 +51,29 @@ final class MembershipSuite extends PluginSession {
     }
     assert(refused.condition == "UNKNOWN_EXECUTOR")
   }
+
+  test("A query that is idle on a store that hangs holds up no drain.", isInShortRun = false) {
+    implicit val encoder: Encoder[Long] = Encoders.scalaLong
+    val fed = new FedStream[Long](spark)
+    val counts = fed.stream.toDF("k").groupBy("k").count()
+    val running = start(counts, "complete", s"probe:${folder("checkpoint")}")
+    fed.feed(0L until 10L)
+    running.query.processAllAvailable()
+    val hang = Fault(Fault.ListHangs, "/commits", times = 1)
+    ProbeFileSystem.faults = Seq(hang)
+    try {
+      membership.drain(only.id, None, release = false)
+      eventually(timeout(60.seconds))(assert(hang.struck == 1)) // once it is idle
+      assert(hanging == Set("megaphone-place"), "and not who looks after all executors")
+      assert(membership.drainsNow.map(_.executor) == Vector(only.id))
+    } finally { ProbeFileSystem.faults = Nil; ProbeFileSystem.released.release() }
+    eventually(timeout(60.seconds))(assert(hanging.isEmpty))
+    membership.undrain(only.id)
+  }
+
+  /** The threads that wait for the store. */
+  private def hanging: Set[String] = Thread.getAllStackTraces.asScala.collect {
+    case (thread, stack) if stack.exists(_.getClassName == classOf[ProbeFileSystem].getName) =>
+      thread.getName
+  }.toSet
 }
