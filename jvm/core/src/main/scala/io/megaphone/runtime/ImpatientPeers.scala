@@ -7,12 +7,14 @@ import io.megaphone.format.ExecutorAddress
 import io.megaphone.pace.Clock
 import io.megaphone.transfer.{BlockName, Heard, Peers, PushedFile, Question}
 
-/** The other executors, of which one that has let a question time out is asked nothing for a
-  * minute.
+/** The other executors, of which one that has let a question or a pull time out is asked nothing
+  * for a minute.
   *
   * An executor that is frozen, or cut off in silence, costs each who asks it the whole deadline:
   * all stores of all tasks, and who brings the rest, bin by bin. The files have what it has. ''It
-  * was slow only:'' more is read from files than need be.
+  * was slow only:'' more is read from files than need be. A pull tells only if it has waited as
+  * long as for an answer: a tail, or what is left of a deadline, may have less time than a
+  * collection of garbage takes.
   *
   * Threads: any, at any time.
   */
@@ -26,11 +28,31 @@ private[runtime] final class ImpatientPeers(peers: Peers, clock: Clock) extends 
     else {
       val begun = clock.nanoTime
       val heard = peers.ask(question, at, deadlineMs)
-      val hasTimedOut = heard == Heard.Nothing &&
-        TimeUnit.NANOSECONDS.toMillis(clock.nanoTime - begun) >= math.max(deadlineMs, PatienceMs)
-      if (hasTimedOut) silentSince.put(at.id, clock.nanoTime)
+      if (heard == Heard.Nothing && waitedMs(begun) >= math.max(deadlineMs, PatienceMs)) silent(at)
       heard
     }
+
+  /** A block that is not there is told at once, so only a time-out takes the whole deadline. */
+  override def pull(
+      block: BlockName,
+      address: ExecutorAddress,
+      deadlineMs: Long
+  ): Option[Array[Byte]] = if (isSilent(address)) None
+  else {
+    val begun = clock.nanoTime
+    val come = peers.pull(block, address, deadlineMs)
+    if (come.isEmpty && waitedMs(begun) >= math.max(deadlineMs, AnswerMs)) silent(address)
+    come
+  }
+
+  /** Asks those that are not silent. That one is, only `pull` tells: these deadlines are short. */
+  override def pullAll(blocks: Seq[(BlockName, ExecutorAddress)], deadlineMs: Long)(
+      come: (BlockName, Array[Byte]) => Unit
+  ): Unit = peers.pullAll(blocks.filterNot { case (_, at) => isSilent(at) }, deadlineMs)(come)
+
+  private def waitedMs(begun: Long) = TimeUnit.NANOSECONDS.toMillis(clock.nanoTime - begun)
+
+  private def silent(at: ExecutorAddress): Unit = { silentSince.put(at.id, clock.nanoTime); () }
 
   private def isSilent(at: ExecutorAddress) = Option(silentSince.get(at.id)).exists { since =>
     val isYet = clock.nanoTime - since < SilenceNanos
@@ -39,14 +61,6 @@ private[runtime] final class ImpatientPeers(peers: Peers, clock: Clock) extends 
   }
 
   override def address: ExecutorAddress = peers.address
-  override def pull(
-      block: BlockName,
-      address: ExecutorAddress,
-      deadlineMs: Long
-  ): Option[Array[Byte]] = peers.pull(block, address, deadlineMs)
-  override def pullAll(blocks: Seq[(BlockName, ExecutorAddress)], deadlineMs: Long)(
-      come: (BlockName, Array[Byte]) => Unit
-  ): Unit = peers.pullAll(blocks, deadlineMs)(come)
   override def push(file: PushedFile, to: ExecutorAddress): Unit = peers.push(file, to)
   override def publish(block: BlockName, bytes: Array[Byte]): Unit = peers.publish(block, bytes)
   override def remove(blocks: Seq[BlockName]): Unit = peers.remove(blocks)

@@ -6,6 +6,7 @@ import scala.collection.mutable
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.format.ExecutorAddress
+import io.megaphone.pace.Clock
 import io.megaphone.state.Registry
 import io.megaphone.transfer.{BlockName, Peers}
 
@@ -75,5 +76,31 @@ class AdopterSuite extends AnyFunSuite with LastTails {
     assert(asked.toSeq == Seq(1), "nothing is left of the deadline for the others")
     assert(arrivals.binsFromCheckpoint == 3 && arrivals.binsIn == 3)
     assert((0 to 3).map(bin => get(zero.holding.log(bin))) == Seq.fill(4)(Some(1.toByte)))
+  }
+
+  test("all stores of a task together wait for a frozen executor once") {
+    var passedMs = 0L
+    val clock = new Clock {
+      override def nanoTime: Long = passedMs * 1000000
+      override def waitOn(monitor: Object, nanos: Long): Unit = ()
+    }
+    val frozen = new SomePeers(_ => None) {
+      override def pull(block: BlockName, at: ExecutorAddress, ms: Long): Option[Array[Byte]] = {
+        passedMs += ms
+        None
+      }
+    }
+    val peers = new ImpatientPeers(frozen, clock)
+    for (_ <- 1 to 4) { // of a join of two streams
+      val store = new Store
+      batch(store, new Registry, 0, 1, four, four, 1)
+      val target = new Registry
+      val zero = store.lease(target, 0, 20)
+      val direct = Sources(Map(1 -> step), Map(1 -> address), 1000, 30000)
+      new Opener(target, store.recovery, store.handOver, peers)
+        .open(zero, store.turn(1, four, all), direct)
+      assert((0 to 3).map(bin => get(zero.holding.log(bin))) == Seq.fill(4)(Some(1.toByte)))
+    }
+    assert(passedMs == 30000)
   }
 }

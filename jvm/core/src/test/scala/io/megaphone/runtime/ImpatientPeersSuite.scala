@@ -7,13 +7,15 @@ import io.megaphone.format.{ExecutorAddress, StateName, StoreId}
 import io.megaphone.pace.Clock
 import io.megaphone.plan.StepId
 import io.megaphone.state.ReplicaKey
-import io.megaphone.transfer.{Answer, Heard, Question}
+import io.megaphone.transfer.{Answer, BlockKind, BlockName, Heard, Question}
 
 class ImpatientPeersSuite extends AnyFunSuite {
+  private val (step, store) = (StepId("p", 0, 0), StoreId(0, "default").in("run"))
   private val question = {
-    val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, StepId("p", 0, 0))
+    val key = ReplicaKey.forStep(store, 0, 1, step)
     Question.Rest(key, StateName(1, ""), Map(0 -> 1L), 0, Int.MinValue)
   }
+  private val image = BlockName(store, 0, 1, StateName(1, ""), BlockKind.Image, step)
   private def executor(id: String) = ExecutorAddress(id, "host", 1)
 
   /** Executors that take so long to answer, or do not answer in time. */
@@ -26,6 +28,13 @@ class ImpatientPeersSuite extends AnyFunSuite {
       asked :+= at.id
       passedMs += math.min(answerMs(at.id), deadlineMs)
       if (answerMs(at.id) < deadlineMs) Heard(Answer.NotYet, 1) else Heard.Nothing
+    }
+
+    /** The blocks of those that answer are not there. */
+    override def pull(block: BlockName, at: ExecutorAddress, deadlineMs: Long) = {
+      asked :+= at.id
+      passedMs += math.min(answerMs(at.id), deadlineMs)
+      None
     }
   }
 
@@ -48,5 +57,30 @@ class ImpatientPeersSuite extends AnyFunSuite {
     for (_ <- 1 to 3; (id, deadlineMs) <- Seq("gone" -> 0L, "slow" -> 100L))
       impatient.ask(question, executor(id), deadlineMs)
     assert(peers.asked == Seq.fill(3)(Seq("gone", "slow")).flatten)
+  }
+
+  test("an executor that has let a pull time out is asked nothing for a minute, by any who wait") {
+    val peers = new Slow(Map("frozen" -> Long.MaxValue, "lacks it" -> 20))
+    val impatient = new ImpatientPeers(peers, peers)
+    def pull(id: String) = assert(impatient.pull(image, executor(id), 30000).isEmpty)
+    for (_ <- 1 to 4) pull("frozen") // the stores of a join of two streams
+    assert(peers.passedMs == 30000)
+    assert(impatient.ask(question, executor("frozen"), 10000) == Heard.Nothing)
+    impatient.pullAll(Seq("frozen", "lacks it").map(image -> executor(_)), 1000)((_, _) => fail())
+    for (_ <- 1 to 2) pull("lacks it")
+    assert(peers.asked == Vector("frozen", "lacks it", "lacks it", "lacks it"))
+    assert(peers.passedMs == 30060)
+    peers.passedMs += 60000
+    pull("frozen")
+    assert(peers.asked.last == "frozen")
+  }
+
+  test("a tail that does not come in its time says nothing of its executor") {
+    val peers = new Slow(Map("collects garbage" -> 1500))
+    val impatient = new ImpatientPeers(peers, peers)
+    val at = executor("collects garbage")
+    for (_ <- 1 to 3) impatient.pull(image.copy(kind = BlockKind.Tail), at, 1000)
+    for (_ <- 1 to 3) impatient.pullAll(Seq(image -> at), 1000)((_, _) => fail())
+    assert(peers.asked.size == 6)
   }
 }
