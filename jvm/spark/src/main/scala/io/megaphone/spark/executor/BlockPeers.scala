@@ -82,8 +82,8 @@ final class BlockPeers(
     gone.foreach { block =>
       removals.execute { () =>
         try blocks.remove(block.toString)
-        catch { // thrown from here, it would end the executor
-          case NonFatal(e) => logInfo(s"$block could not be removed: $e")
+        catch { // thrown from here, it would end the executor: also an OutOfMemoryError
+          case e: Throwable => logInfo(s"$block could not be removed: $e")
         }
       }
     }

@@ -67,9 +67,12 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   // They run below the tasks, where the JVM tells the system so.
   private val copiers =
     Executors.newCachedThreadPool(Parallel.daemons("megaphone-copy", Thread.MIN_PRIORITY))
-  private val publishing = ConcurrentHashMap.newKeySet[String]() // runs that a thread publishes for
-  private val keeping = ConcurrentHashMap.newKeySet[(String, Boolean)]() // see `keepStandbys`
-  private val bringing = ConcurrentHashMap.newKeySet[String]() // runs whose rests a thread brings
+  private val publishing = // by run
+    background[String]("An image could not be published. Its target reads the checkpoint.")
+  private val keeping = // see `keepStandbys`
+    background[(String, Boolean)]("A standby could not be kept.")
+  private val bringing = // by run
+    background[String]("The rest of a step on demand could not be brought yet.")
   private val preparing = mutable.Map.empty[(String, Boolean), Preparing] // see `follow`
   private val atWork = ConcurrentHashMap.newKeySet[ReplicaKey]()
   private val files = new ConcurrentHashMap[StoreKey, StateFiles]()
@@ -160,17 +163,9 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
 
   /** Publishes, in the background, the images that a run's tasks have queued. */
   def publishQueued(run: String): Unit =
-    if (publishing.add(run)) copiers.execute { () =>
-      try {
-        while (agent.surveys.next(agent.isWanted)) {}
-        while (agent.publisher.publishNext(_ == run)) {}
-      } catch {
-        case e: Throwable => // also OutOfMemoryError: without the image, files serve
-          if (!isStopped)
-            logWarning("An image could not be published. Its target reads the checkpoint.", e)
-      } finally publishing.remove(run)
-      if (!isStopped && (agent.publisher.hasQueued(run) || agent.surveys.hasQueued(run)))
-        publishQueued(run) // queued after the last look
+    publishing(run, agent.publisher.hasQueued(run) || agent.surveys.hasQueued(run)) {
+      while (agent.surveys.next(agent.isWanted)) {}
+      while (agent.publisher.publishNext(_ == run)) {}
     }
 
   /** Spills what the holding has beyond its share of the budget. The holder of the lease calls it
@@ -235,30 +230,15 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     agent.rests.dueRuns.foreach(bringRest)
   }
 
-  private def bringRest(run: String): Unit =
-    inBackground(bringing, run, "The rest of a step on demand could not be brought yet.") {
-      agent.rests.bringAll(run)
-    }
+  private def bringRest(run: String): Unit = bringing(run)(if (agent.rests.bringAll(run)) wake())
 
   private def keepStandbys(run: String, areWhole: Boolean): Unit =
     if (agent.standbys.due(run, areWhole).nonEmpty)
-      inBackground(keeping, (run, areWhole), "A standby could not be kept.") {
-        agent.standbys.keepAll(run, areWhole)
-      }
+      keeping((run, areWhole))(if (agent.standbys.keepAll(run, areWhole)) wake())
 
-  /** Does work of a key that returns whether there is news for the driver, unless a thread is at it
-    * already. After any failure files serve, also after an OutOfMemoryError: it is logged.
-    */
-  private def inBackground[K](atIt: java.util.Set[K], key: K, failed: String)(
-      work: => Boolean
-  ): Unit = if (atIt.add(key))
-    try
-      copiers.execute { () =>
-        try if (work) wake()
-        catch { case e: Throwable => if (!isStopped) logWarning(failed, e) }
-        finally atIt.remove(key)
-      }
-    catch { case e: Throwable => atIt.remove(key); throw e }
+  /** After any failure files serve, also after an OutOfMemoryError: it is logged. */
+  private def background[K](failed: String) =
+    new KeyedWork[K](copiers, e => if (!isStopped) logWarning(failed, e))
 
   /** Duties that one thread works on, one after the other. */
   private final class Preparing(keys: Vector[ReplicaKey]) extends DutyHost {

@@ -21,7 +21,7 @@ import org.apache.spark.util.io.ChunkedByteBuffer
   *
   * Threads: any.
   */
-final class BlockStore(env: SparkEnv) {
+class BlockStore(env: SparkEnv) {
 
   /** Stores bytes. Called twice: nothing happens. Throws what the block manager throws.
     *

@@ -246,6 +246,30 @@ class BlockPeersSuite extends PluginSession {
     }
   }
 
+  test("A block for whose removal there is no heap ends no thread.") {
+    withTwo { two =>
+      val removals = mutable.Buffer.empty[Runnable]
+      val store = new BlockStore(SparkEnv.get) {
+        override def remove(name: String): Unit =
+          if (name == block(1).toString) throw new OutOfMemoryError("a test")
+          else super.remove(name)
+      }
+      val peers = new BlockPeers(
+        store,
+        two.transport,
+        two.threads,
+        removals += _,
+        two.threads,
+        FaultPoints.Off
+      )
+      for (source <- 1 to 2) peers.publish(block(source), Array(source.toByte))
+      peers.keep(_ => false)
+      removals.foreach(_.run())
+      assert(store.get(block(1).toString).isDefined && store.get(block(2).toString).isEmpty)
+      two.store.remove(block(1).toString)
+    }
+  }
+
   /** What comes, by source. */
   private def pulled(
       by: BlockPeers,
