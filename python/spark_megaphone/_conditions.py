@@ -14,6 +14,7 @@ CONDITIONS: Final = {
         "22023",
         "The number of bins is not a power of two in the allowed range.",
     ),
+    "BIN_TOO_LARGE": ("54000", "The log of a bin is as long as one can be."),
     "CHECKPOINT_FORMAT_DOWNGRADE": (
         "55000",
         "The checkpoint has format version 2, and the session asks for version 1.",

@@ -116,6 +116,7 @@ object Conditions {
       "22023",
       "The number of bins is not a power of two in the allowed range."
     ),
+    Condition("BIN_TOO_LARGE", "54000", "The log of a bin is as long as one can be."),
     Condition(
       "CHECKPOINT_FORMAT_DOWNGRADE",
       "55000",

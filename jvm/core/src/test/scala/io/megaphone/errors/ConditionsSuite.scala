@@ -44,6 +44,7 @@ class ConditionsSuite extends AnyFunSuite {
 
   test("an exception answers with its condition") {
     val thrown = Seq[MegaphoneError](
+      new BinTooLargeException(1),
       new DamagedFileException("f", None, "1", "2"),
       new DamagedRecordsException("expected 1, found 2"),
       new NewerFormatException("f", 1, 2),
@@ -62,6 +63,7 @@ class ConditionsSuite extends AnyFunSuite {
       UnsupportedQueryException.noPlugin
     )
     val names = Seq(
+      "BIN_TOO_LARGE",
       "DAMAGED_FILE",
       "DAMAGED_RECORDS",
       "NEWER_FORMAT",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log.memory
 
+import io.megaphone.errors.BinTooLargeException
+
 /** The arithmetic of a log's address space: which slot a position lies in, and where each slot
   * begins. [[Pages]] holds the page of each slot.
   *
@@ -45,4 +47,13 @@ private[log] object PageLayout {
 
   /** Bytes from the first position of `slot` to `position`. */
   def offsetIn(slot: Int, position: Int): Int = (position - startOf(slot)) << 3
+
+  /** The position after a record of `size` bytes. Throws BinTooLargeException if there is none: a
+    * log is so long at most that its positions are Ints.
+    */
+  def endAfter(position: Int, size: Int): Int = {
+    val end = position + (size >>> 3)
+    if (position < 0 || end <= position) throw new BinTooLargeException(Int.MaxValue.toLong << 3)
+    end
+  }
 }

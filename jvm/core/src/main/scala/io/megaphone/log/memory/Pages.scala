@@ -60,12 +60,7 @@ final class Pages(budget: HeapBudget = HeapBudget.Unlimited, expectedWords: Int 
         allocate(next, size)
         startOf(next)
       }
-    val end = position + (size >>> 3)
-    require(
-      position >= 0 && end > position,
-      s"a bin's log holds at most ${Int.MaxValue.toLong << 3} bytes: use more bins"
-    )
-    endPosition = end
+    endPosition = endAfter(position, size)
     position
   }
 

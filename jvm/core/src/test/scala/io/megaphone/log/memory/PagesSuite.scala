@@ -7,6 +7,7 @@ import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
+import io.megaphone.errors.BinTooLargeException
 import io.megaphone.log.Bytes
 import io.megaphone.log.Bytes.Bytes
 
@@ -53,6 +54,19 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       )
     }
     assert(slotOf(Int.MaxValue) == LastSlot)
+  }
+
+  test("a log that would be longer than one can be is told, with what to do") {
+    assert(endAfter(Int.MaxValue - 2, size = 16) == Int.MaxValue)
+    for ((position, size) <- Seq((Int.MaxValue - 1, 16), (startOf(LastSlot + 1), 8))) {
+      val e = intercept[BinTooLargeException](endAfter(position, size))
+      assert(e.condition == "BIN_TOO_LARGE")
+      assert(
+        e.getMessage == "The log of a bin would have more than 17179869176 bytes, which is the " +
+          "most that it can have: keep less state, for example by a shorter watermark or time to " +
+          "live, or start the query from a new checkpoint with more bins (spark.megaphone.bins)."
+      )
+    }
   }
 
   test("every position lies in the slot that begins at or below it") {
