@@ -9,7 +9,7 @@ import org.apache.hadoop.fs.{FSDataInputStream, Path}
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
 import io.megaphone.checkpoint.{AtomicOutput, StateFiles, SweptFiles}
-import io.megaphone.errors.MissingFileException
+import io.megaphone.errors.{DamagedFileException, MissingFileException}
 import io.megaphone.format.{FileName, FileSource}
 
 /** The delta files of one store of one operator in a checkpoint, through Spark's checkpoint file
@@ -22,7 +22,17 @@ final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Co
   private lazy val objects = ObjectStore.of(operatorFolder, hadoopConf)
   private val made = ConcurrentHashMap.newKeySet[Int]()
 
+  /** Where a file is. Throws DamagedFileException if its id, which Spark's commit log has, would
+    * lead out of the worker's folder.
+    */
   def path(file: FileName): Path = {
+    if (file.name.id.exists(HadoopStateFiles.Separators.contains(_)))
+      throw new DamagedFileException(
+        new Path(operatorFolder.getParent.getParent, "commits").toString,
+        None,
+        "checkpoint ids without any of " + HadoopStateFiles.Separators.mkString(" "),
+        file.name.id
+      )
     val folder = folderOf(file.worker)
     new Path(folder, file.toString.substring(file.toString.indexOf('/') + 1))
   }
@@ -115,6 +125,8 @@ object HadoopStateFiles {
     */
   private final case class Listed(files: Vector[FileName], unfinished: Vector[(FileName, Path)])
 
+  /** What a checkpoint id has none of. */
+  private val Separators = "/\\.:"
   private val Temporary = """\.(.+\.delta)\..+\.tmp""".r
 
   /** The name that a temporary file of our file manager or one of Spark's is renamed to. */

@@ -21,6 +21,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.planlog.LogRecord
+import io.megaphone.errors.DamagedFileException
 import io.megaphone.format.{FileName, StateName}
 import io.megaphone.spark.executor.ExecutorHost
 
@@ -227,6 +228,25 @@ final class LocalFilesSuite extends AnyFunSuite {
           .size >= 20 || NativeCodeLoader.isNativeCodeLoaded
       )
       assert(StartedProcesses.byThisThread(writeAll(byFiles, "ours")).isEmpty)
+    }
+  }
+
+  test("A checkpoint id that would lead out of the worker's folder is refused.") {
+    withFolder { folder =>
+      val files = new HadoopStateFiles(new Path(s"file:$folder/state/0"), "x", new Configuration)
+      for (id <- Seq("../../commits/0", "..", "a/b", "a\\b")) {
+        val name = FileName(1, StateName(2, id))
+        val ways = Seq[() => Any](
+          () => files.open(name),
+          () => files.create(name),
+          () => files.swept.delete(name)
+        )
+        for (way <- ways) {
+          val message = intercept[DamagedFileException](way()).getMessage
+          assert(message.startsWith(s"The file file:$folder/commits is damaged"))
+          assert(message.endsWith(s"found $id."))
+        }
+      }
     }
   }
 
