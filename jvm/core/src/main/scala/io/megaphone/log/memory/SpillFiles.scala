@@ -9,6 +9,8 @@ import java.nio.file.{Files, Path}
 import java.util.UUID
 import java.util.concurrent.atomic.AtomicLong
 
+import scala.annotation.tailrec
+
 import io.megaphone.errors.MegaphoneError
 
 /** Spilled pages of logs, in memory-mapped files under one of some folders.
@@ -22,8 +24,15 @@ import io.megaphone.errors.MegaphoneError
   *      at its next commit.
   *
   * Threads: any.
+  *
+  * @param collectGarbage
+  *   returns once objects that nothing refers to are gone
   */
-final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
+final class SpillFiles(
+    folders: Seq[Path],
+    fileBytes: Int = 64 << 20,
+    collectGarbage: () => Unit = () => System.gc()
+) {
   import SpillFiles._
 
   /** Its thread ends after the last page: one for all would keep the class loader of a plugin that
@@ -33,7 +42,8 @@ final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
   private val live = new AtomicLong
   private var current: SpillFile = _
   private var folder = 0
-  private var collectedNanos = System.nanoTime - CollectNanosMin - 1
+  private val collectedNanos = new AtomicLong(System.nanoTime - CollectNanosMin - 1)
+  private val collecting = new Object
 
   /** Bytes of the spilled pages that are not yet collected. */
   def liveBytes: Long = live.get
@@ -41,33 +51,44 @@ final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
   /** Writes a page, to the next folder if writing to the current one fails. Throws SpillException
     * if all fail or there is none, and ClosedByInterruptException if an interrupted thread has to
     * open a file.
+    *
+    * Pages that are no longer referred to may fill the disk: they are collected then, and all is
+    * tried again. That may take long, and who still has room does not wait for it.
     */
-  private[log] def write(page: Array[Byte]): SpilledPage = synchronized {
+  private[log] def write(page: Array[Byte]): SpilledPage = {
     if (folders.isEmpty)
       throw new SpillException(
         "State beyond what may be kept in memory could not be written to disk: the executor has " +
           "no local folder. Give the executor local disk, or its state more memory.",
         null
       )
-    var failed: IOException = null
-    var tries = 0
-    while (tries <= folders.size) {
-      try return append(page)
+    val first = appended(page, folders.size)
+    val last = if (first.isRight) first else { collect(); appended(page, folders.size) }
+    last.fold(
+      failed =>
+        throw new SpillException(
+          "State beyond what may be kept in memory could not be written to " +
+            s"${folders.mkString(", ")}: ${failed.getMessage}. " +
+            "Give the executor more local disk, or its state more memory.",
+          failed
+        ),
+      identity
+    )
+  }
+
+  /** Writes a page to the first of the next folders that takes it; returns why the last one does
+    * not.
+    */
+  @tailrec
+  private def appended(page: Array[Byte], folders: Int): Either[IOException, SpilledPage] = {
+    val outcome = synchronized {
+      try Right(append(page))
       catch {
         case e: ClosedByInterruptException => throw e
-        case e: IOException =>
-          failed = e
-          leave()
+        case e: IOException => leave(); Left(e)
       }
-      tries += 1
-      if (tries == folders.size) collect() // pages no longer referred to may fill the disk
     }
-    throw new SpillException(
-      "State beyond what may be kept in memory could not be written to " +
-        s"${folders.mkString(", ")}: ${failed.getMessage}. " +
-        "Give the executor more local disk, or its state more memory.",
-      failed
-    )
+    if (outcome.isRight || folders == 1) outcome else appended(page, folders - 1)
   }
 
   private def append(page: Array[Byte]): SpilledPage =
@@ -110,15 +131,18 @@ final class SpillFiles(folders: Seq[Path], fileBytes: Int = 64 << 20) {
   /** Many pages are not referred to any more: if the disk is full, they are collected, however
     * short ago that was done.
     */
-  private[log] def collectAgain(): Unit = synchronized {
-    collectedNanos = System.nanoTime - CollectNanosMin - 1
-  }
+  private[log] def collectAgain(): Unit =
+    collectedNanos.set(System.nanoTime - CollectNanosMin - 1)
 
-  private def collect(): Unit =
-    if (System.nanoTime - collectedNanos > CollectNanosMin) {
-      System.gc()
-      collectedNanos = System.nanoTime
+  /** One thread collects for all that have no room: they wait for it. */
+  private def collect(): Unit = collecting.synchronized {
+    val last = collectedNanos.get
+    if (System.nanoTime - last > CollectNanosMin) {
+      collectGarbage()
+      collectedNanos.compareAndSet(last, System.nanoTime) // or more is to be collected since
+      ()
     }
+  }
 }
 
 private[log] object SpillFiles {

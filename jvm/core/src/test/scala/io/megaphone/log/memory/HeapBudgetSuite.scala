@@ -2,6 +2,7 @@
 package io.megaphone.log.memory
 
 import java.nio.file.{Files, Path}
+import java.util.concurrent.{CountDownLatch, Executors, TimeUnit}
 
 import scala.jdk.CollectionConverters._
 
@@ -155,6 +156,27 @@ class HeapBudgetSuite extends AnyFunSuite {
         full.keyCount == 1 && isThere(full, 0, 0) && budget.heldBytes >= held &&
           budget.heldBytes <= PageLayout.slotBytes(0)
       )
+    }
+  }
+
+  test("while garbage is collected because the disk is full, who has room does not wait") {
+    withFolder { folder =>
+      val (begun, mayEnd) = (new CountDownLatch(1), new CountDownLatch(1))
+      val missing = folder.resolve("missing")
+      val files = new SpillFiles(
+        Seq(missing),
+        collectGarbage = () => { begun.countDown(); mayEnd.await() }
+      )
+      val page = new Array[Byte](1000)
+      val threads = Executors.newCachedThreadPool()
+      try {
+        val first = threads.submit(() => files.write(page))
+        assert(begun.await(60, TimeUnit.SECONDS))
+        Files.createDirectory(missing)
+        assert(threads.submit(() => files.write(page)).get(60, TimeUnit.SECONDS).length == 1000)
+        mayEnd.countDown()
+        assert(first.get(60, TimeUnit.SECONDS).length == 1000)
+      } finally { mayEnd.countDown(); threads.shutdown() }
     }
   }
 
