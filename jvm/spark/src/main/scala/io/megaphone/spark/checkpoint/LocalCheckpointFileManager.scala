@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.checkpoint
 
-import java.io.{BufferedOutputStream, FileNotFoundException, FileOutputStream, OutputStream}
-import java.nio.file.{Files, FileSystemException, Path => NioPath, Paths, StandardCopyOption}
-import java.util.{Locale, UUID}
+import java.io.{
+  BufferedOutputStream, File, FileNotFoundException, FileOutputStream, IOException, OutputStream
+}
+import java.nio.file.{Files, FileSystemException, Path => NioPath, StandardCopyOption}
+import java.util.UUID
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{
@@ -53,7 +55,8 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
     qualified
   }
 
-  private def nio(path: Path): NioPath = Paths.get(path.toUri.getPath)
+  /** As Hadoop's local file system does it, because of paths such as `/C:/folder` on Windows. */
+  private def nio(path: Path): NioPath = new File(path.toUri.getPath).toPath
 
   private def open(temporary: NioPath, path: Path): OutputStream =
     try new LocalCheckpointFileManager.SyncableOutput(new FileOutputStream(temporary.toFile))
@@ -120,7 +123,8 @@ private object LocalCheckpointFileManager extends Logging {
     try hardLink(target, temporary)
     catch {
       case taken: java.nio.file.FileAlreadyExistsException => throw taken
-      case e @ (_: UnsupportedOperationException | _: FileSystemException) if isMissing(e) =>
+      case e @ (_: UnsupportedOperationException | _: FileSystemException)
+          if lacksLinks(target.getParent, hardLink) =>
         if (Files.exists(target))
           throw new java.nio.file.FileAlreadyExistsException(target.toString)
         Files.move(temporary, target) // throws, too, if the name is taken meanwhile, mostly
@@ -133,14 +137,23 @@ private object LocalCheckpointFileManager extends Logging {
         }
     }
 
-  /** Whether the file system has no hard links, as far as the error says. Others, such as a full
-    * disk, must not cost the exclusive create.
+  /** Whether a file in a folder can be made and renamed, but gets no second name. What the error of
+    * a link says is in the user's language. Other errors, such as a full disk, must not cost the
+    * exclusive create.
     */
-  private def isMissing(e: Throwable): Boolean = e match {
-    case e: FileSystemException =>
-      val reason = String.valueOf(e.getReason).toLowerCase(Locale.ROOT)
-      Seq("not supported", "not permitted", "not implemented").exists(reason.contains)
-    case _ => true
+  private def lacksLinks(folder: NioPath, hardLink: (NioPath, NioPath) => Unit): Boolean = {
+    val probe = folder.resolve(s".probe.${UUID.randomUUID()}.tmp")
+    val second = folder.resolve(s".probe.${UUID.randomUUID()}.tmp")
+    try {
+      Files.write(probe, Array[Byte](1))
+      try { hardLink(second, probe); false }
+      catch {
+        case _: UnsupportedOperationException | _: FileSystemException =>
+          Files.move(probe, second)
+          true
+      }
+    } catch { case _: IOException => false }
+    finally Seq(probe, second).foreach(Files.deleteIfExists(_))
   }
 
   /** A file that can be forced to the disk. An interrupt does not close it, as it would a channel:

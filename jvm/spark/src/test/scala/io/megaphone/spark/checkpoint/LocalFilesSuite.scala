@@ -281,7 +281,7 @@ final class LocalFilesSuite extends AnyFunSuite {
   test("Without hard links a file gets its name if the name is free.") {
     withFolder { folder =>
       val noLinks: (NioPath, NioPath) => Unit =
-        (link, _) => throw new FileSystemException(link.toString, null, "Operation not supported")
+        (link, _) => throw new FileSystemException(link.toString, null, "nicht unterstützt")
       val (temporary, target) = (folder.resolve(".1.tmp"), folder.resolve("1"))
       for (text <- Seq("one", "two")) {
         Files.writeString(temporary, text)
@@ -289,18 +289,36 @@ final class LocalFilesSuite extends AnyFunSuite {
         if (text == "one") link()
         else assertThrows[java.nio.file.FileAlreadyExistsException](link())
       }
-      assert(Files.readString(target) == "one")
+      assert(Files.readString(target) == "one" && names(folder).forall(Set("1", ".1.tmp")))
     }
   }
 
   test("A link that fails for another reason is no sign of a file system without hard links.") {
     withFolder { folder =>
-      val isFull: (NioPath, NioPath) => Unit =
-        (link, _) => throw new FileSystemException(link.toString, null, "No space left on device")
       val (temporary, target) = (folder.resolve(".1.tmp"), folder.resolve("1"))
+      val fails: (NioPath, NioPath) => Unit = (link, file) =>
+        if (link == target) throw new FileSystemException(link.toString, null, "not permitted")
+        else { Files.createLink(link, file); () }
       Files.writeString(temporary, "one")
-      assertThrows[FileSystemException](LocalCheckpointFileManager.link(target, temporary, isFull))
+      assertThrows[FileSystemException](LocalCheckpointFileManager.link(target, temporary, fails))
       assert(names(folder) == Seq(".1.tmp"))
+    }
+  }
+
+  test("Nor is one where no other file can be made either, as on a full disk.") {
+    withFolder { folder =>
+      val (before, gone) = (folder.resolve("before"), folder.resolve("gone"))
+      val (temporary, target) = (before.resolve(".1.tmp"), before.resolve("1"))
+      Files.createDirectory(before)
+      Files.writeString(temporary, "one")
+      val fails: (NioPath, NioPath) => Unit = (link, _) => {
+        Files.move(before, gone)
+        throw new FileSystemException(link.toString, null, "not permitted")
+      }
+      val thrown = intercept[FileSystemException](
+        LocalCheckpointFileManager.link(target, temporary, fails)
+      )
+      assert(thrown.getReason == "not permitted" && names(gone) == Seq(".1.tmp"))
     }
   }
 
