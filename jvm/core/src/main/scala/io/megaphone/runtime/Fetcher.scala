@@ -33,7 +33,7 @@ import io.megaphone.transfer.{Answer, Heard, Peers, Question}
   * Threads: one at a time, the task's.
   *
   * @param deadlineMs
-  *   how long a source may take in all, in one batch
+  *   how long a source may take for each answer
   */
 final class Fetcher private[runtime] (
     registry: Registry,
@@ -48,7 +48,7 @@ final class Fetcher private[runtime] (
   import Fetcher._
 
   private val wanted = mutable.Map.empty[Int, mutable.Set[Int]] // hashes, by bin
-  private val leftNanos = mutable.Map.empty[ReplicaKey, Long] // by source and step
+  private val silent = mutable.Set.empty[ReplicaKey] // sources that have failed, by step
 
   private var watched = Option.empty[Wanted]
   private var seen = 0 // of those that are watched
@@ -219,15 +219,17 @@ final class Fetcher private[runtime] (
   /** The incomplete bins whose rest the same export has. */
   private def sharing(remote: Remote) = holding.incomplete.filter(_._2.key == remote.key)
 
+  /** Asks a source. Each answer has the whole deadline: a batch may need more bytes than the link
+    * brings in that time. Of a source that has failed nothing more is asked in this batch.
+    */
   private def ask(remote: Remote, question: Question): Answer = {
     val begun = clock.nanoTime
-    val left = leftNanos.getOrElse(remote.key, TimeUnit.MILLISECONDS.toNanos(deadlineMs))
+    def passedMs = TimeUnit.NANOSECONDS.toMillis(clock.nanoTime - begun)
     @tailrec
     def go(): Heard = remote.at match {
-      case Some(executor) if clock.nanoTime - begun < left =>
-        val leftMs = TimeUnit.NANOSECONDS.toMillis(left - (clock.nanoTime - begun))
-        peers.ask(question, executor, leftMs) match {
-          case Heard(Answer.NotYet, _) if clock.nanoTime - begun < NotYetMaxNanos =>
+      case Some(executor) if !silent(remote.key) && passedMs < deadlineMs =>
+        peers.ask(question, executor, deadlineMs - passedMs) match {
+          case Heard(Answer.NotYet, _) if passedMs < NotYetMaxMs =>
             clock.pause(NotYetMs)
             go()
           case other => other
@@ -237,8 +239,7 @@ final class Fetcher private[runtime] (
     val Heard(answer, bytes) = go()
     if (bytes > 0) arrivals.questions += 1
     arrivals.bytesFromPeer += bytes
-    // Of a source that has failed nothing more is asked in this batch.
-    leftNanos(remote.key) = if (isAnswerTo(question, answer)) left - (clock.nanoTime - begun) else 0
+    if (!isAnswerTo(question, answer)) silent += remote.key
     answer
   }
 
@@ -287,5 +288,5 @@ private object Fetcher {
     * in all: its worker may have no task there.
     */
   private val NotYetMs = 10L
-  private val NotYetMaxNanos = TimeUnit.SECONDS.toNanos(1)
+  private val NotYetMaxMs = 1000L
 }

@@ -28,7 +28,7 @@ import io.megaphone.transfer.{Peers, TransferBlocks}
   * Threads: one, the task's.
   *
   * @param fetchDeadlineMs
-  *   how long the sources of steps on demand may take in all, in one batch
+  *   how long a source of a step on demand may take for each answer
   */
 final class Opener(
     registry: Registry,

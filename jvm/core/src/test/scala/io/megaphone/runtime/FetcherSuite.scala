@@ -76,13 +76,21 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
 
     val asked: mutable.Buffer[Question] = mutable.Buffer.empty
 
-    /** What becomes of an answer. */
+    /** What becomes of an answer, and how long it takes. */
     var heard: Answer => Answer = identity
+    var answerMs = 0L
+    private var passedNanos = 0L
+    private val clock = new Clock {
+      override def nanoTime: Long = passedNanos
+      override def waitOn(monitor: Object, nanos: Long): Unit = passedNanos += nanos
+    }
     private val answering = new Answering(source, restBytes = 1, dueBytes, looks)
     val peers: SomePeers = new SomePeers(b => Option.when(b.kind == BlockKind.Offer)(offer)) {
       override def ask(question: Question, at: ExecutorAddress, deadlineMs: Long): Heard = {
         asked += question
-        Heard(heard(answering(question)), bytes = 100)
+        passedNanos += 1000000 * math.min(answerMs, deadlineMs)
+        if (answerMs >= deadlineMs) Heard.Nothing
+        else Heard(heard(answering(question)), bytes = 100)
       }
     }
     private val sources = Sources(
@@ -94,7 +102,8 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     )
     private val moved = before.moved(bins.map(Move(_, 1)), 1, 2)
     val turn = store.turn(1, before, moved).copy(incomplete = bins.toSet)
-    private val opener = new Opener(target, store.recovery, store.handOver, peers, 60000)
+    private val opener =
+      new Opener(target, store.recovery, store.handOver, peers, fetchDeadlineMs = 10000, clock)
     val lease: Lease = store.lease(target, 1, 3)
     val arrivals: Arrivals = opener.open(lease, turn, sources)
     val fetcher: Fetcher = opener.fetcher(lease, turn.key, arrivals)
@@ -343,6 +352,28 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
       assert((0 until 10).map(i => list(log, keyOf(i))) == (0 until 10).map(i => Seq(i.toByte)))
       assert(asked.size == before + 1)
     }
+  }
+
+  test("each answer has the whole deadline, and after one that did not come nothing is asked") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    answerMs = 9000
+    (0 until 5).foreach(i => fetcher.bring(0, hashOf(i)))
+    assert(asked.size == 5 && isPartial && arrivals.binsFromCheckpoint == 0)
+    answerMs = 10000
+    fetcher.bring(0, hashOf(5))
+    assert(asked.size == 6 && !isPartial && arrivals.binsFromCheckpoint == 1)
+
+    val inTwo = 100 until 105
+    val keys = new Moving(keys = 10, inTwo = inTwo)
+    val values = new Moving(keys = 10, i => rowOf(Some(10L * i)), inTwo = inTwo)
+    keys.fetcher.bringDue(until(25), values.fetcher)
+    values.fetcher.completeAll()
+    val before = values.asked.size
+    values.answerMs = 10000
+    keys.fetcher.bringDue(until(2000), values.fetcher)
+    assert(values.asked.size == before + 1, "it was to be asked about each bin")
+    assert(((0 until 10) ++ inTwo).forall(keys.has) && keys.arrivals.binsFromCheckpoint == 0)
   }
 
   for (
