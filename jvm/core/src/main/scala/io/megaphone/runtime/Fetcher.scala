@@ -8,6 +8,7 @@ import scala.collection.mutable
 
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.checkpoint.Recovery.Located
+import io.megaphone.errors.DamagedFileException
 import io.megaphone.format.{StoreKey, WorkerId}
 import io.megaphone.log.{Due, Survey}
 import io.megaphone.pace.Clock
@@ -28,7 +29,7 @@ import io.megaphone.transfer.{Answer, Heard, Peers, Question}
   *
   * ''Dies:'' what was brought stays in the holding; another holding asks anew. ''Throws while it
   * takes in:'' part of a sub-bin may be here, so the lease is given up with the holding, and the
-  * next attempt begins with files.
+  * next attempt begins with files. ''The files are not as was told:'' the same.
   *
   * Threads: one at a time, the task's.
   *
@@ -260,7 +261,12 @@ final class Fetcher private[runtime] (
   private def fromFiles(remote: Remote): Unit = {
     val ofSource = sharing(remote)
     val located = ofSource.map { case (bin, r) => bin -> Located(r.chain, r.keys) }
-    val loaded = recovery.load(located.toMap)
+    val loaded =
+      try recovery.load(located.toMap)
+      catch {
+        // The offer may have told a wrong number of keys: the next attempt asks for it anew.
+        case e: DamagedFileException => lease.abandon(); throw e
+      }
     arrivals.count(loaded.traffic)
     arrivals.binsFromCheckpoint += ofSource.size
     orGiveUp {

@@ -93,7 +93,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
         else Heard(heard(answering(question)), bytes = 100)
       }
     }
-    private val sources = Sources(
+    val sources: Sources = Sources(
       bins.map(_ -> step).toMap,
       Map(0 -> executor),
       60000,
@@ -102,7 +102,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     )
     private val moved = before.moved(bins.map(Move(_, 1)), 1, 2)
     val turn = store.turn(1, before, moved).copy(incomplete = bins.toSet)
-    private val opener =
+    val opener: Opener =
       new Opener(target, store.recovery, store.handOver, peers, fetchDeadlineMs = 10000, clock)
     val lease: Lease = store.lease(target, 1, 3)
     val arrivals: Arrivals = opener.open(lease, turn, sources)
@@ -398,6 +398,22 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     lease.holding.put(LoadedBin(0, log, was.chain, Some(wrong)))
     intercept[DamagedFileException](use(moving))
     assert(isPartial && !((0 until 10) ++ (100 until 105)).exists(has))
+  }
+
+  test("an attempt to which a wrong number of keys was told leaves nothing for the next one") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    val was = state.elsewhere.get
+    val wrong = new Remote(was.key, was.name, was.chain, was.at, was.keys + 1)
+    lease.holding.put(LoadedBin(0, log, was.chain, Some(wrong)))
+    intercept[DamagedFileException](fetcher.bring(0, hashOf(5)))
+    intercept[DetachedLeaseException](lease.check())
+    lease.end()
+    val again = store.lease(target, 1, 4)
+    val opened = opener.open(again, turn, sources)
+    opener.fetcher(again, turn.key, opened).bring(0, hashOf(5))
+    assert(again.holding.incomplete.map(_._2.keys) == Seq(10))
+    assert(list(again.holding.log(0), keyOf(5)) == Seq(5))
   }
 
   test("a source that has not come to the name yet is asked again") {
