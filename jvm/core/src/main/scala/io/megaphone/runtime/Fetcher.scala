@@ -240,14 +240,8 @@ final class Fetcher private[runtime] (
     val Heard(answer, bytes) = go()
     if (bytes > 0) arrivals.questions += 1
     arrivals.bytesFromPeer += bytes
-    if (!isAnswerTo(question, answer)) silent += remote.key
-    answer
-  }
-
-  private def isAnswerTo(question: Question, answer: Answer) = (question, answer) match {
-    case (_: Question.SubBins, _: Answer.SubBins) | (_: Question.Rest, _: Answer.Rest) => true
-    case (_: Question.AllDue, _: Answer.AllDue) => true
-    case _ => false
+    if (question.isAnsweredBy(answer, holding.binsCount)) answer
+    else { silent += remote.key; Answer.Gone }
   }
 
   private def takeIn(bin: Int, subBin: SubBin): Unit = orGiveUp {

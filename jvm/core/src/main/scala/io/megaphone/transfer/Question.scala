@@ -3,6 +3,7 @@ package io.megaphone.transfer
 
 import io.megaphone.format.StateName
 import io.megaphone.log.Due
+import io.megaphone.plan.Bins
 import io.megaphone.state.{DueSubBins, ReplicaKey, Stretch, SubBin}
 
 /** What a target asks the executor that ran the source of a step on demand. Each is a pure read by
@@ -20,6 +21,25 @@ sealed trait Question {
     * others of the export. If a number is wrong there is no answer.
     */
   def keys: Map[Int, Long]
+
+  /** Whether an answer brings what was asked for, and only sub-bins of bins that this is about. One
+    * that was taken in at another bin would never be found there, and its key would count twice.
+    *
+    * @param binsCount
+    *   how many bins the query has
+    */
+  final def isAnsweredBy(answer: Answer, binsCount: Int): Boolean = {
+    def areOf(bin: Int, some: Vector[SubBin]) =
+      keys.contains(bin) && some.forall(subBin => Bins.of(subBin.hash, binsCount) == bin)
+    (this, answer) match {
+      case (_: Question.SubBins, Answer.SubBins(found)) =>
+        found.forall { case (bin, some) => areOf(bin, some) }
+      case (rest: Question.Rest, Answer.Rest(stretch)) => areOf(rest.bin, stretch.subBins)
+      case (_: Question.AllDue, Answer.AllDue(found)) =>
+        found.forall(due => areOf(due.bin, due.stretch.subBins))
+      case _ => false
+    }
+  }
 }
 
 object Question {

@@ -311,6 +311,40 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     assert(!isPartial && (0 until 10).forall(has) && arrivals.binsFromCheckpoint == 1)
   }
 
+  private val ofTwo = SubBin(hashOf(100), Array.emptyByteArray)
+  private def withOther(answer: Answer): Answer = {
+    def added(some: Stretch) = some.copy(subBins = some.subBins :+ ofTwo)
+    answer match {
+      case Answer.SubBins(found) => Answer.SubBins(found.map(f => f._1 -> (f._2 :+ ofTwo)))
+      case Answer.Rest(some) => Answer.Rest(added(some))
+      case Answer.AllDue(found) => Answer.AllDue(found.map(d => d.copy(stretch = added(d.stretch))))
+      case other => other
+    }
+  }
+  private def withOtherBin(answer: Answer): Answer = answer match {
+    case Answer.SubBins(found) => Answer.SubBins(found :+ (2 -> Vector(ofTwo)))
+    case other => other
+  }
+  for (
+    (what, ask, change) <- Seq[(String, Fetcher => Unit, Answer => Answer)](
+      ("some keys", _.bring(0, hashOf(1)), withOther),
+      (
+        "some keys, and others of a bin that nobody asked for,",
+        _.bring(0, hashOf(1)),
+        withOtherBin
+      ),
+      ("the rest", _.completeAll(), withOther),
+      ("what is due", _.bringDue(Due(RowTime.InOrder(0), 4)), withOther)
+    )
+  ) test(s"an answer about $what with a sub-bin of another bin is none: the files are read") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    heard = change
+    ask(fetcher)
+    assert(asked.size == 1 && !isPartial && arrivals.binsFromCheckpoint == 1)
+    assert((0 until 10).forall(has) && arrivals.subBins == 0)
+  }
+
   test("a key that the bin never had is asked for once, and one that was removed stays so") {
     val moving = new Moving(keys = 10)
     import moving._

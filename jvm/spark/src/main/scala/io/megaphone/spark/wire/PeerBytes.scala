@@ -8,6 +8,9 @@ import io.megaphone.transfer.{Answer, PushedFile, Question}
 /** What one executor asks another for, or sends it, and the answer, as bytes. A request is for
   * blocks, by their names, or it brings a file, or it is a question (see [[QuestionBytes]]).
   *
+  * What a question asks, and what a file is called and has, come with a checksum: else damage would
+  * be another question, or another file.
+  *
   * An answer with blocks has the first of the blocks that were asked for, or says of them that they
   * are not there. It ends once it has `BlocksBytes`, and the asker asks for the rest again. So it
   * takes either end a few times the memory of that and of one block. The answer to a file is empty.
@@ -24,12 +27,15 @@ object PeerBytes {
   }
 
   def ask(question: Question): Array[Byte] =
-    QuestionBytes.encode(new Encoder().byte(Asked), question).toBytes
+    WireParts
+      .checked(new Encoder().byte(Asked), QuestionBytes.encode(new Encoder(), question).toBytes)
+      .toBytes
 
   def push(pushed: PushedFile): Array[Byte] = {
     import pushed.{bytes, file, store}
+    val named = WireParts.store(new Encoder(), store).int(file.worker)
     val out = new Encoder(bytes.length + HeaderBytes).byte(File)
-    WireParts.name(WireParts.store(out, store).int(file.worker), file.name)
+    WireParts.checked(out, WireParts.name(named, file.name).toBytes)
     WireParts.checked(out, bytes).toBytes
   }
 
@@ -51,15 +57,18 @@ object PeerBytes {
         for (name <- in.seq(in.string()).iterator.takeWhile(_ => out.size < BlocksBytes))
           out.option(blockOf(name))(bytes => { out.blob(bytes); () })
       case File => come(fileOf(in))
-      case Asked => AnswerBytes.encode(out, answering(QuestionBytes.decode(in)))
+      case Asked =>
+        val question = new Decoder(QuestionName, WireParts.checked(in, QuestionName))
+        AnswerBytes.encode(out, answering(QuestionBytes.decode(question)))
       case other => throw new DamagedFileException(Request, None, "1 to 3 at first", s"$other")
     }
     out.toBytes
   }
 
   private def fileOf(in: Decoder): PushedFile = {
-    val store = WireParts.store(in)
-    val file = FileName(in.int(), WireParts.name(in))
+    val named = new Decoder(Request, WireParts.checked(in, Request))
+    val store = WireParts.store(named)
+    val file = FileName(named.int(), WireParts.name(named))
     PushedFile(store, file, WireParts.checked(in, s"$file, as another executor sent it"))
   }
 
@@ -70,5 +79,6 @@ object PeerBytes {
   }
 
   private val Request = "a request of another executor"
+  private val QuestionName = "a question of another executor"
   private val HeaderBytes = 256 // about as many as the names take
 }
