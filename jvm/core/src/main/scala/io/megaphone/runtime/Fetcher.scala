@@ -13,7 +13,7 @@ import io.megaphone.format.{StoreKey, WorkerId}
 import io.megaphone.log.{Due, Survey}
 import io.megaphone.pace.Clock
 import io.megaphone.plan.Bins
-import io.megaphone.state.{DueSubBins, Lease, Registry, Remote, ReplicaKey, SubBin}
+import io.megaphone.state.{DueSubBins, IntSet, Lease, Registry, Remote, ReplicaKey, SubBin}
 import io.megaphone.transfer.{Answer, Heard, Peers, Question}
 
 /** Brings what a task needs of its worker's incomplete bins: rule 34.
@@ -48,7 +48,7 @@ final class Fetcher private[runtime] (
 ) {
   import Fetcher._
 
-  private val wanted = mutable.Map.empty[Int, mutable.Set[Int]] // hashes, by bin
+  private val wanted = mutable.Map.empty[Int, IntSet] // hashes, by bin
   private val silent = mutable.Set.empty[ReplicaKey] // sources that have failed, by step
 
   private var watched = Option.empty[Wanted]
@@ -61,7 +61,7 @@ final class Fetcher private[runtime] (
 
   /** Notes that a sub-bin will be needed. */
   def want(bin: Int, hash: Int): Unit = if (lacks(bin, hash)) {
-    wanted.getOrElseUpdate(bin, mutable.Set.empty) += hash; ()
+    wanted.getOrElseUpdate(bin, new IntSet).add(hash); ()
   }
 
   /** Makes sure that a sub-bin is here. Throws what the files throw, DamagedRecordsException and
@@ -69,12 +69,14 @@ final class Fetcher private[runtime] (
     */
   def bring(bin: Int, hash: Int): Unit =
     for (remote <- remoteOf(bin) if !remote.isHere(hash)) {
-      want(bin, hash)
       for (known <- watched; more = known.since(seen)) {
         seen += more.length
         more.foreach(h => want(Bins.of(h, holding.binsCount), h))
       }
-      arrivals.waiting(bringWanted(remote, bin -> hash))
+      // Else each key that was not noted would cost a question.
+      val isOneOfMany = watched.exists(_.isFull) && !wanted.get(bin).exists(_.contains(hash))
+      if (isOneOfMany) complete(Seq(bin))
+      else arrivals.waiting(bringWanted(remote, bin -> hash))
     }
 
   /** Makes sure that all of some bins is here. Throws as `bring` does. */
@@ -196,8 +198,9 @@ final class Fetcher private[runtime] (
   private def bringWanted(remote: Remote, now: (Int, Int)): Unit = {
     val (ofSource, remotes) = sharing(remote).unzip
     val keys = ofSource.zip(remotes.map(_.keys)).toMap
-    val all = now +: ofSource.flatMap(bin =>
-      wanted.remove(bin).iterator.flatten.map(bin -> _).filter(_ != now)
+    // One after the other: there may be a million.
+    val all = Iterator(now) ++ ofSource.iterator.flatMap(bin =>
+      wanted.remove(bin).iterator.flatMap(_.iterator.map(bin -> _)).filter(_ != now)
     )
     val keyBytes = math.max(1L, remote.bytesElsewhere / math.max(1L, remote.keysElsewhere))
     all

@@ -5,7 +5,7 @@ package io.megaphone.state
   *
   * Threads: one, except `heapBytes`.
   */
-private[state] final class IntSet {
+private[megaphone] final class IntSet {
   import IntSet._
 
   // Open addressing; 0 stands for a free place, so whether 0 is in the set is kept beside.
@@ -32,6 +32,10 @@ private[state] final class IntSet {
       }
       isNew
     }
+
+  /** The values, in no order. */
+  def iterator: Iterator[Int] =
+    Option.when(hasZero)(0).iterator ++ table.iterator.filter(_ != 0)
 
   private def grow(): Unit = {
     val larger = new Array[Int](2 * table.length)

@@ -143,6 +143,21 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     assert(has(6) && asked.size == 2)
   }
 
+  test("of a bin with more keys than can be noted all is brought, some at a time") {
+    val inTwo = 100 until 105
+    val moving = new Moving(keys = 10, inTwo = inTwo)
+    import moving._
+    val wanted = new Wanted(max = 3)
+    fetcher.watch(wanted)
+    for (i <- Seq(1, 1, 2, 100, 3, 1)) wanted.add(hashOf(i))
+    assert(wanted.since(0).toSeq == Seq(1, 2, 100).map(hashOf))
+    fetcher.bring(0, hashOf(1))
+    assert(((0 until 10) ++ inTwo).filter(has) == Seq(1, 2, 100) && asked.size == 1)
+    fetcher.bring(0, hashOf(3))
+    assert(!isPartial && (0 until 10).forall(has) && arrivals.binsFromCheckpoint == 0)
+    assert(asked.tail.forall(_.isInstanceOf[Question.Rest]) && !has(101))
+  }
+
   // A row of one column, as Spark has it in memory.
   private def rowOf(time: Option[Long]): Array[Byte] =
     new Encoder(16).long(if (time.isEmpty) 1 else 0).long(time.getOrElse(0L)).toBytes

@@ -24,6 +24,7 @@ class IntSetSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
         assert(set.size == known.size)
       }
       for (value <- added ++ others) assert(set.contains(value) == known(value))
+      assert(set.iterator.toSeq.sorted == known.toSeq.sorted)
     }
   }
 }

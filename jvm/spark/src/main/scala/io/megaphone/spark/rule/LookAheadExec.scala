@@ -64,9 +64,6 @@ private object LookAheadExec {
   private val RowsAhead = 4096
   private val BytesAhead = 1L << 20
 
-  /** Hashes that a task is told ahead; others it asks for one by one. */
-  private val ToldMax = 1 << 20
-
   private final class Watched(
       rows: Iterator[InternalRow],
       wanted: Wanted,
@@ -74,7 +71,6 @@ private object LookAheadExec {
       isIncomplete: Int => Boolean
   ) extends Iterator[InternalRow] {
     private val ahead = mutable.Queue.empty[InternalRow]
-    private val told = mutable.Set.empty[Int]
 
     override def hasNext: Boolean = ahead.nonEmpty || rows.hasNext
     override def next(): InternalRow = {
@@ -87,7 +83,7 @@ private object LookAheadExec {
       while (ahead.size < RowsAhead && bytes < BytesAhead && rows.hasNext) {
         val row = rows.next().copy()
         val hash = hashOf(row)
-        if (isIncomplete(hash) && told.size < ToldMax && told.add(hash)) wanted.add(hash)
+        if (isIncomplete(hash)) wanted.add(hash)
         bytes += (row match { case r: UnsafeRow => r.getSizeInBytes.toLong; case _ => 0L })
         ahead += row
       }
