@@ -86,7 +86,8 @@ final class Fetcher private[runtime] (
       def go(from: Int): Unit = remoteOf(bin) match {
         case Some(remote) =>
           val keys = Map(bin -> remote.keys)
-          ask(remote, Question.Rest(remote.key, remote.name, keys, bin, from)) match {
+          val here = remote.hereFrom(from)
+          ask(remote, Question.Rest(remote.key, remote.name, keys, bin, from, here)) match {
             case Answer.Rest(stretch) =>
               stretch.subBins.foreach(takeIn(bin, _))
               stretch.next match {

@@ -123,7 +123,9 @@ final class RestWork private[runtime] (
       withoutRoom.remove(worker)
       val Heard(answer, bytes) = remote.at.fold(Heard.Nothing) { executor =>
         val keys = Map(bin -> remote.keys)
-        val question = Question.Rest(remote.key, remote.name, keys, bin, remote.restFrom)
+        val from = remote.restFrom
+        val question =
+          Question.Rest(remote.key, remote.name, keys, bin, from, remote.hereFrom(from))
         peers.ask(question, executor, ImpatientPeers.AnswerMs)
       }
       val isIn = answer match {

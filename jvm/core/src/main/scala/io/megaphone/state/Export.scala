@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.state
 
+import java.util
 import java.util.NoSuchElementException
 
 import scala.collection.concurrent.TrieMap
@@ -53,9 +54,16 @@ final class Export(
 
   /** The sub-bins of a bin from a hash on, ascending: about as many as have `bytes` of records, one
     * at least. Returns None if the bin cannot be given in sub-bins.
+    *
+    * @param except
+    *   hashes of sub-bins to leave out, ascending
     */
-  def from(bin: Int, hash: Int, bytes: Int): Option[Stretch] = synchronized {
-    surveyOf(bin).map(survey => stretch(survey, bytes)(survey.foreachFrom(hash)))
+  def from(bin: Int, hash: Int, except: Array[Int], bytes: Int): Option[Stretch] = synchronized {
+    surveyOf(bin).map { survey =>
+      stretch(survey, bytes) { f =>
+        survey.foreachFrom(hash)(h => util.Arrays.binarySearch(except, h) >= 0 || f(h))
+      }
+    }
   }
 
   /** The sub-bins that have a row which is due: of some bins in this order, in the first one from a

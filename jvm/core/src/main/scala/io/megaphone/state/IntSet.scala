@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.state
 
+import java.util
+
 /** A set of ints that only grows: hashes, which the table scatters once more.
   *
-  * Threads: one, except `heapBytes`.
+  * Threads: one, except `heapBytes` and `from`.
   */
 private[megaphone] final class IntSet {
   import IntSet._
 
   // Open addressing; 0 stands for a free place, so whether 0 is in the set is kept beside.
   @volatile private var table = new Array[Int](CapacityMin)
-  private var hasZero = false
+  @volatile private var hasZero = false
   private var used = 0
 
   def size: Int = used + (if (hasZero) 1 else 0)
@@ -36,6 +38,15 @@ private[megaphone] final class IntSet {
   /** The values, in no order. */
   def iterator: Iterator[Int] =
     Option.when(hasZero)(0).iterator ++ table.iterator.filter(_ != 0)
+
+  /** The least values from one on, ascending, at most so many. What is added meanwhile may be
+    * missing.
+    */
+  def from(least: Int, max: Int): Array[Int] = {
+    val found = iterator.filter(_ >= least).toArray
+    util.Arrays.sort(found)
+    found.take(max)
+  }
 
   private def grow(): Unit = {
     val larger = new Array[Int](2 * table.length)

@@ -59,6 +59,11 @@ final class Remote(
   /** Whether the sub-bin of a hash is here. */
   def isHere(hash: Int): Boolean = here.contains(hash)
 
+  /** The hashes of sub-bins that are here, from one on, ascending: as many as a question about the
+    * rest has room for. Any thread: what comes meanwhile may be missing.
+    */
+  def hereFrom(hash: Int): Array[Int] = here.from(hash, Remote.HereMax)
+
   /** Notes that a sub-bin is here now, with so many keys. */
   def brought(hash: Int, keys: Int): Unit = if (here.add(hash)) keysTaken += keys
 
@@ -77,4 +82,5 @@ final class Remote(
 
 private object Remote {
   private val OwnBytes = 64L
+  private val HereMax = 1 << 14 // some three bytes each
 }

@@ -43,7 +43,8 @@ final class Answering(
     case Question.SubBins(_, _, _, hashes) =>
       val found = hashes.map { case (bin, some) => lender.subBins(bin, some).map(bin -> _) }
       Option.when(found.forall(_.isDefined))(Answer.SubBins(found.flatten))
-    case Question.Rest(_, _, _, bin, from) => lender.from(bin, from, restBytes).map(Answer.Rest(_))
+    case Question.Rest(_, _, _, bin, from, here) =>
+      lender.from(bin, from, here, restBytes).map(Answer.Rest(_))
     case Question.AllDue(_, _, _, bins, from, due) =>
       lender.due(bins, from, due, dueBytes, looks).map(Answer.AllDue(_))
   }

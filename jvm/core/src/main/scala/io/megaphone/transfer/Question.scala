@@ -52,13 +52,18 @@ object Question {
       hashes: Vector[(Int, Array[Int])]
   ) extends Question
 
-  /** The sub-bins of one bin from a hash on, ascending, as many as an answer has room for. */
+  /** The sub-bins of one bin from a hash on, ascending, as many as an answer has room for.
+    *
+    * @param here
+    *   hashes from that one on, ascending, whose sub-bins the asker has: they are left out
+    */
   final case class Rest(
       key: ReplicaKey,
       name: StateName,
       keys: Map[Int, Long],
       bin: Int,
-      from: Int
+      from: Int,
+      here: Array[Int]
   ) extends Question
 
   /** The sub-bins of some bins that have a row which is due, in the first one from a hash on; as

@@ -383,7 +383,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     lease.holding.touch(0)
     log.put(0, keyOf(3), 0, keyOf(3).length, Array[Byte](77), 0, 1)
     fetcher.completeAll()
-    assert(asked.count(_.isInstanceOf[Question.Rest]) == 10)
+    assert(asked.count(_.isInstanceOf[Question.Rest]) == 9, "what is here is not sent again")
     assert(!isPartial && !lease.holding.areIncomplete && arrivals.binsFromPeer == 1)
     assert(list(log, keyOf(3)) == Seq(77) && list(log, keyOf(4)) == Seq(4))
     lease.holding.abort()
@@ -559,7 +559,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     fetcher.completeAll()
     assert(arrivals.binsFromCheckpoint == 0 && log.keyCount == 10)
     source.exports.keep(_ => false)
-    val ask = Question.Rest(exportKey, StateName(1, ""), Map(0 -> 10L), 0, Int.MinValue)
+    val ask = Question.Rest(exportKey, StateName(1, ""), Map(0 -> 10L), 0, Int.MinValue, Array.empty)
     assert(new Answering(source)(ask) == Answer.Gone)
   }
 
@@ -636,6 +636,27 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
       new Throttle(Clock.System),
       () => 0
     )
+  }
+
+  test("what tasks have brought is left out of the rest, in a batch and in the background") {
+    for (isInBatch <- Seq(true, false)) {
+      val moving = new Moving(keys = 20)
+      import moving._
+      var sent = Vector.empty[Int]
+      heard = {
+        case a: Answer.Rest => sent ++= a.stretch.subBins.map(_.hash); a
+        case other => other
+      }
+      val brought = Seq(0, 3, 4, 11, 19)
+      brought.foreach(i => fetcher.bring(0, hashOf(i)))
+      if (isInBatch) fetcher.completeAll()
+      store.commit(lease, turn)
+      lease.end()
+      restsOf(moving, peers, settled = 2).bringAll(turn.key.run)
+      assert(sent == (0 until 20).filterNot(brought.contains).map(hashOf).sorted)
+      assert(!lease.holding.areIncomplete && (0 until 20).forall(has))
+      assert(arrivals.binsFromCheckpoint == 0)
+    }
   }
 
   test("the rest of the bin that tasks have asked for most comes first") {

@@ -13,7 +13,7 @@ class ImpatientPeersSuite extends AnyFunSuite {
   private val (step, store) = (StepId("p", 0, 0), StoreId(0, "default").in("run"))
   private val question = {
     val key = ReplicaKey.forStep(store, 0, 1, step)
-    Question.Rest(key, StateName(1, ""), Map(0 -> 1L), 0, Int.MinValue)
+    Question.Rest(key, StateName(1, ""), Map(0 -> 1L), 0, Int.MinValue, Array.empty)
   }
   private val image = BlockName(store, 0, 1, StateName(1, ""), BlockKind.Image, step)
   private def executor(id: String) = ExecutorAddress(id, "host", 1)

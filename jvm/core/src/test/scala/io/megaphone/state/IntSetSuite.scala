@@ -25,6 +25,8 @@ class IntSetSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       }
       for (value <- added ++ others) assert(set.contains(value) == known(value))
       assert(set.iterator.toSeq.sorted == known.toSeq.sorted)
+      for (least <- others.take(3); max <- Seq(0, 2, 1000))
+        assert(set.from(least, max).toSeq == known.toSeq.sorted.filter(_ >= least).take(max))
     }
   }
 }

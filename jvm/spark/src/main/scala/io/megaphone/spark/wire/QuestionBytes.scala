@@ -35,11 +35,28 @@ private[wire] object QuestionBytes {
         out.seq(hashes) { case (bin, some) =>
           out.int(bin).seq(some.toSeq)(h => { out.int(h); () }); ()
         }
-      case Question.Rest(_, _, _, bin, from) => out.int(bin).int(from)
+      case Question.Rest(_, _, _, bin, from, here) =>
+        ascending(out.int(bin).int(from), from, here)
       case Question.AllDue(_, _, _, bins, from, due) =>
         out.seq(bins)(bin => { out.int(bin); () }).int(from)
         encode(out, due.time).long(due.until).long(due.from)
     }
+  }
+
+  /** Numbers from one on, each as its distance from the one before. */
+  private def ascending(out: Encoder, from: Int, numbers: Array[Int]): Encoder = {
+    var last = from.toLong
+    out.seq(numbers) { n => out.varint(n - last); last = n.toLong }
+  }
+  private def ascending(in: Decoder, from: Int): Array[Int] = {
+    var last = from.toLong
+    in.seq {
+      val distance = in.varint()
+      if (distance < 0 || distance > Int.MaxValue - last)
+        in.fail(s"a distance from $last to a greater number", s"$distance")
+      last += distance
+      last.toInt
+    }.toArray
   }
 
   private def encode(out: Encoder, time: RowTime): Encoder = {
@@ -85,7 +102,9 @@ private[wire] object QuestionBytes {
     kind match {
       case SubBins =>
         Question.SubBins(key, name, keys, in.seq(in.int() -> in.seq(in.int()).toArray))
-      case Rest => Question.Rest(key, name, keys, in.int(), in.int())
+      case Rest =>
+        val (bin, from) = (in.int(), in.int())
+        Question.Rest(key, name, keys, bin, from, ascending(in, from))
       case AllDue =>
         Question.AllDue(
           key,

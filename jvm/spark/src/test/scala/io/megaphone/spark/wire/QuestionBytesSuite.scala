@@ -20,7 +20,8 @@ final class QuestionBytesSuite extends AnyFunSuite {
   private val keys = Map(5 -> 1L, 1023 -> (1L << 40))
   private val questions = Seq(
     Question.SubBins(key, name, keys, Vector(5 -> Array(-3, 0, 9), 1023 -> Array.empty[Int])),
-    Question.Rest(key, name, keys, 5, Int.MinValue),
+    Question.Rest(key, name, keys, 5, Int.MinValue, Array(Int.MinValue, -1, 0, Int.MaxValue)),
+    Question.Rest(key, name, keys, 5, 7, Array.empty),
     Question.AllDue(key, name, keys, Vector(5, 1023), -7, Due(time, 1L << 50, -9)),
     Question.AllDue(key, name, keys, Vector(0), 0, Due(RowTime.InOrder(514), -1)),
     Question.AllDue(
@@ -61,6 +62,7 @@ final class QuestionBytesSuite extends AnyFunSuite {
   private def shown(question: Question): String = question match {
     case Question.SubBins(k, n, keys, hashes) =>
       s"$k $n $keys ${hashes.map { case (bin, some) => bin -> some.toVector }}"
+    case Question.Rest(k, n, keys, bin, from, here) => s"$k $n $keys $bin $from ${here.toVector}"
     case rest => rest.toString
   }
   private def shown(answer: Answer): String = {
