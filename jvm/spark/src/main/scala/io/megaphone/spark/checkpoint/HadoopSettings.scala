@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.checkpoint
 
-import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, DataOutputStream}
+import java.io.{
+  ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, DataOutputStream, IOException
+}
 import java.util.zip.{DeflaterOutputStream, InflaterInputStream}
+
+import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 
@@ -18,10 +22,16 @@ object HadoopSettings {
     bytes.toByteArray
   }
 
-  /** Decodes what `encode` returned. */
-  def decode(bytes: Array[Byte]): Configuration = {
-    val conf = new Configuration(false)
-    conf.readFields(new DataInputStream(new InflaterInputStream(new ByteArrayInputStream(bytes))))
-    conf
-  }
+  /** Decodes what `encode` returned. Throws IOException if the bytes are anything else. */
+  def decode(bytes: Array[Byte]): Configuration =
+    try {
+      // Whole at first: its checksum is at the end, and Hadoop believes any length that it reads.
+      val raw = new InflaterInputStream(new ByteArrayInputStream(bytes)).readAllBytes()
+      val conf = new Configuration(false)
+      conf.readFields(new DataInputStream(new ByteArrayInputStream(raw)))
+      conf
+    } catch {
+      case NonFatal(e) =>
+        throw new IOException(s"The settings of a query's files are damaged on their way: $e", e)
+    }
 }
