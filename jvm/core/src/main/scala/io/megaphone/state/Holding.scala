@@ -24,12 +24,14 @@ import io.megaphone.log.{BinLog, KeyReader, Survey}
   *
   * Threads: the holder of the lease reads and writes the logs. Names, giving and dropping are under
   * this object's monitor, because a target on the same executor may take bins while the worker
-  * runs.
+  * runs: it settles the head, without the lease. So what is taken in while no task runs is under
+  * the monitor as well. Any thread reads the names, and does not wait for the monitor: who has it
+  * may be writing to a slow disk.
   */
 final class Holding(val worker: Int, val binsCount: Int) {
   private val held = new HeldBins(binsCount)
-  private var baseName = StateName(0, StateName.FixedId)
-  private var headCommit: Option[Holding.Head] = None
+  @volatile private var baseName = StateName(0, StateName.FixedId)
+  @volatile private var headCommit: Option[Holding.Head] = None
   private val aside = mutable.Map.empty[StateName, Holding.Aside]
   private val touchedBins = mutable.BitSet.empty
   private val adoptedBins = mutable.BitSet.empty
@@ -38,7 +40,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
   private val lentBins = mutable.BitSet.empty // to exports
   private val departed = new DepartedBins
   // The files that lead to the base, newest first; the first is the base's own.
-  private var files = Vector.empty[FileName]
+  @volatile private var files = Vector.empty[FileName]
 
   /** Number of the table that the bins were last compared with: a batch of the same table need not
     * look at each bin.
@@ -57,9 +59,11 @@ final class Holding(val worker: Int, val binsCount: Int) {
   /** Version at which the accesses to the bins were counted last; −1 if they never were. */
   private[megaphone] var countedAt = -1L
 
-  def base: StateName = synchronized(baseName)
-  def head: Option[StateName] = synchronized(headCommit.map(_.name))
-  def lineage: Vector[FileName] = synchronized(files)
+  def base: StateName = baseName
+
+  /** Ask for it before `base` if you need both: a head that is gone may be the base by then. */
+  def head: Option[StateName] = headCommit.map(_.name)
+  def lineage: Vector[FileName] = files
 
   /** Whether it is at most so many versions behind the settled one. A worker that runs here is one
     * version behind while its next batch is planned.
@@ -117,14 +121,16 @@ final class Holding(val worker: Int, val binsCount: Int) {
     * if the records are none that the bin lacks, and SpillException: part of the sub-bin may then
     * be here, and this holding is of no use any more.
     */
-  def takeIn(bin: Int, subBin: SubBin): Boolean = stateOf(bin) match {
-    case BinState.Partial(log, remote) if !remote.isHere(subBin.hash) =>
-      val keysBefore = log.keyCount
-      log.takeIn(subBin.records, 0, subBin.records.length)
-      remote.brought(subBin.hash, log.keyCount - keysBefore)
-      if (remote.keysElsewhere == 0) synchronized(held.setRemote(bin, None))
-      true
-    case _ => false
+  def takeIn(bin: Int, subBin: SubBin): Boolean = synchronized {
+    stateOf(bin) match {
+      case BinState.Partial(log, remote) if !remote.isHere(subBin.hash) =>
+        val keysBefore = log.keyCount
+        log.takeIn(subBin.records, 0, subBin.records.length)
+        remote.brought(subBin.hash, log.keyCount - keysBefore)
+        if (remote.keysElsewhere == 0) held.setRemote(bin, None)
+        true
+      case _ => false
+    }
   }
 
   /** Takes in all that an incomplete bin lacks, from a log that has the whole of it as it was when
@@ -185,8 +191,6 @@ final class Holding(val worker: Int, val binsCount: Int) {
 
   /** Makes the bins that were added the settled state of this name. */
   def restart(name: StateName, lineage: Vector[FileName]): Unit = synchronized {
-    baseName = name
-    headCommit = None
     aside.clear()
     touchedBins.clear()
     adoptedBins.clear()
@@ -195,6 +199,8 @@ final class Holding(val worker: Int, val binsCount: Int) {
     lentBins.clear()
     departed.clear()
     files = lineage
+    baseName = name
+    headCommit = None
   }
 
   /** Undoes the uncommitted records. Nothing happens after `commit`. */
@@ -222,13 +228,13 @@ final class Holding(val worker: Int, val binsCount: Int) {
       touchedBins.clear()
       for (bin <- standbyBins if !lentBins(bin); log <- stateOf(bin).here)
         departed.add(LoadedBin(bin, log, chain(bin)), baseName.version)
+      files = (head.file +: files).take(Holding.LineageMax)
       baseName = head.name
       departed.dropBefore(baseName.version)
-      headCommit = None
-      files = (head.file +: files).take(Holding.LineageMax)
       aside.clear()
       leavingBins.toVector.foreach(drop)
       adoptedBins.clear()
+      headCommit = None // who sees this sees all of the above
     }
   }
 

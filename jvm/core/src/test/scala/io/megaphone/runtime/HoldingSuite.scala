@@ -4,9 +4,11 @@ package io.megaphone.runtime
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.Committer
-import io.megaphone.format.StoreId
-import io.megaphone.format.WorkerId
-import io.megaphone.state.Registry
+import io.megaphone.format.{Chain, FileName, StateName, StoreId, WorkerId}
+import io.megaphone.log.BinLog
+import io.megaphone.log.memory.{HeapBudget, HeapBudgetSuite, SpillFiles}
+import io.megaphone.plan.StepId
+import io.megaphone.state.{Holding, LoadedBin, Registry, Remote, ReplicaKey, SubBin}
 
 /** Schedules of a few steps that once broke a holding; the simulation found them. */
 class HoldingSuite extends AnyFunSuite with SmallStore {
@@ -146,5 +148,71 @@ class HoldingSuite extends AnyFunSuite with SmallStore {
     first.end()
     assert(get(second.holding.log(0)) == Some(1.toByte))
     assert(second.holding eq registry.holding(WorkerId(StoreId(0, "default").in("run"), 0)).get)
+  }
+
+  /** Runs `one` until it waits for the disk, then the other, until that ends or waits for `one`.
+    * Returns whether it has ended. Both have ended after that.
+    */
+  private def whileDiskHangs(disk: SpillFiles)(one: => Unit)(other: => Unit): Boolean = {
+    val threads = Seq(new Thread(() => one), new Thread(() => other))
+    val hasEnded = disk.synchronized { // so nobody writes
+      threads.map { thread =>
+        thread.start()
+        val ends = Set(Thread.State.BLOCKED, Thread.State.TERMINATED)
+        while (!ends(thread.getState)) Thread.onSpinWait()
+        thread.getState == Thread.State.TERMINATED
+      }
+    }
+    threads.foreach(_.join(60000))
+    assert(!hasEnded.head && threads.forall(!_.isAlive))
+    hasEnded.last
+  }
+
+  private def row(i: Int) = (s"key $i".getBytes, new Array[Byte](4096))
+
+  test("a head is settled for a target before or after the rest comes in, not meanwhile") {
+    HeapBudgetSuite.withFolder { folder =>
+      val disk = new SpillFiles(Seq(folder))
+      val holding = new Holding(1, 4)
+      def subBin(rows: Range) = {
+        val log = new BinLog
+        rows.map(row).foreach { case (k, v) => log.put(0, k, 0, k.length, v, 0, v.length) }
+        SubBin(rows.start, log.image())
+      }
+      val (name, next) = (StateName(1, ""), StateName(2, ""))
+      val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, StepId("plan", 0, 0))
+      val remote = new Remote(key, name, Chain.Empty, None, keys = 30)
+      holding.put(LoadedBin(0, new BinLog(new HeapBudget(1, disk)), Chain.Empty, Some(remote)))
+      holding.put(2, new BinLog, Chain.Empty)
+      holding.restart(name, Vector.empty)
+      holding.takeIn(0, subBin(0 until 10))
+      put(holding, 0, 1)
+      holding.commit(next, FileName(1, next), Nil)
+      val hasLent = whileDiskHangs(disk) {
+        holding.takeIn(0, subBin(10 until 20))
+        ()
+      } { assert(holding.lend(next, Seq(2)).isDefined) }
+      assert(!hasLent && holding.base == next && holding.head.isEmpty)
+      val log = holding.log(0)
+      assert(log.keyCount == 21 && log.prefix().bytes == log.liveBytes, "all is settled")
+    }
+  }
+
+  test("names are told while a holding is spilled to a disk that hangs") {
+    HeapBudgetSuite.withFolder { folder =>
+      val disk = new SpillFiles(Seq(folder))
+      val (store, registry) = (new Store, new Registry(budget = new HeapBudget(1L << 40, disk)))
+      val turn = store.turn(0, before, before)
+      val lease = store.lease(registry, 0, 1)
+      store.open(registry, lease, turn)
+      (0 until 20).map(row).foreach { case (k, v) => put(lease.holding, 0, k, v) }
+      store.commit(lease, turn)
+      var told = Set.empty[StateName]
+      val hasTold = whileDiskHangs(disk)(lease.holding.spill(Long.MaxValue)) {
+        registry.keepRuns(_ => Some(1))
+        told ++= registry.holding(WorkerId(turn.key, 0)).flatMap(_.head)
+      }
+      assert(hasTold && told == Set(StateName(1, "")) && lease.holding.bytesOnDisk > 0)
+    }
   }
 }
