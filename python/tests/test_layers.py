@@ -60,6 +60,17 @@ LAYERS = [
 # Packages that only hold others.
 EMPTY = {SPARK, f"{SPARK}.faces"}
 
+# Who asks for the time of day: to show it, or to hand it on to Spark. Nothing is decided by it, for
+# a machine's clock may jump; durations are measured by `nanoTime`.
+TELL_THE_TIME = (
+    f"{PRIVATE}.SnapshotReports",
+    f"{SPARK}.faces.events.Journal",
+    f"{SPARK}.faces.history.EventListener",
+)
+TIME_OF_DAY = re.compile(
+    r"\bcurrentTimeMillis\b|\b(?:Instant|\w+Time|\w+Date)\.now\b|\bClock\.system"
+)
+
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 IMPORT = re.compile(r"^\s*import ([\w.]+)\.(?:\{|\w+$|_$)", re.MULTILINE)
 QUALIFIED = re.compile(r"\b(io\.megaphone(?:\.[a-z]\w*)+)\.[A-Z]")
@@ -125,13 +136,21 @@ def unopened(sources: Mapping[str, str]) -> Iterator[str]:
         yield f"{package} has no package.scala that opens with what it is"
 
 
+def time_of_day(sources: Mapping[str, str]) -> Iterator[str]:
+    """Files that ask for the time of day and are not known to."""
+    for file, source in sources.items():
+        name = f"{package_of(source)}.{Path(file).stem}"
+        if TIME_OF_DAY.search(COMMENT.sub("", source)) and name not in TELL_THE_TIME:
+            yield f"{file} asks for the time of day, which may jump"
+
+
 def main_sources() -> dict[str, str]:
     files = sorted((ROOT / "jvm").glob("*/src/main/scala*/**/*.scala"))
     return {str(file.relative_to(ROOT)): file.read_text("utf-8") for file in files}
 
 
 Rule = Callable[[Mapping[str, str]], Iterator[str]]
-RULES: list[Rule] = [outward, spark_in_core, unopened]
+RULES: list[Rule] = [outward, spark_in_core, time_of_day, unopened]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -163,6 +182,8 @@ def test_the_picture_of_the_layers_is_the_list() -> None:
             f"package {CORE}.log\n\nimport org.apache.spark.SparkEnv\n",
         ),
         (spark_in_core, "jvm/core/a.scala", f"package {CORE}.log\n\nimport com.google.common.A\n"),
+        (time_of_day, "a.scala", f"package {CORE}.pace\n\nval now = System.currentTimeMillis\n"),
+        (time_of_day, "Journal.scala", f"package {CORE}.pace\n\nval now = Instant.now()\n"),
     ],
 )
 def test_a_rule_sees_what_breaks_it(rule: Rule, file: str, source: str) -> None:
