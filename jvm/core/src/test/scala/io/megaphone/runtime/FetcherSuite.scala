@@ -559,7 +559,8 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     fetcher.completeAll()
     assert(arrivals.binsFromCheckpoint == 0 && log.keyCount == 10)
     source.exports.keep(_ => false)
-    val ask = Question.Rest(exportKey, StateName(1, ""), Map(0 -> 10L), 0, Int.MinValue, Array.empty)
+    val ask =
+      Question.Rest(exportKey, StateName(1, ""), Map(0 -> 10L), 0, Int.MinValue, Array.empty)
     assert(new Answering(source)(ask) == Answer.Gone)
   }
 
