@@ -123,7 +123,7 @@ final class StandbyWork private[runtime] (
       try {
         faults.at(FaultPoints.StandbyKept)
         val keeper =
-          new StandbyKeeper(registry, recovery(Recovery.Unchecked), loading, sliceBytes)
+          new StandbyKeeper(registry, recovery(_), loading, sliceBytes)
         val outcome = keeper(duty)
         if (outcome == StandbyKeeper.Whole) rests.succeeded(duty.worker)
         if (outcome != StandbyKeeper.Busy) withoutRoom.remove(duty.worker)

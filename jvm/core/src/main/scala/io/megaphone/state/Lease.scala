@@ -13,10 +13,17 @@ import io.megaphone.format.WorkerId
   * @param isAlive
   *   returns false once the attempt was killed or has ended
   * @param isTask
-  *   false for who keeps a standby, or takes bins of it: a task of the worker waits for it a moment
-  *   only
+  *   false for who keeps a standby, or takes bins of it: a task of the worker waits for it as long
+  *   as it gets on, and a moment longer
+  * @param progress
+  *   of who is no task: another number once it has got on. Any thread may ask
   */
-final class Attempt(val id: Long, val isAlive: () => Boolean, val isTask: Boolean = true)
+final class Attempt(
+    val id: Long,
+    val isAlive: () => Boolean,
+    val isTask: Boolean = true,
+    val progress: () => Long = () => 0
+)
 
 /** The right of one task attempt to write one worker's holding (invariant I6).
   *
@@ -73,8 +80,11 @@ final class Lease private[megaphone] (
 /** The place of one worker's holding on one executor, and its lease.
   *
   * Threads: any.
+  *
+  * @param nanoTime
+  *   the time, of any beginning
   */
-final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
+final private[megaphone] class Slot(worker: WorkerId, binsCount: Int, nanoTime: () => Long) {
   private var holding = new Holding(worker.worker, binsCount)
   private var owner: Option[Lease] = None
   private var isRetired = false
@@ -94,8 +104,9 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
 
   /** Takes the lease. Waits while another running attempt has it, because two actions of one
     * `foreachBatch` may run the same version at once. Detaches an attempt that was killed, and one
-    * that keeps a standby and reads a file that hangs: its holding is then void. Returns None if
-    * the slot has retired. Throws LeaseTimeoutException after `waitMs`.
+    * that keeps a standby and does not get on, as with a file that hangs: its holding is then void,
+    * and all of it would have to be read again. Returns None if the slot has retired. After
+    * `waitMs` throws LeaseTimeoutException, or detaches who is no task.
     */
   def acquire(attempt: Attempt, waitMs: Long): Option[Lease] = synchronized {
     tasks += 1
@@ -104,20 +115,27 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
   }
 
   private def acquired(attempt: Attempt, waitMs: Long): Option[Lease] = {
-    val begun = System.nanoTime
-    val deadline = begun + waitMs * 1000000L
-    def isWaitedFor(a: Attempt) = a.id != attempt.id && a.isAlive() &&
-      (a.isTask || System.nanoTime - begun < Slot.KeeperWaitMs * 1000000L)
-    while (owner.exists(o => isWaitedFor(o.attempt))) {
-      val leftMs = (deadline - System.nanoTime) / 1000000L
-      if (leftMs <= 0)
+    val deadline = nanoTime() + waitMs * 1000000L
+    def leftMs = (deadline - nanoTime()) / 1000000L
+    var seen = Option.empty[(Lease, Long)] // a keeper, and how far it was
+    var since = 0L
+    def hasStopped(keeper: Lease) = {
+      val now = Some(keeper -> keeper.attempt.progress())
+      if (seen != now) { seen = now; since = nanoTime() }
+      nanoTime() - since >= Slot.KeeperWaitMs * 1000000L
+    }
+    def isWaitedFor(o: Lease) = o.attempt.id != attempt.id && o.attempt.isAlive() &&
+      (o.attempt.isTask || leftMs > 0 && !hasStopped(o))
+    while (owner.exists(isWaitedFor)) {
+      if (leftMs <= 0 && owner.exists(_.attempt.isTask))
         throw new LeaseTimeoutException(
           worker.store.toString,
           worker.worker,
           waitMs,
           owner.get.attempt.id
         )
-      wait(math.min(leftMs, Slot.PollMs)) // nobody reports a kill, so look again now and then
+      // Nobody reports a kill, so look again now and then.
+      wait(math.max(1, math.min(leftMs, Slot.PollMs)))
     }
     owner match {
       case _ if isRetired => None
@@ -199,6 +217,6 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int) {
 private object Slot {
   val PollMs = 50L
 
-  /** How long a task waits for a standby's keeper: as long as for a tail. */
+  /** How long a task waits for a standby's keeper that does not get on. */
   val KeeperWaitMs = 1000L
 }

@@ -23,12 +23,15 @@ import io.megaphone.log.memory.HeapBudget
   * @param budget
   *   the heap that holdings and replicas together may take, with what was handed out of them
   * @param borrowMs
-  *   how long who is no task waits for a task that has the lease: as long as tasks wait for it
+  *   how long who is no task waits for a task that has the lease
+  * @param nanoTime
+  *   the time, of any beginning
   */
 final class Registry(
     behindMax: Int = Footer.PreviousMax,
     val budget: HeapBudget = HeapBudget.Unlimited,
-    borrowMs: Long = Slot.KeeperWaitMs
+    borrowMs: Long = Slot.KeeperWaitMs,
+    nanoTime: () => Long = () => System.nanoTime
 ) {
   private val slots = new ConcurrentHashMap[WorkerId, Slot]()
   private val replicas = new ConcurrentHashMap[ReplicaKey, Replica]()
@@ -40,7 +43,7 @@ final class Registry(
     * LeaseTimeoutException.
     */
   def lease(worker: WorkerId, binsCount: Int, attempt: Attempt, waitMs: Long): Lease = {
-    val slot = slots.computeIfAbsent(worker, _ => new Slot(worker, binsCount))
+    val slot = slotOf(worker, binsCount)
     slot.acquire(attempt, waitMs).getOrElse { // None: `keepRuns` is about to remove the slot
       slots.remove(worker, slot)
       lease(worker, binsCount, attempt, waitMs)
@@ -51,7 +54,10 @@ final class Registry(
     * the holding is about to be dropped.
     */
   def tryLease(worker: WorkerId, binsCount: Int, attempt: Attempt): Option[Lease] =
-    slots.computeIfAbsent(worker, _ => new Slot(worker, binsCount)).tryAcquire(attempt)
+    slotOf(worker, binsCount).tryAcquire(attempt)
+
+  private def slotOf(worker: WorkerId, binsCount: Int) =
+    slots.computeIfAbsent(worker, _ => new Slot(worker, binsCount, nanoTime))
 
   /** Takes the lease on a holding for who is no task. Waits a moment for who has it, at most until
     * the holding is where it is wanted. Returns None if it is not there, or others still have it.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.transfer
 
+import java.util.concurrent.atomic.AtomicLong
+
 import scala.annotation.tailrec
 
 import io.megaphone.checkpoint.{CatchUp, Recovery}
@@ -13,9 +15,9 @@ import io.megaphone.state.{Attempt, Holding, Lease, Registry}
   *
   * Given a duty: the worker, and its newest settled name.
   *   1. If the holding is at an older name, apply the tails in the worker's files, one under each
-  *      lease: a task that comes waits for one tail at most, and for that a second at most. If none
-  *      leads on, drop the holding. Bins that a step brought the worker from one that runs here are
-  *      taken from that one's memory.
+  *      lease: a task that comes waits for one tail at most, and only while its records go on
+  *      coming. If none leads on, drop the holding. Bins that a step brought the worker from one
+  *      that runs here are taken from that one's memory.
   *   1. If bins are missing, load a slice of them at exactly the name that the holding has, without
   *      the lease, and add it under the lease. The first slice gives the holding its name.
   *   1. Keep a tenth of the memory budget free for batches: spill the rest to disk.
@@ -30,8 +32,8 @@ import io.megaphone.state.{Attempt, Holding, Lease, Registry}
   *
   * Threads: any; one call at a time for a worker.
   *
-  * @param recovery
-  *   reads tails
+  * @param recoveryOf
+  *   makes what reads tails, and calls its argument with the records that are read
   * @param loading
   *   reads slices, at any pace
   * @param sliceBytes
@@ -39,11 +41,14 @@ import io.megaphone.state.{Attempt, Holding, Lease, Registry}
   */
 final class StandbyKeeper(
     registry: Registry,
-    recovery: Recovery,
+    recoveryOf: (Array[Byte] => Unit) => Recovery,
     loading: Recovery,
     sliceBytes: Long = StandbyKeeper.SliceBytes
 ) {
   import StandbyKeeper._
+
+  private val bytesRead = new AtomicLong // of tails
+  private val recovery = recoveryOf { records => bytesRead.addAndGet(records.length.toLong); () }
 
   /** Works on one duty: brings the holding to the settled name, and adds one slice if bins are
     * missing. Throws what files throw, SpillException, and DetachedLeaseException if a task has
@@ -104,7 +109,7 @@ final class StandbyKeeper(
   /** Uses the holding with the lease. Returns None if a task has it. */
   private def alone[A](duty: StandbyDuty)(use: Lease => A): Option[A] = {
     val thread = Thread.currentThread
-    val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false)
+    val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false, () => bytesRead.get)
     registry
       .tryLease(duty.worker, duty.binsCount, attempt)
       .map(lease => lease.forStandby(use(lease)))

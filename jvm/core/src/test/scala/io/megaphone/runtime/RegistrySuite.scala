@@ -3,10 +3,12 @@ package io.megaphone.runtime
 
 import java.util.concurrent.atomic.AtomicInteger
 import java.util.concurrent.{CountDownLatch, Executors, FutureTask, TimeUnit}
+import java.util.concurrent.atomic.AtomicLong
 
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.{AtomicOutput, Recovery, StateFiles}
+import io.megaphone.errors.DetachedLeaseException
 import io.megaphone.format.{
   Compression, Compressions, ExecutorAddress, FileName, FileSource, StateName, StoreId, WorkerId
 }
@@ -189,6 +191,17 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
     while (threads.exists(_.getState != Thread.State.TIMED_WAITING)) Thread.onSpinWait()
 
   private def someone(id: Long, isTask: Boolean) = new Attempt(id, () => true, isTask)
+
+  test("a keeper that gets on for longer than a task may wait is left behind") {
+    val registry = new Registry
+    val worker = WorkerId(StoreId(0, "default").in("run"), 0)
+    val steps = new AtomicLong
+    val slow = new Attempt(-1, () => true, isTask = false, () => steps.incrementAndGet())
+    val keeper = registry.tryLease(worker, 4, slow).get
+    val task = registry.lease(worker, 4, someone(1, isTask = true), waitMs = 60)
+    assert((task.holding ne keeper.holding) && steps.get > 1)
+    intercept[DetachedLeaseException](keeper.check())
+  }
 
   test("all who wait to borrow a standby get it in turn, and its keeper only after them") {
     val registry = new Registry

@@ -3,7 +3,8 @@ package io.megaphone.runtime
 
 import java.io.IOException
 import java.nio.file.Paths
-import java.util.concurrent.{CountDownLatch, FutureTask, TimeUnit}
+import java.util.concurrent.{CountDownLatch, FutureTask, Semaphore, TimeUnit}
+import java.util.concurrent.atomic.AtomicLong
 
 import org.scalatest.funsuite.AnyFunSuite
 
@@ -31,12 +32,12 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
   )
 
   /** Workers 0 and 1 on one executor, and a standby of worker 0 on another. */
-  private final class Scene {
+  private final class Scene(nanoTime: () => Long = () => System.nanoTime) {
     val store = new Store
     private val source = new Registry
     private var next = 0L
-    val target = new Registry
-    val keeper = new StandbyKeeper(target, store.recovery, store.recovery, sliceBytes = 100)
+    val target = new Registry(nanoTime = nanoTime)
+    val keeper = new StandbyKeeper(target, _ => store.recovery, store.recovery, sliceBytes = 100)
     def standby: Holding = target.holding(worker).get
 
     /** Runs a batch, which writes its number into each bin. */
@@ -174,7 +175,7 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
     }
     val recovery = new Recovery(hanging, Compressions(Compression.None))
     val outcome =
-      new FutureTask(() => new StandbyKeeper(scene.target, recovery, recovery)(dutyAt(4)))
+      new FutureTask(() => new StandbyKeeper(scene.target, _ => recovery, recovery)(dutyAt(4)))
     val keeping = new Thread(outcome)
     keeping.start()
     try {
@@ -189,6 +190,45 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
       assert(scene.standby eq lease.holding)
       assert(newest(lease.holding) == Set(3))
     } finally { goOn.countDown(); keeping.join(60000) }
+  }
+
+  test("a task waits for a keeper as long as that gets on, and opens what it has brought") {
+    val (now, looks) = (new AtomicLong, new Semaphore(0))
+    val scene = new Scene(() => { looks.release(); now.get })
+    scene.run()
+    scene.keeper(dutyAt(1))
+    scene.run()
+    val (isRead, goOn) = (new Semaphore(0), new Semaphore(0))
+    def recovery(read: Array[Byte] => Unit) = {
+      def slowly(records: Array[Byte]): Unit = { read(records); isRead.release(); goOn.acquire() }
+      new Recovery(scene.store.files, Compressions(Compression.None), check = slowly)
+    }
+    val before = scene.standby
+    val outcome = new FutureTask(() =>
+      new StandbyKeeper(scene.target, recovery(_), scene.store.recovery)(dutyAt(2))
+    )
+    val opening = new FutureTask(() => scene.store.lease(scene.target, 0, 1000, waitMs = 60000))
+    val threads = Seq(new Thread(outcome), new Thread(opening))
+    def untilTaskHasLooked(): Unit = {
+      looks.drainPermits()
+      while (!opening.isDone && !looks.tryAcquire(20, 10, TimeUnit.MILLISECONDS)) {}
+    }
+    threads.head.start()
+    isRead.acquire()
+    threads.last.start()
+    try {
+      for (isLast <- Seq(false, true)) { // of the records of two bins
+        untilTaskHasLooked()
+        now.addAndGet(TimeUnit.MILLISECONDS.toNanos(900))
+        untilTaskHasLooked()
+        assert(!opening.isDone)
+        goOn.release()
+        if (!isLast) isRead.acquire()
+      }
+      assert(opening.get(60, TimeUnit.SECONDS).holding eq before)
+      assert(outcome.get(60, TimeUnit.SECONDS) == Whole)
+      assert(before.base == StateName(2, "") && newest(before) == Set(1))
+    } finally { goOn.release(2); threads.foreach(_.join(60000)) }
   }
 
   test("who keeps a standby lets a task that waits go first") {
@@ -211,7 +251,7 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
     val store = new Store
     val (here, elsewhere) = (new Registry, new Registry)
     val gaining = WorkerId(worker.store, 1)
-    val keeper = new StandbyKeeper(here, store.recovery, store.recovery)
+    val keeper = new StandbyKeeper(here, _ => store.recovery, store.recovery)
     var attempt = 0L
     def run(worker: Int, version: Long, from: RoutingTable, to: RoutingTable): Unit = {
       attempt += 1
@@ -266,7 +306,7 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
       val budget = new HeapBudget(bytes, new SpillFiles(Seq(Paths.get("/nowhere"))))
       val recovery = new Recovery(store.files, Compressions(Compression.None), budget = budget)
       val target = new Registry(budget = budget)
-      target -> new StandbyKeeper(target, recovery, recovery)
+      target -> new StandbyKeeper(target, _ => recovery, recovery)
     }
     val (tight, refusing) = keeperWith(1 << 20)
     assertThrows[SpillException](refusing(dutyAt(1)))
