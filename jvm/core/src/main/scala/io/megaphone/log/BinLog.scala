@@ -5,7 +5,8 @@ import java.lang.invoke.VarHandle
 
 import io.megaphone.log.index.{FamilyIndexes, HashIndex, OrderedIndex}
 import io.megaphone.log.memory.{
-  ArraySink, DamagedRecordsException, HeapBudget, PagedRecord, Pages, Pieces, Records
+  ArraySink, DamagedRecordsException, HeapBudget, PagedRecord, Pages, Pieces, Records,
+  SpillException
 }
 import io.megaphone.log.record.{Record, Words}
 import io.megaphone.log.record.Cursor
@@ -215,13 +216,19 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
   /** Takes in settled records that lay elsewhere: puts of keys that this log has never had. They
     * are no part of the tail, and `undo` keeps them. An ordered scan of a family that had a key
     * when it began sees them, unless it has passed their places: they were there. Throws
-    * DamagedRecordsException if the bytes are not such records, and SpillException.
+    * DamagedRecordsException if the bytes are not such records: those before it are in the log.
+    * Throws SpillException; none of them is in the log then.
     */
   def takeIn(bytes: Array[Byte], offset: Int, length: Int): Unit = {
     val from = pages.end
     val hasTail = isTouched
     try Records.foreach(bytes, offset, length)(takeInRecord(bytes, _, _))
-    finally // also of an error: those before it are in the log
+    catch {
+      case e: SpillException =>
+        unlinked(Array(from, pages.end))
+        pages.truncate(from)
+        throw e
+    } finally
       if (!hasTail) tailStart = pages.end
       else if (pages.end > from) {
         if (taken == null) taken = new Stretches

@@ -118,8 +118,8 @@ final class Holding(val worker: Int, val binsCount: Int) {
 
   /** Takes in a sub-bin of an incomplete bin, unless it is here. Returns whether it was not. The
     * bin is complete once no key of it is elsewhere. With the lease. Throws DamagedRecordsException
-    * if the records are none that the bin lacks, and SpillException: part of the sub-bin may then
-    * be here, and this holding is of no use any more.
+    * if the records are none that the bin lacks: part of the sub-bin may then be here, and this
+    * holding is of no use any more. Throws SpillException; the sub-bin is still elsewhere then.
     */
   def takeIn(bin: Int, subBin: SubBin): Boolean = synchronized {
     stateOf(bin) match {

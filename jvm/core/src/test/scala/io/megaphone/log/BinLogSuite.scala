@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
+import java.nio.file.Files
+
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
 import io.megaphone.log.BinLogModel._
 import io.megaphone.log.Bytes.Bytes
-import io.megaphone.log.memory.{DamagedRecordsException, HeapBudget, HeapBudgetSuite, SpillFiles}
+import io.megaphone.log.memory.{
+  DamagedRecordsException, HeapBudget, HeapBudgetSuite, SpillException, SpillFiles
+}
 import io.megaphone.log.record.{Record, Words}
 
 /** A bin's log is a map whose changes since `settle` can be read, transferred and undone. */
@@ -71,6 +75,25 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(keysOf(log).toSet == Set("a", "b", "c").map(Bytes.of(_)))
     log.undo()
     assert(keysOf(log).toSet == Set("b", "c").map(Bytes.of(_)) && !log.isTouched)
+  }
+
+  test("records for which there is no room are not taken in, and are once there is room") {
+    for (hasTail <- Seq(false, true)) HeapBudgetSuite.withFolder { root =>
+      val folder = root.resolve("disk") // it is not there yet
+      val log = new BinLog(new HeapBudget(1, new SpillFiles(Seq(folder))))
+      put(log, "a", "1")
+      if (!hasTail) log.settle()
+      val come = (1 to 5).map(i => Bytes.of(s"$i"))
+      val bytes =
+        Bytes.concat(come.map(Bytes.putRecord(0, _, Bytes.of(new Array[Byte](4096)))))
+      val before = log.liveBytes
+      intercept[SpillException](log.takeIn(bytes, 0, bytes.length))
+      assert(log.liveBytes == before && keysOf(log) == Seq(Bytes.of("a")) && has(log, "a"))
+      Files.createDirectory(folder)
+      log.takeIn(bytes, 0, bytes.length)
+      log.undo()
+      assert(keysOf(log).toSet == (if (hasTail) come.toSet else come.toSet + Bytes.of("a")))
+    }
   }
 
   test("an empty log has nothing to find, scan, transfer or undo, and takes at most 200 bytes") {
