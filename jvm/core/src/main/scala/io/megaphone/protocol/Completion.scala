@@ -30,7 +30,7 @@ object Completion {
     } yield (worker, executor)
     waiting.minOption.map { case (worker, executor) =>
       s"Worker $worker does not get the rest of its bins, because executor $executor has no room " +
-        "for it: give executors more memory, or move bins elsewhere."
+        "for it: give executors more local disk or memory, or move bins elsewhere."
     }
   }
 

@@ -11,9 +11,10 @@ import scala.util.control.NonFatal
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.checkpoint.Recovery.Located
 import io.megaphone.format.{StoreKey, WorkerId}
+import io.megaphone.log.memory.{HeapBudget, SpillException}
 import io.megaphone.pace.Throttle
 import io.megaphone.state.{Attempt, Holding, Registry, Remote, Traffic}
-import io.megaphone.transfer.{Answer, Heard, Peers, Question}
+import io.megaphone.transfer.{Answer, Heard, Peers, Question, StandbyKeeper}
 
 /** Brings the rest of what steps on demand have left elsewhere, while no batch asks for it: rule
   * 35.
@@ -21,8 +22,11 @@ import io.megaphone.transfer.{Answer, Heard, Peers, Question}
   *   1. `bringAll` asks the source for a stretch of sub-bins of one bin, at the rate of the run: of
   *      the bin that tasks have asked for most, as they will again.
   *   1. It takes the stretch in under the worker's lease, between two tasks of the worker: what is
-  *      here by then is left out. ''A task has the lease:'' it tries again.
-  *   1. If the source has it no more, the bins come from its files, whole.
+  *      here by then is left out. ''A task has the lease:'' what has come waits for it, and some
+  *      more is asked for meanwhile.
+  *   1. If the source has it no more, the bins come from its files, whole, some at a time.
+  *   1. While memory is short, what the worker has goes to disk first. ''The disk is full:'' what
+  *      has come waits, and the worker is told of.
   *   1. Once no bin of a worker is incomplete, that is reported. ''Lost:'' the next report says it
   *      again, and so does the worker's next commit.
   *
@@ -37,6 +41,10 @@ import io.megaphone.transfer.{Answer, Heard, Peers, Question}
   *   the newest ones
   * @param round
   *   how many orders were obeyed
+  * @param aheadBytes
+  *   about how many bytes wait for leases at most, beside what each worker asks for first
+  * @param loadBytes
+  *   about how many bytes of bins are read from files at once
   */
 final class RestWork private[runtime] (
     registry: Registry,
@@ -45,13 +53,18 @@ final class RestWork private[runtime] (
     orders: () => Orders,
     faults: FaultPoints,
     throttle: Throttle,
-    round: () => Long
+    round: () => Long,
+    aheadBytes: Long = RestWork.AheadBytes,
+    loadBytes: Long = RestWork.LoadBytes
 ) {
   import RestWork._
 
   private val rests = new BackOff[WorkerId](round, RestMax)
 
-  // Memory was too short for their rest when it was last to come.
+  // What has come for a worker and waits for its lease, in the order in which it came.
+  private val waiting = new ConcurrentHashMap[WorkerId, Vector[Come]]()
+
+  // Memory and disk had no room for their rest when it was last to be taken in.
   private val withoutRoom = ConcurrentHashMap.newKeySet[WorkerId]()
   private val wholeSince = new ConcurrentHashMap[WorkerId, java.lang.Long]()
 
@@ -59,12 +72,18 @@ final class RestWork private[runtime] (
   private[runtime] def whole: Vector[(WorkerId, Long)] =
     wholeSince.asScala.iterator.map { case (worker, version) => worker -> version.toLong }.toVector
 
-  /** The workers here of which something is elsewhere, and memory is too short for it. */
+  /** The workers here of which something is elsewhere, and there is no room for it. */
   private[runtime] def noRoom: Vector[WorkerId] = withoutRoom.asScala.toVector
 
   /** Forgets the workers of runs of which no step is under way. */
   private[runtime] def keep(orders: Orders): Unit = {
     rests.keep(w => orders.runs.contains(w.store.run))
+    // Of a holding that is lost, the next one tells the bytes.
+    def isTold(worker: WorkerId) =
+      isHere(worker, orders) || registry.holding(worker).exists(StandbyKeeper.isEmpty)
+    waiting.keySet.asScala.filterNot(isTold).foreach { worker =>
+      Option(waiting.remove(worker)).foreach(_.foreach(registry.forget))
+    }
     withoutRoom.removeIf(w => !registry.holding(w).exists(_.areIncomplete))
     wholeSince.keySet.removeIf(w => !orders.runs.get(w.store.run).exists(_.steps.nonEmpty))
     ()
@@ -95,107 +114,214 @@ final class RestWork private[runtime] (
     hasNews
   }
 
+  /** Also those with something that waits, and is of no use any more: its bytes are to be told. */
   private def due: Vector[WorkerId] = {
-    val runs = orders().runs
-    registry.workers(_.areIncomplete).filter { worker =>
-      runs.get(worker.store.run).exists(run => isHere(worker, run.settled)) &&
-      !rests.rests(worker) && !isBehind(worker)
-    }
+    val now = orders()
+    (registry.workers(_.areIncomplete) ++ waiting.keySet.asScala).distinct
+      .filter(worker => isHere(worker, now) && !rests.rests(worker) && !isBehind(worker))
   }
 
   /** Whether the worker runs here: else another executor brings what it lacks. */
-  private def isHere(worker: WorkerId, settled: Long) =
-    registry.holding(worker).exists(_.keepsUp(settled))
+  private def isHere(worker: WorkerId, orders: Orders) = orders.runs
+    .get(worker.store.run)
+    .exists(run => registry.holding(worker).exists(_.keepsUp(run.settled)))
 
   private def isBehind(worker: WorkerId) = registry
     .holding(worker)
     .flatMap(_.restAfter)
     .exists(registry.holding(_).exists(_.areIncomplete))
 
-  /** Brings a stretch of a worker's bins. While memory is short, batches come first. */
-  private def bring(worker: WorkerId): Outcome = (for {
-    holding <- registry.holding(worker)
-    (bin, remote) <- holding.incomplete.maxByOption(_._2.asked)
-  } yield {
-    faults.at(FaultPoints.RestAsked)
-    if (registry.budget.isTight) { withoutRoom.add(worker); Busy }
-    else {
-      withoutRoom.remove(worker)
-      val Heard(answer, bytes) = remote.at.fold(Heard.Nothing) { executor =>
-        val keys = Map(bin -> remote.keys)
-        val from = remote.restFrom
-        val question =
-          Question.Rest(remote.key, remote.name, keys, bin, from, remote.hereFrom(from))
-        peers.ask(question, executor, ImpatientPeers.AnswerMs)
-      }
-      val isIn = answer match {
-        case Answer.Rest(stretch) =>
-          throttle.pass(worker.store.run, stretch.bytes)
-          alone(worker, holding, bin, remote) {
-            stretch.subBins.foreach(holding.takeIn(bin, _))
-            holding.cameBetween += Traffic(fromPeer = bytes)
-            stretch.next match {
-              case Some(next) => remote.restFrom = next
-              case None => holding.checkComplete(bin)
-            }
-          }
-        case Answer.NotYet => false
-        case _ => fromFiles(worker, holding, bin, remote)
-      }
-      if (isIn) stateOf(worker, holding) else Busy
-    }
-  }).getOrElse(Whole)
-
-  private def fromFiles(worker: WorkerId, holding: Holding, bin: Int, remote: Remote): Boolean =
-    orders().runs.get(worker.store.run).exists { run =>
-      def count(records: Array[Byte]): Unit =
-        throttle.pass(worker.store.run, records.length.toLong)
-      val loaded = recoveryOf(worker.store, run.checkpointRoot, count)
-        .load(Map(bin -> Located(remote.chain, remote.keys)))
-      alone(worker, holding, bin, remote) {
-        holding.completeFrom(bin, loaded.bins(bin).log, registry.keyReaderOf(worker.store).get)
-        holding.cameBetween += loaded.traffic
-      }
-    }
-
-  /** Uses a holding once no task has its lease. Returns false if a task keeps it for long. If the
-    * worker has another holding by then, or of the bin something else is elsewhere, nothing is used
-    * of what has come. If `use` throws, the holding is dropped.
+  /** Takes in what has waited longest, or asks for more. If it can do nothing else, it waits a
+    * moment for a task to give the lease back.
     */
-  private def alone(worker: WorkerId, holding: Holding, bin: Int, remote: Remote)(
-      use: => Unit
-  ): Boolean = {
+  private def bring(worker: WorkerId): Outcome =
+    registry.holding(worker).fold[Outcome](Whole) { holding =>
+      val come = waiting.getOrDefault(worker, Vector.empty)
+      val open = if (isFull(come)) Vector.empty else openOf(holding, come)
+      come.headOption
+        .flatMap(takenIn(worker, _, isPatient = open.isEmpty))
+        .orElse(open.headOption.map(_ => ask(worker, holding, open)))
+        .getOrElse(if (come.isEmpty) Whole else Busy)
+    }
+
+  /** Whether nothing more is asked for, as long as this waits. */
+  private def isFull(come: Vector[Come]) = come.nonEmpty &&
+    (registry.budget.isTight || waiting.values.asScala.flatten.map(_.heapBytes).sum >= aheadBytes)
+
+  /** The incomplete bins of which something is still to be asked for: that first which tasks have
+    * asked for most.
+    */
+  private def openOf(holding: Holding, come: Vector[Come]): Vector[Open] = (for {
+    (bin, remote) <- holding.incomplete
+    last = come.reverseIterator.find(_.remote eq remote)
+    from <- last.fold(Option(remote.restFrom))(_.next)
+  } yield Open(bin, remote, from, remote.asked)).sortBy(o => (-o.asked, o.bin))
+
+  private def ask(worker: WorkerId, holding: Holding, open: Vector[Open]): Outcome = {
+    faults.at(FaultPoints.RestAsked)
+    val Open(bin, remote, from, _) = open.head
+    val keys = Map(bin -> remote.keys)
+    val question = Question.Rest(remote.key, remote.name, keys, bin, from, remote.hereFrom(from))
+    val Heard(answer, bytes) =
+      remote.at.fold(Heard.Nothing)(peers.ask(question, _, ImpatientPeers.AnswerMs))
+    def isRight = question.isAnsweredBy(answer, holding.binsCount)
+    answer match {
+      case Answer.Rest(stretch) if isRight && stretch.next.forall(_ > from) =>
+        throttle.pass(worker.store.run, stretch.bytes)
+        val heapBytes = stretch.bytes + stretch.subBins.size * SubBinBytes
+        val traffic = Traffic(fromPeer = bytes)
+        add(
+          worker,
+          new Come(holding, bin, remote, stretch.next, traffic, heapBytes)({ () =>
+            if (remote.restFrom == from) { // else a stretch before it was dropped
+              stretch.subBins.foreach(holding.takeIn(bin, _))
+              stretch.next.foreach(remote.restFrom = _)
+              if (stretch.next.isEmpty) holding.checkComplete(bin)
+            }
+          })
+        )
+        Grown
+      case Answer.NotYet => Busy
+      case _ => fromFiles(worker, holding, open, Traffic(fromPeer = bytes))
+    }
+  }
+
+  /** Reads the first of these bins, and others that the same export had: they have files in common,
+    * and each is opened once.
+    */
+  private def fromFiles(
+      worker: WorkerId,
+      holding: Holding,
+      open: Vector[Open],
+      heard: Traffic
+  ): Outcome = orders().runs.get(worker.store.run).fold[Outcome](Busy) { run =>
+    val same = open.filter(_.remote.key == open.head.remote.key)
+    val bytesBefore = same.scanLeft(0L)(_ + _.bytes)
+    val some = same.zip(bytesBefore).takeWhile(_._2 < loadBytes).map(_._1)
+    def count(records: Array[Byte]): Unit = throttle.pass(worker.store.run, records.length.toLong)
+    val loaded = recoveryOf(worker.store, run.checkpointRoot, count)
+      .load(some.map(o => o.bin -> Located(o.remote.chain, o.remote.keys)).toMap)
+    var traffic = heard + loaded.traffic
+    some.foreach { o =>
+      val log = loaded.bins(o.bin).log
+      add(
+        worker,
+        new Come(holding, o.bin, o.remote, None, traffic, log.heapBytes)({ () =>
+          holding.completeFrom(o.bin, log, registry.keyReaderOf(worker.store).get)
+        })
+      )
+      traffic = Traffic() // it is told once
+    }
+    Grown
+  }
+
+  private def add(worker: WorkerId, come: Come): Unit = {
+    registry.count(come)
+    waiting.compute(worker, (_, before) => if (before == null) Vector(come) else before :+ come)
+    ()
+  }
+
+  private def remove(worker: WorkerId, come: Come): Unit = {
+    registry.forget(come)
+    waiting.computeIfPresent(
+      worker,
+      (_, all) => Option(all.filterNot(_ eq come)).filter(_.nonEmpty).orNull
+    )
+    ()
+  }
+
+  /** Takes in what has come, once no task has the lease. Returns None if a task keeps it: for some
+    * time, if this is patient. If the worker has another holding by then, or of the bin something
+    * else is elsewhere, nothing is used of what has come. If taking in throws, the holding is
+    * dropped, unless there is no room.
+    */
+  private def takenIn(worker: WorkerId, come: Come, isPatient: Boolean): Option[Outcome] = {
     val thread = Thread.currentThread
-    val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false)
-    registry.borrow(worker, attempt)(_ ne holding).exists { lease =>
+    def progress = come.remote.broughtCount.toLong
+    val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false, () => progress)
+    registry.borrow(worker, attempt)(here => !isPatient || (here ne come.holding)).map { lease =>
       lease.forStandby {
-        val isSame =
-          (lease.holding eq holding) && holding.stateOf(bin).elsewhere.exists(_ eq remote)
-        if (isSame) use
-        true
+        val holding = lease.holding
+        val isIts = (holding eq come.holding) &&
+          holding.stateOf(come.bin).elsewhere.exists(_ eq come.remote)
+        try {
+          if (isIts) { makeRoom(holding); come.takeIn() }
+          withoutRoom.remove(worker)
+          remove(worker, come)
+          holding.cameBetween += come.traffic
+          if (holding.areIncomplete) Grown
+          else {
+            if (isIts) wholeSince.put(worker, holding.head.getOrElse(holding.base).version)
+            registry.measure()
+            Whole
+          }
+        } catch {
+          case _: SpillException => withoutRoom.add(worker); rests.failed(worker); Busy
+        }
       }
     }
   }
 
-  private def stateOf(worker: WorkerId, holding: Holding): Outcome =
-    if (holding.areIncomplete) Grown
-    else {
-      wholeSince.put(worker, holding.head.getOrElse(holding.base).version)
-      registry.measure()
-      Whole
-    }
+  /** Spills what is beyond the memory's mark, a piece at a time, so that no task waits for long: a
+    * tenth is for the batches. Throws SpillException.
+    */
+  private def makeRoom(holding: Holding): Unit = if (registry.budget.isTight) {
+    registry.measure()
+    val excess = registry.budget.excessOfReplicas
+    if (excess > 0) holding.spill(math.min(SpilledAtOnce, excess))
+  }
 }
 
 private object RestWork {
+  private val AheadBytes = 16L << 20
+  private val LoadBytes = 32L << 20
+
+  /** As many as some answers have, or a task that comes would wait for long. */
+  private val SpilledAtOnce = 4L << 20
+
+  /** Heap bytes of a sub-bin beside its records. */
+  private val SubBinBytes = 48L
 
   /** Rounds of orders that a worker rests at most after a failure. */
   private val RestMax = 300L
+
+  /** A bin of which something is still to be asked for.
+    *
+    * @param from
+    *   the hash from which on
+    */
+  private final case class Open(bin: Int, remote: Remote, from: Int, asked: Int) {
+
+    /** About how many its files have of it. */
+    def bytes: Long = remote.chain.imageBytes + remote.chain.tailBytes
+  }
+
+  /** What has come of an incomplete bin and waits until no task has the lease.
+    *
+    * @param holding
+    *   that it is for, with `remote` elsewhere
+    * @param next
+    *   the hash from which on the rest is still to be asked for; None if this is the last of it
+    * @param traffic
+    *   what came for it, to be told
+    * @param takeIn
+    *   takes it in, with the lease
+    */
+  private final class Come(
+      val holding: Holding,
+      val bin: Int,
+      val remote: Remote,
+      val next: Option[Int],
+      val traffic: Traffic,
+      override val heapBytes: Long
+  )(val takeIn: () => Unit)
+      extends HeapBudget.User
 
   private sealed trait Outcome
   private case object Whole extends Outcome
   private case object Grown extends Outcome
 
-  /** A task has the worker's lease, or the source is not ready: later. */
+  /** A task has the worker's lease, there is no room, or the source is not ready: later. */
   private case object Busy extends Outcome
 
   /** No task attempt has this id. */

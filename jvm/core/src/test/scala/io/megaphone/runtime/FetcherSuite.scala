@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import java.nio.file.Files
+
 import scala.collection.mutable
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.checkpoint.CatchUp
+import io.megaphone.checkpoint.{AtomicOutput, CatchUp, Recovery, StateFiles}
 import io.megaphone.errors.{DamagedFileException, DetachedLeaseException, MissingFileException}
-import io.megaphone.format.{Checksum, Encoder, ExecutorAddress, FileName, StateName, WorkerId}
+import io.megaphone.format.{
+  Checksum, Compression, Compressions, Encoder, ExecutorAddress, FileName, FileSource, Footer,
+  StateName, WorkerId
+}
 import io.megaphone.log.{BinLog, Due, KeyReader, RowTime}
-import io.megaphone.log.memory.{DamagedRecordsException, HeapBudget, SpillFiles}
+import io.megaphone.log.memory.{DamagedRecordsException, HeapBudget, HeapBudgetSuite, SpillFiles}
 import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.plan.{Bins, Move, StepId}
 import io.megaphone.protocol.Route
 import io.megaphone.state.{
-  BinState, Lease, LoadedBin, Registry, Remote, ReplicaKey, Stretch, SubBin
+  BinState, Lease, LoadedBin, Registry, Remote, ReplicaKey, Stretch, SubBin, Traffic
 }
 import io.megaphone.transfer.{Answer, Answering, BlockKind, Heard, Peers, Question}
 
@@ -47,11 +52,11 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
       valueOf: Int => Array[Byte] = i => Array(i.toByte),
       dueBytes: Int = 1 << 20,
       inTwo: Seq[Int] = Nil,
-      looks: Int = 1 << 20
+      looks: Int = 1 << 20,
+      budget: HeapBudget = new HeapBudget(1L << 40, new SpillFiles(Vector.empty))
   ) {
     val bins: Vector[Int] = if (inTwo.isEmpty) Vector(0) else Vector(0, 2)
     val store = new Store
-    private val budget = new HeapBudget(1L << 40, new SpillFiles(Vector.empty))
     val (source, target) = (new Registry, new Registry(budget = budget, borrowMs = 0))
     private val id = store.turn(0, before, before).key
     Seq(source, target).foreach(_.useKeyReader(id, () => hash))
@@ -113,6 +118,30 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     def has(i: Int): Boolean =
       lease.holding.log(binOf(i)).has(0, keyOf(i), 0, keyOf(i).length)
     def isPartial: Boolean = state.isInstanceOf[BinState.Partial]
+
+    /** The step's batch has ended. */
+    def end(): Unit = { store.commit(lease, turn); lease.end() }
+
+    /** Worker 0 commits the step's batch and some after it: its files name the tables, too. */
+    def runZero(until: Long): Unit = {
+      val zero = store.lease(source, 0, 9)
+      (turn +: (2L to until).map(store.turn(_, after, after))).foreach { each =>
+        store.open(source, zero, each)
+        store.commit(zero, each)
+      }
+    }
+
+    /** Runs a batch after it. Returns what its commit tells. */
+    def runBatch(version: Long)(use: (Lease, Fetcher) => Unit): (Arrivals, Footer) = {
+      val next = store.turn(version, after, after).copy(incomplete = bins.toSet)
+      val task = store.lease(target, 1, version + 2)
+      val opened = opener.open(task, next, Sources.None)
+      use(task, opener.fetcher(task, next.key, opened))
+      val footer = store.commit(task, next)
+      task.holding.cameBetween = Traffic()
+      task.end()
+      (opened, footer)
+    }
   }
 
   test("a bin comes without its records, and a key with all that are wanted, in one question") {
@@ -606,6 +635,11 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     store.commit(lease, turn)
     lease.end()
     val run = turn.key.run
+    def old(subBin: SubBin) = {
+      val (records, key) = (new BinLog, keyOf((0 until 10).find(hashOf(_) == subBin.hash).get))
+      records.put(0, key, 0, key.length, Array[Byte](66), 0, 1)
+      SubBin(subBin.hash, records.image())
+    }
     var isReplaced = false
     val late = new SomePeers(_ => None) {
       override def ask(question: Question, at: ExecutorAddress, deadlineMs: Long): Heard = {
@@ -615,27 +649,41 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
           val was = lease.holding.incomplete.head._2
           val later = new Remote(was.key, StateName(7, ""), was.chain, None, 10)
           lease.holding.put(LoadedBin(0, new BinLog, was.chain, Some(later)))
-        }
-        answer
+          answer.copy(answer.answer match {
+            case Answer.Rest(stretch) => Answer.Rest(stretch.copy(stretch.subBins.map(old)))
+            case other => other
+          })
+        } else answer
       }
     }
     restsOf(moving, late, settled = 2).bringAll(run)
     // What came of the older step is not here: all has been read at the later one's chain.
     assert(isReplaced && asked.count(_.isInstanceOf[Question.Rest]) == 1)
-    assert(!lease.holding.areIncomplete && lease.holding.log(0).keyCount == 10)
+    assert(!lease.holding.areIncomplete && log.keyCount == 10)
+    for (i <- 0 until 10) assert(list(log, keyOf(i)) == Seq(i))
   }
 
-  private def restsOf(moving: Moving, peers: Peers, settled: Long) = {
+  private def restsOf(
+      moving: Moving,
+      peers: Peers,
+      settled: Long,
+      recovery: Option[Recovery] = None,
+      round: () => Long = () => 0,
+      aheadBytes: Long = 1 << 20,
+      loadBytes: Long = 1 << 20
+  ) = {
     val live = LiveRun("root", settled, Set(step), None)
     val orders = Orders(1, Map(moving.turn.key.run -> live), Vector.empty)
     new RestWork(
       moving.target,
       peers,
-      (_, _, _) => moving.store.recovery,
+      (_, _, _) => recovery.getOrElse(moving.store.recovery),
       () => orders,
       FaultPoints.Off,
       new Throttle(Clock.System),
-      () => 0
+      round,
+      aheadBytes,
+      loadBytes
     )
   }
 
@@ -671,18 +719,164 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     assert(!lease.holding.areIncomplete)
   }
 
-  test("while memory is short nothing is asked for, and it is told whom there is no room for") {
+  test("while memory is short the rest goes to disk, and what finds no room there waits") {
+    HeapBudgetSuite.withFolder { root =>
+      val folder = root.resolve("disk") // it is not there yet
+      val budget = new HeapBudget(4 << 20, new SpillFiles(Seq(folder)))
+      val moving = new Moving(keys = 100, _ => new Array[Byte](64 << 10), budget = budget)
+      import moving._
+      end()
+      var round = 0L
+      val rests = restsOf(moving, peers, settled = 2, round = () => round)
+      val run = turn.key.run
+      assert(!rests.bringAll(run) && rests.noRoom == Vector(WorkerId(turn.key, 1)))
+      val (come, before) = (log.keyCount, asked.size)
+      assert(come > 50 && come < 64 && before == come + 1, "the last one waits")
+      assert(rests.dueRuns.isEmpty, "it rests")
+      round += 1
+      assert(!rests.bringAll(run) && log.keyCount == come && asked.size == before)
+      assert(target.holding(WorkerId(turn.key, 1)).exists(_ eq lease.holding))
+      Files.createDirectory(folder)
+      round += 2
+      assert(rests.bringAll(run) && rests.noRoom.isEmpty && asked.size == 100)
+      assert((0 until 100).forall(has) && !isPartial && lease.holding.bytesOnDisk > 0)
+      target.measure()
+      assert(budget.heldBytes < budget.budgetBytes * 0.95, "no batch has come")
+    }
+  }
+
+  test("what comes while a task has the lease waits, and what the task has done stays") {
     val moving = new Moving(keys = 10)
     import moving._
-    store.commit(lease, turn)
-    lease.end()
+    end()
+    val run = turn.key.run
     val rests = restsOf(moving, peers, settled = 2)
-    target.budget.measure(1L << 40)
-    assert(!rests.bringAll(turn.key.run) && asked.isEmpty)
-    assert(rests.noRoom == Vector(WorkerId(turn.key, 1)) && lease.holding.areIncomplete)
+    val (_, footer) = runBatch(2) { (task, fetcher) =>
+      assert(!rests.bringAll(run) && asked.count(_.isInstanceOf[Question.Rest]) == 10)
+      assert(!rests.bringAll(run) && rests.dueRuns == Set(run) && log.keyCount == 0)
+      target.measure()
+      assert(target.budget.heldBytes > task.holding.heapBytes, "what waits counts")
+      fetcher.bring(0, hashOf(3))
+      fetcher.bring(0, hashOf(4))
+      put(task.holding, 0, keyOf(3), Array[Byte](77))
+      task.holding.touch(0)
+      task.holding.log(0).remove(0, keyOf(4), 0, keyOf(4).length)
+    }
+    assert(footer.keyCounts(0) == 9 && log.keyCount == 1)
+    assert(rests.bringAll(run) && asked.size == 12 && !isPartial, "nothing was asked for again")
+    assert(rests.whole == Vector(WorkerId(turn.key, 1) -> 3L))
+    assert(!rests.bringAll(run) && rests.dueRuns.isEmpty)
+    def check(log: BinLog) = {
+      assert(log.keyCount == 9 && list(log, keyOf(3)) == Seq(77) && list(log, keyOf(9)) == Seq(9))
+      assert(!log.has(0, keyOf(4), 0, keyOf(4).length))
+    }
+    check(log)
+    assert(log.tail().bytes > 0, "the commit may still be undone")
+    val (told, next) = runBatch(3) { (task, _) => put(task.holding, 0, keyOf(0), Array[Byte](0)) }
+    assert(told.bytesFromPeer == 10 * 100)
+    check(log)
+    runZero(until = 3)
+    check(store.recovery.load(next.file, Seq(0), after.contentHash).bins(0).log)
     target.measure()
-    assert(rests.bringAll(turn.key.run))
-    assert(rests.noRoom.isEmpty && !lease.holding.areIncomplete)
+    assert(target.budget.heldBytes == lease.holding.heapBytes, "nothing waits")
+  }
+
+  test("only so much is asked for while a task has the lease") {
+    val moving = new Moving(keys = 10, _ => new Array[Byte](1000))
+    import moving._
+    end()
+    val rests = restsOf(moving, peers, settled = 2, aheadBytes = 3000)
+    runBatch(2) { (_, _) => for (_ <- 1 to 2) rests.bringAll(turn.key.run) }
+    assert(asked.size == 3 && log.keyCount == 0)
+    assert(rests.bringAll(turn.key.run) && asked.size == 10 && log.keyCount == 10)
+  }
+
+  test("what waits for a holding that is lost is dropped, and its bytes are told") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    end()
+    val run = turn.key.run
+    val rests = restsOf(moving, peers, settled = 2)
+    val task = store.lease(target, 1, 4)
+    rests.bringAll(run)
+    task.abandon()
+    rests.keep(Orders(2, Map(run -> LiveRun("root", 2, Set(step), None)), Vector.empty))
+    assert(asked.size == 10)
+    runZero(until = 1)
+    runBatch(2) { (_, _) => () }
+    assert(rests.dueRuns == Set(run))
+    rests.bringAll(run)
+    assert(rests.dueRuns.isEmpty && log.keyCount == 0 && rests.whole.isEmpty && asked.size == 10)
+    assert(runBatch(3)((_, _) => ())._1.bytesFromPeer == 10 * 100)
+  }
+
+  test("what waits for a worker that has gone elsewhere is dropped") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    end()
+    val rests = restsOf(moving, peers, settled = 2)
+    runBatch(2)((_, _) => rests.bringAll(turn.key.run))
+    val live = LiveRun("root", 5, Set(step), None)
+    rests.keep(Orders(2, Map(turn.key.run -> live), Vector.empty))
+    target.measure()
+    assert(target.budget.heldBytes == lease.holding.heapBytes)
+    assert(rests.bringAll(turn.key.run) && !isPartial && asked.size == 20, "it has come back")
+  }
+
+  test("what comes behind something that was dropped is asked for again") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    end()
+    val run = turn.key.run
+    var rests = Option.empty[RestWork]
+    val late = new SomePeers(_ => None) {
+      override def ask(question: Question, at: ExecutorAddress, deadlineMs: Long): Heard = {
+        if (asked.size == 3) // the worker seems to have gone elsewhere
+          rests.get.keep(
+            Orders(2, Map(run -> LiveRun("root", 5, Set(step), None)), Vector.empty)
+          )
+        peers.ask(question, at, deadlineMs)
+      }
+    }
+    rests = Some(restsOf(moving, late, settled = 2))
+    runBatch(2)((_, _) => { rests.get.bringAll(run); () })
+    assert(asked.size > 4 && rests.get.bringAll(run) && !isPartial && (0 until 10).forall(has))
+  }
+
+  test("an answer that leads back to where it was asked from has the bin read from the files") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    end()
+    heard = {
+      case Answer.Rest(stretch) if asked.size < 5 =>
+        Answer.Rest(stretch.copy(next = Some(-1 << 31)))
+      case other => other
+    }
+    assert(restsOf(moving, peers, settled = 2).bringAll(turn.key.run) && asked.size == 1)
+    assert(!isPartial && log.keyCount == 10)
+  }
+
+  test("bins that a source has lost are read together, and each file is opened once") {
+    for ((loadBytes, times) <- Seq((1L << 20) -> 1, 1L -> 2)) {
+      val moving = new Moving(keys = 10, inTwo = 100 until 110)
+      import moving._
+      end()
+      heard = _ => Answer.Gone
+      var opened = Vector.empty[FileName]
+      val files = new StateFiles {
+        override def create(file: FileName): AtomicOutput = store.files.create(file)
+        override def open(file: FileName): FileSource = {
+          opened :+= file
+          store.files.open(file)
+        }
+      }
+      val reading = new Recovery(files, Compressions(Compression.None))
+      val rests = restsOf(moving, peers, 2, Some(reading), loadBytes = loadBytes)
+      runBatch(2)((_, _) => assert(!rests.bringAll(turn.key.run) && opened.nonEmpty && !has(0)))
+      assert(rests.bringAll(turn.key.run) && !lease.holding.areIncomplete)
+      assert(((0 until 10) ++ (100 until 110)).forall(has) && rests.whole.size == 1)
+      assert(opened == Vector.fill(times)(FileName(0, StateName(1, ""))))
+    }
   }
 
   test("a bin that comes from the files in a later batch is told, too") {
