@@ -17,7 +17,9 @@ import io.megaphone.state.{Holding, Traffic}
   *      oldest of them, until the holding's name is among them. If it is none of them, stop: no
   *      unbroken sequence of tails leads on from it. Version 0 has no file; it is the one that the
   *      files of version 1 lead on from.
-  *   1. Settle the head if it is one of those names; else undo it.
+  *   1. Settle the head if it is one of those names; else undo it. Drop the bins that are
+  *      incomplete: tails of what is elsewhere have nothing to go on. Who opens or keeps the
+  *      holding loads what it lacks.
   *   1. For each missing file, from the oldest: drop the bins that left the worker with it, because
   *      their records in this holding are void from then on. Apply the frames of the other bins.
   *      The holding then has the file's name.
@@ -49,7 +51,6 @@ final class CatchUp(
     */
   def apply(holding: Holding, name: StateName, tableHash: Long): Option[Traffic] =
     if (holding.base == name) Some(Traffic())
-    else if (holding.areIncomplete) None // tails of what is elsewhere have nothing to go on
     else if (!canLead(holding.base.version, name.version)) None
     else recovery.opening(byTails(_, holding, name, tableHash))
 
@@ -69,6 +70,7 @@ final class CatchUp(
     val isFromFirst = holding.base.version == 0 && names.last.name.version == 1
     val known = if (isFromFirst) names.size else names.indexWhere(_.name == holding.base)
     Option.when(known >= 0) {
+      holding.dropIncomplete()
       val missing = names.take(known).reverse.take(atOnce)
       opened.keep(missing)
       missing.map(applyTail(opened, holding, _)).foldLeft(Traffic())(_ + _)

@@ -171,6 +171,12 @@ final class Holding(val worker: Int, val binsCount: Int) {
     Seq(adoptedBins, leavingBins, standbyBins, lentBins).foreach(_ -= bin)
   }
 
+  /** Drops the bins that are incomplete. */
+  def dropIncomplete(): Unit = synchronized {
+    if (areIncomplete) checkedTable = Long.MinValue // they are to be looked for
+    incomplete.foreach { case (bin, _) => drop(bin) }
+  }
+
   /** Marks a bin that changes its owner with the current batch, until that version is settled.
     *
     * @param isStoodBy

@@ -7,8 +7,8 @@ import scala.collection.mutable
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.checkpoint.{AtomicOutput, CatchUp, Recovery, StateFiles}
-import io.megaphone.errors.{DamagedFileException, DetachedLeaseException, MissingFileException}
+import io.megaphone.checkpoint.{AtomicOutput, Recovery, StateFiles}
+import io.megaphone.errors.{DamagedFileException, DetachedLeaseException}
 import io.megaphone.format.{
   Checksum, Compression, Compressions, Encoder, ExecutorAddress, FileName, FileSource, Footer,
   StateName, WorkerId
@@ -551,15 +551,25 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     assert(!footer.frameOf(0).isImage && footer.keyCounts(0) == 10)
   }
 
-  test("no tail brings an incomplete bin forward") {
+  test("a worker that ran elsewhere for a batch reads the bins that are incomplete, no others") {
     val moving = new Moving(keys = 10)
     import moving._
-    val next = StateName(lease.holding.base.version + 1, "")
-    val catchUp = new CatchUp(store.recovery)
-    assert(catchUp(lease.holding, next, after.contentHash).isEmpty)
-    fetcher.completeAll()
-    // Now it would look at the file, which is not there.
-    assertThrows[MissingFileException](catchUp(lease.holding, next, after.contentHash))
+    fetcher.bring(0, hashOf(5))
+    end()
+    runZero(until = 2)
+    val next = store.turn(2, after, after)
+    val elsewhere = new Registry
+    val other = store.lease(elsewhere, 1, 9)
+    store.open(elsewhere, other, next)
+    put(other.holding, 0, keyOf(3), Array[Byte](77))
+    put(other.holding, 1, 78)
+    store.commit(other, next)
+    val (opened, _) = runBatch(3) { (task, _) =>
+      assert((task.holding eq lease.holding) && !task.holding.areIncomplete)
+      assert(log.keyCount == 10 && list(log, keyOf(3)) == Seq(77) && list(log, keyOf(5)) == Seq(5))
+      assert(get(task.holding.log(1)).contains(78.toByte))
+    }
+    assert(!opened.isRecovered && opened.binsFromCheckpoint == 1)
   }
 
   test("a bin that the plan calls complete is complete once the store is open") {
