@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import java.util.concurrent.atomic.AtomicInteger
 import java.util.concurrent.{CountDownLatch, Executors, FutureTask, TimeUnit}
+import java.util.concurrent.atomic.AtomicInteger
 import java.util.concurrent.atomic.AtomicLong
 
 import org.scalatest.funsuite.AnyFunSuite
