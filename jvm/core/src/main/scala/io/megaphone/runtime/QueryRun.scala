@@ -186,8 +186,8 @@ final class QueryRun(
     val now = Option.when(replicas > 0 && open <= replicas)(open)
     if (now != tooFew) now.foreach { executors =>
       warn(
-        s"spark.megaphone.replicas asks for $replicas standbys of each worker of query $run, on " +
-          s"executors of their own. The number of executors that may take state is $executors. So " +
+        s"spark.megaphone.replicas asks for $replicas standbys of each worker of query $run, " +
+          s"on executors of their own. The number of executors that may take state is $executors. So " +
           "workers have fewer standbys, and a loss may read the checkpoint. Give the query at " +
           s"least ${replicas + 1} executors, or ask for fewer standbys."
       )

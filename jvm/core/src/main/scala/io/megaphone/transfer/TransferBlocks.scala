@@ -216,7 +216,7 @@ object TransferBlocks {
   private val PieceBytes = 256 << 10
   private val TailBytesMax = 256L << 20
 
-  /** A part goes at the full rate of the network, also if a task begins meanwhile: so it is small. */
+  /** Small: a part goes at the full rate of the network, also if a task begins meanwhile. */
   private val ImagePartBytes = 4 << 20
 
   /** A target may have a part of each source in memory at the same time. */
