@@ -2,7 +2,9 @@
 package io.megaphone.spark.driver
 
 import java.util.UUID
-import java.util.concurrent.{ConcurrentHashMap, Executors, TimeUnit}
+import java.util.concurrent.{
+  ConcurrentHashMap, Executor, Executors, RejectedExecutionException, TimeUnit
+}
 import java.util.concurrent.atomic.AtomicLong
 
 import scala.jdk.CollectionConverters._
@@ -49,21 +51,25 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
     new Membership(context, () => running, () => nextCounter(), placeAnew)
 
   /** Runs work in the background, so that no batch waits for it: some queries' at once. An
-    * exception is logged and otherwise ignored.
+    * exception is logged and otherwise ignored. Nothing happens once the application ends.
     */
-  private[spark] def inBackground(work: => Unit): Unit = background.execute(() => logged(work))
+  private[spark] def inBackground(work: => Unit): Unit = run(background, work)
 
   /** The same for work that is short unless the files of its query hang, which then holds up no
     * other query's.
     */
-  private[driver] def alone(work: => Unit): Unit = unbounded.execute(() => logged(work))
+  private[driver] def alone(work: => Unit): Unit = run(unbounded, work)
 
-  private def logged(work: => Unit): Unit =
-    try work
-    catch {
-      case _: InterruptedException => // `stop` tells it
-      case NonFatal(e) => logInfo(s"Work in the background failed: $e")
-    }
+  private def run(threads: Executor, work: => Unit): Unit = {
+    val logged: Runnable = () =>
+      try work
+      catch {
+        case _: InterruptedException => // `stop` tells it
+        case NonFatal(e) => logInfo(s"Work in the background failed: $e")
+      }
+    try threads.execute(logged)
+    catch { case _: RejectedExecutionException => () } // `stop` was called
+  }
 
   /** From now on, an observer is told what happens to all queries. */
   def observe(observer: Observer): Unit = synchronized(observers :+= observer)
