@@ -63,9 +63,17 @@ final class MembershipSuite extends PluginSession {
     ProbeFileSystem.faults = Seq(hang)
     try {
       membership.drain(only.id, None, release = false)
-      eventually(timeout(60.seconds))(assert(hang.struck == 1)) // once it is idle
-      assert(hanging == Set("megaphone-place"), "and not who looks after all executors")
-      assert(membership.drainsNow.map(_.executor) == Vector(only.id))
+      // As the thread that looks after all executors does for a drain with release.
+      val asks: Runnable = () =>
+        eventually(timeout(60.seconds)) {
+          membership.drainsNow
+          assert(hang.struck == 1)
+        }
+      val asking = new Thread(asks, "asks")
+      asking.start()
+      eventually(timeout(60.seconds))(assert(hang.struck == 1)) // once the query is idle
+      asking.join(20000)
+      assert(hanging == Set("megaphone-place") && !asking.isAlive)
     } finally { ProbeFileSystem.faults = Nil; ProbeFileSystem.released.release() }
     eventually(timeout(60.seconds))(assert(hanging.isEmpty))
     membership.undrain(only.id)
