@@ -29,7 +29,8 @@ JARS := python/spark_megaphone/jars
 JARS_DONE := $(JARS)/.done
 # The fault points are built with the JVM tests of Spark 4.2, and serve on both versions.
 FAULTS_JAR := jvm/spark/target/spark-4.2/spark-megaphone-faults.jar
-FAULTS_SOURCES := $(wildcard jvm/spark/src/test/scala/io/megaphone/spark/faults/*)
+FAULTS_SOURCES := $(wildcard jvm/spark/src/test/scala/io/megaphone/spark/faults/* \
+  jvm/spark/src/test/scala/io/megaphone/spark/shapes/*)
 # What the tests on stores need beside Spark: the jars of stores/<name>.xml come into target/<name>.
 STORES := $(basename $(notdir $(wildcard integration-tests/stores/*.xml)))
 STORES_DONE := $(STORES:%=target/%/.done)

@@ -60,8 +60,8 @@ lazy val common = Seq(
   publish / skip := true
 )
 
-/** What kills, pauses and damages in the Python tests, as a jar of its own: nothing of it is in the
-  * plugin's.
+/** What kills, pauses and damages in the Python tests, and the queries of theirs that Python cannot
+  * make, as a jar of its own: nothing of it is in the plugin's.
   */
 lazy val faultsJar = taskKey[File]("builds the jar of the tests' fault points")
 
@@ -110,7 +110,8 @@ def sparkSettings(minor: String) = common ++ Seq(
     (Test / compile).value
     (Test / copyResources).value
     val classes = (Test / classDirectory).value
-    val ours = Seq("io/megaphone/spark/faults", "META-INF/services").map(classes / _)
+    val ours = Seq("io/megaphone/spark/faults", "io/megaphone/spark/shapes", "META-INF/services")
+      .map(classes / _)
     val jar = target.value / "spark-megaphone-faults.jar"
     IO.zip(
       ours.flatMap(folder => (folder ** "*").get.filter(_.isFile)).pair(Path.relativeTo(classes)),

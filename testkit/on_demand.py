@@ -13,12 +13,29 @@ NO_REST = {"spark.megaphone.transfer.maxBytesPerSecond": "1"}
 # Batches of some keys of `MANY_ROWS`: after them most of what a step took is still elsewhere.
 SOME_KEYS = replace(MANY_ROWS, rows=20)
 
+NOTICE_BATCHES = 2  # so many batches before a step on demand it is announced
+
 
 def takes_effect(query: RunningQuery, plan: str) -> None:
     """Runs batches until all steps of a plan are sealed; bins may be incomplete then."""
     query.run_until(
         lambda: query.plan(plan)["moves_done"] == query.plan(plan)["moves"], "it takes effect"
     )
+
+
+def takes_effect_for_one_row(query: RunningQuery, plan: str) -> int:
+    """Has a plan of one step take effect in a batch of one row, after others of all.
+
+    Each batch must have rows. Returns how many sub-bins that batch brought: those that were due,
+    but for a few.
+    """
+    pattern = query.input.pattern
+    query.run(NOTICE_BATCHES)
+    query.input.pattern = replace(pattern, rows=1)
+    takes_effect(query, plan)
+    query.input.pattern = pattern
+    (batch,) = query.plan(plan)["batches"]
+    return brought(query, batch)
 
 
 def until_complete(query: RunningQuery, plan: str) -> None:
@@ -50,6 +67,7 @@ def from_checkpoint(query: RunningQuery) -> int:
     return sum(row["bins_from_checkpoint"] for row in rows if row["batch"] > 0)
 
 
-def brought(query: RunningQuery) -> int:
-    """How many sub-bins came as batches needed them."""
-    return sum(row["sub_bins"] for row in query.table("migrations"))
+def brought(query: RunningQuery, batch: int | None = None) -> int:
+    """How many sub-bins came as batches needed them, or as one of them did."""
+    rows = query.table("migrations")
+    return sum(row["sub_bins"] for row in rows if batch in (None, row["batch"]))

@@ -148,11 +148,14 @@ def expiring(*, with_pandas: bool) -> StatefulProcessor:
     return Expiring()
 
 
-def tally(unseen_ms: int) -> Callable[..., Iterator[Any]]:
+def tally(unseen_ms: int | None) -> Callable[..., Iterator[Any]]:
     """Counts a key's rows for `applyInPandasWithState`, as `visits` does.
 
+    Where no time is given it goes by the clock: a third of the keys is unseen in the next batch
+    already, the others after a day.
     Defined in a function, so that it travels to Python's workers by value.
     """
+    day_ms = DAY_MS
 
     def count(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
         import pandas
@@ -164,7 +167,10 @@ def tally(unseen_ms: int) -> Callable[..., Iterator[Any]]:
             rows = pandas.concat(frames)
             n += len(rows)
             state.update((n,))
-            state.setTimeoutTimestamp(int(rows["t"].max().timestamp() * 1000) + unseen_ms)
+            if unseen_ms is None:
+                state.setTimeoutDuration(day_ms if key[0] % 3 else 1)
+            else:
+                state.setTimeoutTimestamp(int(rows["t"].max().timestamp() * 1000) + unseen_ms)
         yield pandas.DataFrame({"k": [key[0]], "n": [n], "is_last": [not state.exists]})
 
     return count

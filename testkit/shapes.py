@@ -4,7 +4,7 @@
 import random
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
@@ -117,17 +117,17 @@ def _large() -> Column:
     return f.when(f.expr("hash(k) & 3") == 0, f.concat(part, part, part, part))
 
 
-def met(how: str) -> Shape:
-    """Rows of one stream beside those of another, within thirty seconds; some have no partner."""
+def met(
+    how: str, when: str = "t2 between t - interval 30 seconds and t + interval 30 seconds"
+) -> Shape:
+    """Rows of one stream beside those of another, if their times are right; some meet none."""
 
     def shape(rows: DataFrame) -> DataFrame:
         left = rows.where("v < 2 and k % 5 <> 0").withWatermark("t", "10 seconds")
         right = rows.where("v > 0 and k % 5 <> 1").select(
             f.col("k").alias("k2"), f.col("v").alias("v2"), f.col("t").alias("t2")
         )
-        meeting = f.expr(
-            "k = k2 and t2 between t - interval 30 seconds and t + interval 30 seconds"
-        )
+        meeting = f.expr(f"k = k2 and {when}")
         return left.join(right.withWatermark("t2", "10 seconds"), meeting, how)
 
     return shape
@@ -171,15 +171,28 @@ def kept_counts(rows: DataFrame) -> DataFrame:
     return counts.union(visits.select(f.lit(OF_TIMERS) - f.col("k"), "n", none, none, none))
 
 
-def tallied(unseen_ms: int) -> Shape:
-    """Counts of each key by `applyInPandasWithState`, in append mode, with time-outs."""
+def tallied(unseen_ms: int | None) -> Shape:
+    """Counts of each key by `applyInPandasWithState`, in append mode; `processors.tally` counts."""
 
     def shape(rows: DataFrame) -> DataFrame:
         groups = rows.withWatermark("t", "0 seconds").groupBy("k")
         told = "k long, n long, is_last boolean"
-        return groups.applyInPandasWithState(
-            tally(unseen_ms), told, "n long", "append", "EventTimeTimeout"
-        )
+        kind = "ProcessingTimeTimeout" if unseen_ms is None else "EventTimeTimeout"
+        return groups.applyInPandasWithState(tally(unseen_ms), told, "n long", "append", kind)
+
+    return shape
+
+
+def scala_tallied(unseen_ms: int) -> Shape:
+    """Counts of each key by `flatMapGroupsWithState`, in append mode; the class `Tallies` counts.
+
+    The driver must have the jar of the fault points.
+    """
+
+    def shape(rows: DataFrame) -> DataFrame:
+        jvm: Any = rows.sparkSession._jvm
+        told = jvm.io.megaphone.spark.shapes.Tallies.of(rows._jdf, unseen_ms)
+        return DataFrame(told, rows.sparkSession)
 
     return shape
 
@@ -210,6 +223,12 @@ def ended_visits(given: Rows) -> Rows:
             before = ended.get(k, (0,) * len(counted))
             ended[k] = tuple(a + b for a, b in zip(before, counted, strict=True))
     return [(k, *counted) for k, counted in ended.items()]
+
+
+def all_visits(given: Rows) -> Rows:
+    """The same, with the visits that have not ended yet."""
+    latest = {row[0]: row for row in given}
+    return ended_visits(given + [(*row[:-1], True) for row in latest.values() if not row[-1]])
 
 
 class Kind(NamedTuple):
@@ -245,6 +264,7 @@ KINDS = {
     "large": Kind(large_joined, "append", large_answer),
     "large rows": Kind(large_rows, "append"),
     "met": Kind(met("full_outer"), "append"),
+    "met at once": Kind(met("full_outer", "t2 = t"), "append"),
     "sessions": Kind(sessions, "append"),
     "visited": Kind(
         visited(with_pandas=False, unseen_ms=5_000), "append", visit_counts, ended_visits
@@ -253,10 +273,16 @@ KINDS = {
         visited(with_pandas=True, unseen_ms=5_000), "append", visit_counts, ended_visits
     ),
     "tallied": Kind(tallied(unseen_ms=5_000), "append", counts, ended_visits),
-    "long tallies": Kind(tallied(unseen_ms=45_000), "append", counts, ended_visits),
+    # Most keys of few rows are seen again before that.
+    "long tallies": Kind(tallied(unseen_ms=15_000), "append", counts, ended_visits),
     "long visits": Kind(
-        visited(with_pandas=False, unseen_ms=45_000), "append", visit_counts, ended_visits
+        visited(with_pandas=False, unseen_ms=15_000), "append", visit_counts, ended_visits
     ),
+    "long pandas visits": Kind(
+        visited(with_pandas=True, unseen_ms=15_000), "append", visit_counts, ended_visits
+    ),
+    "scala tallies": Kind(scala_tallied(unseen_ms=15_000), "append", counts, ended_visits),
+    "clock tallies": Kind(tallied(unseen_ms=None), "append", counts, all_visits, DATA_ONLY),
     "expiring": Kind(expiring_counts(with_pandas=False), "update", kept_counts, settings=DATA_ONLY),
 }
 # One or more kinds of each operator that moves, with input that suits them.
@@ -264,5 +290,5 @@ MOVED = {
     **dict.fromkeys(("wide", "complete", "distinct", "first", "joined"), MANY_ROWS),
     **dict.fromkeys(("windows", "window updates"), MANY_ROWS),
     **dict.fromkeys(("met", "sessions", "visited", "pandas visits", "tallied"), FEW_ROWS),
-    **dict.fromkeys(("long visits", "long tallies", "expiring"), FEW_ROWS),
+    **dict.fromkeys(("long visits", "long tallies", "scala tallies", "expiring"), FEW_ROWS),
 }
