@@ -12,8 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from testkit.answers import check_rows, state_of, totals_of
+from testkit.driver_process import DriverProcess
 from testkit.folders import fresh
 from testkit.in_process import FIRST_WORKERS, InProcessQuery
+from testkit.on_demand import NO_REST, incomplete, left_incomplete
+from testkit.remote import MakeRemoteQuery
 from testkit.shapes import totals
 
 if TYPE_CHECKING:
@@ -133,3 +136,18 @@ def test_a_session_with_other_settings_reads_the_same(moved: Moved) -> None:
     for key, value in {"spark.megaphone.bins": "16", "spark.sql.shuffle.partitions": "7"}.items():
         other.conf.set(key, value)
     check_rows(totals_of(state_of(other, moved.query.checkpoint)), moved.query.answer())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", [1, 2])
+def test_the_state_is_whole_while_bins_are_incomplete(
+    format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = make_remote_query(shared, format=format, **NO_REST).spread()
+    plan = left_incomplete(query)
+    newest = query.run(2).settle()
+    (step,) = query.plan(plan)["batches"]
+    for batch in range(newest + 1):
+        query.check_state(batch)
+    assert step < newest
+    assert incomplete(query) > 0, "the rest has come meanwhile"
