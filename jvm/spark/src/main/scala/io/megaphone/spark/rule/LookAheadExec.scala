@@ -58,13 +58,14 @@ final case class LookAheadExec(
     copy(child = newChild)
 }
 
-private object LookAheadExec {
+private[rule] object LookAheadExec {
 
   /** Rows that are held back, and their bytes. */
   private val RowsAhead = 4096
   private val BytesAhead = 1L << 20
 
-  private final class Watched(
+  /** Passes rows on, and tells the task their hashes before the first of them. */
+  private[rule] final class Watched(
       rows: Iterator[InternalRow],
       wanted: Wanted,
       hashOf: InternalRow => Int,
