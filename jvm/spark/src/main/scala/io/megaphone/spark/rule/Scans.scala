@@ -21,7 +21,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.transformwith
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.timers.TimerStateUtils
 import org.apache.spark.sql.execution.streaming.state.{StateStore, StateStoreId}
 import org.apache.spark.sql.streaming.{GroupStateTimeout, OutputMode}
-import org.apache.spark.sql.types.{StructType, TimestampNTZType, TimestampType}
+import org.apache.spark.sql.types.{StructType, TimestampType}
 
 import io.megaphone.format.StoreId
 import io.megaphone.runtime.DueScan
@@ -169,9 +169,9 @@ private[spark] object Scans {
   /** The ordinals of a column, and of a field of it, that has a time in one word. */
   private object TimeIn {
     def unapply(expression: Expression): Option[(Int, Option[Int])] = expression match {
-      case BoundReference(column, TimestampType | TimestampNTZType, _) => Some((column, None))
+      case BoundReference(column, TimestampType, _) => Some((column, None))
       case end @ GetStructField(BoundReference(column, _: StructType, _), field, _)
-          if end.dataType == TimestampType || end.dataType == TimestampNTZType =>
+          if end.dataType == TimestampType =>
         Some((column, Some(field)))
       case _ => None
     }

@@ -136,9 +136,6 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
   protected final class Running(val query: StreamingQuery, rows: mutable.Map[Long, Seq[Row]]) {
     private def runId = query.runId.toString
 
-    private def status(plan: String): String =
-      json.readTree(MegaphoneApi.plan(runId, plan)).get("status").asText
-
     def last: Seq[Row] = rows.synchronized(rows.maxBy(_._1)._2)
     def all: Seq[Row] = byBatch.flatMap(_._2)
     def byBatch: Seq[(Long, Seq[Row])] = rows.synchronized(rows.toSeq.sortBy(_._1))
@@ -171,21 +168,47 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
     /** Submits a plan, and makes batches until it is done. */
     def rescaleBy(workers: Int, mode: String, operator: Long = -1, strategy: String = null)(
         batch: => Unit
-    ): Unit = {
-      val plan = json
+    ): Unit =
+      rescaleUntil(_.get("status").asText == "done", workers, mode, operator, strategy)(batch)
+
+    /** The same, until all its steps have taken effect: bins may be incomplete then. */
+    def rescaleInto(workers: Int, mode: String, strategy: String)(batch: => Unit): Unit =
+      rescaleUntil(
+        plan => plan.get("moves_done").asInt == plan.get("moves").asInt,
+        workers,
+        mode,
+        operator = -1,
+        strategy
+      )(batch)
+
+    private def rescaleUntil(
+        isSo: JsonNode => Boolean,
+        workers: Int,
+        mode: String,
+        operator: Long,
+        strategy: String
+    )(batch: => Unit): Unit = {
+      val id = json
         .readTree(MegaphoneApi.rescale(runId, workers, strategy, mode, operator))
         .get("id")
         .asText
+      def plan = json.readTree(MegaphoneApi.plan(runId, id))
       var batches = 0
-      while (status(plan) != "done") {
-        assert(batches < 60, s"The plan is still ${status(plan)} after $batches batches.")
+      while (!isSo(plan)) {
+        assert(batches < 60, s"After $batches batches the plan is still $plan.")
         batch
         batches += 1
       }
     }
 
-    def plans: Seq[JsonNode] = {
-      val all = json.readTree(MegaphoneApi.plans(runId)); (0 until all.size).map(all.get)
+    def plans: Seq[JsonNode] = rowsOf(MegaphoneApi.plans(runId))
+
+    /** What the table `migrations` has of a batch, worker by worker. */
+    def migrationsIn(batch: Long): Seq[JsonNode] =
+      rowsOf(MegaphoneApi.migrations(runId)).filter(_.get("batch").asLong == batch)
+
+    private def rowsOf(table: String): Seq[JsonNode] = {
+      val all = json.readTree(table); (0 until all.size).map(all.get)
     }
 
     /** The batches in which the newest plan's steps took effect. */
@@ -198,10 +221,9 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
       query.recentProgress.toSeq.filter(_.batchId == batch).flatMap(_.stateOperators)
 
     /** Keys by worker of the newest table. */
-    def keys: Map[Int, Long] = {
-      val all = json.readTree(MegaphoneApi.workers(runId));
-      (0 until all.size).map(all.get).map(w => w.get("worker").asInt -> w.get("keys").asLong).toMap
-    }
+    def keys: Map[Int, Long] = rowsOf(MegaphoneApi.workers(runId))
+      .map(w => w.get("worker").asInt -> w.get("keys").asLong)
+      .toMap
 
     def stop(): Unit = query.stop()
   }

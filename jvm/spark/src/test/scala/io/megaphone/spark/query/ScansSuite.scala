@@ -6,13 +6,12 @@ import java.time.Duration
 import scala.collection.mutable
 
 import org.apache.spark.SPARK_VERSION
-import org.apache.spark.sql.{DataFrame, Dataset, Encoders}
+import org.apache.spark.sql.{AnalysisException, DataFrame, Dataset, Encoders}
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.streaming.{
-  ExpiredTimerInfo, GroupState, GroupStateTimeout, OutputMode, StatefulProcessor, TimeMode,
-  TimerValues, TTLConfig, ValueState
+  ExpiredTimerInfo, OutputMode, StatefulProcessor, TimeMode, TimerValues, TTLConfig, ValueState
 }
 
 import io.megaphone.format.StoreId
@@ -20,6 +19,7 @@ import io.megaphone.log.{Due, RowTime, Survey}
 import io.megaphone.log.record.Record
 import io.megaphone.runtime.DueScan
 import io.megaphone.spark.executor.ExecutorHost
+import io.megaphone.spark.query.DueByTime._
 import io.megaphone.spark.query.OperatorSession._
 import io.megaphone.spark.rule.Scans
 
@@ -109,51 +109,49 @@ class ScansSuite extends OperatorSession {
       RowTime.InRow(family, scan.isInKey, at, scan.columns, scan.column, scan.field, scan.never)
     }
 
-  private def timed(rows: Dataset[Key]) = rows.withWatermark("at", "3 seconds")
-
   for (mode <- Seq(OutputMode.Append(), OutputMode.Update()))
     test(s"An aggregate by a time window, in $mode mode.") {
-      checkScans(mode, Default)(timed(_).groupBy(window(col("at"), "2 seconds"), col("id")).count())
+      checkScans(mode, Default)(rows => windows(timed(rows)))
     }
+
+  test("An aggregate by a time window that has another name.") {
+    checkScans(OutputMode.Append(), Default)(rows => namedWindows(timed(rows)))
+  }
+
+  test("An event time that has no time zone is refused by Spark before it comes to us.") {
+    val error = intercept[AnalysisException] {
+      val memory = MemoryStream[Key](spark)
+      timed(memory.toDS().withColumn("at", col("at").cast("timestamp_ntz"))).queryExecution.analyzed
+    }
+    assert(error.getCondition == "EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE")
+  }
 
   test("An aggregate by the event time.") {
     checkScans(OutputMode.Update(), Default)(timed(_).groupBy(col("name"), col("at")).count())
   }
 
   test("Deduplications whose keys have the event time, or that are within the watermark.") {
-    checkScans(OutputMode.Append(), Default)(
-      timed(_).select("id", "at", "inner").dropDuplicates("id", "at", "inner")
-    )
-    checkScans(OutputMode.Append(), Default)(
-      timed(_).select("id", "inner", "at").dropDuplicatesWithinWatermark("id", "inner")
-    )
+    for (shape <- Seq(uniqueTimes(_), uniqueWithin(_)))
+      checkScans(OutputMode.Append(), Default)(rows => shape(timed(rows)))
   }
 
   test("Sessions, and values with a checksum.") {
-    def sessions(rows: Dataset[Key]) =
-      timed(rows).groupBy(session_window(col("at"), "400 milliseconds"), col("id")).count()
-    val ordered = Map(("default", "default") -> Record.OrderedFamilyMin)
-    checkScans(OutputMode.Append(), ordered)(sessions)
+    checkScans(OutputMode.Append(), Ordered)(rows => sessions(timed(rows)))
     withConf("spark.sql.streaming.stateStore.rowChecksum.enabled" -> "true") {
-      checkScans(OutputMode.Append(), ordered, rowAt = 8)(sessions)
+      checkScans(OutputMode.Append(), Ordered, rowAt = 8)(rows => sessions(timed(rows)))
     }
   }
 
   for (format <- 1 to 2)
     test(s"`flatMapGroupsWithState` with time-outs, in state format $format.") {
-      val s = spark
-      import s.implicits._
       withConf("spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion" -> s"$format") {
-        checkScans(OutputMode.Update(), Default) {
-          timed(_)
-            .groupByKey(k => s"${k.name} ${k.id}")
-            .flatMapGroupsWithState[Long, (String, Long)](
-              OutputMode.Update(),
-              GroupStateTimeout.EventTimeTimeout
-            )((key, values, state) => untilDue(key, values, state))
-            .toDF()
-        }
+        checkScans(OutputMode.Update(), Default)(countedByTime)
       }
+    }
+
+  for (isMap <- Seq(false, true))
+    test(s"`${if (isMap) "map" else "flatMap"}GroupsWithState` with time-outs by the clock.") {
+      checkScans(OutputMode.Update(), Default)(countedByClock(soonMs = 1, isMap))
     }
 
   /** The families have numbers by the order of their names; that of the rows has 0. */
@@ -202,25 +200,29 @@ class ScansSuite extends OperatorSession {
   }
 
   for (
-    (what, on, kind, families) <- Joins; format <- 1 to 3
+    (what, kind, families, join) <- Joins; format <- 1 to 3
     // From 4.3 on only Spark's RocksDB provider has the third format.
     if format < 3 || SPARK_VERSION < "4.3"
-    // Spark refuses outer joins in the first one.
+    // Spark refuses all but inner joins in the first one.
     if format > 1 || kind == "inner"
   )
     test(s"A join of two streams, $kind, by $what, in state format $format.") {
       withConf("spark.sql.streaming.join.stateFormatVersion" -> s"$format") {
-        val sides = Seq("left", "right").map(_ + "-keyToNumValues")
         val scanned =
-          if (format < 3) sides.map(side => (side, "default") -> 0)
-          else sides.map(side => ("default", side)).zip(families)
-        checkScans(OutputMode.Append(), scanned.toMap)(joined(on, kind))
+          if (format < 3) InTwoStores
+          else Sides.map(side => ("default", side)).zip(families).toMap
+        checkScans(OutputMode.Append(), scanned) { rows =>
+          join(kind, timed(rows), timed(rows))
+        }
       }
     }
 
-  private def joined(on: String, kind: String)(rows: Dataset[Key]): DataFrame = {
-    val left = timed(rows).select("id", "at")
-    left.join(timed(rows).select(col("id").as("id2"), col("at").as("at2")), expr(on), kind)
+  test("A join by the event time of one side, which is that of the other side, too.") {
+    withConf("spark.sql.streaming.join.stateFormatVersion" -> "2") {
+      checkScans(OutputMode.Append(), InTwoStores) { rows =>
+        atOnce("inner", timed(rows), rows)
+      }
+    }
   }
 
   test("What is not known to look for a time is not looked for.") {
@@ -233,9 +235,8 @@ class ScansSuite extends OperatorSession {
       running.stop()
       scans.keySet
     }
-    val windows =
-      (rows: Dataset[Key]) => timed(rows).groupBy(window(col("at"), "2 seconds"), col("id")).count()
-    assert(scansOf(OutputMode.Complete())(windows).isEmpty, "it gives all rows out")
+    val all = (rows: Dataset[Key]) => windows(timed(rows))
+    assert(scansOf(OutputMode.Complete())(all).isEmpty, "it gives all rows out")
     assert(scansOf(OutputMode.Update())(timed(_).groupBy("id").count()).isEmpty)
     assert(scansOf(OutputMode.Update())(_.groupBy().count()).isEmpty, "it reads its one row")
   }
@@ -244,19 +245,19 @@ class ScansSuite extends OperatorSession {
 object ScansSuite {
   private val Default = Map(("default", "default") -> 0)
 
+  private val Ordered = Map(("default", "default") -> Record.OrderedFamilyMin)
+  private val Sides = Seq("left", "right").map(_ + "-keyToNumValues")
+  private val InTwoStores = Sides.map(side => (side, "default") -> 0).toMap
+
   /** By what they join, how, and the families that have the times: in format 3 they have the
     * numbers 1 to 4, in the order of their names.
     */
-  private val Joins = {
-    val near = "id = id2 and at2 between at - interval 2 seconds and at + interval 2 seconds"
-    Seq(
-      ("the event time", "id = id2 and at = at2", "inner", Seq(1, 3)),
-      ("a number within some time", near, "inner", Seq(2, 4)),
-      ("a number within some time", near, "full_outer", Seq(2, 4))
-    )
-  }
-
-  private val HourMs = 3600 * 1000L
+  private val Joins
+      : Seq[(String, String, Seq[Int], (String, Dataset[_], Dataset[_]) => DataFrame)] =
+    ("the event time", "inner", Seq(1, 3), atOnce(_, _, _)) +:
+      Seq("inner", "full_outer", "left_outer", "right_outer", "left_semi").map { kind =>
+        ("a number within some time", kind, Seq(2, 4), near(_, _, _))
+      }
 
   /** Counts the rows of a key until one of its timers is due. */
   private final class UntilDue(dueMs: Key => Long)
@@ -303,18 +304,4 @@ object ScansSuite {
       Iterator((key, found))
     }
   }
-
-  private def untilDue(
-      key: String,
-      values: Iterator[Key],
-      state: GroupState[Long]
-  ): Iterator[(String, Long)] =
-    if (state.hasTimedOut) { state.remove(); Iterator.empty }
-    else {
-      val rows = values.toVector
-      state.update(rows.size.toLong)
-      // Some never time out.
-      if (key.length % 3 > 0) state.setTimeoutTimestamp(rows.map(_.at.getTime).max + 1500)
-      Iterator((key, rows.size.toLong))
-    }
 }
