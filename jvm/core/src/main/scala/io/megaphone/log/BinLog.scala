@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.log
 
+import java.io.IOException
 import java.lang.invoke.VarHandle
 
 import io.megaphone.log.index.{FamilyIndexes, HashIndex, OrderedIndex}
@@ -217,14 +218,15 @@ final class BinLog(budget: HeapBudget = HeapBudget.Unlimited) extends HeapBudget
     * are no part of the tail, and `undo` keeps them. An ordered scan of a family that had a key
     * when it began sees them, unless it has passed their places: they were there. Throws
     * DamagedRecordsException if the bytes are not such records: those before it are in the log.
-    * Throws SpillException; none of them is in the log then.
+    * Throws SpillException, and IOException if the thread is interrupted while it writes to disk;
+    * none of them is in the log then.
     */
   def takeIn(bytes: Array[Byte], offset: Int, length: Int): Unit = {
     val from = pages.end
     val hasTail = isTouched
     try Records.foreach(bytes, offset, length)(takeInRecord(bytes, _, _))
     catch {
-      case e: SpillException =>
+      case e @ (_: SpillException | _: IOException) =>
         unlinked(Array(from, pages.end))
         pages.truncate(from)
         throw e

@@ -75,9 +75,12 @@ final class RestWork private[runtime] (
   /** The workers here of which something is elsewhere, and there is no room for it. */
   private[runtime] def noRoom: Vector[WorkerId] = withoutRoom.asScala.toVector
 
-  /** Forgets the workers of runs of which no step is under way. */
+  /** Forgets the workers of runs of which no step is under way, and what waits for holdings that
+    * are lost.
+    */
   private[runtime] def keep(orders: Orders): Unit = {
     rests.keep(w => orders.runs.contains(w.store.run))
+    waiting.keySet.forEach(letLostGo(_))
     // Of a holding that is lost, the next one tells the bytes.
     def isTold(worker: WorkerId) =
       isHere(worker, orders) || registry.holding(worker).exists(StandbyKeeper.isEmpty)
@@ -136,6 +139,7 @@ final class RestWork private[runtime] (
     */
   private def bring(worker: WorkerId): Outcome =
     registry.holding(worker).fold[Outcome](Whole) { holding =>
+      letLostGo(worker)
       val come = waiting.getOrDefault(worker, Vector.empty)
       val open = if (isFull(come)) Vector.empty else openOf(holding, come)
       come.headOption
@@ -153,7 +157,7 @@ final class RestWork private[runtime] (
     */
   private def openOf(holding: Holding, come: Vector[Come]): Vector[Open] = (for {
     (bin, remote) <- holding.incomplete
-    last = come.reverseIterator.find(_.remote eq remote)
+    last = come.reverseIterator.find(_.isOf(remote))
     from <- last.fold(Option(remote.restFrom))(_.next)
   } yield Open(bin, remote, from, remote.asked)).sortBy(o => (-o.asked, o.bin))
 
@@ -164,15 +168,14 @@ final class RestWork private[runtime] (
     val question = Question.Rest(remote.key, remote.name, keys, bin, from, remote.hereFrom(from))
     val Heard(answer, bytes) =
       remote.at.fold(Heard.Nothing)(peers.ask(question, _, ImpatientPeers.AnswerMs))
-    def isRight = question.isAnsweredBy(answer, holding.binsCount)
     answer match {
-      case Answer.Rest(stretch) if isRight && stretch.next.forall(_ > from) =>
+      case Answer.Rest(stretch) if question.isAnsweredBy(answer, holding.binsCount) =>
         throttle.pass(worker.store.run, stretch.bytes)
         val heapBytes = stretch.bytes + stretch.subBins.size * SubBinBytes
         val traffic = Traffic(fromPeer = bytes)
         add(
           worker,
-          new Come(holding, bin, remote, stretch.next, traffic, heapBytes)({ () =>
+          new Come(bin, stretch.next, traffic, heapBytes, Some(At(holding, remote)))({ () =>
             if (remote.restFrom == from) { // else a stretch before it was dropped
               stretch.subBins.foreach(holding.takeIn(bin, _))
               stretch.next.foreach(remote.restFrom = _)
@@ -206,7 +209,7 @@ final class RestWork private[runtime] (
       val log = loaded.bins(o.bin).log
       add(
         worker,
-        new Come(holding, o.bin, o.remote, None, traffic, log.heapBytes)({ () =>
+        new Come(o.bin, None, traffic, log.heapBytes, Some(At(holding, o.remote)))({ () =>
           holding.completeFrom(o.bin, log, registry.keyReaderOf(worker.store).get)
         })
       )
@@ -218,6 +221,22 @@ final class RestWork private[runtime] (
   private def add(worker: WorkerId, come: Come): Unit = {
     registry.count(come)
     waiting.compute(worker, (_, before) => if (before == null) Vector(come) else before :+ come)
+    ()
+  }
+
+  /** Of what waits for a holding that the worker has no more, only the bytes are still to be told.
+    * It lets the holding go, and all memory and disk that it has.
+    */
+  private def letLostGo(worker: WorkerId): Unit = {
+    val holding = registry.holding(worker)
+    waiting.computeIfPresent(
+      worker,
+      (_, all) =>
+        all.map { come =>
+          if (come.at.forall(at => holding.exists(_ eq at.holding))) come
+          else { registry.forget(come); come.lost }
+        }
+    )
     ()
   }
 
@@ -237,13 +256,12 @@ final class RestWork private[runtime] (
     */
   private def takenIn(worker: WorkerId, come: Come, isPatient: Boolean): Option[Outcome] = {
     val thread = Thread.currentThread
-    def progress = come.remote.broughtCount.toLong
+    def progress = come.at.fold(0L)(_.remote.broughtCount.toLong)
     val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false, () => progress)
-    registry.borrow(worker, attempt)(here => !isPatient || (here ne come.holding)).map { lease =>
+    registry.borrow(worker, attempt)(here => !isPatient || !come.isFor(here)).map { lease =>
       lease.forStandby {
         val holding = lease.holding
-        val isIts = (holding eq come.holding) &&
-          holding.stateOf(come.bin).elsewhere.exists(_ eq come.remote)
+        val isIts = come.isFor(holding) && holding.stateOf(come.bin).elsewhere.exists(come.isOf)
         try {
           if (isIts) { makeRoom(holding); come.takeIn() }
           withoutRoom.remove(worker)
@@ -298,24 +316,30 @@ private object RestWork {
 
   /** What has come of an incomplete bin and waits until no task has the lease.
     *
-    * @param holding
-    *   that it is for, with `remote` elsewhere
     * @param next
     *   the hash from which on the rest is still to be asked for; None if this is the last of it
     * @param traffic
     *   what came for it, to be told
+    * @param at
+    *   where it belongs; None once that is lost
     * @param takeIn
     *   takes it in, with the lease
     */
   private final class Come(
-      val holding: Holding,
       val bin: Int,
-      val remote: Remote,
       val next: Option[Int],
       val traffic: Traffic,
-      override val heapBytes: Long
+      override val heapBytes: Long,
+      val at: Option[At]
   )(val takeIn: () => Unit)
-      extends HeapBudget.User
+      extends HeapBudget.User {
+    def isFor(holding: Holding): Boolean = at.exists(_.holding eq holding)
+    def isOf(remote: Remote): Boolean = at.exists(_.remote eq remote)
+    def lost: Come = new Come(bin, None, traffic, 0, None)(() => ())
+  }
+
+  /** A holding, and what it has elsewhere of a bin. */
+  private final case class At(holding: Holding, remote: Remote)
 
   private sealed trait Outcome
   private case object Whole extends Outcome

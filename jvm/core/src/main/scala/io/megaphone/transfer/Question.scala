@@ -34,7 +34,8 @@ sealed trait Question {
     (this, answer) match {
       case (_: Question.SubBins, Answer.SubBins(found)) =>
         found.forall { case (bin, some) => areOf(bin, some) }
-      case (rest: Question.Rest, Answer.Rest(stretch)) => areOf(rest.bin, stretch.subBins)
+      case (rest: Question.Rest, Answer.Rest(stretch)) =>
+        areOf(rest.bin, stretch.subBins) && stretch.next.forall(_ > rest.from)
       case (_: Question.AllDue, Answer.AllDue(found)) =>
         found.forall(due => areOf(due.bin, due.stretch.subBins))
       case _ => false

@@ -59,7 +59,9 @@ final class StandbyKeeper(
     else {
       val here = registry.holding(duty.worker).filterNot(isEmpty)
       val lacked = here.fold(duty.bins)(holding => duty.bins.filterNot(holding.has))
-      if (here.isDefined && lacked.isEmpty) Whole
+      // The worker ran here, and bins are incomplete: the next tail drops them.
+      if (lacked.isEmpty && here.exists(_.areIncomplete)) Busy
+      else if (lacked.isEmpty && here.isDefined) Whole
       else if (addSlice(duty, lacked.take(sliceOf(duty)))) Grown
       else Busy
     }

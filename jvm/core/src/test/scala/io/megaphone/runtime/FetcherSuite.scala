@@ -811,6 +811,9 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     rests.bringAll(run)
     task.abandon()
     rests.keep(Orders(2, Map(run -> LiveRun("root", 2, Set(step), None)), Vector.empty))
+    target.measure()
+    val left = target.holding(WorkerId(turn.key, 1)).fold(0L)(_.heapBytes)
+    assert(target.budget.heldBytes == left, "the lost one is let go")
     assert(asked.size == 10)
     runZero(until = 1)
     runBatch(2) { (_, _) => () }
