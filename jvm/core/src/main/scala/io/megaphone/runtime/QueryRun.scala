@@ -187,9 +187,9 @@ final class QueryRun(
     if (now != tooFew) now.foreach { executors =>
       warn(
         s"spark.megaphone.replicas asks for $replicas standbys of each worker of query $run, " +
-          s"on executors of their own. The number of executors that may take state is $executors. So " +
-          "workers have fewer standbys, and a loss may read the checkpoint. Give the query at " +
-          s"least ${replicas + 1} executors, or ask for fewer standbys."
+          "on executors of their own. The number of executors that may take state is " +
+          s"$executors. So workers have fewer standbys, and a loss may read the checkpoint. Give " +
+          s"the query at least ${replicas + 1} executors, or ask for fewer standbys."
       )
     }
     tooFew = now
