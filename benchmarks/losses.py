@@ -48,6 +48,13 @@ def registered(spark: SparkSession) -> int:
     return int(tracker.sc().getExecutorMemoryStatus().size()) - 1  # the driver is among them
 
 
+def kill(spark: SparkSession, executor: str) -> None:
+    """Kills an executor, and waits until Spark has noticed."""
+    count = registered(spark)
+    os.kill(executors(spark)[executor], signal.SIGKILL)
+    until(lambda: registered(spark) < count, "Spark has noticed the loss", PATIENCE_S)
+
+
 def measured(spark: SparkSession, subject: str, keys: int, rows: int) -> Round:
     """One loss."""
     has_replica = subject == REPLICA
@@ -63,9 +70,7 @@ def measured(spark: SparkSession, subject: str, keys: int, rows: int) -> Round:
             if has_replica:
                 until(lambda: _stand_by(feed, query), "each worker has a standby", PATIENCE_S)
             before = [feed.next(query) for _ in range(MEASURED_BATCHES)]
-            processes = executors(spark)
-            os.kill(processes[max(processes, key=int)], signal.SIGKILL)
-            until(lambda: registered(spark) < 2, "Spark has noticed the loss", PATIENCE_S)
+            kill(spark, max(executors(spark), key=int))
             at_loss = feed.next(query)
             return {
                 "before_ms": statistics.median(before),

@@ -19,16 +19,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import statistics
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import harness
-from losses import executors, registered
+from losses import executors, kill, registered
 from pyspark.sql import SparkSession
 from step import AFTER_BATCHES, BELOW_TASKS, CONTROL, PATIENCE_S, Flow, Move, Round, flow
 from tqdm import tqdm
@@ -45,7 +43,7 @@ BATCHES_MAX = 20
 Rounds = dict[str, list[Round]]  # by way
 
 
-@dataclass
+@dataclass(frozen=True)
 class Replacement:
     """What came after the replacement of an executor.
 
@@ -53,16 +51,16 @@ class Replacement:
         batches: Until the loads were even, or until nobody waited any longer.
         most: The load of the executor that then had most: bytes, or workers.
         least: Of the one that had least.
-        is_even: Whether they were even then.
     """
 
     batches: int
     most: int
     least: int
-    is_even: bool = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.is_even = 0 < self.most <= EVEN * self.least
+    @property
+    def is_even(self) -> bool:
+        """Whether the loads were even then."""
+        return 0 < self.most <= EVEN * self.least
 
 
 def places(running: Flow) -> dict[int, str]:
@@ -82,11 +80,10 @@ def free_of(spark: SparkSession, running: Flow) -> str:
     return min(set(executors(spark)) - set(places(running).values()), key=int)
 
 
-def kill(spark: SparkSession, executor: str) -> None:
+def replace(spark: SparkSession, executor: str) -> None:
     """Kills an executor, and waits until Spark has replaced it."""
     count = registered(spark)
-    os.kill(executors(spark)[executor], signal.SIGKILL)
-    until(lambda: registered(spark) < count, "Spark has noticed the loss", PATIENCE_S)
+    kill(spark, executor)
     until(lambda: registered(spark) == count, "it is replaced", PATIENCE_S)
 
 
@@ -110,7 +107,7 @@ def moved(spark: SparkSession, running: Flow, way: str) -> tuple[Move, int]:
 def measured(spark: SparkSession, running: Flow, way: str) -> Round:
     """One round."""
     if way == COLD:
-        kill(spark, free_of(spark, running))
+        replace(spark, free_of(spark, running))
     idle = running.idle_ms()
     move, moving = (running.rested(), 0) if way == CONTROL else moved(spark, running, way)
     return {
@@ -155,7 +152,7 @@ def replaced(spark: SparkSession, provider: str, keys: int, rows: int) -> Replac
             ours = provider == "megaphone"
             return bytes_by_executor(running) if ours else stores_by_executor(spark, running)
 
-        kill(spark, min(loads(), key=int))
+        replace(spark, min(loads(), key=int))
         first = running.next_batch()
         there = set(executors(spark))
         while True:
@@ -189,7 +186,7 @@ def drains_by_rate(ways: Rounds) -> list[float]:
     ]
 
 
-def lines_replaced(provider: str, of: list[Replacement]) -> str:
+def line_replaced(provider: str, of: list[Replacement]) -> str:
     """The line of one provider."""
     batches = harness.median_and_spread([each.batches for each in of], digits=0)
     even = sum(each.is_even for each in of)
@@ -229,7 +226,7 @@ def main() -> None:
         "",
         "| provider | loads got even | after batches | the most and the least then |",
         "|---|---|---|---|",
-        *(lines_replaced(provider, of) for provider, of in after.items()),
+        *(line_replaced(provider, of) for provider, of in after.items()),
     ]
     panels = {
         f"{keys} keys: slowest batch / idle p99": {

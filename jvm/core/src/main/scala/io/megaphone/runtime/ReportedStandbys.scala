@@ -70,37 +70,28 @@ private[runtime] final class ReportedStandbys {
   def progressedAt(executor: String): Long = progressed.getOrElse(executor, -1L)
 
   /** The version of an executor's standby that has all bins of a worker; None if it has none. */
-  def versionOn(group: Group, worker: Int, executor: String): Option[Long] = {
-    val found = ofWorker(group, worker, executor)
-    Option.when(found.size == group.stores.size && found.forall(_.isWhole))(
-      found.iterator.map(_.version).min
-    )
-  }
-
-  private def ofWorker(group: Group, worker: Int, executor: String): Seq[Standing] =
-    standing.get(executor).toSeq.flatMap { told =>
-      group.stores.flatMap(store => told.standbys.get((store, worker)))
-    }
-
-  /** How many batches an executor's standby was behind when it was reported last; None if it lacks
-    * bins. Batches since then do not count: an executor without tasks reports once a second.
-    */
-  private def lagOf(group: Group, worker: Int, executor: String): Option[Long] = for {
-    version <- versionOn(group, worker, executor)
-    told <- standing.get(executor)
-  } yield told.batch - version
+  def versionOn(group: Group, worker: Int, executor: String): Option[Long] =
+    standing.get(executor).flatMap(_.versionOf(group, worker))
 
   /** Whether an executor's standby has all bins of a worker, and keeps up: the worker's task reads
     * the tails in between. If there are more than it may read, it reads the whole state.
     */
   def isWhole(group: Group, worker: Int, executor: String): Boolean =
-    lagOf(group, worker, executor).exists(_ <= Footer.PreviousMax)
+    wholeOn(group, worker, executor).isDefined
 
   /** Whether it has all bins, and has not kept up for many batches: something cannot be read, or
     * somebody holds the state there for ever.
     */
   def isStuck(group: Group, worker: Int, executor: String): Boolean =
-    lagOf(group, worker, executor).exists(_ > Footer.PreviousMax + StuckBatches)
+    standing.get(executor).exists { told =>
+      told.versionOf(group, worker).exists(told.lag(_) > Footer.PreviousMax + StuckBatches)
+    }
+
+  /** The version of a standby that is whole. */
+  private def wholeOn(group: Group, worker: Int, executor: String): Option[Long] =
+    standing.get(executor).flatMap { told =>
+      told.versionOf(group, worker).filter(told.lag(_) <= Footer.PreviousMax)
+    }
 
   /** The part of a worker's bins that an executor's standby has, in all stores, from 0 to 1.
     *
@@ -108,7 +99,7 @@ private[runtime] final class ReportedStandbys {
     *   how many bins the worker has
     */
   def shareOn(group: Group, worker: Int, executor: String, bins: Int): Double = {
-    val there = ofWorker(group, worker, executor).map(_.bins).sum
+    val there = standing.get(executor).fold(0)(_.of(group, worker).map(_.bins).sum)
     if (bins == 0) 1 else math.min(1.0, there.toDouble / bins / group.stores.size)
   }
 
@@ -116,8 +107,7 @@ private[runtime] final class ReportedStandbys {
   def newestOn(group: Group, worker: Int, among: Set[String]): Seq[String] = {
     val versions = for {
       executor <- standing.keys.toVector if among(executor)
-      if isWhole(group, worker, executor)
-      version <- versionOn(group, worker, executor)
+      version <- wholeOn(group, worker, executor)
     } yield executor -> version
     val newest = versions.map(_._2).maxOption
     versions.collect { case (executor, version) if newest.contains(version) => executor }
@@ -133,5 +123,23 @@ private[runtime] object ReportedStandbys {
   private val RefusedBatches = 1000L
 
   /** What an executor has told last, and the batch that was under way then. */
-  private final case class Told(standbys: Map[(StoreId, Int), Standing], batch: Long)
+  private final case class Told(standbys: Map[(StoreId, Int), Standing], batch: Long) {
+
+    /** The standbys of a worker, of those stores that have one. */
+    def of(group: Group, worker: Int): Vector[Standing] =
+      group.stores.flatMap(store => standbys.get((store, worker)))
+
+    /** The version of the standbys of a worker, if all bins of all stores are there. */
+    def versionOf(group: Group, worker: Int): Option[Long] = {
+      val found = of(group, worker)
+      Option.when(found.size == group.stores.size && found.forall(_.isWhole))(
+        found.iterator.map(_.version).min
+      )
+    }
+
+    /** How many batches a version was behind then. Batches since do not count: an executor without
+      * tasks reports once a second.
+      */
+    def lag(version: Long): Long = batch - version
+  }
 }

@@ -59,11 +59,11 @@ final class StandbyKeeper(
     else {
       val here = registry.holding(duty.worker).filterNot(isEmpty)
       val lacked = here.fold(duty.bins)(holding => duty.bins.filterNot(holding.has))
-      // The worker ran here, and bins are incomplete: the next tail drops them.
-      if (lacked.isEmpty && here.exists(_.areIncomplete)) Busy
-      else if (lacked.isEmpty && here.isDefined) Whole
-      else if (addSlice(duty, lacked.take(sliceOf(duty)))) Grown
-      else Busy
+      here match {
+        // The worker ran here, and bins are incomplete: the next tail drops them.
+        case Some(holding) if lacked.isEmpty => if (holding.areIncomplete) Busy else Whole
+        case _ => if (addSlice(duty, lacked.take(sliceOf(duty)))) Grown else Busy
+      }
     }
 
   /** Brings what there is to the settled name. Returns false if a task has the lease. */

@@ -6,6 +6,7 @@ import java.io.{
 }
 import java.nio.file.{Files, FileSystemException, Path => NioPath, StandardCopyOption}
 import java.util.UUID
+import java.util.concurrent.ConcurrentHashMap
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{
@@ -32,6 +33,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
     extends CheckpointFileManager {
   private val spark = new FileContextBasedCheckpointFileManager(path, hadoopConf)
+  private val withoutLinks = ConcurrentHashMap.newKeySet[NioPath]() // folders
 
   override def createAtomic(
       path: Path,
@@ -99,7 +101,7 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
     }
 
     private def link(): Unit =
-      try LocalCheckpointFileManager.link(target, temporary)
+      try LocalCheckpointFileManager.link(target, temporary, withoutLinks = withoutLinks)
       catch {
         case _: java.nio.file.FileAlreadyExistsException =>
           throw new FileAlreadyExistsException(s"$target exists and must not be replaced.")
@@ -114,17 +116,22 @@ private object LocalCheckpointFileManager extends Logging {
     *
     * @param hardLink
     *   makes a hard link, as `Files.createLink` does
+    * @param withoutLinks
+    *   folders that are known to have none; the file's is added if it has none
     */
   private[checkpoint] def link(
       target: NioPath,
       temporary: NioPath,
-      hardLink: (NioPath, NioPath) => Unit = { (link, file) => Files.createLink(link, file); () }
-  ): Unit =
+      hardLink: (NioPath, NioPath) => Unit = { (link, file) => Files.createLink(link, file); () },
+      withoutLinks: java.util.Set[NioPath] = ConcurrentHashMap.newKeySet()
+  ): Unit = {
+    val folder = target.getParent
     try hardLink(target, temporary)
     catch {
       case taken: java.nio.file.FileAlreadyExistsException => throw taken
       case e @ (_: UnsupportedOperationException | _: FileSystemException)
-          if lacksLinks(target.getParent, hardLink) =>
+          if withoutLinks.contains(folder) || lacksLinks(folder, hardLink) =>
+        withoutLinks.add(folder) // the next file needs no probe
         if (Files.exists(target))
           throw new java.nio.file.FileAlreadyExistsException(target.toString)
         Files.move(temporary, target) // throws, too, if the name is taken meanwhile, mostly
@@ -136,6 +143,7 @@ private object LocalCheckpointFileManager extends Logging {
           )
         }
     }
+  }
 
   /** Whether a file in a folder can be made and renamed, but gets no second name. What the error of
     * a link says is in the user's language. Other errors, such as a full disk, must not cost the

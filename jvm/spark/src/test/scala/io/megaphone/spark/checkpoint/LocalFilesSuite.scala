@@ -293,6 +293,23 @@ final class LocalFilesSuite extends AnyFunSuite {
     }
   }
 
+  test("That a folder has no hard links is tried out once.") {
+    withFolder { folder =>
+      var tries = 0
+      val noLinks: (NioPath, NioPath) => Unit = (link, _) => {
+        tries += 1
+        throw new FileSystemException(link.toString)
+      }
+      val known = new java.util.HashSet[NioPath]
+      val counts = for (name <- Seq("1", "2", "3")) yield {
+        val temporary = Files.writeString(folder.resolve(s".$name.tmp"), name)
+        LocalCheckpointFileManager.link(folder.resolve(name), temporary, noLinks, known)
+        tries
+      }
+      assert(counts == Seq(2, 3, 4) && names(folder) == Seq("1", "2", "3"))
+    }
+  }
+
   test("A link that fails for another reason is no sign of a file system without hard links.") {
     withFolder { folder =>
       val (temporary, target) = (folder.resolve(".1.tmp"), folder.resolve("1"))
