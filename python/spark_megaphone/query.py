@@ -252,9 +252,9 @@ class Megaphone:
         """The plans that the plan log still has, in the order of submission.
 
         With the `status` of each, the `batches` at which steps took effect, and the `reason` why
-        some moves were not made, or why bins that have moved stay incomplete. Trimming keeps the
-        plans that are open, those that moved bins since the oldest retained version, and up to a
-        hundred of those that ended last.
+        some moves were not made, why steps cannot be prepared, or why bins that have moved stay
+        incomplete. Trimming keeps the plans that are open, those that moved bins since the oldest
+        retained version, and up to a hundred of those that ended last.
 
         Returns:
             A row for each plan.

@@ -122,6 +122,22 @@ object Duties {
     since <- state.history.sealedSteps(step.step.planId).get(step.step)
   } yield step.step -> since).toMap
 
+  /** Why a replica for a plan's announced steps cannot be prepared, as its executor said last; None
+    * if none keeps failing.
+    */
+  def heldUpBy(state: State, planId: String): Option[String] = {
+    val failing = for {
+      (executor, replicas) <- state.failing.iterator
+      (key, reason) <- replicas
+      step <- state.announced
+      if step.id.planId == planId && key.purpose.isLive(Set(step.id))
+    } yield (Announced.targetOf(key), executor, reason)
+    failing.minOption.map { case (worker, executor, reason) =>
+      s"Executor $executor cannot prepare the bins that are to move to worker $worker, and goes " +
+        s"on trying: $reason"
+    }
+  }
+
   /** The replicas that a step needs: one for each store and route. */
   private[protocol] def replicas(
       run: String,

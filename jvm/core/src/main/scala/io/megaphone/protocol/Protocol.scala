@@ -157,6 +157,8 @@ object Protocol {
     *   by store and worker: the newest version at which an executor had all of its bins complete
     * @param withoutRoom
     *   by executor: the workers there, by store, for the rest of whose bins it has no room
+    * @param failing
+    *   by executor: the replicas that it keeps failing to prepare, and the last reason
     */
   final case class State(
       run: String,
@@ -170,7 +172,8 @@ object Protocol {
       unconfirmed: Vector[LogRecord],
       progressAt: Long = -1,
       wholeAt: Map[(StoreId, Int), Long] = Map.empty,
-      withoutRoom: Map[String, Set[(StoreId, Int)]] = Map.empty
+      withoutRoom: Map[String, Set[(StoreId, Int)]] = Map.empty,
+      failing: Map[String, Map[ReplicaKey, String]] = Map.empty
   ) {
     def group(id: Long): Group = groups.find(_.id == id).getOrElse(unknownGroup(id))
 
@@ -239,6 +242,10 @@ object Protocol {
 
   /** An executor has no room for the rest of the bins of these workers, and of no others. */
   final case class RestsWithoutRoom(executor: String, workers: Set[(StoreId, Int)]) extends Event
+
+  /** An executor keeps failing to prepare these replicas, and no others, each with the reason. */
+  final case class PreparationsFailing(executor: String, replicas: Map[ReplicaKey, String])
+      extends Event
 
   /** Executors have copied more for announced steps than they ever had. */
   case object CopiesProgressed extends Event
@@ -338,7 +345,12 @@ object Protocol {
 
     case ExecutorLost(executor) =>
       val announced = state.announced.map(_.without(executor))
-      (state.copy(announced = announced, withoutRoom = state.withoutRoom - executor), Vector.empty)
+      val next = state.copy(
+        announced = announced,
+        withoutRoom = state.withoutRoom - executor,
+        failing = state.failing - executor
+      )
+      (next, Vector.empty)
 
     case WorkerWhole(store, worker, version) =>
       val whole = state.wholeAt.updatedWith((store, worker))(v => Some(version.max(v.getOrElse(0))))
@@ -346,6 +358,9 @@ object Protocol {
 
     case RestsWithoutRoom(executor, workers) =>
       (state.copy(withoutRoom = state.withoutRoom + (executor -> workers)), Vector.empty)
+
+    case PreparationsFailing(executor, replicas) =>
+      (state.copy(failing = state.failing + (executor -> replicas)), Vector.empty)
 
     case CopiesProgressed =>
       (state.copy(progressAt = state.decision.fold(-1L)(_.batch.number)), Vector.empty)

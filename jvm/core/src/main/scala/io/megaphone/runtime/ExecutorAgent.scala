@@ -78,6 +78,7 @@ final class ExecutorAgent(
   val peers: Peers = new ImpatientPeers(others, clock)
 
   private val refused = new ConcurrentHashMap[ReplicaKey, Refusal]()
+  private val failing = new ConcurrentHashMap[ReplicaKey, String]() // why
   private val replicaRests = new BackOff[ReplicaKey](() => round.get, RestMax)
   private val published = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
   private val copied = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
@@ -164,7 +165,8 @@ final class ExecutorAgent(
     standbys.noRoom,
     rests.whole,
     rests.noRoom,
-    registry.exportsByRun
+    registry.exportsByRun,
+    failing.asScala.toVector
   )
 
   /** Obeys the orders, unless newer ones are known. Returns whether they were obeyed. */
@@ -184,7 +186,7 @@ final class ExecutorAgent(
     rests.keep(orders)
     registry.measure()
     pushed.keep((store, file) => orders.runs.get(store.run).exists(isToApply(_, store, file)))
-    Seq(refused, published, copied).foreach(_.keySet.removeIf(key => !orders.isLive(key)))
+    Seq(refused, failing, published, copied).foreach(_.keySet.removeIf(key => !orders.isLive(key)))
     replicaRests.keep(orders.isLive(_))
     standbys.keep(standing)
     throttle.keep(orders.runs.map { case (run, live) => run -> live.copyRate })
@@ -281,7 +283,8 @@ final class ExecutorAgent(
     * what files throw; see [[io.megaphone.transfer.Preparer]] for what becomes of the replica.
     *
     * After a failure the duty rests for a round of orders, after the next for two, then for four,
-    * at most for `RestMax`: what cannot succeed is not tried ten times a second.
+    * at most for `RestMax`: what cannot succeed is not tried ten times a second. From the fifth in
+    * a row on, reports say why, until it succeeds.
     *
     * @param pulled
     *   what has come of the tail of the duty, if `pullTails` has asked for it
@@ -306,6 +309,7 @@ final class ExecutorAgent(
         preparer(duty, pulled) match {
           case Preparer.Ready(version) =>
             replicaRests.succeeded(duty.key)
+            failing.remove(duty.key)
             refused.remove(duty.key)
             faults.at(FaultPoints.TargetPrepared)
             before.forall(_ < version)
@@ -317,6 +321,7 @@ final class ExecutorAgent(
       } catch {
         case e: SpillException =>
           registry.dropReplica(duty.key)
+          failing.remove(duty.key)
           refused.put(duty.key, Refusal(duty.settled, e.getMessage))
           registry.measure() // frees the replica's heap for batches at once
           true
@@ -327,6 +332,9 @@ final class ExecutorAgent(
 
   private def failed(duty: ReplicaDuty, reason: String): Unit = {
     val count = replicaRests.failed(duty.key)
+    // Of a remote error the lines behind the first are the other side's stack.
+    if (count >= FailuresTold)
+      failing.put(duty.key, reason.linesIterator.nextOption().getOrElse(""))
     if (count == FailuresTold)
       warn(
         s"The replica of ${duty.key} could not be prepared $count times in a row, so its step " +

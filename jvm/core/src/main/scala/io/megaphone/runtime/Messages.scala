@@ -35,6 +35,8 @@ sealed trait Message extends Serializable
   *   workers that run on it with incomplete bins, for the rest of which memory is too short
   * @param exports
   *   how many exports it keeps, by run
+  * @param failing
+  *   the replicas that it has failed to prepare some times in a row, and the last reason
   */
 final case class Report(
     executor: ExecutorAddress,
@@ -49,7 +51,8 @@ final case class Report(
     noRoom: Vector[WorkerId] = Vector.empty,
     whole: Vector[(WorkerId, Long)] = Vector.empty,
     restsWithoutRoom: Vector[WorkerId] = Vector.empty,
-    exports: Map[String, Int] = Map.empty
+    exports: Map[String, Int] = Map.empty,
+    failing: Vector[(ReplicaKey, String)] = Vector.empty
 ) extends Message
 
 /** How far a standby is: the version of its holding, how many bins of the worker it has, and

@@ -365,6 +365,9 @@ final class QueryRun(
     }.toSet
     if (records.state.flatMap(_.withoutRoom.get(executor)).getOrElse(Set.empty) != waiting)
       records.feed(Protocol.RestsWithoutRoom(executor, waiting))
+    val failing = report.failing.filter { case (key, _) => due(key) }.toMap
+    if (records.state.flatMap(_.failing.get(executor)).getOrElse(Map.empty) != failing)
+      records.feed(Protocol.PreparationsFailing(executor, failing))
     val standing = report.standing.filter(_.worker.store.run == run)
     places.standsBy(executor, standing, noRoom, batchNow)
     if (pace.reported(report.copied.filter(_.replica.store.run == run)))

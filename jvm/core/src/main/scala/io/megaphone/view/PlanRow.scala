@@ -2,7 +2,7 @@
 package io.megaphone.view
 
 import io.megaphone.plan.Plan
-import io.megaphone.protocol.{Completion, PlanStatus, Protocol}
+import io.megaphone.protocol.{Completion, Duties, PlanStatus, Protocol}
 
 /** A row of the table `plans`. */
 final case class PlanRow(
@@ -58,7 +58,8 @@ object PlanRow {
       Column.optional(
         "reason",
         Text,
-        "Why some of its moves were not made, or why bins that have moved stay incomplete.",
+        "Why some of its moves were not made, why steps cannot be prepared, or why bins that " +
+          "have moved stay incomplete.",
         _.reason
       )
     )
@@ -94,6 +95,7 @@ object PlanRow {
       reason = ended
         .orElse(taken.flatMap(_._2.noRoom).lastOption)
         .orElse(Completion.heldUpBy(state, plan.id))
+        .orElse(Duties.heldUpBy(state, plan.id))
     )
   }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import java.io.IOException
+
 import scala.collection.mutable
 
 import org.scalatest.funsuite.AnyFunSuite
@@ -66,6 +68,30 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     assert(!agent.duties.exists(agent.prepare(_)), "it is none")
     registry.dropReplica(moving) // a task of the step has taken it
     assert(agent.report.ready.isEmpty && agent.isBehind)
+  }
+
+  test("a report says why a replica could not be prepared five times in a row, until it can") {
+    val (store, registry) = (new Store, new Registry)
+    val agent = agentOf(store, registry)
+    for (v <- 0 to 4) batch(store, new Registry, v.toLong, 2L * v + 1, before, before, v.toByte)
+    val told = mutable.Buffer.empty[Int]
+    var counter = 0L
+    def go(attempts: Int, readsLeft: Int): Unit = for (_ <- 1 to attempts) {
+      store.readsLeft = readsLeft
+      do {
+        counter += 1
+        agent.obey(orders(counter, settled = 4, dutyAt(4)))
+      } while (agent.duties.isEmpty) // it rests
+      try agent.duties.foreach(agent.prepare(_))
+      catch { case _: IOException => () }
+      told += agent.report.failing.size
+    }
+    go(6, readsLeft = 1)
+    assert(told.toSeq == Seq(0, 0, 0, 0, 1, 1))
+    val (key, reason) = agent.report.failing.head
+    assert(key == moving && reason.contains("the connection was lost"))
+    go(1, readsLeft = -1)
+    assert(agent.report.failing.isEmpty && agent.report.ready == Seq(moving -> 4L))
   }
 
   test("an executor is behind while a replica is not ready or an image is not published") {

@@ -104,6 +104,48 @@ class QueryRunSuite extends AnyFunSuite {
     assert(shown == Vector(false, false, true))
   }
 
+  test("a plan says why a step cannot be prepared, as long as that is so") {
+    val q = begun
+    val steps = Vector(Move(0, 1), Move(1, 0)).map(m => Step(Vector(m), 2))
+    q.run.submit(_ => Plan("p", Map(0L -> steps), "fluid", TransferMode.Prepared))
+    q.plan(1)
+    val keys = q.run.snapshot.get.announced.map { step =>
+      val target = step.step.moves.head.target
+      ReplicaKey.forStep(StoreId(0, "default").in("r"), 1 - target, target, step.id)
+    }
+    val (toOne, toZero) = (keys(0), keys(1))
+    def report(executor: Int, failing: (ReplicaKey, String)*): Unit =
+      q.run.reported(Report(executors(executor), Held(0, 0, 0), failing = failing.toVector))
+    def row = PlanRow.of(q.run.snapshot.get, None).head
+    report(0, toOne -> "denied")
+    assert(row.reason.isEmpty, "the replica is the other executor's to prepare")
+    report(1, toOne -> "denied")
+    val why = "Executor b cannot prepare the bins that are to move to worker 1"
+    assert(row.reason.contains(s"$why, and goes on trying: denied"))
+    report(0, toZero -> "gone")
+    assert(row.reason.exists(_.contains("worker 0, and goes on trying: gone")), "one of them")
+    report(0)
+    assert(row.status == PlanStatus.Preparing && row.reason.exists(_.endsWith("denied")))
+    report(1)
+    assert(row.reason.isEmpty)
+    report(1, toOne -> "denied")
+    q.plan(2, seen = executors.take(1))
+    assert(row.reason.isEmpty, "the executor is gone")
+  }
+
+  test("a plan does not say any more what failed before its steps took effect") {
+    val q = begun
+    val plan =
+      Plan("p", Map(0L -> Vector(Step(Vector(Move(0, 1)), 2))), "fluid", TransferMode.Prepared)
+    q.run.submit(_ => plan)
+    q.plan(1)
+    val key =
+      ReplicaKey.forStep(StoreId(0, "default").in("r"), 0, 1, q.run.snapshot.get.announced.head.id)
+    q.run.reported(Report(executors(1), Held(0, 0, 0), failing = Vector(key -> "denied")))
+    val sealedAt = Iterator.from(2).find(b => q.plan(b.toLong).decision.sealedSteps.nonEmpty)
+    assert(sealedAt.contains(11) && PlanRow.of(q.run.snapshot.get, None).head.reason.isEmpty)
+  }
+
   test("a plan says which executor has no room for the rest of its bins, as long as that is so") {
     val q = begun
     val step = Step(Vector(Move(0, 1)), 2)
