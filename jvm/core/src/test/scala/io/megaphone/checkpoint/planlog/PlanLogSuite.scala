@@ -50,6 +50,47 @@ class PlanLogSuite extends AnyFunSuite {
     Submitted(planOf("c", 4))
   )
 
+  test("readers of one log read all of it once, and one record each after that") {
+    val known = new KnownPlanLog
+    val log = busy
+    def reads(of: Log): Long = {
+      of.files.reads = 0
+      assert(known.read(of.files) == of.log.read())
+      of.files.reads - of.next // those of the comparison
+    }
+    assert(reads(log) == 1 + 6)
+    assert(reads(log) == 1)
+    log.add(sealing(8, "c", 4))
+    assert(reads(log) == 1 + 7, "it has grown")
+    assert(reads(log) == 1)
+  }
+
+  test("a log is not taken for one that was in its folder before") {
+    val known = new KnownPlanLog
+    val (before, now) = (new Log().add(started(0, "r1")), new Log().add(started(0, "r2")))
+    val runs = Seq(before, now, before).map(log => known.read(log.files).last.map(_.run))
+    assert(runs == Seq(Some("r1"), Some("r2"), Some("r1")))
+    val empty = new Log
+    assert(known.read(empty.files).isEmpty)
+    assert(known.read(empty.add(started(0, "r3")).files).last.exists(_.run == "r3"))
+  }
+
+  test("a log that grows while it is read is not taken for what it was") {
+    val known = new KnownPlanLog
+    val log = new Log(new MemoryRecords {
+      private var isFirst = true
+      override def numbers(): Vector[Long] = {
+        val listed = super.numbers()
+        if (isFirst && nextNumber == 1) { isFirst = false; create(1, Submitted(planOf("a", 0))) }
+        listed
+      }
+    })
+    log.files.create(0, started(0))
+    assert(known.read(log.files).plans.size == 1)
+    log.files.truncate(1)
+    assert(known.read(log.files).plans.isEmpty)
+  }
+
   test("a log says the same after it was trimmed, of the batches that may still be asked for") {
     for (batch <- 0L to 9L) {
       val log = busy

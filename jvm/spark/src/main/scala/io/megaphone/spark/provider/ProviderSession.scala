@@ -11,7 +11,7 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.megaphone.{SnapshotReports, SparkPrivate}
 import org.apache.spark.sql.types.StructType
 
-import io.megaphone.checkpoint.planlog.PlanLog
+import io.megaphone.checkpoint.planlog.KnownPlanLog
 import io.megaphone.errors.MissingFileException
 import io.megaphone.errors.UnsupportedQueryException
 import io.megaphone.format.{StoreId, WorkerId}
@@ -149,7 +149,7 @@ private[megaphone] final class ProviderSession(
     if (ExecutorHost.active.isEmpty && StoreContext.isInBatch)
       throw UnsupportedQueryException.noPlugin
     val root = new Path(id.checkpointRootLocation).getParent.toString
-    val history = new PlanLog(new HadoopPlanLog(root, hadoopConf)).read()
+    val history = ProviderSession.PlanLogs.read(new HadoopPlanLog(root, hadoopConf))
     if (history.isEmpty) throw UnsupportedQueryException.missingPlanLog(root)
     new ReaderHost(id, history, hadoopConf, checkLoaded)
   }
@@ -252,6 +252,9 @@ private[megaphone] final class ProviderSession(
 }
 
 private object ProviderSession {
+
+  /** Of the readers in this process. */
+  private val PlanLogs = new KnownPlanLog
 
   /** What a reader has loaded last. */
   final case class Loaded(
