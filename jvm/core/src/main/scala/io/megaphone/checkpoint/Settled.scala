@@ -21,13 +21,11 @@ final case class Settled(
   /** The newest file of each worker of a store that has bins. */
   def heads(group: Long, store: StoreId): Vector[Sweep.Head] = {
     val table = tables(group)
-    Vector
-      .tabulate(table.workers)(worker => worker -> table.binsOf(worker).toVector)
-      .collect {
-        case (worker, bins) if bins.nonEmpty =>
-          val file = Settled.headOf(store, ids.getOrElse(store, VersionIds.Fixed), version, worker)
-          Sweep.Head(file, bins, table.contentHash)
-      }
+    val binsOf = Vector.range(0, table.bins).groupBy(table.workerOf)
+    binsOf.toVector.sortBy(_._1).map { case (worker, bins) =>
+      val file = Settled.headOf(store, ids.getOrElse(store, VersionIds.Fixed), version, worker)
+      Sweep.Head(file, bins, table.contentHash)
+    }
   }
 }
 

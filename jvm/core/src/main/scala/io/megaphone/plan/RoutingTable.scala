@@ -40,7 +40,11 @@ final class RoutingTable private[plan] (
   def binsOf(worker: Int): Array[Int] = {
     RoutingTable.checkWorker(worker, workers)
     val owned = Array.newBuilder[Int]
-    for (bin <- owners.indices if workerOf(bin) == worker) owned += bin
+    var bin = 0 // a range that is filtered would make an object for each bin
+    while (bin < owners.length) {
+      if (workerOf(bin) == worker) owned += bin
+      bin += 1
+    }
     owned.result()
   }
 
