@@ -23,14 +23,13 @@ object Completion {
       step <- arriving(state, group.id, state.decision.fold(-1L)(_.batch.number))
       if step.step.planId == planId
       since <- state.history.sealedSteps(planId).get(step.step).iterator
-      (executor, workers) <- state.withoutRoom
-      (store, worker) <- workers
+      (executor, workers) <- state.restsHeldUp
+      ((store, worker), why) <- workers
       if group.stores.contains(store) && step.moves.exists(_.target == worker)
       if !isWhole(state, group.id, worker, since)
-    } yield (worker, executor)
-    waiting.minOption.map { case (worker, executor) =>
-      s"Worker $worker does not get the rest of its bins, because executor $executor has no room " +
-        "for it: give executors more local disk or memory, or move bins elsewhere."
+    } yield (worker, executor, why)
+    waiting.minOption.map { case (worker, executor, why) =>
+      s"Worker $worker does not get the rest of its bins, because executor $executor $why"
     }
   }
 

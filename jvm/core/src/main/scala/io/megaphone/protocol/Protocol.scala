@@ -155,8 +155,8 @@ object Protocol {
     *   the last batch in which executors copied for announced steps; −1 if there was none
     * @param wholeAt
     *   by store and worker: the newest version at which an executor had all of its bins complete
-    * @param withoutRoom
-    *   by executor: the workers there, by store, for the rest of whose bins it has no room
+    * @param restsHeldUp
+    *   by executor: the workers there, by store, the rest of whose bins does not come, and why
     * @param failing
     *   by executor: the replicas that it keeps failing to prepare, and the last reason
     */
@@ -172,7 +172,7 @@ object Protocol {
       unconfirmed: Vector[LogRecord],
       progressAt: Long = -1,
       wholeAt: Map[(StoreId, Int), Long] = Map.empty,
-      withoutRoom: Map[String, Set[(StoreId, Int)]] = Map.empty,
+      restsHeldUp: Map[String, Map[(StoreId, Int), String]] = Map.empty,
       failing: Map[String, Map[ReplicaKey, String]] = Map.empty
   ) {
     def group(id: Long): Group = groups.find(_.id == id).getOrElse(unknownGroup(id))
@@ -240,8 +240,10 @@ object Protocol {
   /** An executor has a worker's state of a store at a version, and all bins of it are complete. */
   final case class WorkerWhole(store: StoreId, worker: Int, version: Long) extends Event
 
-  /** An executor has no room for the rest of the bins of these workers, and of no others. */
-  final case class RestsWithoutRoom(executor: String, workers: Set[(StoreId, Int)]) extends Event
+  /** An executor does not get the rest of the bins of these workers, and of no others, each with
+    * the reason.
+    */
+  final case class RestsHeldUp(executor: String, workers: Map[(StoreId, Int), String]) extends Event
 
   /** An executor keeps failing to prepare these replicas, and no others, each with the reason. */
   final case class PreparationsFailing(executor: String, replicas: Map[ReplicaKey, String])
@@ -347,7 +349,7 @@ object Protocol {
       val announced = state.announced.map(_.without(executor))
       val next = state.copy(
         announced = announced,
-        withoutRoom = state.withoutRoom - executor,
+        restsHeldUp = state.restsHeldUp - executor,
         failing = state.failing - executor
       )
       (next, Vector.empty)
@@ -356,8 +358,8 @@ object Protocol {
       val whole = state.wholeAt.updatedWith((store, worker))(v => Some(version.max(v.getOrElse(0))))
       (state.copy(wholeAt = whole), Vector.empty)
 
-    case RestsWithoutRoom(executor, workers) =>
-      (state.copy(withoutRoom = state.withoutRoom + (executor -> workers)), Vector.empty)
+    case RestsHeldUp(executor, workers) =>
+      (state.copy(restsHeldUp = state.restsHeldUp + (executor -> workers)), Vector.empty)
 
     case PreparationsFailing(executor, replicas) =>
       (state.copy(failing = state.failing + (executor -> replicas)), Vector.empty)

@@ -37,3 +37,10 @@ private[runtime] final class BackOff[K](round: () => Long, restMax: Long) {
   def keep(isLive: K => Boolean): Unit =
     Seq(failures, resting).foreach(_.keySet.removeIf(key => !isLive(key)))
 }
+
+private[runtime] object BackOff {
+
+  /** What a failure says in one line: of a remote error the others are the other side's stack. */
+  def reasonOf(cause: Throwable): String = lineOf(cause.toString)
+  def lineOf(reason: String): String = reason.linesIterator.nextOption().getOrElse("")
+}

@@ -164,7 +164,7 @@ final class ExecutorAgent(
     registry.holdingsByRun,
     standbys.noRoom,
     rests.whole,
-    rests.noRoom,
+    rests.heldUp,
     registry.exportsByRun,
     failing.asScala.toVector
   )
@@ -332,9 +332,7 @@ final class ExecutorAgent(
 
   private def failed(duty: ReplicaDuty, reason: String): Unit = {
     val count = replicaRests.failed(duty.key)
-    // Of a remote error the lines behind the first are the other side's stack.
-    if (count >= FailuresTold)
-      failing.put(duty.key, reason.linesIterator.nextOption().getOrElse(""))
+    if (count >= FailuresTold) failing.put(duty.key, BackOff.lineOf(reason))
     if (count == FailuresTold)
       warn(
         s"The replica of ${duty.key} could not be prepared $count times in a row, so its step " +

@@ -31,8 +31,8 @@ sealed trait Message extends Serializable
   * @param whole
   *   workers that run on it, all of whose bins are complete since their last commit, each with the
   *   version
-  * @param restsWithoutRoom
-  *   workers that run on it with incomplete bins, for the rest of which memory is too short
+  * @param restsHeldUp
+  *   workers that run on it with incomplete bins whose rest does not come, each with the reason
   * @param exports
   *   how many exports it keeps, by run
   * @param failing
@@ -50,7 +50,7 @@ final case class Report(
     states: Map[String, Int] = Map.empty,
     noRoom: Vector[WorkerId] = Vector.empty,
     whole: Vector[(WorkerId, Long)] = Vector.empty,
-    restsWithoutRoom: Vector[WorkerId] = Vector.empty,
+    restsHeldUp: Vector[(WorkerId, String)] = Vector.empty,
     exports: Map[String, Int] = Map.empty,
     failing: Vector[(ReplicaKey, String)] = Vector.empty
 ) extends Message

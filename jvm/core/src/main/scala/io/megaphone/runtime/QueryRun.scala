@@ -360,11 +360,11 @@ final class QueryRun(
     } yield Seat(group.id, worker.worker)
     report.whole.filter(_._1.store.run == run).foreach(wholes.add)
     takeWholes()
-    val waiting = report.restsWithoutRoom.collect {
-      case WorkerId(store, worker) if store.run == run => (store.id, worker)
-    }.toSet
-    if (records.state.flatMap(_.withoutRoom.get(executor)).getOrElse(Set.empty) != waiting)
-      records.feed(Protocol.RestsWithoutRoom(executor, waiting))
+    val waiting = report.restsHeldUp.collect {
+      case (WorkerId(store, worker), why) if store.run == run => (store.id, worker) -> why
+    }.toMap
+    if (records.state.flatMap(_.restsHeldUp.get(executor)).getOrElse(Map.empty) != waiting)
+      records.feed(Protocol.RestsHeldUp(executor, waiting))
     val failing = report.failing.filter { case (key, _) => due(key) }.toMap
     if (records.state.flatMap(_.failing.get(executor)).getOrElse(Map.empty) != failing)
       records.feed(Protocol.PreparationsFailing(executor, failing))

@@ -26,7 +26,8 @@ import io.megaphone.transfer.{Answer, Heard, Peers, Question, StandbyKeeper}
   *      more is asked for meanwhile.
   *   1. If the source has it no more, the bins come from its files, whole, some at a time.
   *   1. While memory is short, what the worker has goes to disk first. ''The disk is full:'' what
-  *      has come waits, and the worker is told of.
+  *      has come waits, and the worker is told of. So is one whose rest cannot be brought again and
+  *      again.
   *   1. Once no bin of a worker is incomplete, that is reported. ''Lost:'' the next report says it
   *      again, and so does the worker's next commit.
   *
@@ -64,16 +65,18 @@ final class RestWork private[runtime] (
   // What has come for a worker and waits for its lease, in the order in which it came.
   private val waiting = new ConcurrentHashMap[WorkerId, Vector[Come]]()
 
-  // Memory and disk had no room for their rest when it was last to be taken in.
-  private val withoutRoom = ConcurrentHashMap.newKeySet[WorkerId]()
+  // Why their rest did not come when it was last to be brought.
+  private val obstacles = new ConcurrentHashMap[WorkerId, String]()
   private val wholeSince = new ConcurrentHashMap[WorkerId, java.lang.Long]()
 
   /** The workers here whose bins have all come while no task ran, each with its version then. */
   private[runtime] def whole: Vector[(WorkerId, Long)] =
     wholeSince.asScala.iterator.map { case (worker, version) => worker -> version.toLong }.toVector
 
-  /** The workers here of which something is elsewhere, and there is no room for it. */
-  private[runtime] def noRoom: Vector[WorkerId] = withoutRoom.asScala.toVector
+  /** The workers here of which something is elsewhere and does not come, each with the reason: what
+    * this executor does or lacks.
+    */
+  private[runtime] def heldUp: Vector[(WorkerId, String)] = obstacles.asScala.toVector
 
   /** Forgets the workers of runs of which no step is under way, and what waits for holdings that
     * are lost.
@@ -87,7 +90,7 @@ final class RestWork private[runtime] (
     waiting.keySet.asScala.filterNot(isTold).foreach { worker =>
       Option(waiting.remove(worker)).foreach(_.foreach(registry.forget))
     }
-    withoutRoom.removeIf(w => !registry.holding(w).exists(_.areIncomplete))
+    obstacles.keySet.removeIf(w => !registry.holding(w).exists(_.areIncomplete))
     wholeSince.keySet.removeIf(w => !orders.runs.get(w.store.run).exists(_.steps.nonEmpty))
     ()
   }
@@ -108,7 +111,7 @@ final class RestWork private[runtime] (
       case Some(worker) =>
         val outcome =
           try { val o = bring(worker); if (o != Busy) rests.succeeded(worker); o }
-          catch { case NonFatal(e) => rests.failed(worker); failure = Some(e); Busy }
+          catch { case NonFatal(e) => failed(worker, e); failure = Some(e); Busy }
         if (outcome == Busy) done += worker
         go(hasNews || outcome == Whole)
     }
@@ -116,6 +119,12 @@ final class RestWork private[runtime] (
     failure.foreach(throw _) // the others have had their turn
     hasNews
   }
+
+  private def failed(worker: WorkerId, cause: Throwable): Unit =
+    if (rests.failed(worker) >= FailuresTold) {
+      obstacles.put(worker, s"cannot bring it, and goes on trying: ${BackOff.reasonOf(cause)}")
+      ()
+    }
 
   /** Also those with something that waits, and is of no use any more: its bytes are to be told. */
   private def due: Vector[WorkerId] = {
@@ -264,7 +273,7 @@ final class RestWork private[runtime] (
         val isIts = come.isFor(holding) && holding.stateOf(come.bin).elsewhere.exists(come.isOf)
         try {
           if (isIts) { makeRoom(holding); come.takeIn() }
-          withoutRoom.remove(worker)
+          obstacles.remove(worker)
           remove(worker, come)
           holding.cameBetween += come.traffic
           if (holding.areIncomplete) Grown
@@ -274,7 +283,7 @@ final class RestWork private[runtime] (
             Whole
           }
         } catch {
-          case _: SpillException => withoutRoom.add(worker); rests.failed(worker); Busy
+          case _: SpillException => obstacles.put(worker, NoRoom); rests.failed(worker); Busy
         }
       }
     }
@@ -302,6 +311,9 @@ private object RestWork {
 
   /** Rounds of orders that a worker rests at most after a failure. */
   private val RestMax = 300L
+  private val FailuresTold = 5
+  private val NoRoom =
+    "has no room for it: give executors more local disk or memory, or move bins elsewhere."
 
   /** A bin of which something is still to be asked for.
     *

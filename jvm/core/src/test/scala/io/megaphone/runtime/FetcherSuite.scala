@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import java.io.IOException
 import java.nio.file.Files
 
 import scala.collection.mutable
@@ -739,7 +740,8 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
       var round = 0L
       val rests = restsOf(moving, peers, settled = 2, round = () => round)
       val run = turn.key.run
-      assert(!rests.bringAll(run) && rests.noRoom == Vector(WorkerId(turn.key, 1)))
+      assert(!rests.bringAll(run) && rests.heldUp.map(_._1) == Vector(WorkerId(turn.key, 1)))
+      assert(rests.heldUp.forall(_._2.startsWith("has no room")))
       val (come, before) = (log.keyCount, asked.size)
       assert(come > 50 && come < 64 && before == come + 1, "the last one waits")
       assert(rests.dueRuns.isEmpty, "it rests")
@@ -748,11 +750,32 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
       assert(target.holding(WorkerId(turn.key, 1)).exists(_ eq lease.holding))
       Files.createDirectory(folder)
       round += 2
-      assert(rests.bringAll(run) && rests.noRoom.isEmpty && asked.size == 100)
+      assert(rests.bringAll(run) && rests.heldUp.isEmpty && asked.size == 100)
       assert((0 until 100).forall(has) && !isPartial && lease.holding.bytesOnDisk > 0)
       target.measure()
       assert(budget.heldBytes < budget.budgetBytes * 0.95, "no batch has come")
     }
+  }
+
+  test("why the rest cannot be brought is told from the fifth failure in a row on") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    end()
+    var round = 0L
+    // The source says nothing, so the files serve, and the connection to them is lost.
+    val rests = restsOf(moving, NoPeers, settled = 2, round = () => round)
+    val run = turn.key.run
+    val told = for (_ <- 1 to 6) yield {
+      round += 1000
+      store.readsLeft = 1
+      intercept[IOException](rests.bringAll(run))
+      rests.heldUp.size
+    }
+    assert(told == Seq(0, 0, 0, 0, 1, 1))
+    assert(rests.heldUp.head._2.endsWith("the connection was lost"))
+    round += 1000
+    store.readsLeft = -1
+    assert(rests.bringAll(run) && rests.heldUp.isEmpty && !isPartial)
   }
 
   test("what comes while a task has the lease waits, and what the task has done stays") {

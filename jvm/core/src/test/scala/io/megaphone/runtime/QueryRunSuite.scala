@@ -146,14 +146,14 @@ class QueryRunSuite extends AnyFunSuite {
     assert(sealedAt.contains(11) && PlanRow.of(q.run.snapshot.get, None).head.reason.isEmpty)
   }
 
-  test("a plan says which executor has no room for the rest of its bins, as long as that is so") {
+  test("a plan says why the rest of its bins does not come, as long as that is so") {
     val q = begun
     val step = Step(Vector(Move(0, 1)), 2)
     q.run.submit(_ => Plan("p", Map(0L -> Vector(step)), "fluid", TransferMode.OnDemand))
     (1L to 3L).foreach(q.plan(_))
     def report(run: String, workers: Int*) = {
-      val waiting = workers.map(WorkerId(StoreId(0, "default").in(run), _)).toVector
-      q.run.reported(Report(executors(1), Held(0, 0, 0), restsWithoutRoom = waiting))
+      val waiting = workers.map(WorkerId(StoreId(0, "default").in(run), _) -> "is full.").toVector
+      q.run.reported(Report(executors(1), Held(0, 0, 0), restsHeldUp = waiting))
     }
     def reason = PlanRow.of(q.run.snapshot.get, None).head.reason
     report("r")
@@ -163,9 +163,8 @@ class QueryRunSuite extends AnyFunSuite {
     report("another", 1)
     assert(reason.isEmpty)
     report("r", 1)
-    assert(
-      reason.exists(_.startsWith("Worker 1 does not get the rest of its bins, because executor b"))
-    )
+    val why = "Worker 1 does not get the rest of its bins, because executor b is full."
+    assert(reason.contains(why))
     report("r")
     assert(reason.isEmpty)
     report("r", 1)
