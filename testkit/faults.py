@@ -4,6 +4,8 @@
 A jar of the tests brings them.
 """
 
+import errno
+import os
 from pathlib import Path
 
 from testkit.waiting import until
@@ -37,10 +39,21 @@ ENTRIES = (
     "block-published=cut",
     "block-pulled=late",
     *(f"{what}={how}" for what in ("file-pushed", "answer-came") for how in USELESS),
-    *(f"{who}-{what}=fail" for who in ("driver", "executor") for what in FILE_OPERATIONS),
+    *(
+        f"{who}-{what}={how}"
+        for who in ("driver", "executor")
+        for what in FILE_OPERATIONS
+        for how in ("fail", "hang", "deny")
+    ),
 )
-# Paths of this scheme are local, and their operations fail at the fault points.
+# Paths of this scheme are local, and their operations fail, hang or are denied at the fault points.
 FAILING = {"spark.hadoop.fs.failing.impl": "io.megaphone.spark.faults.FailingFileSystem"}
+# Paths of this scheme are local, and open to those whose configuration has the secret.
+GUARDED = {
+    "spark.hadoop.fs.guarded.impl": "io.megaphone.spark.faults.GuardedFileSystem",
+    "spark.hadoop.fs.guarded.impl.disable.cache": "true",
+}
+SECRET = {"fs.guarded.secret": "open"}
 
 
 # The plugin's own jar has nothing that kills, pauses or damages.
@@ -64,12 +77,31 @@ class Faults:
         }
         for entry in ENTRIES:
             self.disarm(entry)
+            if entry.endswith("=hang"):
+                os.mkfifo(self._gate(entry))
 
     def arm(self, entry: str) -> None:
         (self.folder / entry).unlink()
 
     def disarm(self, entry: str) -> None:
         (self.folder / entry).touch()
+
+    def release(self, entry: str) -> None:
+        """Lets the process go on that hangs at an entry."""
+
+        def is_heard() -> bool:
+            try:
+                os.close(os.open(self._gate(entry), os.O_WRONLY | os.O_NONBLOCK))
+            except OSError as nobody:
+                if nobody.errno != errno.ENXIO:
+                    raise
+                return False
+            return True
+
+        until(is_heard, f"somebody hangs at {entry}", 10)
+
+    def _gate(self, entry: str) -> Path:
+        return self.folder / f"{entry}.gate"
 
     def struck(self, entry: str) -> str | None:
         """Id of the executor it struck, or `driver`; None as long as it has struck nobody."""

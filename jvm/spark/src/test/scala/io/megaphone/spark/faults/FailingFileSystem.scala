@@ -5,6 +5,7 @@ import java.io.IOException
 
 import org.apache.hadoop.fs.{FileStatus, Path}
 import org.apache.hadoop.fs.permission.FsPermission
+import org.apache.hadoop.security.AccessControlException
 import org.apache.spark.SparkEnv
 
 /** A file system whose operations fail when a test says so: `failing:` paths over local folders,
@@ -12,7 +13,7 @@ import org.apache.spark.SparkEnv
   * that is there.
   *
   * Its fault points are `driver-` or `executor-` and one of `mkdirs`, `create`, `rename`, `list`
-  * and `open`, with `=fail`. See [[StrikingFaultPoints]].
+  * and `open`, with `=fail`, `=deny` or `=hang`. See [[StrikingFaultPoints]].
   */
 final class FailingFileSystem extends AskedFileSystem("failing") {
   override def mkdirs(path: Path): Boolean = mkdirs(path, null)
@@ -34,8 +35,10 @@ final class FailingFileSystem extends AskedFileSystem("failing") {
   override protected def asked(operation: String, path: Path): Unit = {
     val isDriver = Option(SparkEnv.get).exists(_.executorId == "driver")
     val point = s"${if (isDriver) "driver" else "executor"}-$operation"
-    StrikingFaultPoints.strike(point) { _ =>
-      throw new IOException(s"The connection was lost: $operation $path")
+    StrikingFaultPoints.strike(point) {
+      case "hang" => StrikingFaultPoints.hang(point)
+      case "deny" => throw new AccessControlException(s"Permission denied: $operation $path")
+      case _ => throw new IOException(s"The connection was lost: $operation $path")
     }
   }
 }

@@ -20,7 +20,9 @@ import io.megaphone.runtime.FaultPoints
   *   - `block-published=lost`, `=damaged` or `=cut`: a block for another executor is not put, has a
   *     wrong byte, or lacks its second half; `file-pushed` likewise, of a file that is sent to it;
   *   - `block-pulled=late`: a pull hangs until it is given up;
-  *   - `driver-create=fail` and the like: an operation of [[FailingFileSystem]] fails.
+  *   - `driver-create=fail` and the like: an operation of [[FailingFileSystem]] fails; with `=hang`
+  *     it waits, deaf to interrupts, until somebody writes to the pipe `<entry>.gate` in the
+  *     folder; with `=deny` it fails in each process, each time, as long as the entry is armed.
   */
 final class StrikingFaultPoints extends FaultPoints {
   import StrikingFaultPoints._
@@ -56,8 +58,13 @@ object StrikingFaultPoints {
       folder <- env.conf.getOption(Folder)
       entry <- faults.split(',').map(_.trim)
       parts = entry.split('=')
-      if parts(0) == point && isFirst(Paths.get(folder, entry))
-    } action(parts.lift(1).getOrElse("kill"))
+      what = parts.lift(1).getOrElse("kill")
+      marker = Paths.get(folder, entry)
+      if parts(0) == point && (if (what == "deny") !Files.exists(marker) else isFirst(marker))
+    } action(what)
+
+  private[faults] def hang(point: String): Unit =
+    Files.newInputStream(Paths.get(SparkEnv.get.conf.get(Folder), s"$point=hang.gate")).close()
 
   private def signal(name: String): Unit = {
     new ProcessBuilder("kill", name, ProcessHandle.current.pid.toString).start().waitFor()
