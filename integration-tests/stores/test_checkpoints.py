@@ -9,12 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from testkit.answers import check_rows
 from testkit.driver_process import DriverProcess
 from testkit.folders import fresh
 from testkit.hdfs import Hdfs, hdfs
+from testkit.input import Pattern
 from testkit.object_store import ObjectStore, object_store
+from testkit.on_demand import brought
+from testkit.placement import REPLICAS, wait_for_standbys
 from testkit.remote import MakeRemoteQuery
 
+slow = pytest.mark.slow
 UP, DOWN = 4, 3
 Store = ObjectStore | Hdfs
 STORES: dict[str, Callable[[Path], AbstractContextManager[Store]]] = {
@@ -26,9 +31,14 @@ OLD_GO = {
     "spark.megaphone.sweep.intervalBatches": "2",
     "spark.megaphone.recovery.framesMax": "2",
 }
+# A quarter of the keys is in a bin that becomes large, by a hundred megabytes a batch of SOME.
+FEW = Pattern(keys=48_000, rows=64, step=64)
+SOME = Pattern(keys=48_000, rows=2_000, step=2_000)
+LARGE_BIN, LARGE_STORE = 0, "left-keyWithIndexToValue"
+PART_BYTES = 32 << 20  # what a part of an image has at most
 
 
-@pytest.fixture(scope="module", params=["s3", pytest.param("hdfs", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["s3", pytest.param("hdfs", marks=slow)])
 def store(work: Path, request: pytest.FixtureRequest) -> Iterator[Store]:
     with STORES[request.param](fresh(work) / request.param) as server:
         yield server
@@ -46,6 +56,49 @@ def test_a_query_moves_and_restarts(
     query.start(driver).run()
     query.finish(query.submit("rescale", UP, strategy="batched(200)", mode="direct"))
     query.stop_and_check()
+
+
+@pytest.mark.parametrize("format", [pytest.param(1, marks=slow), 2])
+def test_a_query_with_standbys_moves_and_restarts(
+    store: Store, driver: DriverProcess, make_remote_query: MakeRemoteQuery, format: int
+) -> None:
+    root = f"{store.root}/stands-by-{format}"
+    query = make_remote_query(driver, format=format, checkpoint=root, **{REPLICAS: "1"}).spread()
+    wait_for_standbys(query)
+    query.finish(query.submit("rescale", UP, strategy="all-at-once", mode="replicated"))
+    query.finish(query.submit("rescale", DOWN, strategy="all-at-once", mode="on-demand"))
+    assert brought(query) > 0, "no batch has asked for its keys"
+    query.stop()
+    query.start(driver).run()
+    query.stop_and_check()
+
+
+@slow
+@pytest.mark.parametrize("format", [1, 2])
+def test_a_bin_whose_images_have_several_parts_moves_and_restarts(
+    store: Store, driver: DriverProcess, make_remote_query: MakeRemoteQuery, format: int
+) -> None:
+    settings = {"spark.megaphone.bins": "4", "spark.megaphone.transfer.slowdown": "off"}
+    root = f"{store.root}/large-{format}"
+    query = make_remote_query(
+        driver, kind="large", format=format, pattern=FEW, checkpoint=root, **settings
+    ).spread()
+    for pattern in (SOME, FEW):
+        query.input.pattern = pattern
+        query.run()
+    for target, mode in ((1, "prepared"), (0, "direct"), (1, "on-demand")):
+        query.finish(query.submit("move", {LARGE_BIN: target}, mode=mode), within=100)
+        came = sum(
+            row["bytes_from_peer"]
+            for row in query.table("migrations")
+            if row["worker"] == target and row["store"] == LARGE_STORE
+        )
+        assert came > 2 * PART_BYTES, f"{mode}: {query.table('migrations')}"
+    query.stop()
+    query.start(driver).run()
+    query.stop()
+    query.check()
+    check_rows(*query.large_rows())
 
 
 def test_an_executor_dies_in_a_plan(
