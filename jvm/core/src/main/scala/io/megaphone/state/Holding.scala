@@ -318,10 +318,10 @@ final class Holding(val worker: Int, val binsCount: Int) {
   def bytesOnDisk: Long = held.bytesOnDisk
 
   /** Moves pages to disk until `bytes` of heap are free or no page is left to move. Bins that have
-    * not changed for longest come first. Then repacks spill files that are mostly dead. Only with
-    * the lease. Throws SpillException.
+    * not changed for longest come first. Then repacks spill files that are mostly dead. Returns the
+    * bytes freed. Only with the lease. Throws SpillException.
     */
-  def spill(bytes: Long): Unit = synchronized {
+  def spill(bytes: Long): Long = synchronized {
     val mine = bins.filterNot(bin => isLeaving(bin) || lentBins(bin)).toVector
     var left = bytes
     if (left > 0)
@@ -331,6 +331,7 @@ final class Holding(val worker: Int, val binsCount: Int) {
         .takeWhile(_ => left > 0)
         .foreach(left -= here(_).spill(left))
     mine.foreach(here(_).repack())
+    bytes - left
   }
 
   private def undoTails(): Unit =

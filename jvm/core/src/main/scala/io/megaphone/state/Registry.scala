@@ -173,12 +173,26 @@ final class Registry(
     sum + exports.heapBytes
   }
 
-  /** Spills pages of a holding if the budget is tight. Called after the worker's commit, with its
-    * lease. Looks at no log if there is nothing to do. Throws SpillException.
+  /** Spills pages if the budget is tight: those of standbys first, then the holding's. Called after
+    * the worker's commit, with its lease. Looks at no log if there is nothing to do. Throws
+    * SpillException.
     */
   def keepWithin(holding: Holding): Unit = {
-    if (budget.isTight) measure()
+    if (budget.isTight) { measure(); spillStandbys() }
     if (budget.isTight || budget.bytesOnDisk > 0) holding.spill(budget.share(holding.heapBytes))
+    ()
+  }
+
+  /** Spills pages of the standbys that nobody uses now, until the budget is not tight any more. */
+  private def spillStandbys(): Unit = {
+    val thread = Thread.currentThread
+    val attempt =
+      new Attempt(Registry.NoTask, () => thread.isAlive, isTask = false, () => budget.bytesOnDisk)
+    def spillSome(lease: Lease): Boolean =
+      try lease.holding.spill(budget.excessAtOnce) > 0
+      finally lease.release()
+    for ((worker, slot) <- slots.asScala if isStandby(worker))
+      while (budget.isTight && slot.tryAcquire(attempt).exists(spillSome)) {}
   }
 
   def holdingsCount: Int = slots.size
@@ -195,4 +209,10 @@ final class Registry(
   def runs: Set[String] = slots.keySet.asScala.map(_.store.run).toSet
   def isEmpty: Boolean =
     slots.isEmpty && replicas.isEmpty && exports.isEmpty && handedOut.isEmpty
+}
+
+private object Registry {
+
+  /** No task attempt has this id. */
+  val NoTask = -3L
 }

@@ -84,8 +84,10 @@ final class StandbyKeeper(
   }
 
   /** A piece at a time, so that no task waits for long. */
-  private def spill(holding: Holding): Unit =
-    holding.spill(math.min(SpilledAtOnce, registry.budget.excessOfReplicas))
+  private def spill(holding: Holding): Unit = {
+    holding.spill(registry.budget.excessAtOnce)
+    ()
+  }
 
   private def sliceOf(duty: StandbyDuty): Int = {
     val binBytes = math.max(1, duty.liveBytes / math.max(1, duty.bins.size))
@@ -120,7 +122,6 @@ final class StandbyKeeper(
 
 object StandbyKeeper {
   val SliceBytes: Long = 16L << 20
-  private val SpilledAtOnce = 16L << 20
 
   /** No task attempt has this id. */
   private val NoTask = -1L

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import java.nio.file.Paths
+import java.nio.file.{Path, Paths}
 
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.format.{Compression, Compressions, StateName, StoreId, WorkerId}
-import io.megaphone.log.memory.{HeapBudget, SpillException, SpillFiles}
-import io.megaphone.state.{Attempt, Lease, Registry}
+import io.megaphone.log.memory.{HeapBudget, HeapBudgetSuite, SpillException, SpillFiles}
+import io.megaphone.state.{Attempt, Holding, Lease, Registry}
 import io.megaphone.transfer.StandbyDuty
 
 /** An executor with neither memory nor disk for all that it has: batches come before standbys. */
@@ -20,7 +20,7 @@ class ScarceRoomSuite extends AnyFunSuite with SmallStore {
     for (i <- rows) put(lease.holding, bin, s"$i".getBytes, new Array[Byte](RowBytes))
 
   /** An executor that stands by for worker 0, whose state is 400 rows, and runs worker 1. */
-  private final class Scene(budgetRows: Int) {
+  private final class Scene(budgetRows: Int, disk: Path = Paths.get("/nowhere")) {
     private val store = new Store
     private val turn = store.turn(0, before, before)
     private val source = store.lease(new Registry, 0, 1)
@@ -28,8 +28,8 @@ class ScarceRoomSuite extends AnyFunSuite with SmallStore {
     fill(source, 0, 0 until 400)
     store.commit(source, turn)
 
-    private val nowhere = new SpillFiles(Seq(Paths.get("/nowhere")))
-    val registry = new Registry(budget = new HeapBudget(budgetRows * RowBytes.toLong, nowhere))
+    private val overflow = new SpillFiles(Seq(disk))
+    val registry = new Registry(budget = new HeapBudget(budgetRows * RowBytes.toLong, overflow))
     private val recovery =
       new Recovery(store.files, Compressions(Compression.None), budget = registry.budget)
     var warnings = Vector.empty[String]
@@ -65,6 +65,7 @@ class ScarceRoomSuite extends AnyFunSuite with SmallStore {
       lease
     }
     def commit(lease: Lease): Unit = store.commit(lease, turn)
+    def standby: Holding = registry.holding(stoodBy).get
     def stands: Boolean = agent.report.standing.exists(_.isWhole)
 
     obey()
@@ -107,6 +108,32 @@ class ScarceRoomSuite extends AnyFunSuite with SmallStore {
     agent.keepWithin(lease.holding)
     check(scene)
   }
+
+  for ((isUsed, unless) <- Seq(false -> "", true -> ", unless a task uses it"))
+    test(s"a standby's pages go to disk before those of a worker$unless") {
+      HeapBudgetSuite.withFolder { disk =>
+        val scene = new Scene(budgetRows = 800, disk)
+        import scene._
+        val lease = attempt(1)
+        fill(lease, 1, 0 until 340)
+        commit(lease)
+        assert(registry.budget.isTight && registry.budget.bytesOnDisk == 0)
+        val user = Option.when(isUsed)(
+          registry.lease(stoodBy, before.bins, new Attempt(1, () => true), 0)
+        )
+        agent.keepWithin(lease.holding)
+        assert((standby.bytesOnDisk > 0) == !isUsed)
+        assert((lease.holding.bytesOnDisk > 0) == isUsed)
+        assert(stands && isUsed == registry.budget.isTight)
+        user.foreach(_.release())
+        agent.keepWithin(lease.holding)
+        assert(standby.bytesOnDisk > 0 && !registry.budget.isTight)
+        assert(
+          registry.tryLease(stoodBy, before.bins, new Attempt(2, () => true)).nonEmpty,
+          "it was given back"
+        )
+      }
+    }
 
   test("a standby that a task has come for gives no way") {
     val scene = new Scene(budgetRows = 2000)

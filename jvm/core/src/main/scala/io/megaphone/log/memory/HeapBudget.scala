@@ -10,8 +10,9 @@ import java.util.concurrent.atomic.LongAdder
   *      never released explicitly: once collected, they are missing from the next measurement.
   *   1. A log that is about to grow beyond the budget first spills full pages of its own, oldest
   *      first (`deficit`). So usage stays near the budget during a load or a batch of any size.
-  *   1. After a commit a worker spills its share of the remaining excess (`share`), from the bins
-  *      that have not changed for longest.
+  *   1. After a commit standbys spill first, as long as the budget is tight (`excessAtOnce`). Then
+  *      the worker spills its share of the remaining excess (`share`), from the bins that have not
+  *      changed for longest.
   *   1. A spilled page returns to the heap when it is read and there is room for it. Otherwise
   *      single records are read from disk.
   *
@@ -71,6 +72,9 @@ final class HeapBudget(
     */
   def excessOfReplicas: Long = math.max(0L, heldBytes - targetBytes)
 
+  /** Bytes of it that a holding should spill under one lease, so that no task waits for long. */
+  def excessAtOnce: Long = math.min(HeapBudget.SpilledAtOnce, excessOfReplicas)
+
   /** Returns how far `bytes` more would exceed the budget. */
   private[log] def deficit(bytes: Int): Long = math.max(0L, heldBytes + bytes - budgetBytes)
 
@@ -104,6 +108,7 @@ final class HeapBudget(
 object HeapBudget {
 
   private val PageBytesMin = 3584 // a 4 KiB page has at least this, unless records are large
+  private val SpilledAtOnce = 16L << 20
   private final case class Known(bytes: Long, grownBytes: Long)
 
   /** An object that uses heap of the budget. */
