@@ -123,6 +123,21 @@ class Cluster:
         options += ["--work-dir", str(self.folder / name), self.url]
         self._start(name, "org.apache.spark.deploy.worker.Worker", options)
 
+    def kill_master(self) -> None:
+        """Kills the master as `kill -9` does; nothing is started in its place."""
+        self._daemons["master"].kill()
+        self._daemons["master"].wait()
+
+    @contextlib.contextmanager
+    def frozen_master(self) -> Iterator[None]:
+        """The master stands still meanwhile, and answers nobody."""
+        master = self._daemons["master"].pid
+        os.kill(master, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(master, signal.SIGCONT)
+
     def wait_for_workers(self, count: int) -> None:
         """Waits until the master knows so many living workers.
 

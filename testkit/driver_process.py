@@ -57,7 +57,8 @@ class DriverProcess:
         config = folder / "config.json"
         config.write_text(json.dumps(all_settings))
         asked = _EXECUTORS.match(all_settings["spark.master"])
-        first = all_settings.get("spark.dynamicAllocation.initialExecutors")
+        told = ("spark.dynamicAllocation.initialExecutors", "spark.executor.instances")
+        first = next((all_settings[key] for key in told if key in all_settings), None)
         self._executors = int(first or (asked[1] if asked else 1))
         environment = os.environ | {
             **jvm.environment(),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Executors that come and go by themselves, are released, or are decommissioned by Spark."""
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -8,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from testkit.cluster import standalone_cluster
 from testkit.driver_process import DriverProcess, MakeDriver, Refused
+from testkit.folders import fresh
 from testkit.placement import (
     REPLICAS,
     drain_of,
@@ -61,6 +64,43 @@ def test_a_released_executor_ends_and_nothing_is_started_in_its_place(
     assert driver.call("request_executors", total=3) == 2
     until(lambda: len(driver.call("executors")) == 3, "the one that was asked for comes", 120)
     query.stop_and_check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_gone", [False, True], ids=["stands still", "is gone"])
+def test_a_release_waits_for_a_cluster_manager_that_does_not_answer_and_the_query_goes_on(
+    is_gone: bool, make_driver: MakeDriver, make_remote_query: MakeRemoteQuery, work: Path
+) -> None:
+    with standalone_cluster(fresh(work), workers=1, cores=3, memory="3g") as cluster:
+        one_core = {"spark.executor.cores": "1", "spark.executor.memory": "1g"}
+        soon = {"spark.executor.instances": "3", "spark.rpc.askTimeout": "5s"}
+        driver = make_driver(**(cluster.conf() | one_core | soon))
+        query = make_remote_query(driver).spread()
+        leaving = query.executor_of(0)
+
+        def is_told() -> bool:
+            query.run()
+            told = "could not be taken further, and is tried again" in reason_of(driver, leaving)
+            return told and status_of(driver, leaving) == "cordoned"
+
+        if is_gone:
+            cluster.kill_master()
+        with contextlib.nullcontext() if is_gone else cluster.frozen_master():
+            driver.call("drain", executor=leaving, release=True)
+            until(is_told, "the driver tells that it waits", 120)
+            query.run(3)
+            query.check()
+            assert leaving not in workers_by_executor(query)
+            assert leaving in {each.id for each in cluster.executors()}
+        if is_gone:
+            assert status_of(driver, leaving) == "cordoned"
+        else:
+            until(lambda: is_released(driver, leaving), "it is released", 120)
+            assert leaving not in {each.id for each in cluster.executors()}
+        assert recovered_later(query) == []
+        query.run(2)
+        query.stop_and_check()
+        driver.close()
 
 
 @pytest.mark.slow
