@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the dice choose from: a plan, a stop, a kill, a pause, a fault."""
+"""What the dice choose from: a plan, a drain, a stop, a kill, a pause, a fault."""
 
 from __future__ import annotations
 
@@ -8,21 +8,28 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from testkit.faults import DRIVER_POINTS, EXECUTOR_POINTS, STANDBY_POINTS
+from testkit.driver_process import Refused
+from testkit.faults import DEMAND_POINTS, DRIVER_POINTS, EXECUTOR_POINTS, STANDBY_POINTS, USELESS
 
 if TYPE_CHECKING:
     from soak.run import Soak
 
-BLOCK_FAULTS = (
-    "block-published=lost",
-    "block-published=damaged",
-    "block-published=cut",
+TRANSFER_FAULTS = (
+    *(f"{w}={how}" for w in ("block-published", "file-pushed", "answer-came") for how in USELESS),
     "block-pulled=late",
 )
 DRIVER_PAUSES = tuple(f"{point}=pause" for point in DRIVER_POINTS)
-TABLES = ("workers", "bins", "plans", "migrations")
+TABLES = ("workers", "bins", "plans", "migrations", "relocations")
+# Seconds that a drain may take; None for as many as it needs.
+DRAIN_SECONDS = (None, None, 1.0)
+# What may be said about an executor that another act has killed, drained or kept, or to a query
+# that has just been started.
+REFUSALS = {
+    *("EmptyPlan", "LoadsNotKnown", "QueryNotStarted"),
+    *("LastExecutor", "UnknownExecutor", "UnknownDrain"),
+}
 
 
 def submit(soak: Soak, dice: Random) -> None:
@@ -33,6 +40,24 @@ def submit(soak: Soak, dice: Random) -> None:
 def cancel(soak: Soak, dice: Random) -> None:
     """Cancels a plan."""
     soak.plans.cancel(dice)
+
+
+def spread(soak: Soak, dice: Random) -> None:
+    """Evens the load of the executors out, by a query's workers."""
+    query = dice.choice(soak.fleet.binned)
+    _place(soak, f"{query.name}: spread", lambda: query.call("spread"))
+
+
+def drain(soak: Soak, dice: Random) -> None:
+    """Empties an executor, or lets one that is being emptied keep its workers."""
+    draining = soak.draining()
+    how: dict[str, Any]
+    if draining and dice.random() < 1 / 2:
+        verb, how = "undrain", {"executor": dice.choice(draining)}
+    else:
+        executor = dice.choice(sorted(soak.driver.executors()))
+        verb, how = "drain", {"executor": executor, "within": dice.choice(DRAIN_SECONDS)}
+    _place(soak, f"{verb} {how}", lambda: soak.driver.call(verb, **how))
 
 
 def restart(soak: Soak, dice: Random) -> None:
@@ -94,9 +119,9 @@ def pause_executor(soak: Soak, dice: Random) -> None:
 
 def fault(soak: Soak, dice: Random) -> None:
     """Arms a fault point, and submits a plan that may reach it."""
-    points = BLOCK_FAULTS + DRIVER_PAUSES
+    points = TRANSFER_FAULTS + DRIVER_PAUSES
     if soak.course.is_storm:
-        points += EXECUTOR_POINTS + STANDBY_POINTS + DRIVER_POINTS
+        points += EXECUTOR_POINTS + STANDBY_POINTS + DEMAND_POINTS + DRIVER_POINTS
     soak.arm(dice.choice(points))
     soak.plans.submit(dice.choice(soak.fleet.binned), dice, soak.course.round)
 
@@ -107,6 +132,19 @@ def look(soak: Soak, dice: Random) -> None:
     for table in TABLES:
         query.table(table)
     soak.driver.call("held")
+
+
+def _place(soak: Soak, told: str, call: Callable[[], object]) -> None:
+    """Has workers placed; a refusal that has a known name is counted."""
+    try:
+        call()
+        soak.placements["done"] += 1
+        soak.log(told)
+    except Refused as refused:
+        if refused.name not in REFUSALS:
+            raise
+        soak.placements[refused.name] += 1
+        soak.log(f"{told}: {refused.name}")
 
 
 def _answered(soak: Soak, seconds: float) -> bool:
@@ -127,6 +165,8 @@ class Act(NamedTuple):
 ACTS = (
     Act(submit, 30, 40),
     Act(cancel, 6, 6),
+    Act(spread, 6, 6),
+    Act(drain, 10, 10),
     Act(restart, 10, 10),
     Act(replace, 5, 5),
     Act(kill_executor, 12, 8),

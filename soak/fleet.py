@@ -10,6 +10,7 @@ from random import Random
 from testkit.driver_process import DriverProcess
 from testkit.in_process import STOCK
 from testkit.input import FEW_ROWS, MANY_ROWS, Pattern
+from testkit.placement import REPLICAS
 from testkit.remote import BINNED, PROVIDER, RemoteQuery
 
 _BINS = (16, 32, 64)
@@ -132,6 +133,7 @@ class Fleet:
             PROVIDER: kind.provider,
             "spark.megaphone.bins": str(dice.choice(_BINS)),
             "spark.megaphone.transfer.windowSteps": str(dice.choice((1, 2, 4))),
+            REPLICAS: str(dice.choice((0, 1))),
         }
         return RemoteQuery(
             self.folder / f"{place}-{number}",

@@ -11,10 +11,10 @@ from testkit.driver_process import Refused
 from testkit.remote import RemoteQuery
 
 STRATEGIES = ("all-at-once", "batched", "batched(5)", "optimized", "fluid")
-MODES = ("prepared", "direct")
+MODES = ("prepared", "direct", "on-demand", "replicated")
 WORKERS_MAX = 5
 # What may be said to a plan that knows nothing of the others.
-REFUSALS = {"OverlappingPlan", "EmptyPlan", "UnknownWorker", "NoBinnedState"}
+REFUSALS = {"OverlappingPlan", "EmptyPlan", "UnknownWorker", "NoBinnedState", "NoReplicas"}
 FINAL = ("done", "cancelled", "failed")
 STALLED_ROUNDS = 40
 
@@ -31,11 +31,13 @@ class Plans:
 
     Attributes:
         ends: How many ended in which way, or were refused by which name.
+        modes: How many were done by each mode.
         reasons: What those that failed said.
     """
 
     def __init__(self, log: Log) -> None:
         self.ends: Counter[str] = Counter()
+        self.modes: Counter[str] = Counter()
         self.reasons: list[str] = []
         self._log = log
         self._open: dict[str, _Open] = {}
@@ -104,6 +106,7 @@ class Plans:
             self.reasons.append(f"{query.name}: {row['reason']}")
         if row["status"] == "done":
             assert row["moves_done"] == row["moves"], row
+            self.modes[row["mode"]] += 1
 
 
 def _asked(query: RemoteQuery, dice: Random) -> tuple[str, Any, dict[str, Any]]:

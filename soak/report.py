@@ -30,6 +30,8 @@ def report(soak: Soak, failure: str | None) -> str:
         ("batches", fleet.batches),
         ("plans", sum(soak.plans.ends.values())),
         *((f"plans: {how}", count) for how, count in sorted(soak.plans.ends.items())),
+        *((f"plans done: {mode}", count) for mode, count in sorted(soak.plans.modes.items())),
+        *((f"drains and spreads: {how}", n) for how, n in sorted(soak.placements.items())),
         *((f"kills: {who}", count) for who, count in sorted(soak.kills.items())),
         ("queries started again", fleet.restarts),
         ("answers compared", fleet.checks),

@@ -27,6 +27,7 @@ _ARMED_ROUNDS = 5
 _DEATH_S = 3.0
 _FINISH_ROUNDS = 120
 _SAMPLES = 120
+_OPEN_DRAINS = ("draining", "drained", "overdue")
 SETTINGS = {
     "spark.master": f"local-cluster[{EXECUTORS},1,1024]",
     "spark.deploy.maxExecutorRetries": "-1",
@@ -55,6 +56,7 @@ class Soak:
     Attributes:
         watched: The executor that is not killed any more, once the storm is over.
         kills: How often processes were killed, by kind.
+        placements: How many drains and spreads there were, or were refused by which name.
     """
 
     def __init__(self, folder: Path, seed: int, course: Course, log: Log) -> None:
@@ -64,6 +66,7 @@ class Soak:
         self.plans = Plans(log)
         self.sampler = Sampler(folder / "samples", course)
         self.kills: Counter[str] = Counter()
+        self.placements: Counter[str] = Counter()
         self.watched: str | None = None
         self._armed: dict[str, int] = {}
         self._drivers = 0
@@ -92,6 +95,11 @@ class Soak:
             self.log(f"armed: {entry}")
             self.faults.arm(entry)
             self._armed[entry] = self.course.round
+
+    def draining(self) -> list[str]:
+        """The executors that are to be emptied."""
+        drains = self.driver.call("drains")
+        return [row["executor"] for row in drains if row["status"] in _OPEN_DRAINS]
 
     def _new_driver(self) -> DriverProcess:
         self._drivers += 1
@@ -134,6 +142,8 @@ class Soak:
     def _finish(self) -> None:
         """Lets all plans end, compares all answers, and stops all queries."""
         self._disarm_all()
+        for executor in self.draining():
+            self.driver.call("undrain", executor=executor)
         for _ in range(_FINISH_ROUNDS):
             if not self.plans.is_open():
                 break

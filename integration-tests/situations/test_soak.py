@@ -11,7 +11,7 @@ import pytest
 from soak.flat import SAMPLES_MIN, Measure, Series
 
 ROOT = Path(__file__).resolve().parents[2]
-SEED, ROUNDS = 121, 12
+SEED, ROUNDS = 366, 12
 
 
 @pytest.mark.slow
@@ -30,7 +30,8 @@ def test_a_short_run_ends_with_no_wrong_row(work: Path) -> None:
     report = (folder / "report.md").read_text()
     numbers = dict(re.findall(r"^\| ([^|]+) \| (\d+) \|$", report, re.MULTILINE))
     assert numbers["wrong rows"] == "0", report
-    for what in ("plans: done", "kills: driver", "kills: executor", "queries started again"):
+    kinds = ("plans: done", "drains and spreads: done", "kills: driver", "kills: executor")
+    for what in (*kinds, "queries started again"):
         assert int(numbers.get(what, 0)) > 0, f"no {what}:\n{report}"
     assert "| driver | live heap, MiB |" in report, "no samples"
 
