@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from testkit.answers import Rows
 from testkit.driver_process import DriverProcess
-from testkit.input import MANY_ROWS, Pattern
+from testkit.input import Pattern
 from testkit.running_query import RunningQuery
 from testkit.shapes import KINDS
 from testkit.waiting import until
@@ -36,11 +36,11 @@ class RemoteQuery(RunningQuery):
         *,
         kind: str = "totals",
         format: int = 2,
-        pattern: Pattern = MANY_ROWS,
+        pattern: Pattern | None = None,
         checkpoint: str | None = None,
         **settings: str,
     ) -> None:
-        super().__init__(folder, KINDS[kind].mode, pattern)
+        super().__init__(folder, KINDS[kind].mode, pattern or KINDS[kind].pattern)
         self.root = checkpoint or str(self.checkpoint)
         self.name, self.kind = folder.name, kind
         self.sink = folder / "sink"

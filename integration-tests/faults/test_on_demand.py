@@ -11,7 +11,6 @@ import pytest
 from testkit import link
 from testkit.driver_process import DriverProcess
 from testkit.faults import DEMAND_POINTS, JAR, USELESS, Faults
-from testkit.input import FEW_ROWS, MANY_ROWS
 from testkit.on_demand import (
     NO_REST,
     brought,
@@ -28,21 +27,17 @@ from testkit.shapes import DATA_ONLY, MOVED
 BATCHES = 40
 # Operators that look at all rows of their state in each batch, for what is due by time, or that ask
 # for all rows and look at none.
-SCANNING = {
-    **dict.fromkeys(("windows", "window updates", "unique", "seen", "first"), MANY_ROWS),
-    **dict.fromkeys(("sessions", "met", "met at once", "expiring"), FEW_ROWS),
-    **dict.fromkeys(("long visits", "long pandas visits"), FEW_ROWS),
-    **dict.fromkeys(("long tallies", "scala tallies", "clock tallies"), FEW_ROWS),
-}
+SCANNING = (
+    *("windows", "window updates", "unique", "seen", "first"),
+    *("sessions", "met", "met at once", "expiring", "long visits", "long pandas visits"),
+    *("long tallies", "scala tallies", "clock tallies"),
+)
 # Of these nothing is due for a minute, for a day, or ever.
 RARELY_DUE = ("unique", "first", "seen")
 # A row asks for one sub-bin of each store of an operator; a join has four.
 STORES_MAX = 4
 # One kind for each way in which operators ask for what is elsewhere.
-ASKING = {
-    **dict.fromkeys(("wide", "joined"), MANY_ROWS),
-    **dict.fromkeys(("sessions", "long visits"), FEW_ROWS),
-}
+ASKING = ("wide", "joined", "sessions", "long visits")
 # Questions of a batch and store about what one source has: for the keys that the batch has, and for
 # what is due, which each variable that expires is asked for by itself. Complete mode asks for all.
 ROUND_TRIPS = dict.fromkeys(MOVED, 3) | {"expiring": 8, "complete": 512}
@@ -96,7 +91,7 @@ def test_bins_move_on_demand_and_nothing_is_read_for_it(
 def test_every_operator_moves_on_demand(
     kind: str, format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
-    query = make_remote_query(shared, kind=kind, format=format, pattern=MOVED[kind]).spread()
+    query = make_remote_query(shared, kind=kind, format=format).spread()
     query.run(3)
     query.finish(query.move_half(0, 1, mode="on-demand"))
     assert brought(query) > 0
@@ -120,9 +115,7 @@ def test_an_operator_that_looks_at_all_rows_leaves_those_that_are_not_due_where_
 ) -> None:
     # Without batches that have no rows, what is due goes in the next one that has some.
     settings = NO_REST | DATA_ONLY
-    query = make_remote_query(
-        shared, kind=kind, format=format, pattern=SCANNING[kind], **settings
-    ).spread()
+    query = make_remote_query(shared, kind=kind, format=format, **settings).spread()
     query.run(3)
     came = []
     for source, target in ((0, 1), (1, 0)):
@@ -145,9 +138,7 @@ def test_an_operator_that_looks_at_all_rows_leaves_those_that_are_not_due_where_
 def test_an_executor_dies_before_the_rest_has_come(
     kind: str, dies: str, format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
-    query = make_remote_query(
-        shared, kind=kind, format=format, pattern=MOVED[kind], **NO_REST
-    ).spread()
+    query = make_remote_query(shared, kind=kind, format=format, **NO_REST).spread()
     query.run(3)
     source, target = query.executor_of(0), query.executor_of(1)
     takes_effect(query, query.move_half(0, 1, mode="on-demand"))
@@ -171,9 +162,7 @@ def test_an_answer_that_is_no_use_is_replaced_by_the_checkpoint(
     make_remote_query: MakeRemoteQuery,
 ) -> None:
     entry = f"answer-came={what}"
-    query = make_remote_query(
-        shared, kind=kind, format=format, pattern=ASKING[kind], **NO_REST
-    ).spread()
+    query = make_remote_query(shared, kind=kind, format=format, **NO_REST).spread()
     query.run(3)
     faults.arm(entry)
     takes_effect(query, query.move_half(0, 1, mode="on-demand"))
@@ -211,9 +200,7 @@ def test_a_source_that_hangs_is_not_waited_for_again_and_again(
     kind: str, format: int, three: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
     settings = {"spark.megaphone.transfer.imageDeadlineMs": "5000"} | NO_REST
-    query = make_remote_query(
-        three, kind=kind, format=format, pattern=MOVED[kind], **settings
-    ).spread()
+    query = make_remote_query(three, kind=kind, format=format, **settings).spread()
     query.run(3)
     source = query.executor_of(0)
     takes_effect(query, query.move_half(0, 1, mode="on-demand"))
@@ -240,7 +227,7 @@ def test_a_source_that_hangs_is_not_waited_for_again_and_again(
 def test_answers_over_a_slow_link_are_waited_for(
     kind: str, linked: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
-    query = make_remote_query(linked, kind=kind, pattern=MOVED[kind]).spread()
+    query = make_remote_query(linked, kind=kind).spread()
     query.run(3)
     for source, target in ((0, 1), (1, 0)):
         query.finish(query.move_half(source, target, mode="on-demand"), within=BATCHES)

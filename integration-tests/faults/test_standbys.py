@@ -42,10 +42,7 @@ def test_a_killed_executors_workers_go_on_where_they_have_standbys(
 def test_every_operator_goes_on_where_its_standbys_are(
     kind: str, format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
-    settings = {REPLICAS: "1"}
-    query = make_remote_query(
-        shared, kind=kind, format=format, pattern=MOVED[kind], **settings
-    ).spread()
+    query = make_remote_query(shared, kind=kind, format=format, **{REPLICAS: "1"}).spread()
     query.run(3)
     wait_for_standbys(query)
     assert not recovered_after_the_loss_of(0, query, shared)
