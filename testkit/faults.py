@@ -33,7 +33,7 @@ ENTRIES = (
     *STANDBY_POINTS,
     *DEMAND_POINTS,
     *DRIVER_POINTS,
-    *(f"{point}=pause" for point in (*DRIVER_POINTS, *STANDBY_POINTS)),
+    *(f"{point}=pause" for point in (*DRIVER_POINTS, *STANDBY_POINTS, "standby-kept")),
     "block-published=lost",
     "block-published=damaged",
     "block-published=cut",

@@ -169,6 +169,28 @@ def test_the_driver_dies_and_the_next_one_has_standbys_made_anew(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("format", [1, 2])
+@pytest.mark.parametrize("is_whole", [False, True], ids=["made", "brought forward"])
+def test_the_driver_dies_while_a_standby_is_kept(
+    is_whole: bool,
+    format: int,
+    make_driver: MakeDriver,
+    own_faults: Faults,
+    make_remote_query: MakeRemoteQuery,
+) -> None:
+    first, second = make_driver(**own_faults.settings), make_driver()
+    query = make_remote_query(first, format=format, **{REPLICAS: "1"})
+    if is_whole:
+        wait_for_standbys(query.spread())
+    own_faults.arm("standby-kept=pause")
+    query.write(3)
+    keeper = own_faults.wait("standby-kept=pause")
+    assert keeper in first.executors(), "it stands still in the midst of it"
+    first.kill()
+    goes_on_with_standbys(query, second)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("point", STANDBY_POINTS)
 def test_the_driver_dies_while_a_standby_takes_over(
     point: str, make_driver: MakeDriver, own_faults: Faults, make_remote_query: MakeRemoteQuery
