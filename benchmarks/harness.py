@@ -56,12 +56,14 @@ def session(master: str, partitions: int, **conf: str) -> SparkSession:
     return spark_megaphone.configure(builder).getOrCreate()
 
 
-def arguments(about: str, sizes: list[int]) -> argparse.Namespace:
-    """The command line of a benchmark over some numbers of keys."""
+def arguments(about: str, sizes: list[int], **switches: str) -> argparse.Namespace:
+    """The command line of a benchmark over some numbers of keys; what each switch does."""
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--sizes", type=int, nargs="+", default=sizes)
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=5)
+    for switch, what in switches.items():
+        parser.add_argument(f"--{switch.replace('_', '-')}", action="store_true", help=what)
     return parser.parse_args()
 
 

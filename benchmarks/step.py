@@ -81,10 +81,14 @@ class Feed:
         query.processAllAvailable()
         return query
 
-    def next(self, query: StreamingQuery) -> int:
-        """Runs one more batch; its duration in ms."""
+    def write(self) -> None:
+        """Writes one more file; its batch begins."""
         self.batch += 1
         harness.write_updates(self.spark, self.folder, self.batch, self.keys, self.rows)
+
+    def next(self, query: StreamingQuery) -> int:
+        """Runs one more batch; its duration in ms."""
+        self.write()
         query.processAllAvailable()
         return harness.durations_ms(query)[-1]
 
