@@ -5,12 +5,12 @@ import scala.collection.mutable
 import scala.util.{Failure, Success}
 import scala.util.control.ControlThrowable
 
-import io.megaphone.checkpoint.planlog.{History, LogRecord, PlanLog, PlanLogFiles, Verdict}
+import io.megaphone.checkpoint.planlog.{History, PlanLog, Verdict}
 import io.megaphone.errors.StepNotSealedException
-import io.megaphone.format.{VersionIds, WorkerId}
+import io.megaphone.format.VersionIds
 import io.megaphone.pace.TransferRate
 import io.megaphone.placement.Seat
-import io.megaphone.plan.{Group, Plan}
+import io.megaphone.plan.Plan
 import io.megaphone.protocol.Protocol
 import io.megaphone.runtime.{
   BatchPlan, ClusterView, FaultPoints, Pin, QueryRun, Relocation, SweepOrder
@@ -33,35 +33,32 @@ import io.megaphone.runtime.{
   *
   * It may die or be paused between any two steps, and before or after any write.
   */
-final class Driver(val id: String, world: World) extends PlanLogFiles {
+final class Driver(val id: String, world: World) {
   import Driver._
 
   private val setup = world.setup
   private val checkpoint = world.checkpoint
-  private val planLog = new PlanLog(this) {
+  private val planLog = new PlanLog(new DriverPlanLog(id, world)) {
     override def read(): History = world.planted.history(checkpoint.planLog)
   }
   private val run =
     new QueryRun(id, "root", planLog, FaultPoints.Off, text => world.trace(s"$id WARN $text"))
+
+  /** How far the run is. */
+  val status = new RunStatus(this, run, world)
+
+  /** The tasks of its batches. */
+  val tasks = new BatchTasks(this, world)
   private var phase: Phase = Starting
   private var newestOffsetAtStart = -1L
   private var batch = -1L
   private var isOwn = false
   private var latestCommitted = Option.empty[Long]
   private var isStarted = false
-  private var stages = Vector.empty[() => Stage]
-  private var stage: Option[Stage] = None
-  private val waiting = mutable.ArrayBuffer.empty[Int] // workers with no attempt running
-  private val running = mutable.ArrayBuffer.empty[TaskAttempt]
-  private val accepted = mutable.LinkedHashMap.empty[(Long, Int), TaskAttempt] // the first ones
-  private val locations = mutable.HashMap.empty[(Long, Int), String] // as Spark's coordinator has
-  private val attempts = mutable.HashMap.empty[Int, Int].withDefaultValue(0)
   private var planned = Option.empty[BatchPlan]
   private var relocated = 0
   private val placements = mutable.HashMap.empty[Long, Map[Long, Vector[String]]]
-  private var isStageAgain = false
   private var isDoomed = false
-  private var appended = Long.MaxValue // the number of the last append
   var isDead = false
   var isPaused = false
 
@@ -78,8 +75,6 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
     */
   def isCurrent: Boolean = batch >= world.oracle.settled && (state.unconfirmed.isEmpty ||
     state.history.nextNumber == checkpoint.planLog.nextNumber)
-  def stepsLeft: Int =
-    state.history.open.map(p => p.stepsCount - state.history.sealedSteps(p.id).size).sum
   def openPlans: Vector[String] = if (isStarted) state.history.open.map(_.id) else Vector.empty
 
   /** Where each worker of a group was wanted in a batch. */
@@ -143,7 +138,7 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
       if (isStarted) countVerdict()
       phase = Planning
     case Planning => planBatch()
-    case Running => runStage()
+    case Running => runTasks()
     case Committing => commit()
   }
 
@@ -192,7 +187,9 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
     plan1.pins.foreach(pin)
     plan1.sweep.foreach(order => world.later(this)(sweep(order)))
     plan1.obsoleteRecords.foreach(number => world.later(this)(deleteRecords(number)))
-    launch(plan1)
+    world.planted.beforeBatch(decision)
+    tasks.begin(plan1)
+    phase = Running
   }
 
   /** Workers are wished on executors that get tasks, as the driver sees them. */
@@ -208,109 +205,17 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
 
   private def pin(pin: Pin): Unit = setup.groups
     .find(_.operators.exists(_.id == pin.operator))
-    .foreach(g => located(g.id, pin.worker, pin.executor.id))
+    .foreach(g => tasks.located(g.id, pin.worker, pin.executor.id))
 
   /** The ids of a batch that others have committed and purged meanwhile do not matter any more. */
   private def idsAtBatch =
     checkpoint.idsAt(batch).getOrElse(throw new DriverDied("the commit log is ahead"))
 
-  private def launch(plan: BatchPlan): Unit = {
-    world.planted.beforeBatch(plan.decision)
-    accepted.clear()
-    val actions = if (world.faults.strikes(Fault.TwoActions)) 2 else 1
-    val offset = checkpoint.offsets.getOrElse(batch, throw new DriverDied("the offset log is gone"))
-    val counter = world.nextNumber()
-    stages = Vector
-      .tabulate(actions)(action =>
-        setup.groups.map { g => () =>
-          Stage(this, plan, g.id, action, Rows.of(setup, g.id, batch, offset), counter)
-        }
-      )
-      .flatten
-    stage = None
-    running.clear()
-    waiting.clear()
-    phase = Running
-  }
-
-  private def runStage(): Unit = stage match {
-    case _ if isDoomed && (stages.isEmpty || world.dice.chance(0.05)) =>
+  private def runTasks(): Unit =
+    if (isDoomed && (tasks.haveAllBegun || world.dice.chance(0.05)))
       die(s"the step of batch $batch cannot be carried out")
-    case None if stages.isEmpty => phase = Committing
-    case None =>
-      stage = Some(stages.head())
-      stages = stages.tail
-      isStageAgain = false
-      waiting ++= world.dice.shuffle(Vector.range(0, workers(stage.get)))
-      attempts.clear()
-    case Some(s) =>
-      if (waiting.nonEmpty && (running.isEmpty || world.dice.chance(0.5)))
-        send(s, waiting.remove(0))
-      else if (running.nonEmpty) advance(world.dice.pick(running))
-      else if (!isStageAgain && world.faults.strikes(Fault.StageAgain)) {
-        // Its shuffle files were lost: some tasks run again.
-        isStageAgain = true
-        waiting ++= Vector.range(0, workers(s)).filter(_ => world.dice.chance(0.4))
-      } else stage = None
-  }
-
-  private def workers(s: Stage): Int = s.tables.after.workers
-
-  private def send(s: Stage, worker: Int): Unit = {
-    attempts(worker) += 1
-    if (attempts(worker) > 4 && batch < world.oracle.settled)
-      die("another driver is far ahead") // what it reads may be swept
-    else if (attempts(worker) > 60)
-      throw new Violation(
-        s"$id batch $batch worker $worker: no attempt of ${attempts(worker)} succeeds"
-      )
-    if (attempts(worker) > 6) world.killZombies()
-    // Dice alone may fail sixty attempts, if chains are long: the last thirty are without faults.
-    if (attempts(worker) > 30) world.faults.quiet = true
-    val open = world.executors.filterNot(e => world.leaving(e.name))
-    val wanted = locations.get((s.group, worker)).flatMap(name => open.find(_.name == name))
-    val others = open.filterNot(wanted.contains)
-    val executor =
-      if (world.faults.strikes(Fault.ElsewhereSent, others.nonEmpty)) world.dice.pick(others)
-      else wanted.getOrElse(world.dice.pick(open))
-    running += new TaskAttempt(world, s, worker, executor, world.nextNumber())
-  }
-
-  private def advance(task: TaskAttempt): Unit =
-    if (task.isDone) accept(task)
-    else {
-      step(task)
-      if (!task.isDone && world.faults.strikes(Fault.TaskGivenUp)) giveUp(task)
-    }
-
-  /** One phase of a running task; sends its worker again if it fails. */
-  private def step(task: TaskAttempt): Unit =
-    world.attempt(task) match {
-      case None => if (task.isDone) accept(task)
-      case Some(_) => running -= task; waiting += task.worker
-    }
-
-  private def accept(task: TaskAttempt): Unit = {
-    running -= task
-    val key = (task.stage.group, task.worker)
-    val first = accepted.getOrElseUpdate(key, task)
-    world.trace(s"$task is ${if (first eq task) "accepted" else "not the first"}")
-    if (!setup.isV2 && first.written != task.written && valuesOf(first) != valuesOf(task))
-      throw new Violation(s"$task wrote other values than $first, under checkpoint format v1")
-  }
-
-  private def valuesOf(task: TaskAttempt) = task.written.toMap.view.mapValues(_.toMap).toMap
-
-  private def giveUp(task: TaskAttempt): Unit = {
-    world.trace(s"$task is given up")
-    running -= task
-    waiting += task.worker
-    world.makeZombie(task)
-  }
-
-  /** Spark's coordinator hears where a worker's store is, or is wanted. */
-  def located(group: Long, worker: Int, executor: String): Unit =
-    locations((group, worker)) = executor
+    else if (tasks.areOver) phase = Committing
+    else tasks.next()
 
   /** Executors have come or gone, or are to be emptied. */
   def clusterChanged(): Unit = if (isReady) run.clusterChanged(world.clusterView).foreach(pin)
@@ -325,79 +230,12 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
   def cancelRelocations(): Unit =
     run.cancelRelocations(run.footprint.relocations.filter(_.isOpen).map(_.id).toSet)
 
-  /** Whether bins of a step on demand may still be incomplete. */
-  def isArriving: Boolean = state.decision.exists(_.incomplete.valuesIterator.exists(_.nonEmpty))
-
-  /** Whether workers are on their way, or on executors that are to be emptied. */
-  def isRelocating: Boolean = run.footprint.relocations.exists(_.isOpen) ||
-    world.mustEmpty &&
-    world.drains.open.exists(e =>
-      run.footprint.staysOn(e).nonEmpty || run.footprint.standbysOn(e, isIdle = false) > 0
-    )
-
-  /** What of it is not over. */
-  def moving: String = s"$openPlans, ${run.footprint.relocations.takeRight(3)}, to be emptied " +
-    world.drains.open
-      .map(e =>
-        s"$e: ${run.footprint.staysOn(e)}, ${run.footprint.standbysOn(e, isIdle = false)} standbys"
-      )
-      .mkString(", ")
-
-  /** Whether a batch has placed a worker elsewhere although steps with it were not over. */
-  def isTakenInHaste(batch: Long, seat: Seat): Boolean = run.footprint.relocations.exists { r =>
-    r.seat == seat && r.taken.contains(batch) && batch - r.since > setup.placement.patienceBatches
-  }
-
-  /** Whether a task of the batch under way runs on an executor. */
-  def runsOn(executor: Executor): Boolean = running.exists(_.executor eq executor)
-
-  /** Whether nothing is under way but a batch, and every worker is where it has run last. */
-  def isQuiet: Boolean =
-    isReady && state.decision.exists(_.sealedSteps.isEmpty) && openPlans.isEmpty &&
-      !isRelocating && !isArriving && setup.groups.forall { group =>
-        (0 until state.currentTable(group.id).workers).forall { worker =>
-          group.operators.forall(o =>
-            run.footprint.executorOf(o.id, worker).exists(world.executor(_).isDefined)
-          )
-        }
-      }
-
-  /** Whether every worker of an executor has a standby that keeps up, as the driver knows it and as
-    * it is.
-    */
-  def canDoWithout(executor: Executor): Boolean = (for {
-    group <- setup.groups.iterator
-    worker <- 0 until state.currentTable(group.id).workers
-    if group.operators.exists(o => run.footprint.executorOf(o.id, worker).contains(executor.name))
-    standbys = run.footprint.standbysOf(group, worker)
-  } yield standbys.nonEmpty &&
-    standbys.forall(world.executor(_).exists(standsBy(_, group, worker))))
-    .reduceOption(_ && _)
-    .contains(true)
-
-  private def standsBy(executor: Executor, group: Group, worker: Int): Boolean =
-    group.stores.forall { store =>
-      val bins = state.currentTable(group.id).binsOf(worker)
-      executor.registry.holding(WorkerId(store.in(id), worker)).exists { here =>
-        here.keepsUp(world.oracle.settled, behind = 0) && !here.areIncomplete && bins.forall(
-          here.has
-        )
-      }
-    }
-
   /** An executor is gone: with its tasks, or so it seems. */
   def lost(executor: Executor, isCutOff: Boolean): Unit = {
     // A listener hears of a loss, or the next planning sees it.
     if (world.faults.isFree || world.dice.chance(0.7)) clusterChanged()
-    running.toVector.filter(_.executor eq executor).foreach { task =>
-      if (isCutOff) giveUp(task) else { running -= task; waiting += task.worker }
-    }
+    tasks.lost(executor, isCutOff)
   }
-
-  /** One phase of some task, while this driver is paused: its executors are not. */
-  def tasksGoOn(): Unit = running
-    .find(t => !t.isDone)
-    .foreach(t => if (world.attempt(t).isDefined) { running -= t; waiting += t.worker })
 
   private def commit(): Unit = writing(s"commit log $batch") {
     if (checkpoint.commits.contains(batch)) die(s"commit log $batch is there")
@@ -407,7 +245,7 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
       checkpoint.commits(batch) = if (!setup.isV2) Map.empty else idsOfAccepted(after)
       if (batch != world.oracle.settled)
         throw new Violation(s"batch $batch is committed after version ${world.oracle.settled}")
-      world.oracle.commit(accepted.valuesIterator.flatMap(_.written.iterator).toVector, after)
+      world.oracle.commit(tasks.accepted.valuesIterator.flatMap(_.written.iterator).toVector, after)
       world.counts = world.counts.copy(batches = world.counts.batches + 1)
       world.trace(s"$id commits batch $batch: ${checkpoint.commits(batch)}")
       if (world.dice.chance(0.9)) run.batchEnded(batch, world.dice.below(1000).toLong)
@@ -421,7 +259,7 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
     g <- setup.groups
     s <- g.stores
   } yield {
-    val ids = Vector.tabulate(after(g.id).workers)(w => accepted((g.id, w)).ids(s))
+    val ids = Vector.tabulate(after(g.id).workers)(w => tasks.accepted((g.id, w)).ids(s))
     s -> VersionIds(ids.padTo(g.firstWorkers, ids.head)) // Spark's readers count by these
   }).toMap
 
@@ -457,47 +295,16 @@ final class Driver(val id: String, world: World) extends PlanLogFiles {
     try planLog.deleteBefore(before)
     catch { case e: InjectedFault => world.trace(s"$id stops deleting records: ${e.getMessage}") }
 
-  // ---- The plan log, as this driver reaches it.
-
-  override def folder: String = checkpoint.planLog.folder
-  override def numbers(): Vector[Long] = world.planted.numbers(checkpoint.planLog, appended)
-  override def delete(number: Long): Unit = {
-    if (world.faults.strikes(Fault.FileFails)) throw new InjectedFault(s"record $number stays")
-    checkpoint.planLog.delete(number)
-  }
-
-  override def create(number: Long, record: LogRecord): Boolean = {
-    mayDie("before the plan log")
-    appended = number
-    if (world.faults.strikes(Fault.AppendFails)) throw new InjectedFault("nothing was written")
-    val isCreated = world.planted.create(checkpoint.planLog, number, record)
-    world.trace(s"$id appends record $number, ${if (isCreated) "done" else "taken"}: $record")
-    mayDie("after the plan log")
-    if (isCreated && world.faults.strikes(Fault.AppendUnsure))
-      throw new InjectedFault("the connection was lost")
-    isCreated
-  }
-
-  override def read(numbers: Vector[Long]): Vector[Option[LogRecord]] =
-    if (world.faults.strikes(Fault.ReadUnsure)) throw new InjectedFault("the connection is lost")
-    else checkpoint.planLog.read(numbers)
-
-  private def mayDie(when: String): Unit =
-    if (world.faults.strikes(Fault.DriverDies)) throw new DriverDied(when)
-
   private def writing(what: String)(write: => Unit): Unit = {
-    mayDie(s"before $what")
+    world.driverMayDie(s"before $what")
     write
-    if (!isDead) mayDie(s"after $what")
+    if (!isDead) world.driverMayDie(s"after $what")
   }
 
   def die(reason: String): Unit = if (!isDead) {
     world.trace(s"$id dies: $reason")
     isDead = true
-    running.toVector.foreach { task =>
-      if (world.dice.chance(0.5)) world.makeZombie(task) else if (!task.isDone) task.fail()
-    }
-    running.clear()
+    tasks.end()
   }
 }
 

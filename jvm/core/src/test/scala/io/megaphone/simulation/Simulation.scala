@@ -69,7 +69,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     else if (roll < 946) running.foreach(user.act)
     else if (roll < 948) read()
     else if (roll < 970) disturb()
-    else world.drivers.filter(d => d.isPaused && !d.isDead).foreach(_.tasksGoOn())
+    else world.drivers.filter(d => d.isPaused && !d.isDead).foreach(_.tasks.goOn())
   }
 
   /** Throws what was wrong at a place whose exceptions the code under test has caught. */
@@ -136,23 +136,26 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
       ticks += 1
       // It did not know what another had written, or where a worker had run.
       over = over.filterNot { case (driver, _) =>
-        driver.isDead || driver.isRelocating || driver.isArriving
+        driver.isDead || driver.status.isRelocating || driver.status.isArriving
       }
       if (over.isEmpty) world.drivers.filterNot(_.isDead).toVector match {
         case Vector(driver) if driver.isReady && driver.isCurrent =>
-          if (bound == Long.MaxValue) bound = world.counts.batches + 4 + patience * driver.stepsLeft
+          if (bound == Long.MaxValue)
+            bound = world.counts.batches + 4 + patience * driver.status.stepsLeft
           if (driver.state.progressAt != progressAt && progress < Simulation.ProgressMax) {
             progressAt = driver.state.progressAt
             progress += 1
             bound += patience
           }
           val batches = world.counts.batches
-          if (driver.isArriving && batches != arrivingAt && arriving < Simulation.ArrivingMax) {
+          if (
+            driver.status.isArriving && batches != arrivingAt && arriving < Simulation.ArrivingMax
+          ) {
             arrivingAt = batches
             arriving += 1
             bound += 1
           }
-          if (driver.openPlans.isEmpty && !driver.isRelocating && !driver.isArriving)
+          if (driver.openPlans.isEmpty && !driver.status.isRelocating && !driver.status.isArriving)
             over = Some(driver -> world.counts.batches)
           else if (driver.openPlans.nonEmpty && world.counts.batches > bound)
             throw new Violation(
@@ -163,7 +166,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
       if (ticks > Simulation.TicksMax)
         throw new Violation(
           s"the query stands still: batch ${world.oracle.settled} after $ticks ticks without " +
-            s"faults; ${world.drivers.map(_.moving).mkString}"
+            s"faults; ${world.drivers.map(_.status.moving).mkString}"
         )
     }
     world.checkLeaks()

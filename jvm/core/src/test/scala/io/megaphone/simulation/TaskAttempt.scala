@@ -113,7 +113,7 @@ final class TaskAttempt(
       WorkerTask.Settings(0, tailDeadlineMs = 60000, imageDeadlineMs = 60000, setup.limits)
     )
     tasks(store) = task
-    stage.driver.located(stage.group, worker, executor.name)
+    stage.driver.tasks.located(stage.group, worker, executor.name)
     val arrivals = task.arrivals
     if (executor.standing.remove(task.id) && !arrivals.isRecovered) world.promoted()
     world.trace(

@@ -92,7 +92,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   /** The user ends the executors that may go. Nothing of what they had may be missed. */
   def release(): Unit = {
     val free = executors.filter(e => drains.get(e.name, has).exists(_.status == Drain.Drained))
-    free.filterNot(e => drivers.exists(_.runsOn(e))).foreach { e =>
+    free.filterNot(e => drivers.exists(_.tasks.runOn(e))).foreach { e =>
       counts = counts.copy(released = counts.released + 1)
       lose(e, isCutOff = false)
     }
@@ -120,10 +120,10 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
 
   /** An executor dies alone, while all is quiet and every worker of it is stood by for. */
   def loseQuietly(): Unit = drivers.filterNot(_.isDead).toVector match {
-    case Vector(driver) if staying.size == executors.size && driver.isQuiet =>
+    case Vector(driver) if staying.size == executors.size && driver.status.isQuiet =>
       for (_ <- 1 to setup.bins; executor <- executors) executor.keepStandbys()
       executors.foreach(mail.report)
-      dice.pickOption(executors.filter(driver.canDoWithout)).foreach { executor =>
+      dice.pickOption(executors.filter(driver.status.canDoWithout)).foreach { executor =>
         counts = counts.copy(missed = counts.missed + 1)
         lose(executor, isCutOff = false)
       }
@@ -156,6 +156,10 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     finally isMeanwhile = false
   }
   def mayGoOn: Boolean = !isMeanwhile
+
+  /** A driver is at a point where it may die. */
+  def driverMayDie(when: String): Unit =
+    if (faults.strikes(Fault.DriverDies)) throw new DriverDied(when)
 
   /** A driver does one step. If there is none, one starts. */
   def stepDriver(): Unit = {
@@ -288,7 +292,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
       val isPatient = stage.plan.decision.sealedSteps.forall(a =>
         a.id.group != stage.group || stage.batch - a.since < setup.settings.patienceBatches
       )
-      val hasWaited = !stage.driver.isTakenInHaste(stage.batch, Seat(stage.group, worker))
+      val hasWaited = !stage.driver.status.isTakenInHaste(stage.batch, Seat(stage.group, worker))
       if (isPatient && hasWaited && arrivals.binsFromCheckpoint > 0)
         throw new Violation(
           s"batch ${stage.batch} took ${arrivals.binsFromCheckpoint} bins from files with no fault"
