@@ -13,7 +13,7 @@ NO_REST = {"spark.megaphone.transfer.maxBytesPerSecond": "1"}
 # Batches of some keys of `MANY_ROWS`: after them most of what a step took is still elsewhere.
 SOME_KEYS = replace(MANY_ROWS, rows=20)
 
-NOTICE_BATCHES = 2  # so many batches before a step on demand it is announced
+NOTICE_BATCHES = 1  # so many batches before a step on demand it is announced, at least
 
 
 def takes_effect(query: RunningQuery, plan: str) -> None:

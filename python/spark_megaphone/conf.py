@@ -52,9 +52,9 @@ DRAIN_ON_DECOMMISSION: Final = "spark.megaphone.drain.onDecommission"
 # read when the application starts.
 ALLOCATION_HOLD_STATE: Final = "spark.megaphone.allocation.holdState"
 
-# Number of batches that a step waits for its preparation while no copy of the query progresses.
-# After that it takes effect anyway, and bins that are not prepared are read from the checkpoint.
-# Default `10`; read when a query starts.
+# Number of batches that a step waits for its preparation while no copy or survey of the query
+# progresses. After that it takes effect anyway, and bins that are not prepared are read from the
+# checkpoint. Default `10`; read when a query starts.
 TRANSFER_PATIENCE_BATCHES: Final = "spark.megaphone.transfer.patienceBatches"
 
 # Maximum number of steps of a plan that are prepared at the same time. Default `4`; read when a

@@ -95,9 +95,21 @@ object Survey {
   ) {
     private[log] val end: Int = prefix.end
     @volatile private var made: Array[Long] = _
+    @volatile private var isTried = false
 
     /** Looks at the records. Throws what `keys` throws. */
-    def make(): Unit = made = entriesOf(prefix, 0, end, keys)
+    def make(): Unit =
+      try made = entriesOf(prefix, 0, end, keys)
+      finally isTried = true
+
+    /** Whether it is made, or cannot be. */
+    def isOver: Boolean = isTried
+
+    /** Bytes of the records that it looks at. */
+    def recordBytes: Long = end * 8L
+
+    /** Whether it is of a log as this is now: a log that was compacted since needs another one. */
+    def isOf(log: BinLog): Boolean = log.pagesNow eq basis
 
     /** What was made; None if it is not made, or not of this log as it is now. */
     private[log] def entries(log: Pages): Option[Array[Long]] =

@@ -17,7 +17,7 @@ abstract class TransferMode private[plan] (val name: String) extends Serializabl
     */
   def announcedSteps(window: Int): Int
 
-  /** Whether targets make replicas ahead of the step, and the step waits for them. */
+  /** Whether targets make replicas ahead of the step. */
   def isPreparedAhead: Boolean
 
   /** Whether a source publishes images of its settled bins in the batch that announces the step. */
@@ -26,11 +26,11 @@ abstract class TransferMode private[plan] (val name: String) extends Serializabl
   /** What a source publishes of the new head after each commit before the step. */
   def publishesAfterCommit: AfterCommit
 
-  /** How many batches before the step announce it, if nothing is waited for. */
-  def noticeBatches: Int = 1
-
-  /** Whether bins may be incomplete once the step has taken effect. */
+  /** Whether bins may be incomplete once the step has taken effect. Sources survey them ahead. */
   def isOnDemand: Boolean = false
+
+  /** Whether the step waits for what is made ahead: targets' replicas or sources' surveys. */
+  final def isAwaited: Boolean = isPreparedAhead || isOnDemand
 
   /** Whether it is only for queries that executors stand by for. */
   def needsStandbys: Boolean = false

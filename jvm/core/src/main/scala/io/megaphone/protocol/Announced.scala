@@ -5,7 +5,8 @@ import io.megaphone.format.{StateName, StoreId}
 import io.megaphone.plan.{RoutingTable, Step, StepId, TransferMode}
 import io.megaphone.state.{ForStep, ReplicaKey}
 
-/** An announced step: sources publish blocks for it, and targets make replicas of them.
+/** An announced step: sources publish blocks for it, and targets make replicas of them; or sources
+  * survey what it will take.
   *
   * @param since
   *   the batch that announced the step; the images are of the state that it reads
@@ -33,12 +34,15 @@ final case class Announced(
   def without(executor: String): Announced =
     copy(replicas = replicas.filterNot(_._2.executor == executor))
 
-  /** The step with those replicas only that are where their targets are now.
+  /** The step with those replicas only that are where their targets are now, and those surveys that
+    * are where their sources are.
     *
     * @param executors
     *   ids of the workers' executors
     */
   def at(executors: Vector[String]): Announced = copy(replicas = replicas.filter {
+    case (key, state: ReplicaState.Surveyed) =>
+      executors.lift(key.source).contains(state.executor)
     case (key, state) => executors.lift(Announced.targetOf(key)).contains(state.executor)
   })
 
@@ -51,10 +55,11 @@ final case class Announced(
     case _ => false
   }
 
-  /** Whether a replica has reached a version, or a later one. */
+  /** Whether a replica has reached a version, or a later one; or what is surveyed instead is so. */
   def isReady(key: ReplicaKey, version: Long): Boolean = replicas.get(key).exists {
     case ready: ReplicaState.Ready => ready.version >= version
-    case _ => false
+    case _: ReplicaState.Surveyed => true
+    case _: ReplicaState.Refused => false
   }
 
   /** The step without the moves that have no room at their targets.
@@ -99,4 +104,7 @@ object ReplicaState {
 
   /** There was no room for the replica. */
   final case class Refused(reason: String, executor: String) extends ReplicaState
+
+  /** Of a step on demand, which has no replicas: its bins are surveyed at the source. */
+  final case class Surveyed(executor: String) extends ReplicaState
 }

@@ -225,9 +225,10 @@ private[protocol] object Planning {
     else None
   }
 
-  /** An announced step as it can be taken now: all of it if its replicas are ready; else, its
-    * patience over, without the moves that have no room, because reading them from files would need
-    * the same room. A target that had no room for a move of the same plan is not waited for again.
+  /** An announced step as it can be taken now: all of it if its replicas or surveys are ready;
+    * else, its patience over, without the moves that have no room, because reading them from files
+    * would need the same room. A target that had no room for a move of the same plan is not waited
+    * for again.
     */
   private def taken(
       state: State,
@@ -243,8 +244,7 @@ private[protocol] object Planning {
     lazy val full = fullTargets(state, a.id)
     val waitsSince = math.max(a.since, state.progressAt)
     val isOver =
-      if (a.mode.isPreparedAhead) batch.number - waitsSince >= state.settings.patienceBatches
-      else batch.number - a.since >= a.mode.noticeBatches
+      !a.mode.isAwaited || batch.number - waitsSince >= state.settings.patienceBatches
     val isTaken = isOver || needed.forall { key =>
       if (a.isRefused(key)) full(Announced.targetOf(key)) else a.isReady(key, batch.number - 2)
     }

@@ -232,7 +232,7 @@ object Protocol {
   /** Another run's record stands where own records might have: none of them is in the log. */
   case object Refuted extends Event
 
-  /** An executor reports how far a replica is. */
+  /** An executor reports how far a replica is, or that what is surveyed instead is so. */
   final case class ReplicaReported(replica: ReplicaKey, step: StepId, state: ReplicaState)
       extends Event
   final case class ExecutorLost(executor: String) extends Event

@@ -142,32 +142,37 @@ final class ExecutorAgent(
   def notice(counter: Long): Boolean =
     newestCounter.getAndUpdate(math.max(_, counter)) < counter
 
-  def report: Report = Report(
-    address,
-    Held(
-      registry.holdingsCount,
-      registry.replicasCount,
-      peers.publishedCount,
-      registry.budget.heldBytes,
-      registry.budget.bytesOnDisk,
-      registry.budget.budgetBytes
-    ),
-    registry.replicaVersions,
-    refused.asScala.iterator.map { case (key, refusal) => key -> refusal.reason }.toVector,
-    published.asScala.iterator.map { case (key, bytes) =>
-      Copied(key, isSource = true, bytes)
-    }.toVector ++
-      copied.asScala.iterator.map { case (key, bytes) => Copied(key, isSource = false, bytes) },
-    throttle.besideTasks,
-    standbys.standing,
-    orders.counter,
-    registry.holdingsByRun,
-    standbys.noRoom,
-    rests.whole,
-    rests.heldUp,
-    registry.exportsByRun,
-    failing.asScala.toVector
-  )
+  def report: Report = {
+    val surveyed = registry.exports.surveyed
+    Report(
+      address,
+      Held(
+        registry.holdingsCount,
+        registry.replicasCount,
+        peers.publishedCount,
+        registry.budget.heldBytes,
+        registry.budget.bytesOnDisk,
+        registry.budget.budgetBytes
+      ),
+      registry.replicaVersions,
+      refused.asScala.iterator.map { case (key, refusal) => key -> refusal.reason }.toVector,
+      published.asScala.iterator.map { case (key, bytes) =>
+        Copied(key, isSource = true, bytes)
+      }.toVector ++
+        copied.asScala.iterator.map { case (key, bytes) => Copied(key, isSource = false, bytes) } ++
+        surveyed.map(s => Copied(s.key, isSource = true, s.bytes)),
+      throttle.besideTasks,
+      standbys.standing,
+      orders.counter,
+      registry.holdingsByRun,
+      standbys.noRoom,
+      rests.whole,
+      rests.heldUp,
+      registry.exportsByRun,
+      failing.asScala.toVector,
+      surveyed.filter(_.areAll).map(_.key)
+    )
+  }
 
   /** Obeys the orders, unless newer ones are known. Returns whether they were obeyed. */
   def obey(orders: Orders): Boolean = newestCounter.get <= orders.counter && {

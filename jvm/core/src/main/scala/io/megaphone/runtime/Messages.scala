@@ -17,7 +17,7 @@ sealed trait Message extends Serializable
   * @param refused
   *   the replicas that had no room when they were last tried, and the reason
   * @param copied
-  *   how much was copied for each replica
+  *   how much was copied for each replica, or looked at for a survey
   * @param besideTasks
   *   by run: bytes of records that were copied in all while the executor ran tasks
   * @param standing
@@ -37,6 +37,8 @@ sealed trait Message extends Serializable
   *   how many exports it keeps, by run
   * @param failing
   *   the replicas that it has failed to prepare some times in a row, and the last reason
+  * @param surveyed
+  *   what steps on demand are to take from its workers, and is surveyed
   */
 final case class Report(
     executor: ExecutorAddress,
@@ -52,7 +54,8 @@ final case class Report(
     whole: Vector[(WorkerId, Long)] = Vector.empty,
     restsHeldUp: Vector[(WorkerId, String)] = Vector.empty,
     exports: Map[String, Int] = Map.empty,
-    failing: Vector[(ReplicaKey, String)] = Vector.empty
+    failing: Vector[(ReplicaKey, String)] = Vector.empty,
+    surveyed: Vector[ReplicaKey] = Vector.empty
 ) extends Message
 
 /** How far a standby is: the version of its holding, how many bins of the worker it has, and
@@ -61,7 +64,8 @@ final case class Report(
 final case class Standing(worker: WorkerId, version: Long, isWhole: Boolean, bins: Int = 0)
 
 /** How many bytes of records were copied for a replica, at its source or its target: the most that
-  * one attempt has come to, so that repeated attempts do not look like progress.
+  * one attempt has come to, so that repeated attempts do not look like progress. Of a step on
+  * demand, how many its source has surveyed.
   */
 final case class Copied(replica: ReplicaKey, isSource: Boolean, bytes: Long)
 

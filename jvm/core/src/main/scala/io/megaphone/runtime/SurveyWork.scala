@@ -9,9 +9,12 @@ import io.megaphone.state.{BinState, Holding, Registry, ReplicaKey}
 /** Begins, ahead of steps on demand, the surveys of the bins that they will take: else the first
   * question of a step would wait for them.
   *
-  *   1. The task of a source queues its bins as the step is announced. ''Dies:'' nothing is ahead,
-  *      and questions wait.
+  *   1. Each task of a source queues its bins while the step is announced, those that are not
+  *      surveyed yet. ''Dies:'' nothing is ahead, and the next task queues them, there or
+  *      elsewhere.
   *   1. `next` looks at the settled records of one bin, while the worker's tasks go on.
+  *   1. The step waits until the executor reports that all bins are surveyed. ''Its patience is
+  *      over:'' questions wait.
   *   1. The step's export goes on from there.
   *
   * Threads: any.
@@ -19,15 +22,19 @@ import io.megaphone.state.{BinState, Holding, Registry, ReplicaKey}
 final class SurveyWork private[runtime] (registry: Registry) {
   private val queued = new ConcurrentLinkedQueue[(ReplicaKey, Survey.Draft)]()
 
-  /** Queues bins of a holding that are settled. Only with the lease, before the batch writes. */
+  /** Queues bins of a holding that are settled, but for those that are queued or surveyed as they
+    * are now. Only with the lease, before the batch writes.
+    */
   def queue(key: ReplicaKey, holding: Holding, bins: Seq[Int]): Unit = {
     // Each has a reader of its own, as it is made: two threads may be at two drafts.
     def keys = registry.keyReaderOf(key.store).get
-    val drafts = bins.map(bin => bin -> holding.stateOf(bin)).collect {
-      case (bin, BinState.Local(log)) => bin -> log.draft(keys)
-    }
+    val known = registry.exports.draftsOf(key)
+    val drafts =
+      bins.map(bin => bin -> holding.stateOf(bin)).collect { case (bin, BinState.Local(log)) =>
+        bin -> known.get(bin).filter(_.isOf(log)).getOrElse(log.draft(keys))
+      }
     registry.exports.putDrafts(key, drafts.toMap)
-    drafts.foreach { case (_, draft) => queued.add(key -> draft) }
+    for ((bin, draft) <- drafts if !known.get(bin).contains(draft)) queued.add(key -> draft)
   }
 
   /** Whether a run has surveys that are to be begun. */

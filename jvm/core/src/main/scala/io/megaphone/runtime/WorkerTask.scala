@@ -129,7 +129,7 @@ final class WorkerTask private (
     agent.publisher.queueImage(block, TransferBlocks.snapshot(holding, route.bins))
   }
 
-  /** Announces the bins that steps on demand will take, and queues surveys of them once. */
+  /** Announces the bins that steps on demand will take, and queues surveys of them. */
   private def announceExports(): Unit = for {
     step <- assignment.outgoing
     if step.mode.isOnDemand
@@ -138,7 +138,7 @@ final class WorkerTask private (
   } {
     val key = ReplicaKey.forStep(batch.key, route.source, route.target, step.step)
     agent.registry.exports.announce(key, route.bins)
-    if (step.isAnnouncedNow) agent.surveys.queue(key, holding, route.bins)
+    agent.surveys.queue(key, holding, route.bins)
   }
 }
 

@@ -11,8 +11,8 @@ import io.megaphone.log.{KeyReader, Survey}
 /** What steps on demand take from the workers of one executor: rule 33.
   *
   *   1. A step is announced by its source's tasks, with the bins that it will take. Surveys of
-  *      these are begun ahead (`putDrafts`). ''The source goes on elsewhere:'' it is announced
-  *      there, too.
+  *      these are begun ahead (`putDrafts`), and the driver is told how far they are (`surveyed`).
+  *      ''The source goes on elsewhere:'' it is announced there, too.
   *   1. In the step's batch the bins are lent, to one export: by the source's task, or by the first
   *      question. If the source has no task in that batch, its holding stays until then (`toLend`).
   *   1. The export stays until the driver's orders name the step no more. ''The executor dies:''
@@ -44,6 +44,15 @@ final class Exports private[state] (
     drafts.put(key, begun); ()
   }
 
+  /** The surveys that are kept for an export, by bin. */
+  def draftsOf(key: ReplicaKey): Map[Int, Survey.Draft] = drafts.getOrDefault(key, Map.empty)
+
+  /** How far the surveys are that were begun ahead. */
+  def surveyed: Vector[SurveysDone] = drafts.asScala.iterator.map { case (key, begun) =>
+    val (over, left) = begun.values.partition(_.isOver)
+    SurveysDone(key, over.iterator.map(_.recordBytes).sum, left.isEmpty)
+  }.toVector
+
   /** The export of a step, with these bins of its source as they were at `name`: as it is there, or
     * with what the source's holding here lends it. All bins that were announced are lent at once.
     * Returns None if the bins are not to be had here at that name.
@@ -58,7 +67,7 @@ final class Exports private[state] (
     keys <- keysOf(key.store)
     logs <- holding.lend(name, (bins ++ announced.getOrDefault(key, Nil)).distinct)
   } yield {
-    val begun = drafts.getOrDefault(key, Map.empty)
+    val begun = draftsOf(key)
     val lender = exports.compute(
       key,
       (_, known) =>
@@ -102,3 +111,12 @@ final class Exports private[state] (
 
   def isEmpty: Boolean = Seq(announced, drafts, exports).forall(_.isEmpty)
 }
+
+/** How far the surveys are that were begun ahead of an export.
+  *
+  * @param bytes
+  *   bytes of the records that have been looked at
+  * @param areAll
+  *   whether nothing is left to look at
+  */
+final case class SurveysDone(key: ReplicaKey, bytes: Long, areAll: Boolean)

@@ -72,6 +72,9 @@ class ProtocolSuite extends AnyFunSuite {
     def refused(step: Int, source: Int, target: Int): this.type =
       report(StepId("p", 0, step), source, target, ReplicaState.Refused("full", executors(target)))
 
+    def surveyed(step: Int, source: Int, target: Int, on: String): this.type =
+      report(StepId("p", 0, step), source, target, ReplicaState.Surveyed(on))
+
     def report(step: StepId, source: Int, target: Int, state: ReplicaState): this.type = {
       val key = ReplicaKey.forStep(StoreId(0, "default").in(run), source, target, step)
       feed(ReplicaReported(key, step, state))
@@ -109,11 +112,34 @@ class ProtocolSuite extends AnyFunSuite {
   private val store = StoreId(0, "default")
   private def incompleteIn(d: Decision) = d.incomplete(0).toVector.sorted
 
-  test("a step on demand is announced by two batches, and complete once its workers have all") {
+  test("a step on demand waits until its sources have surveyed what it takes, not for ever") {
+    def begun = {
+      val run = newRun.submit("p", TransferMode.OnDemand, Step(Vector(Move(0, 1), Move(1, 0)), 2))
+      assert(announcedIn(run.plan(1)) == Vector("p.0.0"))
+      run
+    }
+    val run = begun.surveyed(0, 0, 1, on = "a").surveyed(0, 1, 0, on = "a")
+    assert(sealedIn(run.plan(2)).isEmpty, "worker 1 is placed on b")
+    run.surveyed(0, 1, 0, on = "b")
+    assert(sealedIn(run.plan(3)) == Vector("p.0.0"))
+    val atOnce = begun.surveyed(0, 0, 1, on = "a").surveyed(0, 1, 0, on = "b")
+    assert(sealedIn(atOnce.plan(2)) == Vector("p.0.0"), "a small state costs no batch")
+    val silent = begun
+    assert((2 to 5).map(n => sealedIn(silent.plan(n.toLong)).size) == Seq(0, 0, 0, 1))
+    val slow = begun
+    slow.plan(2)
+    slow.feed(CopiesProgressed)
+    assert((3 to 6).map(n => sealedIn(slow.plan(n.toLong)).size) == Seq(0, 0, 0, 1))
+    val lost = begun.surveyed(0, 0, 1, on = "a").surveyed(0, 1, 0, on = "b")
+    lost.feed(ExecutorLost("a"))
+    assert(sealedIn(lost.plan(2)).isEmpty)
+  }
+
+  test("a step on demand is complete once its workers have all") {
     val run = newRun.submit("p", TransferMode.OnDemand, moveOne, Step(Vector(Move(0, 0)), 2))
     assert(announcedIn(run.plan(1)) == Vector("p.0.0"))
     assert(sealedIn(run.plan(2)).isEmpty)
-    val taken = run.plan(3)
+    val taken = run.surveyed(0, 0, 1, on = "a").plan(3)
     assert(sealedIn(taken) == Vector("p.0.0") && incompleteIn(taken) == Vector(0))
     def live = Duties.liveSteps(run.state).map(_.toString)
     val going = (4 to 9).map(n => run.plan(n.toLong))
@@ -130,6 +156,7 @@ class ProtocolSuite extends AnyFunSuite {
     val complete = run.plan(11)
     assert(incompleteIn(complete).isEmpty)
     assert(run.state.history.sealAt(11).exists(_.completed == Vector(StepId("p", 0, 0))))
+    run.surveyed(1, 1, 0, on = "b")
     assert(sealedIn(run.plan(12)) == Vector("p.0.1"), "and it may move")
     assert(run.state.history.trimmed(13).incompleteAt(0, 13).map(_.step.index) == Vector(1))
   }
@@ -142,7 +169,9 @@ class ProtocolSuite extends AnyFunSuite {
       val run = new Run("r", log).start(0)
       (0 to 1).foreach(n => run.plan(n.toLong))
       run.submit("p", TransferMode.OnDemand, moveOne)
-      (2 to 5).foreach(n => run.plan(n.toLong))
+      run.plan(2)
+      run.surveyed(0, 0, 1, on = "a")
+      (3 to 5).foreach(n => run.plan(n.toLong))
       assert(run.state.history.incompleteAt(0, 5).nonEmpty)
       val next = new Run("again", log).start(6)
       val first = next.plan(6, isOwn = isOwn)

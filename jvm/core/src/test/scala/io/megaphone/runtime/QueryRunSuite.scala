@@ -87,6 +87,13 @@ class QueryRunSuite extends AnyFunSuite {
       run.committed(commitOf(worker, executors(on), liveBytes, batch, id))
   }
 
+  /** An executor has surveyed what the first step of plan p is to take from worker 0 to 1. */
+  private def surveyed(q: Query, executor: ExecutorAddress): Unit = {
+    val store = StoreId(0, "default").in("r")
+    val key = ReplicaKey.forStep(store, 0, 1, StepId("p", 0, 0))
+    q.run.reported(Report(executor, Held(0, 0, 0), surveyed = Vector(key)))
+  }
+
   private def planOf(id: String, moves: Move*) =
     Plan(id, Map(0L -> Vector(Step(moves.toVector, 2))), "fluid", TransferMode.Direct)
   private def begun: Query = { val q = new Query().start(0); q.plan(0); q }
@@ -150,7 +157,9 @@ class QueryRunSuite extends AnyFunSuite {
     val q = begun
     val step = Step(Vector(Move(0, 1)), 2)
     q.run.submit(_ => Plan("p", Map(0L -> Vector(step)), "fluid", TransferMode.OnDemand))
-    (1L to 3L).foreach(q.plan(_))
+    (1L to 2L).foreach(q.plan(_))
+    surveyed(q, executors(0))
+    q.plan(3)
     def report(run: String, workers: Int*) = {
       val waiting = workers.map(WorkerId(StoreId(0, "default").in(run), _) -> "is full.").toVector
       q.run.reported(Report(executors(1), Held(0, 0, 0), restsHeldUp = waiting))
@@ -183,7 +192,9 @@ class QueryRunSuite extends AnyFunSuite {
     for (worker <- 0 to 1) q.committed(worker, on = worker)
     val step = Step(Vector(Move(0, 1)), 2)
     q.run.submit(_ => Plan("p", Map(0L -> Vector(step)), "fluid", TransferMode.OnDemand))
-    (1L to 3L).foreach(q.plan(_, three))
+    (1L to 2L).foreach(q.plan(_, three))
+    surveyed(q, executors(0))
+    q.plan(3, three)
     q.committed(worker = 0, on = 0, batch = 3)
     q.run.committed(commitOf(1, executors(1), 100, 3).copy(binsIncomplete = 1))
     def lose() = q.run.see(ClusterView(Vector(three(0), three(2))))

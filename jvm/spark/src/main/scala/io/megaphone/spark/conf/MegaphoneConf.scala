@@ -81,9 +81,9 @@ object MegaphoneConf {
     "spark.megaphone.transfer.patienceBatches",
     "10",
     "query",
-    "Number of batches that a step waits for its preparation while no copy of the query " +
-      "progresses. After that it takes effect anyway, and bins that are not prepared are read " +
-      "from the checkpoint.",
+    "Number of batches that a step waits for its preparation while no copy or survey of the " +
+      "query progresses. After that it takes effect anyway, and bins that are not prepared are " +
+      "read from the checkpoint.",
     text => atLeast(1)(text)
   )
   val WindowSteps: ConfEntry[Int] =

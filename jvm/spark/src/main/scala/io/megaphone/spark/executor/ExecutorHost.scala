@@ -161,10 +161,13 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   /** A task brings the driver's counter. */
   def notice(counter: Long): Unit = if (agent.notice(counter)) wake()
 
-  /** Publishes, in the background, the images that a run's tasks have queued. */
+  /** Makes, in the background, the surveys and the images that a run's tasks have queued. */
   def publishQueued(run: String): Unit =
     publishing(run, agent.publisher.hasQueued(run) || agent.surveys.hasQueued(run)) {
-      while (agent.surveys.next(agent.isWanted)) {}
+      if (agent.surveys.next(agent.isWanted)) {
+        while (agent.surveys.next(agent.isWanted)) {}
+        wake() // their step waits for the news
+      }
       while (agent.publisher.publishNext(_ == run)) {}
     }
 

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.runtime
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import io.megaphone.checkpoint.Recovery
+import io.megaphone.format.{Checksum, Compression, Compressions, StoreId}
+import io.megaphone.log.KeyReader
+import io.megaphone.plan.StepId
+import io.megaphone.state.{Registry, ReplicaKey}
+import io.megaphone.transfer.TransferBlocks
+
+/** What a source looks at ahead of a step on demand, and what it tells the driver of that. */
+class SurveyWorkSuite extends AnyFunSuite with SmallStore {
+  private val store = StoreId(0, "default").in("run")
+  private val replica = ReplicaKey.forStep(store, 0, 1, StepId("plan", 0, 0))
+  private val keys: KeyReader = new KeyReader {
+    override def hashOf(family: Int, bytes: Array[Byte], from: Int, length: Int): Int =
+      Checksum.of(bytes.slice(from, from + length))
+    override def timeOf(family: Int, bytes: Array[Byte], from: Int, length: Int): Long = 0
+  }
+
+  /** An executor with worker 0, whose bins 0 and 2 are settled. */
+  private final class Source(reader: () => KeyReader = () => keys) {
+    private val registry = new Registry
+    private val store = new Store
+    registry.useKeyReader(replica.store, reader)
+    val agent = new ExecutorAgent(
+      registry,
+      NoPeers,
+      new TransferBlocks(Compressions(Compression.None)),
+      FaultPoints.Off,
+      (_, _, _) => new Recovery(store.files, Compressions(Compression.None)),
+      0,
+      _ => ()
+    )
+    private val lease = store.lease(registry, 0, 1)
+    locally {
+      val turn = store.turn(0, before, before)
+      store.open(registry, lease, turn)
+      for (bin <- Seq(0, 2); i <- 0 until 10) put(lease.holding, bin, Array(i.toByte), Array(1))
+      store.commit(lease, turn)
+      store.open(registry, lease, store.turn(1, before, before))
+    }
+    def queue(): Unit = agent.surveys.queue(replica, lease.holding, Seq(0, 2))
+    def next(): Boolean = agent.surveys.next(_ => true)
+    def compact(bin: Int): Unit = lease.holding.log(bin).compact()
+    def surveyed: Boolean = agent.report.surveyed == Vector(replica)
+    def bytes: Long = agent.report.copied.find(c => c.isSource && c.replica == replica).get.bytes
+  }
+
+  test("a source tells how much it has surveyed, and once that is all that a step takes") {
+    val source = new Source
+    import source._
+    assert(agent.report.copied.isEmpty && !surveyed)
+    queue()
+    assert(bytes == 0 && !surveyed)
+    assert(next() && bytes > 0 && !surveyed)
+    val half = bytes
+    assert(next() && bytes == 2 * half && surveyed)
+    assert(!next())
+  }
+
+  test("what is surveyed is looked at again only if its log was compacted") {
+    val source = new Source
+    import source._
+    queue()
+    next()
+    queue()
+    assert(next() && !next() && surveyed)
+    compact(2)
+    queue()
+    assert(!surveyed)
+    assert(next() && !next() && surveyed)
+  }
+
+  test("nobody waits for bins whose keys cannot be read") {
+    val source = new Source(() => throw new NoSuchElementException("no such family"))
+    import source._
+    queue()
+    assert(next() && next() && surveyed)
+  }
+}
