@@ -15,7 +15,9 @@ final class Arrivals extends Serializable {
   /** Sub-bins of incomplete bins that came as the batch needed them. */
   var subBins: Int = 0
 
-  /** Questions about them that the batch asked other executors: each costs a round trip. */
+  /** Questions about them that the batch asked other executors: those asked at once share a round
+    * trip.
+    */
   var questions: Int = 0
 
   /** The worker's own bins that were read from files, as after the loss of its executor. */

@@ -21,7 +21,8 @@ import io.megaphone.transfer.{Answer, Heard, Peers, Question}
   *   1. `want` notes sub-bins that will be needed: the keys of a batch are known before their rows
   *      come to the state (Meces, section 4.3, has to wait record by record).
   *   1. `bring` asks the source of a step for a sub-bin, and for all that are wanted of that
-  *      source, in one question. The answers are taken in as settled records.
+  *      source, in one question; and at once all other sources for what is wanted of them. The
+  *      answers are taken in as settled records.
   *   1. `bringDue` asks for the sub-bins that have a row which is due: an operator looks at all
   *      rows to find those, and acts on no other. What is elsewhere then has none.
   *   1. If the source does not answer in time, or has lost what was exported, the bins come from
@@ -193,59 +194,95 @@ final class Fetcher private[runtime] (
   private def lacks(bin: Int, hash: Int) = remoteOf(bin).exists(!_.isHere(hash))
   private def isPartial(bin: Int) = remoteOf(bin).nonEmpty
 
-  /** Asks for what is wanted of a source, in questions of some thousand sub-bins. The first has the
-    * one that is needed now.
+  /** Asks for what is wanted, of all sources at once, in questions of some thousand sub-bins. The
+    * first of `remote` has the one that is needed now.
     */
   private def bringWanted(remote: Remote, now: (Int, Int)): Unit = {
+    val others =
+      holding.incomplete.collect { case (bin, other) if wanted.contains(bin) => other }
+    val sources = (remote +: others).distinctBy(_.key)
+    val left = sources.map { source =>
+      source -> questionsOf(source, Option.when(source eq remote)(now), AnswerBytes / sources.size)
+    }
+    @tailrec
+    def go(): Unit = {
+      val asked =
+        for ((source, questions) <- left; question <- questions.nextOption())
+          yield source -> asking(source, question)
+      asked.foreach { case (source, answer) =>
+        answer() match {
+          case Answer.SubBins(found) =>
+            for ((bin, subBins) <- found; subBin <- subBins) takeIn(bin, subBin)
+          case _ => fromFiles(source)
+        }
+      }
+      if (asked.nonEmpty) go()
+    }
+    go()
+    if (lacks(now._1, now._2)) fromFiles(remote) // the answer was about others
+  }
+
+  /** The questions about what is wanted of a source, each made when it is its turn.
+    *
+    * @param answerBytes
+    *   about how many bytes of records an answer has
+    */
+  private def questionsOf(
+      remote: Remote,
+      first: Option[(Int, Int)],
+      answerBytes: Long
+  ): Iterator[Question] = {
     val (ofSource, remotes) = sharing(remote).unzip
     val keys = ofSource.zip(remotes.map(_.keys)).toMap
     // One after the other: there may be a million.
-    val all = Iterator(now) ++ ofSource.iterator.flatMap(bin =>
-      wanted.remove(bin).iterator.flatMap(_.iterator.map(bin -> _)).filter(_ != now)
+    val all = first.iterator ++ ofSource.iterator.flatMap(bin =>
+      wanted.remove(bin).iterator.flatMap(_.iterator.map(bin -> _)).filterNot(first.contains(_))
     )
     val keyBytes = math.max(1L, remote.bytesElsewhere / math.max(1L, remote.keysElsewhere))
     all
-      .grouped(math.max(1L, math.min(HashesMax.toLong, AnswerBytes / keyBytes)).toInt)
-      .takeWhile(_ => isPartial(now._1) || ofSource.exists(isPartial))
-      .foreach { some =>
-        val hashes = some.filter { case (bin, hash) => lacks(bin, hash) }.groupMap(_._1)(_._2)
-        val question = Question
-          .SubBins(remote.key, remote.name, keys, hashes.view.mapValues(_.toArray).toVector)
+      .grouped(math.max(1L, math.min(HashesMax.toLong, answerBytes / keyBytes)).toInt)
+      .takeWhile(_ => ofSource.exists(isPartial))
+      .map(_.filter { case (bin, hash) => lacks(bin, hash) }.groupMap(_._1)(_._2))
+      .filter(_.nonEmpty)
+      .map { hashes =>
         for ((bin, asked) <- hashes; of <- remoteOf(bin)) of.asked += asked.size
-        if (hashes.nonEmpty) ask(remote, question) match {
-          case Answer.SubBins(found) =>
-            for ((bin, subBins) <- found; subBin <- subBins) takeIn(bin, subBin)
-          case _ => fromFiles(remote)
-        }
+        Question.SubBins(remote.key, remote.name, keys, hashes.view.mapValues(_.toArray).toVector)
       }
-    if (lacks(now._1, now._2)) fromFiles(remote) // the answer was about others
   }
 
   /** The incomplete bins whose rest the same export has. */
   private def sharing(remote: Remote) = holding.incomplete.filter(_._2.key == remote.key)
 
-  /** Asks a source. Each answer has the whole deadline: a batch may need more bytes than the link
-    * brings in that time. Of a source that has failed nothing more is asked in this batch.
+  private def ask(remote: Remote, question: Question): Answer = asking(remote, question)()
+
+  /** Begins to ask a source. Returns what waits for its answer. Each answer has the whole deadline:
+    * a batch may need more bytes than the link brings in that time. Of a source that has failed
+    * nothing more is asked in this batch.
     */
-  private def ask(remote: Remote, question: Question): Answer = {
-    val begun = clock.nanoTime
-    def passedMs = TimeUnit.NANOSECONDS.toMillis(clock.nanoTime - begun)
-    @tailrec
-    def go(): Heard = remote.at match {
-      case Some(executor) if !silent(remote.key) && passedMs < deadlineMs =>
-        peers.ask(question, executor, deadlineMs - passedMs) match {
-          case Heard(Answer.NotYet, _) if passedMs < NotYetMaxMs =>
-            clock.pause(NotYetMs)
-            go()
-          case other => other
-        }
-      case _ => Heard.Nothing
+  private def asking(remote: Remote, question: Question): () => Answer = {
+    def begin(leftMs: Long): () => Heard = remote.at match {
+      case Some(executor) if !silent(remote.key) && leftMs > 0 =>
+        peers.asking(question, executor, leftMs)
+      case _ => () => Heard.Nothing
     }
-    val Heard(answer, bytes) = go()
-    if (bytes > 0) arrivals.questions += 1
-    arrivals.bytesFromPeer += bytes
-    if (question.isAnsweredBy(answer, holding.binsCount)) answer
-    else { silent += remote.key; Answer.Gone }
+    val first = begin(deadlineMs)
+    () => {
+      // Others may have been waited for meanwhile.
+      val since = clock.nanoTime
+      def passedMs = TimeUnit.NANOSECONDS.toMillis(clock.nanoTime - since)
+      @tailrec
+      def last(heard: Heard): Heard = heard match {
+        case Heard(Answer.NotYet, _) if passedMs < NotYetMaxMs =>
+          clock.pause(NotYetMs)
+          last(begin(deadlineMs - passedMs)())
+        case other => other
+      }
+      val Heard(answer, bytes) = last(first())
+      if (bytes > 0) arrivals.questions += 1
+      arrivals.bytesFromPeer += bytes
+      if (question.isAnsweredBy(answer, holding.binsCount)) answer
+      else { silent += remote.key; Answer.Gone }
+    }
   }
 
   private def takeIn(bin: Int, subBin: SubBin): Unit = orGiveUp {

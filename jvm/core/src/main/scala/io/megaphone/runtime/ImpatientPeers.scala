@@ -24,12 +24,19 @@ private[runtime] final class ImpatientPeers(peers: Peers, clock: Clock) extends 
   private val silentSince = new ConcurrentHashMap[String, java.lang.Long]() // by executor
 
   override def ask(question: Question, at: ExecutorAddress, deadlineMs: Long): Heard =
-    if (isSilent(at)) Heard.Nothing
+    asking(question, at, deadlineMs)()
+
+  override def asking(question: Question, at: ExecutorAddress, deadlineMs: Long): () => Heard =
+    if (isSilent(at)) () => Heard.Nothing
     else {
       val begun = clock.nanoTime
-      val heard = peers.ask(question, at, deadlineMs)
-      if (heard == Heard.Nothing && waitedMs(begun) >= math.max(deadlineMs, PatienceMs)) silent(at)
-      heard
+      val come = peers.asking(question, at, deadlineMs)
+      () => {
+        val heard = come()
+        if (heard == Heard.Nothing && waitedMs(begun) >= math.max(deadlineMs, PatienceMs))
+          silent(at)
+        heard
+      }
     }
 
   /** A block that is not there is told at once, so only a time-out takes the whole deadline. */

@@ -34,6 +34,14 @@ trait Peers {
     */
   def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Heard
 
+  /** Begins to ask, so that several executors can be asked at once. Returns what waits for the
+    * answer, as `ask` does, and is called once. It throws InterruptedException, and nothing else.
+    */
+  def asking(question: Question, address: ExecutorAddress, deadlineMs: Long): () => Heard = {
+    val heard = ask(question, address, deadlineMs)
+    () => heard
+  }
+
   /** Sends a file to another executor, which keeps it for its standby. Does not wait, and never
     * throws: the file may be lost, late, or come twice.
     */

@@ -82,7 +82,8 @@ object MigrationRow {
       Column.of(
         "questions",
         Int32,
-        "Questions about these that other executors answered: each costs a round trip.",
+        "Questions about these that other executors answered: those asked at once share a " +
+          "round trip.",
         _.questions
       ),
       Column.of(

@@ -22,7 +22,7 @@ import io.megaphone.protocol.Route
 import io.megaphone.state.{
   BinState, Lease, LoadedBin, Registry, Remote, ReplicaKey, Stretch, SubBin, Traffic
 }
-import io.megaphone.transfer.{Answer, Answering, BlockKind, Heard, Peers, Question}
+import io.megaphone.transfer.{Answer, Answering, BlockKind, BlockName, Heard, Peers, Question}
 
 /** What a worker brings of a bin that a step on demand has left elsewhere. */
 class FetcherSuite extends AnyFunSuite with SmallStore {
@@ -47,6 +47,8 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     *
     * @param inTwo
     *   keys from 100 on, in bin 2, which it takes, too, if there are any
+    * @param areApart
+    *   whether each bin is taken by a step of its own, and so has an export of its own
     */
   private class Moving(
       keys: Int,
@@ -54,7 +56,8 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
       dueBytes: Int = 1 << 20,
       inTwo: Seq[Int] = Nil,
       looks: Int = 1 << 20,
-      budget: HeapBudget = new HeapBudget(1L << 40, new SpillFiles(Vector.empty))
+      budget: HeapBudget = new HeapBudget(1L << 40, new SpillFiles(Vector.empty)),
+      areApart: Boolean = false
   ) {
     val bins: Vector[Int] = if (inTwo.isEmpty) Vector(0) else Vector(0, 2)
     val store = new Store
@@ -71,7 +74,11 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
       lease.end()
       lease
     }
-    private val offer = onlyPart(store.handOver.offer(gave.holding, bins))
+    private val taking: Map[StepId, Vector[Int]] =
+      if (areApart) bins.map(bin => StepId("plan", 0, bin) -> Vector(bin)).toMap
+      else Map(step -> bins)
+    private val offers =
+      taking.view.mapValues(some => onlyPart(store.handOver.offer(gave.holding, some))).toMap
     private val own = store.lease(target, 1, 2)
     locally {
       val turn = store.turn(0, before, before)
@@ -91,7 +98,21 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
       override def waitOn(monitor: Object, nanos: Long): Unit = passedNanos += nanos
     }
     private val answering = new Answering(source, restBytes = 1, dueBytes, looks)
-    val peers: SomePeers = new SomePeers(b => Option.when(b.kind == BlockKind.Offer)(offer)) {
+
+    /** Answers that are waited for, and the most that there were. */
+    var openNow = 0
+    var openMost = 0
+    val peers: SomePeers = new SomePeers(b => offers.get(b.step).filter(_ => isOffer(b))) {
+      override def asking(
+          question: Question,
+          at: ExecutorAddress,
+          deadlineMs: Long
+      ): () => Heard = {
+        val come = super.asking(question, at, deadlineMs)
+        openNow += 1
+        openMost = math.max(openMost, openNow)
+        () => { openNow -= 1; come() }
+      }
       override def ask(question: Question, at: ExecutorAddress, deadlineMs: Long): Heard = {
         asked += question
         passedNanos += 1000000 * math.min(answerMs, deadlineMs)
@@ -100,11 +121,11 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
       }
     }
     val sources: Sources = Sources(
-      bins.map(_ -> step).toMap,
+      taking.flatMap { case (step, some) => some.map(_ -> step) },
       Map(0 -> executor),
       60000,
       60000,
-      Map(step -> Vector(Route(0, 1, bins)))
+      taking.view.mapValues(some => Vector(Route(0, 1, some))).toMap
     )
     private val moved = before.moved(bins.map(Move(_, 1)), 1, 2)
     val turn = store.turn(1, before, moved).copy(incomplete = bins.toSet)
@@ -114,6 +135,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     val arrivals: Arrivals = opener.open(lease, turn, sources)
     val fetcher: Fetcher = opener.fetcher(lease, turn.key, arrivals)
 
+    private def isOffer(block: BlockName) = block.kind == BlockKind.Offer
     def log: BinLog = lease.holding.log(0)
     def state: BinState = lease.holding.stateOf(0)
     def has(i: Int): Boolean =
@@ -158,6 +180,32 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     assert(state.keyCount == 100 && arrivals.subBins == 3)
     fetcher.bring(0, hashOf(1))
     assert(asked.size == 1, "it is here")
+  }
+
+  test("what is wanted of several sources is asked for at once") {
+    val inTwo = 100 until 105
+    val moving = new Moving(keys = 10, inTwo = inTwo, areApart = true)
+    import moving._
+    for (i <- Seq(1, 2)) fetcher.want(0, hashOf(i))
+    for (i <- Seq(100, 101)) fetcher.want(2, hashOf(i))
+    fetcher.bring(0, hashOf(0))
+    assert(asked.size == 2 && openMost == 2 && openNow == 0)
+    assert(((0 until 10) ++ inTwo).filter(has) == Seq(0, 1, 2, 100, 101))
+    fetcher.bring(2, hashOf(100))
+    assert(asked.size == 2, "it is here")
+  }
+
+  test("a source that does not answer costs others nothing that is asked for with it") {
+    val moving = new Moving(keys = 10, inTwo = 100 until 105, areApart = true)
+    import moving._
+    heard = {
+      case Answer.SubBins(found) if found.exists(_._1 == 2) => Answer.Gone
+      case answer => answer
+    }
+    fetcher.want(2, hashOf(100))
+    fetcher.bring(0, hashOf(0))
+    assert(has(0) && !has(1) && isPartial, "it has answered")
+    assert((100 until 105).forall(has) && arrivals.binsFromCheckpoint == 1)
   }
 
   test("keys become known while the batch's rows come") {

@@ -159,28 +159,48 @@ final class BlockPeers(
   }
 
   override def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Heard =
-    if (address == transport.address) Heard(answering(question), bytes = 0)
-    else
-      try {
-        faults.at(FaultPoints.QuestionAsked)
-        faults
-          .handedOut(
-            FaultPoints.AnswerCame,
-            inTime(deadlineMs)(transport.ask(address, PeerBytes.ask(question), deadlineMs))
-          )
-          .fold(Heard.Nothing)(came => Heard(AnswerBytes.decode(came), came.length.toLong))
-      } catch {
-        case e: InterruptedException => throw e
-        case NonFatal(e) =>
-          logInfo(s"$address did not answer about ${question.key}, so the checkpoint is read: $e")
-          Heard.Nothing
-      }
+    asking(question, address, deadlineMs)()
 
-  /** Also to find an executor that is gone may take long. Throws TimeoutException. */
-  private def inTime(deadlineMs: Long)(ask: => Array[Byte]): Array[Byte] = {
+  override def asking(
+      question: Question,
+      address: ExecutorAddress,
+      deadlineMs: Long
+  ): () => Heard =
+    if (address == transport.address) () => Heard(answering(question), bytes = 0)
+    else {
+      def heard(use: => Heard): Heard =
+        try use
+        catch {
+          case e: InterruptedException => throw e
+          case NonFatal(e) =>
+            logInfo(s"$address did not answer about ${question.key}, so the checkpoint is read: $e")
+            Heard.Nothing
+        }
+      Try {
+        faults.at(FaultPoints.QuestionAsked)
+        inTime(deadlineMs)(transport.ask(address, PeerBytes.ask(question), deadlineMs))
+      } match {
+        case Failure(e) => () => heard(throw e)
+        case Success(come) =>
+          () =>
+            heard {
+              faults
+                .handedOut(FaultPoints.AnswerCame, come())
+                .fold(Heard.Nothing)(came => Heard(AnswerBytes.decode(came), came.length.toLong))
+            }
+      }
+    }
+
+  /** Begins to ask. Also to find an executor that is gone may take long: what this returns throws
+    * TimeoutException, once the deadline since now is over.
+    */
+  private def inTime(deadlineMs: Long)(ask: => Array[Byte]): () => Array[Byte] = {
+    val until = System.nanoTime + TimeUnit.MILLISECONDS.toNanos(deadlineMs)
     val asking = threads.submit((() => ask): Callable[Array[Byte]])
-    try asking.get(deadlineMs, TimeUnit.MILLISECONDS)
-    finally { asking.cancel(true); () }
+    () =>
+      // One that has come is there, however late it is waited for.
+      try asking.get(math.max(0, until - System.nanoTime), TimeUnit.NANOSECONDS)
+      finally { asking.cancel(true); () }
   }
 
   /** An executor that takes files too slowly does not get some of them. */

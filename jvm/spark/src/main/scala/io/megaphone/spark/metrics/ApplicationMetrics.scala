@@ -170,7 +170,8 @@ object ApplicationMetrics {
     came(
       "questions",
       "count",
-      "Questions about these that other executors answered: each costs a round trip."
+      "Questions about these that other executors answered: those asked at once share a " +
+        "round trip."
     )(_.questions.toLong),
     came(
       "bytes.fromPeer",

@@ -28,7 +28,8 @@ import io.megaphone.runtime.FaultPoints
 import io.megaphone.spark.executor.{BlockPeers, PeerTransport, UnsentBytes}
 import io.megaphone.spark.query.PluginSession
 import io.megaphone.spark.wire.PeerBytes
-import io.megaphone.transfer.{Answer, BlockKind, BlockName, PushedFile}
+import io.megaphone.state.ReplicaKey
+import io.megaphone.transfer.{Answer, BlockKind, BlockName, PushedFile, Question}
 
 /** Blocks in Spark's block manager, and between executors: two transports of one process. */
 class BlockPeersSuite extends PluginSession {
@@ -89,6 +90,12 @@ class BlockPeersSuite extends PluginSession {
     /** An executor that does not answer before `release`. */
     def hung(): BlockPeers = peers(threads) { request =>
       hanging.incrementAndGet(); goOn.await(); request.take(1)
+    }
+
+    /** An executor that answers questions, and not before `release`. */
+    def late(): BlockPeers = peers(threads) { request =>
+      hanging.incrementAndGet(); goOn.await()
+      PeerBytes.answer(request)(_ => None, _ => (), _ => Answer.NotYet)
     }
 
     def release(): Unit = goOn.countDown()
@@ -357,6 +364,18 @@ class BlockPeersSuite extends PluginSession {
       eventually(timeout(60.seconds))(assert(two.hanging.get == before + 8))
       two.release()
       assert(pull.get(60, TimeUnit.SECONDS) == expected)
+    }
+  }
+
+  test("Several executors are asked at once.") {
+    withTwo { two =>
+      val key = ReplicaKey.forStep(block(0).key, 0, 1, StepId("plan", 0, 0))
+      val question =
+        Question.Rest(key, StateName(1, ""), Map(0 -> 1L), 0, Int.MinValue, Array.empty)
+      val asked = Seq.fill(2)(two.late()).map(p => two.target.asking(question, p.address, 10000))
+      eventually(timeout(60.seconds))(assert(two.hanging.get == 2))
+      two.release()
+      assert(asked.map(_().answer) == Seq(Answer.NotYet, Answer.NotYet))
     }
   }
 
