@@ -48,7 +48,7 @@ final class QueryRun(
     warn: String => Unit,
     placing: Object = new Object
 ) {
-  private val places = new WorkerPlaces
+  private val places = new WorkerPlaces(text => warn(s"Query $run: $text"))
   private val told = new WorkerLoads
   @volatile private var settings = QueryRun.Settings()
   private var read = Option.empty[History]

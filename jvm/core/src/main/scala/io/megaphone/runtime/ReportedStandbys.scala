@@ -19,7 +19,8 @@ private[runtime] final class ReportedStandbys {
   import ReportedStandbys._
 
   private val standing = TrieMap.empty[String, Told] // by executor
-  private val mostBins = mutable.Map.empty[(String, Int, StoreId), Int] // of each standby
+  private val mostBins = mutable.Map.empty[StandbyKey, Int] // that there ever were, until whole
+  private val lackingSince = mutable.Map.empty[StandbyKey, Long] // of those that are asked for
   private val progressed = mutable.Map.empty[String, Long] // when an executor had more bins
   @volatile private var refused = Map.empty[Seat, Map[String, Long]] // executor → batch
 
@@ -27,6 +28,7 @@ private[runtime] final class ReportedStandbys {
   def forget(gone: Vector[String], batch: Long): Unit = {
     gone.foreach(standing.remove)
     mostBins.filterInPlace((key, _) => !gone.contains(key._1))
+    lackingSince.filterInPlace((key, _) => !gone.contains(key._1))
     gone.foreach(progressed.remove)
     refused = refused.view
       .mapValues(_.filter(r => !gone.contains(r._1) && r._2 + RefusedBatches >= batch))
@@ -37,10 +39,10 @@ private[runtime] final class ReportedStandbys {
   /** An executor reports how far its standbys are, while a batch is under way. */
   def standsBy(executor: String, standbys: Vector[Standing], batch: Long): Unit = {
     val now = standbys.map(s => (s.worker.store.id, s.worker.worker) -> s).toMap
-    mostBins.filterInPlace { case ((of, worker, store), _) =>
-      of != executor || now.contains((store, worker))
+    mostBins.filterInPlace { case (key @ (of, worker, store), _) =>
+      of != executor || now.contains((store, worker)) || lackingSince.contains(key)
     }
-    // One that begins again, because it had no room, makes no progress.
+    // One that begins again, because it had no room or got lost, makes no progress.
     for (((store, worker), s) <- now) {
       val key = (executor, worker, store)
       if (mostBins.get(key).forall(_ < s.bins)) {
@@ -79,12 +81,26 @@ private[runtime] final class ReportedStandbys {
   def isWhole(group: Group, worker: Int, executor: String): Boolean =
     wholeOn(group, worker, executor).isDefined
 
-  /** Whether it has all bins, and has not kept up for many batches: something cannot be read, or
-    * somebody holds the state there for ever.
+  /** Takes note of who is asked to have the state of which of a group's workers, in a batch: since
+    * when each is asked for it and is not whole.
     */
-  def isStuck(group: Group, worker: Int, executor: String): Boolean =
-    standing.get(executor).exists { told =>
-      told.versionOf(group, worker).exists(told.lag(_) > Footer.PreviousMax + StuckBatches)
+  def asked(group: Group, of: Set[(Int, String)], batch: Long): Unit = {
+    lackingSince.filterInPlace { case ((executor, worker, store), _) =>
+      !group.stores.contains(store) || of((worker, executor))
+    }
+    for ((worker, executor) <- of; store <- group.stores; key = (executor, worker, store))
+      if (isWhole(group, worker, executor)) lackingSince.remove(key)
+      else if (!lackingSince.contains(key)) { lackingSince(key) = batch; mostBins.remove(key) }
+  }
+
+  /** Whether a standby that is asked for has not been whole for many batches: its executor has all
+    * bins, and does not keep up; or it has not got more of them than ever before, nor of any other
+    * worker. Something cannot be read, or somebody holds the state there for ever.
+    */
+  def isStuck(group: Group, worker: Int, executor: String, batch: Long): Boolean =
+    lackingSince.get((executor, worker, group.stores.head)).exists { since =>
+      val hasAll = versionOn(group, worker, executor).isDefined
+      batch >= StuckBatches + (if (hasAll) since else math.max(since, progressedAt(executor)))
     }
 
   /** The version of a standby that is whole. */
@@ -121,6 +137,9 @@ private[runtime] object ReportedStandbys {
 
   /** Batches after which an executor that could not take a worker may be asked again. */
   private val RefusedBatches = 1000L
+
+  /** An executor, a worker and a store. */
+  private type StandbyKey = (String, Int, StoreId)
 
   /** What an executor has told last, and the batch that was under way then. */
   private final case class Told(standbys: Map[(StoreId, Int), Standing], batch: Long) {

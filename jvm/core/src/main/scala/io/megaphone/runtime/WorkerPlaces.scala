@@ -27,7 +27,7 @@ import io.megaphone.runtime.ReportedStandbys.StuckBatches
   * `besides`, `relocations`, `unfitFor`, `losses`, `loads`, `wanted`, `wantedOf`, `hasStandbys`,
   * `isSettling`, `isWhole`, `versionOn` and `shareOn`; and so may `ran`.
   */
-private[runtime] final class WorkerPlaces {
+private[runtime] final class WorkerPlaces(warn: String => Unit) {
   import WorkerPlaces._
 
   private val runs = new LastRuns
@@ -161,6 +161,10 @@ private[runtime] final class WorkerPlaces {
 
   private def placeAnew(scene: Scene): Unit = {
     val isSpreading = spreads(scene)
+    for ((group, workers) <- scene.groups) {
+      val asked = for (w <- 0 until workers; e <- besides(Seat(group.id, w))) yield (w, e)
+      reported.asked(group, asked.toSet, scene.batch)
+    }
     end(scene)
     val areAllThere = this.areAllThere
     val wanted = Placement(request(scene, Option.when(isSpreading)(settings.tolerance)))
@@ -389,7 +393,7 @@ private[runtime] final class WorkerPlaces {
     noteTargets(scene, places)
   }
 
-  /** An executor whose standby does not keep up for long counts as one that has no room for it. A
+  /** An executor whose standby is not whole for long counts as one that has no room for it. A
     * relocation has a patience of its own.
     */
   private def giveUpStuck(scene: Scene, group: Group, standbys: Vector[Vector[String]]): Unit = {
@@ -398,9 +402,18 @@ private[runtime] final class WorkerPlaces {
       (executors, worker) <- standbys.zipWithIndex
       seat = Seat(group.id, worker)
       executor <- executors
-      if reported.isStuck(group, worker, executor)
+      if reported.isStuck(group, worker, executor, scene.batch)
       if !under.get(seat).contains(executor) && !hasJustRefused(scene, seat, executor)
-    } reported.refuses(executor, seat, scene.batch)
+    } {
+      if (!unfitFor(seat)(executor))
+        warn(
+          s"Executor $executor does not come to stand by for worker $worker of operator " +
+            s"${group.id} with all of its state: it falls behind, or begins again and again; its " +
+            "log says why. Another executor is asked, if there is one. If the worker's executor " +
+            "is lost before, its state is read from the checkpoint."
+        )
+      reported.refuses(executor, seat, scene.batch)
+    }
   }
 
   /** Whether an executor could not take a worker just now: it may try again after a while, if it is

@@ -426,6 +426,20 @@ class QueryRunSuite extends AnyFunSuite {
   private def says(q: Query, executor: ExecutorAddress, of: Standing*) =
     q.run.reported(Report(executor, Held(0, 0, 0), standing = of.toVector))
 
+  /** Executors report the standbys that they are asked for: some as they are said to be, and those
+    * of worker 1 as good as can be.
+    */
+  private def sayStandbys(q: Query, batch: Long)(
+      some: PartialFunction[(String, Int), Standing]
+  ): Unit = for (executor <- three) {
+    val standings = q.run.standbyDutiesOf(executor.id).map(_.worker.worker).flatMap { worker =>
+      some
+        .lift((executor.id, worker))
+        .orElse(Option.when(worker == 1)(standing(1, batch)))
+    }
+    says(q, executor, standings: _*)
+  }
+
   test("a worker goes to another executor once that has all of its state") {
     val q = settledOn(three, PlacementSettings(pilotBatches = 0))
     q.plan(1, three)
@@ -636,18 +650,37 @@ class QueryRunSuite extends AnyFunSuite {
     def at(batch: Long) = {
       q.plan(batch, three)
       val asked = three.map(_.id).filter(q.run.standbyDutiesOf(_).exists(_.worker.worker == 0))
-      says(q, three.find(_.id == first).get, standing(0, 1)) // it gets no further
+      sayStandbys(q, batch) { case (`first`, 0) => standing(0, 1) } // it gets no further
       (q.run.footprint.standbysOf(group, 0), asked)
     }
     assert(at(16) == ((Seq(first), Seq(first))), "its tails lead on")
-    assert(at(17) == ((Nil, Seq(first))))
-    assert(at(67) == ((Nil, Seq(first))))
+    assert((17L to 67L).forall(at(_) == ((Nil, Seq(first)))) && q.warnings.isEmpty)
     val other = at(68)._2
     assert(other.size == 1 && other != Seq(first))
     assert(at(69) == ((Nil, other)))
+    assert(q.warnings.map(_.startsWith(s"Query r: Executor $first does not come")) == Seq(true))
     val lost = three.filterNot(_.id == "a")
     assert(q.run.clusterChanged(ClusterView(lost)).exists(_.worker == 0))
     assert(q.run.footprint.losses.map(_.promoted) == Seq(0), "it would read everything")
+  }
+
+  test("a standby that is never whole is asked of another executor after a while") {
+    val q = settledOn(three, PlacementSettings(replicas = 1, pilotBatches = 0))
+    q.plan(1, three)
+    def asked = three.map(_.id).filter(q.run.standbyDutiesOf(_).exists(_.worker.worker == 0))
+    val first = asked.head
+    for (batch <- 2L to 50L) {
+      // It has two bins, or has lost them.
+      sayStandbys(q, batch) {
+        case (_, 0) if batch % 2 == 0 => standing(0, batch, isWhole = false, bins = 2)
+      }
+      q.plan(batch, three)
+      assert(asked == Seq(first) && q.warnings.isEmpty)
+    }
+    q.plan(51, three)
+    assert(asked.size == 1 && asked != Seq(first))
+    (52L to 60L).foreach(q.plan(_, three))
+    assert(q.warnings.map(_.startsWith(s"Query r: Executor $first does not come")) == Seq(true))
   }
 
   test("the load is spread once executors have come and settled; a new one gets a pilot first") {

@@ -34,18 +34,38 @@ class ReportedStandbysSuite extends AnyFunSuite {
   test("a standby is whole as long as a task would read tails only, and stuck long after that") {
     val reported = new ReportedStandbys
     val (left, right) = (join.stores.head, join.stores.last)
+    val executors = Seq("a", "b", "c")
+    def whole = executors.filter(reported.isWhole(join, 0, _))
     def stand(batch: Long) = {
       reported.standsBy("a", Vector(standing(left, 0, 4, 100), standing(right, 0, 4, 101)), batch)
-      reported.standsBy("b", Vector(standing(left, 0, 4, 100), standing(right, 0, 3, 101)), batch)
-      val executors = Seq("a", "b", "c")
-      assert(reported.newestOn(join, 0, executors.toSet) == whole(executors))
-      (whole(executors), executors.filter(reported.isStuck(join, 0, _)))
+      reported.standsBy("b", Vector(standing(left, 0, 4, batch), standing(right, 0, 3, 1)), batch)
+      reported.asked(join, executors.map(0 -> _).toSet, batch + 1)
+      assert(reported.newestOn(join, 0, executors.toSet) == whole)
+      (whole, executors.filter(reported.isStuck(join, 0, _, batch + 1)))
     }
-    def whole(executors: Seq[String]) = executors.filter(reported.isWhole(join, 0, _))
     assert(stand(100 + Footer.PreviousMax) == (Seq("a"), Nil))
     assert(stand(101 + Footer.PreviousMax) == (Nil, Nil))
-    assert(stand(150 + Footer.PreviousMax) == (Nil, Nil))
-    assert(stand(151 + Footer.PreviousMax) == (Nil, Seq("a")))
+    assert(stand(149 + Footer.PreviousMax) == (Nil, Nil))
+    assert(stand(150 + Footer.PreviousMax) == (Nil, Seq("b", "c")), "they got no bin")
+    assert(stand(151 + Footer.PreviousMax) == (Nil, executors))
+    reported.asked(join, Set(0 -> "b"), 300)
+    assert(executors.filter(reported.isStuck(join, 0, _, 300)) == Seq("b"))
+    reported.asked(join, executors.map(0 -> _).toSet, 301)
+    assert(executors.filter(reported.isStuck(join, 0, _, 301)) == Seq("b"), "they are asked anew")
+  }
+
+  test("a standby that is lost again and again gets on only if it has more than ever before") {
+    val reported = new ReportedStandbys
+    val store = other.stores.head
+    def at(batch: Long, bins: Int*) = {
+      reported.asked(other, Set(0 -> "a"), batch)
+      reported.standsBy("a", bins.map(standing(store, 0, _)).toVector, batch)
+      reported.progressedAt("a")
+    }
+    assert(at(1, 2) == 1 && at(2) == 1 && at(3, 2) == 1 && at(4, 3) == 4)
+    assert(at(5, 4) == 5)
+    assert(at(6) == 5 && at(7, 1) == 7, "it was whole in between")
+    assert(!reported.isStuck(other, 0, "a", 56) && reported.isStuck(other, 0, "a", 57))
   }
 
   test("an executor makes progress while it has more bins of any worker than ever before") {
