@@ -3,7 +3,8 @@ package io.megaphone.runtime
 
 import scala.collection.concurrent.TrieMap
 
-/** Where each worker of a run has run last, and since when each executor has run workers of it.
+/** Where each worker of a run has run last, and before that, and since when each executor has run
+  * workers of it.
   *
   * Threads: any.
   */
@@ -15,8 +16,10 @@ private[runtime] final class LastRuns {
 
   /** A worker of an operator has committed a batch on an executor. What comes late is ignored. */
   def ran(operator: Long, worker: Int, executor: String, batch: Long): Unit = {
-    last.updateWith((operator, worker)) { known =>
-      known.filter(_.batch > batch).orElse(Some(Ran(executor, batch)))
+    last.updateWith((operator, worker)) {
+      case Some(known) if known.batch > batch => Some(known)
+      case Some(known) if known.executor == executor => Some(known.copy(batch = batch))
+      case known => Some(Ran(executor, batch, known.map(ran => ran.executor -> ran.batch)))
     }
     first.putIfAbsent(executor, batch)
     ()
@@ -25,6 +28,12 @@ private[runtime] final class LastRuns {
   /** The executor that a worker ran on last, if it is known. */
   def executorOf(operator: Long, worker: Int): Option[String] =
     last.get((operator, worker)).map(_.executor)
+
+  /** Where a worker ran until it came to the executor that it ran on last, and the last batch in
+    * which it ran there.
+    */
+  def before(operator: Long, worker: Int): Option[(String, Long)] =
+    last.get((operator, worker)).flatMap(_.before)
 
   /** Whether a worker ran last on an executor, in this batch or a later one. */
   def hasRun(operator: Long, worker: Int, executor: String, batch: Long): Boolean =
@@ -39,6 +48,6 @@ private[runtime] final class LastRuns {
 
 private object LastRuns {
 
-  /** Where, and in which batch, a worker has run. */
-  private final case class Ran(executor: String, batch: Long)
+  /** Where, and in which batch, a worker has run, and the same of the executor before that. */
+  private final case class Ran(executor: String, batch: Long, before: Option[(String, Long)])
 }

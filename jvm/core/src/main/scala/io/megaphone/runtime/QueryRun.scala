@@ -300,6 +300,11 @@ final class QueryRun(
       worker <- Seq(table.workerOf(move.bin), move.target)
     } yield Seat(step.id.group, worker)
     lazy val busy = announced.toSet ++ broughtBins(batch - 2 to batch).keySet
+    lazy val incomplete = (for {
+      decision <- current.decision.iterator
+      (group, bins) <- decision.incomplete
+      bin <- bins
+    } yield Seat(group, decision.after(group).workerOf(bin))).toSet
     lazy val areWarm = groups.forall { group =>
       (0 until currentTable(group.id).workers).forall(told.isWarm(group, _))
     }
@@ -311,6 +316,7 @@ final class QueryRun(
         if (areWarm) load else load.copy(busyMs = Load.NotKnown)
       },
       seat => busy(seat),
+      seat => incomplete(seat),
       reliedOn(batch),
       mayTake,
       () =>

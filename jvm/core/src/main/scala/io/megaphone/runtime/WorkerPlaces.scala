@@ -22,6 +22,11 @@ import io.megaphone.runtime.ReportedStandbys.StuckBatches
   *      on the target again, for some batches. ''The target is lost:'' the worker stays.
   *   1. Standbys are chosen.
   *
+  * ''Spark runs a task elsewhere than its worker is placed:'' the worker is placed there again for
+  * some batches, because its state is there but for the newest tails. After that it stays.
+  *
+  * ''A standby is not whole for long:'' another executor is asked, and `warn` is told.
+  *
   * Threads: one at a time. What only tells something may be called by any thread at any time:
   * `cluster`, `executorOf`, `addressOf`, `standbys`, `standbysOn`, `standbysOf`, `relocating`,
   * `besides`, `relocations`, `unfitFor`, `losses`, `loads`, `wanted`, `wantedOf`, `hasStandbys`,
@@ -231,20 +236,31 @@ private[runtime] final class WorkerPlaces(warn: String => Unit) {
     )
   }
 
-  /** Where each worker is: on the way that a batch took, where it ran last, or, if it has not run
-    * yet, where it was wanted before.
+  /** Where each worker is: on the way that a batch took, where it is to go back to, where it ran
+    * last, or, if it has not run yet, where it was wanted before.
     */
   private def placesOf(scene: Scene): Map[Seat, String] = {
     val taken = moving.open.iterator.filter(_.taken.isDefined).map(r => r.seat -> r.to).toMap
     scene.seats.keysIterator.flatMap { seat =>
       taken
         .get(seat)
+        .orElse(home(scene, seat))
         .orElse(executorOf(seat.group, seat.worker))
         .filter(cluster.runs)
         .orElse(wantedBefore(scene, seat))
         .map(seat -> _)
     }.toMap
   }
+
+  /** Where a worker ran and was wanted until Spark ran it elsewhere, some batches ago: what it left
+    * there is good if its bins are those that it had.
+    */
+  private def home(scene: Scene, seat: Seat): Option[String] = for {
+    (executor, batch) <- runs.before(seat.group, seat.worker)
+    if scene.batch <= batch + 1 + ArrivalBatches && cluster.open(executor)
+    if wantedOf(seat.group).lift(seat.worker).contains(executor)
+    if !scene.isBusy(seat) && !scene.isIncomplete(seat)
+  } yield executor
 
   /** One without state need not stay where it was wanted, unless a step is to bring it some. */
   private def wantedBefore(scene: Scene, seat: Seat): Option[String] = {
@@ -526,7 +542,7 @@ private[runtime] final class WorkerPlaces(warn: String => Unit) {
 
 private[runtime] object WorkerPlaces {
 
-  /** Batches after which a worker whose tasks run elsewhere is not sent to its target any more. */
+  /** Batches after which a worker whose tasks run elsewhere is not sent to its place any more. */
   private val ArrivalBatches = 5L
 
   /** Batches after which the loads of workers that stay are told to other queries again. */
@@ -538,6 +554,8 @@ private[runtime] object WorkerPlaces {
     *   each with the number of workers to place
     * @param isBusy
     *   whether an announced step takes bins from a worker or to it, or one has just brought it some
+    * @param isIncomplete
+    *   whether a worker may have incomplete bins: nobody goes on from these by tails
     * @param reliesOn
     *   the executors where a worker's state is relied on: where the batch under way has it run, and
     *   where steps take bins of it to, those that are announced and those that the batch takes
@@ -551,6 +569,7 @@ private[runtime] object WorkerPlaces {
       groups: Vector[(Group, Int)],
       loadOf: Seat => Load,
       isBusy: Seat => Boolean,
+      isIncomplete: Seat => Boolean,
       reliesOn: Seat => Set[String],
       mayTake: Boolean,
       knowsLoads: () => Boolean

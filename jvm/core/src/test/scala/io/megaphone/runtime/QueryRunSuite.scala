@@ -664,6 +664,56 @@ class QueryRunSuite extends AnyFunSuite {
     assert(q.run.footprint.losses.map(_.promoted) == Seq(0), "it would read everything")
   }
 
+  test("a worker goes back where its state is after Spark has run it elsewhere, a few times") {
+    val settings = PlacementSettings(pilotBatches = 0)
+    val q = settledOn(three, settings)
+    q.plan(1, three)
+    def runsOn(executor: Int, batch: Long) =
+      q.run.committed(commitOf(0, three(executor), batch = batch))
+    runsOn(2, batch = 1)
+    val back = q.plan(2, three)
+    assert(placesOf(back) == Vector("a", "b"))
+    assert(back.pins.map(p => (p.worker, p.executor.id)) == Vector((0, "a")))
+    runsOn(0, batch = 2)
+    assert(placesOf(q.plan(3, three)) == Vector("a", "b"))
+    for (batch <- 3L to 7L) {
+      runsOn(2, batch)
+      assert(placesOf(q.plan(batch + 1, three)) == Vector("a", "b"))
+    }
+    runsOn(2, batch = 8)
+    assert(placesOf(q.plan(9, three)) == Vector("c", "b"), "Spark wants it so")
+    assert(placesOf(q.plan(10, three)) == Vector("c", "b"))
+    val leaving = settledOn(three, settings)
+    leaving.plan(1, three)
+    leaving.run.committed(commitOf(0, three(2), batch = 1))
+    val view = ClusterView(three, draining = Set("a"))
+    assert(placesOf(leaving.run.plan(2, Vector(group), true, Map.empty, view)).head == "c")
+  }
+
+  test("a worker whose bins are about to change stays where Spark has run it") {
+    val q = settledOn(three, PlacementSettings(pilotBatches = 0))
+    val step = Step(Vector(Move(0, 1)), 2)
+    q.run.submit(_ => Plan("p", Map(0L -> Vector(step)), "all-at-once", TransferMode.OnDemand))
+    q.plan(1, three)
+    def runs(worker: Int, on: Int, batch: Long, incomplete: Int = 0) = q.run.committed(
+      commitOf(worker, three(on), batch = batch).copy(binsIncomplete = incomplete)
+    )
+    runs(0, on = 2, batch = 1)
+    assert(placesOf(q.plan(2, three)) == Vector("c", "b"), "the step takes bins from it")
+    surveyed(q, three(2))
+    assert(q.plan(3, three).decision.sealedSteps.nonEmpty)
+    (3L to 6L).foreach { batch =>
+      runs(1, on = 1, batch, incomplete = 1)
+      q.plan(batch + 1, three)
+    }
+    runs(1, on = 0, batch = 7, incomplete = 1)
+    assert(placesOf(q.plan(8, three))(1) == "a", "b would read bins that are incomplete")
+    runs(1, on = 0, batch = 8)
+    q.plan(9, three)
+    runs(1, on = 1, batch = 9)
+    assert(placesOf(q.plan(10, three))(1) == "a", "all has come")
+  }
+
   test("a standby that is never whole is asked of another executor after a while") {
     val q = settledOn(three, PlacementSettings(replicas = 1, pilotBatches = 0))
     q.plan(1, three)
