@@ -86,6 +86,9 @@ object TransferRate {
     *   the highest rate, also while no task runs; 0: no limit
     */
   final case class Settings(slowdown: Double = 0, maxBytesPerSecond: Long = 0) {
+
+    /** What may be copied whatever it costs the batches. */
+    def highest: CopyRate = CopyRate(maxBytesPerSecond, maxBytesPerSecond)
     private[pace] def isFree: Boolean = slowdown <= 0
     private[pace] def bounded(rate: Double): Double = {
       val most = if (maxBytesPerSecond > 0) maxBytesPerSecond.toDouble else MaxBytesPerSecond
@@ -98,7 +101,7 @@ object TransferRate {
     * @param copiedBytes
     *   how many bytes were copied meanwhile, on the executor that copied most
     * @param hasStep
-    *   whether bins moved in it
+    *   whether bins moved in it, or copies kept to no rate
     * @param hasWork
     *   whether there was something to copy, whatever was copied
     */

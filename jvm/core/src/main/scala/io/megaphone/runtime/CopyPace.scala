@@ -19,7 +19,8 @@ import io.megaphone.transfer.StandbyKeeper
   *      between, to the first.
   *   1. The rate is at least the one at which the busiest executor has copied its ends of all
   *      announced steps, and has loaded a slice of a standby, before tails cannot lead on any more:
-  *      slower copies would be of no use.
+  *      slower copies would be of no use. While an executor is about to go and has what others need
+  *      (`hurries`), they keep to no rate but the highest, and what batches take says nothing.
   *
   * Threads: one at a time, as of its [[QueryRun]]; `copyRate` may be read by any.
   */
@@ -30,6 +31,8 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
   @volatile private var announcedBytes = 0L // at the busiest executor
   private var announced = Vector.empty[StepId]
   @volatile private var hasStandbysToMake = false
+  @volatile private var isHurried = false
+  private var wasHurried = false // since the last batch's end
   private val known = mutable.Map.empty[(ReplicaKey, Boolean), Long] // by replica and end: bytes
   private val before = mutable.Map.empty[String, Long] // by executor: as of the last batch's end
   private val now = mutable.Map.empty[String, Long] // by executor
@@ -38,8 +41,12 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
 
   def copyRate: CopyRate = {
     val sliceBytes = if (hasStandbysToMake) StandbyKeeper.SliceBytes else 0
-    rate.copyRate(math.max(announcedBytes, sliceBytes) / UsefulBatches)
+    if (isHurried) settings.highest
+    else rate.copyRate(math.max(announcedBytes, sliceBytes) / UsefulBatches)
   }
+
+  /** Whether copies are to be made as fast as can be, from now on. */
+  def hurries(isSo: Boolean): Unit = { isHurried = isSo; wasHurried ||= isSo }
 
   /** A batch is planned, these steps may still be copied for, and standbys made. */
   def planned(
@@ -83,9 +90,10 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
       .getOrElse(0L)
     before ++= now
     batches.remove(batch).foreach { kind =>
-      val ended = TransferRate.Batch(durationMs, math.max(0, most), kind.hasStep, kind.hasWork)
-      rate = rate.after(ended)
+      val isOfNoRate = kind.hasStep || wasHurried
+      rate = rate.after(TransferRate.Batch(durationMs, math.max(0, most), isOfNoRate, kind.hasWork))
     }
+    wasHurried = isHurried
   }
 }
 

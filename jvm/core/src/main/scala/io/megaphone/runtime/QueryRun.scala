@@ -56,6 +56,7 @@ final class QueryRun(
   private val roster = new DutyRoster(() => records.state, places, told)
   @volatile private var pace = new CopyPace(TransferRate.Settings())
   @volatile private var isStarted = false
+  private var exporting = Set.empty[String] // executors that others ask for the rest of bins
   private var tooFew = Option.empty[Int] // executors, of which `warn` was told last
 
   /** What the run has on executors. */
@@ -258,9 +259,22 @@ final class QueryRun(
       batch: Long,
       mayTake: Boolean
   ): Unit = placing.synchronized {
-    places.see(cluster, batch).foreach(lost => records.feed(Protocol.ExecutorLost(lost)))
+    places.see(cluster, batch).foreach { lost =>
+      exporting -= lost
+      records.feed(Protocol.ExecutorLost(lost))
+    }
     places.place(scene(groups, batch, mayTake))
+    noteHurry()
   }
+
+  /** An executor that is to be emptied and has what steps on demand have left there is emptied as
+    * fast as can be: if it ends before, batches wait for files. Its workers may go on meanwhile, so
+    * relocations keep to the rate.
+    */
+  private def noteHurry(): Unit = pace.hurries(
+    exporting.exists(!places.cluster.open(_)) &&
+      records.state.exists(Duties.takenAt(_, isLost).nonEmpty)
+  )
 
   /** The workers that steps have just brought bins, with the newest batch that did: a standby of
     * the version that this batch read lacks them.
@@ -380,6 +394,8 @@ final class QueryRun(
     if (pace.reported(report.copied.filter(_.replica.store.run == run)))
       records.feed(Protocol.CopiesProgressed)
     pace.besideTasks(executor, report.besideTasks.getOrElse(run, 0L))
+    exporting = if (report.exports.contains(run)) exporting + executor else exporting - executor
+    noteHurry()
   }
 
   /** A batch has ended, and took so long from its trigger on. The rate of copies follows from it. A

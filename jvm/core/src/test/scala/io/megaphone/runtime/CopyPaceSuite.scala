@@ -3,7 +3,7 @@ package io.megaphone.runtime
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.pace.TransferRate
+import io.megaphone.pace.{CopyRate, TransferRate}
 import io.megaphone.plan.{Move, RoutingTable, Step, StepId, TransferMode}
 import io.megaphone.protocol.{Announced, Protocol}
 
@@ -63,9 +63,12 @@ class CopyPaceSuite extends AnyFunSuite {
     assert(rate(Vector("a", "b", "a", "b"), Vector(Move(0, 1)), onDemand) == first)
   }
 
-  test("batches in which the rest of a step on demand comes are not quiet ones") {
+  /** The pace of a run after ten quiet batches. */
+  private final class Paced {
     val pace = new CopyPace(TransferRate.Settings(slowdown = 0.1))
-    var copied = 0L
+    private var copied = 0L
+    for (number <- 0L to 9L) batch(number, quietMs, Set.empty)
+
     def batch(number: Long, ms: Long, incomplete: Set[Int]): Unit = {
       pace.planned(
         decisionOf(number, Vector("a", "b", "a", "b"), Vector.empty, Map(group -> incomplete)),
@@ -76,10 +79,26 @@ class CopyPaceSuite extends AnyFunSuite {
       pace.besideTasks("a", copied)
       pace.batchEnded(number, ms)
     }
-    for (number <- 0L to 9L) batch(number, quietMs, Set.empty)
+  }
+
+  test("batches in which the rest of a step on demand comes are not quiet ones") {
+    val paced = new Paced
+    import paced._
     val before = pace.copyRate.besideTasks
     for (number <- 10L to 40L) batch(number, 2 * quietMs, Set(0))
     assert(pace.copyRate.besideTasks < before, "twice as slow is too slow")
+  }
+
+  test("batches in which copies keep to no rate say nothing of what batches bear") {
+    val paced = new Paced
+    import paced._
+    val before = pace.copyRate
+    pace.hurries(true)
+    assert(pace.copyRate == CopyRate.Unlimited)
+    for (number <- 10L to 40L) batch(number, 2 * quietMs, Set(0))
+    pace.hurries(false)
+    batch(41, 2 * quietMs, Set(0)) // it began in haste
+    assert(pace.copyRate == before)
   }
 
   test("the rate of few bytes is the one that batches bear") {

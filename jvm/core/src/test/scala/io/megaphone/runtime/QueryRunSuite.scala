@@ -714,6 +714,35 @@ class QueryRunSuite extends AnyFunSuite {
     assert(placesOf(q.plan(10, three))(1) == "a", "all has come")
   }
 
+  test("what a step on demand left on an executor that is to go comes as fast as can be") {
+    val rate = TransferRate.Settings(slowdown = 0.1, maxBytesPerSecond = 1L << 30)
+    val q = new Query().start(0, settings = QueryRun.Settings(transferRate = rate))
+    q.plan(0)
+    for (worker <- 0 to 1) q.committed(worker, on = worker, liveBytes = 100)
+    val step = Step(Vector(Move(0, 1)), 2)
+    q.run.submit(_ => Plan("p", Map(0L -> Vector(step)), "all-at-once", TransferMode.OnDemand))
+    q.plan(1)
+    surveyed(q, executors(0))
+    assert(q.plan(2).decision.sealedSteps.nonEmpty)
+    def has(exports: Int) = {
+      val of = if (exports > 0) Map("r" -> exports) else Map.empty[String, Int]
+      q.run.reported(Report(executors(0), Held(0, 0, 0), exports = of))
+    }
+    def isHurried = q.run.live.get.copyRate.besideTasks == (1L << 30)
+    has(exports = 1)
+    assert(!isHurried)
+    q.run.see(ClusterView(executors, draining = Set("a")))
+    assert(isHurried)
+    has(exports = 0)
+    assert(!isHurried, "relocations keep to the rate")
+    has(exports = 1)
+    assert(isHurried)
+    q.committed(worker = 1, on = 1, batch = 2)
+    q.run.see(ClusterView(executors, draining = Set("a")))
+    q.run.reported(Report(executors(1), Held(0, 0, 0)))
+    assert(!isHurried, "all has come")
+  }
+
   test("a standby that is never whole is asked of another executor after a while") {
     val q = settledOn(three, PlacementSettings(replicas = 1, pilotBatches = 0))
     q.plan(1, three)
