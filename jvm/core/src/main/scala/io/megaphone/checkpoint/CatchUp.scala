@@ -36,12 +36,15 @@ import io.megaphone.state.{Holding, Traffic}
   * @param departed
   *   hands over a bin of this chain, which has left another worker of this executor: one that the
   *   holding's worker has taken in meanwhile need not be read from files
+  * @param gotOn
+  *   is called after each piece of records that was applied
   */
 final class CatchUp(
     recovery: Recovery,
     tailsMax: Int = Footer.PreviousMax,
     atOnce: Int = Int.MaxValue,
-    departed: (Int, Chain) => Option[BinLog] = (_, _) => None
+    departed: (Int, Chain) => Option[BinLog] = (_, _) => None,
+    gotOn: () => Unit = () => ()
 ) {
 
   /** Brings `holding` to `name`, or `atOnce` tails further on the way there. Returns the bytes
@@ -127,7 +130,7 @@ final class CatchUp(
         lineage
       ) {
         if (frames.isEmpty) Traffic()
-        else opened.read(footer.file)(recovery.apply(_, frames, logs, loading))
+        else opened.read(footer.file)(recovery.apply(_, frames, logs, loading, _ => gotOn()))
       }
     }
   }

@@ -316,8 +316,9 @@ class Recovery(
       case Some(frame) => applyFrame(reader, frame, logs, loading, applied)
       case None =>
         /* Sequential, because this may be one of the threads that load in parallel, and they must
-         * not wait for each other. */
-        val alone = new Recovery(files, compressions, Parallel.Sequential, budget, check)
+         * not wait for each other. Who waits for it sees that it gets on. */
+        def checkOne(records: Array[Byte]): Unit = { check(records); applied(logs(bin)) }
+        val alone = new Recovery(files, compressions, Parallel.Sequential, budget, checkOne)
         try logs(bin) = loading.add(alone.loadOne(wanted.file, bin))
         catch { case e: Exception => damage.addSuppressed(e); throw damage }
     }

@@ -2,6 +2,7 @@
 package io.megaphone.runtime
 
 import java.util.concurrent.TimeUnit
+import java.util.concurrent.atomic.AtomicLong
 
 import scala.annotation.tailrec
 import scala.collection.mutable
@@ -50,7 +51,9 @@ final private[runtime] class Adopter(
   import Adopter._
 
   private val catchUp = new CatchUp(recovery)
-  private val oneTail = new CatchUp(recovery, atOnce = 1)
+  private val applied = new AtomicLong // pieces of tails
+  private val oneTail =
+    new CatchUp(recovery, atOnce = 1, gotOn = () => { applied.incrementAndGet(); () })
   private val tailPulls = new TailPulls(blocks, peers)
 
   /** Marks the bins that leave `holding` with the batch, and adds those that come. Throws what the
@@ -125,7 +128,7 @@ final private[runtime] class Adopter(
       behind = gain.name.version - standby.base.version
       if standby.base == gain.name ||
         behind <= behindMax && catchUp.canLead(standby.base.version, gain.name.version)
-      if gain.bins.forall(standby.has)
+      if gain.bins.forall(standby.hasWhole) // a tail would drop the others
       bins <- opened.waiting(takenFrom(source, gain))
     } yield { opened.binsRelabelled += bins.size; gain -> bins }).toMap
 
@@ -134,7 +137,8 @@ final private[runtime] class Adopter(
       */
     @tailrec
     private def takenFrom(source: WorkerId, gain: Gain): Option[Seq[LoadedBin]] = {
-      val borrower = new Attempt(attempt.id, attempt.isAlive, isTask = false)
+      val borrower =
+        new Attempt(attempt.id, attempt.isAlive, isTask = false, () => applied.get)
       val lease = registry.borrow(source, borrower)(_.base == gain.name)
       lease.fold(Option.when(attempt.isAlive())(false))(brought(_, gain)) match {
         case Some(true) => takenFrom(source, gain)

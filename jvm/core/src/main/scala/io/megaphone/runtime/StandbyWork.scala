@@ -122,7 +122,8 @@ final class StandbyWork private[runtime] (
         recovery(records => throttle.pass(duty.worker.store.run, records.length.toLong))
       try {
         faults.at(FaultPoints.StandbyKept)
-        val keeper = new StandbyKeeper(registry, recovery, loading, sliceBytes)
+        val keeper =
+          new StandbyKeeper(registry, recovery(Recovery.Unchecked), loading, sliceBytes)
         val outcome = keeper(duty)
         if (outcome == StandbyKeeper.Whole) rests.succeeded(duty.worker)
         if (outcome != StandbyKeeper.Busy) withoutRoom.remove(duty.worker)

@@ -93,6 +93,9 @@ final class Holding(val worker: Int, val binsCount: Int) {
   /** Whether the bin is present. */
   def has(bin: Int): Boolean = held.has(bin)
 
+  /** Whether the bin is present, and nothing of it is elsewhere. */
+  def hasWhole(bin: Int): Boolean = has(bin) && stateOf(bin).elsewhere.isEmpty
+
   /** The chain of a bin; an empty one if the bin is absent. */
   def chain(bin: Int): Chain = held.chain(bin)
 

@@ -118,11 +118,12 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int, nanoTime: 
     val deadline = nanoTime() + waitMs * 1000000L
     def leftMs = (deadline - nanoTime()) / 1000000L
     var seen = Option.empty[(Lease, Long)] // a keeper, and how far it was
-    var since = 0L
+    var looksInVain = 0 // Not time: while the whole process stood still, it could not get on.
     def hasStopped(keeper: Lease) = {
       val now = Some(keeper -> keeper.attempt.progress())
-      if (seen != now) { seen = now; since = nanoTime() }
-      nanoTime() - since >= Slot.KeeperWaitMs * 1000000L
+      looksInVain = if (seen == now) looksInVain + 1 else 0
+      seen = now
+      looksInVain >= Slot.KeeperWaitMs / Slot.PollMs
     }
     def isWaitedFor(o: Lease) = o.attempt.id != attempt.id && o.attempt.isAlive() &&
       (o.attempt.isTask || leftMs > 0 && !hasStopped(o))
@@ -217,6 +218,6 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int, nanoTime: 
 private object Slot {
   val PollMs = 50L
 
-  /** How long a task waits for a standby's keeper that does not get on. */
+  /** How long a task waits for a standby's keeper that does not get on: so long it looks at it. */
   val KeeperWaitMs = 1000L
 }

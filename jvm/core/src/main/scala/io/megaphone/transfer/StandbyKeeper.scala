@@ -32,8 +32,8 @@ import io.megaphone.state.{Attempt, Holding, Lease, Registry}
   *
   * Threads: any; one call at a time for a worker.
   *
-  * @param recoveryOf
-  *   makes what reads tails, and calls its argument with the records that are read
+  * @param recovery
+  *   reads tails
   * @param loading
   *   reads slices, at any pace
   * @param sliceBytes
@@ -41,14 +41,13 @@ import io.megaphone.state.{Attempt, Holding, Lease, Registry}
   */
 final class StandbyKeeper(
     registry: Registry,
-    recoveryOf: (Array[Byte] => Unit) => Recovery,
+    recovery: Recovery,
     loading: Recovery,
     sliceBytes: Long = StandbyKeeper.SliceBytes
 ) {
   import StandbyKeeper._
 
-  private val bytesRead = new AtomicLong // of tails
-  private val recovery = recoveryOf { records => bytesRead.addAndGet(records.length.toLong); () }
+  private val applied = new AtomicLong // pieces of tails
 
   /** Works on one duty: brings the holding to the settled name, and adds one slice if bins are
     * missing. Throws what files throw, SpillException, and DetachedLeaseException if a task has
@@ -72,8 +71,13 @@ final class StandbyKeeper(
     val holding = lease.holding
     if (holding.head.contains(duty.settled)) holding.settle()
     val isThere = isEmpty(holding) || holding.base.version >= duty.settled.version
-    val catchUp =
-      new CatchUp(recovery, Preparer.TailsMax, 1, registry.takeDeparted(duty.worker.store, _, _))
+    val catchUp = new CatchUp(
+      recovery,
+      Preparer.TailsMax,
+      atOnce = 1,
+      registry.takeDeparted(duty.worker.store, _, _),
+      () => { applied.incrementAndGet(); () }
+    )
     if (!isThere && catchUp(holding, duty.settled, duty.tableHash).isEmpty) lease.renew()
     spill(holding)
     isThere || isEmpty(lease.holding) || holding.base == duty.settled
@@ -113,7 +117,7 @@ final class StandbyKeeper(
   /** Uses the holding with the lease. Returns None if a task has it. */
   private def alone[A](duty: StandbyDuty)(use: Lease => A): Option[A] = {
     val thread = Thread.currentThread
-    val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false, () => bytesRead.get)
+    val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false, () => applied.get)
     registry
       .tryLease(duty.worker, duty.binsCount, attempt)
       .map(lease => lease.forStandby(use(lease)))

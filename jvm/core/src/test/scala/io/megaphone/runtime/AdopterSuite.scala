@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import java.util.concurrent.{FutureTask, Semaphore, TimeUnit}
+
 import scala.collection.mutable
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.format.ExecutorAddress
+import io.megaphone.checkpoint.Recovery
+import io.megaphone.format.{
+  Compression, Compressions, ExecutorAddress, StateName, StoreId, WorkerId
+}
+import io.megaphone.log.BinLog
 import io.megaphone.pace.Clock
-import io.megaphone.state.Registry
+import io.megaphone.plan.Move
+import io.megaphone.state.{Holding, Lease, LoadedBin, Registry, Remote}
 import io.megaphone.transfer.{BlockName, Peers}
 
 /** How a worker takes bins that other workers had. */
@@ -102,5 +109,76 @@ class AdopterSuite extends AnyFunSuite with LastTails {
       assert((0 to 3).map(bin => get(zero.holding.log(bin))) == Seq.fill(4)(Some(1.toByte)))
     }
     assert(passedMs == 30000)
+  }
+
+  /** Two workers of two bins each. Worker 0, which is about to take those of worker 1, runs where
+    * worker 1 ran until its last batch.
+    *
+    * @param read
+    *   is called with the records of each frame that worker 0's task reads
+    */
+  private final class StoodBy(
+      nanoTime: () => Long = () => System.nanoTime,
+      read: Array[Byte] => Unit = _ => ()
+  ) {
+    val store = new Store
+    val target = new Registry(nanoTime = nanoTime)
+    batch(store, target, 0, 1, before, before, 1)
+    private val elsewhere = new Registry
+    for ((registry, worker) <- Seq(target, elsewhere).zipWithIndex) {
+      val (lease, turn) = (store.lease(registry, worker, 10L + worker), store.turn(1, before, before))
+      store.open(registry, lease, turn)
+      before.binsOf(worker).foreach(put(lease.holding, _, 2))
+      store.commit(lease, turn)
+      lease.end()
+    }
+    val standby: Holding = target.holding(WorkerId(StoreId(0, "default").in("run"), 1)).get
+    val zero: Lease = store.lease(target, 0, 20)
+    def adoptAll(): Arrivals = {
+      val moved = before.moved(before.binsOf(1).map(Move(_, 0)), 1, 2)
+      val recovery = new Recovery(store.files, Compressions(Compression.None), check = read)
+      new Opener(target, recovery, store.handOver, NoPeers)
+        .open(zero, store.turn(2, before, moved), Sources.None)
+    }
+    def isAdopted: Boolean =
+      (0 to 3).forall(bin => get(zero.holding.log(bin)).contains(2.toByte))
+  }
+
+  test("a worker's own task waits for who takes bins of its standby as long as that gets on") {
+    val (looks, isRead, goOn) = (new Semaphore(0), new Semaphore(0), new Semaphore(0))
+    val scene = new StoodBy(
+      () => { looks.release(); 0 },
+      _ => { isRead.release(); goOn.acquire() }
+    )
+    import scene._
+    val adopting = new FutureTask(() => adoptAll())
+    val opening = new FutureTask(() => store.lease(target, 1, 1000, waitMs = 60000))
+    val threads = Seq(adopting, opening).map(new Thread(_))
+    threads.head.start()
+    try {
+      isRead.acquire()
+      threads.last.start()
+      for (isLast <- Seq(false, true)) { // of the records of two bins
+        looks.drainPermits() // it asks for the time thrice a look, and would look 20 times in vain
+        while (!opening.isDone && !looks.tryAcquire(36, 10, TimeUnit.MILLISECONDS)) {}
+        assert(!opening.isDone)
+        goOn.release()
+        if (!isLast) isRead.acquire()
+      }
+      assert(opening.get(60, TimeUnit.SECONDS).holding eq standby)
+      assert(adopting.get(60, TimeUnit.SECONDS).binsRelabelled == 2 && isAdopted)
+    } finally { goOn.release(2); threads.foreach(_.join(60000)) }
+  }
+
+  test("a standby whose bins are incomplete is left as it is") {
+    val scene = new StoodBy()
+    import scene._
+    standby.settle()
+    val key = keyOf(1)
+    val remote = new Remote(key, standby.base, standby.chain(3), None, keys = 1)
+    standby.put(LoadedBin(3, new BinLog, standby.chain(3), Some(remote)))
+    val arrivals = adoptAll()
+    assert(arrivals.binsFromCheckpoint == 2 && isAdopted)
+    assert(standby.base == StateName(1, "") && standby.incomplete.map(_._1) == Vector(3))
   }
 }

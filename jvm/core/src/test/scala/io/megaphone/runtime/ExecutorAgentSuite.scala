@@ -160,7 +160,7 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     store.lease(registry, 0, 1).release()
     assert(!pushedKept(version = 6, settled = 7) && pushedKept(version = 8, settled = 8))
     for (v <- 0 to 4) batch(store, new Registry, v.toLong, 2L * v + 1, before, before, v.toByte)
-    assert(new StandbyKeeper(registry, _ => store.recovery, store.recovery)(duty) == Grown)
+    assert(new StandbyKeeper(registry, store.recovery, store.recovery)(duty) == Grown)
     agent.pushed.keep((_, _) => false)
     val oldest = Footer.PreviousMax + 5L // of which a standby at version 4 can still make use
     assert(!pushedKept(version = 4, settled = 8) && pushedKept(version = 5, settled = oldest))

@@ -37,7 +37,7 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
     private val source = new Registry
     private var next = 0L
     val target = new Registry(nanoTime = nanoTime)
-    val keeper = new StandbyKeeper(target, _ => store.recovery, store.recovery, sliceBytes = 100)
+    val keeper = new StandbyKeeper(target, store.recovery, store.recovery, sliceBytes = 100)
     def standby: Holding = target.holding(worker).get
 
     /** Runs a batch, which writes its number into each bin. */
@@ -175,7 +175,7 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
     }
     val recovery = new Recovery(hanging, Compressions(Compression.None))
     val outcome =
-      new FutureTask(() => new StandbyKeeper(scene.target, _ => recovery, recovery)(dutyAt(4)))
+      new FutureTask(() => new StandbyKeeper(scene.target, recovery, recovery)(dutyAt(4)))
     val keeping = new Thread(outcome)
     keeping.start()
     try {
@@ -199,27 +199,25 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
     scene.keeper(dutyAt(1))
     scene.run()
     val (isRead, goOn) = (new Semaphore(0), new Semaphore(0))
-    def recovery(read: Array[Byte] => Unit) = {
-      def slowly(records: Array[Byte]): Unit = { read(records); isRead.release(); goOn.acquire() }
-      new Recovery(scene.store.files, Compressions(Compression.None), check = slowly)
-    }
+    val slowly = (_: Array[Byte]) => { isRead.release(); goOn.acquire() }
+    val tails = new Recovery(scene.store.files, Compressions(Compression.None), check = slowly)
     val before = scene.standby
     val outcome = new FutureTask(() =>
-      new StandbyKeeper(scene.target, recovery(_), scene.store.recovery)(dutyAt(2))
+      new StandbyKeeper(scene.target, tails, scene.store.recovery)(dutyAt(2))
     )
     val opening = new FutureTask(() => scene.store.lease(scene.target, 0, 1000, waitMs = 60000))
     val threads = Seq(new Thread(outcome), new Thread(opening))
+    /* Twelve times: with each look it asks for the time thrice. It would look twenty times in vain. */
     def untilTaskHasLooked(): Unit = {
       looks.drainPermits()
-      while (!opening.isDone && !looks.tryAcquire(20, 10, TimeUnit.MILLISECONDS)) {}
+      while (!opening.isDone && !looks.tryAcquire(36, 10, TimeUnit.MILLISECONDS)) {}
     }
     threads.head.start()
     isRead.acquire()
     threads.last.start()
     try {
       for (isLast <- Seq(false, true)) { // of the records of two bins
-        untilTaskHasLooked()
-        now.addAndGet(TimeUnit.MILLISECONDS.toNanos(900))
+        now.addAndGet(TimeUnit.SECONDS.toNanos(10)) // the process stands still
         untilTaskHasLooked()
         assert(!opening.isDone)
         goOn.release()
@@ -251,7 +249,7 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
     val store = new Store
     val (here, elsewhere) = (new Registry, new Registry)
     val gaining = WorkerId(worker.store, 1)
-    val keeper = new StandbyKeeper(here, _ => store.recovery, store.recovery)
+    val keeper = new StandbyKeeper(here, store.recovery, store.recovery)
     var attempt = 0L
     def run(worker: Int, version: Long, from: RoutingTable, to: RoutingTable): Unit = {
       attempt += 1
@@ -306,7 +304,7 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
       val budget = new HeapBudget(bytes, new SpillFiles(Seq(Paths.get("/nowhere"))))
       val recovery = new Recovery(store.files, Compressions(Compression.None), budget = budget)
       val target = new Registry(budget = budget)
-      target -> new StandbyKeeper(target, _ => recovery, recovery)
+      target -> new StandbyKeeper(target, recovery, recovery)
     }
     val (tight, refusing) = keeperWith(1 << 20)
     assertThrows[SpillException](refusing(dutyAt(1)))
