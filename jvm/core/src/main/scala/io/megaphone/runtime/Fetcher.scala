@@ -25,8 +25,8 @@ import io.megaphone.transfer.{Answer, Heard, Peers, Question}
   *      answers are taken in as settled records.
   *   1. `bringDue` asks for the sub-bins that have a row which is due: an operator looks at all
   *      rows to find those, and acts on no other. What is elsewhere then has none.
-  *   1. If the source does not answer in time, or has lost what was exported, the bins come from
-  *      the files, whole, at the same name.
+  *   1. If the source does not answer in time, is slow for too long, or has lost what was exported,
+  *      the bins come from the files, whole, at the same name.
   *
   * ''Dies:'' what was brought stays in the holding; another holding asks anew. ''Throws while it
   * takes in:'' part of a sub-bin may be here, so the lease is given up with the holding, and the
@@ -35,7 +35,7 @@ import io.megaphone.transfer.{Answer, Heard, Peers, Question}
   * Threads: one at a time, the task's.
   *
   * @param deadlineMs
-  *   how long a source may take for each answer
+  *   how long a source may take for each answer; see `Source` for how long for all of them
   */
 final class Fetcher private[runtime] (
     registry: Registry,
@@ -50,7 +50,7 @@ final class Fetcher private[runtime] (
   import Fetcher._
 
   private val wanted = mutable.Map.empty[Int, IntSet] // hashes, by bin
-  private val silent = mutable.Set.empty[ReplicaKey] // sources that have failed, by step
+  private val sources = mutable.Map.empty[ReplicaKey, Source] // that were asked, by step
 
   private var watched = Option.empty[Wanted]
   private var seen = 0 // of those that are watched
@@ -256,12 +256,13 @@ final class Fetcher private[runtime] (
   private def ask(remote: Remote, question: Question): Answer = asking(remote, question)()
 
   /** Begins to ask a source. Returns what waits for its answer. Each answer has the whole deadline:
-    * a batch may need more bytes than the link brings in that time. Of a source that has failed
-    * nothing more is asked in this batch.
+    * a batch may need more bytes than the link brings in that time. Of a source that has failed, or
+    * was slow for too long, nothing more is asked in this batch.
     */
   private def asking(remote: Remote, question: Question): () => Answer = {
+    val source = sources.getOrElseUpdate(remote.key, new Source)
     def begin(leftMs: Long): () => Heard = remote.at match {
-      case Some(executor) if !silent(remote.key) && leftMs > 0 =>
+      case Some(executor) if !source.isGivenUp && leftMs > 0 =>
         peers.asking(question, executor, leftMs)
       case _ => () => Heard.Nothing
     }
@@ -280,9 +281,24 @@ final class Fetcher private[runtime] (
       val Heard(answer, bytes) = last(first())
       if (bytes > 0) arrivals.questions += 1
       arrivals.bytesFromPeer += bytes
+      source.waitedMs += passedMs
+      source.bytes += bytes
       if (question.isAnsweredBy(answer, holding.binsCount)) answer
-      else { silent += remote.key; Answer.Gone }
+      else { source.hasFailed = true; Answer.Gone }
     }
+  }
+
+  /** What a batch has had of a source. All answers together have one deadline, and one more for
+    * each question's worth of bytes that has come: so a link that is just fast enough for each
+    * question is waited for, and an executor that takes long for little is not.
+    */
+  private final class Source {
+    var hasFailed = false
+    var waitedMs, bytes = 0L
+
+    /** Whether nothing more is asked of it. */
+    def isGivenUp: Boolean =
+      hasFailed || waitedMs >= deadlineMs * (1 + bytes.toDouble / AnswerBytes)
   }
 
   private def takeIn(bin: Int, subBin: SubBin): Unit = orGiveUp {

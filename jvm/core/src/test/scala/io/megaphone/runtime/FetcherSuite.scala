@@ -89,9 +89,10 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
 
     val asked: mutable.Buffer[Question] = mutable.Buffer.empty
 
-    /** What becomes of an answer, and how long it takes. */
+    /** What becomes of an answer, how long it takes, and how many bytes come. */
     var heard: Answer => Answer = identity
     var answerMs = 0L
+    var answerBytes = 100L
     private var passedNanos = 0L
     private val clock = new Clock {
       override def nanoTime: Long = passedNanos
@@ -117,7 +118,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
         asked += question
         passedNanos += 1000000 * math.min(answerMs, deadlineMs)
         if (answerMs >= deadlineMs) Heard.Nothing
-        else Heard(heard(answering(question)), bytes = 100)
+        else Heard(heard(answering(question)), answerBytes)
       }
     }
     val sources: Sources = Sources(
@@ -485,6 +486,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     val moving = new Moving(keys = 10)
     import moving._
     answerMs = 9000
+    answerBytes = 4 << 20
     (0 until 5).foreach(i => fetcher.bring(0, hashOf(i)))
     assert(asked.size == 5 && isPartial && arrivals.binsFromCheckpoint == 0)
     answerMs = 10000
@@ -501,6 +503,19 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     keys.fetcher.bringDue(until(2000), values.fetcher)
     assert(values.asked.size == before + 1, "it was to be asked about each bin")
     assert(((0 until 10) ++ inTwo).forall(keys.has) && keys.arrivals.binsFromCheckpoint == 0)
+  }
+
+  test("a source whose answers take long is waited for by how much they bring") {
+    for ((bytes, questions) <- Seq(100L -> 2, (4L << 20) -> 10)) {
+      val moving = new Moving(keys = 10)
+      import moving._
+      answerMs = 9000
+      answerBytes = bytes
+      fetcher.completeAll()
+      assert(asked.size == questions && !isPartial)
+      assert((0 until 10).map(i => list(log, keyOf(i))) == (0 until 10).map(i => Seq(i.toByte)))
+      assert(arrivals.binsFromCheckpoint == (if (questions < 10) 1 else 0))
+    }
   }
 
   for (
