@@ -6,14 +6,16 @@ import java.util.concurrent.ConcurrentHashMap
 import scala.annotation.tailrec
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 import scala.util.control.NonFatal
 
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.checkpoint.Recovery.Located
 import io.megaphone.format.{StoreKey, WorkerId}
+import io.megaphone.log.BinLog
 import io.megaphone.log.memory.{HeapBudget, SpillException}
 import io.megaphone.pace.Throttle
-import io.megaphone.state.{Attempt, Holding, Registry, Remote, Traffic}
+import io.megaphone.state.{Attempt, Export, Holding, Registry, Remote, Stretch, Traffic}
 import io.megaphone.transfer.{Answer, Heard, Peers, Question, StandbyKeeper}
 
 /** Brings the rest of what steps on demand have left elsewhere, while no batch asks for it: rule
@@ -24,10 +26,11 @@ import io.megaphone.transfer.{Answer, Heard, Peers, Question, StandbyKeeper}
   *   1. It takes the stretch in under the worker's lease, between two tasks of the worker: what is
   *      here by then is left out. ''A task has the lease:'' what has come waits for it, and some
   *      more is asked for meanwhile.
-  *   1. If the source has it no more, the bins come from its files, whole, some at a time.
-  *   1. While memory is short, what the worker has goes to disk first. ''The disk is full:'' what
-  *      has come waits, and the worker is told of. So is one whose rest cannot be brought again and
-  *      again.
+  *   1. If the source has it no more, the bins come from its files, whole, some at a time. What of
+  *      a bin is here already is left out; the records are read before the lease is taken.
+  *   1. While memory is short, what the worker has goes to disk first, and nothing more is asked for
+  *      or read while something waits on this executor. ''The disk is full:'' what has come waits,
+  *      and the worker is told of. So is one whose rest cannot be brought again and again.
   *   1. Once no bin of a worker is incomplete, that is reported. ''Lost:'' the next report says it
   *      again, and so does the worker's next commit.
   *
@@ -43,9 +46,10 @@ import io.megaphone.transfer.{Answer, Heard, Peers, Question, StandbyKeeper}
   * @param round
   *   how many orders were obeyed
   * @param aheadBytes
-  *   about how many bytes wait for leases at most, beside what each worker asks for first
-  * @param loadBytes
-  *   about how many bytes of bins are read from files at once
+  *   about how many bytes wait for leases at most, beside the first answer for each worker, or the
+  *   first bin that is read for it
+  * @param stretchBytes
+  *   about how many bytes of a bin from files are taken in under one lease, if not all of it is
   */
 final class RestWork private[runtime] (
     registry: Registry,
@@ -56,7 +60,7 @@ final class RestWork private[runtime] (
     throttle: Throttle,
     round: () => Long,
     aheadBytes: Long = RestWork.AheadBytes,
-    loadBytes: Long = RestWork.LoadBytes
+    stretchBytes: Int = RestWork.StretchBytes
 ) {
   import RestWork._
 
@@ -126,10 +130,12 @@ final class RestWork private[runtime] (
       ()
     }
 
-  /** Also those with something that waits, and is of no use any more: its bytes are to be told. */
+  /** Those first for which something waits, for others may wait until it is taken in. Also if it is
+    * of no use any more: its bytes are to be told.
+    */
   private def due: Vector[WorkerId] = {
     val now = orders()
-    (registry.workers(_.areIncomplete) ++ waiting.keySet.asScala).distinct
+    (waiting.keySet.asScala.toVector ++ registry.workers(_.areIncomplete)).distinct
       .filter(worker => isHere(worker, now) && !rests.rests(worker) && !isBehind(worker))
   }
 
@@ -150,16 +156,20 @@ final class RestWork private[runtime] (
     registry.holding(worker).fold[Outcome](Whole) { holding =>
       letLostGo(worker)
       val come = waiting.getOrDefault(worker, Vector.empty)
-      val open = if (isFull(come)) Vector.empty else openOf(holding, come)
+      val isFull = this.isFull(come)
+      val open = if (isFull) Vector.empty else openOf(holding, come)
       come.headOption
         .flatMap(takenIn(worker, _, isPatient = open.isEmpty))
         .orElse(open.headOption.map(_ => ask(worker, holding, open)))
-        .getOrElse(if (come.isEmpty) Whole else Busy)
+        .getOrElse(if (come.isEmpty && !isFull) Whole else Busy)
     }
 
-  /** Whether nothing more is asked for, as long as this waits. */
-  private def isFull(come: Vector[Come]) = come.nonEmpty &&
-    (registry.budget.isTight || waiting.values.asScala.flatten.map(_.heapBytes).sum >= aheadBytes)
+  /** Whether nothing more is asked for, as long as this and that of other workers wait. */
+  private def isFull(come: Vector[Come]) =
+    if (registry.budget.isTight) waitingBytes > 0
+    else come.nonEmpty && waitingBytes >= aheadBytes
+
+  private def waitingBytes = waiting.values.asScala.flatten.map(_.heapBytes).sum
 
   /** The incomplete bins of which something is still to be asked for: that first which tasks have
     * asked for most.
@@ -182,24 +192,15 @@ final class RestWork private[runtime] (
         throttle.pass(worker.store.run, stretch.bytes)
         val heapBytes = stretch.bytes + stretch.subBins.size * SubBinBytes
         val traffic = Traffic(fromPeer = bytes)
-        add(
-          worker,
-          new Come(bin, stretch.next, traffic, heapBytes, Some(At(holding, remote)))({ () =>
-            if (remote.restFrom == from) { // else a stretch before it was dropped
-              stretch.subBins.foreach(holding.takeIn(bin, _))
-              stretch.next.foreach(remote.restFrom = _)
-              if (stretch.next.isEmpty) holding.checkComplete(bin)
-            }
-          })
-        )
+        add(worker, new Answered(holding, open.head, stretch, traffic, heapBytes))
         Grown
       case Answer.NotYet => Busy
       case _ => fromFiles(worker, holding, open, Traffic(fromPeer = bytes))
     }
   }
 
-  /** Reads the first of these bins, and others that the same export had: they have files in common,
-    * and each is opened once.
+  /** Reads the first of these bins, and others that the same export had, as far as there is room:
+    * they have files in common, and each is opened once.
     */
   private def fromFiles(
       worker: WorkerId,
@@ -209,19 +210,14 @@ final class RestWork private[runtime] (
   ): Outcome = orders().runs.get(worker.store.run).fold[Outcome](Busy) { run =>
     val same = open.filter(_.remote.key == open.head.remote.key)
     val bytesBefore = same.scanLeft(0L)(_ + _.bytes)
-    val some = same.zip(bytesBefore).takeWhile(_._2 < loadBytes).map(_._1)
+    val room = if (registry.budget.isTight) 0L else aheadBytes - waitingBytes
+    val some = same.head +: same.zip(bytesBefore).tail.takeWhile(_._2 < room).map(_._1)
     def count(records: Array[Byte]): Unit = throttle.pass(worker.store.run, records.length.toLong)
     val loaded = recoveryOf(worker.store, run.checkpointRoot, count)
       .load(some.map(o => o.bin -> Located(o.remote.chain, o.remote.keys)).toMap)
     var traffic = heard + loaded.traffic
     some.foreach { o =>
-      val log = loaded.bins(o.bin).log
-      add(
-        worker,
-        new Come(o.bin, None, traffic, log.heapBytes, Some(At(holding, o.remote)))({ () =>
-          holding.completeFrom(o.bin, log, registry.keyReaderOf(worker.store).get)
-        })
-      )
+      add(worker, new Loaded(worker, holding, o, loaded.bins(o.bin).log, traffic))
       traffic = Traffic() // it is told once
     }
     Grown
@@ -243,7 +239,7 @@ final class RestWork private[runtime] (
       (_, all) =>
         all.map { come =>
           if (come.at.forall(at => holding.exists(_ eq at.holding))) come
-          else { registry.forget(come); come.lost }
+          else { registry.forget(come); new Lost(come) }
         }
     )
     ()
@@ -267,16 +263,22 @@ final class RestWork private[runtime] (
     val thread = Thread.currentThread
     def progress = come.at.fold(0L)(_.remote.broughtCount.toLong)
     val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false, () => progress)
+    def isWanted(here: Holding) =
+      come.isFor(here) && here.stateOf(come.bin).elsewhere.exists(come.isOf)
+    if (registry.holding(worker).exists(isWanted)) come.prepare()
     registry.borrow(worker, attempt)(here => !isPatient || !come.isFor(here)).map { lease =>
       lease.forStandby {
         val holding = lease.holding
-        val isIts = come.isFor(holding) && holding.stateOf(come.bin).elsewhere.exists(come.isOf)
+        val isIts = isWanted(holding)
         try {
-          if (isIts) { makeRoom(holding); come.takeIn() }
+          if (isIts) makeRoom(holding)
+          val isAll = !isIts || come.takeIn() || !isWanted(holding)
           obstacles.remove(worker)
-          remove(worker, come)
-          holding.cameBetween += come.traffic
-          if (holding.areIncomplete) Grown
+          if (isAll) {
+            remove(worker, come)
+            holding.cameBetween += come.traffic
+          }
+          if (!isAll || holding.areIncomplete) Grown
           else {
             if (isIts) wholeSince.put(worker, holding.head.getOrElse(holding.base).version)
             registry.measure()
@@ -286,6 +288,73 @@ final class RestWork private[runtime] (
           case _: SpillException => obstacles.put(worker, NoRoom); rests.failed(worker); Busy
         }
       }
+    }
+  }
+
+  /** A stretch that the source has answered with. */
+  private final class Answered(
+      holding: Holding,
+      open: Open,
+      stretch: Stretch,
+      traffic: Traffic,
+      override val heapBytes: Long
+  ) extends Come(open.bin, stretch.next, traffic, Some(At(holding, open.remote))) {
+    override def takeIn(): Boolean = {
+      if (open.remote.restFrom == open.from) { // else a stretch before it was dropped
+        stretch.subBins.foreach(holding.takeIn(bin, _))
+        stretch.next.foreach(open.remote.restFrom = _)
+        if (stretch.next.isEmpty) holding.checkComplete(bin)
+      }
+      true
+    }
+  }
+
+  /** A bin that was read from files. If nothing of it is here it is taken in as it is, else by
+    * stretches that leave out what is here: they are read without the lease, for pages of the bin
+    * may be on disk.
+    */
+  private final class Loaded(
+      worker: WorkerId,
+      holding: Holding,
+      open: Open,
+      log: BinLog,
+      traffic: Traffic
+  ) extends Come(open.bin, None, traffic, Some(At(holding, open.remote))) {
+    private val remote = open.remote
+    private val logBytes = log.heapBytes
+    private lazy val lender = {
+      val keys = registry.keyReaderOf(worker.store).get
+      val made = new Export(remote.name, holding.binsCount, keys)
+      made.add(Seq(bin -> log))
+      made
+    }
+    private var from = Int.MinValue
+    private var prepared = Option.empty[Try[Stretch]]
+    @volatile private var ownBytes = 0L
+
+    override def heapBytes: Long = logBytes + ownBytes
+
+    override def prepare(): Unit = if (prepared.isEmpty && remote.broughtCount > 0)
+      prepared = Some(Try { // who has the lease is to see what is wrong
+        val stretch = lender
+          .from(bin, from, remote.hereFrom(from), stretchBytes)
+          .getOrElse(throw new IllegalStateException(s"Keys of bin $bin lead elsewhere."))
+        ownBytes = lender.heapBytes + stretch.bytes
+        stretch
+      })
+
+    override def takeIn(): Boolean = prepared match {
+      case Some(tried) =>
+        prepared = None // after a failure it is read again
+        val stretch = tried.get
+        stretch.subBins.foreach(holding.takeIn(bin, _))
+        stretch.next.foreach(from = _)
+        if (stretch.next.isEmpty) holding.checkComplete(bin)
+        stretch.next.isEmpty
+      case None =>
+        val isNoneHere = remote.broughtCount == 0 // else a task has asked for the first of it
+        if (isNoneHere) holding.put(bin, log, holding.chain(bin))
+        isNoneHere
     }
   }
 
@@ -301,7 +370,7 @@ final class RestWork private[runtime] (
 
 private object RestWork {
   private val AheadBytes = 16L << 20
-  private val LoadBytes = 32L << 20
+  private val StretchBytes = 1 << 20
 
   /** As many as some answers have, or a task that comes would wait for long. */
   private val SpilledAtOnce = 4L << 20
@@ -334,20 +403,28 @@ private object RestWork {
     *   what came for it, to be told
     * @param at
     *   where it belongs; None once that is lost
-    * @param takeIn
-    *   takes it in, with the lease
     */
-  private final class Come(
+  private sealed abstract class Come(
       val bin: Int,
       val next: Option[Int],
       val traffic: Traffic,
-      override val heapBytes: Long,
       val at: Option[At]
-  )(val takeIn: () => Unit)
-      extends HeapBudget.User {
+  ) extends HeapBudget.User {
+
+    /** Reads what `takeIn` takes next, without the lease. */
+    def prepare(): Unit = ()
+
+    /** Takes it in, or the next of it, with the lease. Returns whether that is all. */
+    def takeIn(): Boolean
+
     def isFor(holding: Holding): Boolean = at.exists(_.holding eq holding)
     def isOf(remote: Remote): Boolean = at.exists(_.remote eq remote)
-    def lost: Come = new Come(bin, None, traffic, 0, None)(() => ())
+  }
+
+  /** What came for a holding that is lost: only the bytes are told. */
+  private final class Lost(come: Come) extends Come(come.bin, None, come.traffic, None) {
+    override def heapBytes: Long = 0
+    override def takeIn(): Boolean = true
   }
 
   /** A holding, and what it has elsewhere of a bin. */

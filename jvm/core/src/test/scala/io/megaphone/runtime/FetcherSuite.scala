@@ -20,7 +20,7 @@ import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.plan.{Bins, Move, StepId}
 import io.megaphone.protocol.Route
 import io.megaphone.state.{
-  BinState, Lease, LoadedBin, Registry, Remote, ReplicaKey, Stretch, SubBin, Traffic
+  Attempt, BinState, Lease, LoadedBin, Registry, Remote, ReplicaKey, Stretch, SubBin, Traffic
 }
 import io.megaphone.transfer.{Answer, Answering, BlockKind, BlockName, Heard, Peers, Question}
 
@@ -743,8 +743,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
       settled: Long,
       recovery: Option[Recovery] = None,
       round: () => Long = () => 0,
-      aheadBytes: Long = 1 << 20,
-      loadBytes: Long = 1 << 20
+      aheadBytes: Long = 1 << 20
   ) = {
     val live = LiveRun("root", settled, Set(step), None)
     val orders = Orders(1, Map(moving.turn.key.run -> live), Vector.empty)
@@ -757,7 +756,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
       new Throttle(Clock.System),
       round,
       aheadBytes,
-      loadBytes
+      stretchBytes = 1
     )
   }
 
@@ -955,27 +954,104 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     assert(!isPartial && log.keyCount == 10)
   }
 
+  /** The store's files, and who reads them. */
+  private final class Opening(store: Store) {
+    var opened = Vector.empty[FileName]
+    private val files = new StateFiles {
+      override def create(file: FileName): AtomicOutput = store.files.create(file)
+      override def open(file: FileName): FileSource = {
+        opened :+= file
+        store.files.open(file)
+      }
+    }
+    val recovery = new Recovery(files, Compressions(Compression.None))
+  }
+
   test("bins that a source has lost are read together, and each file is opened once") {
-    for ((loadBytes, times) <- Seq((1L << 20) -> 1, 1L -> 2)) {
+    for ((aheadBytes, times) <- Seq((1L << 20) -> 1, 1L -> 2)) {
       val moving = new Moving(keys = 10, inTwo = 100 until 110)
       import moving._
       end()
       heard = _ => Answer.Gone
-      var opened = Vector.empty[FileName]
-      val files = new StateFiles {
-        override def create(file: FileName): AtomicOutput = store.files.create(file)
-        override def open(file: FileName): FileSource = {
-          opened :+= file
-          store.files.open(file)
-        }
+      val files = new Opening(store)
+      val rests = restsOf(moving, peers, 2, Some(files.recovery), aheadBytes = aheadBytes)
+      runBatch(2) { (_, _) =>
+        assert(!rests.bringAll(turn.key.run) && files.opened.nonEmpty && !has(0))
       }
-      val reading = new Recovery(files, Compressions(Compression.None))
-      val rests = restsOf(moving, peers, 2, Some(reading), loadBytes = loadBytes)
-      runBatch(2)((_, _) => assert(!rests.bringAll(turn.key.run) && opened.nonEmpty && !has(0)))
       assert(rests.bringAll(turn.key.run) && !lease.holding.areIncomplete)
       assert(((0 until 10) ++ (100 until 110)).forall(has) && rests.whole.size == 1)
-      assert(opened == Vector.fill(times)(FileName(0, StateName(1, ""))))
+      assert(files.opened == Vector.fill(times)(FileName(0, StateName(1, ""))))
     }
+  }
+
+  test("while memory is short the workers of an executor read one bin at a time together") {
+    HeapBudgetSuite.withFolder { folder =>
+      for ((bytes, atOnce, inAll) <- Seq((1L, 1, 3), (1L << 40, 2, 2))) {
+        val budget = new HeapBudget(bytes, new SpillFiles(Seq(folder)))
+        val moving = new Moving(keys = 10, inTwo = 100 until 110, budget = budget)
+        import moving._
+        end()
+        heard = _ => Answer.Gone
+        val other = store.lease(target, 2, 50) // a worker that lacks one of the bins, too
+        val was = state.elsewhere.get
+        val remote = new Remote(was.key, was.name, was.chain, None, was.keys)
+        other.holding.put(LoadedBin(0, new BinLog, was.chain, Some(remote)))
+        other.holding.restart(StateName(2, ""), Vector(FileName(2, StateName(2, ""))))
+        val files = new Opening(store)
+        val rests = restsOf(moving, peers, 2, Some(files.recovery))
+        runBatch(2) { (_, _) =>
+          for (_ <- 1 to 2) rests.bringAll(turn.key.run)
+          assert(files.opened.size == atOnce)
+        }
+        other.release()
+        assert(rests.bringAll(turn.key.run) && files.opened.size == inAll)
+        assert(!lease.holding.areIncomplete && !other.holding.areIncomplete)
+        assert(((0 until 10) ++ (100 until 110)).forall(has) && other.holding.log(0).keyCount == 10)
+      }
+    }
+  }
+
+  test("what a bin from the files lacks here is looked for before its worker's lease is taken") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    fetcher.bring(0, hashOf(3))
+    end()
+    heard = _ => Answer.Gone
+    var looks = Vector.empty[Boolean] // whether the lease was free
+    def isFree =
+      target.tryLease(WorkerId(turn.key, 1), 4, new Attempt(-9, () => true)).map(_.release())
+    target.useKeyReader(
+      turn.key,
+      () =>
+        (family, bytes, from, length) => {
+          looks :+= isFree.isDefined
+          hash.hashOf(family, bytes, from, length)
+        }
+    )
+    assert(restsOf(moving, peers, settled = 2).bringAll(turn.key.run) && !isPartial)
+    assert(looks == Vector.fill(10)(true))
+    assert((0 until 10).map(i => list(log, keyOf(i))) == (0 until 10).map(i => Seq(i.toByte)))
+  }
+
+  test("of a bin from the files that waits, what a task brings and writes meanwhile stays") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    end()
+    heard = _ => Answer.Gone
+    val rests = restsOf(moving, peers, settled = 2)
+    runBatch(2) { (task, fetcher) =>
+      rests.bringAll(turn.key.run)
+      heard = identity
+      fetcher.bring(0, hashOf(3))
+      fetcher.bring(0, hashOf(4))
+      put(task.holding, 0, keyOf(3), Array[Byte](77))
+      task.holding.touch(0)
+      task.holding.log(0).remove(0, keyOf(4), 0, keyOf(4).length)
+    }
+    val before = asked.size
+    assert(rests.bringAll(turn.key.run) && asked.size == before && rests.whole.size == 1)
+    assert(!isPartial && log.keyCount == 9 && list(log, keyOf(3)) == Seq(77) && !has(4))
+    for (i <- Seq(0, 1, 2) ++ (5 until 10)) assert(list(log, keyOf(i)) == Seq(i.toByte))
   }
 
   test("a bin that comes from the files in a later batch is told, too") {
