@@ -2,15 +2,15 @@
 package io.megaphone.spark.executor
 
 import java.util.concurrent.{
-  Callable, ConcurrentHashMap, ConcurrentLinkedQueue, Executor, ExecutorService, Future,
-  LinkedBlockingQueue, RejectedExecutionException, TimeUnit
+  Callable, ConcurrentHashMap, ConcurrentLinkedQueue, Executor, Future, LinkedBlockingQueue,
+  RejectedExecutionException, TimeUnit
 }
 import java.util.concurrent.atomic.{AtomicBoolean, AtomicLong}
 
 import scala.annotation.tailrec
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
-import scala.util.{Failure, Success, Try}
+import scala.util.Try
 import scala.util.control.NonFatal
 
 import org.apache.spark.internal.Logging
@@ -41,7 +41,7 @@ import io.megaphone.transfer.{Answer, BlockName, Heard, Peers, PushedFile, Quest
 final class BlockPeers(
     blocks: BlockStore,
     transport: PeerTransport,
-    threads: ExecutorService,
+    threads: PeerThreads,
     removals: Executor,
     pushers: Executor,
     faults: FaultPoints,
@@ -114,7 +114,7 @@ final class BlockPeers(
       val until = deadline
       val pull: Runnable = () =>
         answers.put(Arrived(address, left, outcome(fetch(address, left, until))))
-      asked(address) = threads.submit(pull)
+      asked(address) = threads.of(address).submit(pull)
     }
     @tailrec
     def take(): Unit = if (asked.nonEmpty)
@@ -168,35 +168,31 @@ final class BlockPeers(
   ): () => Heard =
     if (address == transport.address) () => Heard(answering(question), bytes = 0)
     else {
-      def heard(use: => Heard): Heard =
-        try use
+      val begun = Try {
+        faults.at(FaultPoints.QuestionAsked)
+        inTime(address, deadlineMs)(transport.ask(address, PeerBytes.ask(question), deadlineMs))
+      }
+      () =>
+        try
+          faults
+            .handedOut(FaultPoints.AnswerCame, begun.get.apply())
+            .fold(Heard.Nothing)(came => Heard(AnswerBytes.decode(came), came.length.toLong))
         catch {
           case e: InterruptedException => throw e
           case NonFatal(e) =>
             logInfo(s"$address did not answer about ${question.key}, so the checkpoint is read: $e")
             Heard.Nothing
         }
-      Try {
-        faults.at(FaultPoints.QuestionAsked)
-        inTime(deadlineMs)(transport.ask(address, PeerBytes.ask(question), deadlineMs))
-      } match {
-        case Failure(e) => () => heard(throw e)
-        case Success(come) =>
-          () =>
-            heard {
-              faults
-                .handedOut(FaultPoints.AnswerCame, come())
-                .fold(Heard.Nothing)(came => Heard(AnswerBytes.decode(came), came.length.toLong))
-            }
-      }
     }
 
   /** Begins to ask. Also to find an executor that is gone may take long: what this returns throws
     * TimeoutException, once the deadline since now is over.
     */
-  private def inTime(deadlineMs: Long)(ask: => Array[Byte]): () => Array[Byte] = {
+  private def inTime(address: ExecutorAddress, deadlineMs: Long)(
+      ask: => Array[Byte]
+  ): () => Array[Byte] = {
     val until = System.nanoTime + TimeUnit.MILLISECONDS.toNanos(deadlineMs)
-    val asking = threads.submit((() => ask): Callable[Array[Byte]])
+    val asking = threads.of(address).submit((() => ask): Callable[Array[Byte]])
     () =>
       // One that has come is there, however late it is waited for.
       try asking.get(math.max(0, until - System.nanoTime), TimeUnit.NANOSECONDS)

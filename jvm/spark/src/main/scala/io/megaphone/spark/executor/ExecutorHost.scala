@@ -2,7 +2,7 @@
 package io.megaphone.spark.executor
 
 import java.util.concurrent.{
-  ConcurrentHashMap, Executors, ExecutorService, LinkedBlockingQueue, ThreadPoolExecutor, TimeUnit
+  ConcurrentHashMap, Executors, LinkedBlockingQueue, ThreadPoolExecutor, TimeUnit
 }
 
 import scala.collection.mutable
@@ -61,7 +61,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   private def stateBytes: Long =
     MegaphoneConf.MemoryBudget.read(context.conf.getOption).bytesOf(Runtime.getRuntime.maxMemory)
 
-  private val pulls = pool(PullThreads, "megaphone-pull")
+  private val pulls = new PeerThreads(PullThreads)
   private val removers = pool(RemovalThreads, "megaphone-remove")
   private val answerers = pool(AnswerThreads, "megaphone-answer")
   // They run below the tasks, where the JVM tells the system so.
@@ -120,7 +120,8 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   def stop(): Unit = {
     isStopped = true
     wake()
-    Seq(pulls, removers, answerers, copiers).foreach(_.shutdownNow())
+    pulls.close()
+    Seq(removers, answerers, copiers).foreach(_.shutdownNow())
     transport.close()
   }
 
@@ -282,7 +283,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
 }
 
 object ExecutorHost {
-  private val PullThreads = 32 // an executor that hangs may keep some
+  private val PullThreads = 8 // for each other executor, which answers fewer at once
   private val RemovalThreads = 8
   private val AnswerThreads = 4
   private val UnsentShare = 16 // of the heap, for answers that slow executors have not taken yet
@@ -319,7 +320,7 @@ object ExecutorHost {
   }
 
   /** A pool whose idle threads end. */
-  private def pool(threads: Int, name: String): ExecutorService = {
+  private[executor] def pool(threads: Int, name: String): ThreadPoolExecutor = {
     val made = new ThreadPoolExecutor(
       threads,
       threads,

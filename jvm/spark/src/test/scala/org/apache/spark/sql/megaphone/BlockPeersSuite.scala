@@ -25,7 +25,7 @@ import io.megaphone.errors.DamagedFileException
 import io.megaphone.format.{ExecutorAddress, FileName, StateName, StoreId}
 import io.megaphone.plan.StepId
 import io.megaphone.runtime.FaultPoints
-import io.megaphone.spark.executor.{BlockPeers, PeerTransport, UnsentBytes}
+import io.megaphone.spark.executor.{BlockPeers, PeerThreads, PeerTransport, UnsentBytes}
 import io.megaphone.spark.query.PluginSession
 import io.megaphone.spark.wire.PeerBytes
 import io.megaphone.state.ReplicaKey
@@ -49,6 +49,7 @@ class BlockPeersSuite extends PluginSession {
   private final class Two {
     private val made = mutable.Buffer.empty[AutoCloseable]
     val threads: ExecutorService = Executors.newCachedThreadPool()
+    val waiting = new PeerThreads(8)
     private val answerers = Executors.newFixedThreadPool(2)
     private val goOn = new CountDownLatch(1)
     val hanging = new AtomicInteger // requests that wait for `release`
@@ -72,7 +73,7 @@ class BlockPeersSuite extends PluginSession {
       new BlockPeers(
         store,
         transport,
-        threads,
+        waiting,
         threads,
         threads,
         FaultPoints.Off,
@@ -104,6 +105,7 @@ class BlockPeersSuite extends PluginSession {
       release()
       source.keep(_ => false)
       made.foreach(_.close())
+      waiting.close()
       threads.shutdown()
       answerers.shutdown()
     }
@@ -228,7 +230,7 @@ class BlockPeersSuite extends PluginSession {
       }
       val none = new BlockStore(null) // fails whatever it is asked for
       val inline: Executor = work => work.run()
-      val peers = new BlockPeers(none, two.transport, two.threads, inline, inline, NothingStored)
+      val peers = new BlockPeers(none, two.transport, two.waiting, inline, inline, NothingStored)
       peers.publish(block(0), Array[Byte](1))
       assert(peers.publishedCount == 1)
       peers.remove(Seq(block(0)))
@@ -264,7 +266,7 @@ class BlockPeersSuite extends PluginSession {
       val peers = new BlockPeers(
         store,
         two.transport,
-        two.threads,
+        two.waiting,
         removals += _,
         two.threads,
         FaultPoints.Off
@@ -379,6 +381,23 @@ class BlockPeersSuite extends PluginSession {
     }
   }
 
+  test("Questions to an executor that is frozen, however many, hold up none to another one.") {
+    withTwo { two =>
+      val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 9, StepId("plan", 0, 0))
+      val question =
+        Question.Rest(key, StateName(1, ""), Map(0 -> 1L), 0, Int.MinValue, Array.empty)
+      val frozen = two.hung()
+      two.source.publish(block(0), Array[Byte](7))
+      two.target.pull(block(0), two.source.address, 60000) // connects, which may take long
+      for (_ <- 1 to 100)
+        two.threads.execute { () => two.target.ask(question, frozen.address, 60000); () }
+      eventually(timeout(60.seconds))(assert(two.hanging.get == 8))
+      assert(two.target.ask(question, two.source.address, 10000).bytes > 0)
+      assert(two.target.pull(block(0), two.source.address, 10000).isDefined)
+      assert(two.hanging.get == 8, "the others wait in turn")
+    }
+  }
+
   test("A pull that waits can be interrupted.") {
     withTwo { two =>
       val hung = two.hung()
@@ -402,7 +421,8 @@ class BlockPeersSuite extends PluginSession {
       try {
         assert(!transport.address.isKnown && two.source.address.isKnown)
         two.source.publish(block(0), Array[Byte](5))
-        val peers = new BlockPeers(two.store, transport, threads, threads, threads, FaultPoints.Off)
+        val peers =
+          new BlockPeers(two.store, transport, two.waiting, threads, threads, FaultPoints.Off)
         val come = peers.pull(block(0), two.source.address, 60000)
         assert(come.map(_.toSeq).contains(Seq[Byte](5)))
       } finally { transport.close(); threads.shutdown() }
