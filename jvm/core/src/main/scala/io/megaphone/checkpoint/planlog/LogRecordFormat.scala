@@ -104,11 +104,10 @@ object LogRecordFormat {
   private def group(in: Decoder): Group = {
     val firstWorkers = in.count()
     val isMovable = in.boolean()
-    Group(
-      in.seq(Operator(in.varint(), in.string(), in.seq(in.string()), in.seq(in.string()))),
-      firstWorkers,
-      isMovable
-    )
+    val operators =
+      in.seq(Operator(in.varint(), in.string(), in.seq(in.string()), in.seq(in.string())))
+    if (operators.isEmpty) in.fail("a group of operators", "none")
+    Group(operators, firstWorkers, isMovable)
   }
 
   private def plan(out: Encoder, p: Plan): Unit = {

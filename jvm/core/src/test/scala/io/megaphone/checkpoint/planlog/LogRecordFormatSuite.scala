@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.checkpoint.planlog
 
+import scala.util.Random
+
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.errors.{DamagedFileException, NewerFormatException}
 import io.megaphone.format.{Checksum, Encoder}
+import io.megaphone.testkit.Allocated
 
 class LogRecordFormatSuite extends AnyFunSuite {
   import SamplePlanLog.records
@@ -61,6 +64,31 @@ class LogRecordFormatSuite extends AnyFunSuite {
             LogRecordFormat.decode("log/5", bytes.take(length))
           ).file == "log/5"
         )
+    }
+  }
+
+  test("any bytes under a right checksum are a record, or damage that names the file; soon") {
+    val random = new Random(7)
+    def decode(body: Array[Byte]): Unit = {
+      val bytes = body ++ new Encoder(4).int(Checksum.of(body)).toBytes
+      val allocated = Allocated.bytesOf {
+        try LogRecordFormat.decode("log/5", bytes)
+        catch { case e: DamagedFileException => assert(e.file == "log/5") }
+      }
+      assert(allocated < (1 << 20) + 1000L * bytes.length)
+    }
+    val head = LogRecordFormat.encode(records.head).take(5) // up to the kind
+    for (kind <- 0 to 8; length <- 0 to 200; _ <- 1 to 5)
+      decode((head :+ kind.toByte) ++ random.nextBytes(length))
+    for (record <- records) {
+      val body = LogRecordFormat.encode(record).dropRight(4)
+      for (at <- 5 until body.length; _ <- 1 to 10) {
+        val changed = body.clone()
+        for (i <- at until math.min(body.length, at + 1 + random.nextInt(10)))
+          changed(i) = if (random.nextInt(3) == 0) -1 else random.nextInt().toByte
+        decode(changed)
+        decode(changed.take(at + 1 + random.nextInt(body.length - at)))
+      }
     }
   }
 }
