@@ -187,7 +187,7 @@ final class ExecutorAgent(
       orders.isDraining,
       orders.takenAt(_)
     )
-    registry.keepReplicas(orders.isLive(_))
+    registry.keepReplicas(orders.kept)
     rests.keep(orders)
     registry.measure()
     pushed.keep((store, file) => orders.runs.get(store.run).exists(isToApply(_, store, file)))

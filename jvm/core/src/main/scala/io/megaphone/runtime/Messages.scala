@@ -125,6 +125,15 @@ final case class Orders(
   def isLive(key: ReplicaKey): Boolean =
     runs.get(key.store.run).exists(run => key.purpose.isLive(run.steps))
 
+  /** The replicas to keep: those of the duties, and those of steps that are sealed, which are no
+    * duties any more, and which tasks may still take. A duty that has moved to another executor
+    * leaves its replica to be dropped.
+    */
+  def kept: ReplicaKey => Boolean = {
+    val due = duties.iterator.map(_.key).toSet
+    key => due(key) || runs.get(key.store.run).exists(run => key.purpose.isLive(run.sealedSteps))
+  }
+
   /** The version of its source that a sealed step on demand takes; None for any other. */
   def takenAt(key: ReplicaKey): Option[Long] = (key.purpose, runs.get(key.store.run)) match {
     case (ForStep(step, _), Some(run)) => run.takenAt.get(step)
@@ -185,6 +194,8 @@ final case class RunOrders(
   *   how long an executor waits for a block that prepares a replica; None for its own deadline
   * @param copyRate
   *   how fast the executor may copy for the run
+  * @param sealedSteps
+  *   those of the steps that the batch last planned takes
   */
 final case class LiveRun(
     checkpointRoot: String,
@@ -192,7 +203,8 @@ final case class LiveRun(
     steps: Set[StepId],
     pullDeadlineMs: Option[Long],
     copyRate: CopyRate = CopyRate.Unlimited,
-    takenAt: Map[StepId, Long] = Map.empty
+    takenAt: Map[StepId, Long] = Map.empty,
+    sealedSteps: Set[StepId] = Set.empty
 )
 
 /** A worker's commit: where the worker ran, and the cost of opening its state.

@@ -432,7 +432,8 @@ final class QueryRun(
     Duties.liveSteps(state, takenAt),
     settings.pullDeadlineMs,
     pace.copyRate,
-    takenAt
+    takenAt,
+    decision.sealedSteps.iterator.map(_.id).toSet
   )
 
   /** Whether a worker has run last on an executor that is gone. */

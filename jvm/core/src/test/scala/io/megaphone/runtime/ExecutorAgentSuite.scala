@@ -137,6 +137,19 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     assert(registry.replica(moving).isDefined && registry.replica(other).isEmpty)
   }
 
+  test("a replica whose duty has gone elsewhere is dropped, but not that of a sealed step") {
+    val (store, registry) = (new Store, new Registry)
+    val agent = agentOf(store, registry)
+    for (v <- 0 to 4) batch(store, new Registry, v.toLong, 2L * v + 1, before, before, v.toByte)
+    agent.obey(orders(1, settled = 4, dutyAt(4)))
+    agent.duties.foreach(agent.prepare(_))
+    val taking = LiveRun("root", 5, Set(step), None, sealedSteps = Set(step))
+    agent.obey(Orders(2, Map("run" -> taking), Vector.empty))
+    assert(agent.report.ready == Seq(moving -> 4L), "a task may still take it")
+    agent.obey(orders(3, settled = 5))
+    assert(agent.report.ready.isEmpty && registry.replicasCount == 0)
+  }
+
   test("files that others sent are kept while the state here can be brought forward by them") {
     val (store, registry) = (new Store, new Registry)
     val agent = agentOf(store, registry)

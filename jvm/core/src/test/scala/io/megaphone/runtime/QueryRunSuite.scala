@@ -318,7 +318,11 @@ class QueryRunSuite extends AnyFunSuite {
     val orders = Orders.of(() => 8, () => q.run.ordersFor("a").toSeq)
     assert(orders.counter == 8 && orders.runs("r").settled == 1)
     assert(orders.runs("r").steps.map(_.toString) == Set("one.0.0"))
-    assert(q.run.live.get.steps == orders.runs("r").steps)
+    assert(q.run.live.get.steps == orders.runs("r").steps && orders.runs("r").sealedSteps.isEmpty)
+    q.plan(2)
+    assert(q.run.live.get.sealedSteps.map(_.toString) == Set("one.0.0"))
+    q.plan(3)
+    assert(q.run.live.get.sealedSteps.isEmpty)
     assert(Protocol.Settings().stepsPerBatch == 1)
   }
 
