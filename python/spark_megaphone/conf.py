@@ -81,11 +81,11 @@ TRANSFER_MAX_BYTES_IN_FLIGHT: Final = "spark.megaphone.transfer.maxBytesInFlight
 # the file instead. Default `1000`; read when a query starts.
 TRANSFER_TAIL_DEADLINE_MS: Final = "spark.megaphone.transfer.tailDeadlineMs"
 
-# How long, in milliseconds, a batch in mode `direct` waits for an image from another executor
-# before it reads files instead. In mode `prepared`, how long a preparation waits for a block from
-# another executor before it is tried again. In mode `on-demand`, how long a batch waits for each
-# answer of a source before it reads files instead, at most 10,000. Default `30000`; read when a
-# query starts.
+# How long, in milliseconds, a batch in mode `direct` waits for images from other executors before
+# it reads files instead, at most 10,000 for each part. In mode `prepared`, how long a preparation
+# waits for a block from another executor before it is tried again. In mode `on-demand`, how long a
+# batch waits for each answer of a source before it reads files instead, at most 10,000. Default
+# `30000`; read when a query starts.
 TRANSFER_IMAGE_DEADLINE_MS: Final = "spark.megaphone.transfer.imageDeadlineMs"
 
 # Port at which executors ask each other for state. If it is taken, the next free one, up to

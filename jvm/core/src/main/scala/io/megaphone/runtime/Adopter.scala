@@ -34,7 +34,8 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   1. `offered`: by a step on demand, the bins without their records, which come as they are
   *      needed (`Fetcher`).
   *   1. `pulled`: from image blocks of the other executors, one after the other under one deadline,
-  *      because images are large.
+  *      because images are large. None waits longer for a part than an answer takes, so that a
+  *      source that hangs leaves time for the others.
   *   1. `loaded`: from files.
   *
   * ''Dies at any of these:'' the next attempt starts over. Whatever is lost costs time, never
@@ -288,7 +289,8 @@ final private[runtime] class Adopter(
     private def imageOf(gain: Gain, leftMs: () => Long): Option[Holding] =
       try
         blocks.replicaOf(gain.bins, batch.after.bins) { number =>
-          if (leftMs() <= 0) None else pull(gain, BlockKind.Image, number, leftMs())
+          val ms = math.min(leftMs(), ImpatientPeers.AnswerMs)
+          if (ms <= 0) None else pull(gain, BlockKind.Image, number, ms)
         }
       catch { case _: DamagedFileException => None }
 

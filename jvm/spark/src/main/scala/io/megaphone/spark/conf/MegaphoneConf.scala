@@ -135,10 +135,11 @@ object MegaphoneConf {
     "spark.megaphone.transfer.imageDeadlineMs",
     "30000",
     "query",
-    "How long, in milliseconds, a batch in mode `direct` waits for an image from another " +
-      "executor before it reads files instead. In mode `prepared`, how long a preparation waits " +
-      "for a block from another executor before it is tried again. In mode `on-demand`, how long " +
-      "a batch waits for each answer of a source before it reads files instead, at most 10,000.",
+    "How long, in milliseconds, a batch in mode `direct` waits for images from other executors " +
+      "before it reads files instead, at most 10,000 for each part. In mode `prepared`, how long " +
+      "a preparation waits for a block from another executor before it is tried again. In mode " +
+      "`on-demand`, how long a batch waits for each answer of a source before it reads files " +
+      "instead, at most 10,000.",
     text => atLeast(1)(text)
   )
   val TransferPort: ConfEntry[Int] = ConfEntry(
