@@ -3,11 +3,11 @@ package io.megaphone.runtime
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.format.{ExecutorAddress, StateName, StoreId}
+import io.megaphone.format.{Compression, Compressions, ExecutorAddress, StateName, StoreId}
 import io.megaphone.pace.Clock
 import io.megaphone.plan.StepId
-import io.megaphone.state.ReplicaKey
-import io.megaphone.transfer.{Answer, BlockKind, BlockName, Heard, Question}
+import io.megaphone.state.{Registry, ReplicaKey}
+import io.megaphone.transfer.{Answer, BlockKind, BlockName, Heard, Question, TransferBlocks}
 
 class ImpatientPeersSuite extends AnyFunSuite {
   private val (step, store) = (StepId("p", 0, 0), StoreId(0, "default").in("run"))
@@ -49,6 +49,22 @@ class ImpatientPeersSuite extends AnyFunSuite {
     assert(peers.asked == Vector("frozen", "slow", "slow"))
     peers.passedMs += 60000
     assert(ask("frozen") == Answer.Gone && peers.asked.last == "frozen")
+  }
+
+  test("who asks through an executor's agent waits for a frozen executor once") {
+    val peers = new Slow(Map("frozen" -> Long.MaxValue))
+    val agent = new ExecutorAgent(
+      new Registry,
+      peers,
+      new TransferBlocks(Compressions(Compression.None)),
+      FaultPoints.Off,
+      (_, _, _) => fail("no state is read"),
+      0,
+      _ => (),
+      clock = peers
+    )
+    for (_ <- 1 to 4) assert(agent.peers.pull(image, executor("frozen"), 30000).isEmpty)
+    assert(peers.asked == Vector("frozen") && peers.passedMs == 30000)
   }
 
   test("an executor that is gone answers at once, and too short a deadline says nothing") {

@@ -85,6 +85,31 @@ class LargeClusterSuite extends AnyFunSuite {
     assert(perReplica.max < 4096 && again < MiB)
   }
 
+  test("a plan that waits beside a large step that has just been taken costs little for each bin") {
+    val query = begun
+    val moved = 8192
+
+    /** Moves so many bins, from one on, each to the next worker. */
+    def submit(id: String, from: Int, mode: TransferMode): Unit = {
+      val table = query.run.currentTable(0)
+      val moves = Vector
+        .range(from, from + moved)
+        .map(bin => Move(bin, (table.workerOf(bin) + 1) % workers))
+      query.run.submit(_ => Plan(id, Map(0L -> Vector(Step(moves, workers))), "all-at-once", mode))
+      ()
+    }
+    submit("taken", 0, TransferMode.Direct)
+    for (_ <- 1 to 2) { query.plan(); query.commit() }
+    submit("waits", moved, TransferMode.Prepared)
+    query.plan()
+    query.commit()
+    val waiting = Allocated.bytesOf(query.plan())
+    val history = query.run.snapshot.get.history
+    assert(history.seals.movedAfter(0, 2).size == moved && history.sealedSteps("waits").isEmpty)
+    info(s"waiting ${waiting / MiB} MiB")
+    assert(waiting / moved < 4096)
+  }
+
   test("in a batch an executor asks another once for the tails of all of its workers") {
     val query = begun
     val random = new Random(1)

@@ -286,6 +286,22 @@ class QueryRunSuite extends AnyFunSuite {
   test("a checkpoint with batches but no plan log is refused by name") {
     val refused = intercept[UnsupportedQueryException](new Query().start(3, committed = Some(2)))
     assert(refused.condition == "PLAN_LOG_MISSING")
+    assert(
+      refused.getMessage.endsWith(
+        "if a new query says so, its session lacks the extension io.megaphone.MegaphoneExtensions."
+      )
+    )
+  }
+
+  test("a plan is refused by a run that was taken over, with the run that did so and its batch") {
+    val q = begun
+    new Query(q.log, id = "newer").start(1, committed = Some(0))
+    val refused = intercept[StepNotSealedException](q.submit("one", Move(0, 1)))
+    assert(
+      refused.getMessage == "The plan log shows that run newer of the query has started from " +
+        "batch 1 meanwhile, so this run must not go on."
+    )
+    assert(plans(q).isEmpty)
   }
 
   test("a batch with other operators than the run began with is refused by name") {

@@ -5,11 +5,13 @@ import scala.collection.mutable
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.checkpoint.Recovery
+import io.megaphone.checkpoint.{Committer, Recovery}
 import io.megaphone.errors.DamagedFileException
-import io.megaphone.format.{Chain, Compression, Compressions, StateName, StoreId}
-import io.megaphone.plan.{RoutingTable, StepId}
-import io.megaphone.state.{Holding, Lease, Registry}
+import io.megaphone.format.{
+  Chain, Compression, Compressions, StateName, StoreId, VersionIds, WriterId
+}
+import io.megaphone.plan.{Operator, RoutingTable, StepId}
+import io.megaphone.state.{Attempt, Holding, Lease, Registry}
 import io.megaphone.transfer.{BlockKind, BlockName, Peers, TransferBlocks}
 import io.megaphone.transfer.TransferBlocks.{BinSnapshot, Part}
 
@@ -176,6 +178,39 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
     val quiet = agentWith(NoPeers, told, largeBinBytes = 1 << 20)
     quiet.committing(one, lease.holding)
     assert(told.size == 2)
+  }
+
+  test("a task that commits a large bin says so") {
+    val store = new Store
+    val told = mutable.Buffer.empty[String]
+    val agent = agentWith(NoPeers, told, largeBinBytes = 23)
+    val id = StoreId(0, "default")
+    val assignment = Assignment(
+      "run",
+      0,
+      Vector(Operator(0, "aggregate", Vector("default"))),
+      batch = 0,
+      Map(id -> VersionIds.Fixed),
+      Vector.empty,
+      Map.empty,
+      Vector.empty,
+      "label"
+    )
+    val task = WorkerTask.open(
+      agent,
+      WorkerTask.Store(id, store.files, store.recovery, Compression.None),
+      0,
+      version = 0,
+      assignment,
+      Tables(before, before),
+      new Attempt(1, () => true),
+      WorkerTask.Settings(0, 0, 0, Committer.Limits())
+    )
+    put(task.holding, 0, 7)
+    assert(told.isEmpty)
+    task.commit("", WriterId(0, 1))
+    task.end()
+    assert(told.size == 1 && told.head.startsWith(s"Bin 0 of ${id.in("run")} has 0 MiB"))
   }
 
   private def agentWith(

@@ -6,6 +6,8 @@ import org.scalatest.funsuite.AnyFunSuite
 import io.megaphone.errors.MissingBinException
 import io.megaphone.format.{Chain, StateName}
 import io.megaphone.log.BinLog
+import io.megaphone.plan.Bins
+import io.megaphone.testkit.Allocated
 
 /** What a holding says of its bins: what is present, and what is not. */
 class BinStateSuite extends AnyFunSuite {
@@ -58,6 +60,16 @@ class BinStateSuite extends AnyFunSuite {
     assert(holding.keyCount == 3)
     holding.markLeaving(2)
     assert(holding.keyCount == 1)
+  }
+
+  test("who looks at a holding's bins looks at those alone that are present") {
+    val bins = new HeldBins(Bins.Max)
+    for (bin <- Seq(5, 60000)) bins.put(bin, new BinLog, Chain.Empty, None)
+    var looks = 0
+    bins.sum { _ => looks += 1; true }(_.keyCount)
+    assert(looks == 2)
+    val allocated = Allocated.bytesOf(bins.numbers.foreach(_ => looks += 1))
+    assert(looks == 4 && allocated < Bins.Max, "each number has an object")
   }
 
   test("all bins that are wanted are given, or none, and only settled ones at the name wanted") {
