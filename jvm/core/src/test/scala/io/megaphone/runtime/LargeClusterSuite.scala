@@ -52,9 +52,10 @@ class LargeClusterSuite extends AnyFunSuite {
     def orders(): Seq[RunOrders] = executors.flatMap(e => run.ordersFor(e.id))
   }
 
+  /** After three batches, in which all classes were loaded. */
   private def begun = {
     val query = new Query
-    for (_ <- 1 to 3) { query.plan(); query.commit() }
+    for (_ <- 1 to 3) { query.plan(); query.orders(); query.commit() }
     query
   }
 
