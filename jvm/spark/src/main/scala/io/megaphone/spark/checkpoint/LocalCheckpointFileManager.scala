@@ -30,7 +30,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
   *
   * Streams obey `hsync`: what was written before is on the disk when it returns.
   */
-final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
+class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
     extends CheckpointFileManager {
   private val spark = new FileContextBasedCheckpointFileManager(path, hadoopConf)
   private val withoutLinks = ConcurrentHashMap.newKeySet[NioPath]() // folders
@@ -56,6 +56,9 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
     mkdirs(qualified)
     qualified
   }
+
+  /** Gives a file a second name. Throws if that is taken, or if there are no hard links. */
+  protected def hardLink(link: NioPath, file: NioPath): Unit = { Files.createLink(link, file); () }
 
   /** As Hadoop's local file system does it, because of paths such as `/C:/folder` on Windows. */
   private def nio(path: Path): NioPath = new File(path.toUri.getPath).toPath
@@ -101,7 +104,7 @@ final class LocalCheckpointFileManager(path: Path, hadoopConf: Configuration)
     }
 
     private def link(): Unit =
-      try LocalCheckpointFileManager.link(target, temporary, withoutLinks = withoutLinks)
+      try LocalCheckpointFileManager.link(target, temporary, hardLink, withoutLinks)
       catch {
         case _: java.nio.file.FileAlreadyExistsException =>
           throw new FileAlreadyExistsException(s"$target exists and must not be replaced.")
@@ -114,15 +117,13 @@ private object LocalCheckpointFileManager extends Logging {
 
   /** Gives a file its name if the name is free. Throws FileAlreadyExistsException if it is not.
     *
-    * @param hardLink
-    *   makes a hard link, as `Files.createLink` does
     * @param withoutLinks
     *   folders that are known to have none; the file's is added if it has none
     */
   private[checkpoint] def link(
       target: NioPath,
       temporary: NioPath,
-      hardLink: (NioPath, NioPath) => Unit = { (link, file) => Files.createLink(link, file); () },
+      hardLink: (NioPath, NioPath) => Unit,
       withoutLinks: java.util.Set[NioPath] = ConcurrentHashMap.newKeySet()
   ): Unit = {
     val folder = target.getParent

@@ -3,6 +3,7 @@ package io.megaphone.spark.driver
 
 import java.util.UUID
 
+import io.megaphone.checkpoint.planlog.History
 import io.megaphone.errors.{InvalidPlanException, PlanRefusedException}
 import io.megaphone.plan.{
   Group, Move, Plan, Planner, RoutingTable, Step, Strategies, Strategy, TransferMode
@@ -99,7 +100,7 @@ object Plans {
     val mode = options.mode.getOrElse(MegaphoneConf.Mode.read(query.conf))
     if (mode.needsStandbys && PlacementConf.Replicas.read(query.conf) == 0)
       throw PlanRefusedException.noReplicas(mode.name)
-    Plan(newId()(state.history.plan(_).nonEmpty), steps, strategy, mode)
+    Plan(newId(state.history), steps, strategy, mode)
   }
 
   /** An id that no plan has that the plan log knows: its steps are sealed by it.
@@ -108,8 +109,9 @@ object Plans {
     *   ids by chance, one after the other
     */
   private[driver] def newId(
+      history: History,
       drawn: Iterator[String] = Iterator.continually(UUID.randomUUID().toString.take(8))
-  )(isKnown: String => Boolean): String = drawn.dropWhile(isKnown).next()
+  ): String = drawn.dropWhile(history.plan(_).nonEmpty).next()
 
   /** The table that a new plan starts from: no other plan of the group may be open. */
   private def tableOf(state: Protocol.State, group: Group): RoutingTable = {
