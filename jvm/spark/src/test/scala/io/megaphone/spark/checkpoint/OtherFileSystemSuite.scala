@@ -15,6 +15,7 @@ import org.apache.spark.sql.streaming.StreamingQueryException
 import org.scalatest.concurrent.Eventually.{eventually, timeout}
 import org.scalatest.time.SpanSugar._
 
+import io.megaphone.checkpoint.planlog.LogRecord
 import io.megaphone.format.{
   BytesSource, DeltaFile, ExecutorAddress, FileName, Footer, StateName, StoreId
 }
@@ -247,6 +248,37 @@ final class OtherFileSystemSuite extends PluginSession {
       eventually(timeout(60.seconds))(assert(hanging.map(_.struck).sum == 8))
     } finally ProbeFileSystem.released.release(hanging.map(_.struck).sum)
     running.query.processAllAvailable()
+    counting.check(running)
+  }
+
+  test("Sixteen records of the plan log are read at the same time.") {
+    val log = new HadoopPlanLog(s"probe:${folder("log")}", spark.sessionState.newHadoopConf())
+    val numbers = Vector.range(0L, 20L)
+    numbers.foreach(n => assert(log.create(n, LogRecord.Cancelled(s"plan $n"))))
+    val hanging = Fault(Fault.OpenHangs, "/megaphone/log/", times = 16)
+    ProbeFileSystem.faults = Seq(hanging)
+    val reader = Executors.newSingleThreadExecutor()
+    try {
+      val read = reader.submit(() => log.read(numbers))
+      try eventually(timeout(60.seconds))(assert(hanging.struck == 16))
+      finally { ProbeFileSystem.faults = Nil; ProbeFileSystem.released.release(hanging.struck) }
+      val records = read.get(60, TimeUnit.SECONDS)
+      assert(records == numbers.map(n => Some(LogRecord.Cancelled(s"plan $n"))), "in their order")
+    } finally reader.shutdown()
+  }
+
+  test("A sweep deletes eight files at the same time.") {
+    val counting = new Counting(format = 2, sweepBatches = 12)
+    val hanging = Fault(Fault.DeleteHangs, s"${counting.folder}/state/0/", times = 8)
+    ProbeFileSystem.faults = Seq(hanging)
+    val running = counting.started()
+    try
+      eventually(timeout(120.seconds)) { counting.round(running); assert(hanging.struck == 8) }
+    finally { ProbeFileSystem.faults = Nil; ProbeFileSystem.released.release(hanging.struck) }
+    eventually(timeout(60.seconds)) {
+      counting.round(running)
+      assert(counting.footers(worker = 0, version = 1).isEmpty, "it goes on")
+    }
     counting.check(running)
   }
 

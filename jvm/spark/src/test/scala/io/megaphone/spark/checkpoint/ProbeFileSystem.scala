@@ -9,7 +9,7 @@ import java.util.concurrent.atomic.AtomicInteger
 import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{FileStatus, FSDataOutputStream, Path}
+import org.apache.hadoop.fs.{FileStatus, FSDataInputStream, FSDataOutputStream, Path}
 import org.apache.hadoop.fs.permission.FsPermission
 import org.apache.hadoop.security.AccessControlException
 import org.apache.hadoop.util.Progressable
@@ -48,6 +48,11 @@ final class ProbeFileSystem extends AskedFileSystem("probe") {
         finally lateRenames.incrementAndGet()
       case _ => renamed
     }
+  }
+
+  override def open(path: Path, bufferBytes: Int): FSDataInputStream = {
+    if (strikes(Fault.OpenHangs, path)) released.acquireUninterruptibly()
+    super.open(path, bufferBytes)
   }
 
   override def listStatus(path: Path): Array[FileStatus] = {
@@ -129,6 +134,7 @@ object ProbeFileSystem {
     case object RenameHangs extends Kind("a rename that hangs")
     case object ListThrows extends Kind("a list that fails")
     case object ListHangs extends Kind("a list that hangs")
+    case object OpenHangs extends Kind("an opening that hangs")
     case object DeleteHangs extends Kind("a delete that hangs")
     case object MkdirsHangs extends Kind("folders whose making hangs")
     case object DiskIsFull extends Kind("a disk that is full")

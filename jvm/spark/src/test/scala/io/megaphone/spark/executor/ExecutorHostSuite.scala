@@ -25,6 +25,9 @@ import io.megaphone.transfer.TransferBlocks.{BinSnapshot, Snapshot}
   * threads outlive fatal errors.
   */
 final class ExecutorHostSuite extends PluginSession {
+  // Fewer than the machine has processors.
+  override protected def settings: Map[String, String] = Map("spark.executor.cores" -> "1")
+
   private val step = StepId("plan", 0, 0)
   private val name = StateName(1, "")
 
@@ -34,7 +37,7 @@ final class ExecutorHostSuite extends PluginSession {
   /** A host beside the session's, whose driver answers by `answer`, or not at all if that returns
     * None.
     */
-  private def withHost(answer: Message => Option[Message])(body: ExecutorHost => Unit): Unit = {
+  private def withHost[A](answer: Message => Option[Message])(body: ExecutorHost => A): A = {
     val env = SparkEnv.get
     val host = new ExecutorHost(
       new PluginContext {
@@ -64,6 +67,26 @@ final class ExecutorHostSuite extends PluginSession {
       host.start()
       assert(asked.await(60, TimeUnit.SECONDS))
     }
+  }
+
+  test("An executor asks for orders every second, and sooner while it is behind.") {
+    val duty = ReplicaDuty(keyOf(1), Vector(0), 4, StateName(-4, ""), name, 0, None, None)
+    val live = Map("run" -> LiveRun("root", 1, Set(step), None))
+
+    /** The shortest time between two reports of so many, in ms. */
+    def shortestMs(duties: Vector[ReplicaDuty], reports: Int): Long = {
+      val times = new LinkedBlockingQueue[Long]
+      withHost {
+        case _: Report => times.add(System.nanoTime); Some(Orders(1, live, duties))
+        case _ => None // so the replica is never ready
+      } { host =>
+        host.start()
+        val at = Seq.fill(reports)(times.poll(60, TimeUnit.SECONDS))
+        TimeUnit.NANOSECONDS.toMillis(at.zip(at.tail).map { case (a, b) => b - a }.min)
+      }
+    }
+    assert(shortestMs(Vector.empty, reports = 4) > 900)
+    assert(shortestMs(Vector(duty), reports = 20) < 900)
   }
 
   test("An image for which there is no heap costs no other image, and no thread.") {
@@ -121,9 +144,7 @@ final class ExecutorHostSuite extends PluginSession {
     assert(cores == 3)
     conf.set("spark.executor.cores", "100")
     assert(cores == 64)
-    withHost(_ => None)(host =>
-      assert(host.parallel.width <= Runtime.getRuntime.availableProcessors)
-    )
+    withHost(_ => None)(host => assert(host.parallel.width == 1))
   }
 
   test("The readers of an executor have a quarter of the state's budget together.") {

@@ -13,9 +13,12 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCh
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.streaming.StreamingQueryException
 
+import io.megaphone.BinnedStateStoreProvider
 import io.megaphone.checkpoint.planlog.PlanLog
 import io.megaphone.errors.PlanRefusedException
-import io.megaphone.spark.checkpoint.{HadoopPlanLog, SchemeCheckpointFileManager, StartedProcesses}
+import io.megaphone.spark.checkpoint.{
+  FilesWithoutLinks, HadoopPlanLog, SchemeCheckpointFileManager, StartedProcesses
+}
 import io.megaphone.spark.driver.ApplicationDriver
 import io.megaphone.spark.executor.ExecutorHost
 import io.megaphone.spark.faces.api.MegaphoneApi
@@ -28,6 +31,7 @@ import io.megaphone.spark.rule.GroupExec
 class CheckpointsSuite extends PluginSession {
   private implicit val encoder: Encoder[(Long, Long)] = Encoders.product[(Long, Long)]
   private val provider = "spark.sql.streaming.stateStore.providerClass"
+  private val OnBins = classOf[BinnedStateStoreProvider].getName
   private val formatVersion = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
   /** A query that is run on a checkpoint a batch at a time, as processes that are started one after
@@ -37,6 +41,8 @@ class CheckpointsSuite extends PluginSession {
     val checkpoint: Path = folder("checkpoints").toRealPath().resolve("new")
     private val fed = new FedStream[(Long, Long)](spark)
 
+    def feed(): Unit = fed.feed((0L until 50L).map(i => (i % 7, fed.count + i)))
+
     def counts(rows: DataFrame): DataFrame =
       rows.toDF("k", "v").groupBy("k").agg(count("*"), sum("v"))
 
@@ -45,7 +51,7 @@ class CheckpointsSuite extends PluginSession {
         look: Running => Unit = _ => ()
     ): Seq[String] = {
       val running = start(make(fed.stream.toDF()), mode, checkpoint.toString)
-      fed.feed((0L until 50L).map(i => (i % 7, fed.count + i)))
+      feed()
       try {
         running.query.processAllAvailable()
         look(running)
@@ -97,6 +103,30 @@ class CheckpointsSuite extends PluginSession {
           .contains("start the query from a new checkpoint")
       )
       assert(!Files.exists(counted.checkpoint.resolve("megaphone")))
+    }
+
+  for (of <- Seq(OnBins, OnMaps))
+    test(s"A query on ${of.split('.').last} runs where a file system has no hard links.") {
+      val counted = new Counted
+      FilesWithoutLinks.tried.clear()
+      withConf(ExecutorHost.FileManagerKey -> classOf[FilesWithoutLinks].getName, provider -> of) {
+        for (_ <- 1 to 3) {
+          val last = counted.run() { running =>
+            counted.feed()
+            running.query.processAllAvailable()
+          }
+          assert(last == counted.answer)
+        }
+      }
+      val tried = FilesWithoutLinks.tried.asScala.toSeq
+      for (log <- Seq("offsets", "commits")) {
+        val (probes, files) = tried
+          .filter(_.getParent.getFileName.toString == log)
+          .map(_.getFileName.toString)
+          .partition(_.startsWith(".probe."))
+        assert(files == (0 until 6).map(_.toString), "each file is tried to be linked")
+        assert(probes.size == 3, "each run tries out once that there are no links")
+      }
     }
 
   for ((of, format) <- Seq(OnMaps -> 1, OnRocks -> 2))

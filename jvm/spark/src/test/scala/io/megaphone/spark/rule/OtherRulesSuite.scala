@@ -3,19 +3,27 @@ package io.megaphone.spark.rule
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.hadoop.conf.Configuration
 import org.apache.spark.TaskContext
+import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.{DataFrame, Row}
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.catalyst.plans.physical.{HashPartitioning, SinglePartition}
-import org.apache.spark.sql.execution.{ProjectExec, RangeExec, SparkPlan}
+import org.apache.spark.sql.execution.{ProjectExec, RangeExec, SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.execution.exchange.{
   BroadcastExchangeExec, ReusedExchangeExec, ShuffleExchangeExec
 }
-import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
+import org.apache.spark.sql.execution.streaming.operators.stateful.{
+  StatefulOperator, StatefulOperatorStateInfo
+}
+import org.apache.spark.sql.execution.streaming.state.StateSchemaValidationResult
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.megaphone.OtherShuffleExec
 import org.apache.spark.sql.streaming.{GroupState, GroupStateTimeout, StreamingQueryException}
 import org.apache.spark.sql.types.StructType
 
+import io.megaphone.errors.UnsupportedQueryException
 import io.megaphone.plan.{Bins, RoutingTable}
 import io.megaphone.spark.partitioning.RoutedPartitioning
 import io.megaphone.spark.query.KeyedSession
@@ -150,6 +158,18 @@ class OtherRulesSuite extends KeyedSession {
     running.stop()
   }
 
+  test("An operator that is not known to run on bins is refused by its name.") {
+    val unknown = UnknownOperator(spark.range(1).queryExecution.sparkPlan)
+    val refused =
+      intercept[UnsupportedQueryException](SupportedOperators.check(spark, Seq(unknown)))
+    assert(refused.condition == "UNSUPPORTED_OPERATOR")
+    assert(
+      refused.getMessage.startsWith(
+        "The stateful operator UnknownOperator does not run on the binned state store yet; set "
+      )
+    )
+  }
+
   test("A shuffle that two sides of a join share is checked for both.") {
     val source = new Source
     val rows = source.stream
@@ -171,6 +191,22 @@ object OtherRulesSuite {
         Some(e.outputPartitioning).collect { case by: RoutedPartitioning => e -> by }
       case _ => None
     }
+  }
+
+  /** As a later Spark, or another plugin, may have one. */
+  private final case class UnknownOperator(child: SparkPlan)
+      extends UnaryExecNode
+      with StatefulOperator {
+    override def stateInfo: Option[StatefulOperatorStateInfo] = None
+    override def validateAndMaybeEvolveStateSchema(
+        hadoopConf: Configuration,
+        batchId: Long,
+        stateSchemaVersion: Int
+    ): List[StateSchemaValidationResult] = Nil
+    override def output: Seq[Attribute] = child.output
+    override protected def doExecute(): RDD[InternalRow] = child.execute()
+    override protected def withNewChildInternal(newChild: SparkPlan): SparkPlan =
+      copy(child = newChild)
   }
 
   private val place: (Option[Long], Iterator[(Option[Long], Long)], GroupState[Long]) => (
