@@ -169,6 +169,26 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(brought.text.contains("1,234") && brought.text.contains("45 ms"))
   }
 
+  test("what is elsewhere is told of each worker, and what came of it of each batch") {
+    val group = SomeRun.group(64, 2)
+    val first = group.workers(0).copy(binsIncomplete = 1201, bytesToCome = 4500600)
+    val content = page(SomeRun.run(group.copy(workers = group.workers.updated(0, first))))
+    def cells(id: String, row: String): Map[String, String] = {
+      val table = (content \\ "details").filter(d => (d \ "@id").text == id)
+      val titles = (table \\ "th").map(_.text)
+      val rows = (table \\ "tbody" \ "tr").map(r => titles.zip((r \ "td").map(_.text)).toMap)
+      rows.find(_(titles.head) == row).get
+    }
+    for ((worker, bins, bytes) <- Seq(("0", "1,201", "4,500,600"), ("1", "0", "0"))) {
+      val told = cells("megaphone-workers-0", worker)
+      assert(told("Bins incomplete") == bins && told("Bytes to come") == bytes)
+    }
+    for ((batch, subBins, wait) <- Seq(("11", "1,234", "45 ms"), ("12", "0", "0 ms"))) {
+      val told = cells("megaphone-batches", batch)
+      assert(told("Sub-bins brought") == subBins && told("Waited for bins") == wait)
+    }
+  }
+
   test("a plan that is open has a button; one that is over has none, nor has anybody else's page") {
     def buttons(plan: PlanFacts, links: Links) =
       page(SomeRun.run(SomeRun.group(8, 2), Vector(plan)), links) \\ "form"
