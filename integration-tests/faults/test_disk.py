@@ -14,6 +14,7 @@ import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver, Refused
 from testkit.input import MANY_ROWS
+from testkit.on_demand import incomplete, takes_effect, until_complete
 from testkit.placement import REPLICAS, wait_for_standbys
 from testkit.remote import PATIENCE_BATCHES, MakeRemoteQuery, RemoteQuery
 from testkit.waiting import until
@@ -81,6 +82,29 @@ def test_a_target_with_a_full_disk_takes_no_bins_until_it_has_room_and_the_other
 
     limit(driver, [target], resource.RLIM_INFINITY)
     query.finish(query.move_half(0, 1))
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+def test_the_rest_of_a_step_on_demand_comes_once_there_is_room(
+    driver: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = uneven(make_remote_query(driver, kind="wide", pattern=FEWER_ROWS))
+    target, asked = query.executor_of(1), query.bins_of(0)
+    limit(driver, [target])
+    query.input.pattern = replace(FEWER_ROWS, rows=10, step=10)
+    plan = query.submit("move", dict.fromkeys(asked, 1), strategy="all-at-once", mode="on-demand")
+    takes_effect(query, plan)
+    why = f"Worker 1 does not get the rest of its bins, because executor {target} has no room"
+    until(lambda: why in (query.plan(plan)["reason"] or ""), "the plan says that there is no room")
+    assert query.plan(plan)["status"] == "running"
+    assert incomplete(query) > 0
+
+    limit(driver, [target], resource.RLIM_INFINITY)
+    until_complete(query, plan)
+    assert query.plan(plan)["reason"] is None
+    query.input.pattern = FEWER_ROWS
+    query.run(2)
     query.stop_and_check()
 
 
