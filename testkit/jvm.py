@@ -50,7 +50,8 @@ def spark_home(folder: Path) -> Path:
     """A Spark home of the caller's own, of links: a cluster leaves its work under it."""
     folder.mkdir(parents=True, exist_ok=True)
     for part in Path(pyspark.__file__).parent.iterdir():
-        if not (folder / part.name).is_symlink():
+        # Whoever ran a cluster without a home of its own has left a `work` there.
+        if part.name != "work" and not (folder / part.name).is_symlink():
             (folder / part.name).symlink_to(part)
     return folder
 
