@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -78,6 +79,56 @@ def test_speculative_attempts_of_a_task_write_the_state_once(work: Path) -> None
     assert ran.stdout.split()[-1] == str(2 * len(speculation.AT_BATCHES)), (
         "no task was tried a second time"
     )
+
+
+def from_others_and_files(query: RemoteQuery) -> tuple[int, int]:
+    """Bytes that came from executors, and from files, after the first batch."""
+    rows = [row for row in query.table("migrations") if row["batch"] > 0]
+    kinds = ("bytes_from_peer", "bytes_from_checkpoint")
+    others, files = (sum(row[kind] for row in rows) for kind in kinds)
+    return others, files
+
+
+@slow
+def test_executors_that_have_a_secret_and_encrypt_ask_each_other_for_bins(
+    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    driver = make_driver(
+        **{
+            "spark.authenticate": "true",
+            "spark.authenticate.secret": "of this test",
+            "spark.network.crypto.enabled": "true",
+        }
+    )
+    query = make_remote_query(driver).spread()
+    for source, target, mode in ((0, 1, "prepared"), (1, 0, "on-demand")):
+        before, _ = from_others_and_files(query)
+        query.finish(query.move_half(source, target, mode=mode))
+        query.run()
+        others, files = from_others_and_files(query)
+        assert others > before
+        assert files == 0
+    query.stop_and_check()
+
+
+@slow
+def test_executors_without_a_port_read_files_and_each_says_so_once(
+    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = {"spark.megaphone.transfer.port": str(taken.getsockname()[1])}
+        driver = make_driver(**port, **{"spark.port.maxRetries": "0"})
+        query = make_remote_query(driver).spread()
+    for source, target, mode in ((0, 1, "prepared"), (1, 0, "on-demand"), (0, 1, "direct")):
+        _, before = from_others_and_files(query)
+        query.finish(query.move_half(source, target, mode=mode))
+        query.run()
+        others, files = from_others_and_files(query)
+        assert others == 0
+        assert files > before
+    query.stop_and_check()
+    said = [line for line in loud_lines(driver) if "No port could be had" in line]
+    assert len(said) == len(driver.executors()), said
 
 
 HARMLESS = re.compile(
