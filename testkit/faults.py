@@ -38,7 +38,12 @@ ENTRIES = (
     "block-published=damaged",
     "block-published=cut",
     "block-pulled=late",
-    *(f"{what}={how}" for what in ("file-pushed", "answer-came") for how in USELESS),
+    "file-pushed=late",
+    *(
+        f"{what}={how}"
+        for what in ("file-pushed", "question-sent", "answer-came")
+        for how in USELESS
+    ),
     *(
         f"{who}-{what}={how}"
         for who in ("driver", "executor")
@@ -102,6 +107,10 @@ class Faults:
 
     def _gate(self, entry: str) -> Path:
         return self.folder / f"{entry}.gate"
+
+    def let_go(self, entry: str) -> None:
+        """What comes late by an entry goes on its way."""
+        (self.folder / f"{entry}.sent").touch()
 
     def struck(self, entry: str) -> str | None:
         """Id of the executor it struck, or `driver`; None as long as it has struck nobody."""

@@ -67,6 +67,12 @@ def from_checkpoint(query: RunningQuery) -> int:
     return sum(row["bins_from_checkpoint"] for row in rows if row["batch"] > 0)
 
 
+def bytes_from_checkpoint(query: RunningQuery) -> int:
+    """Bytes read from the checkpoint after the first batch, for tasks and for the rest."""
+    rows = query.table("migrations")
+    return sum(row["bytes_from_checkpoint"] for row in rows if row["batch"] > 0)
+
+
 def brought(query: RunningQuery, batch: int | None = None) -> int:
     """How many sub-bins came as batches needed them, or as one of them did."""
     rows = query.table("migrations")

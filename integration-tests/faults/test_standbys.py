@@ -282,6 +282,28 @@ def test_a_file_that_does_not_reach_a_standby_is_read_from_the_checkpoint(
 
 
 @pytest.mark.slow
+def test_a_file_that_reaches_a_standby_late_is_not_applied_twice(
+    shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
+) -> None:
+    entry = "file-pushed=late"
+    query = make_remote_query(shared, **{REPLICAS: "1"}).spread()
+    wait_for_standbys(query)
+    faults.arm(entry)
+    query.write()
+    sender = faults.wait(entry)
+    query.run(2)
+    wait_for_standbys(query)  # by the checkpoint: all files of the executor wait behind this one
+    faults.let_go(entry)
+    query.run(2)
+    wait_for_standbys(query)
+    worker = 0 if query.executor_of(0) == sender else 1
+    assert not recovered_after_the_loss_of(worker, query, shared)
+    query.check()
+    query.stop_and_check()
+    shared.wait_for_executors()
+
+
+@pytest.mark.slow
 def test_the_driver_dies_while_a_worker_is_on_its_way(
     make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
 ) -> None:

@@ -11,8 +11,8 @@ trait FaultPoints {
   /** The process has come to a point. */
   def at(point: String): Unit
 
-  /** Returns the bytes that travel between executors at a point, in place of a block's, a file's or
-    * an answer's; None if they are lost.
+  /** Returns the bytes that travel between executors at a point, in place of a block's, a file's, a
+    * question's or an answer's; None if they are lost.
     */
   def handedOut(point: String, bytes: Array[Byte]): Option[Array[Byte]]
 }
@@ -54,8 +54,11 @@ object FaultPoints {
   val BlockPublished = "block-published"
   val BlockPulled = "block-pulled"
 
-  /** A question about what a step on demand took: when it is asked, and when its answer comes. */
+  /** A question about what a step on demand took: before it is asked, when it is sent, and when its
+    * answer comes.
+    */
   val QuestionAsked = "question-asked"
+  val QuestionSent = "question-sent"
   val AnswerCame = "answer-came"
 
   /** The file of a commit: when it is sent to an executor that stands by. */

@@ -170,14 +170,18 @@ final class BlockPeers(
     else {
       val begun = Try {
         faults.at(FaultPoints.QuestionAsked)
-        inTime(address, deadlineMs)(transport.ask(address, PeerBytes.ask(question), deadlineMs))
+        faults.handedOut(FaultPoints.QuestionSent, PeerBytes.ask(question)).map { asked =>
+          inTime(address, deadlineMs)(transport.ask(address, asked, deadlineMs))
+        }
       }
       () =>
-        try
-          faults
-            .handedOut(FaultPoints.AnswerCame, begun.get.apply())
-            .fold(Heard.Nothing)(came => Heard(AnswerBytes.decode(came), came.length.toLong))
-        catch {
+        try {
+          val heard = for {
+            come <- begun.get
+            came <- faults.handedOut(FaultPoints.AnswerCame, come())
+          } yield Heard(AnswerBytes.decode(came), came.length.toLong)
+          heard.getOrElse(Heard.Nothing)
+        } catch {
           case e: InterruptedException => throw e
           case NonFatal(e) =>
             logInfo(s"$address did not answer about ${question.key}, so the checkpoint is read: $e")
