@@ -88,9 +88,14 @@ private[runtime] final class ReportedStandbys {
     lackingSince.filterInPlace { case ((executor, worker, store), _) =>
       !group.stores.contains(store) || of((worker, executor))
     }
-    for ((worker, executor) <- of; store <- group.stores; key = (executor, worker, store))
-      if (isWhole(group, worker, executor)) lackingSince.remove(key)
-      else if (!lackingSince.contains(key)) { lackingSince(key) = batch; mostBins.remove(key) }
+    for ((worker, executor) <- of) {
+      val isThere = isWhole(group, worker, executor)
+      group.stores.foreach { store =>
+        val key = (executor, worker, store)
+        if (isThere) lackingSince.remove(key)
+        else if (!lackingSince.contains(key)) { lackingSince(key) = batch; mostBins.remove(key) }
+      }
+    }
   }
 
   /** Whether a standby that is asked for has not been whole for many batches: its executor has all

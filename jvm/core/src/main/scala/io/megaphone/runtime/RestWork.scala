@@ -28,9 +28,9 @@ import io.megaphone.transfer.{Answer, Heard, Peers, Question, StandbyKeeper}
   *      more is asked for meanwhile.
   *   1. If the source has it no more, the bins come from its files, whole, some at a time. What of
   *      a bin is here already is left out; the records are read before the lease is taken.
-  *   1. While memory is short, what the worker has goes to disk first, and nothing more is asked for
-  *      or read while something waits on this executor. ''The disk is full:'' what has come waits,
-  *      and the worker is told of. So is one whose rest cannot be brought again and again.
+  *   1. While memory is short, what the worker has goes to disk first, and nothing more is asked
+  *      for or read while something waits on this executor. ''The disk is full:'' what has come
+  *      waits, and the worker is told of. So is one whose rest cannot be brought again and again.
   *   1. Once no bin of a worker is incomplete, that is reported. ''Lost:'' the next report says it
   *      again, and so does the worker's next commit.
   *

@@ -143,7 +143,8 @@ class AdopterSuite extends AnyFunSuite with LastTails {
     batch(store, target, 0, 1, before, before, 1)
     private val elsewhere = new Registry
     for ((registry, worker) <- Seq(target, elsewhere).zipWithIndex) {
-      val (lease, turn) = (store.lease(registry, worker, 10L + worker), store.turn(1, before, before))
+      val (lease, turn) =
+        (store.lease(registry, worker, 10L + worker), store.turn(1, before, before))
       store.open(registry, lease, turn)
       before.binsOf(worker).foreach(put(lease.holding, _, 2))
       store.commit(lease, turn)

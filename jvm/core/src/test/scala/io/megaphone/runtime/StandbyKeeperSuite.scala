@@ -202,9 +202,8 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
     val slowly = (_: Array[Byte]) => { isRead.release(); goOn.acquire() }
     val tails = new Recovery(scene.store.files, Compressions(Compression.None), check = slowly)
     val before = scene.standby
-    val outcome = new FutureTask(() =>
-      new StandbyKeeper(scene.target, tails, scene.store.recovery)(dutyAt(2))
-    )
+    val outcome =
+      new FutureTask(() => new StandbyKeeper(scene.target, tails, scene.store.recovery)(dutyAt(2)))
     val opening = new FutureTask(() => scene.store.lease(scene.target, 0, 1000, waitMs = 60000))
     val threads = Seq(new Thread(outcome), new Thread(opening))
     /* Twelve times: with each look it asks for the time thrice. It would look twenty times in vain. */
