@@ -7,7 +7,6 @@ import scala.annotation.tailrec
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 import scala.util.Try
-import scala.util.control.NonFatal
 
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.checkpoint.Recovery.Located
@@ -115,7 +114,10 @@ final class RestWork private[runtime] (
       case Some(worker) =>
         val outcome =
           try { val o = bring(worker); if (o != Busy) rests.succeeded(worker); o }
-          catch { case NonFatal(e) => failed(worker, e); failure = Some(e); Busy }
+          catch {
+            case e: InterruptedException => throw e
+            case e: Throwable => failed(worker, e); failure = Some(e); Busy
+          }
         if (outcome == Busy) done += worker
         go(hasNews || outcome == Whole)
     }
@@ -136,7 +138,8 @@ final class RestWork private[runtime] (
   private def due: Vector[WorkerId] = {
     val now = orders()
     (waiting.keySet.asScala.toVector ++ registry.workers(_.areIncomplete)).distinct
-      .filter(worker => isHere(worker, now) && !rests.rests(worker) && !isBehind(worker))
+      .filter(worker => isHere(worker, now) && !rests.rests(worker))
+      .filter(worker => waiting.containsKey(worker) || !isBehind(worker))
   }
 
   /** Whether the worker runs here: else another executor brings what it lacks. */
@@ -144,6 +147,7 @@ final class RestWork private[runtime] (
     .get(worker.store.run)
     .exists(run => registry.holding(worker).exists(_.keepsUp(run.settled)))
 
+  /** Whether nothing is asked for yet, because another worker's rest comes first. */
   private def isBehind(worker: WorkerId) = registry
     .holding(worker)
     .flatMap(_.restAfter)
@@ -157,7 +161,7 @@ final class RestWork private[runtime] (
       letLostGo(worker)
       val come = waiting.getOrDefault(worker, Vector.empty)
       val isFull = this.isFull(come)
-      val open = if (isFull) Vector.empty else openOf(holding, come)
+      val open = if (isFull || isBehind(worker)) Vector.empty else openOf(holding, come)
       come.headOption
         .flatMap(takenIn(worker, _, isPatient = open.isEmpty))
         .orElse(open.headOption.map(_ => ask(worker, holding, open)))
@@ -261,7 +265,8 @@ final class RestWork private[runtime] (
     */
   private def takenIn(worker: WorkerId, come: Come, isPatient: Boolean): Option[Outcome] = {
     val thread = Thread.currentThread
-    def progress = come.at.fold(0L)(_.remote.broughtCount.toLong)
+    def progress =
+      come.at.fold(0L)(_.remote.broughtCount.toLong) + registry.budget.bytesOnDisk
     val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false, () => progress)
     def isWanted(here: Holding) =
       come.isFor(here) && here.stateOf(come.bin).elsewhere.exists(come.isOf)
@@ -321,7 +326,6 @@ final class RestWork private[runtime] (
       traffic: Traffic
   ) extends Come(open.bin, None, traffic, Some(At(holding, open.remote))) {
     private val remote = open.remote
-    private val logBytes = log.heapBytes
     private lazy val lender = {
       val keys = registry.keyReaderOf(worker.store).get
       val made = new Export(remote.name, holding.binsCount, keys)
@@ -332,7 +336,7 @@ final class RestWork private[runtime] (
     private var prepared = Option.empty[Try[Stretch]]
     @volatile private var ownBytes = 0L
 
-    override def heapBytes: Long = logBytes + ownBytes
+    override def heapBytes: Long = log.heapBytes + ownBytes
 
     override def prepare(): Unit = if (prepared.isEmpty && remote.broughtCount > 0)
       prepared = Some(Try { // who has the lease is to see what is wrong

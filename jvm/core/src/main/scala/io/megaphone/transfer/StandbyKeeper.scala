@@ -117,7 +117,8 @@ final class StandbyKeeper(
   /** Uses the holding with the lease. Returns None if a task has it. */
   private def alone[A](duty: StandbyDuty)(use: Lease => A): Option[A] = {
     val thread = Thread.currentThread
-    val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false, () => applied.get)
+    def progress = applied.get + registry.budget.bytesOnDisk
+    val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false, () => progress)
     registry
       .tryLease(duty.worker, duty.binsCount, attempt)
       .map(lease => lease.forStandby(use(lease)))

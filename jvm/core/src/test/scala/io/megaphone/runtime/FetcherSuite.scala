@@ -2,7 +2,7 @@
 package io.megaphone.runtime
 
 import java.io.IOException
-import java.nio.file.Files
+import java.nio.file.{Files, Path}
 
 import scala.collection.mutable
 
@@ -984,31 +984,62 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
     }
   }
 
+  /** An executor with two workers that lack bins, one of them the same; their source is gone. */
+  private final class TwoLacking(budgetBytes: Long, folder: Path) {
+    private val budget = new HeapBudget(budgetBytes, new SpillFiles(Seq(folder)))
+    val moving = new Moving(keys = 10, inTwo = 100 until 110, budget = budget)
+    import moving._
+    end()
+    heard = _ => Answer.Gone
+    val other: Lease = store.lease(target, 2, 50)
+    private val was = state.elsewhere.get
+    private val remote = new Remote(was.key, was.name, was.chain, None, was.keys)
+    other.holding.put(LoadedBin(0, new BinLog, was.chain, Some(remote)))
+    other.holding.restart(StateName(2, ""), Vector(FileName(2, StateName(2, ""))))
+    val files = new Opening(store)
+    val rests: RestWork = restsOf(moving, peers, 2, Some(files.recovery))
+    target.measure()
+
+    def bringAll(): Boolean = rests.bringAll(turn.key.run)
+    def areComplete: Boolean = !lease.holding.areIncomplete && !other.holding.areIncomplete &&
+      ((0 until 10) ++ (100 until 110)).forall(has) && other.holding.log(0).keyCount == 10
+  }
+
   test("while memory is short the workers of an executor read one bin at a time together") {
     HeapBudgetSuite.withFolder { folder =>
       for ((bytes, atOnce, inAll) <- Seq((1L, 1, 3), (1L << 40, 2, 2))) {
-        val budget = new HeapBudget(bytes, new SpillFiles(Seq(folder)))
-        val moving = new Moving(keys = 10, inTwo = 100 until 110, budget = budget)
-        import moving._
-        end()
-        heard = _ => Answer.Gone
-        val other = store.lease(target, 2, 50) // a worker that lacks one of the bins, too
-        val was = state.elsewhere.get
-        val remote = new Remote(was.key, was.name, was.chain, None, was.keys)
-        other.holding.put(LoadedBin(0, new BinLog, was.chain, Some(remote)))
-        other.holding.restart(StateName(2, ""), Vector(FileName(2, StateName(2, ""))))
-        val files = new Opening(store)
-        val rests = restsOf(moving, peers, 2, Some(files.recovery))
-        target.measure()
-        runBatch(2) { (_, _) =>
-          for (_ <- 1 to 2) rests.bringAll(turn.key.run)
-          assert(files.opened.size == atOnce)
+        val two = new TwoLacking(bytes, folder)
+        two.moving.runBatch(2) { (_, _) =>
+          for (_ <- 1 to 2) two.bringAll()
+          assert(two.files.opened.size == atOnce)
         }
-        other.release()
-        assert(rests.bringAll(turn.key.run) && files.opened.size == inAll)
-        assert(!lease.holding.areIncomplete && !other.holding.areIncomplete)
-        assert(((0 until 10) ++ (100 until 110)).forall(has) && other.holding.log(0).keyCount == 10)
+        two.other.release()
+        assert(two.bringAll() && two.files.opened.size == inAll && two.areComplete)
       }
+    }
+  }
+
+  test("a worker for whose rest there is no heap waits for its next turn, and the others go on") {
+    HeapBudgetSuite.withFolder { folder =>
+      val two = new TwoLacking(1L << 40, folder)
+      two.moving.heard = _ => throw new OutOfMemoryError("no heap")
+      two.other.release()
+      intercept[OutOfMemoryError](two.bringAll())
+      assert(two.other.holding.log(0).keyCount == 10 && two.moving.isPartial)
+      assert(!two.bringAll(), "it rests")
+    }
+  }
+
+  test("what has come for a worker whose rest is to come later holds up no other's") {
+    HeapBudgetSuite.withFolder { folder =>
+      val two = new TwoLacking(1, folder)
+      import two.moving._
+      runBatch(2) { (_, _) =>
+        two.bringAll()
+        two.other.holding.restAfter = Some(WorkerId(turn.key, 1))
+      }
+      two.other.release()
+      assert(two.bringAll() && two.areComplete)
     }
   }
 

@@ -11,7 +11,6 @@ import scala.annotation.tailrec
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 import scala.util.{Failure, Success, Try}
-import scala.util.control.NonFatal
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.BlockStore
@@ -114,7 +113,10 @@ final class BlockPeers(
       val until = deadline
       val pull: Runnable = () =>
         answers.put(Arrived(address, left, outcome(fetch(address, left, until))))
-      asked(address) = threads.of(address).submit(pull)
+      outcome(threads.of(address).submit(pull)) match {
+        case Success(future) => asked(address) = future
+        case Failure(e) => toldMissing(address, e.toString)
+      }
     }
     @tailrec
     def take(): Unit = if (asked.nonEmpty)
@@ -168,7 +170,7 @@ final class BlockPeers(
   ): () => Heard =
     if (address == transport.address) () => Heard(answering(question), bytes = 0)
     else {
-      val begun = Try {
+      val begun = outcome {
         faults.at(FaultPoints.QuestionAsked)
         faults.handedOut(FaultPoints.QuestionSent, PeerBytes.ask(question)).map { asked =>
           inTime(address, deadlineMs)(transport.ask(address, asked, deadlineMs))
@@ -183,7 +185,7 @@ final class BlockPeers(
           heard.getOrElse(Heard.Nothing)
         } catch {
           case e: InterruptedException => throw e
-          case NonFatal(e) =>
+          case e: Throwable =>
             logInfo(s"$address did not answer about ${question.key}, so the checkpoint is read: $e")
             Heard.Nothing
         }
@@ -289,7 +291,7 @@ object BlockPeers {
       blocks: Try[Vector[Option[Array[Byte]]]]
   )
 
-  /** Also of an OutOfMemoryError: the files have everything. */
+  /** Also of an OutOfMemoryError, as where no thread can be had: the files have everything. */
   private def outcome[A](work: => A): Try[A] =
     try Success(work)
     catch { case e: Throwable => Failure(e) }
