@@ -122,9 +122,10 @@ class Driver:
     def cancel(self, name: str, id: str) -> None:
         Megaphone(self._queries[name]).cancel(id)
 
-    def place(self, name: str, workers: dict[str, str]) -> None:
+    def place(self, name: str, workers: dict[str, str], operator: int | None = None) -> None:
         """Takes workers to other executors: worker to executor."""
-        Megaphone(self._queries[name]).place({int(w): e for w, e in workers.items()})
+        places = {int(w): e for w, e in workers.items()}
+        Megaphone(self._queries[name]).place(places, operator=operator)
 
     def spread(self, name: str) -> None:
         """Evens the load of the executors out."""

@@ -75,18 +75,21 @@ class RemoteQuery(RunningQuery):
         assert self.driver is not None
         self.driver.wait_for_executors()
         self.run()
-        until(self._is_spread, "the first two workers run on different executors", SPREAD_SECONDS)
+        first = self.executor_of(0)
+        if self.executor_of(1) == first:
+            other = next(e for e in self.driver.call("executors") if e != first)
+            self.call("place", workers={1: other}, operator=0)
+            until(
+                self._is_spread, "the first two workers run on different executors", SPREAD_SECONDS
+            )
         return self
 
     def _is_spread(self) -> bool:
-        """Whether they are. If not, wishes for it and runs a batch: it may come a batch later."""
-        assert self.driver is not None
-        first, second = self.executor_of(0), self.executor_of(1)
-        if first == second:
-            other = next(e for e in self.driver.call("executors") if e != first)
-            self.call("pin", worker=1, executor=other)
+        """Whether they are. If not, runs a batch: the second goes once its state is there."""
+        if self.executor_of(0) == self.executor_of(1):
             self.run()
-        return first != second
+            return False
+        return True
 
     def call(self, verb: str, /, **arguments: Any) -> Any:
         """One command of the driver's that concerns this query, and its answer."""

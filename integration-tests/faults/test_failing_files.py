@@ -7,6 +7,7 @@ they hang, those go on who do not need them. One that asks for a credential gets
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,20 @@ def failures(work: Path) -> Faults:
 
 @pytest.fixture(scope="module")
 def driver(work: Path, failures: Faults) -> Iterator[DriverProcess]:
-    """A driver with two executors of two cores each: while a task hangs, others can run."""
-    settings = {"spark.master": "local-cluster[2,2,1024]", **FAILING, **GUARDED}
-    process = DriverProcess(fresh(work) / "driver", failures.settings | settings)
-    yield process
-    process.close()
+    """A driver with two executors of two cores each: while a task hangs, others can run. They get
+    no port to ask each other at, so all that moves between them is read from files.
+    """
+    with socket.create_server(("", 0)) as taken:
+        settings = {
+            "spark.master": "local-cluster[2,2,1024]",
+            "spark.megaphone.transfer.port": str(taken.getsockname()[1]),
+            "spark.port.maxRetries": "0",
+            **FAILING,
+            **GUARDED,
+        }
+        process = DriverProcess(fresh(work) / "driver", failures.settings | settings)
+        yield process
+        process.close()
 
 
 MakeFailing = Callable[..., RemoteQuery]
@@ -87,10 +97,9 @@ def test_a_plan_says_why_its_steps_cannot_be_prepared_as_long_as_that_is_so(
 ) -> None:
     query = make_failing(**PATIENT).spread()
     target = query.executor_of(1)
-    failures.arm("block-published=lost")
     failures.arm("executor-open=deny")
     plan = query.move_half(0, 1)
-    query.run(6)  # the image does not come, so its target turns to the files
+    query.run(6)
     until(lambda: query.plan(plan)["reason"] is not None, "the plan says what is wrong", 20)
     row = query.run().plan(plan)
     assert row["status"] == "preparing"
@@ -107,7 +116,6 @@ def test_a_read_that_hangs_holds_up_its_replica_alone(
 ) -> None:
     one = make_failing("one", **PATIENT).spread()
     other = make_failing("other", **PATIENT).spread()
-    failures.arm("block-published=lost")
     failures.arm("executor-open=hang")
     plan = one.move_half(0, 1)
     one.run_until(lambda: failures.struck("executor-open=hang") is not None, "a read hangs", 30)
@@ -128,7 +136,8 @@ def test_a_commit_that_hangs_holds_up_its_query_until_that_is_started_again(
     other = make_failing("other", **PATIENT).spread()
     failures.arm("executor-rename=hang")
     one.write()
-    other.finish(_move_to(failures.wait("executor-rename=hang"), other))
+    # Copies wait for the tasks that run: there is one all the time.
+    other.finish(_move_to(failures.wait("executor-rename=hang"), other), within=90)
     assert one.logged("commits")[-1] < one.logged("offsets")[-1]
     one.stop()
     one.start(driver).run(2)

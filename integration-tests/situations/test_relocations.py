@@ -238,7 +238,7 @@ def test_a_worker_that_lands_on_a_third_executor_stays_there(
     assert query.executor_of(0) == third
     assert [row["worker"] for row in recovered_later(query)] == [0]
     query.run(3)
-    assert query.executor_of(0) == third, "where it ran last"
+    assert query.executor_of(0) == source, "where it was placed, and its state is"
     assert [row["worker"] for row in recovered_later(query)] == [0]
     query.stop_and_check()
 

@@ -33,8 +33,8 @@ private[runtime] final class ImpatientPeers(peers: Peers, clock: Clock) extends 
       val come = peers.asking(question, at, deadlineMs)
       () => {
         val heard = come()
-        if (heard == Heard.Nothing && waitedMs(begun) >= math.max(deadlineMs, PatienceMs))
-          silent(at)
+        val isLate = waitedMs(begun) >= math.max(deadlineMs, PatienceMs)
+        if (heard == Heard.Nothing && isLate && at != address) silent(at)
         heard
       }
     }

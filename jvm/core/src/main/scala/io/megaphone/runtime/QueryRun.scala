@@ -374,7 +374,10 @@ final class QueryRun(
     val due = dutiesOf(executor).iterator.map(_.key).toSet
     for ((k, version) <- report.ready if due(k)) tell(k, ReplicaState.Ready(version, executor))
     for ((k, reason) <- report.refused if due(k)) tell(k, ReplicaState.Refused(reason, executor))
-    report.surveyed.foreach(tell(_, ReplicaState.Surveyed(executor)))
+    // So may one that the source has left.
+    for (k <- report.surveyed)
+      if (places.executorOf(k.store.id.operator, k.source).forall(_ == executor))
+        tell(k, ReplicaState.Surveyed(executor))
     val noRoom = for {
       worker <- report.noRoom.toSet if worker.store.run == run
       group <- groups.find(_.stores.contains(worker.store.id))

@@ -41,14 +41,18 @@ final class SurveyWork private[runtime] (registry: Registry) {
   def hasQueued(run: String): Boolean =
     queued.stream.anyMatch { case (key, _) => key.store.run == run }
 
-  /** Begins one survey. Returns false if there is none to begin. */
-  def next(isWanted: ReplicaKey => Boolean): Boolean = Option(queued.poll()) match {
-    case None => false
-    case Some((key, draft)) =>
-      // Keys that nobody here can read make the export refuse the bin.
-      if (isWanted(key))
+  /** Begins one survey that is wanted. Those that are not wanted yet stay: the orders that name
+    * their step may be on their way. Returns false if there is none to begin.
+    */
+  def next(isWanted: ReplicaKey => Boolean): Boolean = {
+    queued.removeIf { case (key, _) => registry.exports.draftsOf(key).isEmpty }
+    val wanted = queued.stream.filter { case (key, _) => isWanted(key) }.findFirst
+    wanted.ifPresent { case one @ (_, draft) =>
+      if (queued.remove(one))
+        // Keys that nobody here can read make the export refuse the bin.
         try draft.make()
         catch { case _: NoSuchElementException => () }
-      true
+    }
+    wanted.isPresent
   }
 }

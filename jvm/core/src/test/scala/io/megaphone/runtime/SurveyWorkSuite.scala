@@ -43,7 +43,7 @@ class SurveyWorkSuite extends AnyFunSuite with SmallStore {
       store.open(registry, lease, store.turn(1, before, before))
     }
     def queue(): Unit = agent.surveys.queue(replica, lease.holding, Seq(0, 2))
-    def next(): Boolean = agent.surveys.next(_ => true)
+    def next(isWanted: Boolean = true): Boolean = agent.surveys.next(_ => isWanted)
     def compact(bin: Int): Unit = lease.holding.log(bin).compact()
     def surveyed: Boolean = agent.report.surveyed == Vector(replica)
     def bytes: Long = agent.report.copied.find(c => c.isSource && c.replica == replica).get.bytes
@@ -72,6 +72,15 @@ class SurveyWorkSuite extends AnyFunSuite with SmallStore {
     queue()
     assert(!surveyed)
     assert(next() && !next() && surveyed)
+  }
+
+  test("a survey that the orders do not name yet is made once they do") {
+    val source = new Source
+    import source._
+    queue()
+    assert(!next(isWanted = false))
+    queue()
+    assert(next() && next() && !next() && surveyed)
   }
 
   test("nobody waits for bins whose keys cannot be read") {

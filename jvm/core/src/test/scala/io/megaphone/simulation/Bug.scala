@@ -29,18 +29,18 @@ object Bug {
   case object StaleTables extends Bug("H5")
 
   /** H6: a seal whose number is taken is appended at the next. */
-  case object SealAnyway extends Bug("H6")
+  case object SealAnyway extends Bug("H6", _.withFaults(Fault.DriverPauses, Fault.AppendUnsure))
 
   /** H6, at the start of a run: the plan log is read after the look at the commit log, so that a
     * start record may void steps that a newer run has sealed and run.
     */
-  case object LogReadLate extends Bug("H6")
+  case object LogReadLate extends Bug("H6", _.withFaults(Fault.DriverPauses))
 
   /** H7: a step moves the bins of a group's first operator only. */
   case object GroupSplit extends Bug("H7")
 
   /** H8: seals of batches that were deleted stay in force. */
-  case object VoidSealsKept extends Bug("H8")
+  case object VoidSealsKept extends Bug("H8", _.withFaults(Fault.GoesBack))
 
   /** H9: writings of a file cannot be told apart, so that offsets into an overwritten one are
     * trusted.
@@ -48,7 +48,11 @@ object Bug {
   case object WritersAlike extends Bug("H9")
 
   /** H11: the image of a batch that is being written is published as the settled one. */
-  case object UnsettledImage extends Bug("H11", _.withoutStandbys)
+  case object UnsettledImage
+      extends Bug(
+        "H11",
+        _.withoutStandbys.withFaults(Fault.TaskFails, Fault.DriverDies).copy(isV2 = true)
+      )
 
   /** H12: each worker deletes the files of its own folder that it no longer needs. */
   case object OwnerDeletes extends Bug("H12")
@@ -56,7 +60,8 @@ object Bug {
   /** H13: the plan log is believed, whatever the state's files say of the tables that they were
     * written under.
     */
-  case object PlanLogTrusted extends Bug("H13")
+  case object PlanLogTrusted
+      extends Bug("H13", _.withFaults(Fault.PlanLogFromEarlier, Fault.RecordReplaced))
 
   /** H14: a block that is missing is read as one of empty bins. */
   case object MissingIsEmpty extends Bug("H14")
@@ -70,7 +75,8 @@ object Bug {
   /** H17: a run takes a batch for its own because the offset log did not have it when the query
     * started; another run has written it since.
     */
-  case object OffsetLogSeenEarly extends Bug("H17")
+  case object OffsetLogSeenEarly
+      extends Bug("H17", _.withFaults(Fault.DriverPauses, Fault.DriverDies))
 
   /** H21: blocks are made for moves between two workers of one executor, which nobody pulls. */
   case object PublishesToItself extends Bug("H21")
@@ -84,7 +90,8 @@ object Bug {
   case object TrimUnseen extends Bug("H22")
 
   /** H23: a seal that was taken back stays so, although an older run has committed its batch. */
-  case object TakenBackForGood extends Bug("H23")
+  case object TakenBackForGood
+      extends Bug("H23", _.withFaults(Fault.StepBreaks, Fault.DriverPauses))
 
   /** H25: a bin that a standby lacks is taken for one that is empty. */
   case object StandbyMissingIsEmpty extends Bug("H25")
@@ -93,7 +100,7 @@ object Bug {
   case object LeftIsKept extends Bug("H26")
 
   /** H27: a slice is of another version than the standby. */
-  case object SliceOfOtherVersion extends Bug("H27")
+  case object SliceOfOtherVersion extends Bug("H27", _.withStandbys)
 
   /** H28: a standby is taken as it stands, whatever it lacks. */
   case object StandbyNotCaughtUp extends Bug("H28")
@@ -117,13 +124,13 @@ object Bug {
   case object DueTooLate extends Bug("H40", _.withScans)
 
   /** H41: a source answers what it found as it looked ahead, without what was written since. */
-  case object AnsweredAsBefore extends Bug("H41")
+  case object AnsweredAsBefore extends Bug("H41", _.onDemand)
 
   /** H42: an incomplete bin is committed as if what is here were all of it. */
   case object PartIsWhole extends Bug("H42")
 
   /** H43: an attempt that fails takes back what it has brought, which is still noted as here. */
-  case object BroughtIsUndone extends Bug("H43")
+  case object BroughtIsUndone extends Bug("H43", _.onDemand.withFaults(Fault.TaskFails))
 
   /** H47: a standby takes a file as it is sent, before its batch is settled, and goes by its
     * version.
@@ -137,7 +144,7 @@ object Bug {
   case object ExportDropsEarly extends Bug("H44")
 
   /** H45: an executor answers with what its worker has, whatever name that is of. */
-  case object ExportOfHead extends Bug("H45")
+  case object ExportOfHead extends Bug("H45", _.onDemand)
 
   /** H46: a bin moves on without what of it is still elsewhere. */
   case object MoveOfIncomplete extends Bug("H46")

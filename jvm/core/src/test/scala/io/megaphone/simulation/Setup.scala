@@ -26,6 +26,8 @@ import io.megaphone.runtime.PlacementSettings
   *   whether the user has executors emptied, and workers taken elsewhere
   * @param dueShare
   *   thousandths of all rows that are due in a batch at most
+  * @param onDemandShare
+  *   how many of the plans are on demand, from 0 to 1
   * @param areTimesApart
   *   whether a group's second store has the times of its first one, as a join may have
   * @param batches
@@ -50,6 +52,7 @@ final case class Setup(
     limits: Committer.Limits,
     faults: Map[Fault, Double],
     dueShare: Int,
+    onDemandShare: Double,
     areTimesApart: Boolean,
     hosts: Int
 ) {
@@ -61,6 +64,12 @@ final case class Setup(
   /** Each worker is stood by for. */
   def withStandbys: Setup =
     copy(placement = placement.copy(replicas = math.max(1, placement.replicas)))
+
+  /** These faults strike, and often. */
+  def withFaults(of: Fault*): Setup = copy(faults = faults ++ of.map(f => f -> f.chance * 2.5))
+
+  /** All plans are on demand. */
+  def onDemand: Setup = copy(onDemandShare = 1)
 
   /** In each batch some rows are due. */
   def withScans: Setup = if (dueShare == 0) copy(dueShare = 50) else this
@@ -130,6 +139,7 @@ object Setup {
           pieceBytes = if (dice.chance(0.5)) dice.between(24, 100) else DeltaFile.PieceBytes
         ),
       faults = faults,
+      onDemandShare = 0.3,
       dueShare = if (dice.chance(0.5)) dice.between(1, 300) else 0,
       areTimesApart = dice.chance(0.5),
       hosts = dice.between(1, 4)

@@ -44,7 +44,7 @@ final class User(world: World) {
     val steps = chosen.map(g => g -> stepsFor(driver, g, strategy)).filter(_._2.nonEmpty).toMap
     if (steps.nonEmpty) {
       val mode =
-        if (dice.chance(0.3)) TransferMode.OnDemand
+        if (dice.chance(setup.onDemandShare)) TransferMode.OnDemand
         else if (dice.chance(0.35)) TransferMode.Direct
         else if (dice.chance(0.2)) TransferMode.Replicated
         else TransferMode.Prepared

@@ -152,7 +152,7 @@ final class ExecutorHostSuite extends PluginSession {
     for (cores <- Seq(1, 2, 7))
       assert(cores * ExecutorHost.readerBytes(bytes, cores) <= bytes / 4)
     withHost(_ => None) { host =>
-      val readers = Seq.fill(Runtime.getRuntime.availableProcessors)(host.readerBudget())
+      val readers = Seq.fill(host.parallel.width)(host.readerBudget())
       assert(readers.forall(_ ne host.budget))
       assert(
         readers.map(_.budgetBytes).sum <= math.max(
