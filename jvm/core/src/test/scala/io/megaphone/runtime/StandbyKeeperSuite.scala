@@ -206,7 +206,7 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
       new FutureTask(() => new StandbyKeeper(scene.target, tails, scene.store.recovery)(dutyAt(2)))
     val opening = new FutureTask(() => scene.store.lease(scene.target, 0, 1000, waitMs = 60000))
     val threads = Seq(new Thread(outcome), new Thread(opening))
-    /* Twelve times: with each look it asks for the time thrice. It would look twenty times in vain. */
+    // Twelve times: with each look it asks for the time thrice. It would look twenty times in vain.
     def untilTaskHasLooked(): Unit = {
       looks.drainPermits()
       while (!opening.isDone && !looks.tryAcquire(36, 10, TimeUnit.MILLISECONDS)) {}

@@ -34,7 +34,7 @@ object Bug {
   /** H6, at the start of a run: the plan log is read after the look at the commit log, so that a
     * start record may void steps that a newer run has sealed and run.
     */
-  case object LogReadLate extends Bug("H6", _.withFaults(Fault.DriverPauses))
+  case object LogReadLate extends Bug("H6")
 
   /** H7: a step moves the bins of a group's first operator only. */
   case object GroupSplit extends Bug("H7")

@@ -111,9 +111,9 @@ final class BlockPeers(
     val asked = mutable.Map.empty[ExecutorAddress, Future[_]] // whose answers are still to come
     def ask(address: ExecutorAddress, left: Seq[BlockName]): Unit = {
       val until = deadline
-      val pull: Runnable = () =>
+      val pull: Callable[Unit] = () =>
         answers.put(Arrived(address, left, outcome(fetch(address, left, until))))
-      outcome(threads.of(address).submit(pull)) match {
+      outcome(threads.submit(address)(pull)) match {
         case Success(future) => asked(address) = future
         case Failure(e) => toldMissing(address, e.toString)
       }
@@ -198,7 +198,7 @@ final class BlockPeers(
       ask: => Array[Byte]
   ): () => Array[Byte] = {
     val until = System.nanoTime + TimeUnit.MILLISECONDS.toNanos(deadlineMs)
-    val asking = threads.of(address).submit((() => ask): Callable[Array[Byte]])
+    val asking = threads.submit(address)(() => ask)
     () =>
       // One that has come is there, however late it is waited for.
       try asking.get(math.max(0, until - System.nanoTime), TimeUnit.NANOSECONDS)

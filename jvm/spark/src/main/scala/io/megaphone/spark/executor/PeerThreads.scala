@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.executor
 
-import java.util.concurrent.{ConcurrentHashMap, ExecutorService, ThreadPoolExecutor}
+import java.util.concurrent.{Callable, ConcurrentHashMap, Future, ThreadPoolExecutor}
 
 import io.megaphone.format.ExecutorAddress
 
@@ -16,11 +16,27 @@ import io.megaphone.format.ExecutorAddress
 final class PeerThreads(each: Int) extends AutoCloseable {
   private val pools = new ConcurrentHashMap[ExecutorAddress, ThreadPoolExecutor]()
 
-  /** The threads for requests to an executor. To be used at once: idle ones are forgotten. */
-  def of(executor: ExecutorAddress): ExecutorService = {
-    pools.values.removeIf(pool => pool.getPoolSize == 0 && pool.getQueue.isEmpty)
-    pools.computeIfAbsent(executor, _ => ExecutorHost.pool(each, "megaphone-pull"))
+  /** Begins a request to an executor. Throws OutOfMemoryError if no thread can be had, and
+    * RejectedExecutionException after `close`.
+    */
+  def submit[A](executor: ExecutorAddress)(request: Callable[A]): Future[A] = {
+    pools.keySet.forEach { other => pools.computeIfPresent(other, (_, pool) => unlessIdle(pool)) }
+    var begun = Option.empty[Future[A]]
+    // Within `compute`, so that nobody takes the pool for an idle one meanwhile.
+    pools.compute(
+      executor,
+      (_, known) => {
+        val pool = if (known == null) ExecutorHost.pool(each, "megaphone-pull") else known
+        begun = Some(pool.submit(request))
+        pool
+      }
+    )
+    begun.get
   }
+
+  /** None of its threads is left, which end some time after their last request. */
+  private def unlessIdle(pool: ThreadPoolExecutor): ThreadPoolExecutor =
+    if (pool.getPoolSize == 0 && pool.getQueue.isEmpty) null else pool
 
   /** Interrupts all that wait. Called twice: nothing happens. */
   override def close(): Unit = pools.values.forEach { pool => pool.shutdownNow(); () }
