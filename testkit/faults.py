@@ -38,7 +38,7 @@ ENTRIES = (
     "block-published=damaged",
     "block-published=cut",
     "block-pulled=late",
-    "file-pushed=late",
+    "file-pushed=hang",
     *(
         f"{what}={how}"
         for what in ("file-pushed", "question-sent", "answer-came")
@@ -107,10 +107,6 @@ class Faults:
 
     def _gate(self, entry: str) -> Path:
         return self.folder / f"{entry}.gate"
-
-    def let_go(self, entry: str) -> None:
-        """What comes late by an entry goes on its way."""
-        (self.folder / f"{entry}.sent").touch()
 
     def struck(self, entry: str) -> str | None:
         """Id of the executor it struck, or `driver`; None as long as it has struck nobody."""

@@ -285,7 +285,7 @@ def test_a_file_that_does_not_reach_a_standby_is_read_from_the_checkpoint(
 def test_a_file_that_reaches_a_standby_late_is_not_applied_twice(
     shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
 ) -> None:
-    entry = "file-pushed=late"
+    entry = "file-pushed=hang"
     query = make_remote_query(shared, **{REPLICAS: "1"}).spread()
     wait_for_standbys(query)
     faults.arm(entry)
@@ -293,7 +293,7 @@ def test_a_file_that_reaches_a_standby_late_is_not_applied_twice(
     sender = faults.wait(entry)
     query.run(2)
     wait_for_standbys(query)  # by the checkpoint: all files of the executor wait behind this one
-    faults.let_go(entry)
+    faults.release(entry)
     query.run(2)
     wait_for_standbys(query)
     worker = 0 if query.executor_of(0) == sender else 1

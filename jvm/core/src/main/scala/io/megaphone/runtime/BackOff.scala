@@ -40,6 +40,9 @@ private[runtime] final class BackOff[K](round: () => Long, restMax: Long) {
 
 private[runtime] object BackOff {
 
+  /** How many failures in a row somebody is told of: fewer may be chance. */
+  val FailuresTold = 5
+
   /** What a failure says in one line: of a remote error the others are the other side's stack. */
   def reasonOf(cause: Throwable): String = lineOf(cause.toString)
   def lineOf(reason: String): String = reason.linesIterator.nextOption().getOrElse("")

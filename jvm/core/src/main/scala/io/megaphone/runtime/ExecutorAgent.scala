@@ -337,8 +337,8 @@ final class ExecutorAgent(
 
   private def failed(duty: ReplicaDuty, reason: String): Unit = {
     val count = replicaRests.failed(duty.key)
-    if (count >= FailuresTold) failing.put(duty.key, BackOff.lineOf(reason))
-    if (count == FailuresTold)
+    if (count >= BackOff.FailuresTold) failing.put(duty.key, BackOff.lineOf(reason))
+    if (count == BackOff.FailuresTold)
       warn(
         s"The replica of ${duty.key} could not be prepared $count times in a row, so its step " +
           s"may have to read files: $reason"
@@ -405,7 +405,6 @@ object ExecutorAgent {
 
   /** Rounds of orders that a failed duty rests at most: half a minute, at ten rounds a second. */
   private val RestMax = 300L
-  private val FailuresTold = 5
 
   /** Rounds of orders after which a block that was not there is asked for again. */
   private val WaitingRest = 3L

@@ -14,7 +14,7 @@ import io.megaphone.format.{StoreKey, WorkerId}
 import io.megaphone.log.BinLog
 import io.megaphone.log.memory.{HeapBudget, SpillException}
 import io.megaphone.pace.Throttle
-import io.megaphone.state.{Attempt, Export, Holding, Registry, Remote, Stretch, Traffic}
+import io.megaphone.state.{Export, Holding, Registry, Remote, Stretch, Traffic}
 import io.megaphone.transfer.{Answer, Heard, Peers, Question, StandbyKeeper}
 
 /** Brings the rest of what steps on demand have left elsewhere, while no batch asks for it: rule
@@ -127,7 +127,7 @@ final class RestWork private[runtime] (
   }
 
   private def failed(worker: WorkerId, cause: Throwable): Unit =
-    if (rests.failed(worker) >= FailuresTold) {
+    if (rests.failed(worker) >= BackOff.FailuresTold) {
       obstacles.put(worker, s"cannot bring it, and goes on trying: ${BackOff.reasonOf(cause)}")
       ()
     }
@@ -264,10 +264,8 @@ final class RestWork private[runtime] (
     * dropped, unless there is no room.
     */
   private def takenIn(worker: WorkerId, come: Come, isPatient: Boolean): Option[Outcome] = {
-    val thread = Thread.currentThread
-    def progress =
-      come.at.fold(0L)(_.remote.broughtCount.toLong) + registry.budget.bytesOnDisk
-    val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false, () => progress)
+    val attempt =
+      registry.background(NoTask, () => come.at.fold(0L)(_.remote.broughtCount.toLong))
     def isWanted(here: Holding) =
       come.isFor(here) && here.stateOf(come.bin).elsewhere.exists(come.isOf)
     if (registry.holding(worker).exists(isWanted)) come.prepare()
@@ -384,7 +382,6 @@ private object RestWork {
 
   /** Rounds of orders that a worker rests at most after a failure. */
   private val RestMax = 300L
-  private val FailuresTold = 5
   private val NoRoom =
     "has no room for it: give executors more local disk or memory, or move bins elsewhere."
 

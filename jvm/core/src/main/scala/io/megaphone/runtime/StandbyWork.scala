@@ -41,6 +41,7 @@ final class StandbyWork private[runtime] (
     throttle: Throttle,
     sliceBytes: Long
 ) {
+  import BackOff.FailuresTold
   import StandbyWork._
 
   private val rests = new BackOff[WorkerId](round, RestMax)
@@ -148,7 +149,6 @@ private object StandbyWork {
 
   /** Rounds of orders that a failed duty rests at most; they come once a second. */
   private val RestMax = 30L
-  private val FailuresTold = 5
 
   /** Rounds that a standby rests that has given way: batches would fail for it again and again. */
   private val GaveWayRest = 300L

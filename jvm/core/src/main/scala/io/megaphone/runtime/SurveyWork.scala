@@ -3,6 +3,8 @@ package io.megaphone.runtime
 
 import java.util.concurrent.ConcurrentLinkedQueue
 
+import scala.annotation.tailrec
+
 import io.megaphone.log.Survey
 import io.megaphone.state.{BinState, Holding, Registry, ReplicaKey}
 
@@ -45,14 +47,22 @@ final class SurveyWork private[runtime] (registry: Registry) {
     * their step may be on their way. Returns false if there is none to begin.
     */
   def next(isWanted: ReplicaKey => Boolean): Boolean = {
-    queued.removeIf { case (key, _) => registry.exports.draftsOf(key).isEmpty }
-    val wanted = queued.stream.filter { case (key, _) => isWanted(key) }.findFirst
-    wanted.ifPresent { case one @ (_, draft) =>
-      if (queued.remove(one))
-        // Keys that nobody here can read make the export refuse the bin.
-        try draft.make()
-        catch { case _: NoSuchElementException => () }
+    @tailrec
+    def first(putBack: Option[(ReplicaKey, Survey.Draft)]): Option[Survey.Draft] =
+      Option(queued.poll()) match {
+        case Some((key, draft)) if isWanted(key) => Some(draft)
+        case Some((key, _)) if registry.exports.draftsOf(key).isEmpty => first(putBack)
+        case Some(one) =>
+          queued.add(one)
+          if (putBack.exists(_ eq one)) None else first(putBack.orElse(Some(one)))
+        case None => None
+      }
+    val wanted = first(None)
+    // Keys that nobody here can read make the export refuse the bin.
+    wanted.foreach { draft =>
+      try draft.make()
+      catch { case _: NoSuchElementException => () }
     }
-    wanted.isPresent
+    wanted.nonEmpty
   }
 }

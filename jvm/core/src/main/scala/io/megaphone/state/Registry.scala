@@ -183,11 +183,25 @@ final class Registry(
     ()
   }
 
+  /** An attempt of the thread that calls this, which is no task. What is written to disk is
+    * progress, too.
+    *
+    * @param id
+    *   no task attempt has it
+    */
+  private[megaphone] def background(id: Long, progress: () => Long = () => 0): Attempt = {
+    val thread = Thread.currentThread
+    new Attempt(
+      id,
+      () => thread.isAlive,
+      isTask = false,
+      () => progress() + budget.bytesOnDisk
+    )
+  }
+
   /** Spills pages of the standbys that nobody uses now, until the budget is not tight any more. */
   private def spillStandbys(): Unit = {
-    val thread = Thread.currentThread
-    val attempt =
-      new Attempt(Registry.NoTask, () => thread.isAlive, isTask = false, () => budget.bytesOnDisk)
+    val attempt = background(Registry.NoTask)
     def spillSome(lease: Lease): Boolean =
       try lease.holding.spill(budget.excessAtOnce) > 0
       finally lease.release()

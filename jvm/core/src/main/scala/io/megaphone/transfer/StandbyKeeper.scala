@@ -7,7 +7,7 @@ import scala.annotation.tailrec
 
 import io.megaphone.checkpoint.{CatchUp, Recovery}
 import io.megaphone.format.FileName
-import io.megaphone.state.{Attempt, Holding, Lease, Registry}
+import io.megaphone.state.{Holding, Lease, Registry}
 
 /** Keeps standbys: rule 26. A standby is the holding of a worker that runs elsewhere, in the slot
   * in which the worker's task would look for it. So a task that comes finds it and opens it as it
@@ -116,11 +116,8 @@ final class StandbyKeeper(
 
   /** Uses the holding with the lease. Returns None if a task has it. */
   private def alone[A](duty: StandbyDuty)(use: Lease => A): Option[A] = {
-    val thread = Thread.currentThread
-    def progress = applied.get + registry.budget.bytesOnDisk
-    val attempt = new Attempt(NoTask, () => thread.isAlive, isTask = false, () => progress)
     registry
-      .tryLease(duty.worker, duty.binsCount, attempt)
+      .tryLease(duty.worker, duty.binsCount, registry.background(NoTask, () => applied.get))
       .map(lease => lease.forStandby(use(lease)))
   }
 }

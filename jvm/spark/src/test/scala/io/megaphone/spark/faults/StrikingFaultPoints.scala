@@ -20,11 +20,12 @@ import io.megaphone.runtime.FaultPoints
   *   - `block-published=lost`, `=damaged` or `=cut`: a block for another executor is not put, has a
   *     wrong byte, or lacks its second half; `file-pushed` likewise, of a file that is sent to it,
   *     `question-sent` of a question, and `answer-came` of its answer;
-  *   - `file-pushed=late`: a file is sent once the file `file-pushed=late.sent` is there;
+  *   - `file-pushed=hang`: the file waits, deaf to interrupts, until somebody writes to the pipe
+  *     `<entry>.gate` in the folder;
   *   - `block-pulled=late`: a pull hangs until it is given up;
   *   - `driver-create=fail` and the like: an operation of [[FailingFileSystem]] fails; with `=hang`
-  *     it waits, deaf to interrupts, until somebody writes to the pipe `<entry>.gate` in the
-  *     folder; with `=deny` it fails in each process, each time, as long as the entry is armed.
+  *     it waits in the same way; with `=deny` it fails in each process, each time, as long as the
+  *     entry is armed.
   */
 final class StrikingFaultPoints extends FaultPoints {
   import StrikingFaultPoints._
@@ -40,7 +41,7 @@ final class StrikingFaultPoints extends FaultPoints {
     strike(point) {
       case "lost" => result = None
       case "cut" => result = Some(bytes.take(bytes.length / 2))
-      case "late" => waitFor(s"$point=late.sent")
+      case "hang" => hang(point)
       case _ =>
         val damaged = bytes.clone()
         damaged(bytes.length / 2) = (damaged(bytes.length / 2) ^ 0x10).toByte
@@ -53,7 +54,6 @@ final class StrikingFaultPoints extends FaultPoints {
 object StrikingFaultPoints {
   private val Faults = "spark.megaphonetest.faults"
   private val Folder = "spark.megaphonetest.faultsFolder"
-  private val LookMs = 50L
 
   private[faults] def strike(point: String)(action: String => Unit): Unit =
     for {
@@ -69,11 +69,6 @@ object StrikingFaultPoints {
 
   private[faults] def hang(point: String): Unit =
     Files.newInputStream(Paths.get(SparkEnv.get.conf.get(Folder), s"$point=hang.gate")).close()
-
-  private def waitFor(name: String): Unit = {
-    val file = Paths.get(SparkEnv.get.conf.get(Folder), name)
-    while (!Files.exists(file)) Thread.sleep(LookMs)
-  }
 
   private def signal(name: String): Unit = {
     new ProcessBuilder("kill", name, ProcessHandle.current.pid.toString).start().waitFor()
