@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.protocol
 
+import scala.collection.immutable.BitSet
+
 import io.megaphone.plan.{RoutingTable, SealedStep, StepId}
 import io.megaphone.protocol.Protocol.State
 
@@ -75,11 +77,12 @@ object Completion {
       batch: Long,
       due: Vector[Announced],
       completed: Vector[StepId]
-  ): Map[Long, Set[Int]] = state.groups.map { group =>
+  ): Map[Long, BitSet] = state.groups.map { group =>
     val earlier =
       state.history.incompleteAt(group.id, batch).filterNot(s => completed.contains(s.step))
     val now = due.filter(a => a.id.group == group.id && a.mode.isOnDemand)
-    group.id -> (earlier.flatMap(_.moves) ++ now.flatMap(_.step.moves)).map(_.bin).toSet
+    val moves = earlier.iterator.flatMap(_.moves) ++ now.iterator.flatMap(_.step.moves)
+    group.id -> moves.map(_.bin).to(BitSet)
   }.toMap
 
   /** Whether all workers that a step gave bins are so, at its batch.

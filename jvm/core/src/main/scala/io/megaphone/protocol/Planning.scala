@@ -294,4 +294,4 @@ private[protocol] final case class Turn(plan: Plan, group: Long, from: Int) {
 }
 
 /** A replica that a step needs, and the bins in it. */
-private[protocol] final case class NeededReplica(key: ReplicaKey, bins: Vector[Int])
+private[protocol] final case class NeededReplica(key: ReplicaKey, bins: IndexedSeq[Int])

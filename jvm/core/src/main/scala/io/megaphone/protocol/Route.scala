@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.protocol
 
+import scala.collection.immutable.ArraySeq
+
 import io.megaphone.plan.{RoutingTable, Step}
 
 /** Where the state of a group's workers is.
@@ -22,8 +24,12 @@ final case class Whereabouts(
     }
 }
 
-/** Bins that travel from the executor of one worker to that of another. */
-final case class Route(source: Int, target: Int, bins: Vector[Int])
+/** Bins that travel from the executor of one worker to that of another.
+  *
+  * @param bins
+  *   an array's: each task of a batch gets them with its code
+  */
+final case class Route(source: Int, target: Int, bins: ArraySeq[Int])
 
 object Route {
 
@@ -41,6 +47,6 @@ object Route {
   def between(step: Step, table: RoutingTable): Vector[Route] =
     step.moves.groupBy(m => (table.workerOf(m.bin), m.target)).toVector.sortBy(_._1).collect {
       case ((source, target), moves) if source != target =>
-        Route(source, target, moves.map(_.bin))
+        Route(source, target, moves.iterator.map(_.bin).to(ArraySeq))
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import scala.collection.immutable.ArraySeq
+
 import io.megaphone.format.{ExecutorAddress, StoreId, StoreKey, VersionIds}
 import io.megaphone.plan.{Operator, RoutingTable, StepId, TransferMode}
 import io.megaphone.protocol.Route
@@ -98,7 +100,7 @@ final case class DueScan(
   */
 final case class Incoming(
     step: StepId,
-    bins: Vector[Int],
+    bins: ArraySeq[Int],
     onDemand: Option[Vector[Route]] = None
 )
 

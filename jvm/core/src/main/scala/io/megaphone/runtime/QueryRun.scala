@@ -3,6 +3,8 @@ package io.megaphone.runtime
 
 import java.util.concurrent.ConcurrentLinkedQueue
 
+import scala.collection.immutable.ArraySeq
+
 import io.megaphone.checkpoint.{Recovery, Settled}
 import io.megaphone.checkpoint.planlog.{History, PlanLog}
 import io.megaphone.errors.{PlanRefusedException, StepNotSealedException, UnsupportedQueryException}
@@ -498,7 +500,11 @@ final class QueryRun(
         // A standby may turn out to be of no use: the target then asks the source.
         def where = d.batch.whereabouts(group.id).copy(stoodBy = Vector.empty)
         def routes = Route.of(a.step, tables.before, where)
-        Incoming(a.id, a.step.moves.map(_.bin), Option.when(a.mode.isOnDemand)(routes))
+        Incoming(
+          a.id,
+          a.step.moves.iterator.map(_.bin).to(ArraySeq),
+          Option.when(a.mode.isOnDemand)(routes)
+        )
       }
     val sources = incoming.flatMap(_.bins.map(tables.before.workerOf)).distinct
     val addresses = sources.flatMap(s => places.addressOf(group.id, s).map(s -> _)).toMap

@@ -21,7 +21,7 @@ import io.megaphone.state.{ForStep, ReplicaKey}
   */
 final case class ReplicaDuty(
     key: ReplicaKey,
-    bins: Vector[Int],
+    bins: IndexedSeq[Int],
     binsCount: Int,
     image: StateName,
     settled: StateName,

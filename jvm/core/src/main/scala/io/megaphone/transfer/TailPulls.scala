@@ -49,7 +49,7 @@ final class TailPulls(blocks: TransferBlocks, peers: Peers) {
     * @param pull
     *   pulls a further part
     */
-  def partsOf(first: Part, bins: Vector[Int])(pull: Int => Option[Part]): Vector[Part] = {
+  def partsOf(first: Part, bins: IndexedSeq[Int])(pull: Int => Option[Part]): Vector[Part] = {
     @tailrec
     def go(parts: Vector[Part]): Vector[Part] =
       if (isWhole(parts, bins)) parts
@@ -62,7 +62,7 @@ final class TailPulls(blocks: TransferBlocks, peers: Peers) {
   }
 
   /** Nothing more is pulled for a damaged tail. */
-  private def isWhole(tail: Vector[Part], bins: Vector[Int]): Boolean =
+  private def isWhole(tail: Vector[Part], bins: IndexedSeq[Int]): Boolean =
     try blocks.isWhole(tail, bins)
     catch { case _: DamagedFileException => true }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.protocol
 
+import scala.collection.immutable.ArraySeq
+
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.planlog.{History, LogRecord}
@@ -349,7 +351,8 @@ class ProtocolSuite extends AnyFunSuite {
   ) {
     val table = RoutingTable.roundRobin(8, 4)
     val step = Step(Vector(Move(0, 1), Move(4, 1), Move(1, 2), Move(2, 2), Move(3, 0)), 4)
-    val all = Vector(Route(0, 1, Vector(0, 4)), Route(1, 2, Vector(1)), Route(3, 0, Vector(3)))
+    val all =
+      Vector(Route(0, 1, ArraySeq(0, 4)), Route(1, 2, ArraySeq(1)), Route(3, 0, ArraySeq(3)))
     assert(Route.of(step, table, Whereabouts(Vector("a", "a", "b", "b"))) == all.drop(1))
     assert(Route.of(step, table, Whereabouts(Vector("a", "a", "a", "a"))).isEmpty)
     assert(Route.of(step, table, Whereabouts(Vector.empty)) == all)

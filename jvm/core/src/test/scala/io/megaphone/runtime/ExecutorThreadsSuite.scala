@@ -4,6 +4,7 @@ package io.megaphone.runtime
 import java.io.IOException
 import java.util.concurrent.atomic.AtomicBoolean
 
+import scala.collection.immutable.ArraySeq
 import scala.util.Random
 
 import org.scalatest.funsuite.AnyFunSuite
@@ -131,10 +132,15 @@ class ExecutorThreadsSuite extends AnyFunSuite with SmallStore {
       Vector(Operator(0, "aggregate", Vector("default"))),
       Batches.toLong,
       Map(id -> VersionIds.Fixed),
-      Vector(Incoming(step, Vector(0))),
+      Vector(Incoming(step, ArraySeq(0))),
       Map(0 -> peer),
       Vector(
-        Outgoing(next, TransferMode.Prepared, isAnnouncedNow = true, Vector(Route(1, 0, Vector(1))))
+        Outgoing(
+          next,
+          TransferMode.Prepared,
+          isAnnouncedNow = true,
+          Vector(Route(1, 0, ArraySeq(1)))
+        )
       ),
       "label"
     )

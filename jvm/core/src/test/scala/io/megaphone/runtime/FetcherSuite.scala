@@ -4,6 +4,7 @@ package io.megaphone.runtime
 import java.io.IOException
 import java.nio.file.{Files, Path}
 
+import scala.collection.immutable.ArraySeq
 import scala.collection.mutable
 
 import org.scalatest.funsuite.AnyFunSuite
@@ -126,7 +127,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
       Map(0 -> executor),
       60000,
       60000,
-      taking.view.mapValues(some => Vector(Route(0, 1, some))).toMap
+      taking.view.mapValues(some => Vector(Route(0, 1, some.to(ArraySeq)))).toMap
     )
     private val moved = before.moved(bins.map(Move(_, 1)), 1, 2)
     val turn = store.turn(1, before, moved).copy(incomplete = bins.toSet)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import java.io.{ByteArrayOutputStream, ObjectOutputStream}
+
 import scala.collection.mutable
 import scala.util.Random
 
@@ -109,6 +111,30 @@ class LargeClusterSuite extends AnyFunSuite {
     assert(history.seals.movedAfter(0, 2).size == moved && history.sealedSteps("waits").isEmpty)
     info(s"waiting ${waiting / MiB} MiB")
     assert(waiting / moved < 4096)
+  }
+
+  test("what each task is sent of a step has some bytes for each bin that moves") {
+    val query = begun
+    val table = query.run.currentTable(0)
+    val moves = for {
+      bin <- Vector.range(0, Bins.Max) if bin / workers % 2 == 0
+    } yield Move(bin, (table.workerOf(bin) + 1) % workers)
+    val steps = Map(0L -> Vector(Step(moves, workers)))
+    query.run.submit(_ => Plan("p", steps, "all-at-once", TransferMode.OnDemand))
+
+    /** The bytes for each bin that moves, of all that is not the table. */
+    def sent(): Long = {
+      val batch = query.plan()
+      query.commit()
+      val bytes = new ByteArrayOutputStream
+      new ObjectOutputStream(bytes).writeObject(batch.assignments(0))
+      bytes.size.toLong / moves.size
+    }
+    val announced = sent()
+    val taken = Iterator.continually(sent()).take(60).toVector
+    assert(query.run.snapshot.get.history.sealedSteps("p").nonEmpty)
+    info(s"announced: $announced bytes a bin; taken: ${taken.max}; then ${taken.last}")
+    assert(announced < 8 && taken.max < 16 && taken.last < 1)
   }
 
   test("in a batch an executor asks another once for the tails of all of its workers") {

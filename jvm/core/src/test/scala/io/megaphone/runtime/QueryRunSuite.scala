@@ -3,6 +3,8 @@ package io.megaphone.runtime
 
 import java.io.IOException
 
+import scala.collection.immutable.ArraySeq
+
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.planlog.{LogRecord, PlanLog}
@@ -896,7 +898,7 @@ class QueryRunSuite extends AnyFunSuite {
     assert(q.plan(2).assignments(0).outgoing.map(_.routes) == Vector(Vector.empty), "b has it")
     says(q, executors(1), standing(0, 2))
     val incoming = q.plan(3).assignments(0).incoming
-    assert(incoming.flatMap(_.onDemand) == Vector(Vector(Route(0, 1, Vector(0)))))
+    assert(incoming.flatMap(_.onDemand) == Vector(Vector(Route(0, 1, ArraySeq(0)))))
   }
 
   /** A run whose batch 2 sends worker 0 from a to c. */

@@ -215,7 +215,7 @@ final class Planted(world: World, bug: Option[Bug]) {
         if outgoing.isAnnouncedNow && outgoing.mode.publishesImageAhead
         route <- outgoing.routes if route.source == holding.worker
       } {
-        val snapshots = route.bins.map { bin =>
+        val snapshots = route.bins.toVector.map { bin =>
           val log = holding.log(bin)
           val image = log.image()
           val keyCount = log.keyCount.toLong
