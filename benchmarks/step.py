@@ -325,14 +325,16 @@ def main() -> None:
         default=CONTROL_BATCHES,
         help='of "nothing": the slowest of many batches is slower than that of few',
     )
+    parser.add_argument("--memory", default="3g", help="of each executor")
     parser.add_argument("--ways", nargs="+", default=WAYS)
     parser.add_argument("--no-offline", action="store_true", help="leaves Spark's own way out")
     parser.add_argument("--conf", nargs="*", default=[], help="key=value, for the queries")
     arguments = parser.parse_args()
+    mib = int(arguments.memory.removesuffix("g")) * 1024
     spark = harness.session(
-        "local-cluster[2,1,3072]",
+        f"local-cluster[2,1,{mib}]",
         2,
-        spark__executor__memory="3g",
+        spark__executor__memory=arguments.memory,
         spark__executor__extraJavaOptions=BELOW_TASKS,
     )
     harness.set_conf(spark, arguments.conf)
