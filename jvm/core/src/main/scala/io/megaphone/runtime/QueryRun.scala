@@ -445,11 +445,16 @@ final class QueryRun(
   private def isLost(group: Long, worker: Int): Boolean =
     places.executorOf(group, worker).exists(places.cluster.get(_).isEmpty)
 
-  /** This run's part of the orders for an executor; None before its first batch. */
-  def ordersFor(executor: String): Option[RunOrders] =
-    live.map(
-      RunOrders(run, _, dutiesOf(executor), standbyDutiesOf(executor), roster.pushesOf(executor))
-    )
+  /** This run's part of the orders for an executor; None before its first batch.
+    *
+    * The batch may be planned meanwhile. A step that is sealed then is in its replicas' duties, or
+    * in what is live: these are looked at last. In neither, its replicas would be dropped.
+    */
+  def ordersFor(executor: String): Option[RunOrders] = {
+    val (duties, standbys) = (dutiesOf(executor), standbyDutiesOf(executor))
+    val pushes = roster.pushesOf(executor)
+    live.map(RunOrders(run, _, duties, standbys, pushes))
+  }
 
   /** What an executor is to have ready. */
   def dutiesOf(executor: String): Vector[ReplicaDuty] = roster.replicasOf(executor)

@@ -2,6 +2,7 @@
 package io.megaphone.runtime
 
 import java.io.IOException
+import java.util.concurrent.atomic.AtomicInteger
 
 import scala.collection.immutable.ArraySeq
 
@@ -342,6 +343,45 @@ class QueryRunSuite extends AnyFunSuite {
     q.plan(3)
     assert(q.run.live.get.sealedSteps.isEmpty)
     assert(Protocol.Settings().stepsPerBatch == 1)
+  }
+
+  test("no orders lack a step with its replicas, however the batch is planned meanwhile") {
+    val q = new Query().start(0)
+    q.plan(0)
+    val key = ReplicaKey.forStep(StoreId(0, "default").in("r"), 0, 1, _)
+    var batch = 0L
+    def next(): BatchPlan = { batch += 1; q.plan(batch) }
+    @volatile var announced = Option.empty[StepId]
+    @volatile var isOver = false
+    val lacking = new AtomicInteger
+    val asker = new Thread(() =>
+      while (!isOver) for {
+        step <- announced
+        orders <- q.run.ordersFor("b")
+        if announced.contains(step)
+        if !orders.duties.exists(_.key == key(step)) && !orders.live.sealedSteps(step)
+      } lacking.incrementAndGet()
+    )
+    asker.start()
+    try
+      for (i <- 0 until 300) {
+        q.run.submit(_ => planOf(s"p$i", Move(0, 1)).copy(mode = TransferMode.Prepared))
+        next()
+        while (q.run.snapshot.get.announced.isEmpty) next()
+        val step = q.run.snapshot.get.announced.head.id
+        announced = Some(step)
+        def isSealed = {
+          q.run.reported(Report(executors(1), Held(0, 0, 0), Vector(key(step) -> batch)))
+          next().decision.sealedSteps.nonEmpty
+        }
+        while (!isSealed) {}
+        announced = None
+        q.run.submit(_ => planOf(s"back$i", Move(0, 0)))
+        while (next().decision.sealedSteps.isEmpty) {}
+      }
+    finally isOver = true
+    asker.join()
+    assert(lacking.get == 0)
   }
 
   test(
