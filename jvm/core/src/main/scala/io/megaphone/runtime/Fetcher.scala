@@ -273,12 +273,12 @@ final class Fetcher private[runtime] (
       def passedMs = TimeUnit.NANOSECONDS.toMillis(clock.nanoTime - since)
       @tailrec
       def last(heard: Heard): Heard = heard match {
-        case Heard(Answer.NotYet, _) if passedMs < NotYetMaxMs =>
+        case Heard(Answer.NotYet, _, _) if passedMs < NotYetMaxMs =>
           clock.pause(NotYetMs)
           last(begin(deadlineMs - passedMs)())
         case other => other
       }
-      val Heard(answer, bytes) = last(first())
+      val Heard(answer, bytes, _) = last(first())
       if (bytes > 0) arrivals.questions += 1
       arrivals.bytesFromPeer += bytes
       source.waitedMs += passedMs

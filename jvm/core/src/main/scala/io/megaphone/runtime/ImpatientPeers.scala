@@ -29,12 +29,10 @@ private[runtime] final class ImpatientPeers(peers: Peers, clock: Clock) extends 
   override def asking(question: Question, at: ExecutorAddress, deadlineMs: Long): () => Heard =
     if (isSilent(at)) () => Heard.Nothing
     else {
-      val begun = clock.nanoTime
       val come = peers.asking(question, at, deadlineMs)
       () => {
         val heard = come()
-        val isLate = waitedMs(begun) >= math.max(deadlineMs, PatienceMs)
-        if (heard == Heard.Nothing && isLate && at != address) silent(at)
+        if (heard.isLate && deadlineMs >= PatienceMs && at != address) silent(at)
         heard
       }
     }

@@ -189,7 +189,7 @@ final class RestWork private[runtime] (
     val Open(bin, remote, from, _) = open.head
     val keys = Map(bin -> remote.keys)
     val question = Question.Rest(remote.key, remote.name, keys, bin, from, remote.hereFrom(from))
-    val Heard(answer, bytes) =
+    val Heard(answer, bytes, _) =
       remote.at.fold(Heard.Nothing)(peers.ask(question, _, ImpatientPeers.AnswerMs))
     answer match {
       case Answer.Rest(stretch) if question.isAnsweredBy(answer, holding.binsCount) =>

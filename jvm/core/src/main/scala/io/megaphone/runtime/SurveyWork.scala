@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import java.util.concurrent.ConcurrentLinkedQueue
+import java.util.concurrent.LinkedBlockingQueue
 
 import scala.annotation.tailrec
 
@@ -22,7 +22,7 @@ import io.megaphone.state.{BinState, Holding, Registry, ReplicaKey}
   * Threads: any.
   */
 final class SurveyWork private[runtime] (registry: Registry) {
-  private val queued = new ConcurrentLinkedQueue[(ReplicaKey, Survey.Draft)]()
+  private val queued = new LinkedBlockingQueue[(ReplicaKey, Survey.Draft)]()
 
   /** Queues bins of a holding that are settled, but for those that are queued or surveyed as they
     * are now. Only with the lease, before the batch writes.
@@ -39,25 +39,24 @@ final class SurveyWork private[runtime] (registry: Registry) {
     for ((bin, draft) <- drafts if !known.get(bin).contains(draft)) queued.add(key -> draft)
   }
 
-  /** Whether a run has surveys that are to be begun. */
-  def hasQueued(run: String): Boolean =
-    queued.stream.anyMatch { case (key, _) => key.store.run == run }
+  /** Whether a run has surveys that are wanted and to be begun. */
+  def hasQueued(run: String, isWanted: ReplicaKey => Boolean): Boolean =
+    queued.stream.anyMatch { case (key, _) => key.store.run == run && isWanted(key) }
 
   /** Begins one survey that is wanted. Those that are not wanted yet stay: the orders that name
     * their step may be on their way. Returns false if there is none to begin.
     */
   def next(isWanted: ReplicaKey => Boolean): Boolean = {
     @tailrec
-    def first(putBack: Option[(ReplicaKey, Survey.Draft)]): Option[Survey.Draft] =
-      Option(queued.poll()) match {
+    def first(looks: Int): Option[Survey.Draft] =
+      (if (looks > 0) Option(queued.poll()) else None) match {
         case Some((key, draft)) if isWanted(key) => Some(draft)
-        case Some((key, _)) if registry.exports.draftsOf(key).isEmpty => first(putBack)
         case Some(one) =>
-          queued.add(one)
-          if (putBack.exists(_ eq one)) None else first(putBack.orElse(Some(one)))
+          if (registry.exports.draftsOf(one._1).nonEmpty) queued.add(one)
+          first(looks - 1)
         case None => None
       }
-    val wanted = first(None)
+    val wanted = first(queued.size)
     // Keys that nobody here can read make the export refuse the bin.
     wanted.foreach { draft =>
       try draft.make()

@@ -191,11 +191,12 @@ final class Registry(
     */
   private[megaphone] def background(id: Long, progress: () => Long = () => 0): Attempt = {
     val thread = Thread.currentThread
+    val spilled = budget.spilledHere
     new Attempt(
       id,
       () => thread.isAlive,
       isTask = false,
-      () => progress() + budget.bytesOnDisk
+      () => progress() + spilled()
     )
   }
 

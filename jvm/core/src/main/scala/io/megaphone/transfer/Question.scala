@@ -84,13 +84,18 @@ object Question {
   *
   * @param bytes
   *   what another executor has sent for it
+  * @param isLate
+  *   whether it has not come in its time
   */
-final case class Heard(answer: Answer, bytes: Long)
+final case class Heard(answer: Answer, bytes: Long, isLate: Boolean = false)
 
 object Heard {
 
   /** There is no answer. */
   val Nothing: Heard = Heard(Answer.Gone, 0)
+
+  /** No answer has come in its time. */
+  val Late: Heard = Nothing.copy(isLate = true)
 }
 
 sealed trait Answer

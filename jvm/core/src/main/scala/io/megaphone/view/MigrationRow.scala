@@ -45,13 +45,14 @@ object MigrationRow {
       Column.of(
         "bins_from_peer",
         Int32,
-        "Bins that came from the memory of another executor.",
+        "Bins that came from another executor, or from a replica that had been prepared, also " +
+          "from files; the bytes tell from where.",
         _.binsFromPeer
       ),
       Column.of(
         "bins_from_checkpoint",
         Int32,
-        "Bins that were read from files of the checkpoint.",
+        "Bins that the batch read from files of the checkpoint.",
         _.binsFromCheckpoint
       ),
       Column.of(

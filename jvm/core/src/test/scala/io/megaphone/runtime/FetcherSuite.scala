@@ -114,7 +114,7 @@ class FetcherSuite extends AnyFunSuite with SmallStore {
         openNow += 1
         openMost = math.max(openMost, openNow)
         val come =
-          if (answerMs >= deadlineMs) Heard.Nothing
+          if (answerMs >= deadlineMs) Heard.Late
           else Heard(heard(answering(question)), answerBytes)
         val waitMs = math.min(answerMs, deadlineMs)
         () => { openNow -= 1; passedNanos += 1000000 * waitMs; come }

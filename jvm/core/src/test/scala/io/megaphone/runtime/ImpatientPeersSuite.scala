@@ -19,7 +19,7 @@ class ImpatientPeersSuite extends AnyFunSuite {
   private def executor(id: String) = ExecutorAddress(id, "host", 1)
 
   /** Executors that take so long to answer, or do not answer in time. */
-  private final class Slow(answerMs: Map[String, Long]) extends SomePeers(_ => None) with Clock {
+  private class Slow(answerMs: Map[String, Long]) extends SomePeers(_ => None) with Clock {
     var passedMs = 0L
     var asked = Vector.empty[String]
     override def nanoTime: Long = passedMs * 1000000
@@ -27,7 +27,7 @@ class ImpatientPeersSuite extends AnyFunSuite {
     override def ask(question: Question, at: ExecutorAddress, deadlineMs: Long): Heard = {
       asked :+= at.id
       passedMs += math.min(answerMs(at.id), deadlineMs)
-      if (answerMs(at.id) < deadlineMs) Heard(Answer.NotYet, 1) else Heard.Nothing
+      if (answerMs(at.id) < deadlineMs) Heard(Answer.NotYet, 1) else Heard.Late
     }
 
     /** The blocks of those that answer are not there. */
@@ -73,6 +73,22 @@ class ImpatientPeersSuite extends AnyFunSuite {
     for (_ <- 1 to 3; (id, deadlineMs) <- Seq("gone" -> 0L, "slow" -> 100L))
       impatient.ask(question, executor(id), deadlineMs)
     assert(peers.asked == Seq.fill(3)(Seq("gone", "slow")).flatten)
+  }
+
+  test("an answer that is of no use says nothing of its executor, however late it is looked at") {
+    val peers = new Slow(Map.empty) {
+      override def asking(question: Question, at: ExecutorAddress, deadlineMs: Long) = {
+        asked :+= at.id
+        () => Heard.Nothing
+      }
+    }
+    val impatient = new ImpatientPeers(peers, peers)
+    for (_ <- 1 to 2) {
+      val come = impatient.asking(question, executor("damages answers"), 10000)
+      peers.passedMs += 20000 // others are waited for
+      assert(come() == Heard.Nothing)
+    }
+    assert(peers.asked.size == 2)
   }
 
   test("an executor that has let a pull time out is asked nothing for a minute, by any who wait") {

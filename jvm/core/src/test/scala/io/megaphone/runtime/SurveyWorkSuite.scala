@@ -22,7 +22,7 @@ class SurveyWorkSuite extends AnyFunSuite with SmallStore {
 
   /** An executor with worker 0, whose bins 0 and 2 are settled. */
   private final class Source(reader: () => KeyReader = () => keys) {
-    private val registry = new Registry
+    val registry = new Registry
     private val store = new Store
     registry.useKeyReader(replica.store, reader)
     val agent = new ExecutorAgent(
@@ -42,7 +42,7 @@ class SurveyWorkSuite extends AnyFunSuite with SmallStore {
       store.commit(lease, turn)
       store.open(registry, lease, store.turn(1, before, before))
     }
-    def queue(): Unit = agent.surveys.queue(replica, lease.holding, Seq(0, 2))
+    def queue(of: ReplicaKey = replica): Unit = agent.surveys.queue(of, lease.holding, Seq(0, 2))
     def next(isWanted: Boolean = true): Boolean = agent.surveys.next(_ => isWanted)
     def compact(bin: Int): Unit = lease.holding.log(bin).compact()
     def surveyed: Boolean = agent.report.surveyed == Vector(replica)
@@ -81,6 +81,19 @@ class SurveyWorkSuite extends AnyFunSuite with SmallStore {
     assert(!next(isWanted = false))
     queue()
     assert(next() && next() && !next() && surveyed)
+  }
+
+  test("what is dropped while others are not wanted ends no search, and keeps none up") {
+    val source = new Source
+    import source._
+    val other = ReplicaKey.forStep(store, 0, 1, StepId("other", 0, 0))
+    queue()
+    queue(other)
+    def keepOther(): Unit = registry.exports.keep(_ == other)
+    assert(!agent.surveys.next { key => if (key == other) keepOther(); false })
+    assert(!agent.surveys.next(_ => false))
+    assert(!agent.surveys.hasQueued(store.run, _ != other))
+    assert(agent.surveys.hasQueued(store.run, _ == other))
   }
 
   test("nobody waits for bins whose keys cannot be read") {

@@ -45,6 +45,11 @@ final class HeapBudget(
   /** Bytes of the pages on disk. */
   def bytesOnDisk: Long = overflow.liveBytes
 
+  /** Returns what tells how many bytes the calling thread has spilled in all. Any thread may ask
+    * it.
+    */
+  def spilledHere: () => Long = overflow.writtenHere
+
   /** Records the heap bytes of all logs of holdings and replicas. Growth while they are summed
     * counts twice until the next measurement, rather than not at all.
     */

@@ -40,6 +40,7 @@ final class SpillFiles(
     */
   private lazy val cleaner = Cleaner.create()
   private val live = new AtomicLong
+  private val written = ThreadLocal.withInitial[AtomicLong](() => new AtomicLong)
   private var current: SpillFile = _
   private var folder = 0
   private val collectedNanos = new AtomicLong(System.nanoTime - CollectNanosMin - 1)
@@ -47,6 +48,12 @@ final class SpillFiles(
 
   /** Bytes of the spilled pages that are not yet collected. */
   def liveBytes: Long = live.get
+
+  /** Returns what tells how many bytes the calling thread has written. Any thread may ask it. */
+  def writtenHere: () => Long = {
+    val mine = written.get
+    () => mine.get
+  }
 
   /** Writes a page, to the next folder if writing to the current one fails. Throws SpillException
     * if all fail or there is none, and ClosedByInterruptException if an interrupted thread has to
@@ -108,6 +115,7 @@ final class SpillFiles(
   private def register(file: SpillFile, spilled: SpilledPage): SpilledPage = {
     val length = spilled.length.toLong
     live.addAndGet(length)
+    written.get.addAndGet(length)
     // Not the file: it would then live until the next collection, and its bytes on the disk.
     val liveOfFile = file.live
     cleaner.register(

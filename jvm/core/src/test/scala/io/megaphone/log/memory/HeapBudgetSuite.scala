@@ -81,6 +81,28 @@ class HeapBudgetSuite extends AnyFunSuite {
     }
   }
 
+  test("what a thread has spilled is its own, and told to any other") {
+    withFolder { folder =>
+      val budget = new HeapBudget(MiB, new SpillFiles(Seq(folder)))
+      def spillSome(): Unit = {
+        val log = new BinLog(budget)
+        for (i <- 0 until 5000) put(log, i, 0)
+        log.settle()
+        assert(log.spill(Long.MaxValue) > 0)
+      }
+      val here = budget.spilledHere
+      val before = here()
+      val other = new Thread(() => spillSome())
+      other.start()
+      other.join()
+      assert(budget.bytesOnDisk > 0 && here() == before)
+      spillSome()
+      val told = new java.util.concurrent.CompletableFuture[Long]
+      new Thread(() => { told.complete(here()); () }).start()
+      assert(told.join() > before)
+    }
+  }
+
   test("the bytes reported for pages are those that they hold, after any operations") {
     withFolder { folder =>
       val budget = new HeapBudget(Long.MaxValue, new SpillFiles(Seq(folder)), pageBytesMin = 256)

@@ -2,8 +2,8 @@
 package io.megaphone.spark.executor
 
 import java.util.concurrent.{
-  Callable, ConcurrentHashMap, ConcurrentLinkedQueue, Executor, Future, LinkedBlockingQueue,
-  RejectedExecutionException, TimeUnit
+  Callable, ConcurrentHashMap, ConcurrentLinkedQueue, ExecutionException, Executor, Future,
+  LinkedBlockingQueue, RejectedExecutionException, TimeoutException, TimeUnit
 }
 import java.util.concurrent.atomic.{AtomicBoolean, AtomicLong}
 
@@ -187,7 +187,7 @@ final class BlockPeers(
           case e: InterruptedException => throw e
           case e: Throwable =>
             logInfo(s"$address did not answer about ${question.key}, so the checkpoint is read: $e")
-            Heard.Nothing
+            if (isTimeout(e)) Heard.Late else Heard.Nothing
         }
     }
 
@@ -290,6 +290,12 @@ object BlockPeers {
       asked: Seq[BlockName],
       blocks: Try[Vector[Option[Array[Byte]]]]
   )
+
+  /** Whether an answer has not come in its time, to who waits here or to the thread that asks. */
+  private def isTimeout(e: Throwable) = e match {
+    case e: ExecutionException => e.getCause.isInstanceOf[TimeoutException]
+    case other => other.isInstanceOf[TimeoutException]
+  }
 
   /** Also of an OutOfMemoryError, as where no thread can be had: the files have everything. */
   private def outcome[A](work: => A): Try[A] =

@@ -164,7 +164,10 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
 
   /** Makes, in the background, the surveys and the images that a run's tasks have queued. */
   def publishQueued(run: String): Unit =
-    publishing(run, agent.publisher.hasQueued(run) || agent.surveys.hasQueued(run)) {
+    publishing(
+      run,
+      agent.publisher.hasQueued(run) || agent.surveys.hasQueued(run, agent.isWanted)
+    ) {
       if (agent.surveys.next(agent.isWanted)) {
         while (agent.surveys.next(agent.isWanted)) {}
         wake() // their step waits for the news

@@ -149,7 +149,7 @@ object ApplicationMetrics {
     came(
       "bins.fromPeer",
       "count",
-      "Bins that moved in and came from the memory of another executor."
+      "Bins that moved in from another executor, or from a replica that had been prepared."
     )(_.binsFromPeer.toLong),
     came(
       "bins.fromCheckpoint",
