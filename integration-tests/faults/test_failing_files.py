@@ -19,6 +19,7 @@ from testkit.faults import FAILING, FILE_OPERATIONS, GUARDED, SECRET, Faults
 from testkit.folders import fresh
 from testkit.placement import REPLICAS, wait_for_standbys
 from testkit.remote import MakeRemoteQuery, RemoteQuery
+from testkit.server import HOST
 from testkit.waiting import until
 
 slow = pytest.mark.slow
@@ -38,7 +39,7 @@ def driver(work: Path, failures: Faults) -> Iterator[DriverProcess]:
     """A driver with two executors of two cores each: while a task hangs, others can run. They get
     no port to ask each other at, so all that moves between them is read from files.
     """
-    with socket.create_server(("", 0)) as taken:
+    with socket.create_server((HOST, 0)) as taken:
         settings = {
             "spark.master": "local-cluster[2,2,1024]",
             "spark.megaphone.transfer.port": str(taken.getsockname()[1]),

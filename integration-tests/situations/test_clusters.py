@@ -20,6 +20,7 @@ from testkit.driver_process import DriverProcess, MakeDriver
 from testkit.folders import fresh
 from testkit.in_process import FIRST_WORKERS, STOCK
 from testkit.remote import MakeRemoteQuery, RemoteQuery
+from testkit.server import HOST
 
 UP = 3
 slow = pytest.mark.slow
@@ -115,7 +116,7 @@ def test_executors_that_have_a_secret_and_encrypt_ask_each_other_for_bins(
 def test_executors_without_a_port_read_files_and_each_says_so_once(
     make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
 ) -> None:
-    with socket.create_server(("", 0)) as taken:
+    with socket.create_server((HOST, 0)) as taken:
         port = {"spark.megaphone.transfer.port": str(taken.getsockname()[1])}
         driver = make_driver(**port, **{"spark.port.maxRetries": "0"})
         query = make_remote_query(driver).spread()

@@ -35,7 +35,7 @@ OLD_GO = {
 FEW = Pattern(keys=48_000, rows=64, step=64)
 SOME = Pattern(keys=48_000, rows=2_000, step=2_000)
 LARGE_BIN, LARGE_STORE = 0, "left-keyWithIndexToValue"
-PART_BYTES = 32 << 20  # what a part of an image has at most
+PART_BYTES = 32 << 20  # as a chunk of a frame; a part of an image has less
 
 
 @pytest.fixture(scope="module", params=["s3", pytest.param("hdfs", marks=slow)])
@@ -44,7 +44,7 @@ def store(work: Path, request: pytest.FixtureRequest) -> Iterator[Store]:
         yield server
 
 
-@pytest.mark.parametrize("format", [1, 2])
+@pytest.mark.parametrize("format", [pytest.param(1, marks=slow), 2])
 def test_a_query_moves_and_restarts(
     store: Store, driver: DriverProcess, make_remote_query: MakeRemoteQuery, format: int
 ) -> None:
@@ -101,6 +101,7 @@ def test_a_bin_whose_images_have_several_parts_moves_and_restarts(
     check_rows(*query.large_rows())
 
 
+@slow
 def test_an_executor_dies_in_a_plan(
     store: Store, driver: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:

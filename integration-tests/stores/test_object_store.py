@@ -25,7 +25,7 @@ def store(work: Path) -> Iterator[ObjectStore]:
         yield server
 
 
-@pytest.mark.parametrize("format", [1, 2])
+@pytest.mark.parametrize("format", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_each_file_takes_one_request_to_write_and_two_to_read(
     store: ObjectStore, driver: DriverProcess, make_remote_query: MakeRemoteQuery, format: int
 ) -> None:

@@ -40,25 +40,21 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   private[driver] val placingMonitor = new Object
   @volatile private var observers = Vector.empty[Observer]
 
-  private val background =
-    Executors.newFixedThreadPool(BackgroundThreads, Parallel.daemons("megaphone-sweep"))
-
-  /** Has a thread for each piece of work: one may wait for the files of its query. */
-  private val unbounded = Executors.newCachedThreadPool(Parallel.daemons("megaphone-place"))
+  // Both have a thread for each piece of work: one may wait for the files of its query.
+  private val background = Executors.newCachedThreadPool(Parallel.daemons("megaphone-sweep"))
+  private val looks = Executors.newCachedThreadPool(Parallel.daemons("megaphone-place"))
 
   /** The executors of the application. */
   val membership: Membership =
     new Membership(context, () => running, () => nextCounter(), placeAnew)
 
-  /** Runs work in the background, so that no batch waits for it: some queries' at once. An
+  /** Runs work in the background, so that no batch waits for it, nor another query's work. An
     * exception is logged and otherwise ignored. Nothing happens once the application ends.
     */
   private[spark] def inBackground(work: => Unit): Unit = run(background, work)
 
-  /** The same for work that is short unless the files of its query hang, which then holds up no
-    * other query's.
-    */
-  private[driver] def alone(work: => Unit): Unit = run(unbounded, work)
+  /** The same for work that the end of the application does not wait for. */
+  private[driver] def alone(work: => Unit): Unit = run(looks, work)
 
   private def run(threads: Executor, work: => Unit): Unit = {
     val logged: Runnable = () =>
@@ -93,7 +89,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 
   private[driver] def stop(sweepsEndMs: Long): Unit = {
     membership.stop()
-    unbounded.shutdownNow()
+    looks.shutdownNow()
     background.shutdown()
     val haveEnded =
       try background.awaitTermination(sweepsEndMs, TimeUnit.MILLISECONDS)
@@ -221,7 +217,6 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 
 object ApplicationDriver {
 
-  private val BackgroundThreads = 4
   private val SweepsEndMs = 10000L
 
   private val FirstPlanMs = 60000L

@@ -55,11 +55,15 @@ final class ApplicationDriverSuite extends PluginSession {
     assert(told.size == 1 && told.head.contains("sweeps that have not ended within 1 ms are cut"))
   }
 
-  test("Looks at files that hang keep no thread from another query's.") {
+  test("Sweeps and looks at files that hang keep no thread from another query's.") {
     val application = new ApplicationDriver(spark.sparkContext)
-    val (goOn, isDone) = (new CountDownLatch(1), new CountDownLatch(1))
+    val (goOn, isDone) = (new CountDownLatch(1), new CountDownLatch(2))
     try {
-      for (_ <- 1 to 20) application.alone(goOn.await())
+      for (_ <- 1 to 20) {
+        application.inBackground(goOn.await())
+        application.alone(goOn.await())
+      }
+      application.inBackground(isDone.countDown())
       application.alone(isDone.countDown())
       assert(isDone.await(60, TimeUnit.SECONDS))
     } finally { goOn.countDown(); application.stop() }

@@ -93,11 +93,12 @@ class OtherRulesSuite extends KeyedSession {
     assert(why.contains("has changed the shuffle of its rows into megaphone(k"), why)
   }
 
-  test("A shuffle of another kind is refused in the first batch.") {
-    val why = refusal({ case Routed(exchange, _) => OtherShuffleExec(exchange) })
-    assert(why.contains("exchanged by OtherShuffle"), why)
-    assert(why.contains("switch off what puts it into the plan"), why)
-  }
+  for ((kind, isOfColumns) <- Seq("of another kind" -> false, "of columns" -> true))
+    test(s"A shuffle $kind is refused in the first batch.") {
+      val why = refusal({ case Routed(exchange, _) => OtherShuffleExec(exchange, isOfColumns) })
+      assert(why.contains("exchanged by OtherShuffle"), why)
+      assert(why.contains("switch off what puts it into the plan"), why)
+    }
 
   test(
     "Behind rules that copy shuffles and put nodes between, each key goes where the table says."

@@ -13,10 +13,14 @@ import org.apache.spark.sql.execution.exchange.{
   ShuffleExchangeExec, ShuffleExchangeLike, ShuffleOrigin
 }
 
-/** A shuffle that is not Spark's own, as plugins for columns put it into a plan. Its class has to
-  * be in Spark's package, for a method that it implements has a private type.
+/** A shuffle that is not Spark's own, as plugins for columns put it into a plan, of columns or of
+  * rows. Its class has to be in Spark's package, for a method that it implements has a private
+  * type.
   */
-final case class OtherShuffleExec(shuffle: ShuffleExchangeExec) extends ShuffleExchangeLike {
+final case class OtherShuffleExec(
+    shuffle: ShuffleExchangeExec,
+    override val supportsColumnar: Boolean = false
+) extends ShuffleExchangeLike {
   override def child: SparkPlan = shuffle.child
   override def outputPartitioning: Partitioning = shuffle.outputPartitioning
   override def numMappers: Int = shuffle.numMappers
