@@ -97,9 +97,13 @@ class Soak:
             self._armed[entry] = self.course.round
 
     def draining(self) -> list[str]:
-        """The executors that are to be emptied."""
-        drains = self.driver.call("drains")
-        return [row["executor"] for row in drains if row["status"] in _OPEN_DRAINS]
+        """The executors that are to be emptied. One that was drained and has died stays so."""
+        drains, live = self.driver.call("drains"), self.driver.executors()
+        return [
+            row["executor"]
+            for row in drains
+            if row["status"] in _OPEN_DRAINS and row["executor"] in live
+        ]
 
     def _new_driver(self) -> DriverProcess:
         self._drivers += 1
