@@ -44,13 +44,14 @@ class Server:
                 f"Not there: {what}.\n{self.log.read_text(errors='replace')[-3000:]}"
             )
 
-    def pause(self) -> None:
-        """Lets it hang, as `kill -STOP` does."""
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It stands still meanwhile, and answers nobody."""
         os.kill(self.process.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Lets it go on."""
-        os.kill(self.process.pid, signal.SIGCONT)
+        try:
+            yield
+        finally:
+            os.kill(self.process.pid, signal.SIGCONT)
 
     def _has_ended(self) -> bool:
         return self.process.poll() is not None

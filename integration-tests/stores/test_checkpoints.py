@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from testkit.answers import check_rows
-from testkit.driver_process import DriverProcess
+from testkit.driver_process import DriverProcess, MakeDriver
 from testkit.folders import fresh
 from testkit.hdfs import Hdfs, hdfs
 from testkit.input import Pattern
 from testkit.object_store import ObjectStore, object_store
 from testkit.on_demand import brought
 from testkit.placement import REPLICAS, wait_for_standbys
-from testkit.remote import MakeRemoteQuery
+from testkit.remote import MakeRemoteQuery, RemoteQuery
+from testkit.waiting import until
 
 slow = pytest.mark.slow
 UP, DOWN = 4, 3
@@ -31,6 +32,8 @@ OLD_GO = {
     "spark.megaphone.sweep.intervalBatches": "2",
     "spark.megaphone.recovery.framesMax": "2",
 }
+# Executors have room for another query's tasks, though all tasks of one query hang.
+ROOMY = {"spark.master": "local-cluster[2,6,1024]"}
 # A quarter of the keys is in a bin that becomes large, by a hundred megabytes a batch of SOME.
 FEW = Pattern(keys=48_000, rows=64, step=64)
 SOME = Pattern(keys=48_000, rows=2_000, step=2_000)
@@ -113,6 +116,26 @@ def test_an_executor_dies_in_a_plan(
     query.stop_and_check()
 
 
+@slow
+def test_a_server_that_freezes_costs_its_query_time_and_nothing_else(
+    store: Store, make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    driver = make_driver(**store.settings, **ROOMY)
+    here = make_remote_query(driver, "here").run()
+    query = make_remote_query(driver, "there", checkpoint=f"{store.root}/freezes").spread()
+    executors = driver.executors()
+    plan = query.submit("rescale", UP, strategy="batched(30)", mode="prepared")
+    for _ in range(3):
+        _freeze(store, query, here)
+        row = query.plan(plan)
+        assert row["moves_done"] < row["moves"], "the plan was done before"
+        query.settle()
+    query.finish(plan, within=30)
+    assert driver.executors() == executors
+    for each in (query, here):
+        each.stop_and_check()
+
+
 def test_old_files_are_swept_and_the_others_are_enough(
     store: Store, driver: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
@@ -129,3 +152,15 @@ def test_old_files_are_swept_and_the_others_are_enough(
     query.start(driver).run()
     query.check_state(batch=query.settle() - 1)
     query.stop_and_check()
+
+
+def _freeze(store: Store, query: RemoteQuery, other: RemoteQuery) -> None:
+    """The server stands still in the midst of a query's batches; another query goes on."""
+    before = len(query.given)
+    query.write(5)
+    until(lambda: len(query.given) > before, "it has begun with them")
+    with store.server.frozen():
+        given = len(query.given)
+        assert given < query.input.batches, "it has nothing left to do"
+        other.run(3)
+        assert len(query.given) <= given + 1, "it does not wait for the server"
