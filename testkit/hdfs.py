@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyspark
 
-from testkit.server import HOST, Server, jars, running
+from testkit.server import HOST, Server, free_ports, jars, running
 
 PROGRAM = Path(__file__).with_name("Hdfs.java")
 _MEMORY = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -23,7 +23,7 @@ appender.log.type = Console
 appender.log.layout.type = PatternLayout
 appender.log.layout.pattern = %m%n%ex
 """
-_PORT = re.compile(r"^name node at (\d+)$", re.MULTILINE)
+_READY = "HDFS is there\n"
 _OPERATION = re.compile(r"\tcmd=(?P<verb>\S+).*?\tsrc=(?P<path>\S+)\tdst=(?P<to>\S+)")
 
 
@@ -39,16 +39,9 @@ class Operation:
 class Hdfs:
     """A running HDFS, made by `hdfs`."""
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        self._port = ""
-
-        def is_ready() -> bool:
-            found = _PORT.search(server.log.read_text(errors="replace"))
-            self._port = found[1] if found else ""
-            return bool(found)
-
-        server.wait(is_ready, "HDFS answers")
+    def __init__(self, server: Server, port: int) -> None:
+        self.server, self._port = server, port
+        server.wait(lambda: _READY in server.log.read_text(errors="replace"), "HDFS answers")
 
     @property
     def root(self) -> str:
@@ -72,20 +65,30 @@ class Hdfs:
             for match in _OPERATION.finditer(self.server.logged())
         ]
 
+    def asked(self) -> list[str]:
+        """Paths of the operations since the last call of this or `operations`."""
+        return [operation.path for operation in self.operations()]
+
     def deleted(self) -> list[str]:
         """Paths of what was deleted since the last call of this or `operations`."""
         return [operation.path for operation in self.operations() if operation.verb == "delete"]
 
 
 @contextlib.contextmanager
-def hdfs(folder: Path) -> Iterator[Hdfs]:
-    """An HDFS with no files; it has ended afterwards."""
+def hdfs(folder: Path, delay_ms: int = 0) -> Iterator[Hdfs]:
+    """An HDFS with no files; it has ended afterwards.
+
+    Args:
+        folder: For its files and its log; made.
+        delay_ms: How long each request of the name node takes at least.
+    """
     # The data node and the rest of Hadoop's servers; PySpark has its client, and what all log with.
     class_path = f"{jars('hdfs')}/*:{Path(pyspark.__file__).parent}/jars/*"
     folder.mkdir(parents=True)
     logging = folder / "log4j2.properties"
     logging.write_text(_LOGGING)
     options = [*_MEMORY, f"-Dlog4j2.configurationFile={logging}", "-cp", class_path]
-    command = ["java", *options, str(PROGRAM), str(folder / "files")]
-    with running(command, folder / "server") as server:
-        yield Hdfs(server)
+    (port,) = free_ports(1)
+    arguments = [str(folder / "files"), str(port), str(delay_ms)]
+    with running(["java", *options, str(PROGRAM), *arguments], folder / "server") as server:
+        yield Hdfs(server, port)

@@ -62,14 +62,13 @@ class ObjectStore:
             for match in _REQUEST.finditer(_COLOURS.sub("", self.server.logged()))
         ]
 
+    def asked(self) -> list[str]:
+        """Paths of the requests since the last call of this or `requests`."""
+        return [request.path for request in self.requests()]
+
     def deleted(self) -> list[str]:
         """Paths of the objects that were deleted since the last call of this or `requests`."""
         return [request.path for request in self.requests() if request.verb == "DELETE"]
-
-    def clear(self) -> None:
-        """Forgets all objects."""
-        self._ask("/moto-api/reset", "POST")
-        self._ask(f"/{BUCKET}", "PUT")
 
     def _answers(self) -> bool:
         with contextlib.suppress(OSError):
