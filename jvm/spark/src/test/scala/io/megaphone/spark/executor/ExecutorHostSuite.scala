@@ -151,16 +151,20 @@ final class ExecutorHostSuite extends PluginSession {
     val bytes = 16L << 30
     for (cores <- Seq(1, 2, 7))
       assert(cores * ExecutorHost.readerBytes(bytes, cores) <= bytes / 4)
-    withHost(_ => None) { host =>
-      val readers = Seq.fill(host.parallel.width)(host.readerBudget())
-      assert(readers.forall(_ ne host.budget))
-      assert(
-        readers.map(_.budgetBytes).sum <= math.max(
-          host.budget.budgetBytes / 4,
-          readers.size * (16L << 20)
+    val conf = SparkEnv.get.conf
+    conf.set("spark.executor.cores", "2") // of one core, one reader would have it all
+    try
+      withHost(_ => None) { host =>
+        val readers = Seq.fill(host.parallel.width)(host.readerBudget())
+        assert(readers.forall(_ ne host.budget))
+        assert(
+          readers.map(_.budgetBytes).sum <= math.max(
+            host.budget.budgetBytes / 4,
+            readers.size * (16L << 20)
+          )
         )
-      )
-    }
+      }
+    finally conf.set("spark.executor.cores", "1")
   }
 
   test("A recovery from files that hang keeps no thread from another query's.") {
