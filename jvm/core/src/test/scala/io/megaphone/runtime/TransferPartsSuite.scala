@@ -99,6 +99,10 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
     val (lease, _, _) = committed()
     val image = parts("image")(blocks.image(TransferBlocks.headSnapshot(lease.holding, bins)))
     assert(lists(replica(image).get) == Seq(Seq(7, 8), Seq(7, 8), Seq(7), Seq(7, 8)))
+    for (name <- Seq("one", "two", "three")) put(lease.holding, 1, name.getBytes, Array[Byte](7))
+    var pieces = 0
+    TransferBlocks.headSnapshot(lease.holding, Seq(1)).bins.head.records(1, (_, _) => pieces += 1)
+    assert(pieces == 4, "one record each")
   }
 
   test("bins with few bytes share a part, and there is always a first part") {
