@@ -42,6 +42,20 @@ def test_a_batch_asks_the_name_node_no_more_than_with_sparks_own_provider(
     assert asked["binned"].total() <= asked["stock"].total(), asked
 
 
+def test_a_recovery_opens_files_without_asking_for_their_lengths(
+    store: Hdfs, driver: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = make_remote_query(driver, format=1, checkpoint=f"{store.root}/opened")
+    query.run(3)
+    query.stop()
+    store.operations()
+    query.start(driver).run()
+    of_state = [o for o in store.operations() if o.path.endswith(".delta")]
+    assert {o.verb for o in of_state} == {"open"}, of_state
+    query.stop()
+    query.check()
+
+
 def test_of_two_writers_of_one_record_the_name_node_refuses_one(
     store: Hdfs, driver: DriverProcess
 ) -> None:

@@ -18,9 +18,15 @@ trait Parallel {
     * no piece runs any more.
     */
   def apply[A](pieces: Seq[() => A]): Seq[A]
+
+  /** The same for pieces that wait for files rather than work: more of them at the same time. */
+  def waiting[A](pieces: Seq[() => A]): Seq[A] = apply(pieces)
 }
 
 object Parallel {
+
+  /** Requests of one piece of work that a store or name node has at the same time, at least. */
+  private val WaitingAtOnce = 16
 
   /** One after the other, in the caller's thread. */
   object Sequential extends Parallel {
@@ -44,11 +50,15 @@ object Parallel {
     * it again.
     */
   final class OnNewThreads(override val width: Int) extends Parallel {
-    override def apply[A](pieces: Seq[() => A]): Seq[A] =
+    override def apply[A](pieces: Seq[() => A]): Seq[A] = onThreads(width, pieces)
+    override def waiting[A](pieces: Seq[() => A]): Seq[A] =
+      onThreads(math.max(width, WaitingAtOnce), pieces)
+
+    private def onThreads[A](threadsMax: Int, pieces: Seq[() => A]): Seq[A] =
       if (pieces.size < 2) Sequential(pieces)
       else {
         val tasks = pieces.map(p => (() => p()): Callable[A])
-        val count = math.min(pieces.size, width)
+        val count = math.min(pieces.size, threadsMax)
         val threads = Executors.newFixedThreadPool(count, daemons("megaphone-parallel"))
         try threads.invokeAll(tasks.asJava).asScala.map(_.get).toSeq
         catch { case e: ExecutionException => throw e.getCause }

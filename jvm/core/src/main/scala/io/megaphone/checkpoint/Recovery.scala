@@ -68,12 +68,18 @@ class Recovery(
       tableHash: Long,
       footerOf: FileName => Footer
   ): Footer = {
-    val found = footerOf(file)
-    checkTable(found, tableHash)
-    if (file.name.id == StateName.FixedId && file.worker != 0)
-      checkTable(footerOf(FileName(0, file.name)), tableHash)
-    found
+    val found = naming(file).map { one =>
+      val footer = footerOf(one)
+      checkTable(footer, tableHash)
+      footer
+    }
+    found.head
   }
+
+  /** The files whose footers must name the table that a file was written under; itself first. */
+  private def naming(file: FileName): Seq[FileName] =
+    if (file.name.id == StateName.FixedId && file.worker != 0) Seq(file, FileName(0, file.name))
+    else Seq(file)
 
   /** The footers that together list the chains of a worker's bins, newest first. */
   def footers(file: FileName): Vector[Footer] = withPrevious(footer(file), footer(_))
@@ -85,7 +91,7 @@ class Recovery(
     withPrevious(footer(file, tableHash), footer(_))
 
   private def withPrevious(newest: Footer, footerOf: FileName => Footer): Vector[Footer] =
-    newest +: together(newest.previous.map(f => () => footerOf(f))).toVector
+    newest +: together.waiting(newest.previous.map(f => () => footerOf(f))).toVector
 
   /** Throws PlanLogMismatchException if a file was not written under the table that the plan log
     * has for its version.
@@ -143,6 +149,7 @@ class Recovery(
 
   /** The bins of a worker at a name, which the routing table of this content hash gives it. */
   def load(file: FileName, bins: Iterable[Int], tableHash: Long): Loaded = opening { opened =>
+    together.waiting(naming(file).map(f => () => opened.footer(f))) // `checked` finds them open
     load(opened, checked(file, tableHash, opened.footer(_)), bins)
   }
 

@@ -30,9 +30,9 @@ object DrainRow {
       Column.of(
         "status",
         Text,
-        "How far it is: `draining`; `drained` while nobody needs anything that is there; " +
-          "`overdue` if its time was up before; `cordoned` if it gets no more tasks and is about " +
-          "to be ended; `released`, `lost` or `cancelled`.",
+        "How far it is: `draining`; `drained` while nobody needs anything that is there, and if " +
+          "the executor ended so; `overdue` if its time was up before; `cordoned` if it gets no " +
+          "more tasks and is about to be ended; `released`, `lost` or `cancelled`.",
         _.status
       ),
       Column.of("workers", Int32, "Workers that are still to leave, of all queries.", _.workers),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
-import java.util.concurrent.{ConcurrentLinkedQueue, CountDownLatch}
+import java.util.concurrent.{ConcurrentLinkedQueue, CountDownLatch, TimeUnit}
 
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
@@ -169,6 +169,26 @@ class RecoveryReadsSuite extends AnyFunSuite with SmallStore {
         Bytes.replay(holding.log(bin).image()) == Bytes.replay(past.holding.log(bin).image()),
         s"in bin $bin"
       )
+  }
+
+  test("the files of a chain are waited for at the same time, on an executor of one core, too") {
+    val newest = FileName(0, StateName(Commits.toLong, ""))
+    val previous = past.store.recovery.footers(newest).size - 1
+    val areIn = new CountDownLatch(previous)
+    val waiting = new StateFiles {
+      def create(file: FileName): AtomicOutput = fail(s"$file was written")
+      def open(file: FileName): FileSource = {
+        if (file.name.version < Commits) {
+          areIn.countDown()
+          assert(areIn.await(60, TimeUnit.SECONDS), s"${areIn.getCount} of $previous are not in")
+        }
+        past.store.files.open(file)
+      }
+    }
+    val recovery =
+      new Recovery(waiting, Compressions(Compression.None), new Parallel.OnNewThreads(1))
+    assert(recovery.load(newest, past.bins, past.tableHash).bins.keySet == past.bins)
+    assert(previous == Footer.PreviousMax)
   }
 
   test("a recovery that is interrupted leaves no file open, also if an opening hangs") {

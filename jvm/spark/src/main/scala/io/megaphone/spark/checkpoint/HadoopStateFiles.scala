@@ -6,6 +6,7 @@ import java.util.concurrent.ConcurrentHashMap
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FSDataInputStream, Path}
+import org.apache.hadoop.hdfs.client.HdfsDataInputStream
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
 import io.megaphone.checkpoint.{AtomicOutput, StateFiles, SweptFiles}
@@ -65,13 +66,20 @@ final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Co
     val at = path(file)
     try {
       val (stream, length) = objects.fold(opened(at))(_.open(at))
+      made.add(file.worker) // its folder is there
       new HadoopSource(at.toString, stream, length)
     } catch { case _: FileNotFoundException => throw new MissingFileException(at.toString) }
   }
 
+  /** HDFS says how long a file is as it is opened; others are asked. */
   private def opened(at: Path) = {
-    val length = fileSystem.getFileStatus(at).getLen
-    files.open(at) -> length
+    val stream = files.open(at)
+    try
+      stream match {
+        case ofHdfs: HdfsDataInputStream => stream -> ofHdfs.getVisibleLength
+        case _ => stream -> fileSystem.getFileStatus(at).getLen
+      }
+    catch { case e: Throwable => stream.close(); throw e }
   }
 
   /** All workers' files of this store, for the sweep. */
