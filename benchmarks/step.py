@@ -325,7 +325,7 @@ def main() -> None:
         default=CONTROL_BATCHES,
         help='of "nothing": the slowest of many batches is slower than that of few',
     )
-    parser.add_argument("--memory", default="3g", help="of each executor")
+    parser.add_argument("--memory", default="3g", help="of each executor, in GiB: 6g")
     parser.add_argument("--ways", nargs="+", default=WAYS)
     parser.add_argument("--no-offline", action="store_true", help="leaves Spark's own way out")
     parser.add_argument("--conf", nargs="*", default=[], help="key=value, for the queries")

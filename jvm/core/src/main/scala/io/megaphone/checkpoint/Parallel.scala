@@ -11,7 +11,7 @@ import scala.jdk.CollectionConverters._
   */
 trait Parallel {
 
-  /** How many pieces it does at the same time. */
+  /** How many pieces of work it does at the same time. */
   def width: Int
 
   /** Does all pieces and returns their results, in order. If a piece throws, throws the same once
@@ -19,7 +19,9 @@ trait Parallel {
     */
   def apply[A](pieces: Seq[() => A]): Seq[A]
 
-  /** The same for pieces that wait for files rather than work: more of them at the same time. */
+  /** The same for pieces that wait for files rather than work: more of them at the same time. They
+    * may be done again.
+    */
   def waiting[A](pieces: Seq[() => A]): Seq[A] = apply(pieces)
 }
 
@@ -50,18 +52,27 @@ object Parallel {
     * it again.
     */
   final class OnNewThreads(override val width: Int) extends Parallel {
-    override def apply[A](pieces: Seq[() => A]): Seq[A] = onThreads(width, pieces)
+    override def apply[A](pieces: Seq[() => A]): Seq[A] = onThreads(width, pieces)(throw _)
     override def waiting[A](pieces: Seq[() => A]): Seq[A] =
-      onThreads(math.max(width, WaitingAtOnce), pieces)
+      onThreads(math.max(width, WaitingAtOnce), pieces)(_ => Sequential(pieces))
 
-    private def onThreads[A](threadsMax: Int, pieces: Seq[() => A]): Seq[A] =
+    /** @param unable
+      *   does the pieces if there is no thread to be had
+      */
+    private def onThreads[A](threadsMax: Int, pieces: Seq[() => A])(
+        unable: OutOfMemoryError => Seq[A]
+    ): Seq[A] =
       if (pieces.size < 2) Sequential(pieces)
       else {
         val tasks = pieces.map(p => (() => p()): Callable[A])
         val count = math.min(pieces.size, threadsMax)
         val threads = Executors.newFixedThreadPool(count, daemons("megaphone-parallel"))
-        try threads.invokeAll(tasks.asJava).asScala.map(_.get).toSeq
-        catch { case e: ExecutionException => throw e.getCause }
+        try {
+          val done =
+            try Right(threads.invokeAll(tasks.asJava))
+            catch { case e: OutOfMemoryError => Left(e) }
+          done.fold(unable, _.asScala.map(_.get).toSeq)
+        } catch { case e: ExecutionException => throw e.getCause }
         finally { threads.shutdownNow(); () }
       }
   }

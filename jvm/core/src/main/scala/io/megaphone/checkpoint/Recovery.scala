@@ -68,11 +68,8 @@ class Recovery(
       tableHash: Long,
       footerOf: FileName => Footer
   ): Footer = {
-    val found = naming(file).map { one =>
-      val footer = footerOf(one)
-      checkTable(footer, tableHash)
-      footer
-    }
+    val found = together.waiting(naming(file).map(one => () => footerOf(one)))
+    found.foreach(checkTable(_, tableHash))
     found.head
   }
 
@@ -149,7 +146,6 @@ class Recovery(
 
   /** The bins of a worker at a name, which the routing table of this content hash gives it. */
   def load(file: FileName, bins: Iterable[Int], tableHash: Long): Loaded = opening { opened =>
-    together.waiting(naming(file).map(f => () => opened.footer(f))) // `checked` finds them open
     load(opened, checked(file, tableHash, opened.footer(_)), bins)
   }
 

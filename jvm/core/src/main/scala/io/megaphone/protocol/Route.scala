@@ -27,7 +27,7 @@ final case class Whereabouts(
 /** Bins that travel from the executor of one worker to that of another.
   *
   * @param bins
-  *   an array's: each task of a batch gets them with its code
+  *   in an array, for the message of each task has them
   */
 final case class Route(source: Int, target: Int, bins: ArraySeq[Int])
 

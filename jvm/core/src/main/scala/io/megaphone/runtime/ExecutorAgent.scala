@@ -181,6 +181,7 @@ final class ExecutorAgent(
     round.incrementAndGet()
     val standing = orders.standbys.iterator.map(_.worker).toSet
     registry.exports.keep(orders.isLive(_))
+    surveys.keep()
     registry.keepRuns(
       run => orders.runs.get(run).map(_.settled),
       standing,

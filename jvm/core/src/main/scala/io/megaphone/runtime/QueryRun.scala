@@ -447,8 +447,9 @@ final class QueryRun(
 
   /** This run's part of the orders for an executor; None before its first batch.
     *
-    * The batch may be planned meanwhile. A step that is sealed then is in its replicas' duties, or
-    * in what is live: these are looked at last. In neither, its replicas would be dropped.
+    * The batch may be planned meanwhile. What is live is looked at last: so a step that is sealed
+    * then is in its replicas' duties, or in what is live. If it were in neither, its replicas would
+    * be dropped.
     */
   def ordersFor(executor: String): Option[RunOrders] = {
     val (duties, standbys) = (dutiesOf(executor), standbyDutiesOf(executor))

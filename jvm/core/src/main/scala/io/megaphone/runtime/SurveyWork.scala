@@ -39,6 +39,12 @@ final class SurveyWork private[runtime] (registry: Registry) {
     for ((bin, draft) <- drafts if !known.get(bin).contains(draft)) queued.add(key -> draft)
   }
 
+  /** Forgets the surveys that no export is to have any more. */
+  private[runtime] def keep(): Unit = {
+    queued.removeIf { case (key, _) => registry.exports.draftsOf(key).isEmpty }
+    ()
+  }
+
   /** Whether a run has surveys that are wanted and to be begun. */
   def hasQueued(run: String, isWanted: ReplicaKey => Boolean): Boolean =
     queued.stream.anyMatch { case (key, _) => key.store.run == run && isWanted(key) }
@@ -51,9 +57,7 @@ final class SurveyWork private[runtime] (registry: Registry) {
     def first(looks: Int): Option[Survey.Draft] =
       (if (looks > 0) Option(queued.poll()) else None) match {
         case Some((key, draft)) if isWanted(key) => Some(draft)
-        case Some(one) =>
-          if (registry.exports.draftsOf(one._1).nonEmpty) queued.add(one)
-          first(looks - 1)
+        case Some(one) => queued.add(one); first(looks - 1)
         case None => None
       }
     val wanted = first(queued.size)

@@ -183,8 +183,9 @@ final class Registry(
     ()
   }
 
-  /** An attempt of the thread that calls this, which is no task. What is written to disk is
-    * progress, too.
+  /** An attempt of the thread that calls this, which is no task. What it writes to disk is
+    * progress, too. A wait for others who write is none: it costs no more than reading the state
+    * again.
     *
     * @param id
     *   no task attempt has it

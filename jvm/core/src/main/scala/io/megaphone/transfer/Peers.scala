@@ -29,8 +29,8 @@ trait Peers {
   ): Unit = for ((block, at) <- blocks; bytes <- pull(block, at, deadlineMs)) come(block, bytes)
 
   /** Asks another executor, or this one, about what a step on demand took, and waits for the
-    * answer. Returns Gone if none comes, and says so if it is `Late`: if none has come within
-    * `deadlineMs`. Throws InterruptedException, and nothing else.
+    * answer. Returns Gone if none comes; `Late` if that is because `deadlineMs` have passed. Throws
+    * InterruptedException, and nothing else.
     */
   def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Heard
 

@@ -2,6 +2,7 @@
 package io.megaphone.runtime
 
 import java.io.IOException
+import java.util.concurrent.FutureTask
 import java.util.concurrent.atomic.AtomicInteger
 
 import scala.collection.immutable.ArraySeq
@@ -354,15 +355,17 @@ class QueryRunSuite extends AnyFunSuite {
     @volatile var announced = Option.empty[StepId]
     @volatile var isOver = false
     val lacking = new AtomicInteger
-    val asker = new Thread(() =>
-      while (!isOver) for {
-        step <- announced
-        orders <- q.run.ordersFor("b")
-        if announced.contains(step)
-        if !orders.duties.exists(_.key == key(step)) && !orders.live.sealedSteps(step)
-      } lacking.incrementAndGet()
+    val asker = new FutureTask[Unit](
+      () =>
+        while (!isOver) for {
+          step <- announced
+          orders <- q.run.ordersFor("b")
+          if announced.contains(step)
+          if !orders.duties.exists(_.key == key(step)) && !orders.live.sealedSteps(step)
+        } lacking.incrementAndGet(),
+      ()
     )
-    asker.start()
+    new Thread(asker).start()
     try
       for (i <- 0 until 300) {
         q.run.submit(_ => planOf(s"p$i", Move(0, 1)).copy(mode = TransferMode.Prepared))
@@ -380,7 +383,7 @@ class QueryRunSuite extends AnyFunSuite {
         while (next().decision.sealedSteps.isEmpty) {}
       }
     finally isOver = true
-    asker.join()
+    asker.get()
     assert(lacking.get == 0)
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.checkpoint
 
-import java.io.{BufferedOutputStream, FileNotFoundException}
+import java.io.{BufferedOutputStream, FileNotFoundException, IOException}
 import java.util.concurrent.ConcurrentHashMap
 
 import org.apache.hadoop.conf.Configuration
@@ -79,7 +79,12 @@ final class HadoopStateFiles(operatorFolder: Path, store: String, hadoopConf: Co
         case ofHdfs: HdfsDataInputStream => stream -> ofHdfs.getVisibleLength
         case _ => stream -> fileSystem.getFileStatus(at).getLen
       }
-    catch { case e: Throwable => stream.close(); throw e }
+    catch {
+      case e: Throwable =>
+        try stream.close()
+        catch { case again: IOException => e.addSuppressed(again) }
+        throw e
+    }
   }
 
   /** All workers' files of this store, for the sweep. */

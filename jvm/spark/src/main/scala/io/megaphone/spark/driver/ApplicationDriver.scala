@@ -3,7 +3,7 @@ package io.megaphone.spark.driver
 
 import java.util.UUID
 import java.util.concurrent.{
-  ConcurrentHashMap, Executor, Executors, RejectedExecutionException, TimeUnit
+  ConcurrentHashMap, Executor, Executors, RejectedExecutionException, Semaphore, TimeUnit
 }
 import java.util.concurrent.atomic.AtomicLong
 
@@ -26,7 +26,10 @@ import io.megaphone.spark.wire.MessageBytes
   *
   * Threads: any.
   */
-final class ApplicationDriver(val context: SparkContext) extends Logging {
+final class ApplicationDriver(
+    val context: SparkContext,
+    turnMs: Long = ApplicationDriver.TurnMs
+) extends Logging {
   import ApplicationDriver._
 
   private val queries = new ConcurrentHashMap[String, QueryDriver]()
@@ -41,30 +44,46 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   @volatile private var observers = Vector.empty[Observer]
 
   // Both have a thread for each piece of work: one may wait for the files of its query.
-  private val background = Executors.newCachedThreadPool(Parallel.daemons("megaphone-sweep"))
-  private val looks = Executors.newCachedThreadPool(Parallel.daemons("megaphone-place"))
+  private val sweeping = Executors.newCachedThreadPool(Parallel.daemons("megaphone-sweep"))
+  private val others = Executors.newCachedThreadPool(Parallel.daemons("megaphone-driver"))
+  private val turns = new Semaphore(SweepsAtOnce)
 
   /** The executors of the application. */
   val membership: Membership =
     new Membership(context, () => running, () => nextCounter(), placeAnew)
 
-  /** Runs work in the background, so that no batch waits for it, nor another query's work. An
-    * exception is logged and otherwise ignored. Nothing happens once the application ends.
+  /** Runs a sweep in the background. Some are at work at the same time. One whose turn does not
+    * come goes on nevertheless, for those before it hang. The end of the application waits for a
+    * sweep, a while. Returns whether it has begun, as `aside` does.
     */
-  private[spark] def inBackground(work: => Unit): Unit = run(background, work)
+  private[spark] def sweep(work: => Unit): Boolean = run(
+    sweeping, {
+      val isInTurn = turns.tryAcquire(turnMs, TimeUnit.MILLISECONDS)
+      try work
+      finally if (isInTurn) turns.release()
+    }
+  )
 
-  /** The same for work that the end of the application does not wait for. */
-  private[driver] def alone(work: => Unit): Unit = run(looks, work)
+  /** Runs work in the background, so that no batch waits for it, nor another query's work. An
+    * exception is logged and otherwise ignored. Returns whether the work has begun: it does not if
+    * no thread is to be had, or once the application ends.
+    */
+  private[driver] def aside(work: => Unit): Boolean = run(others, work)
 
-  private def run(threads: Executor, work: => Unit): Unit = {
+  private def run(threads: Executor, work: => Unit): Boolean = {
     val logged: Runnable = () =>
       try work
       catch {
         case _: InterruptedException => // `stop` tells it
         case NonFatal(e) => logInfo(s"Work in the background failed: $e")
       }
-    try threads.execute(logged)
-    catch { case _: RejectedExecutionException => () } // `stop` was called
+    try { threads.execute(logged); true }
+    catch {
+      case _: RejectedExecutionException => false // `stop` was called
+      case e: OutOfMemoryError =>
+        logWarning(s"The driver has no thread for work in the background; it is tried again: $e")
+        false
+    }
   }
 
   /** From now on, an observer is told what happens to all queries. */
@@ -89,13 +108,13 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 
   private[driver] def stop(sweepsEndMs: Long): Unit = {
     membership.stop()
-    looks.shutdownNow()
-    background.shutdown()
+    others.shutdownNow()
+    sweeping.shutdown()
     val haveEnded =
-      try background.awaitTermination(sweepsEndMs, TimeUnit.MILLISECONDS)
+      try sweeping.awaitTermination(sweepsEndMs, TimeUnit.MILLISECONDS)
       catch { case _: InterruptedException => Thread.currentThread.interrupt(); false }
     if (!haveEnded) {
-      background.shutdownNow()
+      sweeping.shutdownNow()
       logInfo(
         s"The application ends, and sweeps that have not ended within $sweepsEndMs ms are cut; " +
           "the next sweep of their queries finds the rest."
@@ -111,7 +130,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
     // Spark may not have said yet, or never says, that they have ended. Who is told may read their
     // files, for which this query must not wait.
     val over = queries.values.asScala.filter(q => !q.query.isActive && q.query.runId != query.runId)
-    over.toVector.foreach(q => inBackground(ended(q.runId, q.query.error)))
+    over.toVector.foreach(q => aside(ended(q.runId, q.query.error)))
     queries.computeIfAbsent(query.runId.toString, _ => new QueryDriver(this, query))
   }
 
@@ -181,7 +200,7 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
   /** Has the queries that are asked for place their workers anew, soon. */
   private def placeAnew(isAsked: QueryDriver => Boolean): Unit = running
     .filter(query => isAsked(query) && query.asksForPlacing())
-    .foreach(query => alone(query.clusterChanged()))
+    .foreach(query => if (!aside(query.clusterChanged())) query.asksNoMore())
 
   /** The executors, and what other queries have on them, as one query sees them. */
   private[driver] def clusterFor(query: QueryDriver): ClusterView =
@@ -218,6 +237,8 @@ final class ApplicationDriver(val context: SparkContext) extends Logging {
 object ApplicationDriver {
 
   private val SweepsEndMs = 10000L
+  private val SweepsAtOnce = 4
+  private val TurnMs = 60000L
 
   private val FirstPlanMs = 60000L
   private val LookMs = 100L

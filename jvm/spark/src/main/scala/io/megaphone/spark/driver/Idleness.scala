@@ -21,7 +21,7 @@ import io.megaphone.pace.Clock
   */
 private final class Idleness(
     isCommitted: => Boolean,
-    inBackground: (=> Unit) => Unit,
+    inBackground: (=> Unit) => Boolean,
     clock: Clock = Clock.System
 ) {
   import Idleness._
@@ -45,12 +45,11 @@ private final class Idleness(
 
   private def look(planned: Long): Unit = if (isLooking.compareAndSet(false, true)) {
     lookedNanos = clock.nanoTime
-    try
-      inBackground {
-        try if (isCommitted) idleSince = Some(planned)
-        finally isLooking.set(false)
-      }
-    catch { case e: Throwable => isLooking.set(false); throw e }
+    val hasBegun = inBackground {
+      try if (isCommitted) idleSince = Some(planned)
+      finally isLooking.set(false)
+    }
+    if (!hasBegun) isLooking.set(false)
   }
 }
 

@@ -71,10 +71,10 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
     runId,
     filesOf(_),
     recovery(_),
-    application.inBackground(_),
+    application.sweep(_),
     text => logWarning(text)
   )
-  private val idleness = new Idleness(isNewestCommitted, application.alone(_))
+  private val idleness = new Idleness(isNewestCommitted, application.aside(_))
   private val isPlacingAsked = new AtomicBoolean
   private val broadcasts = mutable.LinkedHashMap.empty[(Long, Long, Long), Broadcast[Tables]]
 
@@ -99,19 +99,22 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
       planned.sweep.foreach { order =>
         sweeps.start(order)(query.checkpointIdsAt(order.version).map(idsOf(order.groups, _)))
       }
-      planned.obsoleteRecords.foreach(number => application.inBackground(deleteBefore(number)))
+      planned.obsoleteRecords.foreach(number => application.aside(deleteBefore(number)))
       PlannedBatch(planned.tables, planned.assignments, broadcastsOf(planned))
     }
 
   /** Executors have come or gone while a batch may run: pins the workers of those that are gone. */
   private[driver] def clusterChanged(): Unit = {
-    isPlacingAsked.set(false)
-    locked(run.clusterChanged(cluster).foreach(pin))
+    locked {
+      asksNoMore() // now: meanwhile one waits for the files of the query, and not one a second
+      run.clusterChanged(cluster).foreach(pin)
+    }
     application.changed(this)
   }
 
-  /** Whether nobody has asked for `clusterChanged` since it began last. Asks for it. */
+  /** Whether nobody has asked for `clusterChanged` since it was called last. Asks for it. */
   private[driver] def asksForPlacing(): Boolean = !isPlacingAsked.getAndSet(true)
+  private[driver] def asksNoMore(): Unit = isPlacingAsked.set(false)
 
   private def cluster: ClusterView = application.clusterFor(this)
 

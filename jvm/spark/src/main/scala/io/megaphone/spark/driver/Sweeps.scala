@@ -27,7 +27,7 @@ import io.megaphone.spark.checkpoint.HadoopStateFiles
   * Threads: any.
   *
   * @param inBackground
-  *   runs work on another thread
+  *   runs work on another thread; returns false if there is none
   * @param warn
   *   is told what somebody should mend
   */
@@ -35,7 +35,7 @@ final private[driver] class Sweeps(
     runId: String,
     filesOf: StoreId => HadoopStateFiles,
     recoveryOf: StoreId => Recovery,
-    inBackground: (=> Unit) => Unit,
+    inBackground: (=> Unit) => Boolean,
     warn: String => Unit,
     clock: Clock = Clock.System
 ) extends Logging {
@@ -53,10 +53,11 @@ final private[driver] class Sweeps(
     else
       Try(ids) match {
         case Success(Some(known)) =>
-          inBackground {
+          val hasBegun = inBackground {
             try order.sweep(known, recoveryOf, filesOf(_).swept)(told(order, _, _))
             finally atWorkSince.set(Sweeps.Idle)
           }
+          if (!hasBegun) atWorkSince.set(Sweeps.Idle)
         case other =>
           atWorkSince.set(Sweeps.Idle)
           val why = other.failed.fold(_ => "is not there any more", e => s"cannot be read: $e")

@@ -68,7 +68,9 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   private val copiers =
     Executors.newCachedThreadPool(Parallel.daemons("megaphone-copy", Thread.MIN_PRIORITY))
   private val publishing = // by run
-    background[String]("An image could not be published. Its target reads the checkpoint.")
+    background[String](
+      "An image or a survey could not be made. Who wants it reads the checkpoint, or makes it."
+    )
   private val keeping = // see `keepStandbys`
     background[(String, Boolean)]("A standby could not be kept.")
   private val bringing = // by run
@@ -235,6 +237,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     for (run <- orders.standbys.iterator.map(_.worker.store.run).toSet[String])
       Seq(true, false).foreach(keepStandbys(run, _))
     agent.rests.dueRuns.foreach(bringRest)
+    orders.runs.keys.filter(agent.surveys.hasQueued(_, agent.isWanted)).foreach(publishQueued)
   }
 
   private def bringRest(run: String): Unit = bringing(run)(if (agent.rests.bringAll(run)) wake())

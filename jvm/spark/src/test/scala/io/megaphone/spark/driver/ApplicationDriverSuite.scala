@@ -2,7 +2,7 @@
 package io.megaphone.spark.driver
 
 import java.util.concurrent.{CountDownLatch, TimeUnit}
-import java.util.concurrent.atomic.AtomicBoolean
+import java.util.concurrent.atomic.{AtomicBoolean, AtomicInteger}
 
 import org.apache.logging.log4j.Level
 import org.scalatest.concurrent.Eventually.{eventually, timeout}
@@ -20,7 +20,7 @@ final class ApplicationDriverSuite extends PluginSession {
   private final class Waiting(application: ApplicationDriver) {
     val (begun, mayGo, over) = (new CountDownLatch(1), new CountDownLatch(1), new CountDownLatch(1))
     val wasCut = new AtomicBoolean
-    application.inBackground {
+    application.sweep {
       begun.countDown()
       try mayGo.await()
       catch { case e: InterruptedException => wasCut.set(true); throw e }
@@ -36,7 +36,7 @@ final class ApplicationDriverSuite extends PluginSession {
     val told = logged(classOf[ApplicationDriver], Level.INFO) {
       stopping.start()
       eventually(timeout(60.seconds))(assert(Settled(stopping.getState)))
-      application.inBackground(fail("It came too late."))
+      assert(!application.sweep(fail("It came too late.")))
       sweep.mayGo.countDown()
       stopping.join(60000)
     }
@@ -56,16 +56,36 @@ final class ApplicationDriverSuite extends PluginSession {
   }
 
   test("Sweeps and looks at files that hang keep no thread from another query's.") {
-    val application = new ApplicationDriver(spark.sparkContext)
-    val (goOn, isDone) = (new CountDownLatch(1), new CountDownLatch(2))
+    val application = new ApplicationDriver(spark.sparkContext, turnMs = 1)
+    val (goOn, areDone) = (new CountDownLatch(1), new CountDownLatch(2))
     try {
       for (_ <- 1 to 20) {
-        application.inBackground(goOn.await())
-        application.alone(goOn.await())
+        application.sweep(goOn.await())
+        application.aside(goOn.await())
       }
-      application.inBackground(isDone.countDown())
-      application.alone(isDone.countDown())
-      assert(isDone.await(60, TimeUnit.SECONDS))
+      application.sweep(areDone.countDown())
+      application.aside(areDone.countDown())
+      assert(areDone.await(60, TimeUnit.SECONDS))
+    } finally { goOn.countDown(); application.stop() }
+  }
+
+  test("Few sweeps are at work at the same time, and each has its turn.") {
+    val application = new ApplicationDriver(spark.sparkContext)
+    val (atWork, most) = (new AtomicInteger, new AtomicInteger)
+    val (four, goOn, areDone) =
+      (new CountDownLatch(4), new CountDownLatch(1), new CountDownLatch(20))
+    try {
+      for (_ <- 1 to 20) application.sweep {
+        val now = atWork.incrementAndGet()
+        most.getAndUpdate(math.max(_, now))
+        four.countDown()
+        goOn.await()
+        atWork.decrementAndGet()
+        areDone.countDown()
+      }
+      assert(four.await(60, TimeUnit.SECONDS))
+      goOn.countDown()
+      assert(areDone.await(60, TimeUnit.SECONDS) && most.get == 4)
     } finally { goOn.countDown(); application.stop() }
   }
 }

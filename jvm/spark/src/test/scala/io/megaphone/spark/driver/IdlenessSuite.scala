@@ -17,7 +17,7 @@ class IdlenessSuite extends AnyFunSuite {
       override def waitOn(monitor: Object, nanos: Long): Unit = fail("nobody waits")
     }
     val idleness =
-      new Idleness({ looks += 1; isCommitted }, work => queued += (() => work), clock)
+      new Idleness({ looks += 1; isCommitted }, work => { queued += (() => work); true }, clock)
 
     /** Asks twice: the second answer is what the look that the first began has told. */
     def isIdle(at: Long): Boolean = {

@@ -27,7 +27,7 @@ final class SweepsSuite extends AnyFunSuite {
       "run",
       _ => fail("there is no store"),
       _ => fail("there is no store"),
-      work => queued :+= (() => work),
+      work => { queued :+= (() => work); true },
       text => warnings :+= text,
       new Clock {
         override def nanoTime: Long = TimeUnit.MINUTES.toNanos(minutes)

@@ -381,6 +381,26 @@ class BlockPeersSuite extends PluginSession {
     }
   }
 
+  test("An answer is late if its time is over, not if the executor is gone or answers nonsense.") {
+    withTwo { two =>
+      val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 9, StepId("plan", 0, 0))
+      val question =
+        Question.Rest(key, StateName(1, ""), Map(0 -> 1L), 0, Int.MinValue, Array.empty)
+      def isLate(at: ExecutorAddress, deadlineMs: Long): Boolean = {
+        val heard = two.target.ask(question, at, deadlineMs)
+        assert(heard.answer == Answer.Gone)
+        heard.isLate
+      }
+      val (hung, gone) = (two.hung(), two.transport)
+      val goneAddress = gone.address
+      gone.close()
+      assert(!isLate(goneAddress, 60000))
+      assert(isLate(hung.address, 200))
+      two.release()
+      assert(!isLate(hung.address, 60000))
+    }
+  }
+
   test("Questions to an executor that is frozen, however many, hold up none to another one.") {
     withTwo { two =>
       val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 9, StepId("plan", 0, 0))
