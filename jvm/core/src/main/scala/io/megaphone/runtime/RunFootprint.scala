@@ -142,11 +142,17 @@ final class RunFootprint private[runtime] (
   /** Whether the workers are to be spread soon, for executors have come or gone. */
   def isSettling: Boolean = places.isSettling
 
-  /** Whether another executor has all state of a worker, of the newest settled version. */
+  /** Whether another executor has all state of a worker, of the newest settled version. Before the
+    * next batch is planned, no standby has the bins that steps bring with the newest one.
+    */
   def isElsewhere(seat: Seat): Boolean = snapshot().exists { state =>
     val group = state.group(seat.group)
     val settled = state.decision.fold(-1L)(_.batch.number)
-    places.besides(seat).exists { e =>
+    val brought = for {
+      step <- state.decision.iterator.flatMap(_.sealedSteps) if step.id.group == seat.group
+      move <- step.step.moves
+    } yield move.target
+    !brought.contains(seat.worker) && places.besides(seat).exists { e =>
       places.cluster.open(e) && places.versionOn(group, seat.worker, e).exists(_ >= settled)
     }
   }

@@ -549,6 +549,21 @@ class QueryRunSuite extends AnyFunSuite {
     assert(q.run.footprint.relocations.last.status == "cancelled", "b keeps its workers after all")
   }
 
+  test("bins that a step has just brought are nowhere else before the next batch is planned") {
+    val q = settledOn(executors, PlacementSettings(replicas = 1, pilotBatches = 0))
+    q.plan(1)
+    def isElsewhere(version: Long) = {
+      says(q, executors(0), standing(1, version))
+      q.run.footprint.isElsewhere(Seat(0, 1))
+    }
+    assert(isElsewhere(1))
+    q.submit("one", Move(0, 1))
+    for (batch <- 2L to 3L) q.plan(batch)
+    assert(q.run.snapshot.get.history.sealedSteps("one").nonEmpty && !isElsewhere(3))
+    q.plan(4)
+    assert(isElsewhere(4))
+  }
+
   test("workers of an executor that gets no more tasks leave at once, and are stood by for") {
     val q = settledOn(three, PlacementSettings(pilotBatches = 0))
     q.plan(1, three)
