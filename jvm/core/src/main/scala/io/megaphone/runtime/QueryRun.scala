@@ -284,9 +284,8 @@ final class QueryRun(
   private def broughtBins(batches: Iterable[Long]): Map[Seat, Long] = (for {
     batch <- batches.toVector.sorted
     seal <- current.history.sealAt(batch).toVector
-    taken <- seal.steps
-    move <- taken.moves
-  } yield Seat(taken.step.group, move.target) -> batch).toMap
+    (group, worker) <- seal.gaining
+  } yield Seat(group, worker) -> batch).toMap
 
   /** The executors where a worker's state is relied on: where a batch that is under way has it run,
     * and to which steps bring bins of it, those that are announced and those that the batch takes.

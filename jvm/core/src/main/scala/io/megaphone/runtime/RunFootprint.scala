@@ -148,11 +148,9 @@ final class RunFootprint private[runtime] (
   def isElsewhere(seat: Seat): Boolean = snapshot().exists { state =>
     val group = state.group(seat.group)
     val settled = state.decision.fold(-1L)(_.batch.number)
-    val brought = for {
-      step <- state.decision.iterator.flatMap(_.sealedSteps) if step.id.group == seat.group
-      move <- step.step.moves
-    } yield move.target
-    !brought.contains(seat.worker) && places.besides(seat).exists { e =>
+    val brought =
+      state.history.sealAt(settled).exists(_.gaining.contains((seat.group, seat.worker)))
+    !brought && places.besides(seat).exists { e =>
       places.cluster.open(e) && places.versionOn(group, seat.worker, e).exists(_ >= settled)
     }
   }

@@ -52,7 +52,12 @@ object LogRecord {
       steps: Vector[SealedStep],
       tables: Map[Long, RoutingTable],
       completed: Vector[StepId] = Vector.empty
-  ) extends LogRecord
+  ) extends LogRecord {
+
+    /** The groups and workers that the steps bring bins. */
+    def gaining: Vector[(Long, Int)] =
+      for (taken <- steps; move <- taken.moves) yield (taken.step.group, move.target)
+  }
 
   /** Stands for all records before it, whose files may then be deleted.
     *
