@@ -32,9 +32,12 @@ final class Releases(drains: Drains, host: Releases.Host) {
     (cordoned -- asked).toVector.sorted.foreach { executor =>
       step(executor) {
         host.useOf(executor).getOrElse {
-          host.end(executor)
+          val isAgreed = host.end(executor)
           asked += executor
-          "The cluster manager was asked to end it."
+          if (isAgreed) "The cluster manager was asked to end it."
+          else
+            "The cluster manager has not agreed to end it, and Spark asks only once; it gets no " +
+              "more tasks, so end it with the cluster manager's own means."
         }
       }
     }
@@ -72,7 +75,9 @@ object Releases {
     /** Why an executor that gets no more tasks cannot be ended yet; None if it can. */
     def useOf(executor: String): Option[String]
 
-    /** Asks the cluster manager to end an executor, and to start no other in its place. */
-    def end(executor: String): Unit
+    /** Asks the cluster manager to end an executor, and to start no other in its place. Returns
+      * whether it has agreed.
+      */
+    def end(executor: String): Boolean
   }
 }

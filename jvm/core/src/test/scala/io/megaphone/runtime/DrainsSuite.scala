@@ -147,11 +147,12 @@ class DrainsSuite extends AnyFunSuite {
     var need = Option.empty[String]
     var use = Option.empty[String]
     var fails = false
+    var agrees = true
     private def does(what: String): Unit = if (fails) sys.error("no answer") else did :+= what
     override def needOf(executor: String): Option[String] = need
     override def cordon(executor: String): Unit = does(s"cordon $executor")
     override def useOf(executor: String): Option[String] = use
-    override def end(executor: String): Unit = does(s"end $executor")
+    override def end(executor: String): Boolean = { does(s"end $executor"); agrees }
   }
 
   private def tooLate(drains: Drains): Boolean =
@@ -190,6 +191,21 @@ class DrainsSuite extends AnyFunSuite {
     assert(drains.lost("e"))
     tick()
     assert(get.status == Drain.Released && get.reason.isEmpty && host.did.size == 2)
+  }
+
+  test("that the cluster manager does not agree to end an executor is told, as Spark asks once") {
+    val scene = new Scene
+    import scene._
+    val host = new Host
+    val releases = new Releases(drains, host)
+    drains.start("e", None, release = true)
+    get
+    has = has.copy(obeyed = counter)
+    releases.tick(_ => has)
+    host.agrees = false
+    for (_ <- 0 to 1) releases.tick(_ => has)
+    assert(get.reason.exists(_.startsWith("The cluster manager has not agreed to end it")))
+    assert(get.status == Drain.Cordoned && host.did == Vector("cordon e", "end e"))
   }
 
   test("what cannot be done is told and tried again, and holds no other executor up") {

@@ -40,7 +40,7 @@ private final class SparkReleases(
         "A job that runs, or has just ended, needs what its tasks have left there."
       )
 
-  override def end(executor: String): Unit = {
+  override def end(executor: String): Boolean = {
     headcount.leaves(executor)
     headcount.tell()
     Allocation.end(context, executor)

@@ -95,14 +95,17 @@ object Allocation {
     )
   }
 
-  /** Asks the cluster manager to end an executor. Spark asks once, however often this is called. */
-  def end(sc: SparkContext, executor: String): Unit = client(sc).foreach { client =>
-    client.killExecutors(
+  /** Asks the cluster manager to end an executor. Spark asks once, however often this is called.
+    * Returns whether the cluster manager has agreed, now.
+    */
+  def end(sc: SparkContext, executor: String): Boolean = client(sc).exists { client =>
+    val ending = client.killExecutors(
       Seq(executor),
       adjustTargetNumExecutors = false,
       countFailures = false,
       force = true
     )
+    ending.contains(executor)
   }
 
   /** The number of an RDD that nobody has, for `hold`. */
