@@ -203,6 +203,51 @@ final class OtherFileSystemSuite extends PluginSession {
     counting.check(running)
   }
 
+  test("A plan and a step are in force if they are in the log, although its answers were lost.") {
+    val counting = new Counting(format = 2)
+    val running = counting.started()
+    (1 to 2).foreach(_ => counting.round(running))
+    val answers = Fault(Fault.AnswerIsLost, "/megaphone/log/", times = 2)
+    ProbeFileSystem.faults = Seq(answers)
+    MegaphoneApi.rescale(running.query.runId.toString, 5, "all-at-once", "direct", -1)
+    assert(answers.struck == 1, "the plan's record")
+    (1 to 60).find { _ => counting.round(running); running.workers == Seq(5L) }
+    assert(answers.struck == 2, "the seal's record")
+    assert(running.workers == Seq(5L))
+    counting.check(running)
+    running.stop()
+    val again = counting.started()
+    counting.round(again)
+    assert(again.workers == Seq(5L))
+    counting.check(again)
+  }
+
+  test("A step whose batch fails in three runs is taken back, and the query goes on without it.") {
+    val counting = new Counting(format = 2)
+    val first = counting.started()
+    (1 to 2).foreach(_ => counting.round(first))
+    val full = Fault(Fault.DiskIsFull, "/state/0/4/", times = 1000) // the step's new worker
+    ProbeFileSystem.faults = Seq(full)
+    MegaphoneApi.rescale(first.query.runId.toString, 5, "all-at-once", "direct", -1)
+    def fails(running: Running): Unit = {
+      intercept[StreamingQueryException]((1 to 60).foreach(_ => counting.round(running)))
+      ()
+    }
+    fails(first)
+    for (_ <- 1 to 2) fails(counting.started())
+    assert(full.struck == 3 * 4, "each run has tried its task four times")
+    val last = counting.started()
+    counting.round(last)
+    assert(last.workers == Seq(3L))
+    counting.check(last)
+    val plan = last.plans.last
+    assert(plan.get("status").asText == "failed")
+    assert(plan.get("reason").asText.contains("is not committed"))
+    ProbeFileSystem.faults = Nil
+    last.rescale(5, () => counting.feed())
+    counting.check(last)
+  }
+
   test("Replicas are prepared from files with the credentials of the query's session.") {
     val counting = new Counting(format = 1)
     ProbeFileSystem.isGuarded = true
