@@ -30,6 +30,9 @@ object Parallel {
   /** Requests of one piece of work that a store or name node has at the same time, at least. */
   private val WaitingAtOnce = 16
 
+  /** For pieces that each make a request of a store or a name node, and little else. */
+  val Requests: Parallel = new OnNewThreads(WaitingAtOnce)
+
   /** One after the other, in the caller's thread. */
   object Sequential extends Parallel {
     override def width: Int = 1

@@ -33,7 +33,7 @@ final class HadoopPlanLog(checkpointRoot: String, hadoopConf: Configuration) ext
     catch { case _: FileNotFoundException => Vector.empty }
 
   override def read(numbers: Vector[Long]): Vector[Option[LogRecord]] =
-    HadoopPlanLog.Requests(numbers.map(n => () => readRecord(n))).toVector
+    Parallel.Requests(numbers.map(n => () => readRecord(n))).toVector
 
   /** Whether two writers of one number are known both to succeed: in an object store that creates a
     * file although there is one.
@@ -71,10 +71,4 @@ final class HadoopPlanLog(checkpointRoot: String, hadoopConf: Configuration) ext
     } catch { case _: FileNotFoundException => None }
 
   private def file(number: Long) = new Path(path, number.toString)
-}
-
-private object HadoopPlanLog {
-
-  /** Records that are read at once: each is one request to the file system. */
-  private val Requests = new Parallel.OnNewThreads(16)
 }

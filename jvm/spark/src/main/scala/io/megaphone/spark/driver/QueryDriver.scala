@@ -270,7 +270,7 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
       val folder = new Path(s"${query.checkpointRoot}/state/${operator.id}")
       val files = CheckpointFileManager.create(folder, hadoopConf)
       val folders = (0 until group.firstWorkers).map(p => new Path(folder, p.toString))
-      QueryDriver.Requests(folders.map(f => () => if (!files.exists(f)) files.mkdirs(f)))
+      Parallel.Requests(folders.map(f => () => if (!files.exists(f)) files.mkdirs(f)))
     }
 
   /** By store, from what Spark has by operator and partition. */
@@ -289,7 +289,7 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
     Pins.pin(session, query, p.operator, p.stores, p.worker, p.executor.host, p.executor.id)
 
   private def recovery(store: StoreId) =
-    new Recovery(filesOf(store), Lz4.All, QueryDriver.Requests)
+    new Recovery(filesOf(store), Lz4.All, Parallel.Requests)
 
   private def deleteBefore(number: Long): Unit =
     try planLog.deleteBefore(number)
@@ -323,7 +323,4 @@ object QueryDriver {
   /** Local property that tells executors of news: a number, no more. */
   val HintProperty = "megaphone.counter"
   private val BroadcastsKept = 4
-
-  /** Requests to the file system at the same time. */
-  private val Requests = new Parallel.OnNewThreads(8)
 }

@@ -281,16 +281,16 @@ final class OtherFileSystemSuite extends PluginSession {
     counting.check(running)
   }
 
-  test("A start makes eight folders of workers at the same time.") {
+  test("A start makes sixteen folders of workers at the same time.") {
     val counting = new Counting(format = 2)
-    val hanging = (1 to 8).map(worker => // Spark has made that of worker 0
+    val hanging = (1 to 16).map(worker => // Spark has made that of worker 0
       Fault(Fault.MkdirsHangs, s"${counting.folder}/state/0/$worker", times = 1)
     )
     ProbeFileSystem.faults = hanging
-    val running = withConf("spark.sql.shuffle.partitions" -> "9")(counting.started())
+    val running = withConf("spark.sql.shuffle.partitions" -> "17")(counting.started())
     try {
       counting.feed()
-      eventually(timeout(60.seconds))(assert(hanging.map(_.struck).sum == 8))
+      eventually(timeout(60.seconds))(assert(hanging.map(_.struck).sum == 16))
     } finally ProbeFileSystem.released.release(hanging.map(_.struck).sum)
     running.query.processAllAvailable()
     counting.check(running)
@@ -312,13 +312,13 @@ final class OtherFileSystemSuite extends PluginSession {
     } finally reader.shutdown()
   }
 
-  test("A sweep deletes eight files at the same time.") {
+  test("A sweep deletes sixteen files at the same time.") {
     val counting = new Counting(format = 2, sweepBatches = 12)
-    val hanging = Fault(Fault.DeleteHangs, s"${counting.folder}/state/0/", times = 8)
+    val hanging = Fault(Fault.DeleteHangs, s"${counting.folder}/state/0/", times = 16)
     ProbeFileSystem.faults = Seq(hanging)
-    val running = counting.started()
+    val running = withConf("spark.sql.shuffle.partitions" -> "9")(counting.started())
     try
-      eventually(timeout(120.seconds)) { counting.round(running); assert(hanging.struck == 8) }
+      eventually(timeout(120.seconds)) { counting.round(running); assert(hanging.struck == 16) }
     finally { ProbeFileSystem.faults = Nil; ProbeFileSystem.released.release(hanging.struck) }
     eventually(timeout(60.seconds)) {
       counting.round(running)
