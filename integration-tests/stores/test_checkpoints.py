@@ -35,8 +35,8 @@ OLD_GO = {
 # Executors have room for another query's tasks, though all tasks of one query hang.
 ROOMY = {"spark.master": "local-cluster[2,6,1024]"}
 # A quarter of the keys is in a bin that becomes large, by a hundred megabytes a batch of SOME.
-FEW = Pattern(keys=48_000, rows=64, step=64)
-SOME = Pattern(keys=48_000, rows=2_000, step=2_000)
+FEW = Pattern(keys=1_000, rows=64, step=64)
+SOME = Pattern(keys=1_000, rows=2_000, step=2_000)
 LARGE_BIN, LARGE_STORE = 0, "left-keyWithIndexToValue"
 PART_BYTES = 32 << 20  # as a chunk of a frame; a part of an image has less
 
