@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 STORM_SHARE = 1 / 3
+# After the storm: meanwhile a driver and an executor that are new fill what they keep on purpose.
+SETTLING_SHARE = 1 / 12
 
 
 @dataclass
@@ -14,11 +16,15 @@ class Course:
 
     The first third is the storm, in which the driver and every executor may be killed. After that
     the driver and one executor live on, so that it is seen whether anything in them grows.
+
+    Attributes:
+        calm_from: How much of the run was over when the storm ended; None before.
     """
 
     minutes: float
     rounds: int | None = None
     round: int = 0
+    calm_from: float | None = None
     _began: float = field(default_factory=time.monotonic)
 
     @property
@@ -32,6 +38,15 @@ class Course:
         by_time = self.elapsed_s / (60 * self.minutes)
         by_rounds = 0.0 if self.rounds is None else self.round / self.rounds
         return max(by_time, by_rounds)
+
+    @property
+    def settled_share(self) -> float | None:
+        """How much is over of the time in which nothing may grow; None before it begins."""
+        if self.calm_from is None:
+            return None
+        begin = self.calm_from + SETTLING_SHARE
+        share = (self.share - begin) / (1 - begin)
+        return share if share >= 0 else None
 
     @property
     def is_storm(self) -> bool:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether what was measured is flat: the last third of a run against the second."""
+"""Whether what was measured is flat: the second half of the time that counts against the first."""
 
 from dataclasses import dataclass, field
 from statistics import median
 
-SAMPLES_MIN = 6  # in each third; fewer say nothing
+SAMPLES_MIN = 6  # in each half; fewer say nothing
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Measure:
 
     Attributes:
         name: What it is, with its unit.
-        tolerance: By which share the last third's median may be above the second third's,
+        tolerance: By which share the second half's median may be above the first half's,
         slack: and by how much beside that.
     """
 
@@ -24,7 +24,7 @@ class Measure:
 
 @dataclass
 class Series:
-    """The values of a measure over a run, each with how much of the run was over, from 0 to 1."""
+    """The values of a measure, each with how much of the time that counts was over, from 0 to 1."""
 
     measure: Measure
     values: list[tuple[float, float]] = field(default_factory=list)
@@ -33,21 +33,23 @@ class Series:
         """Adds a sample."""
         self.values.append((share, value))
 
-    def third(self, number: int) -> list[float]:
-        """The values of a third, from 0."""
-        return [v for share, v in self.values if min(int(share * 3), 2) == number]
+    @property
+    def halves(self) -> tuple[list[float], list[float]]:
+        """The values of each half."""
+        first = [value for share, value in self.values if share < 1 / 2]
+        return first, [value for share, value in self.values if share >= 1 / 2]
 
     @property
     def is_judged(self) -> bool:
         """Whether there are samples enough."""
-        return all(len(self.third(number)) >= SAMPLES_MIN for number in (1, 2))
+        return all(len(half) >= SAMPLES_MIN for half in self.halves)
 
     @property
     def limit(self) -> float:
-        """What the last third's median may be at most."""
-        return median(self.third(1)) * (1 + self.measure.tolerance) + self.measure.slack
+        """What the second half's median may be at most."""
+        return median(self.halves[0]) * (1 + self.measure.tolerance) + self.measure.slack
 
     @property
     def grew(self) -> bool:
-        """Whether it is no longer flat in the last third."""
-        return self.is_judged and median(self.third(2)) > self.limit
+        """Whether it is no longer flat in the second half."""
+        return self.is_judged and median(self.halves[1]) > self.limit

@@ -53,10 +53,10 @@ def report(soak: Soak, failure: str | None) -> str:
         *(["Reasons of plans that failed:", ""] if soak.plans.reasons else []),
         *(f"- {reason}" for reason in soak.plans.reasons),
         "",
-        "Medians of the samples of each third. The last may be above the second by a share and a "
-        "number, which are in the limit.",
+        "Medians of the samples since the driver and one executor have settled, in halves. The "
+        "second may be above the first by a share and a number, which are in the limit.",
         "",
-        "| where | what | samples | second third | last third | limit | |",
+        "| where | what | samples | first half | second half | limit | |",
         "| --- | --- | ---: | ---: | ---: | ---: | --- |",
         *(_row(where, series) for (where, _), series in soak.sampler.series.items()),
         "",
@@ -68,7 +68,7 @@ def _row(where: str, series: Series) -> str:
     name, count = series.measure.name, len(series.values)
     if not series.is_judged:
         return f"| {where} | {name} | {count} | | | | too few samples |"
-    second, last = median(series.third(1)), median(series.third(2))
+    first, second = map(median, series.halves)
     verdict = "**grew**" if series.grew else "flat"
-    numbers = f"{second:,.1f} | {last:,.1f} | {series.limit:,.1f}"
+    numbers = f"{first:,.1f} | {second:,.1f} | {series.limit:,.1f}"
     return f"| {where} | {name} | {count} | {numbers} | {verdict} |"

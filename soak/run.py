@@ -133,6 +133,7 @@ class Soak:
     def _end_storm(self) -> None:
         self._disarm_all()
         self.watched = min(self.driver.executors(), key=int)
+        self.course.calm_from = self.course.share
         self.log(f"the storm is over; executor {self.watched} and the driver live on")
 
     def _is_due(self) -> bool:

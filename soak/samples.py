@@ -59,12 +59,17 @@ class Sampler:
     def take(
         self, driver: DriverProcess, watched: str | None, queries: Iterable[RemoteQuery]
     ) -> None:
-        """Takes a sample of everything. An executor is only measured once it is watched."""
+        """Takes a sample of everything, which counts once driver and executor have settled.
+
+        An executor is only measured once it is watched.
+        """
         now = dict(self._all(driver, watched, queries))
-        at, share = self._course.elapsed_s, self._course.share
+        at, share = self._course.elapsed_s, self._course.settled_share
         with (self.folder / "samples.csv").open("a", newline="") as file:
             for (where, measure), value in now.items():
-                self.series.setdefault((where, measure), Series(measure)).add(share, value)
+                series = self.series.setdefault((where, measure), Series(measure))
+                if share is not None:
+                    series.add(share, value)
                 csv.writer(file).writerow([f"{at:.1f}", where, measure.name, f"{value:.3f}"])
 
     def _all(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from soak.course import Course
 from soak.flat import SAMPLES_MIN, Measure, Series
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,12 +40,23 @@ def test_a_short_run_ends_with_no_wrong_row(work: Path) -> None:
 @pytest.mark.parametrize(("step", "grew"), [(0.0, False), (0.3, False), (1.0, True), (-1.0, False)])
 def test_a_series_is_flat_unless_it_goes_on_growing(step: float, grew: bool) -> None:
     series = Series(Measure("things", tolerance=0.1, slack=2.0))
-    samples = 3 * SAMPLES_MIN
+    samples = 2 * SAMPLES_MIN
     for number in range(samples):
         noise = 1.0 if number % 2 else -1.0
-        series.add(number / samples, 100.0 + number * step * 3 + noise)
+        series.add(number / samples, 100.0 + number * step * 5 + noise)
     assert series.is_judged
     assert series.grew == grew
+
+
+def test_what_is_measured_counts_once_a_calm_run_has_settled() -> None:
+    course = Course(minutes=1000, rounds=12, round=4)
+    assert course.settled_share is None, "there is a storm"
+    course.calm_from = course.share
+    assert course.settled_share is None, "what is new still fills"
+    shares = []
+    for course.round in (5, 8, 12):
+        shares.append(course.settled_share)
+    assert shares == pytest.approx([0, 3 / 7, 1], abs=1e-3)
 
 
 def test_a_series_of_few_samples_is_not_judged() -> None:
