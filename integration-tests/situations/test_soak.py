@@ -53,7 +53,7 @@ def test_what_is_measured_counts_once_a_calm_run_has_settled() -> None:
     assert course.settled_share is None, "there is a storm"
     course.calm_from = course.share
     assert course.settled_share is None, "what is new still fills"
-    shares = []
+    shares: list[float | None] = []
     for course.round in (5, 8, 12):
         shares.append(course.settled_share)
     assert shares == pytest.approx([0, 3 / 7, 1], abs=1e-3)
