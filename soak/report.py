@@ -21,7 +21,9 @@ def grown(soak: Soak) -> list[str]:
 def report(soak: Soak, failure: str | None) -> str:
     """All of it."""
     more = grown(soak)
-    verdict = "failed" if failure else f"grew: {', '.join(more)}" if more else "all is well"
+    is_judged = any(series.is_judged for series in soak.sampler.series.values())
+    well = "all is well" if is_judged else "right, and too short to tell what grows"
+    verdict = "failed" if failure else f"grew: {', '.join(more)}" if more else well
     course, fleet = soak.course, soak.fleet
     numbers = [
         ("seconds", f"{course.elapsed_s:.0f}"),

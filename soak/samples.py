@@ -67,9 +67,8 @@ class Sampler:
         at, share = self._course.elapsed_s, self._course.settled_share
         with (self.folder / "samples.csv").open("a", newline="") as file:
             for (where, measure), value in now.items():
-                series = self.series.setdefault((where, measure), Series(measure))
                 if share is not None:
-                    series.add(share, value)
+                    self.series.setdefault((where, measure), Series(measure)).add(share, value)
                 csv.writer(file).writerow([f"{at:.1f}", where, measure.name, f"{value:.3f}"])
 
     def _all(

@@ -17,7 +17,9 @@ final class Encoder(capacity: Int = 256) {
   private var used = 0
 
   def size: Int = used
-  def toBytes: Array[Byte] = util.Arrays.copyOf(bytes, used)
+
+  /** What has been written. A full array is given as it is: what is written next is in another. */
+  def toBytes: Array[Byte] = if (used == bytes.length) bytes else util.Arrays.copyOf(bytes, used)
 
   def byte(value: Int): this.type = {
     room(1)

@@ -16,7 +16,7 @@ import io.megaphone.plan.StepId
 import io.megaphone.state.{
   Attempt, Holding, Lease, LoadedBin, Registry, Remote, Replica, ReplicaKey, StoreBatch
 }
-import io.megaphone.transfer.{BlockKind, BlockName, Peers, TailPulls, TransferBlocks}
+import io.megaphone.transfer.{BlockKind, BlockName, Coming, Peers, TailPulls, TransferBlocks}
 import io.megaphone.transfer.TransferBlocks.Part
 
 /** Takes the bins that a batch's table gives to a worker and the table before gave to another: rule
@@ -34,8 +34,9 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   1. `offered`: by a step on demand, the bins without their records, which come as they are
   *      needed (`Fetcher`).
   *   1. `pulled`: from image blocks of the other executors, one after the other under one deadline,
-  *      because images are large. None waits longer for a part than an answer takes, so that a
-  *      source that hangs leaves time for the others.
+  *      because images are large. The next part is on its way while one is taken in. None waits
+  *      longer for a part than an answer takes, so that a source that hangs leaves time for the
+  *      others.
   *   1. `loaded`: from files.
   *
   * ''Dies at any of these:'' the next attempt starts over. Whatever is lost costs time, never
@@ -233,7 +234,7 @@ final private[runtime] class Adopter(
     private def furtherPart(gain: Gain, number: Int): Option[Part] = if (furtherMs <= 0) None
     else {
       val start = System.nanoTime
-      val come = pull(gain, BlockKind.Tail, number, furtherMs)
+      val come = pulling(gain, BlockKind.Tail, number, furtherMs).await()
       furtherMs -= TimeUnit.NANOSECONDS.toMillis(System.nanoTime - start)
       come
     }
@@ -290,15 +291,27 @@ final private[runtime] class Adopter(
       try
         blocks.replicaOf(gain.bins, batch.after.bins) { number =>
           val ms = math.min(leftMs(), ImpatientPeers.AnswerMs)
-          if (ms <= 0) None else pull(gain, BlockKind.Image, number, ms)
+          if (ms <= 0) Coming.now(None) else pulling(gain, BlockKind.Image, number, ms)
         }
       catch { case _: DamagedFileException => None }
 
-    private def pull(gain: Gain, kind: BlockKind, part: Int, deadlineMs: Long): Option[Part] =
-      for {
-        (block, address) <- located(gain, kind, part)
-        bytes <- opened.waiting(peers.pull(block, address, deadlineMs))
-      } yield { opened.bytesFromPeer += bytes.length; Part(block.toString, bytes) }
+    private def pulling(
+        gain: Gain,
+        kind: BlockKind,
+        part: Int,
+        deadlineMs: Long
+    ): Coming[Part] = located(gain, kind, part) match {
+      case None => Coming.now(None)
+      case Some((block, address)) =>
+        val coming = opened.waiting(peers.pulling(block, address, deadlineMs))
+        new Coming[Part] {
+          override def await(): Option[Part] = opened.waiting(coming.await()).map { bytes =>
+            opened.bytesFromPeer += bytes.length
+            Part(block.toString, bytes)
+          }
+          override def cancel(): Unit = coming.cancel()
+        }
+    }
 
     def loaded(wanted: Vector[Gain]): Taken = wanted.map { gain =>
       val file = FileName(gain.source, gain.name)

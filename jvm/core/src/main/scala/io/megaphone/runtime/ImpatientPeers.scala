@@ -5,7 +5,7 @@ import java.util.concurrent.{ConcurrentHashMap, TimeUnit}
 
 import io.megaphone.format.ExecutorAddress
 import io.megaphone.pace.Clock
-import io.megaphone.transfer.{BlockName, Heard, Peers, PushedFile, Question}
+import io.megaphone.transfer.{BlockName, Coming, Heard, Peers, PushedFile, Question}
 
 /** The other executors, of which one that has let a question or a pull time out is asked nothing
   * for a minute.
@@ -42,12 +42,29 @@ private[runtime] final class ImpatientPeers(peers: Peers, clock: Clock) extends 
       block: BlockName,
       address: ExecutorAddress,
       deadlineMs: Long
-  ): Option[Array[Byte]] = if (isSilent(address)) None
+  ): Option[Array[Byte]] = pulling(block, address, deadlineMs).await()
+
+  override def pulling(
+      block: BlockName,
+      address: ExecutorAddress,
+      deadlineMs: Long
+  ): Coming[Array[Byte]] = if (isSilent(address)) Coming.now(None)
   else {
     val begun = clock.nanoTime
-    val come = peers.pull(block, address, deadlineMs)
-    if (come.isEmpty && waitedMs(begun) >= math.max(deadlineMs, AnswerMs)) silent(address)
-    come
+    val coming = peers.pulling(block, address, deadlineMs)
+    val beginMs = msSince(begun)
+    new Coming[Array[Byte]] {
+      override def await(): Option[Array[Byte]] = {
+        val from = clock.nanoTime
+        val found = coming.await()
+        // What the caller did meanwhile may have taken long, while the answer was there.
+        val hasWaited = beginMs + msSince(from) >= PatienceMs
+        if (found.isEmpty && hasWaited && msSince(begun) >= math.max(deadlineMs, AnswerMs))
+          silent(address)
+        found
+      }
+      override def cancel(): Unit = coming.cancel()
+    }
   }
 
   /** Asks those that are not silent. That one is, only `pull` tells: these deadlines are short. */
@@ -55,7 +72,7 @@ private[runtime] final class ImpatientPeers(peers: Peers, clock: Clock) extends 
       come: (BlockName, Array[Byte]) => Unit
   ): Unit = peers.pullAll(blocks.filterNot { case (_, at) => isSilent(at) }, deadlineMs)(come)
 
-  private def waitedMs(begun: Long) = TimeUnit.NANOSECONDS.toMillis(clock.nanoTime - begun)
+  private def msSince(begun: Long) = TimeUnit.NANOSECONDS.toMillis(clock.nanoTime - begun)
 
   private def silent(at: ExecutorAddress): Unit = { silentSince.put(at.id, clock.nanoTime); () }
 

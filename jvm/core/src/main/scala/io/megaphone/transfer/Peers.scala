@@ -18,6 +18,9 @@ trait Peers {
     */
   def pull(block: BlockName, address: ExecutorAddress, deadlineMs: Long): Option[Array[Byte]]
 
+  /** Begins to pull a block, which comes as from `pull`. The deadline begins now. */
+  def pulling(block: BlockName, address: ExecutorAddress, deadlineMs: Long): Coming[Array[Byte]]
+
   /** Pulls several blocks, from all executors at once. Calls `come` with each block that comes, on
     * this thread, one after the other. An executor is asked for all of its blocks, and again for
     * those that its answer has no room for, after `come` has had what it sent: so one answer of

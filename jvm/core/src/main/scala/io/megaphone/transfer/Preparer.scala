@@ -95,9 +95,14 @@ final class Preparer(
         duty.binsCount,
         (log, grown) => { log.spill(registry.budget.excessOfReplicas); copied(grown) }
       ) { number =>
-        val part = pull(duty, duty.image, BlockKind.Image, number, duty.imageAddress)
-        part.foreach(bytes += _.bytes.length)
-        part
+        new Coming[Part] { // it begins once it is waited for: what is copied keeps to a rate
+          override def await(): Option[Part] = {
+            val part = pull(duty, duty.image, BlockKind.Image, number, duty.imageAddress)
+            part.foreach(bytes += _.bytes.length)
+            part
+          }
+          override def cancel(): Unit = ()
+        }
       }
       .map(_ -> Traffic(fromPeer = bytes))
   }

@@ -6,7 +6,9 @@ import scala.collection.mutable
 
 import io.megaphone.checkpoint.CatchUp
 import io.megaphone.errors.DamagedFileException
-import io.megaphone.format.{BytesSource, Chain, Compressions, DeltaFile, FileName, Frame, StateName}
+import io.megaphone.format.{
+  BytesSource, Chain, Compressions, DeltaFile, FileName, Frame, StateName, WriterId
+}
 import io.megaphone.log.BinLog
 import io.megaphone.log.memory.DamagedRecordsException
 import io.megaphone.log.memory.HeapBudget
@@ -118,37 +120,50 @@ final class TransferBlocks(
     * @param grown
     *   is called with the log of a bin each time that it has become longer, and by how many bytes
     *   of records; it may wait
-    * @param pull
-    *   pulls a part
+    * @param pulling
+    *   begins to pull a part. It is called for the next part once one has come, before that one is
+    *   taken in
     */
   def replicaOf(bins: Seq[Int], binsCount: Int, grown: (BinLog, Long) => Unit = (_, _) => ())(
-      pull: Int => Option[Part]
+      pulling: Int => Coming[Part]
   ): Option[Holding] = budget.loading { loading =>
     val begun = mutable.Map.empty[Int, BinLog] // bins of which parts are still to come
+    def takeIn(part: Part, replica: Holding): Unit = {
+      part.footer.frames.foreach { frame =>
+        if (frame.isImage) begun(frame.bin) = loading.add(new BinLog(budget))
+        val log = begun.getOrElse(frame.bin, throw part.damage(frame.bin, "an image first"))
+        applyFrame(part, frame, log)
+        log.settle() // nothing is undone here, so nothing is kept for it
+        grown(log, frame.rawBytes)
+      }
+      part.footer.chains.foreach { case (bin, chain) =>
+        val log = begun.remove(bin).getOrElse(throw part.damage(bin, "an image"))
+        CatchUp.check(part.name, part.footer, Map(bin -> log))
+        replica.put(bin, log, chain)
+      }
+    }
     @tailrec
-    def go(first: Option[Part], replica: Option[Holding], number: Int): Option[Holding] =
-      if (replica.exists(r => bins.forall(r.has))) replica
-      else
-        pull(number) match {
-          case None => first.map(part => throw part.lacks(number))
-          case Some(part) =>
-            val found = replica.getOrElse(emptyAt(part.footer.file, binsCount))
-            checkFits(first.getOrElse(part), part, found)
-            part.footer.frames.foreach { frame =>
-              if (frame.isImage) begun(frame.bin) = loading.add(new BinLog(budget))
-              val log = begun.getOrElse(frame.bin, throw part.damage(frame.bin, "an image first"))
-              applyFrame(part, frame, log)
-              log.settle() // nothing is undone here, so nothing is kept for it
-              grown(log, frame.rawBytes)
-            }
-            part.footer.chains.foreach { case (bin, chain) =>
-              val log = begun.remove(bin).getOrElse(throw part.damage(bin, "an image"))
-              CatchUp.check(part.name, part.footer, Map(bin -> log))
-              found.put(bin, log, chain)
-            }
-            go(first.orElse(Some(part)), Some(found), number + 1)
+    def go(
+        making: Option[Making],
+        replica: Option[Holding],
+        number: Int,
+        coming: Coming[Part]
+    ): Option[Holding] = coming.await() match {
+      case None => making.map(made => throw made.lacks(number))
+      case Some(part) =>
+        val found = replica.getOrElse(emptyAt(part.footer.file, binsCount))
+        checkFits(making.getOrElse(part.making), part, found)
+        val isLast = bins.forall(bin => found.has(bin) || part.footer.chains.contains(bin))
+        val next = if (isLast) None else Some(pulling(number + 1))
+        try takeIn(part, found)
+        catch { case e: Throwable => next.foreach(_.cancel()); throw e }
+        next match {
+          case Some(further) =>
+            go(making.orElse(Some(part.making)), Some(found), number + 1, further)
+          case None => Some(found)
         }
-    go(None, None, 0)
+    }
+    go(None, None, 0, pulling(0))
   }
 
   private def emptyAt(file: FileName, binsCount: Int): Holding = {
@@ -157,11 +172,11 @@ final class TransferBlocks(
     replica
   }
 
-  /** A part is of the same making as the first, and brings more of it. */
-  private def checkFits(first: Part, part: Part, replica: Holding): Unit = {
+  /** A part is of a making, and brings more of it. */
+  private def checkFits(making: Making, part: Part, replica: Holding): Unit = {
     val footer = part.footer
     val bins = footer.frames.map(_.bin) ++ footer.chains.keys
-    if (!first.isAlike(part) || bins.isEmpty || bins.exists(replica.has))
+    if (!making.isOf(part) || bins.isEmpty || bins.exists(replica.has))
       throw new DamagedFileException(
         part.name,
         None,
@@ -183,7 +198,7 @@ final class TransferBlocks(
     */
   def applyTail(tail: Seq[Part], replica: Holding): Boolean = {
     val footers = tail.map(_.footer)
-    val isNext = tail.nonEmpty && tail.forall(tail.head.isAlike) && footers.forall { f =>
+    val isNext = tail.nonEmpty && tail.forall(tail.head.making.isOf) && footers.forall { f =>
       f.base == replica.base && f.file.worker == replica.worker
     }
     isNext && isWhole(tail, replica.bins.toSeq) && {
@@ -227,14 +242,16 @@ object TransferBlocks {
     private[transfer] lazy val reader = new DeltaFile.Reader(new BytesSource(name, bytes))
     private[transfer] def footer = reader.footer
 
-    /** Whether both are of one making of one block. */
-    private[transfer] def isAlike(other: Part): Boolean =
-      footer.file == other.footer.file && footer.writer == other.footer.writer
-
-    private[transfer] def lacks(number: Int) =
-      new DamagedFileException(name, None, s"part $number of the same block", "none")
+    private[transfer] def making = Making(name, footer.file, footer.writer)
     private[transfer] def damage(bin: Int, expected: String, found: String = "none") =
       new DamagedFileException(name, Some(bin), expected, found)
+  }
+
+  /** What all parts of one making of one block have in common, by the name of its first part. */
+  private[transfer] final case class Making(name: String, file: FileName, writer: WriterId) {
+    def isOf(part: Part): Boolean = part.footer.file == file && part.footer.writer == writer
+    def lacks(number: Int) =
+      new DamagedFileException(name, None, s"part $number of the same block", "none")
   }
 
   /** A bin at one name.

@@ -15,7 +15,7 @@ import io.megaphone.log.BinLog
 import io.megaphone.pace.Clock
 import io.megaphone.plan.Move
 import io.megaphone.state.{Holding, Lease, LoadedBin, Registry, Remote}
-import io.megaphone.transfer.{BlockName, Peers}
+import io.megaphone.transfer.{BlockName, Coming, Peers, TransferBlocks}
 
 /** How a worker takes bins that other workers had. */
 class AdopterSuite extends AnyFunSuite with LastTails {
@@ -100,6 +100,43 @@ class AdopterSuite extends AnyFunSuite with LastTails {
     new Opener(target, store.recovery, store.handOver, peers)
       .open(zero, store.turn(1, four, all), sources.copy(imageDeadlineMs = 60000))
     assert(asked.toSeq == (1 to 3).map(_ -> 10000L))
+  }
+
+  test("a task has the next part of an image on its way while it takes one in") {
+    val store = new Store
+    val source = new Registry
+    batch(store, source, 0, 1, before, before, 7)
+    val one = store.lease(source, 1, 10)
+    store.open(source, one, store.turn(1, before, before))
+    val image = partsOf(
+      new TransferBlocks(Compressions(Compression.None), partBytes = 1)
+        .image(TransferBlocks.snapshot(one.holding, Seq(1, 3)))
+    ).toMap
+    val damaged = image(0).updated(image(0).indexOfSlice(key), 0.toByte)
+    def taking(parts: Map[Int, Array[Byte]]): (Arrivals, Seq[String]) = {
+      val events = mutable.Buffer.empty[String]
+      val peers = new SomePeers(_ => None) {
+        override def pulling(block: BlockName, at: ExecutorAddress, ms: Long) = {
+          events += s"asks for ${block.part}"
+          new Coming[Array[Byte]] {
+            override def await(): Option[Array[Byte]] = parts.get(block.part)
+            override def cancel(): Unit = { events += s"cancels ${block.part}"; () }
+          }
+        }
+      }
+      val target = new Registry
+      val zero = store.lease(target, 0, 20)
+      val moved = before.moved(Seq(Move(1, 0), Move(3, 0)), 1, 2)
+      val arrivals = new Opener(target, store.recovery, store.handOver, peers)
+        .open(zero, store.turn(1, before, moved), sources)
+      assert((0 to 3).map(bin => get(zero.holding.log(bin))) == Seq.fill(4)(Some(7.toByte)))
+      (arrivals, events.toSeq)
+    }
+    val (whole, asked) = taking(image)
+    assert(whole.binsFromPeer == 2 && asked == Seq("asks for 0", "asks for 1"))
+    val (fromFiles, given) = taking(image.updated(0, damaged))
+    assert(fromFiles.binsFromPeer == 0)
+    assert(given == Seq("asks for 0", "asks for 1", "cancels 1"))
   }
 
   test("all stores of a task together wait for a frozen executor once") {

@@ -193,7 +193,7 @@ class DrainsSuite extends AnyFunSuite {
     assert(get.status == Drain.Released && get.reason.isEmpty && host.did.size == 2)
   }
 
-  test("that the cluster manager does not agree to end an executor is told, as Spark asks once") {
+  test("an executor that the cluster manager may not end is to be ended by other means") {
     val scene = new Scene
     import scene._
     val host = new Host
@@ -204,7 +204,7 @@ class DrainsSuite extends AnyFunSuite {
     releases.tick(_ => has)
     host.agrees = false
     for (_ <- 0 to 1) releases.tick(_ => has)
-    assert(get.reason.exists(_.startsWith("The cluster manager has not agreed to end it")))
+    assert(get.reason.exists(_.startsWith("Spark does not say that the cluster manager agrees")))
     assert(get.status == Drain.Cordoned && host.did == Vector("cordon e", "end e"))
   }
 

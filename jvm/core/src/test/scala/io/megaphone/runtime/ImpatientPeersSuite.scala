@@ -7,7 +7,7 @@ import io.megaphone.format.{Compression, Compressions, ExecutorAddress, StateNam
 import io.megaphone.pace.Clock
 import io.megaphone.plan.StepId
 import io.megaphone.state.{Registry, ReplicaKey}
-import io.megaphone.transfer.{Answer, BlockKind, BlockName, Heard, Question, TransferBlocks}
+import io.megaphone.transfer.{Answer, BlockKind, BlockName, Coming, Heard, Question, TransferBlocks}
 
 class ImpatientPeersSuite extends AnyFunSuite {
   private val (step, store) = (StepId("p", 0, 0), StoreId(0, "default").in("run"))
@@ -87,6 +87,22 @@ class ImpatientPeersSuite extends AnyFunSuite {
       val come = impatient.asking(question, executor("damages answers"), 10000)
       peers.passedMs += 20000 // others are waited for
       assert(come() == Heard.Nothing)
+    }
+    assert(peers.asked.size == 2)
+  }
+
+  test("a block that is not there says nothing of its executor, however late it is looked at") {
+    val peers = new Slow(Map.empty) {
+      override def pulling(block: BlockName, at: ExecutorAddress, deadlineMs: Long) = {
+        asked :+= at.id
+        Coming.now(None)
+      }
+    }
+    val impatient = new ImpatientPeers(peers, peers)
+    for (_ <- 1 to 2) {
+      val coming = impatient.pulling(image, executor("lacks it"), 10000)
+      peers.passedMs += 20000 // a part of the image is taken in
+      assert(coming.await().isEmpty)
     }
     assert(peers.asked.size == 2)
   }

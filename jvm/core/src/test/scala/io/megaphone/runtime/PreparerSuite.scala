@@ -18,7 +18,7 @@ import io.megaphone.plan.StepId
 import io.megaphone.state.{Holding, Registry}
 import io.megaphone.state.ReplicaKey
 import io.megaphone.testkit.MemoryFiles
-import io.megaphone.transfer.{BlockKind, BlockName, Preparer, ReplicaDuty, TransferBlocks}
+import io.megaphone.transfer.{BlockKind, BlockName, Coming, Preparer, ReplicaDuty, TransferBlocks}
 import io.megaphone.transfer.TransferBlocks.Part
 
 /** Copies that are made ready, and those for which there is no room. */
@@ -63,7 +63,8 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     val source = filled(store, 0, 2)
     source.settle()
     val image = onlyPart(store.handOver.image(TransferBlocks.snapshot(source, Seq(0, 2))))
-    val replica = store.handOver.replicaOf(Seq(0, 2), 4)(_ => Some(Part("block", image)))
+    val replica =
+      store.handOver.replicaOf(Seq(0, 2), 4)(_ => Coming.now(Some(Part("block", image))))
     val heapBytes = replica.get.heapBytes
     val duty = ReplicaDuty(
       copyKey,

@@ -2,7 +2,7 @@
 package io.megaphone.runtime
 
 import io.megaphone.format.ExecutorAddress
-import io.megaphone.transfer.{BlockName, Heard, Peers, PushedFile, Question}
+import io.megaphone.transfer.{BlockName, Coming, Heard, Peers, PushedFile, Question}
 
 /** Peers that have nothing, but for what a test puts in their place. */
 class SomePeers(pulled: BlockName => Option[Array[Byte]]) extends Peers {
@@ -12,6 +12,11 @@ class SomePeers(pulled: BlockName => Option[Array[Byte]]) extends Peers {
       address: ExecutorAddress,
       deadlineMs: Long
   ): Option[Array[Byte]] = pulled(block)
+  override def pulling(
+      block: BlockName,
+      address: ExecutorAddress,
+      deadlineMs: Long
+  ): Coming[Array[Byte]] = Coming.now(pull(block, address, deadlineMs))
   override def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Heard =
     Heard.Nothing
   override def push(file: PushedFile, to: ExecutorAddress): Unit = ()

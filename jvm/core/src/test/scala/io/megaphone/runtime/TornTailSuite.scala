@@ -9,7 +9,7 @@ import io.megaphone.checkpoint.Committer
 import io.megaphone.errors.DamagedFileException
 import io.megaphone.format.{BytesSource, DeltaFile, Footer}
 import io.megaphone.state.{Holding, Registry}
-import io.megaphone.transfer.TransferBlocks
+import io.megaphone.transfer.{Coming, TransferBlocks}
 import io.megaphone.transfer.TransferBlocks.Part
 
 /** A tail that could be applied in part only is taken back: what it adds to a value would be added
@@ -68,7 +68,8 @@ class TornTailSuite extends AnyFunSuite with SmallStore {
     store.open(registry, lease, turn)
     val image =
       onlyPart(store.handOver.image(TransferBlocks.snapshot(lease.holding, Seq(0, 2))))
-    val copy = store.handOver.replicaOf(Seq(0, 2), 4)(_ => Some(Part("image", image))).get
+    val copy =
+      store.handOver.replicaOf(Seq(0, 2), 4)(_ => Coming.now(Some(Part("image", image)))).get
     for (bin <- Seq(0, 2)) { fill(lease.holding, bin); append(lease.holding, bin, 3) }
     store.commit(lease, turn)
     val sound = onlyPart(store.handOver.tail(lease.holding, Seq(0, 2)))

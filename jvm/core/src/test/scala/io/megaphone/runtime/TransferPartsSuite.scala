@@ -12,7 +12,7 @@ import io.megaphone.format.{
 }
 import io.megaphone.plan.{Operator, RoutingTable, StepId}
 import io.megaphone.state.{Attempt, Holding, Lease, Registry}
-import io.megaphone.transfer.{BlockKind, BlockName, Peers, TransferBlocks}
+import io.megaphone.transfer.{BlockKind, BlockName, Coming, Peers, TransferBlocks}
 import io.megaphone.transfer.TransferBlocks.{BinSnapshot, Part}
 
 /** What is larger than a part travels in several, and arrives whole or not at all. */
@@ -41,13 +41,25 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
   }
 
   private def replica(image: Map[Int, Part]): Option[Holding] =
-    blocks.replicaOf(bins, 4)(image.get)
+    blocks.replicaOf(bins, 4)(number => Coming.now(image.get(number)))
 
   private def lists(holding: Holding): Seq[Seq[Byte]] = bins.map(bin => list(holding.log(bin)))
 
   test("an image in parts arrives whole") {
     val (_, image, _) = committed()
     assert(lists(replica(image).get) == Seq.fill(4)(Seq(7)))
+  }
+
+  test("a part of an image is asked for before the one before it is taken in, and none in vain") {
+    val (_, image, _) = committed()
+    val events = mutable.Buffer.empty[String]
+    val taken = blocks.replicaOf(bins, 4, (_, _) => { events += "takes in"; () }) { number =>
+      events += s"asks for $number"
+      Coming.now(image.get(number))
+    }
+    assert(taken.isDefined)
+    val ahead = (1 to 3).flatMap(part => Seq(s"asks for $part", "takes in"))
+    assert(events.toSeq == "asks for 0" +: ahead :+ "takes in")
   }
 
   test("an image that lacks a part does not arrive") {

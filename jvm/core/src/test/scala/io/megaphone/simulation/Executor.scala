@@ -10,7 +10,7 @@ import io.megaphone.pace.Throttle
 import io.megaphone.runtime.{DutyHost, ExecutorAgent, FaultPoints, Orders}
 import io.megaphone.state.{Registry, ReplicaKey, Stretch}
 import io.megaphone.transfer.{
-  Answer, BlockName, Heard, Peers, PushedFile, Question, StandbyKeeper, TransferBlocks
+  Answer, BlockName, Coming, Heard, Peers, PushedFile, Question, StandbyKeeper, TransferBlocks
 }
 
 /** One executor: the shipped agent, and a host made of dice: its way to the other executors, its
@@ -73,6 +73,12 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
       (if (isDamaged) found.map(damaged) else found).orElse(world.planted.missingBlock(block))
     }
   }
+
+  override def pulling(
+      block: BlockName,
+      address: ExecutorAddress,
+      deadlineMs: Long
+  ): Coming[Array[Byte]] = Coming.now(pull(block, address, deadlineMs))
 
   /** Others go on while a question or its answer is late. */
   override def ask(question: Question, address: ExecutorAddress, deadlineMs: Long): Heard = {

@@ -18,7 +18,7 @@ import org.apache.spark.sql.megaphone.BlockStore
 import io.megaphone.format.ExecutorAddress
 import io.megaphone.runtime.FaultPoints
 import io.megaphone.spark.wire.{AnswerBytes, PeerBytes}
-import io.megaphone.transfer.{Answer, BlockName, Heard, Peers, PushedFile, Question}
+import io.megaphone.transfer.{Answer, BlockName, Coming, Heard, Peers, PushedFile, Question}
 
 /** The memory of other executors: their blocks, which Spark's block manager keeps, and Spark's
   * transport carries. The driver takes no part. Under memory pressure moves become slower, and
@@ -97,10 +97,25 @@ final class BlockPeers(
       block: BlockName,
       address: ExecutorAddress,
       deadlineMs: Long
-  ): Option[Array[Byte]] = {
-    var found = Option.empty[Array[Byte]]
-    pullAll(Seq(block -> address), deadlineMs)((_, bytes) => found = Some(bytes))
-    found
+  ): Option[Array[Byte]] = pulling(block, address, deadlineMs).await()
+
+  override def pulling(
+      block: BlockName,
+      address: ExecutorAddress,
+      deadlineMs: Long
+  ): Coming[Array[Byte]] = {
+    val begun = outcome(new Begun(address, deadlineMs)(fetch(address, Seq(block), _)))
+    new Coming[Array[Byte]] {
+      override def await(): Option[Array[Byte]] =
+        try begun.get.await().headOption.flatten
+        catch {
+          case e: InterruptedException => throw e
+          case e: Throwable if isTimeout(e) => toldLate(address, deadlineMs); None
+          case e: ExecutionException => toldMissing(address, e.getCause.toString); None
+          case e: Throwable => toldMissing(address, e.toString); None
+        }
+      override def cancel(): Unit = begun.foreach(_.cancel())
+    }
   }
 
   override def pullAll(wanted: Seq[(BlockName, ExecutorAddress)], deadlineMs: Long)(
@@ -121,7 +136,7 @@ final class BlockPeers(
     @tailrec
     def take(): Unit = if (asked.nonEmpty)
       Option(answers.poll(deadline - System.nanoTime, TimeUnit.NANOSECONDS)) match {
-        case None => asked.keys.foreach(toldMissing(_, s"no answer within $deadlineMs ms"))
+        case None => asked.keys.foreach(toldLate(_, deadlineMs))
         case Some(answer) =>
           asked.remove(answer.from)
           answer.blocks match {
@@ -155,7 +170,8 @@ final class BlockPeers(
       if (from == transport.address) PeerBytes.answer(request)(blocks.get, _ => (), answering)
       else {
         val leftNanos = math.max(0, deadline - System.nanoTime)
-        transport.ask(from, request, TimeUnit.NANOSECONDS.toMillis(leftNanos))
+        // Not rounded down: who waits for this thread should be told first.
+        transport.ask(from, request, TimeUnit.NANOSECONDS.toMillis(leftNanos) + 1)
       }
     )
   }
@@ -173,14 +189,14 @@ final class BlockPeers(
       val begun = outcome {
         faults.at(FaultPoints.QuestionAsked)
         faults.handedOut(FaultPoints.QuestionSent, PeerBytes.ask(question)).map { asked =>
-          inTime(address, deadlineMs)(transport.ask(address, asked, deadlineMs))
+          new Begun(address, deadlineMs)(_ => transport.ask(address, asked, deadlineMs))
         }
       }
       () =>
         try {
           val heard = for {
             come <- begun.get
-            came <- faults.handedOut(FaultPoints.AnswerCame, come())
+            came <- faults.handedOut(FaultPoints.AnswerCame, come.await())
           } yield Heard(AnswerBytes.decode(came), came.length.toLong)
           heard.getOrElse(Heard.Nothing)
         } catch {
@@ -191,18 +207,21 @@ final class BlockPeers(
         }
     }
 
-  /** Begins to ask. Also to find an executor that is gone may take long: what this returns throws
-    * TimeoutException, once the deadline since now is over.
+  /** A request that has begun. Also to find an executor that is gone may take long: who waits is
+    * told by a TimeoutException once the deadline since the beginning is over. What has come in
+    * time is there, however late it is waited for.
+    *
+    * @param ask
+    *   is told when the deadline is over
     */
-  private def inTime(address: ExecutorAddress, deadlineMs: Long)(
-      ask: => Array[Byte]
-  ): () => Array[Byte] = {
-    val until = System.nanoTime + TimeUnit.MILLISECONDS.toNanos(deadlineMs)
-    val asking = threads.submit(address)(() => ask)
-    () =>
-      // One that has come is there, however late it is waited for.
+  private final class Begun[A](address: ExecutorAddress, deadlineMs: Long)(ask: Long => A) {
+    private val until = System.nanoTime + TimeUnit.MILLISECONDS.toNanos(deadlineMs)
+    private val asking = threads.submit(address)(() => ask(until))
+
+    def await(): A =
       try asking.get(math.max(0, until - System.nanoTime), TimeUnit.NANOSECONDS)
-      finally { asking.cancel(true); () }
+      finally cancel()
+    def cancel(): Unit = { asking.cancel(true); () }
   }
 
   /** An executor that takes files too slowly does not get some of them. */
@@ -272,6 +291,9 @@ final class BlockPeers(
       logInfo(s"A file could not be sent to $to, and $dropped that waited are not: $why")
     }
   }
+
+  private def toldLate(from: ExecutorAddress, deadlineMs: Long): Unit =
+    toldMissing(from, s"no answer within $deadlineMs ms")
 
   private def toldMissing(from: ExecutorAddress, why: String): Unit = logInfo(
     s"Not all blocks came from $from ($why); the checkpoint is read instead of those that did not."

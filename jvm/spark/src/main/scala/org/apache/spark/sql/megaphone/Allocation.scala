@@ -96,7 +96,8 @@ object Allocation {
   }
 
   /** Asks the cluster manager to end an executor. Spark asks once, however often this is called.
-    * Returns whether the cluster manager has agreed, now.
+    * Returns whether the cluster manager agrees, as far as this call can say: Spark may have asked
+    * it before.
     */
   def end(sc: SparkContext, executor: String): Boolean = client(sc).exists { client =>
     val ending = client.killExecutors(

@@ -381,6 +381,27 @@ class BlockPeersSuite extends PluginSession {
     }
   }
 
+  test("A pull has begun before anybody waits for it.") {
+    withTwo { two =>
+      two.source.publish(block(0), Array[Byte](7))
+      val come = two.target.pulling(block(0), two.source.address, 60000)
+      val gone = two.target.pulling(block(1), two.source.address, 60000)
+      eventually(timeout(60.seconds))(assert(two.asked.get == 2))
+      assert(come.await().map(_.toSeq).contains(Seq[Byte](7)) && gone.await().isEmpty)
+    }
+  }
+
+  test("A pull that is not wanted any more keeps no thread.") {
+    withTwo { two =>
+      val hung = two.hung()
+      val unwanted = Seq.fill(8)(two.target.pulling(block(0), hung.address, 60000))
+      eventually(timeout(60.seconds))(assert(two.hanging.get == 8))
+      unwanted.foreach(_.cancel())
+      two.target.pulling(block(0), hung.address, 60000)
+      eventually(timeout(30.seconds))(assert(two.hanging.get == 9))
+    }
+  }
+
   test("An answer is late if its time is over, not if the executor is gone or answers nonsense.") {
     withTwo { two =>
       val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 9, StepId("plan", 0, 0))
