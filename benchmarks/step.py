@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import shutil
 import statistics
 import threading
@@ -309,7 +310,7 @@ def table(rounds: dict[str, dict[str, list[Round]]]) -> list[str]:
                 f"{mean['step_ms']:.0f} | {mean['idle_ms']:.0f}, {mean['idle_p99_ms']:.0f} | "
                 f"{mean['batches']:.0f} | {mean['seconds']:.1f} | {mean['travelled']:.2f} |"
             )
-    slopes = [f"- {way}: {of[-1] / of[0]:.2f}" for way, of in ratios.items()]
+    slopes = [f"- {way}: {of[-1] / of[0]:.2f}" for way, of in ratios.items() if len(of) > 1]
     return [*lines, "", "Slope, largest over smallest size:", "", *slopes]
 
 
@@ -327,6 +328,11 @@ def main() -> None:
     )
     parser.add_argument("--memory", default="3g", help="of each executor, in GiB: 6g")
     parser.add_argument("--ways", nargs="+", default=WAYS)
+    parser.add_argument(
+        "--beside",
+        action="store_true",
+        help="keeps the other sizes that the last run has measured",
+    )
     parser.add_argument("--no-offline", action="store_true", help="leaves Spark's own way out")
     parser.add_argument("--conf", nargs="*", default=[], help="key=value, for the queries")
     arguments = parser.parse_args()
@@ -339,16 +345,34 @@ def main() -> None:
     )
     harness.set_conf(spark, arguments.conf)
     rounds: dict[str, dict[str, list[Round]]] = {}
+    if arguments.beside:
+        known = json.loads((harness.RESULTS / "step.json").read_text())["rounds"]
+        rounds = {keys: ways for keys, ways in known.items() if int(keys) not in arguments.sizes}
+    result: dict[str, Any] = {"arguments": vars(arguments), "rounds": rounds}
     for keys in arguments.sizes:
-        ways = rounds.setdefault(str(keys), {way: [] for way in arguments.ways})
+        ways: dict[str, list[Round]] = {way: [] for way in arguments.ways}
         with flow(spark, keys, arguments.rows) as running:
             for mode in {way.split()[0] for way in ways} - {CONTROL}:
                 running.moved(mode, "all-at-once")  # not counted: it warms up the movers
             turns = list(harness.turned(arguments.rounds, list(ways)))
             for _, way in tqdm(turns, desc=f"{keys} keys", unit="plan"):
                 ways[way].append(measured(running, way, arguments.control_batches))
-        tqdm.write("\n".join(table({str(keys): ways})))  # the larger sizes take long
+        rounds[str(keys)] = ways
+        save(result)  # the larger sizes take long
+    if not arguments.no_offline:
+        result["offline"] = offline(spark, min(arguments.sizes), arguments.rows)
+        save(result)
+    spark.stop()
+
+
+def save(result: dict[str, Any]) -> None:
+    """Prints and saves what is known so far, the smallest size first."""
+    rounds = {keys: result["rounds"][keys] for keys in sorted(result["rounds"], key=int)}
     lines = table(rounds)
+    if "offline" in result:
+        parts = ", ".join(f"{k.removesuffix('_s')} {v:.1f} s" for k, v in result["offline"].items())
+        keys = min(result["arguments"]["sizes"])
+        lines += ["", f"Spark's own way at {keys} keys, once: {parts}."]
     panels = {
         f"{keys} keys: slowest batch of the plan / idle p99": {
             f"megaphone, {way}": [m["worst_ms"] / m["idle_p99_ms"] for m in of]
@@ -356,13 +380,8 @@ def main() -> None:
         }
         for keys, ways in rounds.items()
     }
-    result: dict[str, Any] = {"arguments": vars(arguments), "rounds": rounds}
-    if not arguments.no_offline:
-        result["offline"] = offline(spark, min(arguments.sizes), arguments.rows)
-        parts = ", ".join(f"{k.removesuffix('_s')} {v:.1f} s" for k, v in result["offline"].items())
-        lines += ["", f"Spark's own way at {min(arguments.sizes)} keys, once: {parts}."]
-    harness.save("step", result, "\n".join(lines) + "\n", harness.dots(panels, "times"))
-    spark.stop()
+    text = "\n".join(lines) + "\n"
+    harness.save("step", result | {"rounds": rounds}, text, harness.dots(panels, "times"))
 
 
 if __name__ == "__main__":
