@@ -11,7 +11,8 @@ import io.megaphone.pace.Clock
   *      enough that all state of these workers is elsewhere;
   *   1. after that it has heard of newer orders, and then reports no state, export, replica or
   *      block;
-  *   1. no worker lacks a standby elsewhere that it has there, and that others have room for.
+  *   1. no worker lacks a standby elsewhere that it has there, that was known to have all of its
+  *      state when the emptying began, and that others have room for.
   *
   * It holds at the moment that it is asked for: until Spark is told to give the executor no more
   * tasks, one may bring state back. See [[Releases]] for how one is ended.

@@ -111,6 +111,35 @@ object Bug {
   /** H30: an executor that is to be emptied drops the state that its worker goes on with. */
   case object DroppedEarly extends Bug("H30")
 
+  /** H31: a report is believed that an executor made before its last state came and went. */
+  case object GoesByOldReport extends Bug("H31", _.withDrains)
+
+  /** An executor may go although a worker is placed there. */
+  case object GoesThoughPlaced extends Bug("rule 30", _.withDrains)
+
+  /** An executor may go although an idle query has no other copy of its workers' state. */
+  case object GoesWithOnlyCopy extends Bug("rule 30", _.withDrains)
+
+  /** An executor may go although it reports the state of workers. */
+  case object GoesWithState extends Bug("rule 30", _.withDrains)
+
+  /** An executor may go although it has what a step on demand took from its workers. */
+  case object GoesWithExports extends Bug("rule 30", _.withDrains)
+
+  /** An executor may go although it has replicas for steps to come. */
+  case object GoesWithReplicas extends Bug("rule 30", _.withDrains)
+
+  /** An executor may go although it has published blocks for steps to come. */
+  case object GoesWithBlocks extends Bug("rule 30", _.withDrains)
+
+  /** An executor may go although it has a standby that an idle query lacks elsewhere. */
+  case object GoesWithStandby extends Bug("rule 30", _.withDrains.withStandbys.withRoom)
+
+  /** An executor that has no room for a standby does not say so, and what it copies again and again
+    * counts as progress: a worker waits for it for ever.
+    */
+  case object NoRoomUnsaid extends Bug("rule 26", _.withDrains.withFullExecutors)
+
   /** H34: what a step on demand has brought is forgotten, and comes again with the rest. */
   case object BroughtIsForgotten extends Bug("H34")
 
@@ -177,6 +206,15 @@ object Bug {
     StandbyNotCaughtUp,
     RelocatedEarly,
     DroppedEarly,
+    GoesByOldReport,
+    GoesThoughPlaced,
+    GoesWithOnlyCopy,
+    GoesWithState,
+    GoesWithExports,
+    GoesWithReplicas,
+    GoesWithBlocks,
+    GoesWithStandby,
+    NoRoomUnsaid,
     BroughtIsForgotten,
     WriteOverElsewhere,
     ScanOfHere,

@@ -21,6 +21,8 @@ package io.megaphone.simulation
   *   how often the rest of what a step on demand left elsewhere came to its end
   * @param released
   *   executors that were ended once they were empty
+  * @param longestDrain
+  *   how many batches an executor took at most to get empty, once faults had stopped
   * @param missed
   *   executors that died while all of their workers were stood by for
   * @param refused
@@ -39,6 +41,7 @@ final case class Counts(
     relocated: Long = 0,
     completed: Long = 0,
     released: Long = 0,
+    longestDrain: Long = 0,
     missed: Long = 0,
     refused: Long = 0
 ) {
@@ -57,6 +60,7 @@ final case class Counts(
     relocated + o.relocated,
     completed + o.completed,
     released + o.released,
+    math.max(longestDrain, o.longestDrain),
     missed + o.missed,
     refused + o.refused
   )
@@ -65,6 +69,7 @@ final case class Counts(
     s"$schedules schedules, $batches batches, $steps steps, ${faults.values.sum} faults, " +
       s"$takenBack steps taken back, $restored of them restored, $promoted standbys promoted, " +
       s"$relocated workers relocated, $completed rests complete, $released executors released, " +
+      s"$longestDrain batches of the longest drain, " +
       s"$missed of those lost were stood by for, $trimmed records trimmed, " +
       s"$refused queries refused after damage to their plan logs"
 

@@ -59,6 +59,7 @@ final class Driver(val id: String, world: World) {
   private var relocated = 0
   private val placements = mutable.HashMap.empty[Long, Map[Long, Vector[String]]]
   private var isDoomed = false
+  private var idleTurns = 0 // in which it plans no batch
   var isDead = false
   var isPaused = false
 
@@ -81,8 +82,18 @@ final class Driver(val id: String, world: World) {
   def placementAt(batch: Long, group: Long): Option[Vector[String]] =
     placements.get(batch).flatMap(_.get(group))
 
+  /** Whether the batch that was planned last has a worker on an executor. */
+  def isPlacedOn(executor: String, group: Long, worker: Int): Boolean =
+    state.decision.exists { d =>
+      placementAt(d.batch.number, group).flatMap(_.lift(worker)).contains(executor)
+    }
+
+  /** Whether it plans no batches, as there are no rows. */
+  def isIdle: Boolean = isReady && idleTurns > 0
+
   def step(): Unit =
-    if (world.isTooLate(batch) && phase != Starting) die("another driver is far ahead")
+    if (idleTurns > 0) idleTurns -= 1
+    else if (world.isTooLate(batch) && phase != Starting) die("another driver is far ahead")
     else
       try world.during(this)(next())
       catch { case died: DriverDied => die(died.getMessage) }
@@ -218,7 +229,8 @@ final class Driver(val id: String, world: World) {
     else tasks.next()
 
   /** Executors have come or gone, or are to be emptied. */
-  def clusterChanged(): Unit = if (isReady) run.clusterChanged(world.clusterView).foreach(pin)
+  def clusterChanged(now: => ClusterView = world.clusterView): Unit =
+    if (isReady) run.clusterChanged(now).foreach(pin)
 
   /** A user's calls. */
   def spread(): Unit = {
@@ -251,6 +263,7 @@ final class Driver(val id: String, world: World) {
       if (world.dice.chance(0.9)) run.batchEnded(batch, world.dice.below(1000).toLong)
       batch += 1
       isOwn = false
+      if (world.mayBeIdle && world.dice.chance(0.2)) idleTurns = world.dice.between(30, 300)
       phase = WritingOffset
     }
   }
@@ -267,7 +280,6 @@ final class Driver(val id: String, world: World) {
   def sweep(order: SweepOrder): Unit = checkpoint.idsAt(order.version).foreach { ids =>
     val isAhead =
       order.newest.version < world.oracle.settled || order.version < world.oracle.oldest
-    val before = checkpoint.files.valuesIterator.map(_.listed.size).sum
     if (!world.planted.sweep(order, ids))
       order.sweep(ids, world.recovery, checkpoint.files) {
         case (_, Success(_)) => ()
@@ -275,8 +287,6 @@ final class Driver(val id: String, world: World) {
           world.trace(s"$id does not sweep: $e")
         case (_, Failure(e)) => throw e
       }
-    val deleted = before - checkpoint.files.valuesIterator.map(_.listed.size).sum
-    world.counts = world.counts.copy(deleted = world.counts.deleted + deleted)
   }
 
   /** A user's call: what it throws, the user sees, and the query goes on. */

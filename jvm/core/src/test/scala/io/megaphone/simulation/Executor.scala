@@ -7,8 +7,9 @@ import io.megaphone.checkpoint.Recovery
 import io.megaphone.format.{Compression, Compressions, ExecutorAddress, StoreKey, WorkerId}
 import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.Throttle
+import io.megaphone.plan.StepId
 import io.megaphone.runtime.{DutyHost, ExecutorAgent, FaultPoints, Orders}
-import io.megaphone.state.{Registry, ReplicaKey, Stretch}
+import io.megaphone.state.{ForStep, Registry, ReplicaKey, Stretch}
 import io.megaphone.transfer.{
   Answer, BlockName, Coming, Heard, Peers, PushedFile, Question, StandbyKeeper, TransferBlocks
 }
@@ -40,6 +41,12 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
   private val stored = mutable.LinkedHashMap.empty[BlockName, Array[Byte]]
   private val restsThread = new Object
   private var hasHeardWrong = false
+
+  /** Whether there is never room for copies, nor for the rest of what is elsewhere. */
+  val isFull: Boolean = world.faults.strikes(Fault.ExecutorHasNoRoom)
+
+  /** When a task opened a store here last: the number of the moment. */
+  var openedAt = 0L
   var isAlive = true
 
   override def publish(block: BlockName, bytes: Array[Byte]): Unit = {
@@ -121,9 +128,18 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
       b
     }
 
+  /** The runs and steps that blocks and replicas here are for. */
+  def carried: Iterator[(String, StepId)] =
+    stored.keysIterator.map(block => block.key.run -> block.step) ++
+      registry.replicaVersions.iterator.map(_._1).collect {
+        case ReplicaKey(store, _, ForStep(step, _)) => store.run -> step
+      }
+
   override def at(point: String): Unit =
-    if (Executor.NeedRoom(point) && world.faults.strikes(Fault.ReplicaHasNoRoom))
-      throw new SpillException("no room", null)
+    if (
+      Executor.NeedRoom(point) && (isFull || world.faults.strikes(Fault.ReplicaHasNoRoom)) ||
+      point == FaultPoints.RestAsked && isFull
+    ) throw new SpillException("no room", null)
 
   override def handedOut(point: String, bytes: Array[Byte]): Option[Array[Byte]] = Some(bytes)
 
@@ -181,6 +197,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
       world.checkRests(this)
     } catch {
       case e: Exception if world.isExpected(e) || !world.isLive(run) => world.trace(s"$name: $e")
+      case e: SpillException if isFull => world.trace(s"$name: $e")
       // What is lacking of an answer is found at its end.
       case e: IllegalStateException if hasHeardWrong => world.trace(s"$name: $e")
     }

@@ -29,8 +29,11 @@ object Fault {
   case object ExecutorCutOff extends Fault(0.005)
   case object ExecutorJoins extends Fault(0.006)
 
-  /** There is no room for a copy; or none for a batch's own state, but that of standbys. */
+  /** There is no room for a copy; there is never any on an executor; a batch has no room but that
+    * of standbys.
+    */
   case object ReplicaHasNoRoom extends Fault(0.1)
+  case object ExecutorHasNoRoom extends Fault(0.15)
   case object BatchHasNoRoom extends Fault(0.01)
 
   /** An attempt fails; or is given up by the driver and goes on (a zombie); or hears of it too late
@@ -96,6 +99,7 @@ object Fault {
   case object MessageLate extends Fault(0.3)
   case object MessageTwice extends Fault(0.2)
 
+  val OfRoom: Set[Fault] = Set(ReplicaHasNoRoom, ExecutorHasNoRoom, BatchHasNoRoom)
   val DamagesLog: Set[Fault] = Set(PlanLogFromEarlier, RecordReplaced)
 
   val All: Vector[Fault] = Vector(
@@ -109,6 +113,7 @@ object Fault {
     ExecutorCutOff,
     ExecutorJoins,
     ReplicaHasNoRoom,
+    ExecutorHasNoRoom,
     BatchHasNoRoom,
     TaskFails,
     TaskGivenUp,

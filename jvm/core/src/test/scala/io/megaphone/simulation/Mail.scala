@@ -11,9 +11,9 @@ final class Mail(world: World) {
   import world.{dice, drivers, faults}
 
   private val reporting = mutable.LinkedHashSet.empty[Executor] // a task has brought them news
-  private val lateReports = mutable.ArrayBuffer.empty[(Executor, Report)]
+  private val lateReports = mutable.ArrayBuffer.empty[Sent]
   private val lateOrders = mutable.ArrayBuffer.empty[(Executor, Orders)]
-  private val lateCommits = mutable.ArrayBuffer.empty[(Driver, Committed)]
+  private val lateCommits = mutable.ArrayBuffer.empty[(TaskAttempt, Committed)]
   private val lateFiles = mutable.ArrayBuffer.empty[(Executor, PushedFile)]
   private val heard = mutable.HashMap.empty[String, Report]
 
@@ -33,26 +33,33 @@ final class Mail(world: World) {
   def report(executor: Executor): Unit = if (!faults.strikes(Fault.MessageLost)) {
     reporting -= executor
     val report = world.planted.report(executor.agent.report, executor)
-    if (faults.strikes(Fault.ReportLate)) lateReports += (executor -> report)
-    else hear(executor, report)
+    val sent = Sent(executor, report, world.mayGo.reports(executor, report))
+    if (faults.strikes(Fault.ReportLate)) lateReports += sent else hear(sent)
   }
 
-  private def hear(executor: Executor, report: Report): Unit = {
+  private def hear(sent: Sent): Unit = {
+    val Sent(executor, report, isHeard) = sent
     heard(executor.name) = report
+    isHeard()
     drivers.filterNot(_.isPaused).flatMap(_.live).foreach(_.reported(report))
     def runs = drivers.toVector.flatMap(_.live).flatMap(_.ordersFor(executor.name))
     val orders =
       Orders.of(() => world.nextNumber(), () => runs, world.drains.open(executor.name))
     if (faults.strikes(Fault.MessageLate)) lateOrders += (executor -> orders)
     else executor.hear(orders)
+    world.look(executor)
   }
 
   /** A task tells its driver of a commit: at once, late, twice or never. */
-  def tell(driver: Driver, committed: Committed): Unit =
+  def tell(by: TaskAttempt, committed: Committed): Unit =
     if (!faults.strikes(Fault.MessageLost)) {
-      if (faults.strikes(Fault.MessageLate)) lateCommits += (driver -> committed)
-      else driver.live.foreach(_.committed(committed))
-      if (faults.strikes(Fault.MessageTwice)) lateCommits += (driver -> committed)
+      if (faults.strikes(Fault.MessageLate)) lateCommits += (by -> committed)
+      else {
+        by.stage.driver.live.foreach(_.committed(committed))
+        // What another attempt than the newest has to tell may be ignored, and so may what is late.
+        if (!by.isZombie) world.mayGo.told(by.executor, by.openedAt)
+      }
+      if (faults.strikes(Fault.MessageTwice)) lateCommits += (by -> committed)
     }
 
   /** A file is on its way to an executor: it comes at once, late, twice or never. */
@@ -69,10 +76,10 @@ final class Mail(world: World) {
   /** One message of each kind that is late arrives. */
   def deliverLate(): Unit = {
     takeOne(lateFiles).foreach { case (to, file) => arrive(file, to) }
-    takeOne(lateReports).foreach((hear _).tupled)
+    takeOne(lateReports).foreach(hear(_))
     takeOne(lateOrders).foreach { case (to, orders) => to.hear(orders) }
-    takeOne(lateCommits).foreach { case (driver, committed) =>
-      driver.live.foreach(_.committed(committed))
+    takeOne(lateCommits).foreach { case (by, committed) =>
+      by.stage.driver.live.foreach(_.committed(committed))
     }
   }
 
@@ -83,3 +90,10 @@ final class Mail(world: World) {
   private def takeOne[A](late: mutable.ArrayBuffer[A]): Option[A] =
     Option.when(late.nonEmpty)(late.remove(dice.below(late.size)))
 }
+
+/** A report on its way.
+  *
+  * @param isHeard
+  *   to be called once it has come
+  */
+private final case class Sent(executor: Executor, report: Report, isHeard: () => Unit)

@@ -12,7 +12,7 @@ import io.megaphone.format.{
 }
 import io.megaphone.log.BinLog
 import io.megaphone.protocol.{Protocol, Route, Whereabouts}
-import io.megaphone.runtime.{Assignment, Orders, Report, SweepOrder, Tables, WorkerTask}
+import io.megaphone.runtime.{Assignment, Drain, Orders, Report, SweepOrder, Tables, WorkerTask}
 import io.megaphone.state.{
   Attempt, Holding, LoadedBin, Registry, Remote, Replica, ReplicaKey, SubBin
 }
@@ -66,7 +66,26 @@ final class Planted(world: World, bug: Option[Bug]) {
       report.copy(standing = report.standing.map(_.copy(isWhole = true)))
     case Some(Bug.MoveOfIncomplete) =>
       report.copy(whole = of.registry.workers(_.areIncomplete).map(_ -> world.oracle.settled))
+    case Some(Bug.NoRoomUnsaid) =>
+      val bins = world.nextNumber().toInt
+      report.copy(noRoom = Vector.empty, standing = report.standing.map(_.copy(bins = bins)))
     case _ => report
+  }
+
+  /** What an executor has, as the driver knows it. */
+  def has(has: Drain.OfExecutor): Drain.OfExecutor = {
+    def of(change: Drain.OfQuery => Drain.OfQuery) = has.copy(queries = has.queries.map(change))
+    bug match {
+      case Some(Bug.GoesByOldReport) if has.obeyed > 0 => has.copy(obeyed = Long.MaxValue)
+      case Some(Bug.GoesThoughPlaced) => of(_.copy(workers = 0))
+      case Some(Bug.GoesWithOnlyCopy) => of(_.copy(areElsewhere = true))
+      case Some(Bug.GoesWithState) => of(_.copy(states = 0))
+      case Some(Bug.GoesWithExports) => of(_.copy(exports = 0))
+      case Some(Bug.GoesWithReplicas) => has.copy(replicas = 0)
+      case Some(Bug.GoesWithBlocks) => has.copy(blocks = 0)
+      case Some(Bug.GoesWithStandby) => of(_.copy(standbysLacking = 0))
+      case _ => has
+    }
   }
 
   /** A file that was sent has come to an executor. */

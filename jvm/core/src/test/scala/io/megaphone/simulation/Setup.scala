@@ -71,6 +71,15 @@ final case class Setup(
   /** All plans are on demand. */
   def onDemand: Setup = copy(onDemandShare = 1)
 
+  /** The user has executors emptied. */
+  def withDrains: Setup = copy(isElastic = true, executors = math.max(3, executors))
+
+  /** Copies always have room. */
+  def withRoom: Setup = copy(faults = faults -- Fault.OfRoom)
+
+  /** Some executors never have room for copies. */
+  def withFullExecutors: Setup = copy(faults = faults + (Fault.ExecutorHasNoRoom -> 0.3))
+
   /** In each batch some rows are due. */
   def withScans: Setup = if (dueShare == 0) copy(dueShare = 50) else this
 

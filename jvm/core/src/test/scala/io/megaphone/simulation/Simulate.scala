@@ -6,7 +6,8 @@ import java.util.concurrent.atomic.{AtomicLong, AtomicReference}
 /** Runs schedules by the thousand: `Simulate [schedules] [first seed] [threads]`.
   *
   * Where one fails, prints its seed, what was wrong, the end of its trace, and the command that
-  * runs it alone. The environment may say the same: `SCHEDULES`, `SEED`, `THREADS`.
+  * runs it alone. The environment may say the same: `SCHEDULES`, `SEED`, `THREADS`; and `BUG`, one
+  * that is to be planted.
   */
 object Simulate {
 
@@ -16,7 +17,8 @@ object Simulate {
     val schedules = value(0, "SCHEDULES", 20000)
     val first = value(1, "SEED", 1)
     val threads = value(2, "THREADS", 2).toInt
-    val progress = run(first, schedules, threads, isLoud = true)
+    val bug = sys.env.get("BUG").flatMap(name => Bug.All.find(_.toString == name))
+    val progress = run(first, schedules, threads, bug, isLoud = true)
     println(progress.summary)
     println(progress.counts.strikes)
     progress.failure.foreach { outcome =>

@@ -13,6 +13,9 @@ final class SimulatedFiles(folder: String, faults: Faults) extends MemoryFiles(f
   /** Whether a sweep has deleted the file of this whole name. */
   def wasSwept(name: String): Boolean = swept(name)
 
+  /** How many files sweeps have deleted. */
+  def sweptCount: Int = swept.size
+
   override def delete(file: FileName): Unit = {
     super.delete(file)
     swept += nameOf(file)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.simulation
 
+import scala.collection.mutable
 import scala.util.control.NonFatal
 
 /** One schedule: a query, its executors, its user and what goes wrong, all of it decided by the
@@ -39,6 +40,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     val counts = world.counts.copy(
       schedules = 1,
       faults = world.faults.struck,
+      deleted = world.checkpoint.files.valuesIterator.map(_.sweptCount.toLong).sum,
       trimmed = world.checkpoint.planLog.deleted,
       refused = if (isRefused) 1 else 0
     )
@@ -106,6 +108,24 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     if (newest >= 1) Reader.check(world, oldest + dice.below((newest - oldest).toInt + 1))
   }
 
+  private val drainingSince = mutable.HashMap.empty[Executor, Long] // the number of batches
+
+  /** An executor is empty after a bounded number of batches of one driver, if others have room. */
+  private def checkDrains(undrained: Vector[Executor]): Unit = {
+    val batches = world.counts.batches
+    val isAlone = world.drivers.count(!_.isDead) == 1 && world.drivers.exists(_.isReady)
+    drainingSince.filterInPlace((executor, _) => isAlone && undrained.contains(executor))
+    if (isAlone) for (executor <- undrained) {
+      val took = batches - drainingSince.getOrElseUpdate(executor, batches)
+      world.counts = world.counts.copy(longestDrain = math.max(took, world.counts.longestDrain))
+      if (took > Simulation.DrainMax)
+        throw new Violation(
+          s"${executor.name} is not empty after $took batches without a fault: " +
+            world.drivers.map(_.status.moving).mkString
+        )
+    }
+  }
+
   /** Faults are over: plans end, memory is given back, all that is retained can be read. */
   private def settle(): Unit = {
     trace("faults stop")
@@ -122,6 +142,9 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     // Nor do batches count while bins arrive: the dice may leave out those who bring the rest.
     var arrivingAt = -1L
     var arriving = 0
+    // The executors that are not empty yet, by this number of batches.
+    var undrained = Vector.empty[Executor]
+    var seenAt = -1L
     // The driver whose plans are over, and the number of batches since when.
     var over = Option.empty[(Driver, Long)]
     var ticks = 0
@@ -134,9 +157,23 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
       else world.mail.report(dice.pick(world.executors))
       check()
       ticks += 1
+      if (world.counts.batches != seenAt) {
+        seenAt = world.counts.batches
+        world.relieve()
+        undrained = world.undrained
+        checkDrains(undrained)
+        // The dice may leave out those on whom a drain waits; a batch is long for who copies.
+        if (undrained.nonEmpty) world.executors.toVector.foreach { executor =>
+          for (_ <- 1 to Simulation.WorksOfBatch) {
+            executor.work()
+            world.mail.report(executor)
+          }
+        }
+      }
       // It did not know what another had written, or where a worker had run.
       over = over.filterNot { case (driver, _) =>
-        driver.isDead || driver.status.isRelocating || driver.status.isArriving
+        driver.isDead || driver.status.isRelocating || driver.status.isArriving ||
+        undrained.nonEmpty
       }
       if (over.isEmpty) world.drivers.filterNot(_.isDead).toVector match {
         case Vector(driver) if driver.isReady && driver.isCurrent =>
@@ -155,8 +192,10 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
             arriving += 1
             bound += 1
           }
-          if (driver.openPlans.isEmpty && !driver.status.isRelocating && !driver.status.isArriving)
-            over = Some(driver -> world.counts.batches)
+          if (
+            driver.openPlans.isEmpty && !driver.status.isRelocating &&
+            !driver.status.isArriving && undrained.isEmpty
+          ) over = Some(driver -> world.counts.batches)
           else if (driver.openPlans.nonEmpty && world.counts.batches > bound)
             throw new Violation(
               s"plans are still open after many batches without a fault: ${driver.openPlans}"
@@ -179,6 +218,15 @@ object Simulation {
   private val TicksMax = 200000
   private val ProgressMax = 50
   private val ArrivingMax = 200
+
+  /** How often an executor works in the background while a batch runs, and asks for orders. */
+  private val WorksOfBatch = 5
+
+  /** Batches after which an executor is empty. A standby that has given way rests for 300 works of
+    * its executor. An executor that has had no room is not asked again for 50 batches. The others
+    * are for steps that go first, and for workers that leave one after the other.
+    */
+  private val DrainMax = 300 / WorksOfBatch + 50 + 40
 
   final case class Outcome(seed: Long, failure: Option[Throwable], trace: Trace, counts: Counts)
 }

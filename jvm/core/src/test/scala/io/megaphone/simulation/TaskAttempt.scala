@@ -57,6 +57,9 @@ final class TaskAttempt(
   private val fromFiles = mutable.HashMap.empty[StoreId, Int] // bins, as it was opened
   private var nextOpen, nextRow, nextScan, nextCommit = 0
 
+  /** When it opened a store last: the number of the moment. */
+  var openedAt = 0L
+
   /** Whether the executor believes that it has been killed. */
   var isKilled = false
 
@@ -98,6 +101,8 @@ final class TaskAttempt(
     if (executor.agent.notice(stage.counter)) world.mail.wantsToReport(executor)
     if (world.faults.strikes(Fault.TaskFails))
       throw new InjectedFault("the task failed before it opened a store")
+    openedAt = world.nextNumber()
+    executor.openedAt = openedAt
     world.planted.beforeOpen(executor, stage, store, worker)
     val recovery = executor.recovery(store.in(stage.driver.id))
     executor.registry.useKeyReader(store.in(stage.driver.id), () => Cells.Hash)
@@ -191,14 +196,17 @@ final class TaskAttempt(
     val task = tasks(store)
     if (world.faults.strikes(Fault.TaskFails))
       throw new InjectedFault("the task failed before a commit")
-    if (world.faults.strikes(Fault.BatchHasNoRoom)) { executor.agent.standbys.giveWay(); () }
+    if (world.faults.strikes(Fault.BatchHasNoRoom)) {
+      executor.agent.standbys.giveWay()
+      world.copyLost()
+    }
     val id = if (setup.isV2) s"i${world.nextNumber()}" else StateName.FixedId
     world.planted.beforeCommit(executor, stage, task)
     val writer = world.planted.writer(WriterId(number, world.nextNumber()))
     val committed = task.commit(id, writer)
     world.trace(s"$this commits $store as ${StateName(stage.batch + 1, id)}")
     ids(store) = id
-    world.mail.tell(stage.driver, committed)
+    world.mail.tell(this, committed)
     if (!isZombie) world.checkFetched(task.arrivals, fromFiles(store))
     world.planted.afterCommit(task.holding)
   }

@@ -22,11 +22,12 @@ final class User(world: World) {
   }
 
   /** Empties an executor, spreads the load, or takes workers elsewhere. */
-  private def place(driver: Driver): Unit = dice.below(6) match {
+  private def place(driver: Driver): Unit = dice.below(7) match {
     case 0 | 1 => world.drain()
     case 2 => world.undrain()
     case 3 => driver.spread()
     case 4 => driver.cancelRelocations()
+    case 5 => if (!world.faults.isFree && dice.chance(0.5)) world.hurry()
     case _ =>
       val seats = for {
         group <- setup.groups

@@ -25,6 +25,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   val oracle = new Oracle(setup)
   val planted = new Planted(this, bug)
   val mail = new Mail(this)
+  val mayGo = new MayGo(this)
   private val recoveries = setup.stores.map(s => s -> planted.recovery(checkpoint.files(s))).toMap
 
   val executors: mutable.ArrayBuffer[Executor] = mutable.ArrayBuffer.empty
@@ -37,6 +38,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   private val broken = mutable.HashSet.empty[Long]
   private var gone = Vector.empty[ExecutorAddress] // the executors that the driver may still see
   private var lastNumber = 0L
+  private var lostAt = 0L // when a copy was lost last
 
   /** The executors that the user has emptied. */
   val drains = new Drains(() => nextNumber(), new SimulatedClock)
@@ -62,25 +64,39 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     val live = executors.iterator.map(_.address).toVector
     val isStale = faults.strikes(Fault.ClusterStale, gone.nonEmpty)
     val unsure = live.filter(_ => faults.strikes(Fault.ExecutorLeaves, live.size > 1))
-    ClusterView(
-      if (isStale) live ++ gone.lastOption else live,
-      unsure.map(_.id).toSet ++ leaving,
-      drains.open,
-      live.map(e => e.id -> (1 + e.id.last % 3)).toMap
-    )
+    viewOf(if (isStale) live ++ gone.lastOption else live, unsure.map(_.id).toSet)
   }
+
+  /** The executors as they are. */
+  private def sureView = viewOf(executors.iterator.map(_.address).toVector, Set.empty)
+
+  private def viewOf(listed: Vector[ExecutorAddress], unsure: Set[String]) = ClusterView(
+    listed,
+    unsure ++ leaving ++ drains.overdue,
+    drains.draining,
+    listed.map(e => e.id -> (1 + e.id.last % 3)).toMap
+  )
+
+  /** Whether a query may plan no batches for a while: it matters to who is to be emptied only. */
+  def mayBeIdle: Boolean = !faults.quiet && drains.open.nonEmpty
 
   /** Whether some executor is left that workers can go to. */
   def mustEmpty: Boolean = staying.nonEmpty
 
   /** The executors that are to stay. */
-  private def staying = executors.filterNot(e => drains.open(e.name) || leaving(e.name))
+  private def staying = executors.filter(isStaying)
+  def isStaying(executor: Executor): Boolean =
+    !drains.open(executor.name) && !leaving(executor.name)
 
-  /** The user has an executor emptied, or changes their mind. */
-  def drain(): Unit = if (staying.size > 1) {
-    val name = dice.pick(staying).name
-    trace(s"the user drains $name")
-    drains.start(name, None)
+  /** The user has an executor emptied, or has no more time for that, or changes their mind. */
+  def drain(): Unit = if (staying.size > 1) startDrain(dice.pick(staying).name, None)
+  def hurry(): Unit =
+    dice.pickOption(drains.open.toVector.sorted).foreach(startDrain(_, timeoutMs = Some(0)))
+
+  private def startDrain(name: String, timeoutMs: Option[Long]): Unit = {
+    trace(s"the user drains $name${timeoutMs.fold("")(ms => s" within $ms ms")}")
+    if (!drains.open(name)) executor(name).foreach(mayGo.drainBegins)
+    drains.start(name, timeoutMs)
     drivers.foreach(_.clusterChanged())
   }
   def undrain(): Unit = dice.pickOption(drains.open.toVector.sorted).foreach { name =>
@@ -90,21 +106,55 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   }
 
   /** The user ends the executors that may go. Nothing of what they had may be missed. */
-  def release(): Unit = {
-    val free = executors.filter(e => drains.get(e.name, has).exists(_.status == Drain.Drained))
-    free.filterNot(e => drivers.exists(_.tasks.runOn(e))).foreach { e =>
-      counts = counts.copy(released = counts.released + 1)
-      lose(e, isCutOff = false)
-    }
+  def release(): Unit = for {
+    executor <- executors.toVector
+    if look(executor) && !drivers.exists(_.tasks.runOn(executor))
+  } {
+    counts = counts.copy(released = counts.released + 1)
+    lose(executor, isCutOff = false)
   }
+
+  /** Asks the product whether an executor may go, as a drain that is under way does: it keeps in
+    * mind what it sees. Throws a violation if it is wrong to say so.
+    */
+  def look(executor: Executor): Boolean = drains.open(executor.name) && {
+    // Of a query that plans no batches, the news of losses comes before anybody looks.
+    drivers.foreach(driver => if (driver.isIdle) driver.clusterChanged(sureView))
+    val isFree = drains.get(executor.name, has).exists(_.status == Drain.Drained)
+    if (isFree) mayGo.check(executor)
+    isFree
+  }
+
+  /** Whether a query is taken for one that plans no batches. Only once each executor has reported
+    * since a copy was lost: else reports speak of copies that are gone.
+    */
+  def isAtRest(driver: Driver): Boolean = driver.isIdle && mayGo.haveAllReportedSince(lostAt)
 
   /** What an executor has that somebody may need, as the driver knows it. */
   private def has(executor: String): Drain.OfExecutor = {
     val report = mail.lastReport(executor)
     val queries =
       for (driver <- drivers.toVector; run <- driver.live)
-        yield run.footprint.on(executor, driver.id, driver.id, isIdle = false, report)
-    Drain.OfExecutor.of(report, queries)
+        yield run.footprint.on(executor, driver.id, driver.id, isAtRest(driver), report)
+    planted.has(Drain.OfExecutor.of(report, queries))
+  }
+
+  /** Executors that are to be emptied and are not, although others could take what they have. */
+  def undrained: Vector[Executor] =
+    if (mustEmpty) executors.filter(e => drains.open(e.name) && !look(e)).toVector
+    else Vector.empty
+
+  /** A copy is gone, or will be: what executors have reported of it is not true any more. */
+  def copyLost(): Unit = lostAt = nextNumber()
+
+  /** Once faults have stopped: the user has executors emptied that have no room for what of their
+    * workers is elsewhere, and sees to it that some executor has room.
+    */
+  def relieve(): Unit = if (executors.exists(_.isFull)) {
+    if (staying.forall(_.isFull)) join()
+    staying
+      .filter(e => e.isFull && e.registry.workers(_.areIncomplete).nonEmpty)
+      .foreach(e => startDrain(e.name, None))
   }
 
   /** An executor gets no more tasks, and will end. */
@@ -182,6 +232,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   def lose(executor: Executor, isCutOff: Boolean): Unit = {
     trace(s"${executor.name} is ${if (isCutOff) "cut off" else "dead"}")
     executors -= executor
+    copyLost()
     mail.forget(executor)
     drains.lost(executor.name)
     leaving -= executor.name
