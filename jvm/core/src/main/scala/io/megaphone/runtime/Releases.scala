@@ -36,8 +36,8 @@ final class Releases(drains: Drains, host: Releases.Host) {
           asked += executor
           if (isAgreed) "The cluster manager was asked to end it."
           else
-            "Spark does not say that the cluster manager agrees to end it. If it is still there in " +
-              "a minute, end it with the cluster manager's own means: Spark asks only once."
+            "Spark does not say that the cluster manager agrees to end it. If it is still there " +
+              "in a minute, end it with the cluster manager's own means: Spark asks only once."
         }
       }
     }
