@@ -38,12 +38,6 @@ private[runtime] final class ImpatientPeers(peers: Peers, clock: Clock) extends 
     }
 
   /** A block that is not there is told at once, so only a time-out takes the whole deadline. */
-  override def pull(
-      block: BlockName,
-      address: ExecutorAddress,
-      deadlineMs: Long
-  ): Option[Array[Byte]] = pulling(block, address, deadlineMs).await()
-
   override def pulling(
       block: BlockName,
       address: ExecutorAddress,

@@ -16,7 +16,8 @@ trait Peers {
     * within `deadlineMs` or does not exist. Never throws: the files have everything that a peer
     * lacks.
     */
-  def pull(block: BlockName, address: ExecutorAddress, deadlineMs: Long): Option[Array[Byte]]
+  def pull(block: BlockName, address: ExecutorAddress, deadlineMs: Long): Option[Array[Byte]] =
+    pulling(block, address, deadlineMs).await()
 
   /** Begins to pull a block, which comes as from `pull`. The deadline begins now. */
   def pulling(block: BlockName, address: ExecutorAddress, deadlineMs: Long): Coming[Array[Byte]]

@@ -45,8 +45,8 @@ final class MayGo(world: World) {
     group <- setup.groups
     worker <- 0 until driver.state.currentTable(group.id).workers
     if run.footprint.standbysOf(group, worker).contains(executor.name)
-    store <- group.stores
-  } yield WorkerId(store.in(driver.id), worker)).toSet
+    id <- idsOf(driver, group, worker)
+  } yield id).toSet
 
   /** Whether each executor has made a report since a moment, which has been heard. */
   def haveAllReportedSince(moment: Long): Boolean =
@@ -122,8 +122,8 @@ final class MayGo(world: World) {
       worker: Int,
       bins: Iterable[Int],
       since: Long
-  ) = bins.nonEmpty && group.stores.forall { store =>
-    at.registry.holding(WorkerId(store.in(driver.id), worker)).exists { here =>
+  ) = bins.nonEmpty && idsOf(driver, group, worker).forall { id =>
+    at.registry.holding(id).exists { here =>
       (here.lineage.nonEmpty || here.head.isDefined) && !here.areIncomplete &&
       here.base.version >= since && bins.forall(here.has)
     }
@@ -141,7 +141,7 @@ final class MayGo(world: World) {
           !others.exists(e => world.isStaying(e) && hasAll(driver, e, group, worker))
         else !others.exists(isCopy(driver, _, group, worker))
       else {
-        val ids = group.stores.map(store => WorkerId(store.in(driver.id), worker))
+        val ids = idsOf(driver, group, worker)
         val free = others.count(e => (e ne at) && world.isStaying(e) && !e.isFull)
         val had = others.count(e => (e ne at) && hasSome(driver, e, group, worker))
         ids.forall(stoodBy(executor.name)) && !ids.exists(refused) &&
@@ -154,9 +154,11 @@ final class MayGo(world: World) {
     * the worker.
     */
   private def hasSome(driver: Driver, at: Executor, group: Group, worker: Int): Boolean =
-    group.stores.forall { store =>
-      at.registry.holding(WorkerId(store.in(driver.id), worker)).exists(_.bins.nonEmpty)
-    }
+    idsOf(driver, group, worker).forall(at.registry.holding(_).exists(_.bins.nonEmpty))
+
+  /** A worker of a group, once for each store. */
+  private def idsOf(driver: Driver, group: Group, worker: Int): Seq[WorkerId] =
+    group.stores.map(store => WorkerId(store.in(driver.id), worker))
 
   /** Whether bins of a worker that runs on `at` are incomplete, and `from` has the rest. */
   private def isAwaiting(driver: Driver, at: Executor, from: Executor): Boolean = {

@@ -93,12 +93,6 @@ final class BlockPeers(
 
   override def publishedCount: Int = published.size
 
-  override def pull(
-      block: BlockName,
-      address: ExecutorAddress,
-      deadlineMs: Long
-  ): Option[Array[Byte]] = pulling(block, address, deadlineMs).await()
-
   override def pulling(
       block: BlockName,
       address: ExecutorAddress,
