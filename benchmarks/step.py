@@ -331,7 +331,7 @@ def main() -> None:
     parser.add_argument(
         "--beside",
         action="store_true",
-        help="keeps the other sizes that the last run has measured",
+        help="keeps the other sizes and ways that the last run has measured",
     )
     parser.add_argument("--no-offline", action="store_true", help="leaves Spark's own way out")
     parser.add_argument("--conf", nargs="*", default=[], help="key=value, for the queries")
@@ -345,10 +345,12 @@ def main() -> None:
     )
     harness.set_conf(spark, arguments.conf)
     rounds: dict[str, dict[str, list[Round]]] = {}
-    if arguments.beside:
-        known = json.loads((harness.RESULTS / "step.json").read_text())["rounds"]
-        rounds = {keys: ways for keys, ways in known.items() if int(keys) not in arguments.sizes}
     result: dict[str, Any] = {"arguments": vars(arguments), "rounds": rounds}
+    if arguments.beside:
+        known = json.loads((harness.RESULTS / "step.json").read_text())
+        rounds |= known["rounds"]
+        if "offline" in known:
+            result["offline"] = known["offline"]
     for keys in arguments.sizes:
         ways: dict[str, list[Round]] = {way: [] for way in arguments.ways}
         with flow(spark, keys, arguments.rows) as running:
@@ -357,10 +359,11 @@ def main() -> None:
             turns = list(harness.turned(arguments.rounds, list(ways)))
             for _, way in tqdm(turns, desc=f"{keys} keys", unit="plan"):
                 ways[way].append(measured(running, way, arguments.control_batches))
-        rounds[str(keys)] = ways
+        rounds[str(keys)] = rounds.get(str(keys), {}) | ways
         save(result)  # the larger sizes take long
     if not arguments.no_offline:
-        result["offline"] = offline(spark, min(arguments.sizes), arguments.rows)
+        size = min(arguments.sizes)
+        result["offline"] = {str(size): offline(spark, size, arguments.rows)}
         save(result)
     spark.stop()
 
@@ -369,9 +372,8 @@ def save(result: dict[str, Any]) -> None:
     """Prints and saves what is known so far, the smallest size first."""
     rounds = {keys: result["rounds"][keys] for keys in sorted(result["rounds"], key=int)}
     lines = table(rounds)
-    if "offline" in result:
-        parts = ", ".join(f"{k.removesuffix('_s')} {v:.1f} s" for k, v in result["offline"].items())
-        keys = min(result["arguments"]["sizes"])
+    for keys, of in result.get("offline", {}).items():
+        parts = ", ".join(f"{k.removesuffix('_s')} {v:.1f} s" for k, v in of.items())
         lines += ["", f"Spark's own way at {keys} keys, once: {parts}."]
     panels = {
         f"{keys} keys: slowest batch of the plan / idle p99": {

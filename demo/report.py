@@ -52,7 +52,7 @@ class Outcome:
 
     @property
     def calm(self) -> list[Batch]:
-        """The batches that no bins came into, and at which nothing was done or happened."""
+        """The batches to which no state came, and at which nothing was done or happened."""
         return [
             batch
             for batch in self.batches
@@ -81,7 +81,7 @@ _HEADINGS = (
 
 
 def table(outcome: Outcome) -> str:
-    """A line for each batch that bins came into or in which something was done, and one for all
+    """A line for each batch to which state came or in which something was done, and one for all
     others.
     """
     rows: list[tuple[str, ...]] = [_HEADINGS]

@@ -88,6 +88,8 @@ def test_a_release_waits_for_a_cluster_manager_that_does_not_answer_and_the_quer
         with contextlib.nullcontext() if is_gone else cluster.frozen_master():
             driver.call("drain", executor=leaving, release=True)
             until(is_told, "the driver tells that it waits", 120)
+            with pytest.raises(Refused, match="DrainTooLate"):
+                driver.call("undrain", executor=leaving)
             query.run(3)
             query.check()
             assert leaving not in workers_by_executor(query)
@@ -249,6 +251,7 @@ def test_an_idle_executor_with_state_ends_after_the_time_for_cached_data(
     driver = make_driver(**settings)
     query = make_remote_query(driver).spread()
     until(lambda: len(driver.call("executors")) == 1, "the idle ones have ended", 120)
+    assert {row["cause"] for row in driver.call("drains")} == {"decommissioned"}
     query.run(3)
     query.stop_and_check()
 

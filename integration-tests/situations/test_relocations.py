@@ -210,9 +210,15 @@ def test_a_worker_goes_once_its_new_executor_has_time_for_it(
     driver = make_driver(**{"spark.locality.wait": "100ms"})
     query = make_remote_query(driver).spread()
     source, target = query.executor_of(0), query.executor_of(1)
+
+    def is_taken(target: str) -> bool:
+        rows = [row for row in query.table("relocations") if row["target"] == target]
+        return bool(rows) and rows[-1]["batch"] is not None
+
     with driver.occupied(target):
         query.call("place", workers={"0": target})
-        query.run(6)
+        query.run_until(lambda: is_taken(target), "a batch has placed it there", within=BATCHES)
+        query.run(3)
         assert query.executor_of(0) == source
         query.check()
     query.run_until(lambda: query.executor_of(0) == target, "the worker is there", within=BATCHES)
@@ -221,7 +227,7 @@ def test_a_worker_goes_once_its_new_executor_has_time_for_it(
 
 
 @pytest.mark.slow
-def test_a_worker_that_lands_on_a_third_executor_stays_there(
+def test_a_worker_that_lands_on_a_third_executor_goes_back(
     make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
 ) -> None:
     # It is on its way for as long as is needed: a byte a second.

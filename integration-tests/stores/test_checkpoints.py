@@ -136,15 +136,19 @@ def test_a_server_that_freezes_costs_its_query_time_and_nothing_else(
         each.stop_and_check()
 
 
+@pytest.mark.parametrize("format", [pytest.param(1, marks=slow), 2])
 def test_old_files_are_swept_and_the_others_are_enough(
-    store: Store, driver: DriverProcess, make_remote_query: MakeRemoteQuery
+    store: Store, driver: DriverProcess, make_remote_query: MakeRemoteQuery, format: int
 ) -> None:
-    query = make_remote_query(checkpoint=f"{store.root}/old", **OLD_GO)
+    root = f"{store.root}/old-{format}"
+    query = make_remote_query(format=format, checkpoint=root, **OLD_GO)
+    first = "1_" if format == 2 else "1."
     gone: list[str] = []
 
     def is_swept() -> bool:
         gone.extend(store.deleted())
-        return all(any(f"/old/state/0/{w}/1_" in path for path in gone) for w in (0, 1))
+        parts = [f"/old-{format}/state/0/{worker}/{first}" for worker in (0, 1)]
+        return all(any(part in path for path in gone) for part in parts)
 
     query.start(driver).run_until(is_swept, "the first files are swept", within=60)
     query.finish(query.submit("rescale", UP, strategy="all-at-once", mode="prepared"))

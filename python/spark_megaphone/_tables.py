@@ -89,7 +89,8 @@ STEPS = pa.schema(
 )
 
 # A row for each batch, store and worker that bins moved into, that brought some of what a step on
-# demand had left elsewhere, or that was recovered; the newest of this run.
+# demand had left elsewhere, that was recovered, or that read what was newer than the state its
+# executor had, as that of a standby; the newest of this run.
 MIGRATIONS = pa.schema(
     [
         pa.field("batch", pa.int64(), nullable=False),

@@ -271,8 +271,9 @@ class Megaphone:
         only.
 
         Returns:
-            A row for each batch, store and worker that bins moved into, or that was recovered
-            (`is_recovery`): the newest 20,000.
+            A row for each batch, store and worker that bins moved into, that was recovered
+            (`is_recovery`), or that read what was newer than the state its executor had: the
+            newest 20,000.
 
         Raises:
             QueryStopped: The query has stopped. For the others see the class.

@@ -92,6 +92,7 @@ def test_waiting_returns_the_plan_when_it_is_done_and_draws_its_moves(
     assert f"Plan {plan.id}" in bar
     assert bar.rstrip().splitlines()[-1].endswith(", done")
     assert "21 of 21 moves" in bar
+    assert "at least 2 batches left" in bar
     assert plan.wait(timeout=0) is plan
 
 

@@ -14,8 +14,9 @@ package io.megaphone.placement
   * @param stateOn
   *   executors that have all of a worker's state, all equally new
   * @param unfit
-  *   executors that could not take a worker, and get it only if they have its state or if there is
-  *   no other, and never to spread the load
+  *   executors that could not take a worker, with the batch in which they last could not. They get
+  *   it only if they have its state, or if there is no other: then the one that was asked the
+  *   longest ago. They never get it to spread the load
   * @param elsewhere
   *   the load of other queries, by executor
   * @param tolerance
@@ -28,7 +29,7 @@ final case class Request(
     now: Map[Seat, String],
     bound: Map[Seat, String] = Map.empty,
     stateOn: Seat => Seq[String] = _ => Nil,
-    unfit: Seat => Set[String] = _ => Set.empty,
+    unfit: Seat => Map[String, Long] = _ => Map.empty,
     elsewhere: Map[String, Load] = Map.empty,
     tolerance: Option[Double] = None
 )
@@ -83,7 +84,7 @@ private final class Placing(request: Request) {
       val settled = staying ++ homes ++ chosen(places.keySet -- staying.keySet -- homes.keySet)
       val targets = tolerance.fold(settled) { of =>
         def mayMove(seat: Seat) = !bound.contains(seat) && !homes.contains(seat)
-        Exchanges(fills, settled, mayMove, !request.unfit(_)(_), of, seats)
+        Exchanges(fills, settled, mayMove, !request.unfit(_).contains(_), of, seats)
       }
       Wanted(places, targets)
     }
@@ -92,10 +93,13 @@ private final class Placing(request: Request) {
     val heaviestFirst = of.toVector.sortBy(seat => (-fills.weightOf(seats(seat)), seat))
     heaviestFirst.foldLeft(Map.empty[Seat, String]) { (made, seat) =>
       val withState = request.stateOn(seat).toSet
-      val unfit = request.unfit(seat)
-      val among =
-        Iterator(open.filter(m => withState(m.id)), open.filterNot(m => unfit(m.id)), open)
-      val executor = fills.emptiest(among.find(_.nonEmpty).get, seats(seat))
+      val refusedAt = open.map(m => m -> request.unfit(seat).getOrElse(m.id, -1L))
+      val longestAgo = refusedAt.iterator.map(_._2).min // -1 if one never did
+      val among = open.filter(m => withState(m.id)) match {
+        case Vector() => refusedAt.collect { case (m, `longestAgo`) => m }
+        case some => some
+      }
+      val executor = fills.emptiest(among, seats(seat))
       fills.add(executor, seats(seat))
       made.updated(seat, executor)
     }

@@ -24,15 +24,15 @@ final class Arrivals extends Serializable {
   var binsRecovered: Int = 0
   def isRecovered: Boolean = binsRecovered > 0
 
-  private var hasComeBetween = false
-
   /** Whether the batch had something of bins come from elsewhere. What an incomplete bin lacked may
     * come from files, whole.
     */
   def isAny: Boolean = binsIn > 0 || subBins > 0 || binsFromCheckpoint > 0 || isRecovered
 
-  /** Whether there is anything to tell. */
-  def isNews: Boolean = isAny || hasComeBetween
+  /** Whether there is anything to tell: what an incomplete bin lacked may have come between the
+    * batches, and an executor may have had a worker's state but for the newest batches.
+    */
+  def isNews: Boolean = isAny || bytesFromPeer > 0 || bytesFromCheckpoint > 0
 
   def waitMs: Long = waitNanos / 1000000L
 
@@ -40,12 +40,6 @@ final class Arrivals extends Serializable {
   private[runtime] def count(traffic: Traffic): Unit = {
     bytesFromPeer += traffic.fromPeer
     bytesFromCheckpoint += traffic.fromCheckpoint
-  }
-
-  /** Counts what came of incomplete bins since the last batch. */
-  private[runtime] def countBetween(traffic: Traffic): Unit = {
-    hasComeBetween = traffic != Traffic()
-    count(traffic)
   }
 
   private var isWaiting = false

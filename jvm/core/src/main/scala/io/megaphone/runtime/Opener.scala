@@ -64,7 +64,7 @@ final class Opener(
     if (holding.areIncomplete)
       fetcher(lease, batch.key, opened)
         .complete(holding.incomplete.map(_._1).filterNot(batch.incomplete))
-    opened.countBetween(holding.cameBetween)
+    opened.count(holding.cameBetween)
     opened
   }
 

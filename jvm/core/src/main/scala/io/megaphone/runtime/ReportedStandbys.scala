@@ -57,14 +57,14 @@ private[runtime] final class ReportedStandbys {
   def refuses(executor: String, seat: Seat, batch: Long): Unit =
     refused += seat -> (refused.getOrElse(seat, Map.empty) + (executor -> batch))
 
-  /** The executors that could not take a worker, not long ago. */
-  def unfitFor(seat: Seat): Set[String] = refused.get(seat).fold(Set.empty[String])(_.keySet)
+  /** The executors that could not take a worker, not long ago, each with the batch. */
+  def unfitFor(seat: Seat): Map[String, Long] = refused.getOrElse(seat, Map.empty)
 
   def hasRefusals: Boolean = refused.nonEmpty
 
   /** The batch in which an executor last could not take a worker; -1 if it could. */
   def refusedAt(seat: Seat, executor: String): Long =
-    refused.get(seat).flatMap(_.get(executor)).getOrElse(-1L)
+    unfitFor(seat).getOrElse(executor, -1L)
 
   /** The batch in which an executor last had more bins of any worker than before; -1 if never. It
     * makes one standby after the other, so those that wait for their turn are not stuck.

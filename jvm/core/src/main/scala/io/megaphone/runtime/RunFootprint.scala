@@ -106,13 +106,13 @@ final class RunFootprint private[runtime] (
   /** Whether executors stand by for workers, or are to run them soon. */
   def hasStandbys: Boolean = places.hasStandbys
 
-  /** The number of workers that an executor stands by for.
+  /** The workers that an executor stands by for.
     *
     * @param isIdle
     *   whether the query plans no batch: then what stays until a batch is over does not count
     */
-  def standbysOn(executor: String, isIdle: Boolean): Int =
-    places.standbysOn(executor, isIdle).size
+  def standbysOn(executor: String, isIdle: Boolean): Vector[Seat] =
+    places.standbysOn(executor, isIdle)
 
   /** The executors that stand by for a worker of a group with all of its state, and keep up. */
   def standbysOf(group: Group, worker: Int): Vector[String] =

@@ -28,7 +28,8 @@ object MigrationRow {
   val table: Table[MigrationRow] = Table(
     "migrations",
     "A row for each batch, store and worker that bins moved into, that brought some of what a " +
-      "step on demand had left elsewhere, or that was recovered; the newest of this run.",
+      "step on demand had left elsewhere, that was recovered, or that read what was newer than " +
+      "the state its executor had, as that of a standby; the newest of this run.",
     Vector(
       Column.of("batch", Int64, "The batch at which the bins arrived.", _.batch),
       Column.of("operator", Int64, "Id of the stateful operator.", _.operator),

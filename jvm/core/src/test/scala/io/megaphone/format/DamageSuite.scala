@@ -7,6 +7,7 @@ import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
 import io.megaphone.errors.{DamagedFileException, NewerFormatException}
 import io.megaphone.log.Bytes
+import io.megaphone.testkit.Allocated
 
 /** A damaged or foreign file is never read as something else: the error names the file and what was
   * expected.
@@ -330,9 +331,13 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       footer.encode(encoder)
       encoder.toBytes
     }
-    def decode(bytes: Array[Byte]): Unit =
-      try { val _ = Footer.decode(new Decoder(Name, bytes)) }
-      catch { case e: DamagedFileException => assert(e.file == Name) }
+    def decode(bytes: Array[Byte]): Unit = {
+      val allocated = Allocated.bytesOf {
+        try { val _ = Footer.decode(new Decoder(Name, bytes)) }
+        catch { case e: DamagedFileException => assert(e.file == Name) }
+      }
+      assert(allocated < (1 << 20) + 1000L * bytes.length, s"for ${bytes.length} bytes")
+    }
     forAll(
       valid,
       Gen.listOf(Gen.zip(Gen.choose(0, 1 << 20), Gen.choose(0, 255))),

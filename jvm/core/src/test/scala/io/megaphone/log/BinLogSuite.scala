@@ -3,6 +3,8 @@ package io.megaphone.log
 
 import java.nio.file.Files
 
+import scala.util.Random
+
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
@@ -12,6 +14,7 @@ import io.megaphone.log.memory.{
   DamagedRecordsException, HeapBudget, HeapBudgetSuite, SpillException, SpillFiles
 }
 import io.megaphone.log.record.{Record, Words}
+import io.megaphone.testkit.Allocated
 
 /** A bin's log is a map whose changes since `settle` can be read, transferred and undone. */
 class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
@@ -339,6 +342,22 @@ class BinLogSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       assert(
         !log.isTouched && log.keyCount == 1 && get(log, "key 0").contains(Bytes.of("the base"))
       )
+    }
+  }
+
+  test("any bytes are records or are refused, and take memory in proportion to their number") {
+    val source = new BinLog
+    for (i <- 0 until 20) put(source, s"key $i", Bytes.of(Bytes.random(i, i.toLong)))
+    val random = new Random(1)
+    for (round <- 0 until 5000) {
+      val bytes = source.tail().toBytes
+      if (round % 2 == 0) random.nextBytes(bytes)
+      else for (_ <- 0 to random.nextInt(4)) bytes(random.nextInt(bytes.length)) = round.toByte
+      val allocated = Allocated.bytesOf {
+        try new BinLog().apply(bytes, 0, bytes.length)
+        catch { case _: DamagedRecordsException => () }
+      }
+      assert(allocated < (1 << 20) + 1000L * bytes.length)
     }
   }
 

@@ -204,20 +204,24 @@ class PlacementSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("an executor that could not take a worker gets it only if there is no other") {
+  test(
+    "an executor that could not take a worker gets it only if no other may, the first one then"
+  ) {
     val cases = for {
       request <- requests()
       unfit <- Gen.listOfN(request.seats.size, Gen.someOf(request.members.map(_.id)))
-    } yield request.copy(unfit = request.seats.keys.zip(unfit.map(_.toSet)).toMap)
+      refusedAt = unfit.map(_.map(id => id -> math.floorMod(id.hashCode, 3).toLong).toMap)
+    } yield request.copy(unfit = request.seats.keys.zip(refusedAt).toMap)
     forAll(cases) { request =>
       val open = Member.open(request.members).map(_.id)
       val wanted = Placement(request)
       for {
-        (seat, executor) <- wanted.targets if request.unfit(seat)(executor)
+        (seat, executor) <- wanted.targets
+        refusedAt <- request.unfit(seat).get(executor)
         isThere = request.now.get(seat).contains(executor)
         isBound = request.bound.get(seat).contains(executor)
         if !isThere && !isBound && !request.stateOn(seat).contains(executor)
-      } assert(open.forall(request.unfit(seat)))
+      } assert(open.forall(request.unfit(seat).get(_).exists(_ >= refusedAt)))
     }
   }
 

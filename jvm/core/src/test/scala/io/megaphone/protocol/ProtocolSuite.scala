@@ -163,6 +163,19 @@ class ProtocolSuite extends AnyFunSuite {
     assert(run.state.history.trimmed(13).incompleteAt(0, 13).map(_.step.index) == Vector(1))
   }
 
+  test("the window bounds the steps on demand that are incomplete at once") {
+    val steps = Vector(0, 2, 4).map(bin => Step(Vector(Move(bin, 1)), 2))
+    val run = newRun.submit("p", TransferMode.OnDemand, steps: _*)
+    run.plan(1)
+    def sealedAt(batch: Int) = {
+      (0 to 2).foreach(run.surveyed(_, 0, 1, on = "a"))
+      sealedIn(run.plan(batch.toLong))
+    }
+    assert((2 to 12).flatMap(sealedAt) == Vector("p.0.0", "p.0.1"))
+    run.feed(WorkerWhole(store, 1, version = 12))
+    assert((13 to 15).flatMap(sealedAt) == Vector("p.0.2"))
+  }
+
   test(
     "what a run left incomplete is complete from the first batch that the next one logs itself"
   ) {

@@ -941,8 +941,8 @@ class QueryRunSuite extends AnyFunSuite {
     }
     q.run.clusterChanged(ClusterView(three, draining = Set("b")))
     assert(emptied(3).decision.sealedSteps.nonEmpty && onB, "the batch takes its bins")
-    assert(q.run.footprint.standbysOn("b", isIdle = false) == 1)
-    assert(q.run.footprint.standbysOn("b", isIdle = true) == 0, "no batch may come")
+    assert(q.run.footprint.standbysOn("b", isIdle = false) == Vector(Seat(0, 0)))
+    assert(q.run.footprint.standbysOn("b", isIdle = true).isEmpty, "no batch may come")
     emptied(4)
     assert(!onB, "it is over")
   }

@@ -58,9 +58,10 @@ trait SmallStore extends Assertions {
         waitMs
       )
     def open(registry: Registry, lease: Lease, turn: StoreBatch): Unit = {
-      new Opener(registry, recovery, handOver, NoPeers).open(lease, turn, Sources.None);
-      ()
+      opened(registry, lease, turn); ()
     }
+    def opened(registry: Registry, lease: Lease, turn: StoreBatch): Arrivals =
+      new Opener(registry, recovery, handOver, NoPeers).open(lease, turn, Sources.None)
     def commit(lease: Lease, turn: StoreBatch, isWhole: Boolean = false): Footer =
       committer(
         lease.holding,

@@ -35,7 +35,7 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
   private final class Scene(nanoTime: () => Long = () => System.nanoTime) {
     val store = new Store
     private val source = new Registry
-    private var next = 0L
+    var next = 0L // batch
     val target = new Registry(nanoTime = nanoTime)
     val keeper = new StandbyKeeper(target, store.recovery, store.recovery, sliceBytes = 100)
     def standby: Holding = target.holding(worker).get
@@ -84,6 +84,21 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
     assert(intercept[IOException](scene.promotedFromMemory()).getMessage.contains("lost"))
     scene.store.readsLeft = -1
     assert(newest(scene.promoted()) == Set(1))
+  }
+
+  test("the files that a standby lacked are told, and are no recovery") {
+    val scene = new Scene
+    scene.run()
+    scene.keeper(dutyAt(1))
+    def opened() = {
+      val lease = scene.store.lease(scene.target, 0, 1000)
+      try scene.store.opened(scene.target, lease, scene.store.turn(scene.next, before, before))
+      finally lease.release()
+    }
+    assert(!opened().isNews)
+    scene.run()
+    val behind = opened()
+    assert(behind.isNews && behind.bytesFromCheckpoint > 0 && !behind.isRecovered)
   }
 
   test("a standby grows bin by bin, and a task loads those that it lacks") {

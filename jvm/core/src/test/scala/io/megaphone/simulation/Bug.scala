@@ -111,9 +111,6 @@ object Bug {
   /** H30: an executor that is to be emptied drops the state that its worker goes on with. */
   case object DroppedEarly extends Bug("H30")
 
-  /** H31: a report is believed that an executor made before its last state came and went. */
-  case object GoesByOldReport extends Bug("H31", _.withDrains)
-
   /** An executor may go although a worker is placed there. */
   case object GoesThoughPlaced extends Bug("rule 30", _.withDrains)
 
@@ -122,9 +119,6 @@ object Bug {
 
   /** An executor may go although it reports the state of workers. */
   case object GoesWithState extends Bug("rule 30", _.withDrains)
-
-  /** An executor may go although it has what a step on demand took from its workers. */
-  case object GoesWithExports extends Bug("rule 30", _.withDrains)
 
   /** An executor may go although it has replicas for steps to come. */
   case object GoesWithReplicas extends Bug("rule 30", _.withDrains)
@@ -206,11 +200,9 @@ object Bug {
     StandbyNotCaughtUp,
     RelocatedEarly,
     DroppedEarly,
-    GoesByOldReport,
     GoesThoughPlaced,
     GoesWithOnlyCopy,
     GoesWithState,
-    GoesWithExports,
     GoesWithReplicas,
     GoesWithBlocks,
     GoesWithStandby,

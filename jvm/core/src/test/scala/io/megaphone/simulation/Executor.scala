@@ -4,6 +4,7 @@ package io.megaphone.simulation
 import scala.collection.mutable
 
 import io.megaphone.checkpoint.Recovery
+import io.megaphone.errors.MissingFileException
 import io.megaphone.format.{Compression, Compressions, ExecutorAddress, StoreKey, WorkerId}
 import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.Throttle
@@ -41,12 +42,13 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
   private val stored = mutable.LinkedHashMap.empty[BlockName, Array[Byte]]
   private val restsThread = new Object
   private var hasHeardWrong = false
+  private var settled = Map.empty[String, Long] // versions by run, of the newest orders
 
   /** Whether there is never room for copies, nor for the rest of what is elsewhere. */
   val isFull: Boolean = world.faults.strikes(Fault.ExecutorHasNoRoom)
 
-  /** When a task opened a store here last: the number of the moment. */
-  var openedAt = 0L
+  /** When a task of each worker opened a store here last: the number of the moment. */
+  val openedAt: mutable.Map[MayGo.Place, Long] = mutable.HashMap.empty
   var isAlive = true
 
   override def publish(block: BlockName, bytes: Array[Byte]): Unit = {
@@ -147,8 +149,10 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
   def hear(orders: Orders): Unit = {
     val heard = world.planted.orders(orders)
     val lost = registry.runs.filter(run => world.isLive(run) && !heard.runs.contains(run))
-    if (agent.obey(heard) && lost.nonEmpty)
-      throw new Violation(s"executor $name drops the memory of live runs $lost")
+    if (agent.obey(heard)) {
+      if (lost.nonEmpty) throw new Violation(s"executor $name drops the memory of live runs $lost")
+      settled = heard.runs.view.mapValues(_.settled).toMap
+    }
     world.planted.afterOrders(this)
   }
 
@@ -198,6 +202,9 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     } catch {
       case e: Exception if world.isExpected(e) || !world.isLive(run) => world.trace(s"$name: $e")
       case e: SpillException if isFull => world.trace(s"$name: $e")
+      // It has heard nothing for so long that its state is none any more.
+      case e: MissingFileException if settled.get(run).forall(_ < world.oracle.oldest) =>
+        world.trace(s"$name: $e")
       // What is lacking of an answer is found at its end.
       case e: IllegalStateException if hasHeardWrong => world.trace(s"$name: $e")
     }

@@ -57,7 +57,7 @@ final class Mail(world: World) {
       else {
         by.stage.driver.live.foreach(_.committed(committed))
         // What another attempt than the newest has to tell may be ignored, and so may what is late.
-        if (!by.isZombie) world.mayGo.told(by.executor, by.openedAt)
+        if (!by.isZombie) world.mayGo.told(by)
       }
       if (faults.strikes(Fault.MessageTwice)) lateCommits += (by -> committed)
     }

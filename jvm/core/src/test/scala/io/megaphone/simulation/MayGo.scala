@@ -3,9 +3,9 @@ package io.megaphone.simulation
 
 import scala.collection.mutable
 
-import io.megaphone.format.{Footer, WorkerId}
+import io.megaphone.format.{Footer, StoreId, WorkerId}
 import io.megaphone.plan.Group
-import io.megaphone.runtime.Report
+import io.megaphone.runtime.{ClusterView, Report}
 import io.megaphone.state.Registry
 
 /** Knows whether an executor may go (rule 30) by what executors have, not by what the driver has
@@ -20,8 +20,9 @@ final class MayGo(world: World) {
 
   private val setup = world.setup
   private val reported = mutable.HashMap.empty[String, Snapshot]
-  private val toldAt = mutable.HashMap.empty[String, Long]
+  private val toldAt = mutable.HashMap.empty[(String, Place), Long] // by executor
   private val stoodBy = mutable.HashMap.empty[String, Set[WorkerId]] // by executor
+  private val leastOpen = mutable.HashMap.empty[String, Int].withDefaultValue(Int.MaxValue)
   private val refused = mutable.HashSet.empty[WorkerId] // somebody has had no room for them
 
   /** A report of an executor, as it is made; returns what to call once it is heard. */
@@ -32,21 +33,41 @@ final class MayGo(world: World) {
     () => reported(executor.name) = now
   }
 
-  /** A driver is told of a commit of a task that has opened its state at this moment. */
-  def told(executor: Executor, openedAt: Long): Unit =
-    toldAt(executor.name) = math.max(openedAt, toldAt.getOrElse(executor.name, 0L))
+  /** A driver is told of a commit of a task. */
+  def told(by: TaskAttempt): Unit = {
+    val key = (by.executor.name, Place.of(by))
+    toldAt(key) = math.max(by.openedAt, toldAt.getOrElse(key, 0L))
+  }
 
   /** An executor is about to be emptied. Those of its standbys that the drivers know to be whole
-    * are to be made elsewhere (rule 30).
+    * are to be made elsewhere (rule 30), but for state that stays until a batch is over.
     */
-  def drainBegins(executor: Executor): Unit = stoodBy(executor.name) = (for {
+  def drainBegins(executor: Executor): Unit = {
+    leastOpen -= executor.name
+    stoodBy(executor.name) = standbysOn(executor)
+  }
+
+  private def standbysOn(executor: Executor): Set[WorkerId] = (for {
     driver <- world.drivers
     run <- driver.live.iterator if run.snapshot.isDefined
-    group <- setup.groups
-    worker <- 0 until driver.state.currentTable(group.id).workers
-    if run.footprint.standbysOf(group, worker).contains(executor.name)
-    id <- idsOf(driver, group, worker)
+    seat <- run.footprint.standbysOn(executor.name, isIdle = true).iterator
+    group = driver.state.group(seat.group)
+    if run.footprint.standbysOf(group, seat.worker).contains(executor.name)
+    id <- idsOf(driver, group, seat.worker)
   } yield id).toSet
+
+  /** A driver looks at the cluster. While it sees too few executors that may stand by, those that
+    * are to be emptied need not wait for any to come.
+    */
+  def seen(view: ClusterView): Unit = stoodBy.keysIterator.foreach { name =>
+    leastOpen(name) = math.min(leastOpen(name), view.open.size)
+  }
+
+  /** A worker runs on an executor: what it leaves there is no standby. */
+  def opens(task: TaskAttempt, store: StoreId): Unit = {
+    val worker = WorkerId(store.in(task.stage.driver.id), task.worker)
+    stoodBy.updateWith(task.executor.name)(_.map(_ - worker)); ()
+  }
 
   /** Whether each executor has made a report since a moment, which has been heard. */
   def haveAllReportedSince(moment: Long): Boolean =
@@ -61,10 +82,11 @@ final class MayGo(world: World) {
     )
     for {
       driver <- world.drivers
-      told = toldAt.getOrElse(name, 0L)
       // A report does not say whether what an idle query has there is new or left behind.
-      knownUntil = if (world.isAtRest(driver)) told else math.max(last.at, told)
-      if executor.openedAt <= knownUntil
+      reportedAt = if (world.isAtRest(driver)) 0L else last.at
+      if executor.openedAt.forall { case (place, at) =>
+        place.run != driver.id || at <= math.max(reportedAt, toldAt.getOrElse((name, place), 0L))
+      }
       if driver.live.exists(_.snapshot.exists(_.decision.isDefined))
       need <- needOf(driver, executor, last)
     } throw new Violation(s"$name is said to be free to go, but ${driver.id} needs $need")
@@ -142,9 +164,12 @@ final class MayGo(world: World) {
         else !others.exists(isCopy(driver, _, group, worker))
       else {
         val ids = idsOf(driver, group, worker)
-        val free = others.count(e => (e ne at) && world.isStaying(e) && !e.isFull)
+        val free = math.min(
+          others.count(e => (e ne at) && world.isStaying(e) && !e.isFull),
+          leastOpen(executor.name) - 1 // but for the worker's own
+        )
         val had = others.count(e => (e ne at) && hasSome(driver, e, group, worker))
-        ids.forall(stoodBy(executor.name)) && !ids.exists(refused) &&
+        ids.forall(stoodBy.getOrElse(executor.name, Set.empty)) && !ids.exists(refused) &&
         had < math.min(setup.placement.replicas, free)
       }
     }
@@ -179,7 +204,13 @@ final class MayGo(world: World) {
   }
 }
 
-private object MayGo {
+object MayGo {
+
+  /** A worker of a group of a run. */
+  final case class Place(run: String, group: Long, worker: Int)
+  object Place {
+    def of(task: TaskAttempt): Place = Place(task.stage.driver.id, task.stage.group, task.worker)
+  }
 
   /** What an executor had as it made a report.
     *

@@ -76,11 +76,9 @@ final class Planted(world: World, bug: Option[Bug]) {
   def has(has: Drain.OfExecutor): Drain.OfExecutor = {
     def of(change: Drain.OfQuery => Drain.OfQuery) = has.copy(queries = has.queries.map(change))
     bug match {
-      case Some(Bug.GoesByOldReport) if has.obeyed > 0 => has.copy(obeyed = Long.MaxValue)
       case Some(Bug.GoesThoughPlaced) => of(_.copy(workers = 0))
       case Some(Bug.GoesWithOnlyCopy) => of(_.copy(areElsewhere = true))
       case Some(Bug.GoesWithState) => of(_.copy(states = 0))
-      case Some(Bug.GoesWithExports) => of(_.copy(exports = 0))
       case Some(Bug.GoesWithReplicas) => has.copy(replicas = 0)
       case Some(Bug.GoesWithBlocks) => has.copy(blocks = 0)
       case Some(Bug.GoesWithStandby) => of(_.copy(standbysLacking = 0))

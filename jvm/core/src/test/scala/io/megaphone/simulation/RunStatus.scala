@@ -22,7 +22,7 @@ final class RunStatus(driver: Driver, run: QueryRun, world: World) {
   def isRelocating: Boolean = run.footprint.relocations.exists(_.isOpen) ||
     world.mustEmpty &&
     world.drains.open.exists(e =>
-      run.footprint.staysOn(e).nonEmpty || run.footprint.standbysOn(e, isIdle = false) > 0
+      run.footprint.staysOn(e).nonEmpty || run.footprint.standbysOn(e, isIdle = false).nonEmpty
     )
 
   /** What of it is not over. */
@@ -30,7 +30,7 @@ final class RunStatus(driver: Driver, run: QueryRun, world: World) {
     s"${driver.openPlans}, ${run.footprint.relocations.takeRight(3)}, to be emptied " +
       world.drains.open
         .map { e =>
-          val standbys = run.footprint.standbysOn(e, isIdle = false)
+          val standbys = run.footprint.standbysOn(e, isIdle = false).size
           s"$e: ${run.footprint.staysOn(e)}, $standbys standbys"
         }
         .mkString(", ")

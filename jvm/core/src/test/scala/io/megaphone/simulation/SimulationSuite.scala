@@ -3,6 +3,8 @@ package io.megaphone.simulation
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import io.megaphone.testkit.LongRun
+
 /** Thousands of schedules, each from its seed: no state is wrong, nothing stops, nothing is left
   * behind. More of them: [[Simulate]].
   */
@@ -23,6 +25,5 @@ class SimulationSuite extends AnyFunSuite {
 }
 
 object SimulationSuite {
-  private val Schedules =
-    if (sys.env.get("MEGAPHONE_TESTS").contains("all")) 20000L else 5000L
+  private val Schedules = if (LongRun.isOn) 20000L else 5000L
 }

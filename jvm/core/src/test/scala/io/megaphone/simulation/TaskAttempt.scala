@@ -102,7 +102,8 @@ final class TaskAttempt(
     if (world.faults.strikes(Fault.TaskFails))
       throw new InjectedFault("the task failed before it opened a store")
     openedAt = world.nextNumber()
-    executor.openedAt = openedAt
+    executor.openedAt(MayGo.Place.of(this)) = openedAt
+    world.mayGo.opens(this, store)
     world.planted.beforeOpen(executor, stage, store, worker)
     val recovery = executor.recovery(store.in(stage.driver.id))
     executor.registry.useKeyReader(store.in(stage.driver.id), () => Cells.Hash)

@@ -70,12 +70,16 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   /** The executors as they are. */
   private def sureView = viewOf(executors.iterator.map(_.address).toVector, Set.empty)
 
-  private def viewOf(listed: Vector[ExecutorAddress], unsure: Set[String]) = ClusterView(
-    listed,
-    unsure ++ leaving ++ drains.overdue,
-    drains.draining,
-    listed.map(e => e.id -> (1 + e.id.last % 3)).toMap
-  )
+  private def viewOf(listed: Vector[ExecutorAddress], unsure: Set[String]) = {
+    val view = ClusterView(
+      listed,
+      unsure ++ leaving ++ drains.overdue,
+      drains.draining,
+      listed.map(e => e.id -> (1 + e.id.last % 3)).toMap
+    )
+    mayGo.seen(view)
+    view
+  }
 
   /** Whether a query may plan no batches for a while: it matters to who is to be emptied only. */
   def mayBeIdle: Boolean = !faults.quiet && drains.open.nonEmpty

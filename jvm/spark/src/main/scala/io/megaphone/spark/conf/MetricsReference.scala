@@ -37,7 +37,8 @@ object MetricsReference {
          |Spark adds `$snapshots` for a few workers and stores:
          |the newest version that a recovery can read quickly. Here that is every committed version.
          |
-         |If no bin moved in, none is incomplete and no worker was recovered, the first six are 0.
+         |If no bin moved in, none is incomplete, and each executor had its worker's newest state,
+         |the first six are 0.
          |How long each worker waited, and for how many bins, is in the table
          |[`migrations`](tables.md#migrations).
          |

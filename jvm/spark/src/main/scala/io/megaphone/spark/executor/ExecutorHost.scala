@@ -77,7 +77,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     background[String]("The rest of a step on demand could not be brought yet.")
   private val preparing = mutable.Map.empty[(String, Boolean), Preparing] // see `follow`
   private val atWork = ConcurrentHashMap.newKeySet[ReplicaKey]()
-  private val files = new ConcurrentHashMap[StoreKey, StateFiles]()
+  private val taskFiles, copyFiles = new ConcurrentHashMap[StoreKey, StateFiles]()
   private val settings = new ConcurrentHashMap[String, Configuration]() // by run
   private val monitor = new Object
   @volatile private var isStopped = false
@@ -106,7 +106,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
       faults,
       (store, root, read) => {
         val folder = new Path(s"$root/state/${store.id.operator}")
-        val files = filesOf(store, folder, settingsOf(store.run))
+        val files = known(copyFiles, store, folder, settingsOf(store.run))
         new Recovery(files, Lz4.All, budget = budget, check = read)
       },
       MegaphoneConf.ImageDeadlineMs.read(context.conf.getOption),
@@ -127,19 +127,28 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     transport.close()
   }
 
-  /** The files of a store, remembered so that replicas can be prepared without a provider. */
+  /** The files of a store, for tasks. Threads in the background have others: no task waits for a
+    * file system that one of them connects to.
+    */
   def filesOf(key: StoreKey, operatorFolder: Path, hadoopConf: Configuration): StateFiles =
-    files.computeIfAbsent(
-      key,
-      _ => {
-        val known = new HadoopStateFiles(operatorFolder, key.id.store, hadoopConf)
-        agent.pushed.over(key, known)
-      }
-    )
+    known(taskFiles, key, operatorFolder, hadoopConf)
+
+  private def known(
+      files: ConcurrentHashMap[StoreKey, StateFiles],
+      key: StoreKey,
+      operatorFolder: Path,
+      hadoopConf: Configuration
+  ): StateFiles = files.computeIfAbsent(
+    key,
+    _ => {
+      val opened = new HadoopStateFiles(operatorFolder, key.id.store, hadoopConf)
+      agent.pushed.over(key, opened)
+    }
+  )
 
   /** Forgets the files of a run; they are opened again when they are asked for. */
   private[spark] def forget(run: String): Unit = {
-    files.keySet.removeIf(_.run == run)
+    Seq(taskFiles, copyFiles).foreach(_.keySet.removeIf(_.run == run))
     settings.remove(run)
     ()
   }
@@ -199,20 +208,24 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     monitor.notifyAll()
   }
 
-  private def reportUntilStopped(): Unit =
+  private def reportUntilStopped(): Unit = {
+    var isBehind = false
     while (!isStopped) {
-      try report()
-      catch {
+      try {
+        report()
+        isBehind = agent.isBehind
+      } catch {
         case _: InterruptedException => isStopped = true
         case e: Throwable => // without this thread the executor would keep everything for ever
           if (!isStopped) logInfo(s"The driver could not be asked for orders: $e")
       }
       monitor.synchronized {
         if (!isAwake && !isStopped)
-          monitor.wait(if (agent.isBehind) BusyIntervalMs else IdleIntervalMs)
+          monitor.wait(if (isBehind) BusyIntervalMs else IdleIntervalMs)
         isAwake = false
       }
     }
+  }
 
   private def report(): Unit = context.ask(MessageBytes.encode(agent.report)) match {
     case bytes: Array[Byte] =>
@@ -224,7 +237,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   }
 
   private def follow(orders: Orders): Unit = {
-    (files.keySet.asScala.map(_.run) ++ settings.keySet.asScala)
+    (Seq(taskFiles, copyFiles).flatMap(_.keySet.asScala.map(_.run)) ++ settings.keySet.asScala)
       .filterNot(orders.runs.contains)
       .foreach(forget)
     preparing.values.foreach(_.cancelIfNotDue())

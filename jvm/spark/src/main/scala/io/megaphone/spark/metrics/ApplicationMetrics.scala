@@ -21,7 +21,7 @@ object Happening {
   /** A worker's way to another executor has ended. */
   final case class Relocated(relocation: Relocation) extends Happening
 
-  /** A commit of one store of a worker, into which bins came or which was recovered. */
+  /** A commit of one store of a worker to which state came, whole bins or what was newer. */
   final case class Arrived(arrivals: Arrivals) extends Happening
 }
 
@@ -176,19 +176,19 @@ object ApplicationMetrics {
     came(
       "bytes.fromPeer",
       "bytes",
-      "Bytes received from other executors for bins that moved in, also before the batch."
+      "Bytes received from other executors for workers' state, also before the batch."
     )(_.bytesFromPeer),
     came(
       "bytes.fromCheckpoint",
       "bytes",
-      "Bytes read from files for bins that moved in or were recovered, also before the batch."
+      "Bytes read from files for workers' state, also before the batch."
     )(_.bytesFromCheckpoint),
     ApplicationMetric(
       "waitMs",
       "milliseconds",
-      "How long tasks waited for bins, of each worker and store that bins moved into or that was " +
-        "recovered.",
-      Reading.Histogram { case Arrived(a) if a.isAny => a.waitMs }
+      "How long tasks waited for bins, of each worker and store that waited or that bins came " +
+        "into.",
+      Reading.Histogram { case Arrived(a) if a.isAny || a.waitNanos > 0 => a.waitMs }
     )
   )
 }

@@ -295,7 +295,8 @@ private[provider] final class BinnedRows(
     */
   private def logOf(bin: Int): BinLog = {
     val log = holding.logOrNull(bin)
-    if (log == null) throw new MissingBinException(key.toString, holding.worker, bin)
+    if (log == null)
+      throw new MissingBinException(s"$key at ${holding.base}", holding.worker, bin)
     log.accesses += 1
     log
   }

@@ -89,6 +89,7 @@ final class ProbeFileSystem extends AskedFileSystem("probe") {
   override def initialize(uri: URI, conf: Configuration): Unit = {
     if (isGuarded && conf.get(Secret) != "open")
       throw new AccessControlException("The secret is missing.")
+    if (strikes(Fault.ConnectHangs, new Path(uri))) released.acquireUninterruptibly()
     super.initialize(uri, conf)
   }
 
@@ -134,6 +135,7 @@ object ProbeFileSystem {
     case object RenameHangs extends Kind("a rename that hangs")
     case object ListThrows extends Kind("a list that fails")
     case object ListHangs extends Kind("a list that hangs")
+    case object ConnectHangs extends Kind("a file system that hangs as it is made")
     case object OpenHangs extends Kind("an opening that hangs")
     case object DeleteHangs extends Kind("a delete that hangs")
     case object MkdirsHangs extends Kind("folders whose making hangs")

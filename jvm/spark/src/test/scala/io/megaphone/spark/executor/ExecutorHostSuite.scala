@@ -2,19 +2,25 @@
 package io.megaphone.spark.executor
 
 import java.util.{Collections, Map => JMap}
-import java.util.concurrent.{CountDownLatch, Executors, LinkedBlockingQueue, TimeUnit}
+import java.util.concurrent.{
+  CountDownLatch, ExecutionException, Executors, LinkedBlockingQueue, TimeUnit
+}
 import java.util.concurrent.atomic.AtomicInteger
 
 import com.codahale.metrics.MetricRegistry
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
 import org.apache.spark.{SparkConf, SparkEnv}
 import org.apache.spark.api.plugin.PluginContext
 import org.apache.spark.resource.ResourceInformation
 import org.scalatest.concurrent.Eventually.{eventually, timeout}
 import org.scalatest.time.SpanSugar._
 
-import io.megaphone.format.{Chain, StateName, StoreId}
+import io.megaphone.errors.MissingFileException
+import io.megaphone.format.{Chain, FileName, StateName, StoreId}
 import io.megaphone.plan.StepId
-import io.megaphone.runtime.{FileSettingsAsked, LiveRun, Message, Orders, Report}
+import io.megaphone.runtime.{FileSettings, FileSettingsAsked, LiveRun, Message, Orders, Report}
+import io.megaphone.spark.checkpoint.{HadoopSettings, ProbeFileSystem}
 import io.megaphone.spark.query.PluginSession
 import io.megaphone.spark.wire.MessageBytes
 import io.megaphone.state.ReplicaKey
@@ -133,6 +139,40 @@ final class ExecutorHostSuite extends PluginSession {
     } { host =>
       host.start()
       assert(begun.await(60, TimeUnit.SECONDS))
+    }
+  }
+
+  test("A task waits for no file system that hangs as a thread in the background connects to it.") {
+    val conf = new Configuration
+    conf.set("fs.probe.impl", classOf[ProbeFileSystem].getName)
+    conf.set(ProbeFileSystem.NoCache, "true")
+    val duty =
+      ReplicaDuty(keyOf(1), Vector(0), 4, StateName(-4, ""), name, 0, None, None, progressAt = -4)
+    val hangs = ProbeFileSystem.Fault(ProbeFileSystem.Fault.ConnectHangs, "", times = 1)
+    val root = s"probe:${folder("checkpoint")}"
+    val live = Map("run" -> LiveRun(root, 1, Set(step), None))
+    val tasks = Executors.newSingleThreadExecutor()
+    ProbeFileSystem.faults = Seq(hangs)
+    try
+      withHost {
+        case _: Report => Some(Orders(1, live, Vector(duty)))
+        case _: FileSettingsAsked => Some(FileSettings(Some(HadoopSettings.encode(conf))))
+        case _ => None
+      } { host =>
+        host.start()
+        eventually(timeout(60.seconds))(assert(hangs.struck == 1))
+        val task = tasks.submit { () =>
+          host
+            .filesOf(keyOf(1).store, new Path(s"$root/state/0"), conf)
+            .open(FileName(0, name))
+        }
+        val e = intercept[ExecutionException](task.get(60, TimeUnit.SECONDS))
+        assert(e.getCause.isInstanceOf[MissingFileException])
+      }
+    finally {
+      ProbeFileSystem.faults = Nil
+      ProbeFileSystem.released.release(hangs.struck)
+      tasks.shutdown()
     }
   }
 

@@ -26,6 +26,7 @@ import org.scalatest.time.SpanSugar._
 import io.megaphone.MegaphonePlugin
 import io.megaphone.spark.faces.api.MegaphoneApi
 import io.megaphone.spark.partitioning.RoutedPartitioning
+import io.megaphone.testkit.LongRun
 
 /** A local session with the plugin, as a user sets it up, and what the tests of whole queries have
   * in common.
@@ -66,7 +67,7 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
   }
 
   /** Whether all tests are asked for, those too that take long. */
-  protected def isLongRun: Boolean = sys.env.get("MEGAPHONE_TESTS").contains("all")
+  protected def isLongRun: Boolean = LongRun.isOn
 
   /** A test that runs always, or, being one of many alike, in the long run only. */
   protected def test(name: String, isInShortRun: Boolean)(body: => Any): Unit =

@@ -14,6 +14,7 @@ import io.megaphone.runtime.{
   Orders, Report, Standing
 }
 import io.megaphone.state.ReplicaKey
+import io.megaphone.testkit.Allocated
 import io.megaphone.transfer.{ReplicaDuty, StandbyDuty}
 
 /** Messages as bytes. */
@@ -71,8 +72,12 @@ class MessageBytesSuite extends AnyFunSuite {
       val body = bytes.drop(4)
       for (_ <- 0 to random.nextInt(3)) body(random.nextInt(body.length)) = random.nextInt().toByte
       val cut = if (random.nextInt(4) == 0) body.take(random.nextInt(body.length)) else body
-      try { val _ = MessageBytes.decode(new Encoder().int(Checksum.of(cut)).toBytes ++ cut) }
-      catch { case _: IOException => () }
+      val damaged = new Encoder().int(Checksum.of(cut)).toBytes ++ cut
+      val allocated = Allocated.bytesOf {
+        try { val _ = MessageBytes.decode(damaged) }
+        catch { case _: IOException => () }
+      }
+      assert(allocated < (1 << 20) + 1000L * damaged.length, s"for ${damaged.length} bytes")
     }
   }
 

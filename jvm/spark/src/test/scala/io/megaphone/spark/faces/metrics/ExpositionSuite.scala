@@ -5,9 +5,11 @@ import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
+import io.megaphone.placement.Seat
+import io.megaphone.runtime.{Loss, Relocation}
 import io.megaphone.spark.faces.metrics.Exposition.{Family, Sample}
 import io.megaphone.spark.metrics.{
-  ApplicationMetrics, LabelledMetric, LabelledMetrics, Shown, ShownQuery
+  ApplicationMetrics, Happening, LabelledMetric, LabelledMetrics, Reading, Shown, ShownQuery
 }
 import io.megaphone.view.{ExecutorRow, PlanRow, QueryRow, WorkerRow}
 
@@ -91,6 +93,25 @@ class ExpositionSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     )
     assert(samplesOf("plan_moves") == Vector((q, 0L), (r, 0L)), "also of a query without a plan")
     assert(samplesOf("executor_budget_bytes") == Vector((Vector("executor" -> "driver"), 1000L)))
+  }
+
+  test("A loss counts its workers and those that were stood by for, a way how it ended.") {
+    def counted(what: Happening): Map[String, Long] = ApplicationMetrics.all.flatMap { metric =>
+      metric.reading match {
+        case Reading.Counter(of) => of.lift(what).map(metric.name -> _)
+        case _ => None
+      }
+    }.toMap
+    val loss = Happening.Lost(Loss("3", 7, workers = 5, promoted = 4))
+    assert(
+      counted(loss) ==
+        Map("executors.lost" -> 1L, "workers.lost" -> 5L, "workers.promoted" -> 4L)
+    )
+    val way = Relocation(0, Seat(0, 1), "a", "b", Relocation.Spread, 3)
+    def ended(end: Relocation.End) = counted(Happening.Relocated(way.copy(end = Some(end))))
+    assert(ended(Relocation.Done) == Map("workers.relocated" -> 1L))
+    assert(ended(Relocation.Failed("no room")) == Map("relocations.failed" -> 1L))
+    assert(counted(Happening.Relocated(way.cancelled)).isEmpty)
   }
 
   test("The names are those that dashboards know.") {

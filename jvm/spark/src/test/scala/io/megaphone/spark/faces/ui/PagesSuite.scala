@@ -169,9 +169,9 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(brought.text.contains("1,234") && brought.text.contains("45 ms"))
   }
 
-  test("what is elsewhere is told of each worker, and what came of it of each batch") {
+  test("who stands by and what is elsewhere is told of each worker, what came of each batch") {
     val group = SomeRun.group(64, 2)
-    val first = group.workers(0).copy(binsIncomplete = 1201, bytesToCome = 4500600)
+    val first = group.workers(0).copy(standbys = 2, binsIncomplete = 1201, bytesToCome = 4500600)
     val content = page(SomeRun.run(group.copy(workers = group.workers.updated(0, first))))
     def cells(id: String, row: String): Map[String, String] = {
       val table = (content \\ "details").filter(d => (d \ "@id").text == id)
@@ -179,9 +179,10 @@ class PagesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       val rows = (table \\ "tbody" \ "tr").map(r => titles.zip((r \ "td").map(_.text)).toMap)
       rows.find(_(titles.head) == row).get
     }
-    for ((worker, bins, bytes) <- Seq(("0", "1,201", "4,500,600"), ("1", "0", "0"))) {
-      val told = cells("megaphone-workers-0", worker)
-      assert(told("Bins incomplete") == bins && told("Bytes to come") == bytes)
+    val expected = Seq(Seq("0", "2", "1,201", "4,500,600"), Seq("1", "0", "0", "0"))
+    for (worker <- expected) {
+      val told = cells("megaphone-workers-0", worker.head)
+      assert(Seq("Standbys", "Bins incomplete", "Bytes to come").map(told) == worker.tail)
     }
     for ((batch, subBins, wait) <- Seq(("11", "1,234", "45 ms"), ("12", "0", "0 ms"))) {
       val told = cells("megaphone-batches", batch)

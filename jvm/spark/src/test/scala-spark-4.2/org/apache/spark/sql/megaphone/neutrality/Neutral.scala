@@ -7,6 +7,7 @@ import org.apache.spark.sql.megaphone.upstream.{Upstream, UpstreamSuites}
 import org.apache.spark.sql.streaming.StreamTest
 
 import io.megaphone.spark.checkpoint.SchemeCheckpointFileManager
+import io.megaphone.testkit.LongRun
 
 /** One of Spark's own suites, run with all its state re-routed, or, where the environment has
   * `MEGAPHONE_NEUTRALITY=stock`, as it is. Its files are written without forks either way, to be
@@ -60,5 +61,5 @@ object Neutral {
   val isStock: Boolean = sys.env.get("MEGAPHONE_NEUTRALITY").contains("stock")
 
   /** Whether all tests are asked for, those too that take long. */
-  val isAll: Boolean = isStock || sys.env.get("MEGAPHONE_TESTS").contains("all")
+  val isAll: Boolean = isStock || LongRun.isOn
 }
