@@ -211,13 +211,13 @@ def test_a_worker_goes_once_its_new_executor_has_time_for_it(
     query = make_remote_query(driver).spread()
     source, target = query.executor_of(0), query.executor_of(1)
 
-    def is_taken(target: str) -> bool:
+    def is_taken() -> bool:
         rows = [row for row in query.table("relocations") if row["target"] == target]
         return bool(rows) and rows[-1]["batch"] is not None
 
     with driver.occupied(target):
         query.call("place", workers={"0": target})
-        query.run_until(lambda: is_taken(target), "a batch has placed it there", within=BATCHES)
+        query.run_until(is_taken, "a batch has placed it there", within=BATCHES)
         query.run(3)
         assert query.executor_of(0) == source
         query.check()

@@ -93,7 +93,8 @@ private final class Placing(request: Request) {
     val heaviestFirst = of.toVector.sortBy(seat => (-fills.weightOf(seats(seat)), seat))
     heaviestFirst.foldLeft(Map.empty[Seat, String]) { (made, seat) =>
       val withState = request.stateOn(seat).toSet
-      val refusedAt = open.map(m => m -> request.unfit(seat).getOrElse(m.id, -1L))
+      val unfit = request.unfit(seat)
+      val refusedAt = open.map(m => m -> unfit.getOrElse(m.id, -1L))
       val longestAgo = refusedAt.iterator.map(_._2).min // -1 if one never did
       val among = open.filter(m => withState(m.id)) match {
         case Vector() => refusedAt.collect { case (m, `longestAgo`) => m }

@@ -12,7 +12,7 @@ import io.megaphone.plan.Group
   * when an executor has made no progress, and for which workers there was no room. Reports may be
   * lost, late or repeated.
   *
-  * Threads: one at a time; `versionOn`, `isWhole`, `shareOn`, `newestOn` and `unfitFor` may be
+  * Threads: one at a time; `versionOn`, `isWhole`, `shareOn`, `newestOn` and `refusals` may be
   * called by any thread at any time.
   */
 private[runtime] final class ReportedStandbys {
@@ -58,13 +58,13 @@ private[runtime] final class ReportedStandbys {
     refused += seat -> (refused.getOrElse(seat, Map.empty) + (executor -> batch))
 
   /** The executors that could not take a worker, not long ago, each with the batch. */
-  def unfitFor(seat: Seat): Map[String, Long] = refused.getOrElse(seat, Map.empty)
+  def refusals(seat: Seat): Map[String, Long] = refused.getOrElse(seat, Map.empty)
 
   def hasRefusals: Boolean = refused.nonEmpty
 
   /** The batch in which an executor last could not take a worker; -1 if it could. */
   def refusedAt(seat: Seat, executor: String): Long =
-    unfitFor(seat).getOrElse(executor, -1L)
+    refusals(seat).getOrElse(executor, -1L)
 
   /** The batch in which an executor last had more bins of any worker than before; -1 if never. It
     * makes one standby after the other, so those that wait for their turn are not stuck.

@@ -196,7 +196,7 @@ private[runtime] final class WorkerPlaces(warn: String => Unit) {
   }
 
   /** The executors that could not take a worker, not long ago. */
-  def unfitFor(seat: Seat): Set[String] = reported.unfitFor(seat).keySet
+  def unfitFor(seat: Seat): Set[String] = reported.refusals(seat).keySet
 
   /** Whether executors had no room for workers, not long ago. */
   def hasRefusals: Boolean = reported.hasRefusals
@@ -230,7 +230,7 @@ private[runtime] final class WorkerPlaces(warn: String => Unit) {
       now,
       bound = moving.targets,
       stateOn(scene, _),
-      reported.unfitFor,
+      reported.refusals,
       cluster.elsewhere,
       tolerance
     )

@@ -91,8 +91,8 @@ class ReportedStandbysSuite extends AnyFunSuite {
     val reported = new ReportedStandbys
     reported.refuses("a", Seat(0, 0), 7)
     reported.forget(Vector.empty, 1007)
-    assert(reported.unfitFor(Seat(0, 0)) == Map("a" -> 7L))
+    assert(reported.refusals(Seat(0, 0)) == Map("a" -> 7L))
     reported.forget(Vector.empty, 1008)
-    assert(reported.unfitFor(Seat(0, 0)).isEmpty && reported.refusedAt(Seat(0, 0), "a") == -1)
+    assert(reported.refusals(Seat(0, 0)).isEmpty && reported.refusedAt(Seat(0, 0), "a") == -1)
   }
 }

@@ -46,9 +46,6 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
 
   /** Whether there is never room for copies, nor for the rest of what is elsewhere. */
   val isFull: Boolean = world.faults.strikes(Fault.ExecutorHasNoRoom)
-
-  /** When a task of each worker opened a store here last: the number of the moment. */
-  val openedAt: mutable.Map[MayGo.Place, Long] = mutable.HashMap.empty
   var isAlive = true
 
   override def publish(block: BlockName, bytes: Array[Byte]): Unit = {

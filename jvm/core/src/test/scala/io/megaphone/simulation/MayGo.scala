@@ -20,7 +20,8 @@ final class MayGo(world: World) {
 
   private val setup = world.setup
   private val reported = mutable.HashMap.empty[String, Snapshot]
-  private val toldAt = mutable.HashMap.empty[(String, Place), Long] // by executor
+  // When tasks on each executor opened the state of which no driver has been told since.
+  private val untold = mutable.HashMap.empty[(String, Place), Long]
   private val stoodBy = mutable.HashMap.empty[String, Set[WorkerId]] // by executor
   private val leastOpen = mutable.HashMap.empty[String, Int].withDefaultValue(Int.MaxValue)
   private val refused = mutable.HashSet.empty[WorkerId] // somebody has had no room for them
@@ -35,8 +36,7 @@ final class MayGo(world: World) {
 
   /** A driver is told of a commit of a task. */
   def told(by: TaskAttempt): Unit = {
-    val key = (by.executor.name, Place.of(by))
-    toldAt(key) = math.max(by.openedAt, toldAt.getOrElse(key, 0L))
+    untold.updateWith((by.executor.name, Place.of(by)))(_.filter(_ > by.openedAt)); ()
   }
 
   /** An executor is about to be emptied. Those of its standbys that the drivers know to be whole
@@ -65,6 +65,7 @@ final class MayGo(world: World) {
 
   /** A worker runs on an executor: what it leaves there is no standby. */
   def opens(task: TaskAttempt, store: StoreId): Unit = {
+    untold((task.executor.name, Place.of(task))) = task.openedAt
     val worker = WorkerId(store.in(task.stage.driver.id), task.worker)
     stoodBy.updateWith(task.executor.name)(_.map(_ - worker)); ()
   }
@@ -84,8 +85,8 @@ final class MayGo(world: World) {
       driver <- world.drivers
       // A report does not say whether what an idle query has there is new or left behind.
       reportedAt = if (world.isAtRest(driver)) 0L else last.at
-      if executor.openedAt.forall { case (place, at) =>
-        place.run != driver.id || at <= math.max(reportedAt, toldAt.getOrElse((name, place), 0L))
+      if !untold.exists { case ((on, place), at) =>
+        on == name && place.run == driver.id && at > reportedAt
       }
       if driver.live.exists(_.snapshot.exists(_.decision.isDefined))
       need <- needOf(driver, executor, last)
@@ -204,7 +205,7 @@ final class MayGo(world: World) {
   }
 }
 
-object MayGo {
+private object MayGo {
 
   /** A worker of a group of a run. */
   final case class Place(run: String, group: Long, worker: Int)

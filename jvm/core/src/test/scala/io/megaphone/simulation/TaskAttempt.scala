@@ -102,7 +102,6 @@ final class TaskAttempt(
     if (world.faults.strikes(Fault.TaskFails))
       throw new InjectedFault("the task failed before it opened a store")
     openedAt = world.nextNumber()
-    executor.openedAt(MayGo.Place.of(this)) = openedAt
     world.mayGo.opens(this, store)
     world.planted.beforeOpen(executor, stage, store, worker)
     val recovery = executor.recovery(store.in(stage.driver.id))

@@ -77,7 +77,8 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     background[String]("The rest of a step on demand could not be brought yet.")
   private val preparing = mutable.Map.empty[(String, Boolean), Preparing] // see `follow`
   private val atWork = ConcurrentHashMap.newKeySet[ReplicaKey]()
-  private val taskFiles, copyFiles = new ConcurrentHashMap[StoreKey, StateFiles]()
+  private val files = // by store, and whether tasks read and write them
+    new ConcurrentHashMap[(StoreKey, Boolean), StateFiles]()
   private val settings = new ConcurrentHashMap[String, Configuration]() // by run
   private val monitor = new Object
   @volatile private var isStopped = false
@@ -106,7 +107,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
       faults,
       (store, root, read) => {
         val folder = new Path(s"$root/state/${store.id.operator}")
-        val files = known(copyFiles, store, folder, settingsOf(store.run))
+        val files = known(store, isForTasks = false, folder, settingsOf(store.run))
         new Recovery(files, Lz4.All, budget = budget, check = read)
       },
       MegaphoneConf.ImageDeadlineMs.read(context.conf.getOption),
@@ -131,15 +132,15 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     * file system that one of them connects to.
     */
   def filesOf(key: StoreKey, operatorFolder: Path, hadoopConf: Configuration): StateFiles =
-    known(taskFiles, key, operatorFolder, hadoopConf)
+    known(key, isForTasks = true, operatorFolder, hadoopConf)
 
   private def known(
-      files: ConcurrentHashMap[StoreKey, StateFiles],
       key: StoreKey,
+      isForTasks: Boolean,
       operatorFolder: Path,
       hadoopConf: Configuration
   ): StateFiles = files.computeIfAbsent(
-    key,
+    (key, isForTasks),
     _ => {
       val opened = new HadoopStateFiles(operatorFolder, key.id.store, hadoopConf)
       agent.pushed.over(key, opened)
@@ -148,7 +149,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
 
   /** Forgets the files of a run; they are opened again when they are asked for. */
   private[spark] def forget(run: String): Unit = {
-    Seq(taskFiles, copyFiles).foreach(_.keySet.removeIf(_.run == run))
+    files.keySet.removeIf(_._1.run == run)
     settings.remove(run)
     ()
   }
@@ -237,7 +238,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   }
 
   private def follow(orders: Orders): Unit = {
-    (Seq(taskFiles, copyFiles).flatMap(_.keySet.asScala.map(_.run)) ++ settings.keySet.asScala)
+    (files.keySet.asScala.map(_._1.run) ++ settings.keySet.asScala)
       .filterNot(orders.runs.contains)
       .foreach(forget)
     preparing.values.foreach(_.cancelIfNotDue())
