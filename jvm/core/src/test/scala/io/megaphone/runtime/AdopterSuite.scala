@@ -200,9 +200,10 @@ class AdopterSuite extends AnyFunSuite with LastTails {
   }
 
   test("a worker's own task waits for who takes bins of its standby as long as that gets on") {
-    val (looks, isRead, goOn) = (new Semaphore(0), new Semaphore(0), new Semaphore(0))
+    val ungated = Int.MaxValue / 2
+    val (mayLook, isRead, goOn) = (new Semaphore(ungated), new Semaphore(0), new Semaphore(0))
     val scene = new StoodBy(
-      () => { looks.release(); 0 },
+      () => { mayLook.acquire(); 0 },
       _ => { isRead.release(); goOn.acquire() }
     )
     import scene._
@@ -212,17 +213,20 @@ class AdopterSuite extends AnyFunSuite with LastTails {
     threads.head.start()
     try {
       isRead.acquire()
+      mayLook.drainPermits()
       threads.last.start()
       for (isLast <- Seq(false, true)) { // of the records of two bins
-        looks.drainPermits() // it asks for the time thrice a look, and would look 20 times in vain
-        while (!opening.isDone && !looks.tryAcquire(36, 10, TimeUnit.MILLISECONDS)) {}
+        mayLook.release(36) // it asks for the time thrice a look, and would look 20 times in vain
+        def hasLooked = mayLook.availablePermits == 0 && mayLook.hasQueuedThreads
+        while (!opening.isDone && !hasLooked) Thread.onSpinWait()
         assert(!opening.isDone)
+        if (isLast) mayLook.release(ungated)
         goOn.release()
         if (!isLast) isRead.acquire()
       }
       assert(opening.get(60, TimeUnit.SECONDS).holding eq standby)
       assert(adopting.get(60, TimeUnit.SECONDS).binsRelabelled == 2 && isAdopted)
-    } finally { goOn.release(2); threads.foreach(_.join(60000)) }
+    } finally { mayLook.release(ungated); goOn.release(2); threads.foreach(_.join(60000)) }
   }
 
   test("a standby whose bins are incomplete is left as it is") {
