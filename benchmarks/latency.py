@@ -10,11 +10,12 @@
   2. By turns, each mode and strategy moves half of the bins there or back, or another part. A round
      has some idle seconds, the plan, and some seconds after its end.
   3. A round's ratio is that of the greatest latency of the plan to the 99th percentile of the idle
-     seconds before; its interruption is the greatest latency over the median of these seconds. The
-     first results after the step come with the end of its batch, so that batch is what a hot key
-     waits for.
+     seconds before. Its interruption is the longest time between the ends of two batches, less the
+     median of the idle seconds: for so much longer than usual there is no result. The first results
+     after the step come with the end of its batch, so that batch is what a hot key waits for.
   4. The slope of a way to move is its ratio with the most keys over that with the fewest. Beside
-     it, once, Spark's own way: stop, repartition offline, start again.
+     the ways, once, Spark's own: stop, repartition offline, start again. There is no result
+     meanwhile, so all of it is an interruption.
 
 The plot has a panel for each mode and strategy: the latencies of the round whose ratio is the
 median, in each quarter of a second, with the steps marked.
@@ -33,6 +34,7 @@ import harness
 import link
 from matplotlib.figure import Figure
 from openloop import BY, PATIENCE_S, SHAPES, TICK_S, OpenLoop, loop
+from pyspark.sql import SparkSession
 from step import BELOW_TASKS, CONTROL, came_bytes, moves_of, offline
 from tqdm import tqdm
 
@@ -59,6 +61,7 @@ class Round:
     Attributes:
         due_s: When the rows of each tick were due, from the plan's submission on.
         latency_ms: Theirs.
+        gaps_ms: When each batch ended, and how long after the one before it.
         steps_s: When the batches ended that took steps.
         step_ms: What the slowest of these batches took.
         batches_before: From the plan's submission to its first step.
@@ -69,6 +72,7 @@ class Round:
 
     due_s: list[float]
     latency_ms: list[float]
+    gaps_ms: list[tuple[float, float]]
     steps_s: list[float] = field(default_factory=list)
     step_ms: float = 0.0
     batches_before: int = 0
@@ -97,7 +101,8 @@ class Round:
     def numbers(self) -> dict[str, Any]:
         """All of it, with latencies by quarters of a second."""
         told = {k: v for k, v in vars(self).items() if k not in ("due_s", "latency_ms")}
-        return {**told, "idle_p99_ms": self.idle_p99_ms, "ratio": self.ratio, "spans": self.spans}
+        means = {k: getattr(self, k) for k in ("idle_p99_ms", "ratio", "interruption_ms")}
+        return {**told, **means, "spans": self.spans}
 
     @property
     def idle_ms(self) -> list[float]:
@@ -121,8 +126,10 @@ class Round:
 
     @property
     def interruption_ms(self) -> float:
-        """How much later the latest row was than an idle one."""
-        return self.worst_ms - statistics.median(self.idle_ms)
+        """For how much longer than usual there was no result."""
+        end_s = self.seconds + AFTER_S
+        idle = [gap for ended_s, gap in self.gaps_ms if -IDLE_S <= ended_s < 0]
+        return max(gap for t, gap in self.gaps_ms if 0 <= t < end_s) - statistics.median(idle)
 
 
 def p99(values: list[float]) -> float:
@@ -161,9 +168,11 @@ def after(running: OpenLoop, begun_s: float, steps: list[int]) -> Round:
     time.sleep(AFTER_S)
     due_s, late_ms = running.latencies(begun_s - IDLE_S, begun_s + seconds + AFTER_S)
     with_steps = [running.ended[batch] for batch in steps]
+    ends_s = sorted(batch.end_s for batch in list(running.ended.values()))
     return Round(
         [due - begun_s for due in due_s],
         late_ms,
+        [(end - begun_s, (end - last) * 1000) for last, end in itertools.pairwise(ends_s)],
         [batch.end_s - begun_s for batch in with_steps],
         max(((b.end_s - b.begun_s) * 1000 for b in with_steps), default=0.0),
         seconds=seconds,
@@ -289,13 +298,16 @@ def main() -> None:
                     rounds[way].append(measured(running, way, arguments.one_in))
             save(arguments, shape, by, keys, rounds)
         if len(by_keys) > 1:
-            print("\n".join(slopes(by_keys)))
-    if not arguments.no_offline:
-        for keys in arguments.keys:
-            parts = offline(spark, keys, int(arguments.rate * TICK_S))
-            told = ", ".join(f"{k.removesuffix('_s')} {v:.1f} s" for k, v in parts.items())
-            print(f"Spark's own way at {keys} keys, once: {told}.")
+            save_slopes(arguments, shape, by, by_keys)
+        if not arguments.no_offline and shape == "wide":
+            save_offline(spark, arguments, by, by_keys)
     spark.stop()
+
+
+def name_of(arguments: argparse.Namespace, *words: object) -> str:
+    """What a result is called."""
+    part = [] if arguments.one_in == 2 else ["one-in", arguments.one_in]
+    return "-".join(map(str, ["latency", *words, *part]))
 
 
 def save(
@@ -308,12 +320,59 @@ def save(
         f"one in {arguments.one_in} bins moves{over}"
     )
     numbers = {way: [r.numbers for r in of] for way, of in rounds.items()}
-    part = "" if arguments.one_in == 2 else f"-one-in-{arguments.one_in}"
     harness.save(
-        f"latency-{shape}-{by}-{keys}{part}",
+        name_of(arguments, shape, by, keys),
         {"arguments": vars(arguments), "rounds": numbers},
         "\n".join([f"{title}:", "", *table(rounds, arguments.link)]) + "\n",
         chart(title, rounds),
+    )
+
+
+def save_slopes(
+    arguments: argparse.Namespace, shape: str, by: str, by_keys: dict[int, dict[str, list[Round]]]
+) -> None:
+    """What became of one query as its state grew."""
+    panels = {
+        f"{keys} keys: worst latency / idle p99": {
+            f"megaphone, {way}": [r.ratio for r in of] for way, of in rounds.items()
+        }
+        for keys, rounds in by_keys.items()
+    }
+    harness.save(
+        name_of(arguments, shape, by, "slopes"),
+        {"arguments": vars(arguments), "ratios": panels},
+        "\n".join(slopes(by_keys)) + "\n",
+        harness.dots(panels, "times"),
+    )
+
+
+def save_offline(
+    spark: SparkSession,
+    arguments: argparse.Namespace,
+    by: str,
+    by_keys: dict[int, dict[str, list[Round]]],
+) -> None:
+    """Spark's own way with each number of keys, beside the interruptions of this run."""
+    found: dict[int, dict[str, float]] = {}
+    lines = ["Spark's own way, once, over the interruption of each way to move:", ""]
+    for keys, rounds in by_keys.items():
+        parts = found[keys] = offline(spark, keys, int(arguments.rate * TICK_S))
+        whole_s = sum(parts.values())
+        told = ", ".join(f"{k.removesuffix('_s')} {v:.1f} s" for k, v in parts.items())
+        lines.append(f"- {keys} keys: {told}")
+        for way in [way for way in rounds if way != CONTROL]:
+            times = [whole_s * 1000 / r.interruption_ms for r in rounds[way]]
+            lines.append(f"  - {way}: {harness.median_and_spread(times, digits=0)} times as long")
+    panels = {
+        f"{keys} keys": {"spark": [sum(found[keys].values())]}
+        | {f"megaphone, {way}": [r.interruption_ms / 1000 for r in of] for way, of in rs.items()}
+        for keys, rs in by_keys.items()
+    }
+    harness.save(
+        name_of(arguments, "wide", by, "offline"),
+        {"arguments": vars(arguments), "offline": found, "interruptions_s": panels},
+        "\n".join(lines) + "\n",
+        harness.dots(panels, "s without a result, beyond those between two batches"),
     )
 
 

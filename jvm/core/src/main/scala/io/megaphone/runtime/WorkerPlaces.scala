@@ -399,7 +399,7 @@ private[runtime] final class WorkerPlaces(warn: String => Unit) {
           cluster.members,
           settings.replicas,
           isWhole(group, _, _),
-          w => unfitFor(Seat(group.id, w)),
+          w => reported.refusals(Seat(group.id, w)),
           (w, e) => hasJustRefused(scene, Seat(group.id, w), e),
           w => scene.seats.get(Seat(group.id, w)).fold(0L)(_.bytes)
         )
@@ -436,8 +436,7 @@ private[runtime] final class WorkerPlaces(warn: String => Unit) {
     * the only one that is left.
     */
   private def hasJustRefused(scene: Scene, seat: Seat, executor: String): Boolean =
-    unfitFor(seat)(executor) &&
-      reported.refusedAt(seat, executor) + StuckBatches > scene.batch
+    reported.refusals(seat).get(executor).exists(_ + StuckBatches > scene.batch)
 
   private def noteTargets(scene: Scene, places: Map[Seat, String]): Unit = {
     val to = moving.targets

@@ -83,8 +83,15 @@ final class Lease private[megaphone] (
   *
   * @param nanoTime
   *   the time, of any beginning
+  * @param waitOn
+  *   how a task waits on a monitor that it has, for so many milliseconds at most
   */
-final private[megaphone] class Slot(worker: WorkerId, binsCount: Int, nanoTime: () => Long) {
+final private[megaphone] class Slot(
+    worker: WorkerId,
+    binsCount: Int,
+    nanoTime: () => Long,
+    waitOn: (Object, Long) => Unit
+) {
   private var holding = new Holding(worker.worker, binsCount)
   private var owner: Option[Lease] = None
   private var isRetired = false
@@ -136,7 +143,7 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int, nanoTime: 
           owner.get.attempt.id
         )
       // Nobody reports a kill, so look again now and then.
-      wait(math.max(1, math.min(leftMs, Slot.PollMs)))
+      waitOn(this, math.max(1, math.min(leftMs, Slot.PollMs)))
     }
     owner match {
       case _ if isRetired => None

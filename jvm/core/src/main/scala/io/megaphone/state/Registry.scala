@@ -26,12 +26,15 @@ import io.megaphone.log.memory.HeapBudget
   *   how long who is no task waits for a task that has the lease
   * @param nanoTime
   *   the time, of any beginning
+  * @param waitOn
+  *   how a task waits on a monitor that it has, for so many milliseconds at most
   */
 final class Registry(
     behindMax: Int = Footer.PreviousMax,
     val budget: HeapBudget = HeapBudget.Unlimited,
     borrowMs: Long = Slot.KeeperWaitMs,
-    nanoTime: () => Long = () => System.nanoTime
+    nanoTime: () => Long = () => System.nanoTime,
+    waitOn: (Object, Long) => Unit = _.wait(_)
 ) {
   private val slots = new ConcurrentHashMap[WorkerId, Slot]()
   private val replicas = new ConcurrentHashMap[ReplicaKey, Replica]()
@@ -57,7 +60,7 @@ final class Registry(
     slotOf(worker, binsCount).tryAcquire(attempt)
 
   private def slotOf(worker: WorkerId, binsCount: Int) =
-    slots.computeIfAbsent(worker, _ => new Slot(worker, binsCount, nanoTime))
+    slots.computeIfAbsent(worker, _ => new Slot(worker, binsCount, nanoTime, waitOn))
 
   /** Takes the lease on a holding for who is no task. Waits a moment for who has it, at most until
     * the holding is where it is wanted. Returns None if it is not there, or others still have it.

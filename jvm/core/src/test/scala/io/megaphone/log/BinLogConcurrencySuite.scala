@@ -60,21 +60,24 @@ class BinLogConcurrencySuite extends AnyFunSuite {
     val key = Bytes.random(8, 1)
     withThreads { threads =>
       val done = new AtomicReference(false)
+      val started = new CountDownLatch(ReadersCount - 1)
       val asked = (0 until ReadersCount - 1).map(_ =>
         threads.submit((() => {
-          var sum = 0L
+          var sum = shared.log.heapBytes
+          started.countDown()
           while (!done.get) sum += shared.log.heapBytes
           sum
         }): Callable[Long])
       )
-      try
+      try {
+        assert(started.await(60, TimeUnit.SECONDS))
         for (_ <- 0 until LogsCount) {
           val log = new BinLog
           shared.log = log
           log.put(0, key, 0, key.length, key, 0, key.length)
           log.append(0, key, 0, key.length, key, 0, key.length)
         }
-      finally done.set(true)
+      } finally done.set(true)
       asked.foreach(reader => assert(reader.get(60, TimeUnit.SECONDS) > 0))
     }
   }

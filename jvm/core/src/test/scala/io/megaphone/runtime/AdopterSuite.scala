@@ -128,7 +128,7 @@ class AdopterSuite extends AnyFunSuite with LastTails {
       val zero = store.lease(target, 0, 20)
       val moved = before.moved(Seq(Move(1, 0), Move(3, 0)), 1, 2)
       val arrivals = new Opener(target, store.recovery, store.handOver, peers)
-        .open(zero, store.turn(1, before, moved), sources)
+        .open(zero, store.turn(1, before, moved), sources.copy(imageDeadlineMs = 60000))
       assert((0 to 3).map(bin => get(zero.holding.log(bin))) == Seq.fill(4)(Some(7.toByte)))
       (arrivals, events.toSeq)
     }
@@ -172,11 +172,11 @@ class AdopterSuite extends AnyFunSuite with LastTails {
     *   is called with the records of each frame that worker 0's task reads
     */
   private final class StoodBy(
-      nanoTime: () => Long = () => System.nanoTime,
+      waitOn: (Object, Long) => Unit = _.wait(_),
       read: Array[Byte] => Unit = _ => ()
   ) {
     val store = new Store
-    val target = new Registry(nanoTime = nanoTime)
+    val target = new Registry(waitOn = waitOn)
     batch(store, target, 0, 1, before, before, 1)
     private val elsewhere = new Registry
     for ((registry, worker) <- Seq(target, elsewhere).zipWithIndex) {
@@ -200,12 +200,8 @@ class AdopterSuite extends AnyFunSuite with LastTails {
   }
 
   test("a worker's own task waits for who takes bins of its standby as long as that gets on") {
-    val ungated = Int.MaxValue / 2
-    val (mayLook, isRead, goOn) = (new Semaphore(ungated), new Semaphore(0), new Semaphore(0))
-    val scene = new StoodBy(
-      () => { mayLook.acquire(); 0 },
-      _ => { isRead.release(); goOn.acquire() }
-    )
+    val (looks, isRead, goOn) = (new Looks, new Semaphore(0), new Semaphore(0))
+    val scene = new StoodBy(looks.waitOn, _ => { isRead.release(); goOn.acquire() })
     import scene._
     val adopting = new FutureTask(() => adoptAll())
     val opening = new FutureTask(() => store.lease(target, 1, 1000, waitMs = 60000))
@@ -213,20 +209,17 @@ class AdopterSuite extends AnyFunSuite with LastTails {
     threads.head.start()
     try {
       isRead.acquire()
-      mayLook.drainPermits()
       threads.last.start()
       for (isLast <- Seq(false, true)) { // of the records of two bins
-        mayLook.release(36) // it asks for the time thrice a look, and would look 20 times in vain
-        def hasLooked = mayLook.availablePermits == 0 && mayLook.hasQueuedThreads
-        while (!opening.isDone && !hasLooked) Thread.onSpinWait()
+        looks.allow(12, opening) // it would look 20 times in vain
         assert(!opening.isDone)
-        if (isLast) mayLook.release(ungated)
         goOn.release()
         if (!isLast) isRead.acquire()
       }
-      assert(opening.get(60, TimeUnit.SECONDS).holding eq standby)
       assert(adopting.get(60, TimeUnit.SECONDS).binsRelabelled == 2 && isAdopted)
-    } finally { mayLook.release(ungated); goOn.release(2); threads.foreach(_.join(60000)) }
+      looks.allowAll()
+      assert(opening.get(60, TimeUnit.SECONDS).holding eq standby)
+    } finally { looks.allowAll(); goOn.release(2); threads.foreach(_.join(60000)) }
   }
 
   test("a standby whose bins are incomplete is left as it is") {

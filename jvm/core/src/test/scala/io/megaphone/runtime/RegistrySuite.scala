@@ -193,10 +193,16 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
   private def someone(id: Long, isTask: Boolean) = new Attempt(id, () => true, isTask)
 
   test("a keeper that gets on for longer than a task may wait is left behind") {
-    val registry = new Registry
+    val nowMs = new AtomicLong
+    val registry = new Registry(nanoTime = () => nowMs.get * 1000000)
     val worker = WorkerId(StoreId(0, "default").in("run"), 0)
     val steps = new AtomicLong
-    val slow = new Attempt(-1, () => true, isTask = false, () => steps.incrementAndGet())
+    val slow = new Attempt(
+      -1,
+      () => true,
+      isTask = false,
+      () => { nowMs.addAndGet(20); steps.incrementAndGet() }
+    )
     val keeper = registry.tryLease(worker, 4, slow).get
     val task = registry.lease(worker, 4, someone(1, isTask = true), waitMs = 60)
     assert((task.holding ne keeper.holding) && steps.get > 1)
@@ -204,7 +210,7 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
   }
 
   test("all who wait to borrow a standby get it in turn, and its keeper only after them") {
-    val registry = new Registry
+    val registry = new Registry(borrowMs = 600000)
     val worker = WorkerId(StoreId(0, "default").in("run"), 0)
     val keeper = registry.tryLease(worker, 4, someone(-1, isTask = false)).get
     val borrowed = new AtomicInteger
@@ -227,7 +233,7 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
   }
 
   test("who borrows waits for the worker's own task only until that has brought the state") {
-    val registry = new Registry
+    val registry = new Registry(borrowMs = 600000)
     val worker = WorkerId(StoreId(0, "default").in("run"), 0)
     val task = registry.lease(worker, 4, someone(1, isTask = true), waitMs = 0)
     val isThere = (holding: Holding) => holding.base.version == 5

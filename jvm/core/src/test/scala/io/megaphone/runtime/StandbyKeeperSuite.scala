@@ -32,11 +32,14 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
   )
 
   /** Workers 0 and 1 on one executor, and a standby of worker 0 on another. */
-  private final class Scene(nanoTime: () => Long = () => System.nanoTime) {
+  private final class Scene(
+      nanoTime: () => Long = () => System.nanoTime,
+      waitOn: (Object, Long) => Unit = _.wait(_)
+  ) {
     val store = new Store
     private val source = new Registry
     var next = 0L // batch
-    val target = new Registry(nanoTime = nanoTime)
+    val target = new Registry(nanoTime = nanoTime, waitOn = waitOn)
     val keeper = new StandbyKeeper(target, store.recovery, store.recovery, sliceBytes = 100)
     def standby: Holding = target.holding(worker).get
 
@@ -208,8 +211,8 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
   }
 
   test("a task waits for a keeper as long as that gets on, and opens what it has brought") {
-    val (now, looks) = (new AtomicLong, new Semaphore(0))
-    val scene = new Scene(() => { looks.release(); now.get })
+    val (now, looks) = (new AtomicLong, new Looks)
+    val scene = new Scene(() => now.get, looks.waitOn)
     scene.run()
     scene.keeper(dutyAt(1))
     scene.run()
@@ -221,26 +224,22 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
       new FutureTask(() => new StandbyKeeper(scene.target, tails, scene.store.recovery)(dutyAt(2)))
     val opening = new FutureTask(() => scene.store.lease(scene.target, 0, 1000, waitMs = 60000))
     val threads = Seq(new Thread(outcome), new Thread(opening))
-    // Twelve times: with each look it asks for the time thrice. It would look twenty times in vain.
-    def untilTaskHasLooked(): Unit = {
-      looks.drainPermits()
-      while (!opening.isDone && !looks.tryAcquire(36, 10, TimeUnit.MILLISECONDS)) {}
-    }
     threads.head.start()
     isRead.acquire()
     threads.last.start()
     try {
       for (isLast <- Seq(false, true)) { // of the records of two bins
         now.addAndGet(TimeUnit.SECONDS.toNanos(10)) // the process stands still
-        untilTaskHasLooked()
+        looks.allow(12, opening) // it would look 20 times in vain
         assert(!opening.isDone)
         goOn.release()
         if (!isLast) isRead.acquire()
       }
-      assert(opening.get(60, TimeUnit.SECONDS).holding eq before)
       assert(outcome.get(60, TimeUnit.SECONDS) == Whole)
+      looks.allowAll()
+      assert(opening.get(60, TimeUnit.SECONDS).holding eq before)
       assert(before.base == StateName(2, "") && newest(before) == Set(1))
-    } finally { goOn.release(2); threads.foreach(_.join(60000)) }
+    } finally { looks.allowAll(); goOn.release(2); threads.foreach(_.join(60000)) }
   }
 
   test("who keeps a standby lets a task that waits go first") {

@@ -43,7 +43,7 @@ final class StateSweeperSuite extends AnyFunSuite with SmallStore {
     val files = new Orphans {
       override def delete(file: FileName): Unit = {
         atOnce.countDown()
-        if (!atOnce.await(20, TimeUnit.SECONDS)) fail("The others wait for this one.")
+        if (!atOnce.await(60, TimeUnit.SECONDS)) fail("The others wait for this one.")
         super.delete(file)
       }
     }

@@ -32,7 +32,7 @@ final class ApplicationDriverSuite extends PluginSession {
   test("A sweep that has begun ends before the application does, as of a run of one batch.") {
     val application = new ApplicationDriver(spark.sparkContext)
     val sweep = new Waiting(application)
-    val stopping = new Thread(() => application.stop())
+    val stopping = new Thread(() => application.stop(sweepsEndMs = 600000))
     val told = logged(classOf[ApplicationDriver], Level.INFO) {
       stopping.start()
       eventually(timeout(60.seconds))(assert(Settled(stopping.getState)))

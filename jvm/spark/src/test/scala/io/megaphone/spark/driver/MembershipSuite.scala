@@ -72,7 +72,7 @@ final class MembershipSuite extends PluginSession {
       val asking = new Thread(asks, "asks")
       asking.start()
       eventually(timeout(60.seconds))(assert(hang.struck == 1)) // once the query is idle
-      asking.join(20000)
+      asking.join(60000)
       assert(hanging == Set("megaphone-place") && !asking.isAlive)
     } finally { ProbeFileSystem.faults = Nil; ProbeFileSystem.released.release() }
     eventually(timeout(60.seconds))(assert(hanging.isEmpty))

@@ -7,6 +7,8 @@ import org.apache.spark.SparkThrowable
 import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.sql.execution.LocalTableScanExec
 import org.apache.spark.sql.types.{IntegerType, LongType, StringType}
+import org.scalatest.concurrent.Eventually.{eventually, timeout}
+import org.scalatest.time.SpanSugar._
 
 import io.megaphone.errors.Conditions
 import io.megaphone.spark.query.KeyedSession
@@ -76,7 +78,9 @@ class SqlSuite extends KeyedSession {
       val joined = rows("""SELECT s.bins, p.moves FROM megaphone.system.plans p
         JOIN megaphone.system.steps s ON s.plan = p.id AND s.run_id = p.run_id""")
       assert(joined.map(_.getSeq[Int](0).size).sum == joined.head.getInt(1))
-      assert(rows("SELECT * FROM megaphone.system.migrations WHERE bins_in > 0").nonEmpty)
+      eventually(timeout(60.seconds)) { // executors tell what they have done as they can
+        assert(rows("SELECT * FROM megaphone.system.migrations WHERE bins_in > 0").nonEmpty)
+      }
       val query = rows("SELECT * FROM megaphone.system.queries").head
       assert(query.getAs[String]("run_id") == running.query.runId.toString)
       assert(query.getAs[Int]("workers") == 5 && query.getAs[String]("open_plan") == null)
@@ -89,8 +93,10 @@ class SqlSuite extends KeyedSession {
       val id = running.query.id
       val worker = rows("SELECT worker FROM megaphone.system.bins WHERE bin = 17").head.getInt(0)
       val other = (worker + 1) % 3
+      def told = rows("SELECT bytes FROM megaphone.system.bins WHERE bin = 17").head
+      eventually(timeout(60.seconds))(assert(!told.isNullAt(0)))
+      val bytes = told.getLong(0)
       val preview = rows(s"CALL megaphone.system.plan(moves => map(17, $other), query => '$id')")
-      val bytes = rows("SELECT bytes FROM megaphone.system.bins WHERE bin = 17").head.getLong(0)
       assert(preview == Seq(Row(0L, 0, 17, worker, other, bytes)))
       assert(rows("SELECT * FROM megaphone.system.plans").isEmpty, "a preview does nothing")
       val made = rows("CALL megaphone.system.plan(4)")

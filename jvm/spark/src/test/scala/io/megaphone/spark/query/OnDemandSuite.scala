@@ -23,6 +23,8 @@ class OnDemandSuite extends OperatorSession {
     "spark.locality.wait" -> "20s",
     "spark.megaphone.bins" -> "64",
     "spark.sql.shuffle.partitions" -> "4",
+    // No answer is given up, however slow the machine is.
+    "spark.megaphone.transfer.tailDeadlineMs" -> "60000",
     // The rest of what the step took does not come while it is looked at.
     "spark.megaphone.transfer.maxBytesPerSecond" -> "1",
     // Each batch has rows, and so the same number on both providers.

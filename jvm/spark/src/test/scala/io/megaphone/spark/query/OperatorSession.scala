@@ -9,6 +9,8 @@ import org.apache.spark.sql.{DataFrame, Dataset, Encoder, Encoders, Row}
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.megaphone.ClockedQuery
 import org.apache.spark.sql.streaming.OutputMode
+import org.scalatest.concurrent.Eventually.{eventually, timeout}
+import org.scalatest.time.SpanSugar._
 
 import io.megaphone.log.Survey
 import io.megaphone.plan.Bins
@@ -87,7 +89,9 @@ abstract class OperatorSession extends PluginSession {
     val onBins = run { running =>
       val tables = running.plan.collect { case g: GroupExec => g.tables.value.after }
       assert(tables.nonEmpty && tables.forall(_.binCounts.toSeq == Seq.fill(bins)(1)))
-      assert(running.keys.count(_._2 > 0) > bins / 2, "the keys are in few bins only")
+      eventually(timeout(60.seconds)) { // executors tell them as they can
+        assert(running.keys.count(_._2 > 0) > bins / 2, "the keys are in few bins only")
+      }
       checkHashes(running)
     }
     val onSparks = withConf("spark.sql.streaming.stateStore.providerClass" -> sparks)(

@@ -34,7 +34,7 @@ import io.megaphone.transfer.{Answer, BlockKind, BlockName, PushedFile, Question
 /** Blocks in Spark's block manager, and between executors: two transports of one process. */
 class BlockPeersSuite extends PluginSession {
   protected val Unsent: UnsentBytes.Max =
-    UnsentBytes.Max(bytes = 16 << 20, waitMs = 200, waiting = 1)
+    UnsentBytes.Max(bytes = 16 << 20, waitMs = 60000, waiting = 1)
 
   private def block(source: Int) = BlockName(
     StoreId(0, "default").in("run"),
@@ -62,12 +62,19 @@ class BlockPeersSuite extends PluginSession {
     }
     val target: BlockPeers = peers(answerers)(_ => fail("nobody asks the target"))
 
-    /** It does not wait for long until a file is taken. */
-    val impatient: BlockPeers = peers(answerers, pushWaitMs = 200)(_ => fail("nobody asks it"))
+    /** It does not wait for long until a file is taken, and sends files as the test says. */
+    val sends = new LinkedBlockingQueue[Runnable]
+    val impatient: BlockPeers =
+      peers(answerers, pushWaitMs = 200, sends.put(_))(_ => fail("nobody asks it"))
 
-    private def peers(by: ExecutorService, pushWaitMs: Long = BlockPeers.PushWaitMs)(
-        answer: Array[Byte] => Array[Byte]
-    ): BlockPeers = {
+    /** It waits longer than a test takes. */
+    val patient: BlockPeers = peers(answerers, pushWaitMs = 600000)(_ => fail("nobody asks it"))
+
+    private def peers(
+        by: ExecutorService,
+        pushWaitMs: Long = BlockPeers.PushWaitMs,
+        pushers: Executor = threads
+    )(answer: Array[Byte] => Array[Byte]): BlockPeers = {
       val transport = new PeerTransport(SparkEnv.get, 0, by, Unsent, answer)
       made += transport
       new BlockPeers(
@@ -75,7 +82,7 @@ class BlockPeersSuite extends PluginSession {
         transport,
         waiting,
         threads,
-        threads,
+        pushers,
         FaultPoints.Off,
         pushWaitMs = pushWaitMs
       )
@@ -174,15 +181,15 @@ class BlockPeersSuite extends PluginSession {
       val goneAddress = gone.address
       gone.close()
       for (version <- 1 to 40) {
-        two.target.push(file(version, 4 << 20), hung.address) // more than may wait for it
-        two.target.push(file(version, 10), goneAddress)
+        two.patient.push(file(version, 4 << 20), hung.address) // more than may wait for it
+        two.patient.push(file(version, 10), goneAddress)
       }
-      two.target.push(file(99, 10), two.source.address)
+      two.patient.push(file(99, 10), two.source.address)
       assert(comes(two).file.name.version == 99)
       two.release()
       // What it had no room for is not sent to it later.
       eventually(timeout(60.seconds))(assert(two.hanging.get > 1))
-      two.target.push(file(98, 10), two.source.address)
+      two.patient.push(file(98, 10), two.source.address)
       assert(comes(two).file.name.version == 98)
       assert(two.hanging.get < 40)
     }
@@ -192,9 +199,11 @@ class BlockPeersSuite extends PluginSession {
     withTwo { two =>
       val hung = two.hung()
       for (version <- 1 to 5) two.impatient.push(file(version, 10), hung.address)
-      eventually(timeout(60.seconds))(assert(two.impatient.waitingBytes == 0))
-      assert(two.hanging.get == 1)
+      two.sends.take().run()
+      assert(two.impatient.waitingBytes == 0 && two.sends.isEmpty)
+      eventually(timeout(60.seconds))(assert(two.hanging.get == 1))
       two.impatient.push(file(6, 10), hung.address)
+      two.sends.take().run()
       eventually(timeout(60.seconds))(assert(two.hanging.get == 2))
     }
   }
@@ -353,19 +362,25 @@ class BlockPeersSuite extends PluginSession {
   test("Executors that hang, or are not there, cost one deadline and no other's blocks.") {
     withTwo { two =>
       two.source.publish(block(0), Array[Byte](7))
+      val hung = two.hung().address
+      assert(pulled(two.target, Seq(block(1) -> hung), deadlineMs = 200).isEmpty)
+    }
+    withTwo { two =>
+      two.source.publish(block(0), Array[Byte](7))
       val others = Vector.fill(8)(two.hung().address) :+ ExecutorAddress("gone", "localhost", 1)
       val wanted = (two.source.address +: others).zipWithIndex.map { case (address, source) =>
         block(source) -> address
       }
-      val expected = Map(0 -> Seq[Byte](7))
-      two.target.pull(block(0), two.source.address, 60000) // connects, which may take long
-      assert(pulled(two.target, wanted, deadlineMs = 3000) == expected)
-      val before = two.hanging.get
-      val pull = two.threads.submit(() => pulled(two.target, wanted, deadlineMs = 120000))
+      val come = new LinkedBlockingQueue[(Int, Seq[Byte])]
+      val pulls: Runnable =
+        () => two.target.pullAll(wanted, 120000)((b, bytes) => come.put(b.source -> bytes.toSeq))
+      val pull = two.threads.submit(pulls)
       // One after the other, the second would be asked after two minutes.
-      eventually(timeout(60.seconds))(assert(two.hanging.get == before + 8))
+      eventually(timeout(60.seconds))(assert(two.hanging.get == 8))
+      assert(come.poll(60, TimeUnit.SECONDS) == (0 -> Seq[Byte](7)), "others still hang")
       two.release()
-      assert(pull.get(60, TimeUnit.SECONDS) == expected)
+      pull.get(60, TimeUnit.SECONDS)
+      assert(come.isEmpty)
     }
   }
 
@@ -374,7 +389,7 @@ class BlockPeersSuite extends PluginSession {
       val key = ReplicaKey.forStep(block(0).key, 0, 1, StepId("plan", 0, 0))
       val question =
         Question.Rest(key, StateName(1, ""), Map(0 -> 1L), 0, Int.MinValue, Array.empty)
-      val asked = Seq.fill(2)(two.late()).map(p => two.target.asking(question, p.address, 10000))
+      val asked = Seq.fill(2)(two.late()).map(p => two.target.asking(question, p.address, 60000))
       eventually(timeout(60.seconds))(assert(two.hanging.get == 2))
       two.release()
       assert(asked.map(_().answer) == Seq(Answer.NotYet, Answer.NotYet))
@@ -433,8 +448,8 @@ class BlockPeersSuite extends PluginSession {
       for (_ <- 1 to 100)
         two.threads.execute { () => two.target.ask(question, frozen.address, 60000); () }
       eventually(timeout(60.seconds))(assert(two.hanging.get == 8))
-      assert(two.target.ask(question, two.source.address, 10000).bytes > 0)
-      assert(two.target.pull(block(0), two.source.address, 10000).isDefined)
+      assert(two.target.ask(question, two.source.address, 60000).bytes > 0)
+      assert(two.target.pull(block(0), two.source.address, 60000).isDefined)
       assert(two.hanging.get == 8, "the others wait in turn")
     }
   }

@@ -22,7 +22,7 @@ final class BlockUpdates(context: SparkContext) {
   def ofPlugin: Seq[String] = all.filter(_.contains("megaphone"))
 
   def all: Seq[String] = {
-    context.listenerBus.waitUntilEmpty()
+    context.listenerBus.waitUntilEmpty(60000)
     told.asScala.toSeq
   }
 }

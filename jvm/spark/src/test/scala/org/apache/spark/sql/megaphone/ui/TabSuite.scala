@@ -51,7 +51,7 @@ class TabSuite extends KeyedSession {
   }
 
   private def live: EventStore = {
-    spark.sparkContext.listenerBus.waitUntilEmpty()
+    spark.sparkContext.listenerBus.waitUntilEmpty(60000)
     new EventStore(spark.sparkContext.statusStore.store)
   }
   private def facts(run: Running): RunFacts = live.run(run.query.runId.toString).get
@@ -167,7 +167,8 @@ class TabSuite extends KeyedSession {
     assert(now.plans.forall(_.seenAt.isEmpty), "they had ended before this run")
     val rows = get(s"/megaphone/query/?run=${again.query.runId}").body.split("<tr>")
     assert(plans.forall(id => rows.exists(row => row.contains(id) && row.contains("–"))))
-    assert(facts(first).end.isDefined && now.end.isEmpty)
+    assert(now.end.isEmpty)
+    eventually(timeout(60.seconds))(assert(facts(first).end.isDefined))
     again.stop()
     eventually(timeout(30.seconds))(assert(facts(again).end.isDefined))
   }
@@ -237,7 +238,7 @@ class TabSuite extends KeyedSession {
       .mkString
 
   private lazy val log: Vector[String] = {
-    spark.sparkContext.listenerBus.waitUntilEmpty()
+    spark.sparkContext.listenerBus.waitUntilEmpty(60000)
     Files.readAllLines(logFile).asScala.toVector
   }
 
