@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 import spark_megaphone
@@ -61,6 +62,7 @@ def connect_server(
         "spark.connect.grpc.binding.port": str(port),
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
+        "spark.sql.streaming.noDataProgressEventInterval": "1h",
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         **(spark_megaphone.options() if plugin else {}),
@@ -91,7 +93,13 @@ class ConnectQuery(InProcessQuery):
 
     def start(self) -> "ConnectQuery":
         self._rows.mkdir(parents=True, exist_ok=True)
-        super().start()
+        try:
+            super().start()
+        except PySparkException as error:
+            # The server gives its own Python process ten seconds, whatever the machine does.
+            if "failed to connect back" not in str(error):
+                raise
+            super().start()
         return self
 
     @property

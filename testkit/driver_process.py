@@ -261,6 +261,7 @@ def _settings(folder: Path, settings: dict[str, str]) -> dict[str, str]:
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.locality.wait": "20s",
+        "spark.sql.streaming.noDataProgressEventInterval": "1h",
         # Executors die all the time: who asks one is soon told so.
         "spark.shuffle.io.retryWait": "500ms",
         "spark.sql.shuffle.partitions": "2",

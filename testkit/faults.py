@@ -103,7 +103,7 @@ class Faults:
                 return False
             return True
 
-        until(is_heard, f"somebody hangs at {entry}", 10)
+        until(is_heard, f"somebody hangs at {entry}")
 
     def _gate(self, entry: str) -> Path:
         return self.folder / f"{entry}.gate"

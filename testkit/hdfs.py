@@ -55,6 +55,7 @@ class Hdfs:
             "replication": "1",
             # A client that closes a file waits so long where its last block is not reported yet.
             "client.block.write.locateFollowingBlock.initial.delay.ms": "10",
+            "client.block.write.locateFollowingBlock.retries": "12",  # each waits twice as long
         }
         return {f"spark.hadoop.dfs.{key}": value for key, value in client.items()}
 

@@ -62,7 +62,7 @@ class InProcessQuery(RunningQuery):
             "spark.megaphone.bins": BINS,
             # Between executors long enough for bins to come from where they are, on a slow machine
             # too.
-            "spark.megaphone.transfer.patienceBatches": 8 if has_executors(spark) else 3,
+            "spark.megaphone.transfer.patienceBatches": 100 if has_executors(spark) else 3,
         } | settings
         for key, value in confs.items():
             self.spark.conf.set(key, str(value))

@@ -78,7 +78,7 @@ class ObjectStore:
 
     def _ask(self, path: str, verb: str) -> None:
         asked = urllib.request.Request(f"http://{HOST}:{self._port}{path}", method=verb)
-        urllib.request.urlopen(asked, timeout=5).close()
+        urllib.request.urlopen(asked, timeout=60).close()
 
 
 @contextlib.contextmanager

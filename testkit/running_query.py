@@ -5,6 +5,7 @@ There are two ways to run it: in this process (`in_process`), and in a driver pr
 (`remote`), so that the driver can be killed.
 """
 
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from typing import Any, Self
 from spark_megaphone import Plan
 from testkit.answers import Rows, check_rows
 from testkit.input import FLUSH, Input, Pattern
+
+PATIENCE_S = 60
 
 
 class RunningQuery(ABC):
@@ -71,13 +74,18 @@ class RunningQuery(ABC):
         return self
 
     def run_until(self, is_so: Callable[[], bool], what: str, within: int | None = None) -> None:
-        """Runs batches until it is so; fails if it is not after so many."""
+        """Runs batches until it is so. Fails if it is not after so many, and after a minute.
+
+        Some of what is waited for takes time beside the batches.
+        """
         batches = self.batches_to_finish if within is None else within
-        for _ in range(batches):
-            if is_so():
-                return
+        deadline, ran = time.monotonic() + PATIENCE_S, 0
+        while not is_so():
+            assert ran < batches or time.monotonic() < deadline, (
+                f"not within {batches} batches: {what}; {self.table('plans')}"
+            )
             self.run()
-        assert is_so(), f"not within {batches} batches: {what}; {self.table('plans')}"
+            ran += 1
 
     def flush(self) -> Self:
         """Moves event time on, so that the watermark passes all that there is."""

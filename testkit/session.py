@@ -35,6 +35,8 @@ def local_session(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
+        # An idle query tells nothing that a test would take for a batch.
+        "spark.sql.streaming.noDataProgressEventInterval": "1h",
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         **(more or {}),

@@ -69,7 +69,7 @@ def live(work: Path) -> Iterator[Live]:
     query.finish(done, within=60)
     query.run(2)
     going = query.submit("rescale", 3, strategy="fluid")
-    query.run(3)
+    query.run_until(lambda: query.plan(going)["moves_done"] > 0, "a step is taken")
     yield Live(f"http://{server.HOST}:{port}", driver, query, done, going, events)
     driver.close()
 

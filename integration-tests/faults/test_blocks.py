@@ -12,7 +12,7 @@ from testkit.faults import Faults
 from testkit.remote import PATIENCE_BATCHES, MakeRemoteQuery
 from testkit.waiting import until
 
-STOP_SECONDS = 5
+STOP_SECONDS = 60
 slow = pytest.mark.slow
 # Source, target, and what becomes of the block between them.
 NO_USE = (
@@ -63,9 +63,11 @@ def test_a_block_that_is_no_use_is_replaced_by_files(
 def test_a_query_that_stops_in_mid_copy_leaves_no_work_behind(
     shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
 ) -> None:
-    query = make_remote_query(
-        shared, **{"spark.megaphone.transfer.patienceBatches": "100"}
-    ).spread()
+    settings = {
+        "spark.megaphone.transfer.patienceBatches": "100",
+        "spark.megaphone.transfer.imageDeadlineMs": "600000",  # who waited would wait for longer
+    }
+    query = make_remote_query(shared, **settings).spread()
     faults.arm("block-pulled=late")
     plan = query.move_half(0, 1)
     query.write(2)

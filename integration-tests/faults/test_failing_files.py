@@ -101,7 +101,7 @@ def test_a_plan_says_why_its_steps_cannot_be_prepared_as_long_as_that_is_so(
     failures.arm("executor-open=deny")
     plan = query.move_half(0, 1)
     query.run(6)
-    until(lambda: query.plan(plan)["reason"] is not None, "the plan says what is wrong", 20)
+    until(lambda: query.plan(plan)["reason"] is not None, "the plan says what is wrong")
     row = query.run().plan(plan)
     assert row["status"] == "preparing"
     assert f"Executor {target} cannot prepare" in row["reason"]
@@ -156,8 +156,12 @@ def test_a_list_that_hangs_on_the_driver_holds_up_its_query_alone(
     plan = one.move_half(0, 1)
     theirs = other.move_half(0, 1)
     failures.arm("driver-list=hang")
-    one.write(8)
-    failures.wait("driver-list=hang")
+
+    def hangs() -> bool:
+        one.write()
+        return failures.struck("driver-list=hang") is not None
+
+    until(hangs, "a list hangs", 120)
     other.finish(theirs)
     other.run(2)
     assert one.plan(plan)["status"] == "preparing", "its seal is not known to count"

@@ -59,7 +59,8 @@ def test_a_file_that_is_damaged_while_the_query_runs_does_not_stop_it(
     """The executors have its content in memory: nobody reads it, also not for a move between
     them.
     """
-    query = make_remote_query(shared).spread()
+    settings = {"spark.megaphone.transfer.patienceBatches": "100"}  # then bins come from files
+    query = make_remote_query(shared, **settings).spread()
     query.run(2)
     file = _by_age(query, worker=0)[-1]
     sound = file.read_bytes()

@@ -74,7 +74,9 @@ def linked(work: Path) -> Iterator[DriverProcess]:
 def test_bins_move_on_demand_and_nothing_is_read_for_it(
     format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
-    query = make_remote_query(shared, format=format).spread()
+    # However slow the machine is, no answer is given up.
+    settings = {"spark.megaphone.transfer.tailDeadlineMs": "60000"}
+    query = make_remote_query(shared, format=format, **settings).spread()
     for source, target in ((0, 1), (1, 0)):
         plan = query.move_half(source, target, mode="on-demand")
         takes_effect(query, plan)

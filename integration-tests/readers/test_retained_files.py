@@ -103,6 +103,9 @@ def run_for_long(query: InProcessQuery, batches: int, *, rescale: bool) -> Retai
             if rescale:
                 leave_orphans(query.checkpoint)
                 query.megaphone.rescale(MORE, strategy="all-at-once")
+    if rescale:  # a sweep runs beside the batches
+        query.run_until(lambda: 2 not in versions_of(state_files(query.checkpoint)), "a sweep")
+        files.append(state_files(query.checkpoint))
     workers = query.workers() if rescale else {}
     query.stop()
     return Retained(query, files, workers)

@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
 from testkit.back_ends import query_maker
 from testkit.in_process import InProcessQuery, MakeQuery
 from testkit.session import local_session
 from testkit.shapes import Shape, counts
+
+# However slow the machine is, an example that takes long is no fault.
+settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any speed")
 
 
 @pytest.fixture(scope="session")
@@ -52,9 +57,9 @@ def start(query_of: Callable[..., InProcessQuery], tmp_path: Path) -> Iterator[M
     """Starts queries, which are stopped after the test."""
     started: list[InProcessQuery] = []
 
-    def start_one(shape: Shape = counts, **settings: Any) -> InProcessQuery:
+    def start_one(shape: Shape = counts, **conf: Any) -> InProcessQuery:
         folder = tmp_path / f"query{len(started)}"
-        query = query_of(folder, shape, format=1, **settings)
+        query = query_of(folder, shape, format=1, **conf)
         query.batches_to_finish = 30
         started.append(query.start())
         return query

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from spark_megaphone import Step, _checks, errors
 
 WITH_JVM = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 STRATEGY_LIKE = st.one_of(

@@ -10,13 +10,12 @@ import pytest
 from pyspark.sql import DataFrame
 
 from spark_megaphone import Megaphone, Step
-from testkit.back_ends import BOTH
+from testkit.back_ends import BOTH, BOTH_IN_THE_LONG_RUN
 
 if TYPE_CHECKING:
     from testkit.in_process import InProcessQuery, MakeQuery
 
 BINS = 64
-pytestmark = BOTH
 
 
 def bins_by_worker(megaphone: Megaphone) -> dict[int, int]:
@@ -27,6 +26,7 @@ def worker_by_bin(megaphone: Megaphone) -> dict[int, int]:
     return {row["bin"]: row["worker"] for row in megaphone.bins().to_pylist()}
 
 
+@BOTH_IN_THE_LONG_RUN
 @pytest.mark.parametrize("mode", ["direct", "prepared"])
 def test_the_state_is_the_batch_answer_after_more_workers_and_fewer(
     counting: InProcessQuery, mode: str
@@ -42,6 +42,7 @@ def test_the_state_is_the_batch_answer_after_more_workers_and_fewer(
     counting.check()
 
 
+@BOTH
 def test_bins_move_to_the_workers_named(counting: InProcessQuery) -> None:
     megaphone = counting.megaphone
     before = worker_by_bin(megaphone)
@@ -53,12 +54,14 @@ def test_bins_move_to_the_workers_named(counting: InProcessQuery) -> None:
     counting.check()
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_moves_may_be_pairs_of_numpy_numbers(counting: InProcessQuery) -> None:
     pairs = list(zip(np.array([2, 4]), np.array([1, 1]), strict=True))
     (step,) = counting.megaphone.move(pairs, strategy="all-at-once").steps
     assert step.moves == {2: 1, 4: 1}
 
 
+@BOTH
 def test_steps_made_by_hand_take_effect_as_they_are_in_order(counting: InProcessQuery) -> None:
     megaphone = counting.megaphone
     before = worker_by_bin(megaphone)
@@ -74,6 +77,7 @@ def test_steps_made_by_hand_take_effect_as_they_are_in_order(counting: InProcess
     counting.check()
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_strategy_cuts_steps_made_by_hand(counting: InProcessQuery) -> None:
     plan = counting.megaphone.submit([{0: 1, 2: 1}, {0: 0}], strategy="fluid")
     assert sorted(tuple(step.moves.items()) for step in plan.steps) == [
@@ -84,6 +88,7 @@ def test_a_strategy_cuts_steps_made_by_hand(counting: InProcessQuery) -> None:
     assert plan.strategy == "fluid"
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_only_workers_can_change(counting: InProcessQuery) -> None:
     plan = counting.megaphone.submit([Step(workers=4)])
     counting.finish(plan)
@@ -91,6 +96,7 @@ def test_only_workers_can_change(counting: InProcessQuery) -> None:
     assert bins_by_worker(counting.megaphone) == {0: 32, 1: 32, 2: 0, 3: 0}
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_plan_of_one_operator_leaves_the_others(start: MakeQuery) -> None:
     def twice(rows: DataFrame) -> DataFrame:
         return rows.dropDuplicates(["k"]).selectExpr("k % 10 as k").groupBy("k").count()
@@ -105,6 +111,7 @@ def test_a_plan_of_one_operator_leaves_the_others(start: MakeQuery) -> None:
     counting.check()
 
 
+@BOTH
 def test_a_plan_goes_on_when_the_query_is_started_again(counting: InProcessQuery) -> None:
     plan = counting.megaphone.rescale(3, strategy="batched(7)")
     counting.run(3)
@@ -119,6 +126,7 @@ def test_a_plan_goes_on_when_the_query_is_started_again(counting: InProcessQuery
     assert len(counting.megaphone.bins()) == BINS
 
 
+@BOTH_IN_THE_LONG_RUN
 def test_a_plan_may_be_submitted_as_soon_as_the_query_is_started(
     start: MakeQuery,
 ) -> None:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 
 from spark_megaphone import Plan, errors
 from testkit.back_ends import BOTH_IN_THE_LONG_RUN
+from testkit.waiting import until
 
 if TYPE_CHECKING:
     from testkit.in_process import InProcessQuery
@@ -86,13 +87,19 @@ def test_waiting_returns_the_plan_when_it_is_done_and_draws_its_moves(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     plan = counting.megaphone.rescale(3, strategy="batched(11)")
     waited = in_thread(plan.wait)
+    drawn: list[str] = []
+
+    def is_drawn() -> bool:
+        drawn.append(capsys.readouterr().err)
+        return "at least 2 batches left" in "".join(drawn)
+
+    until(is_drawn, "the bar is drawn")
     counting.finish(plan)
     assert waited() is plan
-    bar = capsys.readouterr().err
+    bar = "".join([*drawn, capsys.readouterr().err])
     assert f"Plan {plan.id}" in bar
     assert bar.rstrip().splitlines()[-1].endswith(", done")
     assert "21 of 21 moves" in bar
-    assert "at least 2 batches left" in bar
     assert plan.wait(timeout=0) is plan
 
 
