@@ -11,11 +11,12 @@
      has some idle seconds, the plan, and some seconds after its end.
   3. A round's ratio is that of the greatest latency of the plan to the 99th percentile of the idle
      seconds before. Its interruption is the longest time between the ends of two batches, less the
-     median of the idle seconds: for so much longer than usual there is no result. The first results
-     after the step come with the end of its batch, so that batch is what a hot key waits for.
+     median of such times in the idle seconds: for so much longer than usual there is no result. The
+     first results after the step come with the end of its batch, so that batch is what a hot key
+     waits for.
   4. The slope of a way to move is its ratio with the most keys over that with the fewest. Beside
      the ways, once, Spark's own: stop, repartition offline, start again. There is no result
-     meanwhile, so all of it is an interruption.
+     meanwhile, so all of it is an interruption. It is measured where the shape is `wide`.
 
 The plot has a panel for each mode and strategy: the latencies of the round whose ratio is the
 median, in each quarter of a second, with the steps marked.
@@ -34,7 +35,6 @@ import harness
 import link
 from matplotlib.figure import Figure
 from openloop import BY, PATIENCE_S, SHAPES, TICK_S, OpenLoop, loop
-from pyspark.sql import SparkSession
 from step import BELOW_TASKS, CONTROL, came_bytes, moves_of, offline
 from tqdm import tqdm
 
@@ -61,7 +61,7 @@ class Round:
     Attributes:
         due_s: When the rows of each tick were due, from the plan's submission on.
         latency_ms: Theirs.
-        gaps_ms: When each batch ended, and how long after the one before it.
+        gaps_ms: When each batch ended, in s, and how long after the one before it, in ms.
         steps_s: When the batches ended that took steps.
         step_ms: What the slowest of these batches took.
         batches_before: From the plan's submission to its first step.
@@ -101,8 +101,8 @@ class Round:
     def numbers(self) -> dict[str, Any]:
         """All of it, with latencies by quarters of a second."""
         told = {k: v for k, v in vars(self).items() if k not in ("due_s", "latency_ms")}
-        means = {k: getattr(self, k) for k in ("idle_p99_ms", "ratio", "interruption_ms")}
-        return {**told, **means, "spans": self.spans}
+        derived = {k: getattr(self, k) for k in ("idle_p99_ms", "ratio", "interruption_ms")}
+        return {**told, **derived, "spans": self.spans}
 
     @property
     def idle_ms(self) -> list[float]:
@@ -127,9 +127,9 @@ class Round:
     @property
     def interruption_ms(self) -> float:
         """For how much longer than usual there was no result."""
-        end_s = self.seconds + AFTER_S
-        idle = [gap for ended_s, gap in self.gaps_ms if -IDLE_S <= ended_s < 0]
-        return max(gap for t, gap in self.gaps_ms if 0 <= t < end_s) - statistics.median(idle)
+        idle = [gap for ended_s, gap in self.gaps_ms if ended_s < 0]
+        meanwhile = [gap for ended_s, gap in self.gaps_ms if ended_s >= 0]
+        return max(meanwhile) - statistics.median(idle)
 
 
 def p99(values: list[float]) -> float:
@@ -168,11 +168,15 @@ def after(running: OpenLoop, begun_s: float, steps: list[int]) -> Round:
     time.sleep(AFTER_S)
     due_s, late_ms = running.latencies(begun_s - IDLE_S, begun_s + seconds + AFTER_S)
     with_steps = [running.ended[batch] for batch in steps]
-    ends_s = sorted(batch.end_s for batch in list(running.ended.values()))
+    ends_s = sorted(
+        batch.end_s - begun_s
+        for batch in list(running.ended.values())
+        if -2 * IDLE_S <= batch.end_s - begun_s < seconds + AFTER_S
+    )
     return Round(
         [due - begun_s for due in due_s],
         late_ms,
-        [(end - begun_s, (end - last) * 1000) for last, end in itertools.pairwise(ends_s)],
+        [(end, (end - last) * 1000) for last, end in itertools.pairwise(ends_s)],
         [batch.end_s - begun_s for batch in with_steps],
         max(((b.end_s - b.begun_s) * 1000 for b in with_steps), default=0.0),
         seconds=seconds,
@@ -285,6 +289,7 @@ def main() -> None:
         spark__executor__extraJavaOptions=BELOW_TASKS,
     )
     harness.set_conf(spark, arguments.conf)
+    found: dict[int, dict[str, float]] = {}  # Spark's own way, by keys
     for shape, by in itertools.product(arguments.shape, arguments.by):
         by_keys: dict[int, dict[str, list[Round]]] = {}
         for keys in arguments.keys:
@@ -300,7 +305,9 @@ def main() -> None:
         if len(by_keys) > 1:
             save_slopes(arguments, shape, by, by_keys)
         if not arguments.no_offline and shape == "wide":
-            save_offline(spark, arguments, by, by_keys)
+            for keys in set(by_keys) - set(found):
+                found[keys] = offline(spark, keys, int(arguments.rate * TICK_S))
+            save_offline(arguments, by, by_keys, found)
     spark.stop()
 
 
@@ -347,18 +354,16 @@ def save_slopes(
 
 
 def save_offline(
-    spark: SparkSession,
     arguments: argparse.Namespace,
     by: str,
     by_keys: dict[int, dict[str, list[Round]]],
+    found: dict[int, dict[str, float]],
 ) -> None:
     """Spark's own way with each number of keys, beside the interruptions of this run."""
-    found: dict[int, dict[str, float]] = {}
     lines = ["Spark's own way, once, over the interruption of each way to move:", ""]
     for keys, rounds in by_keys.items():
-        parts = found[keys] = offline(spark, keys, int(arguments.rate * TICK_S))
-        whole_s = sum(parts.values())
-        told = ", ".join(f"{k.removesuffix('_s')} {v:.1f} s" for k, v in parts.items())
+        whole_s = sum(found[keys].values())
+        told = ", ".join(f"{k.removesuffix('_s')} {v:.1f} s" for k, v in found[keys].items())
         lines.append(f"- {keys} keys: {told}")
         for way in [way for way in rounds if way != CONTROL]:
             times = [whole_s * 1000 / r.interruption_ms for r in rounds[way]]
@@ -370,7 +375,11 @@ def save_offline(
     }
     harness.save(
         name_of(arguments, "wide", by, "offline"),
-        {"arguments": vars(arguments), "offline": found, "interruptions_s": panels},
+        {
+            "arguments": vars(arguments),
+            "offline": {keys: found[keys] for keys in by_keys},
+            "interruptions_s": panels,
+        },
         "\n".join(lines) + "\n",
         harness.dots(panels, "s without a result, beyond those between two batches"),
     )

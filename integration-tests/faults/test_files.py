@@ -59,7 +59,7 @@ def test_a_file_that_is_damaged_while_the_query_runs_does_not_stop_it(
     """The executors have its content in memory: nobody reads it, also not for a move between
     them.
     """
-    settings = {"spark.megaphone.transfer.patienceBatches": "100"}  # then bins come from files
+    settings = {"spark.megaphone.transfer.patienceBatches": "100"}  # after so many it would be read
     query = make_remote_query(shared, **settings).spread()
     query.run(2)
     file = _by_age(query, worker=0)[-1]

@@ -43,7 +43,7 @@ ROUND_TRIPS = dict.fromkeys(MOVED, 3) | {"expiring": 8, "complete": 512}
 # Questions and an answer that are no use, for each kind. What is made of an answer's bytes does not
 # depend on the operator, so not each kind meets each fault of it.
 NO_USE = {
-    kind: ("question-sent=lost", "question-sent=damaged", f"answer-came={USELESS[i % 3]}")
+    kind: (*(f"question-sent={how}" for how in USELESS), f"answer-came={USELESS[i % 3]}")
     for i, kind in enumerate(MOVED)
 }
 LINK_KB = 1000
@@ -173,7 +173,7 @@ def test_questions_and_answers_that_are_no_use_are_replaced_by_the_checkpoint(
 ) -> None:
     query = make_remote_query(shared, kind=kind, format=format).spread()
     query.run(3)
-    for entry, source, target in zip(NO_USE[kind], (0, 1, 0), (1, 0, 1), strict=True):
+    for entry, source, target in zip(NO_USE[kind], (0, 1, 0, 1), (1, 0, 1, 0), strict=True):
         before = bytes_from_checkpoint(query)
         faults.arm(entry)
         query.finish(query.move_half(source, target, mode="on-demand"), within=BATCHES)

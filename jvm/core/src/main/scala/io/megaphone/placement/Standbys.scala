@@ -28,9 +28,8 @@ object Standbys {
     * @param bytesOf
     *   how much state a worker has, as far as it is known
     * @param unfit
-    *   executors that had no room for a worker, with the batch that told so: unless they have all
-    *   of its state now, they stand by for it only if there is no other, the first one that told so
-    *   first
+    *   executors that had no room for a worker: unless they have all of its state now, they stand
+    *   by for it only if there is no other
     */
   def assign(
       workers: Vector[String],
@@ -38,7 +37,7 @@ object Standbys {
       members: Vector[Member],
       replicas: Int,
       isWhole: (Int, String) => Boolean = (_, _) => false,
-      unfit: Int => Map[String, Long] = _ => Map.empty,
+      unfit: Int => Set[String] = _ => Set.empty,
       refuses: (Int, String) => Boolean = (_, _) => false,
       bytesOf: Int => Long = _ => 0
   ): Vector[Vector[String]] = {
@@ -52,20 +51,14 @@ object Standbys {
       current(w).filter(e => keepers(e) && e != workers(w)).distinct
     }
     workers.indices.foreach(w => (workers(w) +: now(w).take(replicas)).foreach(add(w, _)))
-    def refusedAt(worker: Int, executor: String) = // -1 if it never did
-      if (isWhole(worker, executor)) -1L else unfit(worker).getOrElse(executor, -1L)
+    def isUnfit(worker: Int, executor: String) =
+      unfit(worker)(executor) && !isWhole(worker, executor)
     def another(worker: Int, have: Vector[String]): Option[String] = {
       val free = open.filterNot(e => e == workers(worker) || have.contains(e))
       val taken = (workers(worker) +: have).flatMap(hosts.get).toSet
       free.minByOption { e =>
         val place = now(worker).indexOf(e)
-        (
-          refusedAt(worker, e),
-          taken(hosts(e)),
-          if (place < 0) Int.MaxValue else place,
-          weights(e),
-          e
-        )
+        (isUnfit(worker, e), taken(hosts(e)), if (place < 0) Int.MaxValue else place, weights(e), e)
       }
     }
     val isOpen = open.toSet

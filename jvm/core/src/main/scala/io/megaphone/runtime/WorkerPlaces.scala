@@ -399,7 +399,7 @@ private[runtime] final class WorkerPlaces(warn: String => Unit) {
           cluster.members,
           settings.replicas,
           isWhole(group, _, _),
-          w => reported.refusals(Seat(group.id, w)),
+          w => unfitFor(Seat(group.id, w)),
           (w, e) => hasJustRefused(scene, Seat(group.id, w), e),
           w => scene.seats.get(Seat(group.id, w)).fold(0L)(_.bytes)
         )

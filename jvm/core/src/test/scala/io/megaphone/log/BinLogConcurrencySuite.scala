@@ -63,9 +63,9 @@ class BinLogConcurrencySuite extends AnyFunSuite {
       val started = new CountDownLatch(ReadersCount - 1)
       val asked = (0 until ReadersCount - 1).map(_ =>
         threads.submit((() => {
-          var sum = shared.log.heapBytes
           started.countDown()
-          while (!done.get) sum += shared.log.heapBytes
+          var sum = 0L
+          do sum += shared.log.heapBytes while (!done.get)
           sum
         }): Callable[Long])
       )

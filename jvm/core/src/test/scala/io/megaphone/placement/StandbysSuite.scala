@@ -62,21 +62,13 @@ class StandbysSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
 
   test("an executor that had no room stands by only if there is no other, however near") {
     val members = membersOf(Map("a" -> "h1", "b" -> "h2", "c" -> "h1"))
-    def placed(refusedAt: (String, Long)*)(whole: String*) = Standbys
-      .assign(
-        Vector("a"),
-        _ => whole,
-        members,
-        1,
-        (_, e) => whole.contains(e),
-        _ => refusedAt.toMap
-      )
+    def placed(unfit: Set[String], whole: String*) = Standbys
+      .assign(Vector("a"), _ => whole, members, 1, (_, e) => whole.contains(e), _ => unfit)
       .head
-    assert(placed()() == Seq("b"))
-    assert(placed("b" -> 0)() == Seq("c"))
-    assert(placed("b" -> 0)("b") == Seq("b"), "it has room now")
-    assert(placed("b" -> 3, "c" -> 3)() == Seq("b"))
-    assert(placed("b" -> 5, "c" -> 3)() == Seq("c"), "it may have room by now")
+    assert(placed(Set.empty) == Seq("b"))
+    assert(placed(Set("b")) == Seq("c"))
+    assert(placed(Set("b"), "b") == Seq("b"), "it has room now")
+    assert(placed(Set("b", "c")) == Seq("b"))
   }
 
   test("a standby that leaves waits for no executor that has just had no room") {
@@ -89,7 +81,7 @@ class StandbysSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
         members,
         1,
         (_, e) => whole.contains(e),
-        _ => Map("c" -> 1L),
+        _ => Set("c"),
         (_, e) => refuses(e)
       )
       .head

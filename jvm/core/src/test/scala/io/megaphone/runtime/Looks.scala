@@ -8,19 +8,23 @@ import java.util.concurrent.{Future, Semaphore, TimeUnit}
   */
 final private[runtime] class Looks {
   private val (allowed, waits) = (new Semaphore(0), new Semaphore(0))
+  @volatile private var areFree = false
 
   /** For the registry: the task waits until it may look again. The monitor is free meanwhile. */
   val waitOn: (Object, Long) => Unit = (monitor, _) => {
     waits.release()
-    while (!allowed.tryAcquire()) monitor.wait(1)
+    do monitor.wait(1)
+    while (!areFree && !allowed.tryAcquire())
   }
 
-  /** Lets the task look so many times. Returns once it has, or has ended. */
+  /** Lets the task look so many times. Returns once it has waited as often since the last call, or
+    * has ended.
+    */
   def allow(times: Int, of: Future[_]): Unit = {
     allowed.release(times)
     while (!of.isDone && !waits.tryAcquire(times, 10, TimeUnit.MILLISECONDS)) {}
   }
 
   /** Lets it look without end. */
-  def allowAll(): Unit = allowed.release(Int.MaxValue / 2)
+  def allowAll(): Unit = areFree = true
 }

@@ -223,7 +223,7 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
       })
     }
     val threads = tasks.map(new Thread(_))
-    threads.foreach(_.start())
+    threads.foreach { thread => thread.setDaemon(true); thread.start() }
     untilAllWait(threads)
     keeper.release()
     assert(
@@ -242,9 +242,10 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
     )
     val thread = new Thread(borrowed)
     thread.start()
-    untilAllWait(Seq(thread))
-    task.holding.restart(StateName(5, ""), Vector.empty)
-    assert(borrowed.get(60, TimeUnit.SECONDS).isEmpty, "the task still has the lease")
-    task.release()
+    try {
+      untilAllWait(Seq(thread))
+      task.holding.restart(StateName(5, ""), Vector.empty)
+      assert(borrowed.get(60, TimeUnit.SECONDS).isEmpty, "the task still has the lease")
+    } finally task.release()
   }
 }

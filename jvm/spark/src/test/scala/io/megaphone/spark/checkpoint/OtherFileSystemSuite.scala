@@ -318,7 +318,7 @@ final class OtherFileSystemSuite extends PluginSession {
     ProbeFileSystem.faults = Seq(hanging)
     val running = withConf("spark.sql.shuffle.partitions" -> "9")(counting.started())
     try {
-      (1 to 120).find { _ => counting.round(running); hanging.struck > 0 }
+      assert((1 to 120).exists { _ => counting.round(running); hanging.struck > 0 })
       eventually(timeout(60.seconds))(assert(hanging.struck == 16))
     } finally { ProbeFileSystem.faults = Nil; ProbeFileSystem.released.release(hanging.struck) }
     eventually(timeout(60.seconds)) {

@@ -35,9 +35,10 @@ final class ApplicationDriverSuite extends PluginSession {
     val stopping = new Thread(() => application.stop(sweepsEndMs = 600000))
     val told = logged(classOf[ApplicationDriver], Level.INFO) {
       stopping.start()
-      eventually(timeout(60.seconds))(assert(Settled(stopping.getState)))
-      assert(!application.sweep(fail("It came too late.")))
-      sweep.mayGo.countDown()
+      try {
+        eventually(timeout(60.seconds))(assert(Settled(stopping.getState)))
+        assert(!application.sweep(fail("It came too late.")))
+      } finally sweep.mayGo.countDown()
       stopping.join(60000)
     }
     assert(!stopping.isAlive && sweep.over.getCount == 0 && !sweep.wasCut.get)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.executor
 
-import java.util.concurrent.TimeoutException
+import java.util.concurrent.{FutureTask, TimeoutException, TimeUnit}
 
 import org.scalatest.funsuite.AnyFunSuite
 
@@ -33,6 +33,22 @@ final class UnsentBytesSuite extends AnyFunSuite {
     send(unsent, dead)
     dead.runPendingTasks()
     send(unsent, new EmbeddedChannel)
+  }
+
+  test("An answer for which there is no room waits until there is, or its time is over.") {
+    val patient = new UnsentBytes(UnsentBytes.Max(Large, waitMs = 600000))
+    val channel = new EmbeddedChannel
+    send(patient, channel)
+    val sent = new FutureTask[Unit](() => send(patient, new EmbeddedChannel), ())
+    val waits = new Thread(sent)
+    waits.setDaemon(true)
+    waits.start()
+    while (waits.getState != Thread.State.TIMED_WAITING) Thread.onSpinWait()
+    channel.runPendingTasks()
+    sent.get(60, TimeUnit.SECONDS)
+    val impatient = new UnsentBytes(UnsentBytes.Max(Large, waitMs = 20))
+    send(impatient, channel)
+    intercept[TimeoutException](send(impatient, channel))
   }
 
   test("An answer that cannot be written counts no more.") {
