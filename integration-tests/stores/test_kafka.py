@@ -81,6 +81,7 @@ def _die_in_plan(query: KafkaQuery, workers: int, mode: str, point: str, faults:
     """
     driver = query.driver
     assert driver is not None
+    query.run(2)  # the last step of the plan before is settled, or the driver would stand still
     faults.arm(STEP_DONE)
     plan = query.submit("rescale", workers, strategy="batched(60)", mode=mode)
     faults.wait(STEP_DONE)
