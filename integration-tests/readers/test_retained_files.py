@@ -104,7 +104,7 @@ def run_for_long(query: InProcessQuery, batches: int, *, rescale: bool) -> Retai
                 leave_orphans(query.checkpoint)
                 query.megaphone.rescale(MORE, strategy="all-at-once")
     if rescale:  # a sweep runs beside the batches
-        until(lambda: not list(query.checkpoint.glob("state/0/*/*2[._]*")), "old files are swept")
+        until(lambda: not list(query.checkpoint.glob("state/0/*/2[._]*")), "old files are swept")
         files.append(state_files(query.checkpoint))
     workers = query.workers() if rescale else {}
     query.stop()
