@@ -3,18 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from pathlib import Path
-
 import pytest
 
 from testkit.answers import check_rows
 from testkit.driver_process import DriverProcess, MakeDriver
-from testkit.folders import fresh
-from testkit.hdfs import Hdfs, hdfs
+from testkit.hdfs import Hdfs
 from testkit.input import Pattern
-from testkit.object_store import ObjectStore, object_store
+from testkit.object_store import ObjectStore
 from testkit.on_demand import brought
 from testkit.placement import REPLICAS, wait_for_standbys
 from testkit.remote import MakeRemoteQuery, RemoteQuery
@@ -23,10 +18,6 @@ from testkit.waiting import until
 slow = pytest.mark.slow
 UP, DOWN = 4, 3
 Store = ObjectStore | Hdfs
-STORES: dict[str, Callable[[Path], AbstractContextManager[Store]]] = {
-    "s3": object_store,
-    "hdfs": hdfs,
-}
 OLD_GO = {
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.megaphone.sweep.intervalBatches": "2",
@@ -41,10 +32,9 @@ LARGE_BIN, LARGE_STORE = 0, "left-keyWithIndexToValue"
 PART_BYTES = 32 << 20  # as a chunk of a frame; a part of an image has less
 
 
-@pytest.fixture(scope="module", params=["s3", pytest.param("hdfs", marks=slow)])
-def store(work: Path, request: pytest.FixtureRequest) -> Iterator[Store]:
-    with STORES[request.param](fresh(work) / request.param) as server:
-        yield server
+@pytest.fixture(params=["s3", pytest.param("hdfs", marks=slow)])
+def store(in_s3: ObjectStore, in_hdfs: Hdfs, request: pytest.FixtureRequest) -> Store:
+    return in_s3 if request.param == "s3" else in_hdfs
 
 
 @pytest.mark.parametrize("format", [pytest.param(1, marks=slow), 2])

@@ -4,24 +4,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from testkit.driver_process import DriverProcess
-from testkit.folders import fresh
-from testkit.hdfs import Hdfs, hdfs
+from testkit.hdfs import Hdfs
 from testkit.in_process import STOCK
 from testkit.remote import BINNED, PROVIDER, MakeRemoteQuery
 
 BATCHES = 10
 
 
-@pytest.fixture(scope="module")
-def store(work: Path) -> Iterator[Hdfs]:
-    with hdfs(fresh(work) / "hdfs") as server:
-        yield server
+@pytest.fixture
+def store(in_hdfs: Hdfs) -> Hdfs:
+    return in_hdfs
 
 
 def test_a_batch_asks_the_name_node_no_more_than_with_sparks_own_provider(

@@ -83,7 +83,7 @@ def _die_in_plan(query: KafkaQuery, workers: int, mode: str, point: str, faults:
     assert driver is not None
     query.run(2)  # the last step of the plan before is settled, or the driver would stand still
     faults.arm(STEP_DONE)
-    plan = query.submit("rescale", workers, strategy="batched(60)", mode=mode)
+    plan = query.submit("rescale", workers, strategy="batched(120)", mode=mode)
     faults.wait(STEP_DONE)
     driver.wait_until_paused()
     faults.arm(point)

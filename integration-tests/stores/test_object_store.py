@@ -4,25 +4,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from testkit.driver_process import DriverProcess
-from testkit.folders import fresh
-from testkit.object_store import ObjectStore, Request, object_store
+from testkit.object_store import ObjectStore, Request
 from testkit.remote import MakeRemoteQuery
 
 WORKERS = 2
 BATCHES = 3
 
 
-@pytest.fixture(scope="module")
-def store(work: Path) -> Iterator[ObjectStore]:
-    with object_store(fresh(work) / "s3") as server:
-        yield server
+@pytest.fixture
+def store(in_s3: ObjectStore) -> ObjectStore:
+    return in_s3
 
 
 @pytest.mark.parametrize("format", [pytest.param(1, marks=pytest.mark.slow), 2])
