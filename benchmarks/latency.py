@@ -35,7 +35,7 @@ import harness
 import link
 from matplotlib.figure import Figure
 from openloop import BY, PATIENCE_S, SHAPES, TICK_S, OpenLoop, loop
-from step import BELOW_TASKS, CONTROL, came_bytes, moves_of, offline
+from step import BELOW_TASKS, CONTROL, came_bytes, moves_of, offline, offline_told
 from tqdm import tqdm
 
 from spark_megaphone import Megaphone
@@ -363,8 +363,7 @@ def save_offline(
     lines = ["Spark's own way, once, over the interruption of each way to move:", ""]
     for keys, rounds in by_keys.items():
         whole_s = sum(found[keys].values())
-        told = ", ".join(f"{k.removesuffix('_s')} {v:.1f} s" for k, v in found[keys].items())
-        lines.append(f"- {keys} keys: {told}")
+        lines.append(f"- {keys} keys: {offline_told(found[keys])}")
         for way in [way for way in rounds if way != CONTROL]:
             times = [whole_s * 1000 / r.interruption_ms for r in rounds[way]]
             lines.append(f"  - {way}: {harness.median_and_spread(times, digits=0)} times as long")

@@ -292,6 +292,11 @@ def offline(spark: SparkSession, keys: int, rows: int) -> dict[str, float]:
         return {part: times[i + 1] - times[i] for i, part in enumerate(parts)}
 
 
+def offline_told(offline: dict[str, float]) -> str:
+    """The seconds of each part, in words."""
+    return ", ".join(f"{part.removesuffix('_s')} {s:.1f} s" for part, s in offline.items())
+
+
 def table(rounds: dict[str, dict[str, list[Round]]]) -> list[str]:
     """The table's lines, and the slope of each way over the sizes."""
     lines = [
@@ -373,8 +378,7 @@ def save(result: dict[str, Any]) -> None:
     rounds = {keys: result["rounds"][keys] for keys in sorted(result["rounds"], key=int)}
     lines = table(rounds)
     for keys, of in result.get("offline", {}).items():
-        parts = ", ".join(f"{k.removesuffix('_s')} {v:.1f} s" for k, v in of.items())
-        lines += ["", f"Spark's own way at {keys} keys, once: {parts}."]
+        lines += ["", f"Spark's own way at {keys} keys, once: {offline_told(of)}."]
     panels = {
         f"{keys} keys: slowest batch of the plan / idle p99": {
             f"megaphone, {way}": [m["worst_ms"] / m["idle_p99_ms"] for m in of]

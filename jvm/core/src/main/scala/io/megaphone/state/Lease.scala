@@ -5,6 +5,7 @@ import java.io.IOException
 
 import io.megaphone.errors.{DetachedLeaseException, LeaseTimeoutException}
 import io.megaphone.format.WorkerId
+import io.megaphone.pace.Clock
 
 /** A task attempt, and whether it still runs.
   *
@@ -81,17 +82,10 @@ final class Lease private[megaphone] (
   *
   * Threads: any.
   *
-  * @param nanoTime
-  *   the time, of any beginning
-  * @param waitOn
-  *   how a task waits on a monitor that it has, for so many milliseconds at most
+  * @param clock
+  *   how long tasks wait for the lease
   */
-final private[megaphone] class Slot(
-    worker: WorkerId,
-    binsCount: Int,
-    nanoTime: () => Long,
-    waitOn: (Object, Long) => Unit
-) {
+final private[megaphone] class Slot(worker: WorkerId, binsCount: Int, clock: Clock) {
   private var holding = new Holding(worker.worker, binsCount)
   private var owner: Option[Lease] = None
   private var isRetired = false
@@ -122,8 +116,8 @@ final private[megaphone] class Slot(
   }
 
   private def acquired(attempt: Attempt, waitMs: Long): Option[Lease] = {
-    val deadline = nanoTime() + waitMs * 1000000L
-    def leftMs = (deadline - nanoTime()) / 1000000L
+    val deadline = clock.nanoTime + waitMs * 1000000L
+    def leftMs = (deadline - clock.nanoTime) / 1000000L
     var seen = Option.empty[(Lease, Long)] // a keeper, and how far it was
     var looksInVain = 0 // Not time: while the whole process stood still, it could not get on.
     def hasStopped(keeper: Lease) = {
@@ -143,7 +137,7 @@ final private[megaphone] class Slot(
           owner.get.attempt.id
         )
       // Nobody reports a kill, so look again now and then.
-      waitOn(this, math.max(1, math.min(leftMs, Slot.PollMs)))
+      clock.waitOn(this, math.max(1, math.min(leftMs, Slot.PollMs)) * 1000000L)
     }
     owner match {
       case _ if isRetired => None

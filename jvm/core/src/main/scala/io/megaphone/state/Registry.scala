@@ -8,6 +8,7 @@ import scala.jdk.CollectionConverters._
 import io.megaphone.format.{Chain, Footer, StateName, StoreKey, WorkerId}
 import io.megaphone.log.{BinLog, KeyReader}
 import io.megaphone.log.memory.HeapBudget
+import io.megaphone.pace.Clock
 
 /** All holdings of one executor, by run, operator, store and worker, and the replicas that it keeps
   * of other executors' workers.
@@ -24,17 +25,14 @@ import io.megaphone.log.memory.HeapBudget
   *   the heap that holdings and replicas together may take, with what was handed out of them
   * @param borrowMs
   *   how long who is no task waits for a task that has the lease
-  * @param nanoTime
-  *   the time, of any beginning
-  * @param waitOn
-  *   how a task waits on a monitor that it has, for so many milliseconds at most
+  * @param clock
+  *   how long tasks wait for a lease
   */
 final class Registry(
     behindMax: Int = Footer.PreviousMax,
     val budget: HeapBudget = HeapBudget.Unlimited,
     borrowMs: Long = Slot.KeeperWaitMs,
-    nanoTime: () => Long = () => System.nanoTime,
-    waitOn: (Object, Long) => Unit = _.wait(_)
+    clock: Clock = Clock.System
 ) {
   private val slots = new ConcurrentHashMap[WorkerId, Slot]()
   private val replicas = new ConcurrentHashMap[ReplicaKey, Replica]()
@@ -60,7 +58,7 @@ final class Registry(
     slotOf(worker, binsCount).tryAcquire(attempt)
 
   private def slotOf(worker: WorkerId, binsCount: Int) =
-    slots.computeIfAbsent(worker, _ => new Slot(worker, binsCount, nanoTime, waitOn))
+    slots.computeIfAbsent(worker, _ => new Slot(worker, binsCount, clock))
 
   /** Takes the lease on a holding for who is no task. Waits a moment for who has it, at most until
     * the holding is where it is wanted. Returns None if it is not there, or others still have it.

@@ -172,11 +172,11 @@ class AdopterSuite extends AnyFunSuite with LastTails {
     *   is called with the records of each frame that worker 0's task reads
     */
   private final class StoodBy(
-      waitOn: (Object, Long) => Unit = _.wait(_),
+      clock: Clock = Clock.System,
       read: Array[Byte] => Unit = _ => ()
   ) {
     val store = new Store
-    val target = new Registry(waitOn = waitOn)
+    val target = new Registry(clock = clock)
     batch(store, target, 0, 1, before, before, 1)
     private val elsewhere = new Registry
     for ((registry, worker) <- Seq(target, elsewhere).zipWithIndex) {
@@ -201,7 +201,7 @@ class AdopterSuite extends AnyFunSuite with LastTails {
 
   test("a worker's own task waits for who takes bins of its standby as long as that gets on") {
     val (looks, isRead, goOn) = (new Looks, new Semaphore(0), new Semaphore(0))
-    val scene = new StoodBy(looks.waitOn, _ => { isRead.release(); goOn.acquire() })
+    val scene = new StoodBy(looks, _ => { isRead.release(); goOn.acquire() })
     import scene._
     val adopting = new FutureTask(() => adoptAll())
     val opening = new FutureTask(() => store.lease(target, 1, 1000, waitMs = 60000))

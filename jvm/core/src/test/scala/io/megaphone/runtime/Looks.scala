@@ -3,15 +3,22 @@ package io.megaphone.runtime
 
 import java.util.concurrent.{Future, Semaphore, TimeUnit}
 
-/** Lets a task that waits for a lease look at it as often as a test says, however slow the threads
-  * are.
+import io.megaphone.pace.Clock
+
+/** A registry's clock that lets a task which waits for a lease look at it as often as a test says,
+  * however slow the threads are.
+  *
+  * @param time
+  *   what it shows, in nanoseconds
   */
-final private[runtime] class Looks {
+final private[runtime] class Looks(time: () => Long = () => 0) extends Clock {
   private val (allowed, waits) = (new Semaphore(0), new Semaphore(0))
   @volatile private var areFree = false
 
-  /** For the registry: the task waits until it may look again. The monitor is free meanwhile. */
-  val waitOn: (Object, Long) => Unit = (monitor, _) => {
+  override def nanoTime: Long = time()
+
+  /** Waits until the task may look again. The monitor is free meanwhile. */
+  override def waitOn(monitor: Object, nanos: Long): Unit = {
     waits.release()
     do monitor.wait(1)
     while (!areFree && !allowed.tryAcquire())

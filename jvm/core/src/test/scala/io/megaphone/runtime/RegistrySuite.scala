@@ -12,6 +12,7 @@ import io.megaphone.errors.DetachedLeaseException
 import io.megaphone.format.{
   Compression, Compressions, ExecutorAddress, FileName, FileSource, StateName, StoreId, WorkerId
 }
+import io.megaphone.pace.Clock
 import io.megaphone.plan.StepId
 import io.megaphone.state.{Attempt, Holding, Lease, Registry, ReplicaKey}
 import io.megaphone.transfer.{Preparer, ReplicaDuty}
@@ -194,7 +195,10 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
 
   test("a keeper that gets on for longer than a task may wait is left behind") {
     val nowMs = new AtomicLong
-    val registry = new Registry(nanoTime = () => nowMs.get * 1000000)
+    val registry = new Registry(clock = new Clock {
+      override def nanoTime: Long = nowMs.get * 1000000
+      override def waitOn(monitor: Object, nanos: Long): Unit = Clock.System.waitOn(monitor, nanos)
+    })
     val worker = WorkerId(StoreId(0, "default").in("run"), 0)
     val steps = new AtomicLong
     val slow = new Attempt(

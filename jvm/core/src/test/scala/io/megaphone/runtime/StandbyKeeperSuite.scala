@@ -13,6 +13,7 @@ import io.megaphone.format.{
   Compression, Compressions, FileName, FileSource, StateName, StoreId, WorkerId
 }
 import io.megaphone.log.memory.{HeapBudget, SpillException, SpillFiles}
+import io.megaphone.pace.Clock
 import io.megaphone.plan.RoutingTable
 import io.megaphone.state.{Attempt, Holding, Lease, Registry}
 import io.megaphone.transfer.{Preparer, StandbyDuty, StandbyKeeper}
@@ -32,14 +33,11 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
   )
 
   /** Workers 0 and 1 on one executor, and a standby of worker 0 on another. */
-  private final class Scene(
-      nanoTime: () => Long = () => System.nanoTime,
-      waitOn: (Object, Long) => Unit = _.wait(_)
-  ) {
+  private final class Scene(clock: Clock = Clock.System) {
     val store = new Store
     private val source = new Registry
     var next = 0L // batch
-    val target = new Registry(nanoTime = nanoTime, waitOn = waitOn)
+    val target = new Registry(clock = clock)
     val keeper = new StandbyKeeper(target, store.recovery, store.recovery, sliceBytes = 100)
     def standby: Holding = target.holding(worker).get
 
@@ -211,8 +209,9 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
   }
 
   test("a task waits for a keeper as long as that gets on, and opens what it has brought") {
-    val (now, looks) = (new AtomicLong, new Looks)
-    val scene = new Scene(() => now.get, looks.waitOn)
+    val now = new AtomicLong
+    val looks = new Looks(() => now.get)
+    val scene = new Scene(looks)
     scene.run()
     scene.keeper(dutyAt(1))
     scene.run()

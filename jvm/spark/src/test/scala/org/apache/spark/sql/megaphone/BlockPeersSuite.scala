@@ -62,10 +62,12 @@ class BlockPeersSuite extends PluginSession {
     }
     val target: BlockPeers = peers(answerers)(_ => fail("nobody asks the target"))
 
-    /** It does not wait for long until a file is taken, and sends files as the test says. */
+    /** What `impatient` is to send; `sendNext` does so. */
     val sends = new LinkedBlockingQueue[Runnable]
     def sendNext(): Unit =
       Option(sends.poll(60, TimeUnit.SECONDS)).getOrElse(fail("nothing is sent")).run()
+
+    /** It does not wait for long until a file is taken. */
     val impatient: BlockPeers =
       peers(answerers, pushWaitMs = 200, sends.put(_))(_ => fail("nobody asks it"))
 
@@ -363,7 +365,6 @@ class BlockPeersSuite extends PluginSession {
 
   test("Executors that hang, or are not there, cost one deadline and no other's blocks.") {
     withTwo { two =>
-      two.source.publish(block(0), Array[Byte](7))
       val hung = two.hung().address
       assert(pulled(two.target, Seq(block(1) -> hung), deadlineMs = 200).isEmpty)
     }
