@@ -50,12 +50,14 @@ def spread(soak: Soak, dice: Random) -> None:
 
 def drain(soak: Soak, dice: Random) -> None:
     """Empties an executor, or lets one that is being emptied keep its workers."""
-    draining = soak.draining()
+    draining, executors = soak.draining(), sorted(soak.driver.executors())
     how: dict[str, Any]
     if draining and dice.random() < 1 / 2:
         verb, how = "undrain", {"executor": dice.choice(draining)}
+    elif not executors:  # dead already, and not replaced yet
+        return
     else:
-        executor = dice.choice(sorted(soak.driver.executors()))
+        executor = dice.choice(executors)
         verb, how = "drain", {"executor": executor, "within": dice.choice(DRAIN_SECONDS)}
     _place(soak, f"{verb} {how}", lambda: soak.driver.call(verb, **how))
 
@@ -102,7 +104,10 @@ def kill_driver(soak: Soak, dice: Random) -> None:
 
 def pause_executor(soak: Soak, dice: Random) -> None:
     """An executor stands still until a query has got its batches done, or for some seconds."""
-    executor, process = dice.choice(sorted(soak.driver.executors().items()))
+    executors = sorted(soak.driver.executors().items())
+    if not executors:  # dead already, and not replaced yet
+        return
+    executor, process = dice.choice(executors)
     query, seconds = dice.choice(list(soak.fleet)), dice.uniform(1, 5)
     soak.log(f"executor {executor} stands still for up to {seconds:.1f} s")
     query.write()
