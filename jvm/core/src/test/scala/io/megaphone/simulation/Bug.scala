@@ -169,6 +169,9 @@ object Bug {
   /** H45: an executor answers with what its worker has, whatever name that is of. */
   case object ExportOfHead extends Bug("H45", _.onDemand)
 
+  /** H33: the files of what is elsewhere are read by the chain that the bin has by now. */
+  case object BaseAtHead extends Bug("H33", _.onDemand)
+
   /** H46: a bin moves on without what of it is still elsewhere. */
   case object MoveOfIncomplete extends Bug("H46")
 
@@ -218,6 +221,7 @@ object Bug {
     PromotedWithoutLineage,
     ExportDropsEarly,
     ExportOfHead,
+    BaseAtHead,
     MoveOfIncomplete
   )
 }

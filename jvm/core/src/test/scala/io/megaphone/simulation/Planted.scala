@@ -264,6 +264,16 @@ final class Planted(world: World, bug: Option[Bug]) {
         val again = new Remote(r.key, r.name, r.chain, r.at, r.keys)
         holding.put(LoadedBin(bin, holding.log(bin), holding.chain(bin), Some(again)))
       }
+    case Some(Bug.BaseAtHead) =>
+      holding.incomplete.foreach { case (bin, r) =>
+        val again = new Remote(r.key, r.name, holding.chain(bin), r.at, r.keys)
+        var keysHere = (r.keys - r.keysElsewhere).toInt
+        r.hereFrom(Int.MinValue).foreach { hash =>
+          again.brought(hash, keysHere)
+          keysHere = 0
+        }
+        holding.put(LoadedBin(bin, holding.log(bin), holding.chain(bin), Some(again)))
+      }
     case _ => ()
   }
 
