@@ -85,9 +85,13 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
   private def withWord(bytes: Array[Byte], at: Int, word: Int): Array[Byte] =
     bytes.patch(at, new Encoder().int(word).toBytes, 4)
 
-  for ((how, compression) <- Seq("uncompressed" -> Compression.None, "compressed" -> Deflate)) {
-    test(s"any change of any byte, except two unused header bytes, is damage (frames $how)") {
-      val bytes = small(compression)
+  private val intact = Seq(
+    "uncompressed frames" -> small(Compression.None),
+    "compressed frames" -> small(Deflate)
+  ) ++ SampleFile.files.map { case (name, bytes) => s"the sample $name" -> bytes }
+
+  for ((which, bytes) <- intact) {
+    test(s"any change of any byte, except two unused header bytes, is damage ($which)") {
       val whole = contents(Name, bytes)
       for (at <- bytes.indices; value <- 0 until 256; if bytes(at) != value.toByte) {
         val flipped = changed(bytes, at, value)
@@ -96,10 +100,7 @@ class DamageSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
       }
     }
 
-    test(
-      s"a file that is cut at any byte, or has bytes before or after it, is damage (frames $how)"
-    ) {
-      val bytes = small(compression)
+    test(s"a file that is cut at any byte, or has bytes before or after it, is damage ($which)") {
       for (length <- bytes.indices) damaged(bytes.take(length))
       for (length <- 1 to 64) {
         damaged(bytes ++ new Array[Byte](length))

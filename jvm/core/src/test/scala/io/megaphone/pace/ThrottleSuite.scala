@@ -71,11 +71,4 @@ class ThrottleSuite extends AnyFunSuite {
     waiting((throttle, _) => throttle.keep(Map.empty))
     waiting((_, copier) => copier.interrupt())
   }
-
-  /** A clock that runs only while someone waits. */
-  private class Hands extends Clock {
-    var nanoTime = 0L
-    var onWait: () => Unit = () => ()
-    override def waitOn(monitor: Object, nanos: Long): Unit = { nanoTime += nanos; onWait() }
-  }
 }

@@ -7,7 +7,11 @@ import scala.collection.mutable
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.format.{FileName, Footer, StateName, StoreId, WorkerId}
+import io.megaphone.checkpoint.Recovery
+import io.megaphone.format.{
+  Compression, Compressions, ExecutorAddress, FileName, Footer, StateName, StoreId, WorkerId
+}
+import io.megaphone.pace.{CopyRate, Hands, Throttle}
 import io.megaphone.state.{Registry, ReplicaKey}
 import io.megaphone.transfer.{
   BlockKind, BlockName, PushedFile, ReplicaDuty, StandbyDuty, StandbyKeeper, TransferBlocks
@@ -117,6 +121,56 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     assert(!agent.isBehind)
     agent.obey(orders(3, settled = 5))
     assert(!agent.isBehind)
+  }
+
+  test("what is copied for a plan keeps to the rate of its run, whichever way it goes") {
+    val (store, clock) = (new Store, new Hands)
+    val images = mutable.Map.empty[BlockName, Array[Byte]]
+    val peers = new SomePeers(images.get) {
+      override def publish(block: BlockName, bytes: Array[Byte]): Unit = images(block) = bytes
+    }
+    def agentOf(registry: Registry) = new ExecutorAgent(
+      registry,
+      peers,
+      store.handOver,
+      FaultPoints.Off,
+      (_, _, read) => new Recovery(store.files, Compressions(Compression.None), check = read),
+      0,
+      _ => (),
+      new Throttle(clock)
+    )
+    def asked(agent: ExecutorAgent, duties: ReplicaDuty*): ExecutorAgent = {
+      val slow = LiveRun("root", 4, Set(step), None, CopyRate(besideTasks = 1, alone = 0))
+      agent.throttle.taskBegins()
+      agent.obey(Orders(1, Map("run" -> slow), duties.toVector))
+      agent
+    }
+
+    /** Copies, and makes sure that a byte took a second. */
+    def copies(agent: ExecutorAgent)(copy: => Unit): Unit = {
+      val from = clock.nanoTime
+      copy
+      val bytes = agent.report.besideTasks("run")
+      assert(bytes > 0 && clock.nanoTime - from == bytes * 1000000000L)
+    }
+    val running = new Registry
+    for (v <- 0 to 4) batch(store, running, v.toLong, 2L * v + 1, before, before, v.toByte)
+
+    val source = asked(agentOf(running))
+    val lease = store.lease(running, 0, 20)
+    store.open(running, lease, store.turn(5, before, before))
+    val image = BlockName(moving.store, 0, 1, lease.holding.base, BlockKind.Image, step)
+    source.publisher.queueImage(image, TransferBlocks.snapshot(lease.holding, Seq(0)))
+    copies(source)(assert(source.publisher.publishNext()))
+
+    val fromFiles = asked(agentOf(new Registry), dutyAt(4))
+    copies(fromFiles)(fromFiles.duties.foreach(fromFiles.prepare(_)))
+
+    val address = Some(ExecutorAddress("source", "host", 1))
+    val ofImage = dutyAt(5).copy(image = image.name, imageAddress = address)
+    val fromImage = asked(agentOf(new Registry), ofImage)
+    copies(fromImage)(fromImage.duties.foreach(fromImage.prepare(_)))
+    for (agent <- Seq(fromFiles, fromImage)) assert(agent.report.ready.map(_._1) == Seq(moving))
   }
 
   test("a duty that newer orders do not name is left out, although work has begun") {

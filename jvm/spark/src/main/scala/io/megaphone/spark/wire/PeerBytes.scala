@@ -74,7 +74,7 @@ object PeerBytes {
 
   /** The blocks of an answer, in the order of the names. Throws DamagedFileException. */
   def blocks(answer: Array[Byte]): Vector[Option[Array[Byte]]] = {
-    val in = new Decoder("an answer with blocks", answer)
+    val in = new Decoder("an answer of another executor with blocks", answer)
     Iterator.continually(in).takeWhile(_.remaining > 0).map(_ => in.option(in.blob())).toVector
   }
 

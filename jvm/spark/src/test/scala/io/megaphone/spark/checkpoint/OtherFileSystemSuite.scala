@@ -4,6 +4,7 @@ package io.megaphone.spark.checkpoint
 import java.nio.file.{Files, Path => NioPath}
 import java.util.concurrent.{Executors, TimeUnit}
 
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 import scala.util.Random
 
@@ -358,6 +359,24 @@ final class OtherFileSystemSuite extends PluginSession {
     counting.check(running)
     assert(told.nonEmpty && told.forall(_.contains(s"${counting.folder}/state/0")))
     assert(told.forall(_.contains("It is not the first time")))
+  }
+
+  test("A sweep that finds a damaged file again and again is told, with the file.") {
+    val counting = new Counting(format = 2)
+    val running = counting.started()
+    val damaged = mutable.Set.empty[String]
+    val told = logged(classOf[QueryDriver]) {
+      for (_ <- 1 to 60) {
+        counting.round(running)
+        for (name <- counting.footers(worker = 0, version = running.batches.last + 1).keys) {
+          val file = counting.folder.resolve("state/0/0").resolve(name)
+          Files.write(file, Files.readAllBytes(file).dropRight(1))
+          damaged += file.toString
+        }
+      }
+    }
+    counting.check(running)
+    assert(told.nonEmpty && told.forall(line => damaged.exists(line.contains)))
   }
 
   for (format <- Seq(1, 2)) {

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.executor
 
+import java.io.IOException
 import java.util.{Collections, Map => JMap}
 import java.util.concurrent.{
   CountDownLatch, ExecutionException, Executors, LinkedBlockingQueue, TimeUnit
 }
 import java.util.concurrent.atomic.AtomicInteger
 
+import scala.annotation.tailrec
+
 import com.codahale.metrics.MetricRegistry
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
-import org.apache.spark.{SparkConf, SparkEnv}
+import org.apache.spark.{SparkConf, SparkEnv, SparkException}
 import org.apache.spark.api.plugin.PluginContext
 import org.apache.spark.resource.ResourceInformation
 import org.scalatest.concurrent.Eventually.{eventually, timeout}
@@ -18,6 +21,7 @@ import org.scalatest.time.SpanSugar._
 
 import io.megaphone.errors.MissingFileException
 import io.megaphone.format.{Chain, FileName, StateName, StoreId}
+import io.megaphone.pace.CopyRate
 import io.megaphone.plan.StepId
 import io.megaphone.runtime.{FileSettings, FileSettingsAsked, LiveRun, Message, Orders, Report}
 import io.megaphone.spark.checkpoint.{HadoopSettings, ProbeFileSystem}
@@ -31,6 +35,8 @@ import io.megaphone.transfer.TransferBlocks.{BinSnapshot, Snapshot}
   * threads outlive fatal errors.
   */
 final class ExecutorHostSuite extends PluginSession {
+  import ExecutorHostSuite._
+
   // Fewer than the machine has processors.
   override protected def settings: Map[String, String] = Map("spark.executor.cores" -> "1")
 
@@ -93,6 +99,15 @@ final class ExecutorHostSuite extends PluginSession {
     }
     assert(shortestMs(Vector.empty, reports = 4) > 900)
     assert(shortestMs(Vector(duty), reports = 20) < 900)
+  }
+
+  test("Copies know whether a task of Spark's runs on the executor.") {
+    def begun = spark.sparkContext.parallelize(Seq(1), 1)
+    assert(begun.map(_ => areBesideTasks()).collect().toSeq == Seq(true))
+    eventually(timeout(60.seconds))(assert(!areBesideTasks(), "a task has ended"))
+    val failed = intercept[SparkException](begun.foreach(_ => throw new IOException("a test")))
+    assert(failed.getMessage.contains("a test"))
+    eventually(timeout(60.seconds))(assert(!areBesideTasks(), "a task has failed"))
   }
 
   test("An image for which there is no heap costs no other image, and no thread.") {
@@ -221,5 +236,22 @@ final class ExecutorHostSuite extends PluginSession {
       goOn.countDown()
       hanging.get(60, TimeUnit.SECONDS)
     } finally { goOn.countDown(); callers.shutdown() }
+  }
+}
+
+private object ExecutorHostSuite {
+
+  /** Whether what is copied now is copied beside tasks. Orders that come meanwhile have no such
+    * run.
+    */
+  @tailrec private def areBesideTasks(): Boolean = {
+    val throttle = ExecutorHost.active.get.agent.throttle
+    throttle.keep(Map.empty)
+    throttle.keep(Map("probe" -> CopyRate.Unlimited))
+    throttle.pass("probe", 1)
+    throttle.besideTasks.get("probe") match {
+      case Some(bytes) => bytes > 0
+      case None => areBesideTasks()
+    }
   }
 }

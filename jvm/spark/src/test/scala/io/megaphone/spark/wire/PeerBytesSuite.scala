@@ -53,6 +53,33 @@ class PeerBytesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
+  test("Answers with blocks.") {
+    val names = (0 until 6).map(_.toString)
+    val blocks = names.map(i => i -> Array.tabulate(40 * i.toInt)(_.toByte)).toMap - "3"
+    val sent = PeerBytes.answer(PeerBytes.ask(names))(
+      blocks.get,
+      _ => fail("no file was sent"),
+      _ => fail("no question was asked")
+    )
+    val all = names.map(blocks.get(_).map(_.toSeq))
+    def decoded(bytes: Array[Byte]) = PeerBytes.blocks(bytes).map(_.map(_.toSeq))
+    assert(decoded(sent) == all)
+    for (length <- sent.indices)
+      isSound(sent.take(length)) { cut =>
+        val some = decoded(cut)
+        assert(some.length < all.length && all.startsWith(some))
+      }
+    // Who takes a block looks at its own checksum: here a flipped bit may make other blocks.
+    for (at <- sent.indices; bit <- 0 until 8) {
+      val flipped = sent.clone()
+      flipped(at) = (flipped(at) ^ (1 << bit)).toByte
+      isSound(flipped)(decoded)
+    }
+    var some = 0
+    forAll(bodies, minSuccessful(2000))(body => if (isSound(body)(decoded)) some += 1)
+    assert(some > 100, "some bodies are blocks")
+  }
+
   test("Questions.") {
     var decoded = 0
     forAll(bodies, minSuccessful(5000)) { body =>

@@ -214,9 +214,10 @@ class BlockPeersSuite extends PluginSession {
 
   test("A file that was damaged on its way is refused.") {
     val bytes = PeerBytes.push(file(1, 100))
-    for (at <- 1 until bytes.length) { // its name, too; the first says that it is a file
+    // Its name, too. The first byte says that it is a file.
+    for (at <- 1 until bytes.length; bit <- 0 until 8) {
       val damaged = bytes.clone()
-      damaged(at) = (damaged(at) ^ 4).toByte
+      damaged(at) = (damaged(at) ^ (1 << bit)).toByte
       intercept[DamagedFileException](
         PeerBytes.answer(damaged)(
           _ => None,
