@@ -26,8 +26,8 @@ class KafkaQuery(RemoteQuery):
 
     batches_to_finish = 300  # they are short, and steps wait for copies
 
-    def __init__(self, folder: Path, broker: Broker, producer: Producer) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, broker: Broker, producer: Producer, format: int) -> None:
+        super().__init__(folder, format=format)
         # The offsets of all batches must stay.
         self.settings["spark.sql.streaming.minBatchesToRetain"] = "100000"
         self._broker, self._producer = broker, producer

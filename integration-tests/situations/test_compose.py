@@ -87,6 +87,7 @@ def running_stack(folder: Path) -> Iterator[Stack]:
     more = {
         "spark.driver.host": HOST,
         "spark.ui.port": ports["connect:4040"],
+        "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": ports["connect:15002"],
         "spark.history.ui.port": ports["history:18080"],
     }

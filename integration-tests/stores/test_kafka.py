@@ -19,7 +19,9 @@ from testkit.folders import fresh
 from testkit.kafka import Broker, broker
 from testkit.kafka_clients import producing
 from testkit.kafka_query import KafkaQuery
+from testkit.placement import REPLICAS
 
+slow = pytest.mark.slow
 STEP_DONE = "driver-settled=pause"
 POINTS = (*(point for point in EXECUTOR_POINTS if point.startswith("step")), *DRIVER_POINTS)
 
@@ -31,10 +33,10 @@ def kafka(work: Path) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def query(kafka: Broker, work: Path) -> Iterator[KafkaQuery]:
+def query(kafka: Broker, work: Path, format: int) -> Iterator[KafkaQuery]:
     folder = fresh(work)
     with producing(kafka.address, kafka.create(folder.name, 2)) as producer:
-        yield KafkaQuery(folder / "q", kafka, producer)
+        yield KafkaQuery(folder / "q", kafka, producer, format)
 
 
 @pytest.fixture
@@ -44,19 +46,31 @@ def new_driver(
     return lambda: make_driver(**own_faults.settings, **kafka.settings)
 
 
+@pytest.mark.parametrize("format", [pytest.param(1, marks=slow), 2])
+@pytest.mark.parametrize(
+    "modes",
+    [("prepared", "direct"), pytest.param(("on-demand", "replicated"), marks=slow)],
+    ids="-".join,
+)
 def test_an_executor_and_the_driver_die_in_plans(
-    query: KafkaQuery, own_faults: Faults, new_driver: Callable[[], DriverProcess]
+    modes: tuple[str, str],
+    query: KafkaQuery,
+    own_faults: Faults,
+    new_driver: Callable[[], DriverProcess],
 ) -> None:
+    if "replicated" in modes:
+        query.settings[REPLICAS] = "1"
     query.start(new_driver()).spread()
-    up = _die_in_plan(query, 4, "prepared", "step-committed", own_faults)
+    up = _die_in_plan(query, 4, modes[0], "step-committed", own_faults)
     assert query.finish(up)["steps"] > 2
-    down = _die_in_plan(query, 3, "direct", "driver-sealed", own_faults)
+    down = _die_in_plan(query, 3, modes[1], "driver-sealed", own_faults)
     assert query.start(new_driver()).finish(down)["steps"] > 2
     query.settle()
     query.stop_and_check()
 
 
-@pytest.mark.slow
+@slow
+@pytest.mark.parametrize("format", [2])
 @pytest.mark.parametrize("mode", ["prepared", "direct"])
 def test_somebody_dies_at_each_point_of_a_step(
     mode: str, query: KafkaQuery, own_faults: Faults, new_driver: Callable[[], DriverProcess]
