@@ -197,6 +197,20 @@ def scala_tallied(unseen_ms: int) -> Shape:
     return shape
 
 
+def scala_visited(unseen_ms: int) -> Shape:
+    """Counts of each key by Scala's `transformWithState`, in append mode; the class `Visits` does.
+
+    The driver must have the jar of the fault points.
+    """
+
+    def shape(rows: DataFrame) -> DataFrame:
+        jvm: Any = rows.sparkSession._jvm
+        told = jvm.io.megaphone.spark.shapes.Visits.of(rows._jdf, unseen_ms)
+        return DataFrame(told, rows.sparkSession)
+
+    return shape
+
+
 def window_updates(rows: DataFrame) -> DataFrame:
     """The same as `windows`, by the window and the key in one column."""
     both = windows(rows)
@@ -284,6 +298,7 @@ KINDS = {
     "long tallies": _of_tallies(tallied(unseen_ms=15_000)),
     "long visits": _of_visits(visited(with_pandas=False, unseen_ms=15_000)),
     "long pandas visits": _of_visits(visited(with_pandas=True, unseen_ms=15_000)),
+    "scala visits": _of_visits(scala_visited(unseen_ms=15_000)),
     "scala tallies": _of_tallies(scala_tallied(unseen_ms=15_000)),
     "clock tallies": Kind(
         tallied(unseen_ms=None), "append", counts, all_visits, DATA_ONLY, FEW_ROWS

@@ -31,7 +31,7 @@ BATCHES = 40
 SCANNING = (
     *("windows", "window updates", "unique", "seen", "first"),
     *("sessions", "met", "met at once", "expiring", "long visits", "long pandas visits"),
-    *("long tallies", "scala tallies", "clock tallies"),
+    *("scala visits", "long tallies", "scala tallies", "clock tallies"),
 )
 # Of these nothing is due for a minute, for a day, or ever.
 RARELY_DUE = ("unique", "first", "seen")
