@@ -42,6 +42,8 @@ SETTINGS = {
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
     "spark.ui.retainedDeadExecutors": "5",
+    "spark.megaphone.ui.retainedQueries": "10",
+    "spark.megaphone.ui.retainedBatches": "20",
     "spark.megaphone.sweep.intervalBatches": "10",
     "spark.megaphone.recovery.framesMax": "8",
     "spark.megaphone.transfer.imageDeadlineMs": "3000",
