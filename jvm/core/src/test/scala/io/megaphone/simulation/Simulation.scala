@@ -98,7 +98,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     val hasRecords = world.checkpoint.planLog.numbers().size > 1
     if (world.faults.strikes(Fault.PlanLogFromEarlier, hasRecords)) world.restoreEarlierPlanLog()
     world.drivers.filter(_.isPaused).foreach { d =>
-      if (dice.chance(0.2)) { trace(s"${d.id} wakes up"); d.isPaused = false }
+      if (dice.chance(0.2)) world.wake(d)
     }
   }
 
@@ -131,7 +131,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
     trace("faults stop")
     world.faults.quiet = true
     world.drivers.foreach { d =>
-      if (d.isPaused) if (dice.chance(0.5)) d.isPaused = false else d.die("never woke up")
+      if (d.isPaused) if (dice.chance(0.5)) world.wake(d) else d.die("never woke up")
     }
     val patience = setup.settings.patienceBatches + setup.settings.gapBatches + 2
     // Number of batches, from when one driver is left; some for each step that it then has, and

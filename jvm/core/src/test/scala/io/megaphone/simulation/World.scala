@@ -232,6 +232,13 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
       }
   }
 
+  /** A driver goes on. Of the reports that came meanwhile it has heard none. */
+  def wake(driver: Driver): Unit = {
+    trace(s"${driver.id} wakes up")
+    driver.isPaused = false
+    copyLost()
+  }
+
   /** An executor is gone, or the driver thinks so and its tasks go on. */
   def lose(executor: Executor, isCutOff: Boolean): Unit = {
     trace(s"${executor.name} is ${if (isCutOff) "cut off" else "dead"}")
