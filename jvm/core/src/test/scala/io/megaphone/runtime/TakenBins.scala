@@ -8,7 +8,7 @@ import io.megaphone.checkpoint.Recovery
 import io.megaphone.format.{Checksum, ExecutorAddress, Footer}
 import io.megaphone.log.{BinLog, KeyReader}
 import io.megaphone.log.memory.{HeapBudget, SpillFiles}
-import io.megaphone.pace.{Clock, Throttle}
+import io.megaphone.pace.{Clock, Hands, Throttle}
 import io.megaphone.plan.{Move, StepId}
 import io.megaphone.protocol.Route
 import io.megaphone.state.{BinState, Lease, Registry, ReplicaKey, Traffic}
@@ -83,11 +83,7 @@ trait TakenBins extends SmallStore {
     var heard: Answer => Answer = identity
     var answerMs = 0L
     var answerBytes = 100L
-    private var passedNanos = 0L
-    private val clock = new Clock {
-      override def nanoTime: Long = passedNanos
-      override def waitOn(monitor: Object, nanos: Long): Unit = passedNanos += nanos
-    }
+    private val clock = new Hands
     private val answering = new Answering(source, restBytes = 1, dueBytes, looks)
 
     /** Answers that are waited for, and the most that there were. */
@@ -106,7 +102,7 @@ trait TakenBins extends SmallStore {
           if (answerMs >= deadlineMs) Heard.Late
           else Heard(heard(answering(question)), answerBytes)
         val waitMs = math.min(answerMs, deadlineMs)
-        () => { openNow -= 1; passedNanos += 1000000 * waitMs; come }
+        () => { openNow -= 1; clock.nanoTime += 1000000 * waitMs; come }
       }
       override def ask(question: Question, at: ExecutorAddress, deadlineMs: Long): Heard =
         asking(question, at, deadlineMs)()

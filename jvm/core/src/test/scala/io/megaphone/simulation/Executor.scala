@@ -7,7 +7,7 @@ import io.megaphone.checkpoint.Recovery
 import io.megaphone.errors.MissingFileException
 import io.megaphone.format.{Compression, Compressions, ExecutorAddress, StoreKey, WorkerId}
 import io.megaphone.log.memory.SpillException
-import io.megaphone.pace.Throttle
+import io.megaphone.pace.{Hands, Throttle}
 import io.megaphone.plan.StepId
 import io.megaphone.runtime.{DutyHost, ExecutorAgent, FaultPoints, Orders}
 import io.megaphone.state.{ForStep, Registry, ReplicaKey, Stretch}
@@ -23,7 +23,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     ExecutorAddress(name, s"h${name.hashCode % world.setup.hosts}", 1)
   // Nobody gives a lease back while another thread would wait for it: there is one thread.
   val registry = new Registry(behindMax = world.setup.behindMax, borrowMs = 0)
-  private val clock = new SimulatedClock
+  private val clock = new Hands
   val agent = new ExecutorAgent(
     registry,
     this,

@@ -10,6 +10,7 @@ import io.megaphone.errors.{
   PlanLogMismatchException
 }
 import io.megaphone.format.{ExecutorAddress, StoreId}
+import io.megaphone.pace.Hands
 import io.megaphone.placement.Seat
 import io.megaphone.plan.RoutingTable
 import io.megaphone.runtime.{Arrivals, ClusterView, Drain, Drains}
@@ -41,7 +42,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   private var lostAt = 0L // when a copy was lost last
 
   /** The executors that the user has emptied. */
-  val drains = new Drains(() => nextNumber(), new SimulatedClock)
+  val drains = new Drains(() => nextNumber(), new Hands)
 
   /** The executors that get no more tasks, and will end. */
   val leaving: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
