@@ -7,7 +7,7 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.errors.{DamagedFileException, NewerFormatException}
 import io.megaphone.format.{Checksum, Encoder}
-import io.megaphone.testkit.Allocated
+import io.megaphone.testkit.{Allocated, BitFlips}
 
 class LogRecordFormatSuite extends AnyFunSuite {
   import SamplePlanLog.records
@@ -51,13 +51,10 @@ class LogRecordFormatSuite extends AnyFunSuite {
   test("every changed bit and every cut is damage, and names the file") {
     for (record <- records) {
       val bytes = LogRecordFormat.encode(record)
-      for (bit <- 0 until bytes.length * 8) {
-        val changed = bytes.clone()
-        changed(bit / 8) = (changed(bit / 8) ^ (1 << (bit % 8))).toByte
+      for (changed <- BitFlips.of(bytes))
         assert(
           intercept[DamagedFileException](LogRecordFormat.decode("log/5", changed)).file == "log/5"
         )
-      }
       for (length <- bytes.indices)
         assert(
           intercept[DamagedFileException](

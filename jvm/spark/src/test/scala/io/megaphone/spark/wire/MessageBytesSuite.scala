@@ -14,7 +14,7 @@ import io.megaphone.runtime.{
   Orders, Report, Standing
 }
 import io.megaphone.state.ReplicaKey
-import io.megaphone.testkit.Allocated
+import io.megaphone.testkit.{Allocated, BitFlips}
 import io.megaphone.transfer.{ReplicaDuty, StandbyDuty}
 
 /** Messages as bytes. */
@@ -59,8 +59,7 @@ class MessageBytesSuite extends AnyFunSuite {
   test("Any cut and any changed bit of a message is an error that says so.") {
     for (bytes <- messages.map(MessageBytes.encode)) {
       bytes.indices.foreach(length => refused(bytes.take(length)))
-      for (at <- bytes.indices; bit <- 0 until 8)
-        refused(bytes.updated(at, (bytes(at) ^ (1 << bit)).toByte))
+      BitFlips.of(bytes).foreach(refused)
       refused(bytes ++ bytes)
     }
     refused(Array.emptyByteArray)

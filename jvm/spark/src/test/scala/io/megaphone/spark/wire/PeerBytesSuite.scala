@@ -7,7 +7,7 @@ import org.scalatestplus.scalacheck.ScalaCheckPropertyChecks
 
 import io.megaphone.errors.DamagedFileException
 import io.megaphone.format.{Checksum, Encoder}
-import io.megaphone.testkit.Allocated
+import io.megaphone.testkit.{Allocated, BitFlips}
 import io.megaphone.transfer.Answer
 
 /** What no executor sends, under a checksum that is right: it is a named error, or something that
@@ -70,11 +70,7 @@ class PeerBytesSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
         assert(some.length < all.length && all.startsWith(some))
       }
     // Who takes a block looks at its own checksum: here a flipped bit may make other blocks.
-    for (at <- sent.indices; bit <- 0 until 8) {
-      val flipped = sent.clone()
-      flipped(at) = (flipped(at) ^ (1 << bit)).toByte
-      isSound(flipped)(decoded)
-    }
+    BitFlips.of(sent).foreach(isSound(_)(decoded))
     var some = 0
     forAll(bodies, minSuccessful(2000))(body => if (isSound(body)(decoded)) some += 1)
     assert(some > 100, "some bodies are blocks")

@@ -8,6 +8,7 @@ import io.megaphone.format.{StateName, StoreId}
 import io.megaphone.log.{Due, RowTime}
 import io.megaphone.plan.StepId
 import io.megaphone.state.{DueSubBins, ReplicaKey, Stretch, SubBin}
+import io.megaphone.testkit.BitFlips
 import io.megaphone.transfer.{Answer, Question}
 
 /** Questions about what a step on demand took, and their answers, as bytes. */
@@ -94,9 +95,7 @@ final class QuestionBytesSuite extends AnyFunSuite {
   test("A question with any damage is an error that says so.") {
     for (question <- questions; bytes = PeerBytes.ask(question)) {
       for (length <- bytes.indices) intercept[DamagedFileException](asked(bytes.take(length)))
-      for (at <- 1 until bytes.length; bit <- 0 until 8) {
-        val damaged = bytes.clone()
-        damaged(at) = (damaged(at) ^ (1 << bit)).toByte
+      for (damaged <- BitFlips.of(bytes, 1 until bytes.length)) {
         val e = intercept[DamagedFileException](asked(damaged))
         assert(Seq("a request", "a question").map(_ + " of another executor").contains(e.file))
       }
@@ -108,11 +107,8 @@ final class QuestionBytesSuite extends AnyFunSuite {
       val bytes = PeerBytes.answer(PeerBytes.ask(questions.head))(_ => None, _ => (), _ => answer)
       for (length <- bytes.indices)
         intercept[DamagedFileException](AnswerBytes.decode(bytes.take(length)))
-      for (at <- bytes.indices; bit <- 0 until 8) {
-        val damaged = bytes.clone()
-        damaged(at) = (damaged(at) ^ (1 << bit)).toByte
+      for (damaged <- BitFlips.of(bytes))
         intercept[DamagedFileException](AnswerBytes.decode(damaged))
-      }
     }
   }
 }

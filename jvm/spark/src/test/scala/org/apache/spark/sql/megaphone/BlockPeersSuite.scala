@@ -29,6 +29,7 @@ import io.megaphone.spark.executor.{BlockPeers, PeerThreads, PeerTransport, Unse
 import io.megaphone.spark.query.PluginSession
 import io.megaphone.spark.wire.PeerBytes
 import io.megaphone.state.ReplicaKey
+import io.megaphone.testkit.BitFlips
 import io.megaphone.transfer.{Answer, BlockKind, BlockName, PushedFile, Question}
 
 /** Blocks in Spark's block manager, and between executors: two transports of one process. */
@@ -215,17 +216,14 @@ class BlockPeersSuite extends PluginSession {
   test("A file that was damaged on its way is refused.") {
     val bytes = PeerBytes.push(file(1, 100))
     // Its name, too. The first byte says that it is a file.
-    for (at <- 1 until bytes.length; bit <- 0 until 8) {
-      val damaged = bytes.clone()
-      damaged(at) = (damaged(at) ^ (1 << bit)).toByte
+    for ((damaged, bit) <- BitFlips.of(bytes, 1 until bytes.length).zipWithIndex)
       intercept[DamagedFileException](
         PeerBytes.answer(damaged)(
           _ => None,
-          _ => fail(s"it is taken, with byte $at changed"),
+          _ => fail(s"it is taken, with bit $bit behind the first byte changed"),
           _ => Answer.Gone
         )
       )
-    }
     for (length <- 0 until bytes.length)
       intercept[DamagedFileException](
         PeerBytes.answer(bytes.take(length))(
