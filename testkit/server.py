@@ -7,16 +7,16 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+import psutil
 
 from testkit.waiting import until
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 HOST = "127.0.0.1"
-_LISTENS = "0A"  # in Linux's tables of sockets
 _START_S = 120.0
 _TARGET = Path(__file__).parents[1] / "target"
 
@@ -66,37 +66,11 @@ class Server:
 
 
 def listening(pid: int) -> set[Address]:
-    """The addresses that a process listens on by TCP, as Linux tells them; none elsewhere."""
-    folder = Path("/proc") / str(pid)
-    if not (folder / "net").exists():
-        return set()
-    links = set()
-    for descriptor in (folder / "fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
-            links.add(str(descriptor.readlink()))
-    return {
-        address
-        for table in ("tcp", "tcp6")
-        if (sockets := folder / "net" / table).exists()
-        for address, link in _listeners(sockets)
-        if link in links
-    }
-
-
-def _listeners(table: Path) -> Iterator[tuple[Address, str]]:
-    """Of each socket that listens, its address and what a descriptor of it links to."""
-    for line in table.read_text().splitlines()[1:]:
-        _, local, _, state, *rest = line.split()
-        if state == _LISTENS:
-            yield _address(local.partition(":")[0]), f"socket:[{rest[5]}]"
-
-
-def _address(told: str) -> Address:
-    """Linux tells an address in words of four bytes, each in the machine's order."""
-    words = [bytes.fromhex(told[i : i + 8]) for i in range(0, len(told), 8)]
-    ordered = b"".join(w[::-1] if sys.byteorder == "little" else w for w in words)
-    address = ipaddress.ip_address(ordered)
-    return getattr(address, "ipv4_mapped", None) or address
+    """The addresses that a process listens on by TCP."""
+    sockets = psutil.Process(pid).net_connections(kind="tcp")
+    told = {s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN}
+    addresses = map(ipaddress.ip_address, told)
+    return {getattr(address, "ipv4_mapped", None) or address for address in addresses}
 
 
 def free_ports(count: int) -> list[int]:

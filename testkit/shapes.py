@@ -183,29 +183,16 @@ def tallied(unseen_ms: int | None) -> Shape:
     return shape
 
 
-def scala_tallied(unseen_ms: int) -> Shape:
-    """Counts of each key by `flatMapGroupsWithState`, in append mode; the class `Tallies` counts.
+def in_scala(name: str, unseen_ms: int) -> Shape:
+    """Counts of each key, in append mode, by an operator as Scala has it.
 
-    The driver must have the jar of the fault points.
+    The object `name` of the package `shapes` counts; the driver must have the jar of the fault
+    points, which brings it.
     """
 
     def shape(rows: DataFrame) -> DataFrame:
         jvm: Any = rows.sparkSession._jvm
-        told = jvm.io.megaphone.spark.shapes.Tallies.of(rows._jdf, unseen_ms)
-        return DataFrame(told, rows.sparkSession)
-
-    return shape
-
-
-def scala_visited(unseen_ms: int) -> Shape:
-    """Counts of each key by Scala's `transformWithState`, in append mode; the class `Visits` does.
-
-    The driver must have the jar of the fault points.
-    """
-
-    def shape(rows: DataFrame) -> DataFrame:
-        jvm: Any = rows.sparkSession._jvm
-        told = jvm.io.megaphone.spark.shapes.Visits.of(rows._jdf, unseen_ms)
+        told = getattr(jvm.io.megaphone.spark.shapes, name).of(rows._jdf, unseen_ms)
         return DataFrame(told, rows.sparkSession)
 
     return shape
@@ -298,8 +285,8 @@ KINDS = {
     "long tallies": _of_tallies(tallied(unseen_ms=15_000)),
     "long visits": _of_visits(visited(with_pandas=False, unseen_ms=15_000)),
     "long pandas visits": _of_visits(visited(with_pandas=True, unseen_ms=15_000)),
-    "scala visits": _of_visits(scala_visited(unseen_ms=15_000)),
-    "scala tallies": _of_tallies(scala_tallied(unseen_ms=15_000)),
+    "scala visits": _of_visits(in_scala("Visits", unseen_ms=15_000)),
+    "scala tallies": _of_tallies(in_scala("Tallies", unseen_ms=15_000)),
     "clock tallies": Kind(
         tallied(unseen_ms=None), "append", counts, all_visits, DATA_ONLY, FEW_ROWS
     ),
