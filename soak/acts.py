@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -50,14 +50,13 @@ def spread(soak: Soak, dice: Random) -> None:
 
 def drain(soak: Soak, dice: Random) -> None:
     """Empties an executor, or lets one that is being emptied keep its workers."""
-    draining, executors = soak.draining(), sorted(soak.driver.executors())
+    draining = soak.draining()
     how: dict[str, Any]
     if draining and dice.random() < 1 / 2:
         verb, how = "undrain", {"executor": dice.choice(draining)}
-    elif not executors:  # dead already, and not replaced yet
+    elif (executor := _one_of(soak.driver.executors(), dice)) is None:
         return
     else:
-        executor = dice.choice(executors)
         verb, how = "drain", {"executor": executor, "within": dice.choice(DRAIN_SECONDS)}
     _place(soak, f"{verb} {how}", lambda: soak.driver.call(verb, **how))
 
@@ -87,10 +86,9 @@ def replace(soak: Soak, dice: Random) -> None:
 
 def kill_executor(soak: Soak, dice: Random) -> None:
     """`kill -9` of an executor, but for the one that is watched."""
-    others = [e for e in sorted(soak.driver.executors()) if e != soak.watched]
-    if not others:  # dead already, and not replaced yet
+    executor = _one_of((e for e in soak.driver.executors() if e != soak.watched), dice)
+    if executor is None:
         return
-    executor = dice.choice(others)
     soak.log(f"kill -9 of executor {executor}")
     soak.kills["executor"] += 1
     soak.driver.kill_executor(executor)
@@ -104,20 +102,20 @@ def kill_driver(soak: Soak, dice: Random) -> None:
 
 def pause_executor(soak: Soak, dice: Random) -> None:
     """An executor stands still until a query has got its batches done, or for some seconds."""
-    executors = sorted(soak.driver.executors().items())
-    if not executors:  # dead already, and not replaced yet
+    executors = soak.driver.executors()
+    executor = _one_of(executors, dice)
+    if executor is None:
         return
-    executor, process = dice.choice(executors)
     query, seconds = dice.choice(list(soak.fleet)), dice.uniform(1, 5)
     soak.log(f"executor {executor} stands still for up to {seconds:.1f} s")
     query.write()
-    os.kill(process, signal.SIGSTOP)
+    os.kill(executors[executor], signal.SIGSTOP)
     try:
         soak.driver.send("settle", name=query.name)
         is_answered = _answered(soak, seconds)
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGCONT)
+            os.kill(executors[executor], signal.SIGCONT)
     if not is_answered:
         soak.driver.answer()
 
@@ -137,6 +135,12 @@ def look(soak: Soak, dice: Random) -> None:
     for table in TABLES:
         query.table(table)
     soak.driver.call("held")
+
+
+def _one_of(executors: Iterable[str], dice: Random) -> str | None:
+    """One of some executors; None if they are dead already, and not replaced yet."""
+    known = sorted(executors)
+    return dice.choice(known) if known else None
 
 
 def _place(soak: Soak, told: str, call: Callable[[], object]) -> None:
