@@ -11,10 +11,10 @@ import io.megaphone.checkpoint.Recovery
 import io.megaphone.format.{
   Compression, Compressions, ExecutorAddress, FileName, Footer, StateName, StoreId, WorkerId
 }
-import io.megaphone.pace.{CopyRate, Hands, Throttle}
+import io.megaphone.pace.{Clock, CopyRate, Hands, Throttle}
 import io.megaphone.state.{Registry, ReplicaKey}
 import io.megaphone.transfer.{
-  BlockKind, BlockName, PushedFile, ReplicaDuty, StandbyDuty, StandbyKeeper, TransferBlocks
+  BlockKind, BlockName, Peers, PushedFile, ReplicaDuty, StandbyDuty, StandbyKeeper, TransferBlocks
 }
 import io.megaphone.transfer.StandbyKeeper.Grown
 
@@ -22,14 +22,20 @@ import io.megaphone.transfer.StandbyKeeper.Grown
 class ExecutorAgentSuite extends AnyFunSuite with LastTails {
   private val moving = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, step)
 
-  private def agentOf(store: Store, registry: Registry) = new ExecutorAgent(
+  private def agentOf(
+      store: Store,
+      registry: Registry,
+      peers: Peers = NoPeers,
+      clock: Clock = Clock.System
+  ) = new ExecutorAgent(
     registry,
-    NoPeers,
+    peers,
     store.handOver,
     FaultPoints.Off,
-    (_, _, _) => store.recovery,
+    (_, _, read) => new Recovery(store.files, Compressions(Compression.None), check = read),
     0,
-    _ => ()
+    _ => (),
+    new Throttle(clock)
   )
 
   private def orders(counter: Long, settled: Long, duties: ReplicaDuty*) =
@@ -129,17 +135,8 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     val peers = new SomePeers(images.get) {
       override def publish(block: BlockName, bytes: Array[Byte]): Unit = images(block) = bytes
     }
-    def agentOf(registry: Registry) = new ExecutorAgent(
-      registry,
-      peers,
-      store.handOver,
-      FaultPoints.Off,
-      (_, _, read) => new Recovery(store.files, Compressions(Compression.None), check = read),
-      0,
-      _ => (),
-      new Throttle(clock)
-    )
-    def asked(agent: ExecutorAgent, duties: ReplicaDuty*): ExecutorAgent = {
+    def asked(registry: Registry, duties: ReplicaDuty*): ExecutorAgent = {
+      val agent = agentOf(store, registry, peers, clock)
       val slow = LiveRun("root", 4, Set(step), None, CopyRate(besideTasks = 1, alone = 0))
       agent.throttle.taskBegins()
       agent.obey(Orders(1, Map("run" -> slow), duties.toVector))
@@ -156,19 +153,19 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     val running = new Registry
     for (v <- 0 to 4) batch(store, running, v.toLong, 2L * v + 1, before, before, v.toByte)
 
-    val source = asked(agentOf(running))
+    val source = asked(running)
     val lease = store.lease(running, 0, 20)
     store.open(running, lease, store.turn(5, before, before))
     val image = BlockName(moving.store, 0, 1, lease.holding.base, BlockKind.Image, step)
     source.publisher.queueImage(image, TransferBlocks.snapshot(lease.holding, Seq(0)))
     copies(source)(assert(source.publisher.publishNext()))
 
-    val fromFiles = asked(agentOf(new Registry), dutyAt(4))
+    val fromFiles = asked(new Registry, dutyAt(4))
     copies(fromFiles)(fromFiles.duties.foreach(fromFiles.prepare(_)))
 
     val address = Some(ExecutorAddress("source", "host", 1))
     val ofImage = dutyAt(5).copy(image = image.name, imageAddress = address)
-    val fromImage = asked(agentOf(new Registry), ofImage)
+    val fromImage = asked(new Registry, ofImage)
     copies(fromImage)(fromImage.duties.foreach(fromImage.prepare(_)))
     for (agent <- Seq(fromFiles, fromImage)) assert(agent.report.ready.map(_._1) == Seq(moving))
   }

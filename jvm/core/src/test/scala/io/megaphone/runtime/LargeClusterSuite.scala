@@ -67,12 +67,13 @@ class LargeClusterSuite extends AnyFunSuite {
     val planning = Allocated.bytesOf(query.plan())
     val ordering = Allocated.bytesOf(query.orders())
     val committing = Allocated.bytesOf(query.commit())
+    val commits = workers * group.stores.size
     info(
       s"start ${starting / 1024} KiB, plan ${planning / 1024} KiB, 50 orders " +
-        s"${ordering / 1024} KiB, ${workers * group.stores.size} commits ${committing / 1024} KiB"
+        s"${ordering / 1024} KiB, $commits commits ${committing / 1024} KiB"
     )
     assert(starting < 4 * MiB && planning < 4 * MiB && ordering < MiB)
-    assert(committing / (workers * group.stores.size) < 4096)
+    assert(committing / commits < 4096)
   }
 
   test("a batch of a plan that moves a tenth of all bins costs some bytes for each replica") {
