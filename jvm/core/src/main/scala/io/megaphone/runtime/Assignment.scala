@@ -4,8 +4,8 @@ package io.megaphone.runtime
 import scala.collection.immutable.ArraySeq
 
 import io.megaphone.format.{ExecutorAddress, StoreId, StoreKey, VersionIds}
-import io.megaphone.plan.{Operator, RoutingTable, StepId, TransferMode}
-import io.megaphone.protocol.Route
+import io.megaphone.plan.{Group, Operator, RoutingTable, StepId, TransferMode}
+import io.megaphone.protocol.{Protocol, Route}
 import io.megaphone.state.StoreBatch
 
 /** The routing tables of a group: that of the batch before, and that of this batch. */
@@ -56,6 +56,54 @@ final case class Assignment(
     ids.getOrElse(store, VersionIds.Fixed),
     incomplete
   )
+}
+
+object Assignment {
+
+  /** The facts of a group that follow from a decision.
+    *
+    * @param addressOf
+    *   where a worker of the group ran last, if others can ask that executor
+    */
+  def of(
+      run: String,
+      decision: Protocol.Decision,
+      group: Group,
+      tables: Tables,
+      addressOf: Int => Option[ExecutorAddress]
+  ): Assignment = {
+    import decision.batch
+    def whereabouts = batch.whereabouts(group.id)
+    val incoming = decision.sealedSteps
+      .filter(_.id.group == group.id)
+      .map { a =>
+        // A standby may turn out to be of no use: the target then asks the source.
+        def routes = Route.of(a.step, tables.before, whereabouts.copy(stoodBy = Vector.empty))
+        Incoming(
+          a.id,
+          a.step.moves.iterator.map(_.bin).to(ArraySeq),
+          Option.when(a.mode.isOnDemand)(routes)
+        )
+      }
+    val sources = incoming.flatMap(_.bins.map(tables.before.workerOf)).distinct
+    val outgoing = decision.announced.filter(_.id.group == group.id).map { a =>
+      val routes = Route.of(a.step, tables.after, whereabouts)
+      Outgoing(a.id, a.mode, a.since == batch.number, routes)
+    }
+    val stores = group.stores.toSet
+    Assignment(
+      run,
+      group.id,
+      group.operators,
+      batch.number,
+      batch.ids.filter { case (store, _) => stores(store) },
+      incoming,
+      sources.flatMap(s => addressOf(s).map(s -> _)).toMap,
+      outgoing,
+      label = tables.after.toString,
+      decision.incomplete.getOrElse(group.id, Set.empty)
+    )
+  }
 }
 
 /** What an operator that looks at all rows of a family looks for: those whose time is `until` or

@@ -21,6 +21,7 @@ private[runtime] final class DutyRoster(
     loads: WorkerLoads
 ) {
   import DutyRoster._
+  import places.{beside, observed}
 
   @volatile private var newest = Option.empty[Roster]
 
@@ -36,7 +37,7 @@ private[runtime] final class DutyRoster(
 
   private def current: Option[Roster] = state().map { now =>
     val basis =
-      Basis(now.decision, places.cluster, places.relocating, places.standbys, loads.known)
+      Basis(now.decision, observed.cluster, beside.relocating, beside.standbys, loads.known)
     newest.filter(_.basis.isSame(basis)).getOrElse {
       val made = rosterOf(now, basis)
       newest = Some(made)
@@ -50,7 +51,7 @@ private[runtime] final class DutyRoster(
       (executor, duty) <- standbys
       id = duty.worker
       to <- basis.cluster.peer(executor)
-      from <- places.executorOf(id.store.id.operator, id.worker)
+      from <- observed.executorOf(id.store.id.operator, id.worker)
       if from != executor
     } yield (from, id, to)
     Roster(

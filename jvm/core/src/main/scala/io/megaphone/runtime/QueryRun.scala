@@ -3,16 +3,14 @@ package io.megaphone.runtime
 
 import java.util.concurrent.ConcurrentLinkedQueue
 
-import scala.collection.immutable.ArraySeq
-
 import io.megaphone.checkpoint.{Recovery, Settled}
 import io.megaphone.checkpoint.planlog.{History, PlanLog}
-import io.megaphone.errors.{PlanRefusedException, StepNotSealedException, UnsupportedQueryException}
+import io.megaphone.errors.{PlanRefusedException, StepNotSealedException}
 import io.megaphone.format.{StoreId, VersionIds, WorkerId}
 import io.megaphone.pace.TransferRate
-import io.megaphone.placement.{Load, Seat}
+import io.megaphone.placement.Seat
 import io.megaphone.plan.{Group, Plan, RoutingTable}
-import io.megaphone.protocol.{Duties, Protocol, ReplicaState, Route}
+import io.megaphone.protocol.{Duties, Protocol, ReplicaState}
 import io.megaphone.state.{ForStep, ReplicaKey}
 import io.megaphone.transfer.{ReplicaDuty, StandbyDuty}
 
@@ -52,6 +50,7 @@ final class QueryRun(
 ) {
   private val places = new WorkerPlaces(text => warn(s"Query $run: $text"))
   private val told = new WorkerLoads
+  private val scenes = new Scenes(() => records.current, told)
   @volatile private var settings = QueryRun.Settings()
   private var read = Option.empty[History]
   private val records = new RunRecords(run, planLog, faults, warn)
@@ -60,6 +59,8 @@ final class QueryRun(
   @volatile private var isStarted = false
   private var exporting = Set.empty[String] // executors that others ask for the rest of bins
   private var tooFew = Option.empty[Int] // executors, of which `warn` was told last
+
+  import places.observed
 
   /** What the run has on executors. */
   val footprint = new RunFootprint(() => snapshot, places, told)
@@ -99,37 +100,30 @@ final class QueryRun(
       makeFolders: Vector[Group] => Unit,
       recovery: StoreId => Recovery
   ): Unit = {
-    import first.{checkpointFormat, groups => asked, number => firstBatch}
     val history = read.getOrElse(planLog.read())
     read = None
-    if (latestCommitted().exists(_ >= firstBatch))
+    if (latestCommitted().exists(_ >= first.number))
       throw new StepNotSealedException(
-        s"Batch $firstBatch of the query is committed already: another run of the query is at " +
-          "work, and this one must not go on."
+        s"Batch ${first.number} of the query is committed already: another run of the query is " +
+          "at work, and this one must not go on."
       )
-    if (history.isEmpty && firstBatch > 0)
-      throw UnsupportedQueryException.missingPlanLog(checkpointRoot)
     this.settings = settings
     pace = new CopyPace(settings.transferRate)
     places.configure(settings.placement)
-    val known = history.first.fold(asked) { began =>
-      if (!QueryRun.areSame(began.groups, asked))
-        throw changed(began.groups, asked)
-      if (history.last.exists(_.checkpointFormat == 2) && checkpointFormat == 1)
-        throw UnsupportedQueryException.formatDowngrade
-      if (began.bins != bins)
-        warn(
-          s"The checkpoint of query $run has ${began.bins} bins and keeps them; the configured " +
-            s"number of bins, $bins, is for new queries."
-        )
-      history.last.get.groups.zip(asked).map { case (before, now) => before.withFamiliesOf(now) }
-    }
+    val known = RunStart.groups(history, first, checkpointRoot)
+    val kept = history.first.fold(bins)(_.bins)
+    if (kept != bins)
+      warn(
+        s"The checkpoint of query $run has $kept bins and keeps them; the configured number of " +
+          s"bins, $bins, is for new queries."
+      )
     records.begin(Protocol.start(run, known, settings.protocol))
     try {
       makeFolders(known)
-      val kept = history.first.fold(bins)(_.bins)
-      val restored = isRestored(history, firstBatch, first.ids, recovery)
-      records.confirm(Protocol.RunStarting(firstBatch, checkpointFormat, kept, history, restored))
+      val isRestored = RunStart.isRestored(history, first, known, recovery)
+      records.confirm(
+        Protocol.RunStarting(first.number, first.checkpointFormat, kept, history, isRestored)
+      )
       isStarted = true
     } catch { case e: Throwable => records.giveUp(); throw e }
   }
@@ -153,7 +147,8 @@ final class QueryRun(
       cluster: => ClusterView
   ): BatchPlan = {
     val known = current.groups // with families in the plan log's places
-    val groups = asked.map(g => known.find(_.id == g.id).getOrElse(throw changed(known, asked)))
+    val groups =
+      asked.map(g => known.find(_.id == g.id).getOrElse(throw RunStart.changed(known, asked)))
     records.readUnconfirmed()
     takeWholes()
     val obsoleteRecords = trim(batch)
@@ -165,7 +160,7 @@ final class QueryRun(
         batch,
         isOwn,
         ids,
-        places.wanted,
+        places.wishes.all,
         stateBytes(groups),
         stoodBy(groups, batch)
       )
@@ -175,17 +170,19 @@ final class QueryRun(
       case Protocol.Fail(reason) => throw new StepNotSealedException(reason)
     }.get
     pace.planned(decision, Duties.liveSteps(current), hasStandbysToMake)
-    val pins = groups.flatMap(g => places.pinsOf(g, decision.after(g.id).workers))
+    val pins = groups.flatMap(g => places.wishes.takePins(g, decision.after(g.id).workers))
     if (current.history.sealAt(batch - 1).isDefined) faults.at(FaultPoints.DriverSettled)
     val tables = groups.map(g => g.id -> Tables(decision.before(g.id), decision.after(g.id))).toMap
-    val assignments = groups.map(g => g.id -> assignmentOf(decision, g, tables(g.id))).toMap
+    val assignments = groups.map { g =>
+      g.id -> Assignment.of(run, decision, g, tables(g.id), w => observed.addressOf(Seat(g.id, w)))
+    }.toMap
     BatchPlan(decision, tables, assignments, pins, sweepOf(decision), obsoleteRecords)
   }
 
   /** Says once, until it changes, that there are too few executors for the wished standbys. */
   private def tellTooFew(): Unit = {
     val replicas = settings.placement.replicas
-    val open = places.cluster.open.size
+    val open = observed.cluster.open.size
     val now = Option.when(replicas > 0 && open <= replicas)(open)
     if (now != tooFew) now.foreach { executors =>
       warn(
@@ -201,8 +198,8 @@ final class QueryRun(
   private def stoodBy(groups: Vector[Group], batch: Long): Map[Long, Vector[Set[String]]] =
     if (!places.hasStandbys) Map.empty
     else {
-      val brought = broughtBins(batch - QueryRun.StoodByBehind to batch)
-      places.stoodBy(
+      val brought = scenes.broughtBins(batch - QueryRun.StoodByBehind to batch)
+      places.beside.having(
         groups,
         // A standby of the version that a step led to has the bins that it brought.
         seat => brought.get(seat).fold(batch - QueryRun.StoodByBehind)(_ + 1)
@@ -218,7 +215,7 @@ final class QueryRun(
     else {
       val groups = current.groups
       place(groups, cluster, batchNow, mayTake = false)
-      groups.flatMap(g => places.pinsOf(g, currentTable(g.id).workers))
+      groups.flatMap(g => places.wishes.takePins(g, currentTable(g.id).workers))
     }
 
   /** Takes a newer view of the executors, between batches. */
@@ -231,26 +228,28 @@ final class QueryRun(
     *   how far from its part the load of an executor may stay, as a fraction of the part
     */
   def spread(tolerance: Double): Vector[Relocation] =
-    places.spread(scene(current.groups, batchNow), tolerance)
+    places.spread(sceneNow, tolerance)
 
   /** Whether executors had no room for workers, not long ago. They get none to even the load. */
-  def hasRefusals: Boolean = places.hasRefusals
+  def hasRefusals: Boolean = observed.reported.hasRefusals
 
   /** Whether the loads of all workers are known: each has committed in this run. */
-  def knowsLoads: Boolean = scene(current.groups, batchNow).isKnown
+  def knowsLoads: Boolean = sceneNow.isKnown
 
   /** Begins relocations of workers to the executors that are named. Returns them, without those
     * that are there, or are on their way there. A worker that is to stay where it is turns round.
     */
   def relocate(to: Map[Seat, String]): Vector[Relocation] =
-    places.relocate(scene(current.groups, batchNow), to)
+    places.relocate(sceneNow, to)
 
   /** Ends relocations that no batch has taken: their workers stay. */
   def cancelRelocations(ids: Set[Long]): Unit =
-    places.cancel(scene(current.groups, batchNow), ids)
+    places.cancel(sceneNow, ids)
 
   /** What has happened to its workers since this was asked last. */
   def takeNews(): PlacingNews = places.takeNews()
+
+  private def sceneNow: Scene = scenes.at(batchNow, current.groups)
 
   /** The batch that was planned last; -1 before the first. */
   private def batchNow: Long = records.state.flatMap(_.decision).fold(-1L)(_.batch.number)
@@ -265,7 +264,7 @@ final class QueryRun(
       exporting -= lost
       records.feed(Protocol.ExecutorLost(lost))
     }
-    places.place(scene(groups, batch, mayTake))
+    places.place(scenes.at(batch, groups, mayTake))
     noteHurry()
   }
 
@@ -274,72 +273,9 @@ final class QueryRun(
     * relocations keep to the rate.
     */
   private def noteHurry(): Unit = pace.hurries(
-    exporting.exists(!places.cluster.open(_)) &&
-      records.state.exists(Duties.takenAt(_, isLost).nonEmpty)
+    exporting.exists(!observed.cluster.open(_)) &&
+      records.state.exists(Duties.takenAt(_, observed.isLost).nonEmpty)
   )
-
-  /** The workers that steps have just brought bins, with the newest batch that did: a standby of
-    * the version that this batch read lacks them.
-    */
-  private def broughtBins(batches: Iterable[Long]): Map[Seat, Long] = (for {
-    batch <- batches.toVector.sorted
-    seal <- current.history.sealAt(batch).toVector
-    (group, worker) <- seal.gaining
-  } yield Seat(group, worker) -> batch).toMap
-
-  /** The executors where a worker's state is relied on: where a batch that is under way has it run,
-    * and to which steps bring bins of it, those that are announced and those that the batch takes.
-    */
-  private def reliedOn(batch: Long): Seat => Set[String] = {
-    lazy val underWay = current.decision.filter(_.batch.number == batch)
-    lazy val takers = (for {
-      decision <- current.decision.toVector
-      (steps, tables) <- Seq(
-        decision.announced -> decision.after,
-        underWay.toVector.flatMap(_.sealedSteps) -> decision.before
-      )
-      step <- steps
-      route <- Route.between(step.step, tables(step.id.group))
-      executor <- decision.batch.executorsOf(step.id.group).lift(route.target)
-    } yield Seat(step.id.group, route.source) -> executor).groupMap(_._1)(_._2)
-    seat =>
-      takers.getOrElse(seat, Vector.empty).toSet ++
-        underWay.flatMap(_.batch.executorsOf(seat.group).lift(seat.worker))
-  }
-
-  private def scene(groups: Vector[Group], batch: Long, mayTake: Boolean = false) = {
-    lazy val announced = for {
-      step <- current.announced
-      table = currentTable(step.id.group)
-      move <- step.step.moves
-      worker <- Seq(table.workerOf(move.bin), move.target)
-    } yield Seat(step.id.group, worker)
-    lazy val busy = announced.toSet ++ broughtBins(batch - 2 to batch).keySet
-    lazy val incomplete = (for {
-      decision <- current.decision.iterator
-      (group, bins) <- decision.incomplete
-      bin <- bins
-    } yield Seat(group, decision.after(group).workerOf(bin))).toSet
-    lazy val areWarm = groups.forall { group =>
-      (0 until currentTable(group.id).workers).forall(told.isWarm(group, _))
-    }
-    WorkerPlaces.Scene(
-      batch,
-      groups.map(g => g -> workersMax(g)),
-      seat => {
-        val load = footprint.loadOf(current.group(seat.group), seat.worker)
-        if (areWarm) load else load.copy(busyMs = Load.NotKnown)
-      },
-      seat => busy(seat),
-      seat => incomplete(seat),
-      reliedOn(batch),
-      mayTake,
-      () =>
-        groups.forall { g =>
-          (0 until currentTable(g.id).workers).forall(told.of(g, _).isDefined)
-        }
-    )
-  }
 
   /** Accepts a plan, which is in the plan log when this returns. Throws StepNotSealedException if
     * it could not be written; it is then not known whether the plan is there.
@@ -363,7 +299,7 @@ final class QueryRun(
     * late, is ignored.
     */
   def reported(report: Report): Unit = if (
-    records.state.isDefined && places.cluster.get(report.executor.id).isDefined
+    records.state.isDefined && observed.cluster.get(report.executor.id).isDefined
   ) {
     def tell(key: ReplicaKey, replica: ReplicaState): Unit = key.purpose match {
       case ForStep(step, _) if key.store.run == run =>
@@ -377,7 +313,7 @@ final class QueryRun(
     for ((k, reason) <- report.refused if due(k)) tell(k, ReplicaState.Refused(reason, executor))
     // So may one that the source has left.
     for (k <- report.surveyed)
-      if (places.executorOf(k.store.id.operator, k.source).forall(_ == executor))
+      if (observed.executorOf(k.store.id.operator, k.source).forall(_ == executor))
         tell(k, ReplicaState.Surveyed(executor))
     val noRoom = for {
       worker <- report.noRoom.toSet if worker.store.run == run
@@ -407,13 +343,13 @@ final class QueryRun(
     */
   def batchEnded(batch: Long, durationMs: Long): Unit = {
     pace.batchEnded(batch, durationMs)
-    if (isStarted && places.relocating.nonEmpty)
-      places.batchEnded(scene(current.groups, batchNow))
+    if (isStarted && places.beside.relocating.nonEmpty)
+      places.batchEnded(sceneNow)
   }
 
   /** A task reports its commit. */
   def committed(c: Committed): Unit = {
-    places.ran(c.worker.store.id.operator, c.worker.worker, c.executor.id, c.batch)
+    observed.runs.ran(c.worker.store.id.operator, c.worker.worker, c.executor.id, c.batch)
     told.committed(c)
     if (c.binsIncomplete == 0) wholes.add(c.worker -> (c.batch + 1))
   }
@@ -429,7 +365,7 @@ final class QueryRun(
   def live: Option[LiveRun] = for {
     state <- records.state
     decision <- state.decision
-    takenAt = Duties.takenAt(state, isLost)
+    takenAt = Duties.takenAt(state, observed.isLost)
   } yield LiveRun(
     checkpointRoot,
     decision.batch.number,
@@ -439,10 +375,6 @@ final class QueryRun(
     takenAt,
     decision.sealedSteps.iterator.map(_.id).toSet
   )
-
-  /** Whether a worker has run last on an executor that is gone. */
-  private def isLost(group: Long, worker: Int): Boolean =
-    places.executorOf(group, worker).exists(places.cluster.get(_).isEmpty)
 
   /** This run's part of the orders for an executor; None before its first batch.
     *
@@ -463,8 +395,8 @@ final class QueryRun(
   def standbyDutiesOf(executor: String): Vector[StandbyDuty] = roster.standbysOf(executor)
 
   private def hasStandbysToMake: Boolean = places.hasStandbys && current.groups.exists { group =>
-    (0 until workersMax(group)).exists { worker =>
-      places.besides(Seat(group.id, worker)).exists(!places.isWhole(group, worker, _))
+    (0 until scenes.workersMax(group)).exists { worker =>
+      places.beside.of(Seat(group.id, worker)).exists(!observed.reported.isWhole(group, worker, _))
     }
   }
 
@@ -477,62 +409,14 @@ final class QueryRun(
     else
       (for {
         group <- groups
-        worker <- 0 until workersMax(group)
+        worker <- 0 until scenes.workersMax(group)
         bytes <- told.bytesOf(group, worker)
       } yield (group.id, worker) -> bytes).toMap
-
-  private def changed(before: Vector[Group], now: Vector[Group]) =
-    UnsupportedQueryException.changedOperators(QueryRun.describe(before), QueryRun.describe(now))
 
   // What commits told: they come on any thread, and the records are changed by one at a time.
   private val wholes = new ConcurrentLinkedQueue[(WorkerId, Long)]()
 
   private def current: Protocol.State = records.current
-
-  /** The most workers that a group has, or that an open plan will give it. Those that the batch
-    * under way does away with are among them: others may take their bins from their standbys.
-    */
-  private def workersMax(group: Group): Int = {
-    val planned = current.history.open.iterator.flatMap(_.workersMax.get(group.id))
-    val before = current.decision.flatMap(_.before.get(group.id)).map(_.workers)
-    (planned ++ before ++ Iterator(currentTable(group.id).workers)).max
-  }
-
-  private def assignmentOf(d: Protocol.Decision, group: Group, tables: Tables): Assignment = {
-    val incoming = d.sealedSteps
-      .filter(_.id.group == group.id)
-      .map { a =>
-        // A standby may turn out to be of no use: the target then asks the source.
-        def where = d.batch.whereabouts(group.id).copy(stoodBy = Vector.empty)
-        def routes = Route.of(a.step, tables.before, where)
-        Incoming(
-          a.id,
-          a.step.moves.iterator.map(_.bin).to(ArraySeq),
-          Option.when(a.mode.isOnDemand)(routes)
-        )
-      }
-    val sources = incoming.flatMap(_.bins.map(tables.before.workerOf)).distinct
-    val addresses = sources.flatMap(s => places.addressOf(group.id, s).map(s -> _)).toMap
-    val outgoing = d.announced.filter(_.id.group == group.id).map { a =>
-      val routes = Route.of(a.step, tables.after, d.batch.whereabouts(group.id))
-      Outgoing(a.id, a.mode, a.since == d.batch.number, routes)
-    }
-    val stores = group.stores.toSet
-    val ids = d.batch.ids.filter { case (store, _) => stores(store) }
-    val label = tables.after.toString
-    Assignment(
-      run,
-      group.id,
-      group.operators,
-      d.batch.number,
-      ids,
-      incoming,
-      addresses,
-      outgoing,
-      label,
-      d.incomplete.getOrElse(group.id, Set.empty)
-    )
-  }
 
   /** A sweep every so many batches: what the oldest retained version needs is in the commit log and
     * in the plan log, also of runs before this one.
@@ -556,23 +440,6 @@ final class QueryRun(
       records.confirm(Protocol.Trimming(oldest))
       Option.when(current.history.untrimmed == 0)(current.history.nextNumber - 1)
     }
-
-  /** Whether the state that a batch reads was written under the seal that the run before took back:
-    * an older run may have committed its batch after all. Asked for only after that has happened.
-    */
-  private def isRestored(
-      history: History,
-      batch: Long,
-      ids: Map[StoreId, VersionIds],
-      recovery: StoreId => Recovery
-  ): Boolean = {
-    val contested = current.groups.iterator
-      .flatMap(group => history.contestedAt(group.id, batch - 1).map(group.stores.head -> _))
-    contested.nextOption().exists { case (store, table) =>
-      val of = ids.getOrElse(store, VersionIds.Fixed)
-      Settled.isWrittenUnder(table, store, of, batch, recovery(store))
-    }
-  }
 }
 
 object QueryRun {
@@ -618,15 +485,4 @@ object QueryRun {
       transferRate: TransferRate.Settings = TransferRate.Settings(),
       placement: PlacementSettings = PlacementSettings()
   )
-
-  private def areSame(one: Vector[Group], other: Vector[Group]): Boolean =
-    one.map(_.operators.size) == other.map(_.operators.size) &&
-      one
-        .flatMap(_.operators)
-        .zip(other.flatMap(_.operators))
-        .forall { case (a, b) => a.isSame(b) }
-
-  private def describe(groups: Vector[Group]): String = groups
-    .map(_.operators.map(o => s"${o.id} ${o.name}").mkString("(", ", ", ")"))
-    .mkString(" ")
 }

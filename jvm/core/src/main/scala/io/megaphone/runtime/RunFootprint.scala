@@ -16,15 +16,18 @@ final class RunFootprint private[runtime] (
     told: WorkerLoads
 ) {
 
+  import places.observed
+  import places.observed.reported
+
   /** The relocations that are under way, and those that ended last. */
-  def relocations: Vector[Relocation] = places.relocations
+  def relocations: Vector[Relocation] = places.moving.all
 
   /** The executors that were lost with workers of the run, the newest last. */
   def losses: Vector[Loss] = places.losses
 
   /** The executor that a worker ran on last, if it is known. */
   def executorOf(operator: Long, worker: Int): Option[String] =
-    places.executorOf(operator, worker)
+    observed.executorOf(operator, worker)
 
   /** The load that the run has on each executor, or will have once workers that are on their way
     * have arrived.
@@ -36,7 +39,7 @@ final class RunFootprint private[runtime] (
     state <- snapshot().toVector
     group <- state.groups
     workers = state.currentTable(group.id).workers
-    (executor, worker) <- places.wantedOf(group.id).take(workers).zipWithIndex
+    (executor, worker) <- places.wishes.of(group.id).take(workers).zipWithIndex
   } yield executor -> loadOf(group, worker))
 
   /** The load of a worker of a group; what is not known of it is 0. */
@@ -56,13 +59,13 @@ final class RunFootprint private[runtime] (
     state <- snapshot()
     bytes <- bytesOf(seat)
     bins = state.currentTable(seat.group).binsOf(seat.worker).size
-  } yield math.round(places.shareOn(state.group(seat.group), seat.worker, executor, bins) * bytes)
+  } yield math.round(reported.shareOn(state.group(seat.group), seat.worker, executor, bins) * bytes)
 
   /** The workers that are placed on an executor, or ran there last. */
   def staysOn(executor: String): Vector[Seat] = for {
     state <- snapshot().toVector
     group <- state.groups
-    wanted = places.wantedOf(group.id)
+    wanted = places.wishes.of(group.id)
     worker <- 0 until state.currentTable(group.id).workers
     if wanted.lift(worker).contains(executor) || group.operators.exists { operator =>
       executorOf(operator.id, worker).contains(executor)
@@ -86,7 +89,7 @@ final class RunFootprint private[runtime] (
       report: Option[Report]
   ): Drain.OfQuery = {
     val seats = staysOn(executor)
-    val stoodBy = places.standbysOn(executor, isIdle)
+    val stoodBy = places.beside.standbysOn(executor, isIdle)
     Drain.OfQuery(
       name,
       seats.size,
@@ -96,7 +99,7 @@ final class RunFootprint private[runtime] (
       report.flatMap(_.states.get(run)).getOrElse(0),
       report.flatMap(_.exports.get(run)).getOrElse(0),
       (seats ++ stoodBy)
-        .flatMap(places.unfitFor)
+        .flatMap(reported.refusals(_).keySet)
         .distinct
         .filter(_ != executor)
         .sorted(Member.order)
@@ -112,13 +115,13 @@ final class RunFootprint private[runtime] (
     *   whether the query plans no batch: then what stays until a batch is over does not count
     */
   def standbysOn(executor: String, isIdle: Boolean): Vector[Seat] =
-    places.standbysOn(executor, isIdle)
+    places.beside.standbysOn(executor, isIdle)
 
   /** The executors that stand by for a worker of a group with all of its state, and keep up. */
   def standbysOf(group: Group, worker: Int): Vector[String] =
-    places.standbysOf(group.id).lift(worker).getOrElse(Vector.empty).filter { executor =>
-      places.isWhole(group, worker, executor) &&
-      !places.executorOf(group.id, worker).contains(executor)
+    places.beside.standbysOf(group.id).lift(worker).getOrElse(Vector.empty).filter { executor =>
+      reported.isWhole(group, worker, executor) &&
+      !observed.executorOf(group.id, worker).contains(executor)
     }
 
   /** How many workers each executor stands by for with all of their state, and keeps up. */
@@ -134,8 +137,8 @@ final class RunFootprint private[runtime] (
     state <- snapshot().toVector
     group <- state.groups
     worker <- 0 until state.currentTable(group.id).workers
-    executor <- places.wantedOf(group.id).lift(worker).iterator ++
-      places.besides(Seat(group.id, worker)) ++
+    executor <- places.wishes.of(group.id).lift(worker).iterator ++
+      places.beside.of(Seat(group.id, worker)) ++
       group.operators.flatMap(o => executorOf(o.id, worker))
   } yield executor).toSet
 
@@ -150,8 +153,8 @@ final class RunFootprint private[runtime] (
     val settled = state.decision.fold(-1L)(_.batch.number)
     val brought =
       state.history.sealAt(settled).exists(_.gaining.contains((seat.group, seat.worker)))
-    !brought && places.besides(seat).exists { e =>
-      places.cluster.open(e) && places.versionOn(group, seat.worker, e).exists(_ >= settled)
+    !brought && places.beside.of(seat).exists { e =>
+      observed.cluster.open(e) && reported.versionOn(group, seat.worker, e).exists(_ >= settled)
     }
   }
 }
