@@ -14,11 +14,17 @@ object Cluster {
 
   /** The executors that are registered now, in the order of their ids, without the ports at which
     * they answer each other. The driver is included only in local mode, where it is the executor.
-    * Asks the driver's own block manager endpoint.
+    * Asks the driver's own block manager endpoint. That may list one for ever that died as it
+    * registered, so the scheduler has to know it, too.
     */
   def executors(sc: SparkContext): Vector[ExecutorAddress] = {
     val all = sc.env.blockManager.master.getMemoryStatus.keys.toVector
-    val workers = if (sc.isLocal) all else all.filterNot(_.isDriver)
+    val workers = sc.schedulerBackend match {
+      case backend: ExecutorAllocationClient =>
+        val known = backend.getExecutorIds().toSet
+        all.filter(e => known(e.executorId))
+      case _ => if (sc.isLocal) all else all.filterNot(_.isDriver)
+    }
     workers.map(e => ExecutorAddress(e.executorId, e.host, 0)).sortBy(e => (e.id.length, e.id))
   }
 
