@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.runtime
 
+import io.megaphone.pace.Clock
 import io.megaphone.state.Traffic
 
 /** The cost of opening a worker's state, and of bringing what its batch needed of incomplete bins:
@@ -8,7 +9,7 @@ import io.megaphone.state.Traffic
   *
   * Threads: one, until the batch is committed; it does not change after that.
   */
-final class Arrivals extends Serializable {
+final class Arrivals(@transient private val clock: Clock = Clock.System) extends Serializable {
   var binsIn, binsRelabelled, binsFromPeer, binsFromCheckpoint: Int = 0
   var bytesFromPeer, bytesFromCheckpoint, waitNanos: Long = 0L
 
@@ -48,9 +49,9 @@ final class Arrivals extends Serializable {
   private[runtime] def waiting[A](f: => A): A =
     if (isWaiting) f
     else {
-      val start = System.nanoTime
+      val start = clock.nanoTime
       isWaiting = true
       try f
-      finally { isWaiting = false; waitNanos += System.nanoTime - start }
+      finally { isWaiting = false; waitNanos += clock.nanoTime - start }
     }
 }

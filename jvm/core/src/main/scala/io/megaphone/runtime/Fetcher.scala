@@ -205,21 +205,33 @@ final class Fetcher private[runtime] (
       source -> questionsOf(source, Option.when(source eq remote)(now), AnswerBytes / sources.size)
     }
     @tailrec
-    def go(): Unit = {
-      val asked =
-        for ((source, questions) <- left; question <- questions.nextOption())
-          yield source -> asking(source, question)
-      asked.foreach { case (source, answer) =>
+    def go(rest: Map[ReplicaKey, Question.SubBins]): Unit = {
+      val asked = for {
+        (source, questions) <- left
+        question <- rest.get(source.key).orElse(questions.nextOption())
+      } yield (source, question, asking(source, question))
+      val stillRest = asked.flatMap { case (source, question, answer) =>
         answer() match {
           case Answer.SubBins(found) =>
             for ((bin, subBins) <- found; subBin <- subBins) takeIn(bin, subBin)
-          case _ => fromFiles(source)
+            val unanswered = restOf(question)
+            if (unanswered.forall(_.size < question.size)) unanswered
+            else { fromFiles(source); None } // the answer was about others
+          case _ => fromFiles(source); None
         }
       }
-      if (asked.nonEmpty) go()
+      if (asked.nonEmpty) go(stillRest.map(question => question.key -> question).toMap)
     }
-    go()
-    if (lacks(now._1, now._2)) fromFiles(remote) // the answer was about others
+    go(Map.empty)
+  }
+
+  /** What an answer had no room for. */
+  private def restOf(question: Question.SubBins): Option[Question.SubBins] = {
+    val left = for {
+      (bin, hashes) <- question.hashes
+      lacking = hashes.filter(lacks(bin, _)) if lacking.nonEmpty
+    } yield bin -> lacking
+    Option.when(left.nonEmpty)(question.copy(hashes = left))
   }
 
   /** The questions about what is wanted of a source, each made when it is its turn.
@@ -231,7 +243,7 @@ final class Fetcher private[runtime] (
       remote: Remote,
       first: Option[(Int, Int)],
       answerBytes: Long
-  ): Iterator[Question] = {
+  ): Iterator[Question.SubBins] = {
     val (ofSource, remotes) = sharing(remote).unzip
     val keys = ofSource.zip(remotes.map(_.keys)).toMap
     // One after the other: there may be a million.

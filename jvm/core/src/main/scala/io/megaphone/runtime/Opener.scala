@@ -48,7 +48,7 @@ final class Opener(
     * bin of the worker is still absent.
     */
   def open(lease: Lease, batch: StoreBatch, sources: Sources): Arrivals = {
-    val opened = new Arrivals
+    val opened = new Arrivals(clock)
     val worker = lease.holding.worker
     lease.holding.abort()
     bring(lease, batch, opened)

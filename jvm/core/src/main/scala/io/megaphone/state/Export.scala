@@ -45,11 +45,26 @@ final class Export(
   /** How many keys a bin that was lent has. */
   def keysOf(bin: Int): Long = lent(bin).keyCount.toLong
 
-  /** Some sub-bins of a bin, in the order of the hashes; also those that have no record. Returns
-    * None if the bin cannot be given in sub-bins.
+  /** Some sub-bins, by bin, in this order; also those that have no record. About as many as have
+    * `bytes` of records, one at least, so the last ones may be missing. Returns None if a bin
+    * cannot be given in sub-bins.
     */
-  def subBins(bin: Int, hashes: Array[Int]): Option[Vector[SubBin]] = synchronized {
-    surveyOf(bin).map(survey => hashes.iterator.map(h => SubBin(h, survey.bytesOf(h))).toVector)
+  def subBins(
+      hashes: Seq[(Int, Array[Int])],
+      bytes: Int
+  ): Option[Vector[(Int, Vector[SubBin])]] = synchronized {
+    var left = bytes.toLong
+    val found = hashes.iterator
+      .takeWhile(_ => left > 0)
+      .map { case (bin, wanted) =>
+        surveyOf(bin).map { survey =>
+          val some = stretch(survey, left)(f => { wanted.forall(f); () })
+          left -= some.bytes
+          bin -> some.subBins
+        }
+      }
+      .toVector
+    Option.when(found.forall(_.isDefined))(found.flatten)
   }
 
   /** The sub-bins of a bin from a hash on, ascending: about as many as have `bytes` of records, one

@@ -15,6 +15,9 @@ import io.megaphone.state.{Export, Registry}
   *   about how many bytes of records an answer about a rest has: nobody waits long behind it
   * @param dueBytes
   *   the same, of an answer about rows that are due: a task waits for all of them
+  * @param subBinBytes
+  *   the same, of an answer about some sub-bins: who asks knows how many it needs, and not how many
+  *   records each has
   * @param looks
   *   about how many keys an answer looks at to find what is due: others ask, too
   */
@@ -22,7 +25,8 @@ final class Answering(
     registry: Registry,
     restBytes: Int = Answering.RestBytes,
     dueBytes: Int = Answering.DueBytes,
-    looks: Int = Answering.Looks
+    looks: Int = Answering.Looks,
+    subBinBytes: Int = Answering.SubBinBytes
 ) {
 
   def apply(question: Question): Answer =
@@ -41,8 +45,7 @@ final class Answering(
 
   private def answered(question: Question, lender: Export): Option[Answer] = question match {
     case Question.SubBins(_, _, _, hashes) =>
-      val found = hashes.map { case (bin, some) => lender.subBins(bin, some).map(bin -> _) }
-      Option.when(found.forall(_.isDefined))(Answer.SubBins(found.flatten))
+      lender.subBins(hashes, subBinBytes).map(Answer.SubBins(_))
     case Question.Rest(_, _, _, bin, from, here) =>
       lender.from(bin, from, here, restBytes).map(Answer.Rest(_))
     case Question.AllDue(_, _, _, bins, from, due) =>
@@ -54,4 +57,5 @@ private object Answering {
   val RestBytes = 1 << 20
   val DueBytes = 4 << 20
   val Looks = 1 << 20
+  val SubBinBytes = 4 << 20
 }

@@ -51,7 +51,11 @@ object Question {
       name: StateName,
       keys: Map[Int, Long],
       hashes: Vector[(Int, Array[Int])]
-  ) extends Question
+  ) extends Question {
+
+    /** How many sub-bins are asked for. */
+    def size: Int = hashes.iterator.map(_._2.length).sum
+  }
 
   /** The sub-bins of one bin from a hash on, ascending, as many as an answer has room for.
     *
@@ -108,7 +112,9 @@ object Answer {
   /** The source's next task may still come to the name there: ask again. */
   case object NotYet extends Answer
 
-  /** All that was asked for, by bin; also sub-bins that have no record. */
+  /** What was asked for, by bin, in that order, as much as an answer has room for; also sub-bins
+    * that have no record.
+    */
   final case class SubBins(found: Vector[(Int, Vector[SubBin])]) extends Answer
   final case class Rest(stretch: Stretch) extends Answer
 

@@ -41,6 +41,30 @@ class FetcherSuite extends AnyFunSuite with TakenBins {
     assert(asked.size == 2, "it is here")
   }
 
+  test("what an answer has no room for is asked for again, and nothing else") {
+    val moving = new Moving(keys = 10, inTwo = 100 until 105, subBinBytes = 1)
+    import moving._
+    for (i <- Seq(1, 2)) fetcher.want(0, hashOf(i))
+    for (i <- Seq(100, 101)) fetcher.want(2, hashOf(i))
+    fetcher.bring(0, hashOf(0))
+    val sizes = asked.map(_.asInstanceOf[Question.SubBins].size)
+    assert(sizes == Seq(5, 4, 3, 2, 1), "each answer has one")
+    assert(((0 until 10) ++ (100 until 105)).filter(has) == Seq(0, 1, 2, 100, 101))
+    assert(arrivals.subBins == 5 && arrivals.binsFromCheckpoint == 0)
+  }
+
+  test("an answer that has nothing of what was asked for is none: the files are read") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    heard = {
+      case Answer.SubBins(_) => Answer.SubBins(Vector.empty)
+      case answer => answer
+    }
+    fetcher.want(0, hashOf(1))
+    fetcher.bring(0, hashOf(0))
+    assert(asked.size == 1 && !isPartial && arrivals.binsFromCheckpoint == 1)
+  }
+
   test("a source that does not answer costs others nothing that is asked for with it") {
     val moving = new Moving(keys = 10, inTwo = 100 until 105, areApart = true)
     import moving._

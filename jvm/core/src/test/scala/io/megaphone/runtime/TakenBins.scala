@@ -47,7 +47,8 @@ trait TakenBins extends SmallStore {
       inTwo: Seq[Int] = Nil,
       looks: Int = 1 << 20,
       budget: HeapBudget = new HeapBudget(1L << 40, new SpillFiles(Vector.empty)),
-      areApart: Boolean = false
+      areApart: Boolean = false,
+      subBinBytes: Int = 1 << 20
   ) {
     val bins: Vector[Int] = if (inTwo.isEmpty) Vector(0) else Vector(0, 2)
     val store = new Store
@@ -84,7 +85,7 @@ trait TakenBins extends SmallStore {
     var answerMs = 0L
     var answerBytes = 100L
     private val clock = new Hands
-    private val answering = new Answering(source, restBytes = 1, dueBytes, looks)
+    private val answering = new Answering(source, restBytes = 1, dueBytes, looks, subBinBytes)
 
     /** Answers that are waited for, and the most that there were. */
     var openNow = 0

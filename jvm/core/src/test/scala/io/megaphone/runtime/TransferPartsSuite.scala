@@ -10,6 +10,7 @@ import io.megaphone.errors.DamagedFileException
 import io.megaphone.format.{
   Chain, Compression, Compressions, StateName, StoreId, VersionIds, WriterId
 }
+import io.megaphone.pace.{Clock, Hands}
 import io.megaphone.plan.{Operator, RoutingTable, StepId}
 import io.megaphone.state.{Attempt, Holding, Lease, Registry}
 import io.megaphone.transfer.{BlockKind, BlockName, Coming, Peers, TransferBlocks}
@@ -197,9 +198,33 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
   }
 
   test("a task that commits a large bin says so") {
-    val store = new Store
     val told = mutable.Buffer.empty[String]
-    val agent = agentWith(NoPeers, told, largeBinBytes = 23)
+    val task = openedBy(agentWith(NoPeers, told, largeBinBytes = 23))
+    put(task.holding, 0, 7)
+    assert(told.isEmpty)
+    task.commit("", WriterId(0, 1))
+    task.end()
+    assert(
+      told.size == 1 && told.head.startsWith(
+        s"Bin 0 of ${StoreId(0, "default").in("run")} has 0 MiB"
+      )
+    )
+  }
+
+  test("how long a task used the state lacks what it waited for bins") {
+    val clock = new Hands
+    val task = openedBy(agentWith(NoPeers, mutable.Buffer.empty, clock = clock))
+    put(task.holding, 0, 7)
+    clock.nanoTime += 5000000
+    task.arrivals.waiting(clock.nanoTime += 70000000)
+    val committed = task.commit("", WriterId(0, 1))
+    task.end()
+    assert(committed.busyMs == 5 && committed.arrivals.waitMs == 70)
+  }
+
+  /** The task of a worker's first batch. */
+  private def openedBy(agent: ExecutorAgent): WorkerTask = {
+    val store = new Store
     val id = StoreId(0, "default")
     val assignment = Assignment(
       "run",
@@ -212,7 +237,7 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
       Vector.empty,
       "label"
     )
-    val task = WorkerTask.open(
+    WorkerTask.open(
       agent,
       WorkerTask.Store(id, store.files, store.recovery, Compression.None),
       0,
@@ -222,17 +247,13 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
       new Attempt(1, () => true),
       WorkerTask.Settings(0, 0, 0, Committer.Limits())
     )
-    put(task.holding, 0, 7)
-    assert(told.isEmpty)
-    task.commit("", WriterId(0, 1))
-    task.end()
-    assert(told.size == 1 && told.head.startsWith(s"Bin 0 of ${id.in("run")} has 0 MiB"))
   }
 
   private def agentWith(
       peers: Peers,
       told: mutable.Buffer[String],
-      largeBinBytes: Long = Long.MaxValue
+      largeBinBytes: Long = Long.MaxValue,
+      clock: Clock = Clock.System
   ) = new ExecutorAgent(
     new Registry,
     peers,
@@ -241,6 +262,7 @@ class TransferPartsSuite extends AnyFunSuite with SmallStore {
     (_, _, _) => new Recovery(new Store().files, Compressions(Compression.None)),
     0,
     text => { told += text; () },
-    largeBinBytes = largeBinBytes
+    largeBinBytes = largeBinBytes,
+    clock = clock
   )
 }

@@ -38,7 +38,8 @@ import io.megaphone.transfer.TransferBlocks
   *      brings forward those that are made, so that they keep up meanwhile. If the orders no longer
   *      name a step, the work for it is cancelled.
   *   1. For each run that has images to publish, one thread does; for each run that has standbys to
-  *      make, another, and one more for those to bring forward.
+  *      make, another, and one more for those to bring forward. Surveys have a thread for every two
+  *      cores.
   *
   * Threads: any.
   */
@@ -68,9 +69,12 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   private val copiers =
     Executors.newCachedThreadPool(Parallel.daemons("megaphone-copy", Thread.MIN_PRIORITY))
   private val publishing = // by run
-    background[String](
-      "An image or a survey could not be made. Who wants it reads the checkpoint, or makes it."
-    )
+    background[String]("An image could not be made. Who wants it reads the checkpoint.")
+  private val surveying = // by run, so many at once
+    background[(String, Int)]("A survey could not be made. Who asks first waits for it.")
+
+  // The step waits for all surveys, and tasks need the cores.
+  private val surveyThreads = math.max(1, coresCount / 2)
   private val keeping = // see `keepStandbys`
     background[(String, Boolean)]("A standby could not be kept.")
   private val bringing = // by run
@@ -175,17 +179,19 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   def notice(counter: Long): Unit = if (agent.notice(counter)) wake()
 
   /** Makes, in the background, the surveys and the images that a run's tasks have queued. */
-  def publishQueued(run: String): Unit =
-    publishing(
-      run,
-      agent.publisher.hasQueued(run) || agent.surveys.hasQueued(run, agent.isWanted)
-    ) {
-      if (agent.surveys.next(agent.isWanted)) {
-        while (agent.surveys.next(agent.isWanted)) {}
-        wake() // their step waits for the news
+  def publishQueued(run: String): Unit = {
+    (0 until surveyThreads).foreach { i =>
+      surveying((run, i), agent.surveys.hasQueued(run, agent.isWanted)) {
+        if (agent.surveys.next(agent.isWanted)) {
+          while (agent.surveys.next(agent.isWanted)) {}
+          wake() // their step waits for the news
+        }
       }
+    }
+    publishing(run, agent.publisher.hasQueued(run)) {
       while (agent.publisher.publishNext(_ == run)) {}
     }
+  }
 
   /** Spills what the holding has beyond its share of the budget. The holder of the lease calls it
     * after a commit. A failure does not undo the commit: the batch that needs the memory fails.
