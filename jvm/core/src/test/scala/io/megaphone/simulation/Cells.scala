@@ -17,7 +17,10 @@ import io.megaphone.state.{Holding, Remote}
 object Cells {
   private val Keys: Array[Array[Byte]] =
     Array.tabulate(256)(k => bytes(Dice.mix(k.toLong), 8 + k % 5))
-  private val Hashes: Array[Int] = Array.tabulate(256)(k => Dice.mix(k * 31L).toInt)
+
+  // Some keys share a hash with one of the other family: a sub-bin may have several records.
+  private val Hashes: Array[Int] =
+    Array.tabulate(256)(k => Dice.mix((if (k % 8 == 1) k - 1 else k) * 31L).toInt)
 
   private val KeyOfWord: Map[Long, Int] = Keys.indices.map(k => Words.get(Keys(k), 0) -> k).toMap
 
