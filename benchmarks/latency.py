@@ -18,6 +18,8 @@
      the ways, once, Spark's own: stop, repartition offline, start again. There is no result
      meanwhile, so all of it is an interruption. It is measured where the shape is `wide`.
 
+Mode replicated needs `--conf spark.megaphone.replicas=1`.
+
 The plot has a panel for each mode and strategy: the latencies of the round whose ratio is the
 median, in each quarter of a second, with the steps marked.
 """
@@ -42,7 +44,11 @@ from spark_megaphone import Megaphone
 
 SHOWN_S = 0.25
 IDLE_S, AFTER_S = 8.0, 3.0
-WAYS = [
+MODES = ("prepared", "on-demand", "direct", "replicated")
+STRATEGIES = ("all-at-once", "batched", "optimized", "fluid")
+WAYS = [CONTROL, *map(" ".join, itertools.product(MODES, STRATEGIES))]
+# Those that are measured if none is named.
+SHOWN = [
     CONTROL,
     "prepared all-at-once",
     "prepared batched",
@@ -271,7 +277,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--link", type=int, default=0, help="MB a second between processes")
     parser.add_argument("--memory", default="3g", help="of each executor")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=SHOWN)
     parser.add_argument("--conf", nargs="*", default=[], help="key=value, for the queries")
     parser.add_argument("--no-offline", action="store_true", help="leaves Spark's own way out")
     return parser.parse_args()
