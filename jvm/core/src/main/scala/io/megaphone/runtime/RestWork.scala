@@ -6,15 +6,13 @@ import java.util.concurrent.ConcurrentHashMap
 import scala.annotation.tailrec
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
-import scala.util.Try
 
 import io.megaphone.checkpoint.Recovery
 import io.megaphone.checkpoint.Recovery.Located
 import io.megaphone.format.{StoreKey, WorkerId}
-import io.megaphone.log.BinLog
-import io.megaphone.log.memory.{HeapBudget, SpillException}
+import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.Throttle
-import io.megaphone.state.{Export, Holding, Registry, Remote, Stretch, Traffic}
+import io.megaphone.state.{Holding, Registry, Traffic}
 import io.megaphone.transfer.{Answer, Heard, Peers, Question, StandbyKeeper}
 
 /** Brings the rest of what steps on demand have left elsewhere, while no batch asks for it: rule
@@ -61,12 +59,13 @@ final class RestWork private[runtime] (
     aheadBytes: Long = RestWork.AheadBytes,
     stretchBytes: Int = RestWork.StretchBytes
 ) {
+  import Brought._
   import RestWork._
 
   private val rests = new BackOff[WorkerId](round, RestMax)
 
   // What has come for a worker and waits for its lease, in the order in which it came.
-  private val waiting = new ConcurrentHashMap[WorkerId, Vector[Come]]()
+  private val waiting = new ConcurrentHashMap[WorkerId, Vector[Brought]]()
 
   // Why their rest did not come when it was last to be brought.
   private val obstacles = new ConcurrentHashMap[WorkerId, String]()
@@ -159,28 +158,28 @@ final class RestWork private[runtime] (
   private def bring(worker: WorkerId): Outcome =
     registry.holding(worker).fold[Outcome](Whole) { holding =>
       letLostGo(worker)
-      val come = waiting.getOrDefault(worker, Vector.empty)
-      val isFull = this.isFull(come)
-      val open = if (isFull || isBehind(worker)) Vector.empty else openOf(holding, come)
-      come.headOption
+      val brought = waiting.getOrDefault(worker, Vector.empty)
+      val isFull = this.isFull(brought)
+      val open = if (isFull || isBehind(worker)) Vector.empty else openOf(holding, brought)
+      brought.headOption
         .flatMap(takenIn(worker, _, isPatient = open.isEmpty))
         .orElse(open.headOption.map(_ => ask(worker, holding, open)))
-        .getOrElse(if (come.isEmpty && !isFull) Whole else Busy)
+        .getOrElse(if (brought.isEmpty && !isFull) Whole else Busy)
     }
 
   /** Whether nothing more is asked for, as long as this and that of other workers wait. */
-  private def isFull(come: Vector[Come]) =
+  private def isFull(brought: Vector[Brought]) =
     if (registry.budget.isTight) waitingBytes > 0
-    else come.nonEmpty && waitingBytes >= aheadBytes
+    else brought.nonEmpty && waitingBytes >= aheadBytes
 
   private def waitingBytes = waiting.values.asScala.flatten.map(_.heapBytes).sum
 
   /** The incomplete bins of which something is still to be asked for: that first which tasks have
     * asked for most.
     */
-  private def openOf(holding: Holding, come: Vector[Come]): Vector[Open] = (for {
+  private def openOf(holding: Holding, brought: Vector[Brought]): Vector[Open] = (for {
     (bin, remote) <- holding.incomplete
-    last = come.reverseIterator.find(_.isOf(remote))
+    last = brought.reverseIterator.find(_.isOf(remote))
     from <- last.fold(Option(remote.restFrom))(_.next)
   } yield Open(bin, remote, from, remote.asked)).sortBy(o => (-o.asked, o.bin))
 
@@ -194,9 +193,7 @@ final class RestWork private[runtime] (
     answer match {
       case Answer.Rest(stretch) if question.isAnsweredBy(answer, holding.binsCount) =>
         throttle.pass(worker.store.run, stretch.bytes)
-        val heapBytes = stretch.bytes + stretch.subBins.size * SubBinBytes
-        val traffic = Traffic(fromPeer = bytes)
-        add(worker, new Answered(holding, open.head, stretch, traffic, heapBytes))
+        add(worker, new Answered(holding, open.head, stretch, Traffic(fromPeer = bytes)))
         Grown
       case Answer.NotYet => Busy
       case _ => fromFiles(worker, holding, open, Traffic(fromPeer = bytes))
@@ -221,15 +218,19 @@ final class RestWork private[runtime] (
       .load(some.map(o => o.bin -> Located(o.remote.chain, o.remote.keys)).toMap)
     var traffic = heard + loaded.traffic
     some.foreach { o =>
-      add(worker, new Loaded(worker, holding, o, loaded.bins(o.bin).log, traffic))
+      def keys = registry.keyReaderOf(worker.store).get
+      add(worker, new Loaded(holding, o, loaded.bins(o.bin).log, traffic, keys, stretchBytes))
       traffic = Traffic() // it is told once
     }
     Grown
   }
 
-  private def add(worker: WorkerId, come: Come): Unit = {
-    registry.count(come)
-    waiting.compute(worker, (_, before) => if (before == null) Vector(come) else before :+ come)
+  private def add(worker: WorkerId, brought: Brought): Unit = {
+    registry.count(brought)
+    waiting.compute(
+      worker,
+      (_, before) => if (before == null) Vector(brought) else before :+ brought
+    )
     ()
   }
 
@@ -241,19 +242,19 @@ final class RestWork private[runtime] (
     waiting.computeIfPresent(
       worker,
       (_, all) =>
-        all.map { come =>
-          if (come.at.forall(at => holding.exists(_ eq at.holding))) come
-          else { registry.forget(come); new Lost(come) }
+        all.map { brought =>
+          if (brought.at.forall(at => holding.exists(_ eq at.holding))) brought
+          else { registry.forget(brought); new Lost(brought) }
         }
     )
     ()
   }
 
-  private def remove(worker: WorkerId, come: Come): Unit = {
-    registry.forget(come)
+  private def remove(worker: WorkerId, brought: Brought): Unit = {
+    registry.forget(brought)
     waiting.computeIfPresent(
       worker,
-      (_, all) => Option(all.filterNot(_ eq come)).filter(_.nonEmpty).orNull
+      (_, all) => Option(all.filterNot(_ eq brought)).filter(_.nonEmpty).orNull
     )
     ()
   }
@@ -263,23 +264,23 @@ final class RestWork private[runtime] (
     * else is elsewhere, nothing is used of what has come. If taking in throws, the holding is
     * dropped, unless there is no room.
     */
-  private def takenIn(worker: WorkerId, come: Come, isPatient: Boolean): Option[Outcome] = {
+  private def takenIn(worker: WorkerId, brought: Brought, isPatient: Boolean): Option[Outcome] = {
     val attempt =
-      registry.background(NoTask, () => come.at.fold(0L)(_.remote.broughtCount.toLong))
+      registry.background(NoTask, () => brought.at.fold(0L)(_.remote.broughtCount.toLong))
     def isWanted(here: Holding) =
-      come.isFor(here) && here.stateOf(come.bin).elsewhere.exists(come.isOf)
-    if (registry.holding(worker).exists(isWanted)) come.prepare()
-    registry.borrow(worker, attempt)(here => !isPatient || !come.isFor(here)).map { lease =>
+      brought.isFor(here) && here.stateOf(brought.bin).elsewhere.exists(brought.isOf)
+    if (registry.holding(worker).exists(isWanted)) brought.prepare()
+    registry.borrow(worker, attempt)(here => !isPatient || !brought.isFor(here)).map { lease =>
       lease.forStandby {
         val holding = lease.holding
         val isIts = isWanted(holding)
         try {
           if (isIts) makeRoom(holding)
-          val isAll = !isIts || come.takeIn() || !isWanted(holding)
+          val isAll = !isIts || brought.takeIn() || !isWanted(holding)
           obstacles.remove(worker)
           if (isAll) {
-            remove(worker, come)
-            holding.cameBetween += come.traffic
+            remove(worker, brought)
+            holding.cameBetween += brought.traffic
           }
           if (!isAll || holding.areIncomplete) Grown
           else {
@@ -291,72 +292,6 @@ final class RestWork private[runtime] (
           case _: SpillException => obstacles.put(worker, NoRoom); rests.failed(worker); Busy
         }
       }
-    }
-  }
-
-  /** A stretch that the source has answered with. */
-  private final class Answered(
-      holding: Holding,
-      open: Open,
-      stretch: Stretch,
-      traffic: Traffic,
-      override val heapBytes: Long
-  ) extends Come(open.bin, stretch.next, traffic, Some(At(holding, open.remote))) {
-    override def takeIn(): Boolean = {
-      if (open.remote.restFrom == open.from) { // else a stretch before it was dropped
-        stretch.subBins.foreach(holding.takeIn(bin, _))
-        stretch.next.foreach(open.remote.restFrom = _)
-        if (stretch.next.isEmpty) holding.checkComplete(bin)
-      }
-      true
-    }
-  }
-
-  /** A bin that was read from files. If nothing of it is here it is taken in as it is, else by
-    * stretches that leave out what is here: they are read without the lease, for pages of the bin
-    * may be on disk.
-    */
-  private final class Loaded(
-      worker: WorkerId,
-      holding: Holding,
-      open: Open,
-      log: BinLog,
-      traffic: Traffic
-  ) extends Come(open.bin, None, traffic, Some(At(holding, open.remote))) {
-    private val remote = open.remote
-    private lazy val lender = {
-      val keys = registry.keyReaderOf(worker.store).get
-      val made = new Export(remote.name, holding.binsCount, keys)
-      made.add(Seq(bin -> log))
-      made
-    }
-    private var from = Int.MinValue
-    private var prepared = Option.empty[Try[Stretch]]
-    @volatile private var ownBytes = 0L
-
-    override def heapBytes: Long = log.heapBytes + ownBytes
-
-    override def prepare(): Unit = if (prepared.isEmpty && remote.broughtCount > 0)
-      prepared = Some(Try { // who has the lease is to see what is wrong
-        val stretch = lender
-          .from(bin, from, remote.hereFrom(from), stretchBytes)
-          .getOrElse(throw new IllegalStateException(s"Keys of bin $bin lead elsewhere."))
-        ownBytes = lender.heapBytes + stretch.bytes
-        stretch
-      })
-
-    override def takeIn(): Boolean = prepared match {
-      case Some(tried) =>
-        prepared = None // after a failure it is read again
-        val stretch = tried.get
-        stretch.subBins.foreach(holding.takeIn(bin, _))
-        stretch.next.foreach(from = _)
-        if (stretch.next.isEmpty) holding.checkComplete(bin)
-        stretch.next.isEmpty
-      case None =>
-        val isNoneHere = remote.broughtCount == 0 // else a task has asked for the first of it
-        if (isNoneHere) holding.put(bin, log, holding.chain(bin))
-        isNoneHere
     }
   }
 
@@ -377,59 +312,10 @@ private object RestWork {
   /** As many as some answers have, or a task that comes would wait for long. */
   private val SpilledAtOnce = 4L << 20
 
-  /** Heap bytes of a sub-bin beside its records. */
-  private val SubBinBytes = 48L
-
   /** Rounds of orders that a worker rests at most after a failure. */
   private val RestMax = 300L
   private val NoRoom =
     "has no room for it: give executors more local disk or memory, or move bins elsewhere."
-
-  /** A bin of which something is still to be asked for.
-    *
-    * @param from
-    *   the hash from which on
-    */
-  private final case class Open(bin: Int, remote: Remote, from: Int, asked: Int) {
-
-    /** About how many its files have of it. */
-    def bytes: Long = remote.chain.imageBytes + remote.chain.tailBytes
-  }
-
-  /** What has come of an incomplete bin and waits until no task has the lease.
-    *
-    * @param next
-    *   the hash from which on the rest is still to be asked for; None if this is the last of it
-    * @param traffic
-    *   what came for it, to be told
-    * @param at
-    *   where it belongs; None once that is lost
-    */
-  private sealed abstract class Come(
-      val bin: Int,
-      val next: Option[Int],
-      val traffic: Traffic,
-      val at: Option[At]
-  ) extends HeapBudget.User {
-
-    /** Reads what `takeIn` takes next, without the lease. */
-    def prepare(): Unit = ()
-
-    /** Takes it in, or the next of it, with the lease. Returns whether that is all. */
-    def takeIn(): Boolean
-
-    def isFor(holding: Holding): Boolean = at.exists(_.holding eq holding)
-    def isOf(remote: Remote): Boolean = at.exists(_.remote eq remote)
-  }
-
-  /** What came for a holding that is lost: only the bytes are told. */
-  private final class Lost(come: Come) extends Come(come.bin, None, come.traffic, None) {
-    override def heapBytes: Long = 0
-    override def takeIn(): Boolean = true
-  }
-
-  /** A holding, and what it has elsewhere of a bin. */
-  private final case class At(holding: Holding, remote: Remote)
 
   private sealed trait Outcome
   private case object Whole extends Outcome
