@@ -14,9 +14,9 @@ import org.apache.spark.util.Utils
   *
   * Private to Spark (4.2, 4.3): `SparkContext.conf`, `SparkContext.env`,
   * `SparkContext.schedulerBackend`, `SparkContext.taskScheduler`,
-  * `SparkContext.executorAllocationManager`, `SparkContext.newRddId`, `ExecutorAllocationClient`,
-  * `StageInfo.shuffleDepId`, `TaskSchedulerImpl`, `MapOutputTrackerMaster`,
-  * `ExecutorDecommissionInfo`, `Utils`.
+  * `SparkContext.executorAllocationManager`, `SparkContext.newRddId`,
+  * `SparkContext.shuffleDriverComponents`, `ExecutorAllocationClient`, `StageInfo.shuffleDepId`,
+  * `TaskSchedulerImpl`, `MapOutputTrackerMaster`, `ExecutorDecommissionInfo`, `Utils`.
   */
 object Allocation {
 
@@ -73,13 +73,20 @@ object Allocation {
 
   /** Whether an executor has map output of some shuffles, that is gone with it. */
   def hasOutput(sc: SparkContext, shuffles: Set[Int], executor: String): Boolean =
-    !sc.conf.getBoolean("spark.shuffle.service.enabled", false) && (sc.env.mapOutputTracker match {
+    !outlives(sc) && (sc.env.mapOutputTracker match {
       case tracker: MapOutputTrackerMaster =>
         shuffles.iterator.flatMap(tracker.shuffleStatuses.get).exists { shuffle =>
           shuffle.withMapStatuses(_.exists(s => s != null && s.location.executorId == executor))
         }
       case _ => false
     })
+
+  /** Whether map output outlives its executor: a service on the host has it, or a shuffle plugin
+    * keeps it elsewhere.
+    */
+  private def outlives(sc: SparkContext): Boolean =
+    sc.conf.getBoolean("spark.shuffle.service.enabled", false) ||
+      sc.shuffleDriverComponents.supportsReliableStorage
 
   /** Whether executors can be asked for. Not in local mode. */
   def canStart(sc: SparkContext): Boolean = client(sc).isDefined
