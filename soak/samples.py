@@ -19,7 +19,8 @@ from testkit.driver_process import DriverProcess
 from testkit.remote import RemoteQuery
 
 HEAP = Measure("live heap, MiB", 0.10, 3)
-# Not those of plans: a plan log has a hundred records and plans before it is trimmed.
+# Not those of plans: a plan log has a hundred records and plans before it is trimmed. Nor the
+# commits that brought bins, of which a run keeps 20,000.
 OBJECTS = Measure("objects of the plugin", 0.20, 500)
 PLAN_LOG = Measure("records", 0.0, 110)
 THREADS = Measure("threads", 0.15, 8)
@@ -35,7 +36,12 @@ FULLEST = Measure("files in the fullest folder", 0.25, 15)
 
 _ROW = re.compile(r"^ *\d+: +(?P<count>\d+) +(?P<bytes>\d+) +(?P<name>\S+)", re.MULTILINE)
 _OURS = ("io.megaphone", "org.apache.spark.sql.megaphone")
-_PLANS = ("io.megaphone.plan.", "io.megaphone.checkpoint.planlog.")
+_BOUNDED = (
+    "io.megaphone.plan.",
+    "io.megaphone.checkpoint.planlog.",
+    "io.megaphone.runtime.Committed",
+    "io.megaphone.runtime.Arrivals",
+)
 _MIB = 1 << 20
 _JCMD_S = 120
 
@@ -101,7 +107,7 @@ class Sampler:
         (self.folder / f"{name}-{self._course.share:.2f}.txt").write_text(histogram)
         rows = [(int(r["count"]), int(r["bytes"]), r["name"]) for r in _ROW.finditer(histogram)]
         yield (name, HEAP), sum(size for _, size, _ in rows) / _MIB
-        ours = [row for row in rows if row[2].startswith(_OURS) and not row[2].startswith(_PLANS)]
+        ours = [row for row in rows if row[2].startswith(_OURS) and not row[2].startswith(_BOUNDED)]
         yield (name, OBJECTS), sum(count for count, _, _ in ours)
         proc = Path("/proc") / str(process)
         status = (proc / "status").read_text()

@@ -20,12 +20,19 @@ final class RecentCommits(movesMax: Int = 20000) {
   private val sizeOf = mutable.Map.empty[StoreId, Array[RecentCommits.Told]] // by bin; null: never
 
   def add(c: Committed): Unit = synchronized {
-    newestOf(c.worker) = c.copy(sizes = None)
+    val kept = sharing(c.copy(sizes = None))
+    newestOf(kept.worker) = kept
     c.sizes.foreach(note(c.worker.store.id, c.batch, _))
     if (c.arrivals.isNews) {
-      moved.enqueue(c.copy(sizes = None))
+      moved.enqueue(kept)
       if (moved.size > movesMax) { moved.dequeue(); () }
     }
+  }
+
+  /** The same commit, with the ids that the one before it has: each message comes with its own. */
+  private def sharing(c: Committed): Committed = newestOf.get(c.worker).fold(c) { known =>
+    val executor = if (known.executor == c.executor) known.executor else c.executor
+    c.copy(worker = known.worker, executor = executor)
   }
 
   /** Those that bins arrived with, in the order in which they were reported. */

@@ -48,4 +48,14 @@ class RecentCommitsSuite extends AnyFunSuite {
     assert(commits.moves.map(_.batch) == Vector(2L, 3L))
     assert(commits.movesSince(3).map(_.batch) == Vector(3L))
   }
+
+  test("commits that are kept share the ids of their worker and executor") {
+    val commits = new RecentCommits
+    (1L to 3L).foreach(batch => commits.add(commit(0, batch, binsIn = 1)))
+    val (first, others) = (commits.moves.head, commits.moves.tail :+ commits.newest.values.head)
+    assert(others.forall(c => (c.worker eq first.worker) && (c.executor eq first.executor)))
+    val moved = commit(0, 4, binsIn = 1).copy(executor = ExecutorAddress("f", "host", 2))
+    commits.add(moved)
+    assert(commits.moves.last.executor.id == "f")
+  }
 }
