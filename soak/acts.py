@@ -11,7 +11,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from testkit.driver_process import Refused
-from testkit.faults import DEMAND_POINTS, DRIVER_POINTS, EXECUTOR_POINTS, STANDBY_POINTS, USELESS
+from testkit.faults import (
+    DEMAND_POINTS,
+    DRIVER_POINTS,
+    EXECUTOR_POINTS,
+    LENDER_POINTS,
+    STANDBY_POINTS,
+    USELESS,
+)
 
 if TYPE_CHECKING:
     from soak.run import Soak
@@ -124,7 +131,8 @@ def fault(soak: Soak, dice: Random) -> None:
     """Arms a fault point, and submits a plan that may reach it."""
     points = TRANSFER_FAULTS + DRIVER_PAUSES
     if soak.course.is_storm:
-        points += EXECUTOR_POINTS + STANDBY_POINTS + DEMAND_POINTS + DRIVER_POINTS
+        points += EXECUTOR_POINTS + STANDBY_POINTS + DEMAND_POINTS + LENDER_POINTS
+        points += DRIVER_POINTS
     soak.arm(dice.choice(points))
     soak.plans.submit(dice.choice(soak.fleet.binned), dice, soak.course.round)
 

@@ -23,8 +23,9 @@ EXECUTOR_POINTS = (
 )
 # Of a worker's batch on an executor that stands by for it.
 STANDBY_POINTS = ("standby-opening", "standby-committed")
-# Of a step on demand, on the target's executor.
+# Of a step on demand, on the target's executor, and on the source's.
 DEMAND_POINTS = ("question-asked", "rest-asked")
+LENDER_POINTS = ("question-answering",)
 USELESS = ("lost", "damaged", "cut")
 DRIVER_POINTS = ("driver-sealing", "driver-sealed", "driver-settled")
 FILE_OPERATIONS = ("mkdirs", "create", "rename", "list", "open")
@@ -32,6 +33,7 @@ ENTRIES = (
     *EXECUTOR_POINTS,
     *STANDBY_POINTS,
     *DEMAND_POINTS,
+    *LENDER_POINTS,
     *DRIVER_POINTS,
     *(f"{point}=pause" for point in (*DRIVER_POINTS, *STANDBY_POINTS, "standby-kept")),
     "block-published=lost",

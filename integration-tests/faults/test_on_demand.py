@@ -10,7 +10,7 @@ import pytest
 
 from testkit import link
 from testkit.driver_process import DriverProcess
-from testkit.faults import DEMAND_POINTS, JAR, USELESS, Faults
+from testkit.faults import DEMAND_POINTS, JAR, LENDER_POINTS, USELESS, Faults
 from testkit.on_demand import (
     NO_REST,
     brought,
@@ -186,17 +186,22 @@ def test_questions_and_answers_that_are_no_use_are_replaced_by_the_checkpoint(
 
 
 @slow
-@pytest.mark.parametrize("point", DEMAND_POINTS)
-def test_an_executor_dies_while_it_asks(
-    point: str, shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
+@pytest.mark.parametrize("format", [1, 2])
+@pytest.mark.parametrize("point", [*DEMAND_POINTS, *LENDER_POINTS])
+def test_an_executor_dies_while_it_asks_or_answers(
+    point: str,
+    format: int,
+    shared: DriverProcess,
+    faults: Faults,
+    make_remote_query: MakeRemoteQuery,
 ) -> None:
-    query = make_remote_query(shared).spread()
+    query = make_remote_query(shared, format=format).spread()
     query.run(3)
-    target = query.executor_of(1)
+    victim = query.executor_of(0 if point in LENDER_POINTS else 1)
     faults.arm(point)
     takes_effect(query, query.move_half(0, 1, mode="on-demand"))
     query.run(3)
-    assert faults.struck(point) == target
+    assert faults.struck(point) == victim
     query.check()
     shared.wait_for_executors()
     query.run(2)

@@ -13,8 +13,8 @@ import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.state.{Holding, Registry, ReplicaKey}
 import io.megaphone.transfer.{
-  Answering, BlockName, Peers, Preparer, PushedFile, PushedFiles, ReplicaDuty, SentFiles,
-  StandbyKeeper, TailPulls, TransferBlocks
+  Answer, Answering, BlockName, Peers, Preparer, PushedFile, PushedFiles, Question, ReplicaDuty,
+  SentFiles, StandbyKeeper, TailPulls, TransferBlocks
 }
 import io.megaphone.transfer.TailPulls.Pulled
 import io.megaphone.transfer.TransferBlocks.Part
@@ -115,8 +115,15 @@ final class ExecutorAgent(
   /** What this executor looks at ahead of steps on demand. */
   val surveys: SurveyWork = new SurveyWork(registry)
 
-  /** Answers what other executors ask about such bins. */
-  val answering: Answering = new Answering(registry)
+  private val answering = new Answering(registry)
+
+  /** Answers what executors ask about bins that a step on demand has taken from workers here. Any
+    * thread.
+    */
+  def answer(question: Question): Answer = {
+    faults.at(FaultPoints.QuestionAnswering)
+    answering(question)
+  }
 
   /** What this executor's tasks publish for others. */
   val publisher: BlockPublisher =

@@ -54,11 +54,12 @@ object FaultPoints {
   val BlockPublished = "block-published"
   val BlockPulled = "block-pulled"
 
-  /** A question about what a step on demand took: before it is asked, when it is sent, and when its
-    * answer comes.
+  /** A question about what a step on demand took: before it is asked, when it is sent, before the
+    * source's executor answers it, and when its answer comes.
     */
   val QuestionAsked = "question-asked"
   val QuestionSent = "question-sent"
+  val QuestionAnswering = "question-answering"
   val AnswerCame = "answer-came"
 
   /** The file of a commit: when it is sent to an executor that stands by. */

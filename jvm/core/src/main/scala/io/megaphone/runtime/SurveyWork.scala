@@ -45,9 +45,10 @@ final class SurveyWork private[runtime] (registry: Registry) {
     ()
   }
 
-  /** Whether a run has surveys that are wanted and to be begun. */
-  def hasQueued(run: String, isWanted: ReplicaKey => Boolean): Boolean =
-    queued.stream.anyMatch { case (key, _) => key.store.run == run && isWanted(key) }
+  /** How many surveys are wanted and to be begun. */
+  def wantedCount(isWanted: ReplicaKey => Boolean): Int =
+    if (queued.isEmpty) 0
+    else queued.stream.filter { case (key, _) => isWanted(key) }.count.toInt
 
   /** Begins one survey that is wanted. Those that are not wanted yet stay: the orders that name
     * their step may be on their way. Returns false if there is none to begin.

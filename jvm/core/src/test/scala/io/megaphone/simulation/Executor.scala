@@ -91,7 +91,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     val isLate = world.faults.strikes(Fault.AnswerLate, world.mayGoOn)
     if (isLate) world.meanwhile()
     val answer = world.executor(address.id).map { source =>
-      world.planted.answer(question, source.agent.answering(question), source)
+      world.planted.answer(question, source.agent.answer(question), source)
     }
     if (isLate) world.meanwhile()
     if (world.faults.strikes(Fault.AnswerMissing)) Heard.Nothing

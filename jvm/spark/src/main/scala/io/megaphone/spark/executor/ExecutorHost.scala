@@ -70,8 +70,8 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     Executors.newCachedThreadPool(Parallel.daemons("megaphone-copy", Thread.MIN_PRIORITY))
   private val publishing = // by run
     background[String]("An image could not be made. Who wants it reads the checkpoint.")
-  private val surveying = // by run, so many at once
-    background[(String, Int)]("A survey could not be made. Who asks first waits for it.")
+  private val surveying = // so many at once
+    background[Int]("A survey could not be made. Who asks first waits for it.")
 
   // The step waits for all surveys, and tasks need the cores.
   private val surveyThreads = math.max(1, coresCount / 2)
@@ -99,14 +99,14 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     MegaphoneConf.TransferPort.read(context.conf.getOption),
     answerers,
     UnsentBytes.Max(Runtime.getRuntime.maxMemory / UnsentShare),
-    PeerBytes.answer(_)(blocks.get, agent.pushed.add, agent.answering(_))
+    PeerBytes.answer(_)(blocks.get, agent.pushed.add, agent.answer(_))
   )
 
   val agent: ExecutorAgent = {
     val faults = ShippedFaultPoints.instance
     new ExecutorAgent(
       new Registry(budget = budget),
-      new BlockPeers(blocks, transport, pulls, removers, copiers, faults, agent.answering(_)),
+      new BlockPeers(blocks, transport, pulls, removers, copiers, faults, agent.answer(_)),
       new TransferBlocks(Lz4.All, budget),
       faults,
       (store, root, read) => {
@@ -178,18 +178,24 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
   /** A task brings the driver's counter. */
   def notice(counter: Long): Unit = if (agent.notice(counter)) wake()
 
-  /** Makes, in the background, the surveys and the images that a run's tasks have queued. */
+  /** Makes, in the background, the images that a run's tasks have queued, and surveys. */
   def publishQueued(run: String): Unit = {
-    (0 until surveyThreads).foreach { i =>
-      surveying((run, i), agent.surveys.hasQueued(run, agent.isWanted)) {
+    survey()
+    publishing(run, agent.publisher.hasQueued(run)) {
+      while (agent.publisher.publishNext(_ == run)) {}
+    }
+  }
+
+  /** Makes surveys in the background, as long as some are wanted. */
+  private def survey(): Unit = {
+    def wanted = agent.surveys.wantedCount(agent.isWanted)
+    (0 until math.min(wanted, surveyThreads)).foreach { i =>
+      surveying(i, wanted > 0) {
         if (agent.surveys.next(agent.isWanted)) {
           while (agent.surveys.next(agent.isWanted)) {}
           wake() // their step waits for the news
         }
       }
-    }
-    publishing(run, agent.publisher.hasQueued(run)) {
-      while (agent.publisher.publishNext(_ == run)) {}
     }
   }
 
@@ -257,7 +263,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     for (run <- orders.standbys.iterator.map(_.worker.store.run).toSet[String])
       Seq(true, false).foreach(keepStandbys(run, _))
     agent.rests.dueRuns.foreach(bringRest)
-    orders.runs.keys.filter(agent.surveys.hasQueued(_, agent.isWanted)).foreach(publishQueued)
+    survey()
   }
 
   private def bringRest(run: String): Unit = bringing(run)(if (agent.rests.bringAll(run)) wake())
