@@ -216,8 +216,7 @@ final case class LiveRun(
   * @param bytes
   *   size of the file that the commit wrote
   * @param busyMs
-  *   how long the task used the state, from when it was open to the end of the commit, without what
-  *   it waited for bins meanwhile
+  *   how long the task used the state, from when it was open to the end of the commit
   * @param sizes
   *   those of the worker's bins; most commits do not tell them (see [[Census]])
   * @param binsIncomplete

@@ -9,7 +9,8 @@ import io.megaphone.plan.Group
   *
   * ''A standby is not whole for long:'' another executor is asked, and `warn` is told.
   *
-  * Threads: one at a time. What only tells something may be called by any thread at any time.
+  * Threads: one at a time. `standbys`, `standbysOf`, `standbysOn`, `relocating`, `of` and `having`
+  * may be called by any thread at any time.
   *
   * @param where
   *   where the workers are wanted

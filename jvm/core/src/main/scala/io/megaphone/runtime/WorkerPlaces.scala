@@ -20,8 +20,8 @@ import io.megaphone.placement.{Load, Placement, Request, Seat}
   * ''Spark runs a task elsewhere than its worker is placed:'' the worker is placed there again for
   * some batches, because its state is there but for the newest tails. After that it stays.
   *
-  * Threads: one at a time. What only tells something may be called by any thread at any time, here
-  * and in the parts: `losses`, `loads`, `hasStandbys` and `isSettling`.
+  * Threads: one at a time. `losses`, `loads`, `hasStandbys` and `isSettling` may be called by any
+  * thread at any time; the parts say so themselves.
   */
 private[runtime] final class WorkerPlaces(warn: String => Unit) {
   import WorkerPlaces._

@@ -35,7 +35,6 @@ final class WorkerTask private (
     isOnStandby: Boolean
 ) {
   private val openSince = agent.clock.nanoTime
-  private val waitedBefore = arrivals.waitNanos
 
   def holding: Holding = lease.holding
   def id: WorkerId = WorkerId(batch.key, holding.worker)
@@ -73,15 +72,11 @@ final class WorkerTask private (
       committed.bytes,
       arrivals,
       Option.when(tellsSizes)(BinSizes.of(holding)),
-      TimeUnit.NANOSECONDS.toMillis(busyNanos),
+      TimeUnit.NANOSECONDS.toMillis(agent.clock.nanoTime - openSince),
       incomplete.size,
       incomplete.iterator.map(_._2.bytesElsewhere).sum
     )
   }
-
-  /** How long the task has used the state: what it waited for meanwhile is not its load. */
-  private def busyNanos =
-    agent.clock.nanoTime - openSince - (arrivals.waitNanos - waitedBefore)
 
   /** What the operator looks for when it looks at all rows of a family of this store. */
   def scanOf(family: String): Option[DueScan] = assignment.scans.get((batch.key.id, family))

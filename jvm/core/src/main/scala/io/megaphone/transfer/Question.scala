@@ -22,7 +22,7 @@ sealed trait Question {
     */
   def keys: Map[Int, Long]
 
-  /** Whether an answer brings what was asked for, and only sub-bins of bins that this is about. One
+  /** Whether an answer is one to such a question, with sub-bins of bins that it is about only. One
     * that was taken in at another bin would never be found there, and its key would count twice.
     *
     * @param binsCount
