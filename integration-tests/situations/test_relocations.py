@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers that go to other executors, and executors that are emptied, while the query runs."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from testkit.waiting import until
 
 BATCHES = 40
 WORKERS = 8
+# After an executor has come: how far loads may still be apart after how many batches.
+EVEN, EVEN_BATCHES = 1.25, 10
 SAME_ROWS = Pattern(keys=2000, rows=2000, step=2000)  # state does not grow
 AUTO = {"spark.megaphone.placement.auto": "true"}
 
@@ -140,11 +143,19 @@ def test_workers_are_spread_over_an_executor_that_has_come(
     shared.wait_for_executors()
     until(lambda: len(shared.call("held")) == 2, "the new executor has reported")
     known = len(query.table("migrations"))
-    query.run_until(
-        lambda: sorted(workers_by_executor(query).values()) == [WORKERS // 2] * 2,
-        "both executors have as many workers",
-        within=BATCHES,
-    )
+
+    def is_copied() -> bool:
+        begun = [row for row in query.table("relocations") if row["status"] == "making"]
+        return all(row["bytes_ready"] == row["bytes"] for row in begun)
+
+    def is_even() -> bool:
+        until(is_copied, "what is on its way is there")  # however many batches that would take
+        loads = Counter[str]()
+        for row in query.table("workers"):
+            loads[row["executor"]] += row["bytes"]
+        return len(loads) == 2 and max(loads.values()) <= EVEN * min(loads.values())
+
+    query.run_until(is_even, "both executors have as many bytes", within=EVEN_BATCHES)
     later = query.table("migrations")[known:]
     assert not any(row["is_recovery"] or row["bins_from_checkpoint"] for row in later)
     query.stop_and_check()
