@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -12,12 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
+from xml.etree import ElementTree
 
 from testkit import jvm, server
 from testkit.waiting import until
 
 _ANSWER_S = 60.0
 _BROWSER_S = 120.0
+_TABLES = re.compile(r'<table class="table table-sm table-hover">.*?</table>', re.DOTALL)
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 DARK = ("--force-dark-mode", "--blink-settings=preferredColorScheme=0")
 
@@ -159,3 +162,20 @@ def wait_for(url: str, text: str) -> str:
     """Waits until a page has a text; the page."""
     until(lambda: text in ask(url).body, f"{url} says {text!r}", _ANSWER_S)
     return ask(url).body
+
+
+def column(page: str, title: str, by: str) -> dict[str, str]:
+    """What each row says under one title, by what it says under another.
+
+    The rows are those of the tab's first table that has both. Raises LookupError if none has.
+    """
+    for table in map(ElementTree.fromstring, _TABLES.findall(page)):
+        titles = _cells(table, "th")
+        if title in titles and by in titles:
+            rows = [_cells(row, "td") for row in table.iterfind("tbody/tr")]
+            return {row[titles.index(by)]: row[titles.index(title)] for row in rows}
+    raise LookupError(f"No table of the page has the columns {title!r} and {by!r}.")
+
+
+def _cells(part: ElementTree.Element, tag: str) -> list[str]:
+    return ["".join(cell.itertext()) for cell in part.iter(tag)]

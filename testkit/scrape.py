@@ -22,13 +22,18 @@ def get(address: str) -> str:
         return text
 
 
-def scrape(spark: SparkSession, page: str) -> Samples:
-    """The samples of a page of the live UI, by name and labels; none is there twice."""
-    families = list(parsed(get(f"{spark.sparkContext.uiWebUrl}{page}")))
+def samples_at(address: str) -> Samples:
+    """The samples of a page, by name and labels; none is there twice."""
+    families = list(parsed(get(address)))
     samples = [sample for family in families for sample in family.samples]
     found = {(s.name, frozenset(s.labels.items())): s.value for s in samples}
     assert len(found) == len(samples)
     return found
+
+
+def scrape(spark: SparkSession, page: str) -> Samples:
+    """The samples of a page of the live UI."""
+    return samples_at(f"{spark.sparkContext.uiWebUrl}{page}")
 
 
 def labelled(spark: SparkSession) -> Samples:

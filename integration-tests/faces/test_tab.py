@@ -19,7 +19,9 @@ from testkit import pages, server
 from testkit.driver_process import DriverProcess
 from testkit.folders import fresh
 from testkit.pages import ask, wait_for
+from testkit.placement import REPLICAS, wait_for_standbys, workers_by_executor
 from testkit.remote import RemoteQuery
+from testkit.scrape import of_family, samples_at
 from testkit.waiting import until
 
 _JAR = spark_megaphone.options()["spark.jars"]
@@ -64,7 +66,8 @@ def live(work: Path) -> Iterator[Live]:
         "spark.megaphone.ui.stateIntervalMs": "1000",
     }
     driver = DriverProcess(folder / "driver", settings)
-    query = RemoteQuery(folder / "orders").start(driver).spread()
+    of_query: dict[str, Any] = {REPLICAS: "1"}
+    query = RemoteQuery(folder / "orders", **of_query).start(driver).spread()
     done = query.submit("rescale", 5, strategy="batched(100)")
     query.finish(done, within=60)
     query.run(2)
@@ -226,15 +229,25 @@ def test_the_button_cancels_the_plan(live: Live) -> None:
 @pytest.mark.slow
 def test_the_page_follows_executors_that_come_and_go(live: Live) -> None:
     """The last one of the module: it takes an executor from the application."""
-    victim = live.query.executor_of(0)
-    live.driver.kill_executor(victim)
-    live.query.run()  # by now Spark has noticed the loss
-    live.query.spread()
-    here = {row["executor"] for row in live.query.table("workers")}
+    query, driver = live.query, live.driver
+    query.call("cancel", id=live.open)
+    wait_for_standbys(query)
+    victim = query.executor_of(0)
+    count = workers_by_executor(query)[victim]
+    driver.kill_executor(victim)
+    query.run()  # by now Spark has noticed the loss
+    workers = "1 worker" if count == 1 else f"{count} workers"
+    lost = f"Executor {victim} with {workers}: all went on where their standbys are."
+    assert lost in pages.column(wait_for(live.tab, lost), "Lost", "Batch").values()
+    metrics = {"executors_lost": 1, "workers_lost": count, "workers_promoted": count}
+    until(lambda: {name: total(live, name) for name in metrics} == metrics, f"{metrics} are told")
+
+    query.spread()
+    here = {row["executor"] for row in query.table("workers")}
     assert victim not in here
 
     def page_follows() -> bool:
-        live.query.run()
+        query.run()
         (told,) = json.loads(ask(f"{live.tab}json/").body)
         return bool(told["executors"] == sorted(here))
 
@@ -242,3 +255,16 @@ def test_the_page_follows_executors_that_come_and_go(live: Live) -> None:
     page = ask(live.tab).body
     assert all(f"executor {executor}<" in page for executor in here)
     assert f"executor {victim}<" not in page
+
+    leaving = query.executor_of(0)
+    driver.call("drain", executor=leaving)
+    wait_for(live.tab, f"<p>Executor {leaving} is to be emptied; left to go: ")
+    driver.call("undrain", executor=leaving)
+    until(lambda: f"Executor {leaving} is" not in ask(live.tab).body, "it stays")
+
+
+def total(live: Live, name: str) -> int:
+    """A count of the application's, as Prometheus reads it."""
+    samples = samples_at(f"{live.root}/metrics/megaphone/")
+    ((_, value),) = of_family(samples, f"spark_megaphone_{name}_total")
+    return int(value)
