@@ -140,18 +140,28 @@ class DriverProcess:
         return len(self._listed())
 
     @contextlib.contextmanager
-    def occupied(self, *executors: str) -> Iterator[None]:
-        """A task has a core of each of some idle executors meanwhile."""
+    def occupied(self, *executors: str) -> Iterator[Callable[[str], None]]:
+        """A task has a core of each of some idle executors meanwhile.
+
+        Yields what frees one of them before the others.
+        """
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        begun, end = folder / "begun", folder / "end"
-        begun.mkdir()
-        processes = [self.executors()[executor] for executor in executors]
-        self.call("occupy", processes=processes, begun=str(begun), end=str(end))
+        begun, ended = folder / "begun", folder / "ended"
+        for each in (begun, ended):
+            each.mkdir()
+        processes = {executor: self.executors()[executor] for executor in executors}
+
+        def free(executor: str) -> None:
+            (ended / str(processes[executor])).touch()
+
+        told = [*processes.values()]
+        self.call("occupy", processes=told, begun=str(begun), ended=str(ended))
         try:
             until(lambda: len(list(begun.iterdir())) == len(executors), f"{executors} are busy")
-            yield
+            yield free
         finally:
-            end.touch()
+            for executor in executors:
+                free(executor)
 
     @contextlib.contextmanager
     def frozen(self, executor: str) -> Iterator[None]:

@@ -291,16 +291,16 @@ class Driver:
 
         self._spark.sparkContext.parallelize(range(6), 6).mapPartitions(fail_there).count()
 
-    def occupy(self, processes: list[int], begun: str, end: str) -> None:
+    def occupy(self, processes: list[int], begun: str, ended: str) -> None:
         """Has a job take a core of each of some executors, told by their processes.
 
-        Each touches a file in `begun`, named by its process; all wait for the file `end`.
+        Each touches a file in `begun`, named by its process, and waits for such a file in `ended`.
         """
 
         def wait_there(rows: Iterable[int]) -> Iterable[int]:
             for process in filter(_runs_in, processes):
                 Path(begun, str(process)).touch()
-                while not Path(end).exists():  # Python workers know no testkit
+                while not Path(ended, str(process)).exists():  # Python workers know no testkit
                     time.sleep(0.1)
             return rows
 

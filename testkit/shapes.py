@@ -43,8 +43,8 @@ def slow_totals(rows: DataFrame) -> DataFrame:
     """Totals; each key that a batch from `SLOW` has rows of costs its task some time."""
     newest = f.max("v").alias("newest")
     first, end = SLOW.start * MANY_ROWS.step, SLOW.stop * MANY_ROWS.step
-    nap = f"java_method('java.lang.Thread', 'sleep', {NAP_MS}L)"  # returns null
-    all_rows = f"newest < {first} or newest >= {end} or {nap} is null"
+    nap = f"java_method('java.lang.Thread', 'sleep', {NAP_MS}L)"  # says null, or is null
+    all_rows = f"newest < {first} or newest >= {end} or not {nap} <=> 'awake'"
     every = rows.groupBy("k").agg(f.count("*").alias("n"), f.sum("v").alias("s"), newest)
     return every.where(all_rows).drop("newest")
 

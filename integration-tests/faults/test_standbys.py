@@ -8,9 +8,17 @@ import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver
 from testkit.faults import STANDBY_POINTS, USELESS, Faults
-from testkit.placement import REPLICAS, status_of, wait_for_standbys, workers_by_executor
+from testkit.input import MANY_ROWS
+from testkit.on_demand import SOME_KEYS
+from testkit.placement import (
+    REPLICAS,
+    recovered_later,
+    status_of,
+    wait_for_standbys,
+    workers_by_executor,
+)
 from testkit.remote import MakeRemoteQuery, RemoteQuery
-from testkit.shapes import MOVED
+from testkit.shapes import MOVED, SLOW
 from testkit.waiting import until
 
 
@@ -71,6 +79,39 @@ def test_an_executor_dies_within_a_batch_while_another_stands_by(
     query.finish(query.move_half(0, 1, mode="direct"))
     faults.wait(point)
     others_stand_by_again(query, shared)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", [1, 2])
+def test_a_batch_whose_executor_dies_goes_on_where_the_standby_is(
+    format: int, make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    settings = {
+        "spark.master": "local-cluster[3,1,1024]",
+        "spark.locality.wait": "1h",  # a task goes where it is wanted, however long that is busy
+        "spark.sql.shuffle.partitions": "1",
+    }
+    driver = make_driver(**settings)
+    query = make_remote_query(driver, kind="slow", format=format, **{REPLICAS: "1"})
+    query.run(SLOW.start)
+    query.input.pattern = SOME_KEYS  # quick batches
+    wait_for_standbys(query)
+    lost = query.executor_of(0)
+    (standby,) = (row["executor"] for row in driver.call("held") if row["standbys"])
+    (other,) = {*driver.call("executors")} - {lost, standby}
+    query.input.pattern = MANY_ROWS
+    is_at_work = [(0, "COMPLETE", 1), (0, "ACTIVE", 1)]
+    with driver.occupied(standby, other) as free:
+        # The first part of the batch runs where the worker does, so it is lost as well.
+        query.write()
+        until(lambda: newest_stages(driver) == is_at_work, "the worker's task runs")
+        driver.kill_executor(lost)
+        free(other)
+        until(lambda: newest_stages(driver)[-1][0] > 0, "its stage is to run again")
+    query.settle()
+    assert query.executor_of(0) == standby, "and not where there was time for it"
+    assert recovered_later(query) == []
+    query.stop_and_check()
 
 
 @pytest.mark.slow
@@ -363,6 +404,12 @@ def test_executors_die_and_are_replaced_again_and_again(
         )
         query.check()
     query.stop_and_check()
+
+
+def newest_stages(driver: DriverProcess) -> list[tuple[int, str, int]]:
+    """Of the last two stages: the attempt, the status, and how many tasks have begun."""
+    stages = driver.call("stages")[-2:]
+    return [(row["attempt"], row["status"], len(row["localities"])) for row in stages]
 
 
 def others_stand_by_again(query: RemoteQuery, driver: DriverProcess) -> None:
