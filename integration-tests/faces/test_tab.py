@@ -7,6 +7,7 @@ import html
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,9 +19,10 @@ import spark_megaphone
 from testkit import pages, server
 from testkit.driver_process import DriverProcess
 from testkit.folders import fresh
+from testkit.on_demand import NO_REST, left_incomplete
 from testkit.pages import ask, wait_for
 from testkit.placement import REPLICAS, wait_for_standbys, workers_by_executor
-from testkit.remote import RemoteQuery
+from testkit.remote import MakeRemoteQuery, RemoteQuery
 from testkit.scrape import of_family, samples_at
 from testkit.waiting import until
 
@@ -228,7 +230,7 @@ def test_the_button_cancels_the_plan(live: Live) -> None:
 
 @pytest.mark.slow
 def test_the_page_follows_executors_that_come_and_go(live: Live) -> None:
-    """The last one of the module: it takes an executor from the application."""
+    """It takes an executor from the application."""
     query, driver = live.query, live.driver
     query.call("cancel", id=live.open)
     wait_for_standbys(query)
@@ -261,6 +263,35 @@ def test_the_page_follows_executors_that_come_and_go(live: Live) -> None:
     wait_for(live.tab, f"<p>Executor {leaving} is to be emptied; left to go: ")
     driver.call("undrain", executor=leaving)
     until(lambda: f"Executor {leaving} is" not in ask(live.tab).body, "it stays")
+
+
+def test_the_page_shows_what_a_step_on_demand_has_left_and_brought(
+    live: Live, make_remote_query: MakeRemoteQuery
+) -> None:
+    """The last one of the module: it stops the query of the others."""
+    live.query.stop()
+    query = make_remote_query(live.driver, "demanded", **NO_REST).spread()
+    left_incomplete(query)
+    runs = json.loads(ask(f"{live.tab}json/").body)
+    (run,) = (row["run_id"] for row in runs if row["name"] == "demanded")
+    shown = f"{live.tab}query/?run={run}"
+
+    def numbers(title: str, by: str) -> Counter[int]:
+        found = pages.column(ask(shown).body, title, by)
+        return Counter({int(row): int(text.replace(",", "")) for row, text in found.items()})
+
+    def shows(title: str, by: str, expected: Counter[int]) -> None:
+        assert expected.total() > 0
+        until(lambda: +numbers(title, by) == +expected, f"the page shows {title}: {expected}")
+
+    workers = query.table("workers")
+    for title, name in (("Bins incomplete", "bins_incomplete"), ("Bytes to come", "bytes_to_come")):
+        shows(title, "Worker", Counter({row["worker"]: row[name] for row in workers}))
+    brought = Counter[int]()
+    for row in query.table("migrations"):
+        brought[row["batch"]] += row["sub_bins"]
+    shows("Sub-bins brought", "Batch", brought)
+    query.stop()
 
 
 def total(live: Live, name: str) -> int:
