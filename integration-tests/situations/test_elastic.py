@@ -305,11 +305,11 @@ def test_a_decommissioned_executor_is_emptied(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("replicas", [0, 1])
+@pytest.mark.parametrize("copies", ["none", "made", "kept"])
 @pytest.mark.parametrize("told_by", ["PWR", "TERM"])
 def test_what_a_decommissioned_executor_without_time_has_is_where_it_is_elsewhere(
     told_by: str,
-    replicas: int,
+    copies: str,
     make_driver: MakeDriver,
     make_remote_query: MakeRemoteQuery,
     tmp_path: Path,
@@ -322,19 +322,27 @@ def test_what_a_decommissioned_executor_without_time_has_is_where_it_is_elsewher
             "spark.executor.decommission.killInterval": "0s",
         }
     )
-    # Nothing is copied once the query has begun: a byte a second.
-    slow = {} if replicas else {"spark.megaphone.transfer.maxBytesPerSecond": "1"}
-    query = make_remote_query(driver, **{REPLICAS: str(replicas)}, **slow).spread()
-    if replicas:
+    settings = {
+        # Nothing is copied once the query has begun: a byte a second.
+        "none": {"spark.megaphone.transfer.maxBytesPerSecond": "1"},
+        "made": {},  # by then, while no batch runs
+        "kept": {REPLICAS: "1"},
+    }
+    query = make_remote_query(driver, **settings[copies]).spread()
+    if copies == "made":
+        query.run()  # what the first batch of a run has written is settled with its second one
+    if copies == "kept":
         wait_for_standbys(query)
     leaving = query.executor_of(0)
     with driver.occupied(leaving):  # it lives until its task has ended
         os.kill(driver.executors()[leaving], getattr(signal, f"SIG{told_by}"))
         until(lambda: status_of(driver, leaving) == "overdue", "Spark has told of it")
         until(lambda: len(relocations_of(query, 0)) == 1, "its worker leaves")
+        if copies == "made":
+            until(lambda: is_copied(query, 0), "its state is where it goes")
         (begun,) = relocations_of(query, 0)
         assert (begun["source"], begun["why"], begun["status"]) == (leaving, "drain", "taken")
-        assert begun["bytes_ready"] == (begun["bytes"] if replicas else 0)
+        assert begun["bytes_ready"] == (0 if copies == "none" else begun["bytes"])
         query.run(2)
         assert query.executor_of(0) == begun["target"]
         # One that has no executor of its own, or waits for one that gets no tasks, is less near.
@@ -342,7 +350,8 @@ def test_what_a_decommissioned_executor_without_time_has_is_where_it_is_elsewher
         finish_relocations(query)
         (ended,) = relocations_of(query, 0)
         assert ended["status"] == "done"
-        assert {row["worker"] for row in recovered_later(query)} == (set() if replicas else {0})
+        recovered = {row["worker"] for row in recovered_later(query)}
+        assert recovered == ({0} if copies == "none" else set())
     until(lambda: leaving not in driver.executors(), "it has ended", 120)
     query.run(2)
     query.stop_and_check()
@@ -384,6 +393,12 @@ def is_batch_amid(driver: DriverProcess, since: int) -> bool:
 
 def relocations_of(query: RemoteQuery, worker: int) -> list[dict[str, Any]]:
     return [row for row in query.table("relocations") if row["worker"] == worker]
+
+
+def is_copied(query: RemoteQuery, worker: int) -> bool:
+    """Whether the target of a worker's only relocation has all of its state."""
+    (row,) = relocations_of(query, worker)
+    return bool(row["bytes_ready"] == row["bytes"])
 
 
 def reason_of(driver: DriverProcess, executor: str) -> str:
