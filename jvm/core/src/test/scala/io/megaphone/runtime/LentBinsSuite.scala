@@ -52,6 +52,31 @@ class LentBinsSuite extends AnyFunSuite with TakenBins {
     assert(source.holdingsCount == 0, "it can never be lent: the step will take a later name")
   }
 
+  test("what is lent counts in the memory budget once, and so does what is known of it") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    val holding = source.holding(WorkerId(turn.key, 0)).get
+    holding.settle()
+    val lent = holding.log(0)
+    def heldBeside = { source.measure(); source.budget.heldBytes - holding.heapBytes }
+    assert(heldBeside == 0)
+    val draft = lent.draft(hash)
+    source.exports.putDrafts(exportKey, Map(0 -> draft))
+    draft.make()
+    assert(draft.heapBytes > 10 * 8 && heldBeside == draft.heapBytes)
+    fetcher.bring(0, hashOf(1))
+    val surveyed = heldBeside
+    assert(surveyed > draft.heapBytes, "the export has a survey of its own")
+    val zero = store.lease(source, 0, 9)
+    store.open(source, zero, turn)
+    store.commit(zero, turn)
+    zero.holding.settle()
+    assert((zero.holding eq holding) && !holding.has(0))
+    assert(heldBeside == surveyed + lent.heapBytes)
+    source.exports.keep(_ => false)
+    assert(heldBeside == 0)
+  }
+
   test("a log that was lent stays in memory as it is while others read it") {
     val moving = new Moving(keys = 10)
     import moving._

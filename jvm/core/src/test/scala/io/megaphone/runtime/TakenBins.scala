@@ -52,7 +52,8 @@ trait TakenBins extends SmallStore {
   ) {
     val bins: Vector[Int] = if (inTwo.isEmpty) Vector(0) else Vector(0, 2)
     val store = new Store
-    val (source, target) = (new Registry, new Registry(budget = budget, borrowMs = 0))
+    val source = new Registry(budget = new HeapBudget(1L << 40, new SpillFiles(Vector.empty)))
+    val target = new Registry(budget = budget, borrowMs = 0)
     private val id = store.turn(0, before, before).key
     Seq(source, target).foreach(_.useKeyReader(id, () => hash))
     val exportKey: ReplicaKey = ReplicaKey.forStep(id, 0, 1, step)
