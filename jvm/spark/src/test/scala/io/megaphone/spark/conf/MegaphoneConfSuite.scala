@@ -4,6 +4,7 @@ package io.megaphone.spark.conf
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.errors.InvalidConfException
+import io.megaphone.runtime.PlacementSettings
 
 /** The configuration keys: their defaults, and what is refused. */
 class MegaphoneConfSuite extends AnyFunSuite {
@@ -19,6 +20,27 @@ class MegaphoneConfSuite extends AnyFunSuite {
   test("A value that is set takes precedence over the default.") {
     assert(MegaphoneConf.Bins.read(_ => None) == 1024)
     assert(MegaphoneConf.Bins.read(Map("spark.megaphone.bins" -> " 64 ").get) == 64)
+  }
+
+  test("Each key of placement sets what it is named for.") {
+    val set = Map(
+      "spark.megaphone.replicas" -> "2",
+      "spark.megaphone.placement.auto" -> "true",
+      "spark.megaphone.placement.tolerance" -> "0.25",
+      "spark.megaphone.placement.settleBatches" -> "5",
+      "spark.megaphone.placement.pilotBatches" -> "7",
+      "spark.megaphone.transfer.patienceBatches" -> "9"
+    )
+    val named = PlacementSettings(
+      replicas = 2,
+      isAuto = true,
+      tolerance = 0.25,
+      settleBatches = 5,
+      pilotBatches = 7,
+      patienceBatches = 9
+    )
+    assert(PlacementConf.read(set.get) == named)
+    assert(PlacementConf.read(_ => None) == PlacementSettings())
   }
 
   test("An invalid value is an error that names the key, the value and what is allowed.") {
