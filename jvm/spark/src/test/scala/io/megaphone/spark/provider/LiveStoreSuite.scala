@@ -39,6 +39,18 @@ final class LiveStoreSuite extends PluginSession {
     catch { case e: ExecutionException => throw e.getCause }
   }
 
+  private def registry = ExecutorHost.active.get.agent.registry
+
+  /** Opens a store of a new run, which has the one worker, in a task. */
+  private def withNewStore[A](body: (StateStore, WorkerId) => A): A = {
+    val known = registry.workers(_ => true).toSet
+    val stores = new TaskStores(spark, classOf[BinnedStateStoreProvider], schema, schema, Nil)
+    try {
+      val store = stores.open(0)
+      body(store, registry.workers(_ => true).filterNot(known).head)
+    } finally stores.close()
+  }
+
   test("State that another thread is still at work on is dropped with its task.") {
     val stores = new TaskStores(spark, classOf[BinnedStateStoreProvider], schema, schema, Nil)
     val (isIn, goOn) = (new CountDownLatch(1), new CountDownLatch(1))
@@ -103,26 +115,38 @@ final class LiveStoreSuite extends PluginSession {
     } finally stores.close()
   }
 
+  test("Each row that is put, looked for or removed is an access of its bin.") {
+    withNewStore { (store, worker) =>
+      val holding = registry.holding(worker).get
+      def accesses =
+        holding.bins.map(bin => bin -> holding.log(bin).accesses).filter(_._2 > 0).toMap
+      assert(accesses.isEmpty)
+      store.put(row(1), row(1))
+      val bin = holding.touched.head
+      assert(accesses == Map(bin -> 1))
+      store.get(row(1))
+      assert(accesses == Map(bin -> 2))
+      store.remove(row(1))
+      assert(accesses == Map(bin -> 3))
+      (2L to 20L).foreach(n => store.put(row(n), row(n)))
+      assert(accesses.size > 1 && accesses.values.sum == 22)
+    }
+  }
+
   test("A scan that is to bring what is elsewhere brings it when its rows are looked at.") {
-    val registry = ExecutorHost.active.get.agent.registry
-    val known = registry.workers(_ => true).toSet
-    val stores = new TaskStores(spark, classOf[BinnedStateStoreProvider], schema, schema, Nil)
-    val scan =
-      try {
-        val store = stores.open(0)
-        store.put(row(1), row(1))
-        val worker = registry.workers(_ => true).filterNot(known).head
-        val holding = registry.holding(worker).get
-        val bin = holding.touched.head
-        val key = ReplicaKey.forStep(worker.store, 1, 0, StepId("plan", 0, 0))
-        val remote = new Remote(key, holding.base, Chain.Empty, None, keys = 0)
-        holding.put(LoadedBin(bin, holding.log(bin), Chain.Empty, Some(remote)))
-        val looked = store.iterator()
-        assert(holding.areIncomplete, "nobody has looked")
-        assert(!looked.hasNext && !holding.areIncomplete, "the files have no row")
-        holding.put(LoadedBin(bin, holding.log(bin), Chain.Empty, Some(remote)))
-        store.iterator()
-      } finally stores.close()
+    val scan = withNewStore { (store, worker) =>
+      store.put(row(1), row(1))
+      val holding = registry.holding(worker).get
+      val bin = holding.touched.head
+      val key = ReplicaKey.forStep(worker.store, 1, 0, StepId("plan", 0, 0))
+      val remote = new Remote(key, holding.base, Chain.Empty, None, keys = 0)
+      holding.put(LoadedBin(bin, holding.log(bin), Chain.Empty, Some(remote)))
+      val looked = store.iterator()
+      assert(holding.areIncomplete, "nobody has looked")
+      assert(!looked.hasNext && !holding.areIncomplete, "the files have no row")
+      holding.put(LoadedBin(bin, holding.log(bin), Chain.Empty, Some(remote)))
+      store.iterator()
+    }
     // A thread that feeds a script looks at rows of a scan that the task's own thread has made.
     val failed = elsewhere(intercept[IllegalStateException](scan.hasNext))
     assert(failed.getMessage.endsWith("has ended."))
@@ -136,7 +160,6 @@ final class LiveStoreSuite extends PluginSession {
       val failed = intercept[UnsupportedOperationException](worker.open(NoFamilies))
       assert(failed.getMessage == "no families")
       val other = new Attempt(Long.MaxValue, () => true)
-      val registry = ExecutorHost.active.get.agent.registry
       registry.lease(worker.id, 8, other, waitMs = 0).end() // it does not wait
     } finally task.end()
   }
