@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.placement
 
+import scala.annotation.tailrec
 import scala.collection.immutable.ListMap
 
 import org.scalacheck.Gen
@@ -245,6 +246,29 @@ class PlacementSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
+  test("where an executor comes, one that was there gets a worker only in exchange for others") {
+    forAll(settled) { request =>
+      val before = Placement(request.copy(now = Placement(request).targets)).targets
+      val more = request.copy(members = request.members :+ Member("new", "h"), now = before)
+      val targets = Placement(more).targets
+      val moved = targets.filter { case (seat, executor) => before(seat) != executor }
+      val givers = moved.keySet.map(before)
+      assert(moved.values.forall(executor => executor == "new" || givers(executor)))
+      assert(moved.isEmpty || isEvener(fills(more, targets), fills(more, before)))
+    }
+  }
+
+  test("where an executor is lost, its workers alone get another place at once") {
+    forAll(settled.suchThat(_.members.size > 1), Gen.oneOf(None, Some(0.1))) { (request, spread) =>
+      val before = Placement(request.copy(now = Placement(request).targets)).targets
+      val left = request.copy(members = request.members.tail, now = before, tolerance = spread)
+      val after = Placement(left)
+      val staying = before.filter(_._2 != request.members.head.id)
+      assert(staying.forall { case (seat, executor) => after.places(seat) == executor })
+      if (spread.isEmpty) assert(after.targets == after.places)
+    }
+  }
+
   test("a worker without a place goes where its state is, the least full of these") {
     val seats = Map(Seat(0, 0) -> Load(100), Seat(0, 1) -> Load(200), Seat(0, 2) -> Load(1))
     val live = Vector("a", "b", "c").map(Member(_, "h"))
@@ -268,27 +292,33 @@ class PlacementSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(Placement(beside).places.values.forall(_ == "b"))
   }
 
-  test("queries that answer in turn come to rest") {
+  /** Whether executors that are this full are evener than they were: from the fullest on. */
+  private def isEvener(now: Map[String, Double], before: Map[String, Double]) =
+    now.values.toVector.sorted.reverse
+      .zip(before.values.toVector.sorted.reverse)
+      .find { case (n, b) => math.abs(n - b) > 1e-10 }
+      .exists { case (n, b) => n < b }
+
+  test("queries that answer in turn come to rest: each change evens out what all have") {
     forAll(settled, settled) { (one, other) =>
-      val live = one.members
-      def turn(mine: Request, places: Map[Seat, String], others: Map[String, Load]) =
-        Placement(
-          mine.copy(members = live, now = places, elsewhere = others, bound = Map.empty)
-        ).targets
-      def load(of: Request, places: Map[Seat, String]) =
-        places.toVector.groupMapReduce(_._2)(p => of.seats(p._1))(_ + _)
-      var (a, b) = (Map.empty[Seat, String], Map.empty[Seat, String])
-      var rounds = 0
-      var isChanged = true
-      while (isChanged && rounds < 50) {
-        val newA = turn(one, a, load(other, b))
-        val newB = turn(other, b, load(one, newA))
-        isChanged = newA != a || newB != b
-        a = newA
-        b = newB
-        rounds += 1
+      def load(of: Request) =
+        Load.byExecutor(of.now.toVector.map { case (seat, at) => at -> of.seats(seat) })
+      def turn(mine: Request, others: Request) = {
+        val now = mine.copy(members = one.members, elsewhere = load(others))
+        val targets = Placement(now).targets
+        val (before, after) = (fills(now, now.now), fills(now, targets))
+        val isFirst = now.now.size < now.seats.size
+        assert(isFirst || targets == now.now || isEvener(after, before))
+        now.copy(now = targets)
       }
-      assert(!isChanged)
+      @tailrec
+      def untilRest(a: Request, b: Request, rounds: Int = 1): Unit = {
+        assert(rounds <= 10)
+        val nextA = turn(a, b)
+        val nextB = turn(b, nextA)
+        if (nextA.now != a.now || nextB.now != b.now) untilRest(nextA, nextB, rounds + 1)
+      }
+      untilRest(one.copy(now = Map.empty), other.copy(now = Map.empty))
     }
   }
 }
