@@ -28,6 +28,9 @@ object DueByTime {
   def namedWindows(rows: Dataset[_]): DataFrame =
     rows.select(windowOf(rows).as("span"), col("id")).groupBy("span", "id").count()
 
+  /** Numbers at each time. */
+  def times(rows: Dataset[_]): DataFrame = rows.groupBy("id", "at").count()
+
   def sessions(rows: Dataset[_]): DataFrame =
     rows.groupBy(session_window(col("at"), "400 milliseconds"), col("id")).count()
 

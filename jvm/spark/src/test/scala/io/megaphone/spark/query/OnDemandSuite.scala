@@ -6,6 +6,8 @@ import org.apache.spark.sql.{DataFrame, Dataset}
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.megaphone.ClockedQuery
 import org.apache.spark.sql.streaming.{OutputMode, TimeMode}
+import org.scalatest.concurrent.Eventually.{eventually, timeout}
+import org.scalatest.time.SpanSugar._
 
 import io.megaphone.spark.query.DueByTime._
 import io.megaphone.spark.query.OperatorSession._
@@ -95,6 +97,14 @@ class OnDemandSuite extends OperatorSession {
     assert(told(running, batch, "bins_from_checkpoint", stores) == 0, all)
   }
 
+  /** Spark's own progress tells the same of a batch. */
+  private def checkProgress(running: Running, batch: Long): Unit = eventually(timeout(60.seconds)) {
+    for ((metric, column) <- Columns) {
+      val metrics = running.progressOf(batch).map(_.customMetrics.get(metric).longValue)
+      assert(metrics.sum > 0 && metrics.sum == told(running, batch, column, ".*"), metric)
+    }
+  }
+
   /** What was asked for came, and something is left where it was. */
   private def leavesSome(running: Running, batch: Long): Unit =
     checkBrought(running, batch, ".*")(_ > 0)
@@ -105,6 +115,11 @@ class OnDemandSuite extends OperatorSession {
     leavesSome(running, batch)
   }
 
+  private def letsGoAsProgressTells(running: Running, batch: Long): Unit = {
+    letsGo(removes)(running, batch)
+    checkProgress(running, batch)
+  }
+
   /** Of joins here, the stores have other names. */
   private def bringsAll(running: Running, batch: Long): Unit =
     checkBrought(running, batch, "default")(_ == 0)
@@ -113,6 +128,26 @@ class OnDemandSuite extends OperatorSession {
     test(s"$what.", isInShortRun = false) {
       checkStep(letsGo(removes))(rows => shape(timed(rows)))
     }
+
+  test("An aggregate by the event time, and what Spark's progress tells.", isInShortRun = false) {
+    checkStep(letsGoAsProgressTells)(rows => times(timed(rows)))
+  }
+
+  for (format <- 1 to 2)
+    test(
+      s"What a deduplication forgets in the step's batch, in checkpoint format $format.",
+      isInShortRun = false
+    ) {
+      withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> s"$format") {
+        checkStep(letsGo(removes))(rows => uniqueWithin(timed(rows)))
+      }
+    }
+
+  test("A deduplication whose values have a checksum before the time.", isInShortRun = false) {
+    withConf("spark.sql.streaming.stateStore.rowChecksum.enabled" -> "true") {
+      checkStep(letsGo(removes))(rows => uniqueWithin(timed(rows)))
+    }
+  }
 
   private def joinIn(format: Int, name: String, looks: (Running, Long) => Unit)(
       make: Dataset[Key] => DataFrame
@@ -205,8 +240,14 @@ object OnDemandSuite {
     "An aggregate by a time window" -> windows,
     "An aggregate by a window of another name" -> namedWindows,
     "Sessions" -> sessions,
-    "A deduplication with the event time" -> uniqueTimes,
-    "A deduplication within the watermark" -> uniqueWithin
+    "A deduplication with the event time" -> uniqueTimes
+  )
+
+  /** What Spark's progress and the table `migrations` both tell. */
+  private val Columns = Seq(
+    "megaphoneSubBins" -> "sub_bins",
+    "megaphoneBinsIncomplete" -> "bins_incomplete",
+    "megaphoneBytesToCome" -> "bytes_to_come"
   )
 
   private def nameOf(mode: OutputMode) = mode.toString.toLowerCase(java.util.Locale.ROOT)
