@@ -2,7 +2,7 @@
 package io.megaphone.spark.query
 
 import org.apache.spark.SPARK_VERSION
-import org.apache.spark.sql.{DataFrame, Dataset}
+import org.apache.spark.sql.{DataFrame, Dataset, Row}
 import org.apache.spark.sql.execution.streaming.runtime.MemoryStream
 import org.apache.spark.sql.megaphone.ClockedQuery
 import org.apache.spark.sql.streaming.{OutputMode, TimeMode}
@@ -11,6 +11,7 @@ import org.scalatest.time.SpanSugar._
 
 import io.megaphone.spark.query.DueByTime._
 import io.megaphone.spark.query.OperatorSession._
+import io.megaphone.spark.rule.GroupExec
 
 /** Operators that look at all rows of their state, over a step on demand from one executor to
   * another. The step's batch lets go what is due, brings it for that from the other executor, and
@@ -73,9 +74,9 @@ class OnDemandSuite extends OperatorSession {
   }
 
   /** The same for a query that goes by the clock, with a batch a second. */
-  private def checkStepByClock(looks: (Running, Long) => Unit)(
+  private def checkStepByClock(looks: (Running, Long) => Unit, sparks: String = OnMaps)(
       make: Dataset[Key] => DataFrame
-  ): Unit = compare(OnMaps, looks) { memory =>
+  ): Unit = compare(sparks, looks) { memory =>
     val folder = this.folder("checkpoint").toString
     val clocked = new ClockedQuery(spark, make(memory.toDS()), OutputMode.Update(), folder)
     (new Running(clocked.query, clocked.byBatch), () => clocked.tick())
@@ -126,12 +127,8 @@ class OnDemandSuite extends OperatorSession {
 
   for ((what, shape) <- Shapes)
     test(s"$what.", isInShortRun = false) {
-      checkStep(letsGo(removes))(rows => shape(timed(rows)))
+      checkStep(letsGoAsProgressTells)(rows => shape(timed(rows)))
     }
-
-  test("An aggregate by the event time, and what Spark's progress tells.", isInShortRun = false) {
-    checkStep(letsGoAsProgressTells)(rows => times(timed(rows)))
-  }
 
   for (format <- 1 to 2)
     test(
@@ -180,9 +177,15 @@ class OnDemandSuite extends OperatorSession {
       checkStepByClock(letsGo(says("is due")))(countedByClock(soonMs = 1500, isMap))
     }
 
-  test("`flatMapGroupsWithState` with time-outs by the event time.", isInShortRun = false) {
-    checkStep(letsGo(says("is due")), OutputMode.Update())(countedByTime)
-  }
+  for (format <- 1 to 2)
+    test(
+      s"`flatMapGroupsWithState` with time-outs by the event time, in state format $format.",
+      isInShortRun = false
+    ) {
+      withConf("spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion" -> s"$format") {
+        checkStep(letsGo(says("is due")), OutputMode.Update())(countedByTime)
+      }
+    }
 
   private def visits(rows: Dataset[Key]): DataFrame = {
     val s = spark
@@ -203,6 +206,20 @@ class OnDemandSuite extends OperatorSession {
         checkStep(letsGo(says("is due")), sparks = OnRocks)(visits)
       }
     }
+
+  test("Timers of `transformWithState` by the clock, and values' ends.", isInShortRun = false) {
+    val s = spark
+    import s.implicits._
+    checkStepByClock(letsGo(says("is due")), OnRocks) {
+      _.groupByKey(k => String.valueOf(k.name))
+        .transformWithState(
+          new TransformWithStateSuite.Fading,
+          TimeMode.ProcessingTime(),
+          OutputMode.Update()
+        )
+        .toDF()
+    }
+  }
 
   test("A deduplication of rows that have two event times brings all.", isInShortRun = false) {
     withConf(
@@ -227,6 +244,35 @@ class OnDemandSuite extends OperatorSession {
         near("full_outer", timed(rows), timed(rows))
       }
 
+  test("Two operators that share their tasks each bring what they need.", isInShortRun = false) {
+    checkStep(bringsForBoth, OutputMode.Update()) { rows =>
+      timed(rows).dropDuplicatesWithinWatermark("id").groupBy("id").count()
+    }
+  }
+
+  private def bringsForBoth(running: Running, batch: Long): Unit = {
+    assert(running.plan.collect { case g: GroupExec => g }.size == 1)
+    val asking = running.migrationsIn(batch).filter(_.get("sub_bins").asLong > 0)
+    assert(asking.map(_.get("operator").asLong).toSet == Set(0, 1))
+    letsGo(removes)(running, batch)
+  }
+
+  test("Two actions of one batch give the same rows.", isInShortRun = false) {
+    def twice(batch: DataFrame): Seq[Row] = {
+      val (first, second) = (batch.collect().toSeq, batch.collect().toSeq)
+      assert(sorted(first) == sorted(second))
+      second
+    }
+    def leavesSome(running: Running, batch: Long): Unit = {
+      assert(removes(running, batch) && told(running, batch, "bins_incomplete", ".*") > 0)
+      assert(told(running, batch, "bins_from_checkpoint", ".*") == 0)
+    }
+    compare(OnMaps, leavesSome) { memory =>
+      val running = start(windows(timed(memory.toDS())), "update", rowsOf = twice)
+      (running, () => running.query.processAllAvailable())
+    }
+  }
+
   test("Complete mode brings all.", isInShortRun = false) {
     checkStep(bringsAll, OutputMode.Complete())(rows => windows(timed(rows)))
   }
@@ -239,6 +285,7 @@ object OnDemandSuite {
   private val Shapes: Seq[(String, Dataset[_] => DataFrame)] = Seq(
     "An aggregate by a time window" -> windows,
     "An aggregate by a window of another name" -> namedWindows,
+    "An aggregate by the event time" -> times,
     "Sessions" -> sessions,
     "A deduplication with the event time" -> uniqueTimes
   )

@@ -88,17 +88,20 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
       }
   }
 
-  /** Starts a query whose batches are kept by number; `inBatch` is called in each. */
+  /** Starts a query whose batches are kept by number, as `rowsOf` gets their rows; `inBatch` is
+    * called in each.
+    */
   protected def start(
       query: DataFrame,
       mode: String,
       checkpoint: String = folder("checkpoint").toString,
       trigger: Trigger = Trigger.ProcessingTime(0),
-      inBatch: () => Unit = () => ()
+      inBatch: () => Unit = () => (),
+      rowsOf: DataFrame => Seq[Row] = _.collect().toSeq
   ): Running = {
     val rows = mutable.LinkedHashMap.empty[Long, Seq[Row]]
     val keep: (DataFrame, Long) => Unit = (batch, id) => {
-      val all = batch.collect().toSeq; inBatch(); rows.synchronized(rows(id) = all)
+      val all = rowsOf(batch); inBatch(); rows.synchronized(rows(id) = all)
     }
     val writer: DataStreamWriter[Row] =
       query.writeStream.outputMode(mode).option("checkpointLocation", checkpoint).trigger(trigger)
