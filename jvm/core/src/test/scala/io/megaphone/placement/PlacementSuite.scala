@@ -246,14 +246,12 @@ class PlacementSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     }
   }
 
-  test("where an executor comes, one that was there gets a worker only in exchange for others") {
+  test("where an executor comes, workers move only if that makes the load more even") {
     forAll(settled) { request =>
       val before = Placement(request.copy(now = Placement(request).targets)).targets
       val more = request.copy(members = request.members :+ Member("new", "h"), now = before)
       val targets = Placement(more).targets
       val moved = targets.filter { case (seat, executor) => before(seat) != executor }
-      val givers = moved.keySet.map(before)
-      assert(moved.values.forall(executor => executor == "new" || givers(executor)))
       assert(moved.isEmpty || isEvener(fills(more, targets), fills(more, before)))
     }
   }
