@@ -217,8 +217,8 @@ final class RestWork private[runtime] (
     val loaded = recoveryOf(worker.store, run.checkpointRoot, count)
       .load(some.map(o => o.bin -> Located(o.remote.chain, o.remote.keys)).toMap)
     var traffic = heard + loaded.traffic
+    lazy val keys = registry.keyReaderOf(worker.store).get // it may take long to make one
     some.foreach { o =>
-      def keys = registry.keyReaderOf(worker.store).get
       add(worker, new Loaded(holding, o, loaded.bins(o.bin).log, traffic, keys, stretchBytes))
       traffic = Traffic() // it is told once
     }

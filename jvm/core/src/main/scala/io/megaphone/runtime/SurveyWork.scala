@@ -28,12 +28,12 @@ final class SurveyWork private[runtime] (registry: Registry) {
     * are now. Only with the lease, before the batch writes.
     */
   def queue(key: ReplicaKey, holding: Holding, bins: Seq[Int]): Unit = {
-    // Each has a reader of its own, as it is made: two threads may be at two drafts.
-    def keys = registry.keyReaderOf(key.store).get
+    // One for each thread, for two may be at two drafts. It may take long to make one.
+    val readers = ThreadLocal.withInitial(() => registry.keyReaderOf(key.store).get)
     val known = registry.exports.draftsOf(key)
     val drafts =
       bins.map(bin => bin -> holding.stateOf(bin)).collect { case (bin, BinState.Local(log)) =>
-        bin -> known.get(bin).filter(_.isOf(log)).getOrElse(log.draft(keys))
+        bin -> known.get(bin).filter(_.isOf(log)).getOrElse(log.draft(readers.get))
       }
     registry.exports.putDrafts(key, drafts.toMap)
     for ((bin, draft) <- drafts if !known.get(bin).contains(draft)) queued.add(key -> draft)

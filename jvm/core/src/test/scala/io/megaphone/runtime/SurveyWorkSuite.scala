@@ -61,6 +61,21 @@ class SurveyWorkSuite extends AnyFunSuite with SmallStore {
     assert(!next())
   }
 
+  test("a thread reads all bins of a worker with one reader: it may take long to make one") {
+    var made = 0
+    val source = new Source(() => { made += 1; keys })
+    import source._
+    val before = made
+    queue()
+    assert(next() && next() && made == before + 1)
+    compact(0)
+    queue()
+    val thread = new Thread(() => { next(); () })
+    thread.start()
+    thread.join()
+    assert(surveyed && made == before + 2, "another thread has its own")
+  }
+
   test("what is surveyed is looked at again only if its log was compacted") {
     val source = new Source
     import source._
