@@ -37,7 +37,15 @@ import harness
 import link
 from matplotlib.figure import Figure
 from openloop import BY, PATIENCE_S, SHAPES, TICK_S, OpenLoop, loop
-from step import BELOW_TASKS, CONTROL, came_bytes, moves_of, offline, offline_told
+from step import (
+    BELOW_TASKS,
+    CONTROL,
+    STRATEGIES,
+    came_bytes,
+    moves_of,
+    offline,
+    offline_told,
+)
 from tqdm import tqdm
 
 from spark_megaphone import Megaphone
@@ -45,7 +53,6 @@ from spark_megaphone import Megaphone
 SHOWN_S = 0.25
 IDLE_S, AFTER_S = 8.0, 3.0
 MODES = ("prepared", "on-demand", "direct", "replicated")
-STRATEGIES = ("all-at-once", "batched", "optimized", "fluid")
 WAYS = [CONTROL, *map(" ".join, itertools.product(MODES, STRATEGIES))]
 # Those that are measured if none is named.
 SHOWN = [

@@ -48,13 +48,10 @@ PATIENCE_S = 600
 # As docs/operations.md advises: the threads that copy leave the cores to the tasks.
 BELOW_TASKS = "-XX:ThreadPriorityPolicy=1 -XX:JavaPriority1_To_OSPriority=19"
 CONTROL = "nothing"
+STRATEGIES = ("all-at-once", "batched", "optimized", "fluid")
 WAYS = [
     CONTROL,
-    *(
-        f"{mode} {strategy}"
-        for mode in ("prepared", "direct")
-        for strategy in ("all-at-once", "batched", "optimized", "fluid")
-    ),
+    *map(" ".join, itertools.product(("prepared", "direct"), STRATEGIES)),
     *(f"on-demand {strategy}" for strategy in ("all-at-once", "batched")),
 ]
 # So many steps with one bin of a worker: half of the bins would take hundreds of batches.
