@@ -14,7 +14,7 @@ import io.megaphone.log.{Due, Survey}
 import io.megaphone.pace.Clock
 import io.megaphone.plan.Bins
 import io.megaphone.state.{DueSubBins, IntSet, Lease, Registry, Remote, ReplicaKey, SubBin}
-import io.megaphone.transfer.{Answer, Heard, Peers, Question}
+import io.megaphone.transfer.{Answer, Answering, Heard, Peers, Question}
 
 /** Brings what a task needs of its worker's incomplete bins: rule 34.
   *
@@ -202,7 +202,11 @@ final class Fetcher private[runtime] (
       holding.incomplete.collect { case (bin, other) if wanted.contains(bin) => other }
     val sources = (remote +: others).distinctBy(_.key)
     val left = sources.map { source =>
-      source -> questionsOf(source, Option.when(source eq remote)(now), AnswerBytes / sources.size)
+      source -> questionsOf(
+        source,
+        Option.when(source eq remote)(now),
+        Answering.TaskBytes.toLong / sources.size
+      )
     }
     @tailrec
     def go(rest: Map[ReplicaKey, Question.SubBins]): Unit = {
@@ -310,7 +314,7 @@ final class Fetcher private[runtime] (
 
     /** Whether nothing more is asked of it. */
     def isGivenUp: Boolean =
-      hasFailed || waitedMs >= deadlineMs * (1 + bytes.toDouble / AnswerBytes)
+      hasFailed || waitedMs >= deadlineMs * (1 + bytes.toDouble / Answering.TaskBytes)
   }
 
   private def takeIn(bin: Int, subBin: SubBin): Unit = orGiveUp {
@@ -349,9 +353,8 @@ final class Fetcher private[runtime] (
 
 private object Fetcher {
 
-  /** Sub-bins in one question, and about how many bytes of records they have. */
+  /** Sub-bins in one question. */
   private val HashesMax = 4096
-  private val AnswerBytes = 4L << 20
 
   /** How long a task waits until it asks a source again that is not at the name yet, and how long
     * in all: its worker may have no task there.

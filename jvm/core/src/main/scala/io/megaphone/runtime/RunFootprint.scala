@@ -43,7 +43,7 @@ final class RunFootprint private[runtime] (
   } yield executor -> loadOf(group, worker))
 
   /** The load of a worker of a group; what is not known of it is 0. */
-  def loadOf(group: Group, worker: Int): Load = told.of(group, worker).getOrElse(Load())
+  def loadOf(group: Group, worker: Int): Load = told.loadOf(group, worker)
 
   /** Bytes of the live records of a worker, if they are known. */
   def bytesOf(seat: Seat): Option[Long] = for {

@@ -40,7 +40,7 @@ private[runtime] final class Scenes(state: () => Protocol.State, loads: WorkerLo
       batch,
       groups.map(g => g -> workersMax(g)),
       seat => {
-        val load = loads.of(now.group(seat.group), seat.worker).getOrElse(Load())
+        val load = loads.loadOf(now.group(seat.group), seat.worker)
         if (areWarm) load else load.copy(busyMs = Load.NotKnown)
       },
       seat => busy(seat),

@@ -52,6 +52,9 @@ private[runtime] final class WorkerLoads {
       Load(loads.iterator.map(_.bytes).sum, loads.iterator.map(_.busyMs).max)
     )
   }
+
+  /** The same; what is not known of it is 0. */
+  def loadOf(group: Group, worker: Int): Load = of(group, worker).getOrElse(Load())
 }
 
 private object WorkerLoads {

@@ -24,9 +24,9 @@ import io.megaphone.state.{Export, Registry}
 final class Answering(
     registry: Registry,
     restBytes: Int = Answering.RestBytes,
-    dueBytes: Int = Answering.DueBytes,
+    dueBytes: Int = Answering.TaskBytes,
     looks: Int = Answering.Looks,
-    subBinBytes: Int = Answering.SubBinBytes
+    subBinBytes: Int = Answering.TaskBytes
 ) {
 
   def apply(question: Question): Answer =
@@ -53,9 +53,10 @@ final class Answering(
   }
 }
 
-private object Answering {
-  val RestBytes = 1 << 20
-  val DueBytes = 4 << 20
-  val Looks = 1 << 20
-  val SubBinBytes = 4 << 20
+private[megaphone] object Answering {
+  private val RestBytes = 1 << 20
+  private val Looks = 1 << 20
+
+  /** About how many bytes of records an answer has that a task waits for. */
+  val TaskBytes: Int = 4 << 20
 }

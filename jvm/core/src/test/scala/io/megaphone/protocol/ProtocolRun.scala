@@ -78,7 +78,8 @@ trait ProtocolRun extends Assertions {
     }
   }
 
-  protected def newRun: Run = { val r = new Run("r", new Log).start(0); r.plan(0); r }
+  protected def newRun: Run = newRun(new Log)
+  protected def newRun(log: Log): Run = { val r = new Run("r", log).start(0); r.plan(0); r }
   protected def sealedIn(d: Decision): Vector[String] = d.sealedSteps.map(_.id.toString)
   protected def announcedIn(d: Decision): Vector[String] = d.announced.map(_.id.toString)
   protected def dutiesOf(run: Run) =

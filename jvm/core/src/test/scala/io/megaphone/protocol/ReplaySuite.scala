@@ -23,15 +23,13 @@ class ReplaySuite extends AnyFunSuite with ProtocolRun {
     "a run's first batch takes a step that was not announced; a replayed first batch takes none"
   ) {
     val log = new Log
-    val before = new Run("r", log).start(0)
-    before.plan(0)
+    val before = newRun(log)
     before.submit("p", TransferMode.Prepared, moveOne)
     val own = new Run("s", log).start(1)
     assert(sealedIn(own.plan(1)) == Vector("p.0.0"))
 
     val other = new Log
-    val crashed = new Run("r", other).start(0)
-    crashed.plan(0)
+    val crashed = newRun(other)
     crashed.submit("p", TransferMode.Prepared, moveOne)
     val replay = new Run("s", other).start(1)
     assert(sealedIn(replay.plan(1, isOwn = false)).isEmpty)
@@ -39,8 +37,7 @@ class ReplaySuite extends AnyFunSuite with ProtocolRun {
 
   test("a replay goes by the seal of its batch, and does not count the step twice") {
     val log = new Log
-    val run = new Run("r", log).start(0)
-    run.plan(0)
+    val run = newRun(log)
     run.submit("p", TransferMode.Direct, moveOne, moveTwo)
     run.plan(1)
     val ran = run.plan(2)
@@ -53,8 +50,7 @@ class ReplaySuite extends AnyFunSuite with ProtocolRun {
 
   test("H6: a seal whose number is taken fails the batch") {
     val log = new Log
-    val paused = new Run("r", log).start(0)
-    paused.plan(0)
+    val paused = newRun(log)
     paused.submit("p", TransferMode.Direct, moveOne)
     paused.plan(1)
     new Run("s", log).start(1)
@@ -66,8 +62,7 @@ class ReplaySuite extends AnyFunSuite with ProtocolRun {
 
   test("H6: a seal that may be written or not fails the batch, and the replay goes by it") {
     val log = new Log
-    val run = new Run("r", log).start(0)
-    run.plan(0)
+    val run = newRun(log)
     run.submit("p", TransferMode.Direct, moveOne)
     run.plan(1)
     run.isAppendUnsure = true
@@ -78,8 +73,7 @@ class ReplaySuite extends AnyFunSuite with ProtocolRun {
 
   test("a start record whose number is taken by an older run's record reads on") {
     val log = new Log
-    val old = new Run("r", log).start(0)
-    old.plan(0)
+    val old = newRun(log)
     val seen = History.of(log.records)
     old.submit("p", TransferMode.Direct, moveOne)
     val run = new Run("s", log).start(1, seen)
@@ -91,8 +85,7 @@ class ReplaySuite extends AnyFunSuite with ProtocolRun {
     "H6: a run gives up if a newer run, or one that is ahead, has taken its start record's number"
   ) {
     val log = new Log
-    val old = new Run("r", log).start(0)
-    old.plan(0)
+    val old = newRun(log)
     val seen = History.of(log.records)
     old.submit("p", TransferMode.Direct, moveOne)
     old.plan(1)
@@ -109,8 +102,7 @@ class ReplaySuite extends AnyFunSuite with ProtocolRun {
     "rule 6: a first batch that another run has started from since takes no step"
   ) {
     val log = new Log
-    val old = new Run("r", log).start(0)
-    old.plan(0)
+    val old = newRun(log)
     old.submit("p", TransferMode.Direct, moveOne)
     val newer = new Run("s", log).start(1)
     val without = newer.plan(1, isOwn = false)
@@ -122,8 +114,7 @@ class ReplaySuite extends AnyFunSuite with ProtocolRun {
     "H8: after going back a plan goes on from its valid seals; one that no longer fits is cancelled"
   ) {
     val log = new Log
-    val run = new Run("r", log).start(0)
-    run.plan(0)
+    val run = newRun(log)
     run.submit(
       "empty",
       TransferMode.Direct,
@@ -150,8 +141,7 @@ class ReplaySuite extends AnyFunSuite with ProtocolRun {
 
   test("plans that going back has opened again run one after the other") {
     val log = new Log
-    val run = new Run("r", log).start(0)
-    run.plan(0)
+    val run = newRun(log)
     run.submit("grow", TransferMode.Direct, Step(Vector(Move(0, 2)), 3))
     run.plan(1)
     run.plan(2)

@@ -33,6 +33,9 @@ trait TakenBins extends SmallStore {
   protected def keyOf(i: Int) = s"key $i".getBytes
   protected def hashOf(i: Int) = hash.hashOf(0, keyOf(i), 0, keyOf(i).length)
 
+  /** More than a test ever takes, but counted. */
+  private def wide = new HeapBudget(1L << 40, new SpillFiles(Vector.empty))
+
   /** Worker 0 has bin 0 on one executor, with some keys, and worker 1 takes it on another.
     *
     * @param inTwo
@@ -46,13 +49,13 @@ trait TakenBins extends SmallStore {
       dueBytes: Int = 1 << 20,
       inTwo: Seq[Int] = Nil,
       looks: Int = 1 << 20,
-      budget: HeapBudget = new HeapBudget(1L << 40, new SpillFiles(Vector.empty)),
+      budget: HeapBudget = wide,
       areApart: Boolean = false,
       subBinBytes: Int = 1 << 20
   ) {
     val bins: Vector[Int] = if (inTwo.isEmpty) Vector(0) else Vector(0, 2)
     val store = new Store
-    val source = new Registry(budget = new HeapBudget(1L << 40, new SpillFiles(Vector.empty)))
+    val source = new Registry(budget = wide)
     val target = new Registry(budget = budget, borrowMs = 0)
     private val id = store.turn(0, before, before).key
     Seq(source, target).foreach(_.useKeyReader(id, () => hash))

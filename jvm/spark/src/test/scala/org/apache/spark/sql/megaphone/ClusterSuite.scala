@@ -2,7 +2,6 @@
 package org.apache.spark.sql.megaphone
 
 import org.apache.spark.{SparkConf, SparkContext}
-import org.apache.spark.storage.BlockManagerId
 import org.scalatest.concurrent.Eventually.{eventually, timeout}
 import org.scalatest.funsuite.AnyFunSuite
 import org.scalatest.time.SpanSugar._
@@ -15,13 +14,9 @@ class ClusterSuite extends AnyFunSuite {
       def ids = Cluster.executors(sc).map(_.id)
       eventually(timeout(1.minute))(assert(ids == Vector("0")))
       // Spark's scheduler never hears of it, and its block managers list it for ever.
-      val blocks = sc.env.blockManager.master
-      val died = BlockManagerId("1", "localhost", 1)
-      blocks.registerBlockManager(died, Array.empty, 1, 1, blocks.driverEndpoint, false)
-      try {
-        assert(blocks.getMemoryStatus.keys.exists(_.executorId == "1"))
-        assert(ids == Vector("0"))
-      } finally blocks.removeExecutor("1") // the context would ask it to stop, for ever
+      new BlockUpdates(sc).know("1")
+      assert(sc.env.blockManager.master.getMemoryStatus.keys.exists(_.executorId == "1"))
+      assert(ids == Vector("0"))
     } finally sc.stop()
   }
 }
