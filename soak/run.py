@@ -114,9 +114,6 @@ class Soak:
 
     def _round(self) -> None:
         dice = Random(f"{self.seed} {self.course.round}")
-        is_sampled = self._is_due()
-        if is_sampled:
-            self.sampler.collect(self.driver)
         for query in self.fleet:
             query.write(dice.choice((1, 1, 2)))
         acts = list(drawn(dice, is_storm=self.course.is_storm))
@@ -129,7 +126,7 @@ class Soak:
                 query.settle()
         self.plans.follow(self.course.round)
         self._look_at_faults()
-        if is_sampled:
+        if self._is_due():
             self.sampler.take(self.driver, self.watched, self.fleet)
 
     def _end_storm(self) -> None:

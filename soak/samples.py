@@ -5,6 +5,7 @@ The JVM's own class histogram collects all garbage first, so its sum is the live
 taken between two rounds.
 """
 
+import contextlib
 import csv
 import os
 import re
@@ -17,6 +18,7 @@ from soak.flat import Measure, Series
 from soak.fleet import place_of
 from testkit.driver_process import DriverProcess
 from testkit.remote import RemoteQuery
+from testkit.waiting import until
 
 HEAP = Measure("live heap, MiB", 0.10, 3)
 # Not those of plans: a plan log has a hundred records and plans before it is trimmed. Nor the
@@ -44,6 +46,7 @@ _BOUNDED = (
 )
 _MIB = 1 << 20
 _JCMD_S = 120
+_CLEANED_S = 120
 
 
 class Sampler:
@@ -55,20 +58,16 @@ class Sampler:
         self.series: dict[tuple[str, Measure], Series] = {}
         self._course = course
 
-    def collect(self, driver: DriverProcess) -> None:
-        """Lets a driver collect its garbage, a round before it is measured.
-
-        Only then does Spark begin to clean up behind what is garbage.
-        """
-        jcmd(driver.jvm, "GC.run")
-
     def take(
         self, driver: DriverProcess, watched: str | None, queries: Iterable[RemoteQuery]
     ) -> None:
         """Takes a sample of everything, which counts once driver and executor have settled.
 
-        An executor is only measured once it is watched.
+        An executor is only measured once it is watched. Spark cleans up behind what is garbage
+        first; what it cannot clean up behind in time counts.
         """
+        with contextlib.suppress(TimeoutError):
+            until(lambda: driver.call("uncleaned") == 0, "Spark has cleaned up", _CLEANED_S)
         now = dict(self._all(driver, watched, queries))
         at, share = self._course.elapsed_s, self._course.settled_share
         with (self.folder / "samples.csv").open("a", newline="") as file:

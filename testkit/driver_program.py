@@ -255,6 +255,18 @@ class Driver:
         found = jvm.scala.jdk.javaapi.CollectionConverters.asJava(status).values()
         return sum(int(each._1()) - int(each._2()) for each in found)
 
+    def uncleaned(self) -> int:
+        """After a collection, how many shuffles and broadcasts Spark has still to clean up behind.
+
+        Spark looks at those that are garbage one by one, and asks the executors for each.
+        """
+        jvm: Any = self._spark._jvm
+        jvm.java.lang.System.gc()
+        cleaner = self._context().cleaner().get()
+        watched = cleaner.getClass().getDeclaredField("referenceBuffer")
+        watched.setAccessible(True)
+        return sum(each.refersTo(None) for each in list(watched.get(cleaner)))
+
     def threads(self) -> list[str]:
         """Of every executor, the plugin's threads that are at work: `executor: name: stack`."""
         dumps = {e: self._context().getExecutorThreadDump(e) for e in self.executors()}
