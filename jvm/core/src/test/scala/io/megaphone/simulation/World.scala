@@ -9,13 +9,13 @@ import io.megaphone.errors.{
   DamagedFileException, DetachedLeaseException, LeaseTimeoutException, MissingFileException,
   PlanLogMismatchException
 }
-import io.megaphone.format.{ExecutorAddress, StoreId}
+import io.megaphone.format.{ExecutorAddress, FileName, Footer, StoreId, WorkerId}
 import io.megaphone.pace.Hands
 import io.megaphone.placement.Seat
 import io.megaphone.plan.RoutingTable
 import io.megaphone.runtime.{Arrivals, ClusterView, Drain, Drains}
 import io.megaphone.state.ReplicaKey
-import io.megaphone.transfer.BlockName
+import io.megaphone.transfer.{BlockName, StandbyKeeper}
 
 /** All that exists in one schedule: the checkpoint, the executors, the drivers, zombies, messages
   * on their way, and the oracle that knows what is true.
@@ -424,12 +424,46 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     log.damage(next)
   }
 
-  /** Once nothing is left to do: no replica, block, or memory of a dead run may remain (P5). */
+  /** An executor that has heard the newest orders keeps, of a run that lives, no state that they
+    * leave out and that is too old to be used. Of the files that were sent to it, it keeps those
+    * alone that its state may still be brought forward by (P5).
+    */
+  private def checkKept(executor: Executor): Unit = {
+    mail.report(executor)
+    for (driver <- drivers; run <- driver.live; orders <- run.ordersFor(executor.name)) {
+      val settled = orders.live.settled
+      val standing = orders.standbys.iterator.map(_.worker).toSet
+      val left = executor.registry
+        .workers(here => !here.keepsUp(settled, setup.behindMax))
+        .filter(worker => worker.store.run == driver.id && !standing(worker))
+      // What a step on demand takes stays until it has been lent.
+      if (left.nonEmpty && orders.live.takenAt.isEmpty)
+        throw new Violation(s"executor ${executor.name} keeps old state of $left")
+      var useless = Vector.empty[FileName]
+      executor.agent.pushed.keep { (store, file) =>
+        val here = executor.registry
+          .holding(WorkerId(store, file.worker))
+          .filterNot(StandbyKeeper.isEmpty)
+        val isApplied = here.exists(_.base.version >= file.name.version)
+        val behind = if (here.isEmpty) 0 else Footer.PreviousMax
+        val isOld = file.name.version + behind < settled
+        if (store.run == driver.id && (isApplied || isOld)) useless :+= file
+        true
+      }
+      if (useless.nonEmpty)
+        throw new Violation(s"executor ${executor.name} keeps files that nobody needs: $useless")
+    }
+  }
+
+  /** Once nothing is left to do: no replica, block, or memory of a dead run may remain, nor what
+    * was kept for a standby that is wanted no more (P5).
+    */
   def checkLeaks(): Unit = {
     var rounds = 0
     while (zombies.nonEmpty && rounds < 10000) { haunt(); rounds += 1 }
     executors.foreach(mail.report)
     mail.deliverAll()
+    executors.foreach(checkKept(_))
     executors.foreach { e =>
       var replicas = Vector.empty[ReplicaKey]
       e.registry.keepReplicas { k => replicas :+= k; true }

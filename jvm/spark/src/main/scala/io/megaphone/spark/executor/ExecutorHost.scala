@@ -11,7 +11,7 @@ import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
-import org.apache.spark.{SparkConf, SparkEnv}
+import org.apache.spark.{SparkConf, SparkEnv, TaskContext}
 import org.apache.spark.api.plugin.PluginContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.megaphone.{BlockStore, SparkPrivate}
@@ -54,10 +54,21 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     */
   val budget: HeapBudget = new HeapBudget(stateBytes, spillFiles)
 
-  /** A budget for one task that reads state from files, so that it never evicts a running query's
-    * state.
+  private val readers = new ConcurrentHashMap[Long, HeapBudget] // by task
+
+  /** A budget for one task that reads state from files, however many stores it reads, so that it
+    * never evicts a running query's state. Outside a task, each call makes another.
     */
-  def readerBudget(): HeapBudget = new HeapBudget(readerBytes(stateBytes, coresCount), spillFiles)
+  def readerBudget(): HeapBudget = {
+    def newBudget = new HeapBudget(readerBytes(stateBytes, coresCount), spillFiles)
+    Option(TaskContext.get()).fold(newBudget) { task =>
+      val mine = newBudget
+      val known = readers.putIfAbsent(task.taskAttemptId(), mine)
+      if (known == null)
+        task.addTaskCompletionListener[Unit] { _ => readers.remove(task.taskAttemptId()); () }
+      Option(known).getOrElse(mine)
+    }
+  }
 
   private def stateBytes: Long =
     MegaphoneConf.MemoryBudget.read(context.conf.getOption).bytesOf(Runtime.getRuntime.maxMemory)

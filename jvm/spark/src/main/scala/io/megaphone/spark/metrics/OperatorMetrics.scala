@@ -4,7 +4,8 @@ package io.megaphone.spark.metrics
 import org.apache.spark.sql.execution.streaming.state._
 
 /** The custom metrics of a stateful operator. Spark shows them in `StreamingQueryProgress`, the SQL
-  * tab and the Structured Streaming page, summed over the operator's workers and stores.
+  * tab and the Structured Streaming page, summed over the operator's workers and stores. Of a join
+  * with four stores it hands on those of two: for each side, of the store that has the rows.
   */
 object OperatorMetrics {
   val BinsIn: StateStoreCustomMetric =

@@ -9,7 +9,7 @@ import io.megaphone.format.StoreKey
 import io.megaphone.log.{BinLog, Due, MergedScan}
 import io.megaphone.log.Scan
 import io.megaphone.log.record.Cursor
-import io.megaphone.plan.Bins
+import io.megaphone.plan.{Bins, RoutingTable}
 import io.megaphone.runtime.Fetcher
 import io.megaphone.spark.provider.families.{ColumnFamilies, ColumnFamily}
 import io.megaphone.spark.provider.rows.MultiValueCodec
@@ -24,13 +24,16 @@ import io.megaphone.state.Holding
   *   brings what is elsewhere of incomplete bins; null if all are complete
   * @param dueOf
   *   by scanned family: what the operator looks for when it looks at all rows
+  * @param table
+  *   by which the rows of a batch were routed
   */
 private[provider] final class BinnedRows(
     key: StoreKey,
     holding: Holding,
     val families: ColumnFamilies,
     fetcher: Fetcher = null,
-    dueOf: String => Option[DueRows] = _ => None
+    dueOf: String => Option[DueRows] = _ => None,
+    table: Option[RoutingTable] = None
 ) {
   private val cursor = new Cursor // at the record found last
 
@@ -295,10 +298,14 @@ private[provider] final class BinnedRows(
     */
   private def logOf(bin: Int): BinLog = {
     val log = holding.logOrNull(bin)
-    if (log == null)
-      throw new MissingBinException(s"$key at ${holding.base}", holding.worker, bin)
+    if (log == null) throw missing(bin)
     log.accesses += 1
     log
+  }
+
+  private def missing(bin: Int) = {
+    val routed = table.map(t => s", $t, which gives the bin to worker ${t.workerOf(bin)}")
+    new MissingBinException(s"$key at ${holding.base}${routed.mkString}", holding.worker, bin)
   }
 
   /** The same, of a bin that is about to change. Only its first row of a batch marks it. */

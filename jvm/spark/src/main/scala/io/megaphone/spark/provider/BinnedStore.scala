@@ -89,7 +89,7 @@ private[provider] object BinnedReads {
   *
   * Threads: one.
   */
-private[provider] final class BinnedReadStore(
+private[provider] class BinnedReadStore(
     override val id: StateStoreId,
     override val version: Long,
     protected val rows: BinnedRows

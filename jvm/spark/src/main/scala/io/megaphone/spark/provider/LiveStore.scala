@@ -13,6 +13,7 @@ import org.apache.spark.sql.megaphone.SparkPrivate
 import io.megaphone.checkpoint.{Committer, Recovery, StateFiles}
 import io.megaphone.format.{StateName, StoreKey, WorkerId, WriterId}
 import io.megaphone.log.Due
+import io.megaphone.plan.RoutingTable
 import io.megaphone.runtime.{Assignment, Fetcher, Tables, WorkerTask}
 import io.megaphone.spark.checkpoint.Lz4
 import io.megaphone.spark.conf.MegaphoneConf
@@ -48,6 +49,9 @@ private[provider] final class LiveStore(
   def key: StoreKey = task.batch.key
   def holding: Holding = task.holding
   def fetcher: Fetcher = task.fetcher
+
+  /** By which the rows of the batch were routed. */
+  def table: RoutingTable = task.batch.after
 
   /** What the operator looks for when it looks at all rows of a family. Another store of the task
     * may have the times.

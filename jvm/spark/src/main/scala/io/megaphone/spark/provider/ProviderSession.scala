@@ -63,7 +63,7 @@ private[megaphone] final class ProviderSession(
 
   def read(version: Long, baseId: Option[String]): ReadStateStore = loading {
     live(version, baseId) match {
-      case Some(state) => new BinnedReadStore(id, version, rowsOf(state))
+      case Some(state) => new GuardedReadStore(id, version, rowsOf(state), state.guard)
       case None => new BinnedReadStore(id, version, readerRows(version, baseId))
     }
   }
@@ -219,7 +219,14 @@ private[megaphone] final class ProviderSession(
   else None
 
   private def rowsOf(state: LiveStore): BinnedRows = {
-    val rows = new BinnedRows(state.key, state.holding, state.families, state.fetcher, state.dueOf)
+    val rows = new BinnedRows(
+      state.key,
+      state.holding,
+      state.families,
+      state.fetcher,
+      state.dueOf,
+      Some(state.table)
+    )
     if (state.isRecovered) checked(rows) else rows
   }
 

@@ -16,13 +16,14 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.{SparkConf, SparkEnv, SparkException}
 import org.apache.spark.api.plugin.PluginContext
 import org.apache.spark.resource.ResourceInformation
+import org.apache.spark.sql.megaphone.StoreTask
 import org.scalatest.concurrent.Eventually.{eventually, timeout}
 import org.scalatest.time.SpanSugar._
 
 import io.megaphone.errors.MissingFileException
 import io.megaphone.format.{Chain, FileName, StateName, StoreId}
 import io.megaphone.pace.CopyRate
-import io.megaphone.plan.StepId
+import io.megaphone.plan.{RoutingTable, StepId}
 import io.megaphone.runtime.{FileSettings, FileSettingsAsked, LiveRun, Message, Orders, Report}
 import io.megaphone.spark.checkpoint.{HadoopSettings, ProbeFileSystem}
 import io.megaphone.spark.query.PluginSession
@@ -220,6 +221,20 @@ final class ExecutorHostSuite extends PluginSession {
         )
       }
     finally conf.set("spark.executor.cores", "1")
+  }
+
+  test("A task that reads several stores has one budget for them, until it ends.") {
+    withHost(_ => None) { host =>
+      val tasks = new StoreTask("run", 0, RoutingTable.roundRobin(8, 1), Nil)
+      try {
+        tasks.begin(0)
+        val first = host.readerBudget()
+        assert(first eq host.readerBudget())
+        tasks.begin(1)
+        assert(first ne host.readerBudget())
+      } finally tasks.end()
+      assert(host.readerBudget() ne host.readerBudget())
+    }
   }
 
   test("A recovery from files that hang keeps no thread from another query's.") {

@@ -19,7 +19,8 @@ import io.megaphone.runtime.FaultPoints
   *   - `point=pause`: the process stops where it is, until it is sent SIGCONT;
   *   - `block-published=lost`, `=damaged` or `=cut`: a block for another executor is not put, has a
   *     wrong byte, or lacks its second half; `file-pushed` likewise, of a file that is sent to it,
-  *     `question-sent` of a question, and `answer-came` of its answer;
+  *     `question-sent` of a question, and `answer-came` of its answer. Who asks does not wait for
+  *     one that is lost: a deadline passes where an executor is frozen;
   *   - `file-pushed=hang`: the file waits, deaf to interrupts, until somebody writes to the pipe
   *     `<entry>.gate` in the folder;
   *   - `block-pulled=late`: a pull hangs until it is given up;

@@ -9,12 +9,12 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
-import org.apache.spark.sql.execution.streaming.state.StateStore
+import org.apache.spark.sql.execution.streaming.state.{ReadStateStore, StateStore}
 import org.apache.spark.sql.megaphone.{StoreTask, TaskStores}
 import org.apache.spark.sql.types.{LongType, StructType}
 
 import io.megaphone.BinnedStateStoreProvider
-import io.megaphone.errors.{DetachedLeaseException, LeaseTimeoutException}
+import io.megaphone.errors.{DetachedLeaseException, LeaseTimeoutException, MissingBinException}
 import io.megaphone.format.{Chain, StoreId, WorkerId}
 import io.megaphone.log.KeyReader
 import io.megaphone.plan.{RoutingTable, StepId}
@@ -90,28 +90,56 @@ final class LiveStoreSuite extends PluginSession {
     } finally { goOn.countDown(); stores.close() }
   }
 
-  test("No call of another thread reaches a task's state once the task has ended.") {
+  for (
+    (handle, opened, callsCount) <- Seq[(String, TaskStores => ReadStateStore, Int)](
+      ("writing", _.open(1), 18),
+      ("reading", _.openToRead(1), 10)
+    )
+  )
+    test(s"No call of another thread to a $handle handle reaches a task's state once it ended.") {
+      val stores = new TaskStores(spark, classOf[BinnedStateStoreProvider], schema, schema, Nil)
+      try {
+        val first = stores.open(0)
+        first.put(row(1), row(1))
+        first.commit()
+        val ended = opened(stores)
+        val (before, scan) = elsewhere((ended.get(row(1)).getLong(0), ended.iterator()))
+        assert(before == 1)
+        stores.open(1) // ends the task before
+        val calls = ended.getClass.getDeclaredMethods.toSeq.filter { m =>
+          Modifier.isPublic(m.getModifiers) && !m.isSynthetic && !m.getName.contains("$") &&
+          !Set("guard", "isTask").contains(m.getName)
+        }
+        def isRefused(call: Method): Boolean = {
+          val nothing = call.getParameterTypes.map { p =>
+            if (p == classOf[Boolean]) java.lang.Boolean.FALSE else null
+          }
+          val failed = intercept[InvocationTargetException](call.invoke(ended, nothing: _*))
+          failed.getCause.isInstanceOf[IllegalStateException]
+        }
+        assert(calls.size >= callsCount)
+        assert(elsewhere(calls.filterNot(isRefused)).map(_.getName) == Nil)
+        elsewhere(assertThrows[IllegalStateException](scan.hasNext))
+      } finally stores.close()
+    }
+
+  test("A bin that a worker lacks is told with the version, the table and its worker.") {
+    val known = registry.workers(_ => true).toSet
     val stores = new TaskStores(spark, classOf[BinnedStateStoreProvider], schema, schema, Nil)
     try {
-      val ended = stores.open(0).asInstanceOf[GuardedStore]
-      ended.put(row(1), row(1))
-      val (before, scan) = elsewhere((ended.get(row(1)).getLong(0), ended.iterator()))
-      assert(before == 1)
-      stores.open(0) // ends the task before
-      val calls = classOf[GuardedStore].getDeclaredMethods.toSeq.filter { m =>
-        Modifier.isPublic(m.getModifiers) && !m.isSynthetic && !m.getName.contains("$") &&
-        m.getName != "guard"
-      }
-      def isRefused(call: Method): Boolean = {
-        val nothing = call.getParameterTypes.map { p =>
-          if (p == classOf[Boolean]) java.lang.Boolean.FALSE else null
-        }
-        val failed = intercept[InvocationTargetException](call.invoke(ended, nothing: _*))
-        failed.getCause.isInstanceOf[IllegalStateException]
-      }
-      assert(calls.size >= 18)
-      assert(elsewhere(calls.filterNot(isRefused)).map(_.getName) == Nil)
-      elsewhere(assertThrows[IllegalStateException](scan.hasNext))
+      val first = stores.open(0)
+      first.put(row(1), row(1))
+      val holding =
+        registry.holding(registry.workers(_ => true).filterNot(known).head).get
+      val bin = holding.touched.head
+      first.commit()
+      val second = stores.open(1)
+      assert(holding.give(holding.base, Seq(bin)).nonEmpty)
+      val told = intercept[MissingBinException](second.get(row(1))).getMessage
+      assert(
+        told.startsWith("Worker 0 ") && told.contains(s"should have bin $bin and does not") &&
+          told.contains(s"at ${holding.base}, table 0, 1 worker, which gives the bin to worker 0")
+      )
     } finally stores.close()
   }
 

@@ -263,11 +263,11 @@ class OnDemandSuite extends OperatorSession {
       assert(sorted(first) == sorted(second))
       second
     }
-    def leavesSome(running: Running, batch: Long): Unit = {
+    def removesAndLeaves(running: Running, batch: Long): Unit = {
       assert(removes(running, batch) && told(running, batch, "bins_incomplete", ".*") > 0)
       assert(told(running, batch, "bins_from_checkpoint", ".*") == 0)
     }
-    compare(OnMaps, leavesSome) { memory =>
+    compare(OnMaps, removesAndLeaves) { memory =>
       val running = start(windows(timed(memory.toDS())), "update", rowsOf = twice)
       (running, () => running.query.processAllAvailable())
     }

@@ -88,24 +88,28 @@ abstract class PluginSession extends AnyFunSuite with BeforeAndAfterAll with Bef
       }
   }
 
-  /** Starts a query whose batches are kept by number, as `rowsOf` gets their rows; `inBatch` is
-    * called in each.
-    */
+  /** Starts a query whose batches are kept by number, as `rowsOf` gets their rows. */
   protected def start(
       query: DataFrame,
       mode: String,
       checkpoint: String = folder("checkpoint").toString,
       trigger: Trigger = Trigger.ProcessingTime(0),
-      inBatch: () => Unit = () => (),
       rowsOf: DataFrame => Seq[Row] = _.collect().toSeq
   ): Running = {
     val rows = mutable.LinkedHashMap.empty[Long, Seq[Row]]
     val keep: (DataFrame, Long) => Unit = (batch, id) => {
-      val all = rowsOf(batch); inBatch(); rows.synchronized(rows(id) = all)
+      val all = rowsOf(batch); rows.synchronized(rows(id) = all)
     }
     val writer: DataStreamWriter[Row] =
       query.writeStream.outputMode(mode).option("checkpointLocation", checkpoint).trigger(trigger)
     new Running(writer.foreachBatch(keep).start(), rows)
+  }
+
+  /** Gets the rows of a batch, and then does something within it. */
+  protected def rowsAnd(work: () => Unit): DataFrame => Seq[Row] = { batch =>
+    val rows = batch.collect().toSeq
+    work()
+    rows
   }
 
   /** What a class logs at WARN, or at another level, or above while `body` runs. */

@@ -54,7 +54,7 @@ class RunsSuite extends KeyedSession {
       val running = start(
         source.stream.groupBy("k").count(),
         "complete",
-        inBatch = () => published :+= ExecutorHost.active.get.agent.peers.publishedCount
+        rowsOf = rowsAnd(() => published :+= ExecutorHost.active.get.agent.peers.publishedCount)
       )
       source.feed()
       running.query.processAllAvailable()
@@ -198,7 +198,7 @@ class RunsSuite extends KeyedSession {
         "complete",
         checkpoint.toString,
         Trigger.AvailableNow(),
-        inBatch
+        rowsAnd(inBatch)
       )
       running.query.awaitTermination()
       running

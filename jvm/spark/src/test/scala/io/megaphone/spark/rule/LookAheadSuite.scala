@@ -35,7 +35,7 @@ class LookAheadSuite extends OperatorSession {
     running = start(
       make(memory.toDS()),
       mode.toString.toLowerCase(Locale.ROOT),
-      inBatch = () => {
+      rowsOf = rowsAnd { () =>
         val plan = running.plan
         nodes(nodes.size.toLong) = plan.collect { case node: LookAheadExec => node }
       }

@@ -179,7 +179,10 @@ class TabSuite extends KeyedSession {
     val running = start(
       source.stream.groupBy("k").count(),
       "update",
-      inBatch = () => { batches += 1; if (batches > 1) throw new RuntimeException("it broke") }
+      rowsOf = rowsAnd { () =>
+        batches += 1
+        if (batches > 1) throw new RuntimeException("it broke")
+      }
     )
     source.feed()
     running.query.processAllAvailable()
