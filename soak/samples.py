@@ -80,9 +80,15 @@ class Sampler:
         self, driver: DriverProcess, watched: str | None, queries: Iterable[RemoteQuery]
     ) -> Iterator[tuple[tuple[str, Measure], float]]:
         executors = driver.executors()
-        yield from self._of_process("driver", driver.jvm)
+        of_driver = self._histogram("driver", driver.jvm)
+        yield ("driver", OBJECTS), of_driver.objects_of_plugin
+        yield from _of_process("driver", driver.jvm, of_driver)
+        of_executors = {e: self._histogram(f"executor-{e}", p) for e, p in executors.items()}
+        # Of all together: where state is, the dice say.
+        together = sum(each.objects_of_plugin for each in of_executors.values())
+        yield ("executors", OBJECTS), together
         if watched is not None:
-            yield from self._of_process("executor", executors[watched])
+            yield from _of_process("executor", executors[watched], of_executors[watched])
         yield ("all", PROCESSES), driver.processes_count()
         yield ("all", BLOCK_BYTES), driver.call("stored_bytes") / _MIB
         held = driver.call("held")
@@ -101,18 +107,31 @@ class Sampler:
             others = _files(query.checkpoint) - _files(query.checkpoint / "state") - _files(log)
             yield (f"Spark's logs of {place}", FILES), others
 
-    def _of_process(self, name: str, process: int) -> Iterator[tuple[tuple[str, Measure], float]]:
-        histogram = jcmd(process, "GC.class_histogram")
-        (self.folder / f"{name}-{self._course.share:.2f}.txt").write_text(histogram)
-        rows = [(int(r["count"]), int(r["bytes"]), r["name"]) for r in _ROW.finditer(histogram)]
-        yield (name, HEAP), sum(size for _, size, _ in rows) / _MIB
+    def _histogram(self, name: str, process: int) -> "_Histogram":
+        text = jcmd(process, "GC.class_histogram")
+        (self.folder / f"{name}-{self._course.share:.2f}.txt").write_text(text)
+        return _Histogram(text)
+
+
+class _Histogram:
+    """The live objects of a JVM, by class."""
+
+    def __init__(self, text: str) -> None:
+        rows = [(int(r["count"]), int(r["bytes"]), r["name"]) for r in _ROW.finditer(text)]
         ours = [row for row in rows if row[2].startswith(_OURS) and not row[2].startswith(_BOUNDED)]
-        yield (name, OBJECTS), sum(count for count, _, _ in ours)
-        proc = Path("/proc") / str(process)
-        status = (proc / "status").read_text()
-        yield (name, THREADS), int(status.split("Threads:")[1].split()[0])
-        yield (name, OPEN_FILES), len(os.listdir(proc / "fd"))  # noqa: PTH208 (names are enough)
-        yield (name, MAPPINGS), len((proc / "maps").read_text().splitlines())
+        self.heap_bytes = sum(size for _, size, _ in rows)
+        self.objects_of_plugin = sum(count for count, _, _ in ours)
+
+
+def _of_process(
+    name: str, process: int, histogram: _Histogram
+) -> Iterator[tuple[tuple[str, Measure], float]]:
+    yield (name, HEAP), histogram.heap_bytes / _MIB
+    proc = Path("/proc") / str(process)
+    status = (proc / "status").read_text()
+    yield (name, THREADS), int(status.split("Threads:")[1].split()[0])
+    yield (name, OPEN_FILES), len(os.listdir(proc / "fd"))  # noqa: PTH208 (names are enough)
+    yield (name, MAPPINGS), len((proc / "maps").read_text().splitlines())
 
 
 def jcmd(process: int, *command: str) -> str:
