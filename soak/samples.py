@@ -66,6 +66,7 @@ class Sampler:
         An executor is only measured once it is watched. Spark cleans up behind what is garbage
         first; what it cannot clean up behind in time counts.
         """
+        jcmd(driver.jvm, "GC.run")
         with contextlib.suppress(TimeoutError):
             until(lambda: driver.call("uncleaned") == 0, "Spark has cleaned up", _CLEANED_S)
         now = dict(self._all(driver, watched, queries))

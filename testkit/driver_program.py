@@ -256,12 +256,10 @@ class Driver:
         return sum(int(each._1()) - int(each._2()) for each in found)
 
     def uncleaned(self) -> int:
-        """After a collection, how many shuffles and broadcasts Spark has still to clean up behind.
+        """How many shuffles and broadcasts are garbage that Spark has not begun to clean up behind.
 
-        Spark looks at those that are garbage one by one, and asks the executors for each.
+        Spark looks at them one by one, and asks the executors for each.
         """
-        jvm: Any = self._spark._jvm
-        jvm.java.lang.System.gc()
         cleaner = self._context().cleaner().get()
         watched = cleaner.getClass().getDeclaredField("referenceBuffer")
         watched.setAccessible(True)

@@ -12,7 +12,7 @@ import io.megaphone.errors.OtherSparkException
 import io.megaphone.spark.checkpoint.SchemeCheckpointFileManager
 import io.megaphone.spark.conf.MegaphoneConf
 import io.megaphone.spark.driver.{ApplicationDriver, BuiltFor, Queries, QueryDriver, QueryListener}
-import io.megaphone.spark.executor.ExecutorHost
+import io.megaphone.spark.executor.{ExecutorHost, TaskThreads}
 import io.megaphone.spark.faces.events.Journal
 import io.megaphone.spark.faces.metrics.DriverMetrics
 import io.megaphone.spark.faces.sql.MegaphoneCatalog
@@ -70,7 +70,9 @@ private final class MegaphoneExecutor extends ExecutorPlugin {
     ExecutorHost.activate(new ExecutorHost(context, SparkEnv.get))
 
   override def onTaskStart(): Unit = {
-    val counter = TaskContext.get().getLocalProperty(QueryDriver.HintProperty)
+    val task = TaskContext.get()
+    TaskThreads.begin(task)
+    val counter = task.getLocalProperty(QueryDriver.HintProperty)
     ExecutorHost.active.foreach { host =>
       host.agent.throttle.taskBegins()
       if (counter != null) host.notice(counter.toLong)

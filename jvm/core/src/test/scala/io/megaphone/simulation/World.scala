@@ -463,7 +463,6 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     while (zombies.nonEmpty && rounds < 10000) { haunt(); rounds += 1 }
     executors.foreach(mail.report)
     mail.deliverAll()
-    executors.foreach(checkKept(_))
     executors.foreach { e =>
       var replicas = Vector.empty[ReplicaKey]
       e.registry.keepReplicas { k => replicas :+= k; true }
@@ -478,6 +477,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
           s"executor ${e.name} keeps memory of dead runs: ${e.registry.runs}"
         )
     }
+    executors.foreach(checkKept(_)) // last, for it brings the newest orders once more
     drivers.foreach(_.die("stopped by the user at the end"))
     while (zombies.nonEmpty && rounds < 20000) { haunt(); rounds += 1 }
     executors.foreach(mail.report)

@@ -4,21 +4,16 @@ package io.megaphone.spark.provider
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state._
 
-/** The reading half of the handles of a task. A read may take in what is elsewhere, so a thread
-  * that outlives its task may not read either.
+/** The reading half of the handles of a task. A read may take in what is elsewhere, and remembers
+  * what it read last, so a thread that outlives its task may not read either.
   *
   * Threads: one at a time.
   */
 private[provider] trait GuardedReads extends BinnedReads {
   val guard: TaskGuard
-  private val taskThread = guard.taskThread // read for every row
+  private val taskThread = guard.taskThread.orNull // read for every row
 
   protected def isTask = Thread.currentThread eq taskThread
-
-  /** Whether a scan needs no guard. One that will bring what is elsewhere does, whoever makes it:
-    * its rows may be looked at by another thread, as by one that feeds them to a script.
-    */
-  private def isDirect = isTask && !rows.areIncomplete
 
   override def get(key: UnsafeRow, family: String): UnsafeRow =
     if (isTask) super.get(key, family) else guard.run(() => super.get(key, family))
@@ -28,57 +23,54 @@ private[provider] trait GuardedReads extends BinnedReads {
     else guard.run(() => super.keyExists(key, family))
 
   override def multiGet(keys: Array[UnsafeRow], family: String): Iterator[UnsafeRow] =
-    if (isTask) super.multiGet(keys, family)
-    else guarded(guard.run(() => super.multiGet(keys, family)))
+    guarded(() => super.multiGet(keys, family))
 
   override def valuesIterator(key: UnsafeRow, family: String): Iterator[UnsafeRow] =
-    if (isTask) super.valuesIterator(key, family)
-    else guarded(guard.run(() => super.valuesIterator(key, family)))
+    guarded(() => super.valuesIterator(key, family))
 
   override def iterator(family: String): StateStoreIterator[UnsafeRowPair] =
-    if (isDirect) super.iterator(family) else scanned(() => super.iterator(family))
+    scanned(() => super.iterator(family))
 
   override def iteratorWithMultiValues(family: String): StateStoreIterator[UnsafeRowPair] =
-    if (isDirect) super.iteratorWithMultiValues(family)
-    else scanned(() => super.iteratorWithMultiValues(family))
+    scanned(() => super.iteratorWithMultiValues(family))
 
   override def prefixScan(prefix: UnsafeRow, family: String): StateStoreIterator[UnsafeRowPair] =
-    if (isDirect) super.prefixScan(prefix, family)
-    else scanned(() => super.prefixScan(prefix, family))
+    scanned(() => super.prefixScan(prefix, family))
 
   override def prefixScanWithMultiValues(
       prefix: UnsafeRow,
       family: String
   ): StateStoreIterator[UnsafeRowPair] =
-    if (isDirect) super.prefixScanWithMultiValues(prefix, family)
-    else scanned(() => super.prefixScanWithMultiValues(prefix, family))
+    scanned(() => super.prefixScanWithMultiValues(prefix, family))
 
   override def rangeScan(
       start: Option[UnsafeRow],
       end: Option[UnsafeRow],
       family: String
   ): StateStoreIterator[UnsafeRowPair] =
-    if (isDirect) super.rangeScan(start, end, family)
-    else scanned(() => super.rangeScan(start, end, family))
+    scanned(() => super.rangeScan(start, end, family))
 
   override def rangeScanWithMultiValues(
       start: Option[UnsafeRow],
       end: Option[UnsafeRow],
       family: String
   ): StateStoreIterator[UnsafeRowPair] =
-    if (isDirect) super.rangeScanWithMultiValues(start, end, family)
-    else scanned(() => super.rangeScanWithMultiValues(start, end, family))
+    scanned(() => super.rangeScanWithMultiValues(start, end, family))
 
-  private def scanned(
-      scan: () => StateStoreIterator[UnsafeRowPair]
-  ): StateStoreIterator[UnsafeRowPair] = {
-    val pairs = guard.run(scan)
-    new StateStoreIterator(guarded(pairs.iter), pairs.onClose)
+  private def scanned(scan: () => StateStoreIterator[UnsafeRowPair]) = {
+    val pairs = if (isTask) scan() else guard.run(scan)
+    new StateStoreIterator(each(pairs.iter), pairs.onClose)
   }
 
-  private def guarded[A](all: Iterator[A]): Iterator[A] = new Iterator[A] {
-    override def hasNext: Boolean = guard.run(() => all.hasNext)
-    override def next(): A = guard.run(() => all.next())
+  private def guarded[A](rows: () => Iterator[A]): Iterator[A] =
+    each(if (isTask) rows() else guard.run(rows))
+
+  /** Who looks at the rows may be another thread than who asked for them: complete mode begins its
+    * scan in the task's thread, and a thread that feeds a script may go on with it.
+    */
+  private def each[A](all: Iterator[A]): Iterator[A] = new Iterator[A] {
+    override def hasNext: Boolean = if (isTask) all.hasNext else guard.run(() => all.hasNext)
+    override def next(): A = if (isTask) all.next() else guard.run(() => all.next())
   }
 }
 

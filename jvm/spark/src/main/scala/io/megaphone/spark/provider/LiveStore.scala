@@ -17,7 +17,7 @@ import io.megaphone.plan.RoutingTable
 import io.megaphone.runtime.{Assignment, Fetcher, Tables, WorkerTask}
 import io.megaphone.spark.checkpoint.Lz4
 import io.megaphone.spark.conf.MegaphoneConf
-import io.megaphone.spark.executor.{ExecutorHost, TaskAssignments}
+import io.megaphone.spark.executor.{ExecutorHost, TaskAssignments, TaskThreads}
 import io.megaphone.spark.metrics.OperatorMetrics
 import io.megaphone.spark.provider.families.ColumnFamilies
 import io.megaphone.state.{Attempt, Holding}
@@ -29,7 +29,8 @@ private[provider] final class LiveStore(
     task: WorkerTask,
     host: ExecutorHost,
     context: StoreContext,
-    attempt: Long
+    attempt: Long,
+    val guard: TaskGuard
 ) extends WriteSession {
 
   /** Of all handles of the task. */
@@ -38,8 +39,6 @@ private[provider] final class LiveStore(
 
   /** Whether the commit is to write all bins whole, as Spark may ask for. */
   @volatile var withImages = false
-
-  val guard = new TaskGuard(host.agent.taskFailed)
 
   /** Whether its batch is done: a task that computes the same rows again, as a cross join of a
     * batch with itself does, opens the version again.
@@ -91,7 +90,8 @@ private[provider] final class LiveStore(
   }
 
   /** Leaves the records to the end of the task if another thread is at work on them. */
-  override def abort(): Unit = { guard.alone(LiveStore.OtherThreadMs)(holding.abort()); () }
+  override def abort(): Unit =
+    if (!guard.hasEnded) { guard.alone(LiveStore.OtherThreadMs)(holding.abort()); () }
 
   private def end(): Unit = {
     guard.end()
@@ -150,6 +150,7 @@ private[provider] object LiveStore {
   private val OtherThreadMs = 5000L
 
   private val byTask = new ConcurrentHashMap[(Long, WorkerId), LiveStore]()
+  private val guards = new ConcurrentHashMap[Long, TaskGuard]() // by task
 
   /** The running tasks that have asked for a worker's state. */
   private val asking = ConcurrentHashMap.newKeySet[Asking]()
@@ -214,12 +215,20 @@ private[provider] object LiveStore {
       host.publishQueued(worker.store.run)
       // The lease is the task's, however often it opens: an earlier store of it gives it back.
       val live =
-        try new LiveStore(task, host, context, id._1)
+        try new LiveStore(task, host, context, id._1, guardOf(spark, host))
         catch { case e: Throwable if known.isEmpty => task.end(); throw e }
-      if (known.isEmpty)
-        spark.addTaskCompletionListener[Unit](_ => Option(byTask.remove(id)).foreach(_.end()))
       byTask.put(id, live)
+      if (known.isEmpty) // runs at once if the task has ended meanwhile
+        spark.addTaskCompletionListener[Unit](_ => Option(byTask.remove(id)).foreach(_.end()))
       live
     }
+  }
+
+  private def guardOf(task: TaskContext, host: ExecutorHost): TaskGuard = {
+    val mine = new TaskGuard(TaskThreads.of(task), host.agent.taskFailed)
+    val known = guards.putIfAbsent(task.taskAttemptId(), mine)
+    if (known == null)
+      task.addTaskCompletionListener[Unit] { _ => guards.remove(task.taskAttemptId()); () }
+    Option(known).getOrElse(mine)
   }
 }

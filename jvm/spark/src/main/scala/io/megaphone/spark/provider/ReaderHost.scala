@@ -37,7 +37,7 @@ private[provider] final class ReaderHost(
     new Recovery(
       new HadoopStateFiles(folder, id.storeName, hadoopConf),
       Lz4.All,
-      budget = ExecutorHost.active.fold(HeapBudget.Unlimited)(_.readerBudget()),
+      budget = ExecutorHost.active.fold(HeapBudget.Unlimited)(_.readerBudget(id.partitionId)),
       check = checkLoaded
     )
   }

@@ -211,7 +211,7 @@ final class ExecutorHostSuite extends PluginSession {
     conf.set("spark.executor.cores", "2") // of one core, one reader would have it all
     try
       withHost(_ => None) { host =>
-        val readers = Seq.fill(host.parallel.width)(host.readerBudget())
+        val readers = Seq.tabulate(host.parallel.width)(host.readerBudget)
         assert(readers.forall(_ ne host.budget))
         assert(
           readers.map(_.budgetBytes).sum <= math.max(
@@ -223,17 +223,17 @@ final class ExecutorHostSuite extends PluginSession {
     finally conf.set("spark.executor.cores", "1")
   }
 
-  test("A task that reads several stores has one budget for them, until it ends.") {
+  test("A task that reads several stores of a partition has one budget for them.") {
     withHost(_ => None) { host =>
       val tasks = new StoreTask("run", 0, RoutingTable.roundRobin(8, 1), Nil)
       try {
         tasks.begin(0)
-        val first = host.readerBudget()
-        assert(first eq host.readerBudget())
+        val first = host.readerBudget(0)
+        assert((first eq host.readerBudget(0)) && (first ne host.readerBudget(1)))
         tasks.begin(1)
-        assert(first ne host.readerBudget())
+        assert(first ne host.readerBudget(0))
       } finally tasks.end()
-      assert(host.readerBudget() ne host.readerBudget())
+      assert(host.readerBudget(0) ne host.readerBudget(0))
     }
   }
 

@@ -3,7 +3,7 @@ package io.megaphone.spark.provider
 
 import java.lang.reflect.{InvocationTargetException, Method, Modifier}
 import java.util.UUID
-import java.util.concurrent.{CountDownLatch, ExecutionException, FutureTask, TimeUnit}
+import java.util.concurrent.{CountDownLatch, ExecutionException, Executors, FutureTask, TimeUnit}
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
@@ -105,6 +105,7 @@ final class LiveStoreSuite extends PluginSession {
         val ended = opened(stores)
         val (before, scan) = elsewhere((ended.get(row(1)).getLong(0), ended.iterator()))
         assert(before == 1)
+        val begun = ended.iterator()
         stores.open(1) // ends the task before
         val calls = ended.getClass.getDeclaredMethods.toSeq.filter { m =>
           Modifier.isPublic(m.getModifiers) && !m.isSynthetic && !m.getName.contains("$") &&
@@ -120,8 +121,33 @@ final class LiveStoreSuite extends PluginSession {
         assert(calls.size >= callsCount)
         assert(elsewhere(calls.filterNot(isRefused)).map(_.getName) == Nil)
         elsewhere(assertThrows[IllegalStateException](scan.hasNext))
+        elsewhere(assertThrows[IllegalStateException](begun.hasNext))
       } finally stores.close()
     }
+
+  test("Who opens a store is not taken for the task's thread, and is refused after its end.") {
+    val stores = new TaskStores(spark, classOf[BinnedStateStoreProvider], schema, schema, Nil)
+    val feeding = Executors.newSingleThreadExecutor() // as one that feeds a process
+    def fed[A](body: () => A): A = feeding.submit(() => body()).get(60, TimeUnit.SECONDS)
+    try {
+      val ended = stores.openBy(0)(fed(_))
+      fed(() => ended.put(row(1), row(1)))
+      val next = stores.open(0) // ends the task before
+      fed(() => assertThrows[IllegalStateException](ended.put(row(2), row(2))))
+      assert(next.get(row(1)) == null && next.get(row(2)) == null)
+    } finally { feeding.shutdown(); stores.close() }
+  }
+
+  test("All stores of a task have one guard.") {
+    val stores = new TaskStores(spark, classOf[BinnedStateStoreProvider], schema, schema, Nil)
+    try {
+      val first = stores.open(0).asInstanceOf[GuardedStore]
+      first.commit()
+      val again = stores.openAgain(0).asInstanceOf[GuardedStore]
+      assert(again.guard eq first.guard)
+      assert(stores.open(0).asInstanceOf[GuardedStore].guard ne first.guard)
+    } finally stores.close()
+  }
 
   test("A bin that a worker lacks is told with the version, the table and its worker.") {
     val known = registry.workers(_ => true).toSet

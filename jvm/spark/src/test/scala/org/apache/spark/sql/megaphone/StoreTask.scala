@@ -10,7 +10,7 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreId
 
 import io.megaphone.plan.{Operator, RoutingTable}
 import io.megaphone.runtime.{Assignment, Tables}
-import io.megaphone.spark.executor.TaskAssignments
+import io.megaphone.spark.executor.{TaskAssignments, TaskThreads}
 
 /** The tasks of a query's batches as a state store sees them, one after the other, on one thread.
   *
@@ -46,6 +46,7 @@ final class StoreTask(
       1
     )
     TaskContext.setTaskContext(task)
+    TaskThreads.begin(task)
     val known = Operator(
       operator,
       "stateStoreSave",

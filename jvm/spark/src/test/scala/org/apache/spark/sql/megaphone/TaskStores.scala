@@ -3,7 +3,7 @@ package org.apache.spark.sql.megaphone
 
 import java.util.UUID
 
-import org.apache.spark.SparkEnv
+import org.apache.spark.{SparkEnv, TaskContext}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.execution.streaming.state._
@@ -59,6 +59,20 @@ final class TaskStores(
     run.task.begin(version);
     run.stores.getStore(version, None, forceSnapshotOnCommit = isForced, loadEmpty = isEmpty)
   }
+
+  /** Opens a version in a task of its own, by another thread than the task's. */
+  def openBy(version: Long)(other: (() => StateStore) => StateStore): StateStore = {
+    run.task.begin(version)
+    val task = TaskContext.get()
+    other { () =>
+      TaskContext.setTaskContext(task)
+      try run.stores.getStore(version, None)
+      finally TaskContext.unset()
+    }
+  }
+
+  /** Opens a version once more in the task that is at work. */
+  def openAgain(version: Long): StateStore = run.stores.getStore(version, None)
 
   /** Opens a version for a handle that only reads, in a task of its own. Ends the task before. */
   def openToRead(version: Long): ReadStateStore = {

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.executor
+
+import java.util.concurrent.ConcurrentHashMap
+
+import org.apache.spark.TaskContext
+
+/** The threads of this JVM's running tasks, by task attempt. Who opens a store may be another one:
+  * Spark's `RDD.pipe` has rows computed by the thread that writes them to the process, and does not
+  * wait for it when the task ends.
+  *
+  * Threads: any.
+  */
+object TaskThreads {
+  private val byAttempt = new ConcurrentHashMap[Long, Thread]
+
+  /** Notes the thread of a task. Called by that thread. */
+  def begin(task: TaskContext): Unit = {
+    byAttempt.put(task.taskAttemptId(), Thread.currentThread)
+    task.addTaskCompletionListener[Unit] { _ => byAttempt.remove(task.taskAttemptId()); () }
+    ()
+  }
+
+  /** The thread of a task; None once it has ended. */
+  def of(task: TaskContext): Option[Thread] = Option(byAttempt.get(task.taskAttemptId()))
+}
