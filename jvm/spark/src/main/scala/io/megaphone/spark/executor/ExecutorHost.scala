@@ -54,20 +54,15 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     */
   val budget: HeapBudget = new HeapBudget(stateBytes, spillFiles)
 
-  private val readers = new ConcurrentHashMap[(Long, Int), HeapBudget] // by task and partition
+  private val readers = new ByTask[Int, HeapBudget] // by partition
 
   /** A budget for one task that reads a partition's state from files, however many stores that has,
     * so that it never evicts a running query's state. What a task reads of another partition has
     * another: the one before is garbage by then. Outside a task, each call makes one.
     */
   def readerBudget(partition: Int): HeapBudget = {
-    val mine = new HeapBudget(readerBytes(stateBytes, coresCount), spillFiles)
-    Option(TaskContext.get()).fold(mine) { task =>
-      val id = (task.taskAttemptId(), partition)
-      val known = readers.putIfAbsent(id, mine)
-      if (known == null) task.addTaskCompletionListener[Unit] { _ => readers.remove(id); () }
-      Option(known).getOrElse(mine)
-    }
+    def made = new HeapBudget(readerBytes(stateBytes, coresCount), spillFiles)
+    Option(TaskContext.get()).fold(made)(readers.getOrMake(_, partition)(made))
   }
 
   private def stateBytes: Long =

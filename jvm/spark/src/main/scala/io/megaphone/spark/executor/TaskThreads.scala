@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.spark.executor
 
-import java.util.concurrent.ConcurrentHashMap
-
 import org.apache.spark.TaskContext
 
 /** The threads of this JVM's running tasks, by task attempt. Who opens a store may be another one:
@@ -12,15 +10,11 @@ import org.apache.spark.TaskContext
   * Threads: any.
   */
 object TaskThreads {
-  private val byAttempt = new ConcurrentHashMap[Long, Thread]
+  private val threads = new ByTask[Unit, Thread]
 
   /** Notes the thread of a task. Called by that thread. */
-  def begin(task: TaskContext): Unit = {
-    byAttempt.put(task.taskAttemptId(), Thread.currentThread)
-    task.addTaskCompletionListener[Unit] { _ => byAttempt.remove(task.taskAttemptId()); () }
-    ()
-  }
+  def begin(task: TaskContext): Unit = { threads.getOrMake(task, ())(Thread.currentThread); () }
 
   /** The thread of a task; None once it has ended. */
-  def of(task: TaskContext): Option[Thread] = Option(byAttempt.get(task.taskAttemptId()))
+  def of(task: TaskContext): Option[Thread] = threads.get(task, ())
 }

@@ -17,7 +17,7 @@ import io.megaphone.plan.RoutingTable
 import io.megaphone.runtime.{Assignment, Fetcher, Tables, WorkerTask}
 import io.megaphone.spark.checkpoint.Lz4
 import io.megaphone.spark.conf.MegaphoneConf
-import io.megaphone.spark.executor.{ExecutorHost, TaskAssignments, TaskThreads}
+import io.megaphone.spark.executor.{ByTask, ExecutorHost, TaskAssignments, TaskThreads}
 import io.megaphone.spark.metrics.OperatorMetrics
 import io.megaphone.spark.provider.families.ColumnFamilies
 import io.megaphone.state.{Attempt, Holding}
@@ -150,7 +150,7 @@ private[provider] object LiveStore {
   private val OtherThreadMs = 5000L
 
   private val byTask = new ConcurrentHashMap[(Long, WorkerId), LiveStore]()
-  private val guards = new ConcurrentHashMap[Long, TaskGuard]() // by task
+  private val guards = new ByTask[Unit, TaskGuard]
 
   /** The running tasks that have asked for a worker's state. */
   private val asking = ConcurrentHashMap.newKeySet[Asking]()
@@ -224,11 +224,6 @@ private[provider] object LiveStore {
     }
   }
 
-  private def guardOf(task: TaskContext, host: ExecutorHost): TaskGuard = {
-    val mine = new TaskGuard(TaskThreads.of(task), host.agent.taskFailed)
-    val known = guards.putIfAbsent(task.taskAttemptId(), mine)
-    if (known == null)
-      task.addTaskCompletionListener[Unit] { _ => guards.remove(task.taskAttemptId()); () }
-    Option(known).getOrElse(mine)
-  }
+  private def guardOf(task: TaskContext, host: ExecutorHost): TaskGuard =
+    guards.getOrMake(task, ())(new TaskGuard(TaskThreads.of(task), host.agent.taskFailed))
 }

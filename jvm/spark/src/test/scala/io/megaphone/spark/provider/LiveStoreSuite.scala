@@ -41,14 +41,17 @@ final class LiveStoreSuite extends PluginSession {
 
   private def registry = ExecutorHost.active.get.agent.registry
 
-  /** Opens a store of a new run, which has the one worker, in a task. */
-  private def withNewStore[A](body: (StateStore, WorkerId) => A): A = {
+  /** Opens a store of a new run, in a task, with the one worker that the run has. */
+  private def openNew(stores: TaskStores): (StateStore, WorkerId) = {
     val known = registry.workers(_ => true).toSet
+    val store = stores.open(0)
+    (store, registry.workers(_ => true).filterNot(known).head)
+  }
+
+  private def withNewStore[A](body: (StateStore, WorkerId) => A): A = {
     val stores = new TaskStores(spark, classOf[BinnedStateStoreProvider], schema, schema, Nil)
-    try {
-      val store = stores.open(0)
-      body(store, registry.workers(_ => true).filterNot(known).head)
-    } finally stores.close()
+    try body.tupled(openNew(stores))
+    finally stores.close()
   }
 
   test("State that another thread is still at work on is dropped with its task.") {
@@ -150,13 +153,11 @@ final class LiveStoreSuite extends PluginSession {
   }
 
   test("A bin that a worker lacks is told with the version, the table and its worker.") {
-    val known = registry.workers(_ => true).toSet
     val stores = new TaskStores(spark, classOf[BinnedStateStoreProvider], schema, schema, Nil)
     try {
-      val first = stores.open(0)
+      val (first, worker) = openNew(stores)
       first.put(row(1), row(1))
-      val holding =
-        registry.holding(registry.workers(_ => true).filterNot(known).head).get
+      val holding = registry.holding(worker).get
       val bin = holding.touched.head
       first.commit()
       val second = stores.open(1)
