@@ -31,7 +31,7 @@ object MetricsReference {
        |node in the SQL tab, and in the Spark UI on the page of a query under Structured Streaming:
        |the plugin adds them to `spark.sql.streaming.ui.enabledCustomMetricList`.
        |
-       |A stream-stream join has four stores in Spark's state formats 1 and 2. Spark hands on the
+       |A stream-stream join has four stores in Spark's state formats 1 and 2. Spark hands on these
        |metrics of two of them: for each side, of the store that has the rows. The table
        |[`migrations`](tables.md#migrations) has all four.
        |
