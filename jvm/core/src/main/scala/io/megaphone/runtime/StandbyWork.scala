@@ -107,7 +107,7 @@ final class StandbyWork private[runtime] (
         case Some(duty) =>
           val outcome = keepOne(duty)
           if (!outcome.contains(StandbyKeeper.Grown)) done += duty.worker -> duty.settled
-          go(hasNews || outcome.contains(StandbyKeeper.Whole))
+          go(hasNews || registry.holding(duty.worker).exists(StandbyKeeper.isCurrent(_, duty)))
       }
     go(false)
   }

@@ -53,6 +53,16 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     None
   )
 
+  /** All bins of worker 0 at a version. */
+  private def standbyAt(version: Long) = StandbyDuty(
+    WorkerId(moving.store, 0),
+    before.binsOf(0).toVector,
+    before.bins,
+    StateName(version, ""),
+    before.contentHash,
+    0
+  )
+
   test("orders whose runs were listed while a run began do not drop its state") {
     val (store, registry) = (new Store, new Registry)
     val agent = agentOf(store, registry)
@@ -135,13 +145,15 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     val peers = new SomePeers(images.get) {
       override def publish(block: BlockName, bytes: Array[Byte]): Unit = images(block) = bytes
     }
-    def asked(registry: Registry, duties: ReplicaDuty*): ExecutorAgent = {
+    def agentWith(registry: Registry)(orders: Orders => Orders): ExecutorAgent = {
       val agent = agentOf(store, registry, peers, clock)
       val slow = LiveRun("root", 4, Set(step), None, CopyRate(besideTasks = 1, alone = 0))
       agent.throttle.taskBegins()
-      agent.obey(Orders(1, Map("run" -> slow), duties.toVector))
+      agent.obey(orders(Orders(1, Map("run" -> slow), Vector.empty)))
       agent
     }
+    def asked(registry: Registry, duties: ReplicaDuty*): ExecutorAgent =
+      agentWith(registry)(_.copy(duties = duties.toVector))
 
     /** Copies, and makes sure that a byte took a second. */
     def copies(agent: ExecutorAgent)(copy: => Unit): Unit = {
@@ -168,6 +180,10 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     val fromImage = asked(new Registry, ofImage)
     copies(fromImage)(fromImage.duties.foreach(fromImage.prepare(_)))
     for (agent <- Seq(fromFiles, fromImage)) assert(agent.report.ready.map(_._1) == Seq(moving))
+
+    val standing = agentWith(new Registry)(_.copy(standbys = Vector(standbyAt(4))))
+    copies(standing)(assert(standing.standbys.keepAll("run", areWhole = false)))
+    assert(standing.report.standing.map(_.isWhole) == Seq(true))
   }
 
   test("a duty that newer orders do not name is left out, although work has begun") {
@@ -204,15 +220,8 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
   test("files that others sent are kept while the state here can be brought forward by them") {
     val (store, registry) = (new Store, new Registry)
     val agent = agentOf(store, registry)
-    val worker = WorkerId(StoreId(0, "default").in("run"), 0)
-    val duty = StandbyDuty(
-      worker,
-      before.binsOf(0).toVector,
-      before.bins,
-      StateName(4, ""),
-      before.contentHash,
-      0
-    )
+    val duty = standbyAt(4)
+    val worker = duty.worker
     def pushedKept(version: Long, settled: Long) = {
       val file = FileName(0, StateName(version, "id"))
       agent.pushed.add(PushedFile(worker.store, file, new Array[Byte](10)))

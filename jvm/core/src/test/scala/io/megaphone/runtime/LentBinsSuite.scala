@@ -44,6 +44,19 @@ class LentBinsSuite extends AnyFunSuite with TakenBins {
     assert(source.isEmpty)
   }
 
+  test("a source's task lends what was announced before it drops it, though nobody has asked yet") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    source.exports.announce(exportKey, bins)
+    val zero = store.lease(source, 0, 9)
+    new Opener(source, store.recovery, store.handOver, peers).open(zero, turn, sources)
+    store.commit(zero, turn)
+    zero.holding.settle()
+    assert(!zero.holding.has(0) && asked.isEmpty)
+    fetcher.bring(0, hashOf(1))
+    assert(has(1) && isPartial && arrivals.binsFromCheckpoint == 0)
+  }
+
   test("a source that went on elsewhere before the step was sealed is dropped") {
     val moving = new Moving(keys = 10)
     import moving._

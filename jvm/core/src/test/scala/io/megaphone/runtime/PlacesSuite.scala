@@ -207,6 +207,28 @@ class PlacesSuite extends AnyFunSuite with PlacedRun {
     assert(q.run.standbyDutiesOf("a").map(_.bins) == Seq(Vector(1, 3, 5, 7)))
   }
 
+  test(
+    "in mode replicated nothing is copied for who is stood by for, and the others are prepared"
+  ) {
+    val q = settledOn(executors, PlacementSettings(replicas = 1))
+    q.plan(1)
+    says(q, executors(1), standing(0, 1))
+    val exchange = Step(Vector(Move(0, 1), Move(1, 0)), 2)
+    val plan = Plan("p", Map(0L -> Vector(exchange)), "all-at-once", TransferMode.Replicated)
+    q.run.submit(_ => plan)
+    val announced = q.plan(2)
+    val other = Route(1, 0, ArraySeq(1)) // nobody stands by for worker 1
+    assert(announced.assignments(0).outgoing.map(_.routes) == Vector(Vector(other)))
+    for (worker <- 0 to 1) q.committed(worker, on = worker, liveBytes = 100, batch = 2)
+    assert(q.run.dutiesOf("b").isEmpty && q.run.dutiesOf("a").map(_.key.source) == Seq(1))
+    says(q, executors(1), standing(0, 2))
+    assert(q.plan(3).decision.sealedSteps.isEmpty, "the other is not ready")
+    says(q, executors(1), standing(0, 3))
+    val ready = Vector(q.run.dutiesOf("a").head.key -> 3L)
+    q.run.reported(Report(executors(0), Held(0, 0, 0), ready))
+    assert(q.plan(4).decision.sealedSteps.nonEmpty)
+  }
+
   test("a standby stays where a step relies on it, also if others should stand by") {
     val q = settledOn(executors, PlacementSettings(replicas = 1, pilotBatches = 0))
     q.plan(1)
