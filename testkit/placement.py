@@ -33,9 +33,16 @@ def workers_by_executor(query: RemoteQuery) -> Counter[str]:
     return Counter(row["executor"] for row in query.table("workers"))
 
 
-def recovered_later(query: RemoteQuery) -> list[dict[str, Any]]:
-    """Whole workers that were read from the checkpoint after the first batch."""
-    return [row for row in query.table("migrations") if row["is_recovery"] and row["batch"] > 0]
+def recovered_later(query: RemoteQuery, after: int = 0) -> list[dict[str, Any]]:
+    """Workers of which batches after one have read bins from the checkpoint, not tails alone."""
+    moves = [row for row in query.table("migrations") if row["batch"] > after]
+    return [row for row in moves if row["is_recovery"] or row["bins_from_checkpoint"]]
+
+
+def newest_batch(query: RemoteQuery) -> int:
+    """The batch that all workers have committed last."""
+    (batch,) = {int(row["last_batch"]) for row in query.table("workers")}
+    return batch
 
 
 def state_of(driver: DriverProcess, executor: str) -> str:

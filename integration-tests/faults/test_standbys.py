@@ -12,6 +12,7 @@ from testkit.input import MANY_ROWS
 from testkit.on_demand import SOME_KEYS
 from testkit.placement import (
     REPLICAS,
+    newest_batch,
     recovered_later,
     status_of,
     wait_for_standbys,
@@ -34,6 +35,8 @@ def test_a_killed_executors_workers_go_on_where_they_have_standbys(
     format: int, by: signal.Signals, shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
     query = make_remote_query(shared, format=format, **{REPLICAS: "1"}).spread()
+    wait_for_standbys(query)
+    before = newest_batch(query)
     for victim in (0, 1):
         wait_for_standbys(query.spread())
         held = {row["executor"]: row["standbys"] for row in shared.call("held")}
@@ -41,7 +44,8 @@ def test_a_killed_executors_workers_go_on_where_they_have_standbys(
         assert not recovered_after_the_loss_of(victim, query, shared, by)
         query.check()
     # Under format 1 none are sent: another attempt may write a file of the same name.
-    are_sent = any(row["bytes_from_peer"] for row in query.table("migrations"))
+    later = [row for row in query.table("migrations") if row["batch"] > before]
+    are_sent = any(row["bytes_from_peer"] for row in later)
     assert are_sent == (format == 2), "files that have been sent are read, not the checkpoint's"
     query.run(2)
     query.stop_and_check()
@@ -436,9 +440,8 @@ def recovered_after_the_loss_of(
     driver: DriverProcess,
     by: signal.Signals = signal.SIGKILL,
 ) -> list[dict[str, Any]]:
-    """Kills a worker's executor; what was then read from the checkpoint, whole workers."""
-    (before,) = {row["last_batch"] for row in query.table("workers")}
+    """Kills a worker's executor; what was then read from the checkpoint, but for tails."""
+    before = newest_batch(query)
     driver.kill_executor(query.executor_of(worker), by)
     query.run(2)
-    moves = query.table("migrations")
-    return [row for row in moves if row["is_recovery"] and row["batch"] > before]
+    return recovered_later(query, before)
