@@ -78,13 +78,9 @@ class BinnedStateStoreProvider extends StateStoreProvider with SupportsFineGrain
       uniqueId: Option[String],
       forceSnapshotOnCommit: Boolean
   ): StateStore = {
-    /* Spark passes the last read handle of the task's thread. Under a union that may be another
-     * operator's handle of the same batch. This task's own state is opened in any case. */
-    require(
-      version == readStore.version,
-      s"A handle on ${readStore.id} at version ${readStore.version} cannot become one on " +
-        s"$stateStoreId at version $version."
-    )
+    /* Spark passes the last read handle of the thread. Under a union that may be another operator's
+     * handle, and on a thread that served another task before, that of another query. This task's
+     * own state is opened in any case. */
     getStore(version, uniqueId, forceSnapshotOnCommit, loadEmpty = false)
   }
 

@@ -54,6 +54,11 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     */
   val budget: HeapBudget = new HeapBudget(stateBytes, spillFiles)
 
+  /** Whether a task reads and writes state on two threads at once: from Spark 4.3 on, rows for
+    * Python are computed beside the task's own thread, if one asks for it (SPARK-56642).
+    */
+  val writesBesideTasks: Boolean = env.conf.getBoolean("spark.python.udf.pipelined.enabled", false)
+
   private val readers = new ByTask[Int, HeapBudget] // by partition
 
   /** A budget for one task that reads a partition's state from files, however many stores that has,

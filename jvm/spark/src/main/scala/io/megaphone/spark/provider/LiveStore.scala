@@ -45,6 +45,9 @@ private[provider] final class LiveStore(
     */
   @volatile private var isCommitted = false
 
+  @volatile private var isWritten = false // a handle to write by was made
+  @volatile private var isSuperseded = false // by a later one of the task
+
   def key: StoreKey = task.batch.key
   def holding: Holding = task.holding
   def fetcher: Fetcher = task.fetcher
@@ -74,9 +77,11 @@ private[provider] final class LiveStore(
   /** Whether the worker's own bins were read from files. */
   def isRecovered: Boolean = task.arrivals.isRecovered
 
-  override def checkWritable(): Unit = ()
+  override def checkWritable(): Unit = if (isSuperseded)
+    throw new IllegalStateException("The task has opened this state again, and begun anew.")
 
   override def commit(): Unit = {
+    checkWritable()
     newId = if (context.hasCheckpointIds) UUID.randomUUID().toString else StateName.FixedId
     val writer = {
       val u = UUID.randomUUID()
@@ -91,7 +96,9 @@ private[provider] final class LiveStore(
 
   /** Leaves the records to the end of the task if another thread is at work on them. */
   override def abort(): Unit =
-    if (!guard.hasEnded) { guard.alone(LiveStore.OtherThreadMs)(holding.abort()); () }
+    if (!guard.hasEnded && !isSuperseded) {
+      guard.alone(LiveStore.OtherThreadMs)(holding.abort()); ()
+    }
 
   private def end(): Unit = {
     guard.end()
@@ -166,7 +173,8 @@ private[provider] object LiveStore {
   }
 
   /** Opens a worker's state for the current task, the first time it is asked for: what a batch must
-    * agree on comes with its plan.
+    * agree on comes with its plan. Who asks to write while what an earlier handle of the task wrote
+    * is not committed gets the state without that: the task computes the same rows again.
     */
   def open(
       host: ExecutorHost,
@@ -175,12 +183,13 @@ private[provider] object LiveStore {
       assignment: Assignment,
       tables: Tables,
       files: StateFiles,
-      context: StoreContext
+      context: StoreContext,
+      writes: Boolean = false
   ): LiveStore = {
     val spark = TaskContext.get()
     val id = (spark.taskAttemptId(), worker)
     val known = Option(byTask.get(id))
-    known.filterNot(_.isCommitted).getOrElse {
+    val state = known.filterNot(k => k.isCommitted || writes && k.isWritten).getOrElse {
       val asks =
         Asking(worker, spark.taskAttemptId(), spark.stageId(), spark.stageAttemptNumber())
       if (asking.add(asks)) {
@@ -217,13 +226,19 @@ private[provider] object LiveStore {
       val live =
         try new LiveStore(task, host, context, id._1, guardOf(spark, host))
         catch { case e: Throwable if known.isEmpty => task.end(); throw e }
+      known.foreach(_.isSuperseded = true)
       byTask.put(id, live)
       if (known.isEmpty) // runs at once if the task has ended meanwhile
         spark.addTaskCompletionListener[Unit](_ => Option(byTask.remove(id)).foreach(_.end()))
       live
     }
+    if (writes) state.isWritten = true
+    state
   }
 
   private def guardOf(task: TaskContext, host: ExecutorHost): TaskGuard =
-    guards.getOrMake(task, ())(new TaskGuard(TaskThreads.of(task), host.agent.taskFailed))
+    guards.getOrMake(task, ()) {
+      val own = if (host.writesBesideTasks) None else TaskThreads.of(task)
+      new TaskGuard(own, host.agent.taskFailed)
+    }
 }

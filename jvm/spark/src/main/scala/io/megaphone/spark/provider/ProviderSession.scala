@@ -70,7 +70,7 @@ private[megaphone] final class ProviderSession(
 
   /** Outside a batch, Spark's reader of a join's state asks for writing handles, and only reads. */
   def write(version: Long, baseId: Option[String], withImages: Boolean): StateStore = loading {
-    live(version, baseId) match {
+    live(version, baseId, writes = true) match {
       case Some(state) =>
         state.withImages = withImages
         new GuardedStore(id, version, rowsOf(state), state, state.guard)
@@ -154,18 +154,23 @@ private[megaphone] final class ProviderSession(
     new ReaderHost(id, history, hadoopConf, checkLoaded)
   }
 
-  private def live(version: Long, baseId: Option[String]): Option[LiveStore] =
+  private def live(
+      version: Long,
+      baseId: Option[String],
+      writes: Boolean = false
+  ): Option[LiveStore] =
     for {
       (assignment, tables) <- TaskAssignments.get(run, id.operatorId)
       operator <- assignment.operators.find(_.id == id.operatorId)
-    } yield open(assignment, tables, operator, version, baseId)
+    } yield open(assignment, tables, operator, version, baseId, writes)
 
   private def open(
       assignment: Assignment,
       tables: Tables,
       operator: Operator,
       version: Long,
-      base: Option[String]
+      base: Option[String],
+      writes: Boolean
   ): LiveStore = {
     val host = ExecutorHost.active.getOrElse(throw UnsupportedQueryException.noPlugin)
     val key = StoreId(id.operatorId, id.storeName).in(run)
@@ -193,7 +198,8 @@ private[megaphone] final class ProviderSession(
       assignment,
       tables,
       host.filesOf(key, operatorFolder, hadoopConf),
-      context
+      context,
+      writes
     )
   }
 
@@ -227,7 +233,7 @@ private[megaphone] final class ProviderSession(
       state.dueOf,
       Some(state.table)
     )
-    if (state.isRecovered) checked(rows) else rows
+    if (state.isRecovered) state.guard.runOf(() => checked(rows)) else rows
   }
 
   private def familiesOf(operator: Operator, binsCount: Int) =

@@ -10,12 +10,14 @@ import java.util.concurrent.locks.ReentrantLock
   * Spark serves the state calls of Python's `transformWithState` on a thread of its own, which it
   * interrupts when the task is killed and does not wait for. Nor does it wait for the threads that
   * feed the script of a TRANSFORM clause or the process of `RDD.pipe`. The task's own thread takes
-  * no lock: it and another one take turns while the task runs.
+  * no lock: it and another one take turns while the task runs. Where they do not, every thread
+  * takes the lock.
   *
   * Threads: any.
   *
   * @param taskThread
-  *   the task's own; None if nobody knows it, and then every thread takes the lock
+  *   the task's own; None if nobody knows it, or if others are at work on the state beside it: then
+  *   every thread takes the lock
   * @param failed
   *   is told why an operation of another thread failed: of that, Spark sends Python the text alone
   */
@@ -28,6 +30,10 @@ private[provider] final class TaskGuard(
 
   /** Whether other threads' operations are refused. */
   def hasEnded: Boolean = endedAt.nonEmpty
+
+  /** Runs an operation of whichever thread. Throws as `run` does. */
+  def runOf[A](operation: () => A): A =
+    if (taskThread.contains(Thread.currentThread)) operation() else run(operation)
 
   /** Runs an operation of another thread. Throws IllegalStateException after the task has ended. */
   def run[A](operation: () => A): A = {

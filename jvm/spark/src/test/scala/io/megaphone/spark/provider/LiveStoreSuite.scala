@@ -7,6 +7,7 @@ import java.util.concurrent.{CountDownLatch, ExecutionException, Executors, Futu
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
+import org.apache.spark.SparkException
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.streaming.state.{ReadStateStore, StateStore}
@@ -19,7 +20,7 @@ import io.megaphone.format.{Chain, StoreId, WorkerId}
 import io.megaphone.log.KeyReader
 import io.megaphone.plan.{RoutingTable, StepId}
 import io.megaphone.spark.conf.{ConfEntry, MegaphoneConf}
-import io.megaphone.spark.executor.{ExecutorHost, TaskAssignments}
+import io.megaphone.spark.executor.{ExecutorHost, TaskAssignments, TaskThreads}
 import io.megaphone.spark.metrics.OperatorMetrics
 import io.megaphone.spark.provider.families.ColumnFamilies
 import io.megaphone.spark.query.PluginSession
@@ -149,6 +150,47 @@ final class LiveStoreSuite extends PluginSession {
       val again = stores.openAgain(0).asInstanceOf[GuardedStore]
       assert(again.guard eq first.guard)
       assert(stores.open(0).asInstanceOf[GuardedStore].guard ne first.guard)
+    } finally stores.close()
+  }
+
+  test("A task that computes its rows again before it has committed them begins anew.") {
+    val stores = new TaskStores(spark, classOf[BinnedStateStoreProvider], schema, schema, Nil)
+    try {
+      val first = stores.open(0)
+      first.put(row(1), row(1))
+      val again = stores.openAgain(0)
+      assert(again.get(row(1)) == null, "what was computed counts once")
+      again.put(row(2), row(2))
+      assertThrows[IllegalStateException](first.put(row(3), row(3)))
+      assertThrows[SparkException](first.commit())
+      first.abort()
+      again.commit()
+      val next = stores.open(1)
+      assert(Seq(1L, 2L, 3L).map(n => next.get(row(n)) != null) == Seq(false, true, false))
+    } finally stores.close()
+  }
+
+  test("A task is not taken for that of another application of the JVM.") {
+    def context() = StoreTask.contextOf(attempt = -1)
+    val (one, other) = (context(), context())
+    val threads = Seq(one, other).map { task =>
+      elsewhere { TaskThreads.begin(task); Thread.currentThread }
+    }
+    assert(Seq(one, other).map(TaskThreads.of) == threads.map(Some(_)))
+    StoreTask.complete(one)
+    assert(Seq(one, other).map(TaskThreads.of) == Seq(None, Some(threads.last)))
+    StoreTask.complete(other)
+    assert(TaskThreads.of(other).isEmpty)
+  }
+
+  test("A read handle that another task has left on the thread does not matter.") {
+    val stores = new TaskStores(spark, classOf[BinnedStateStoreProvider], schema, schema, Nil)
+    try {
+      val first = stores.open(0)
+      first.put(row(1), row(1))
+      first.commit()
+      val left = stores.openToRead(0)
+      assert(stores.openFrom(left, 1).get(row(1)).getLong(0) == 1)
     } finally stores.close()
   }
 

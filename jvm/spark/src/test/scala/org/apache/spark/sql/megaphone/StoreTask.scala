@@ -32,19 +32,7 @@ final class StoreTask(
   def begin(version: Long): Unit = {
     end()
     val attempt = StoreTask.attempts.incrementAndGet()
-    task = new TaskContextImpl(
-      0,
-      stageAttempt,
-      0,
-      attempt,
-      0,
-      1,
-      null,
-      new Properties,
-      null,
-      TaskMetrics.empty,
-      1
-    )
+    task = StoreTask.contextOf(attempt, stageAttempt)
     TaskContext.setTaskContext(task)
     TaskThreads.begin(task)
     val known = Operator(
@@ -71,9 +59,27 @@ final class StoreTask(
   }
 
   def end(): Unit =
-    if (task != null) { task.markTaskCompleted(None); TaskContext.unset(); task = null }
+    if (task != null) { StoreTask.complete(task); TaskContext.unset(); task = null }
 }
 
-private object StoreTask {
+object StoreTask {
   private val attempts = new AtomicLong()
+
+  /** The context of a task attempt. */
+  def contextOf(attempt: Long, stageAttempt: Int = 0): TaskContextImpl = new TaskContextImpl(
+    0,
+    stageAttempt,
+    0,
+    attempt,
+    0,
+    1,
+    null,
+    new Properties,
+    null,
+    TaskMetrics.empty,
+    1
+  )
+
+  /** Ends a task: what waits for that is run. */
+  def complete(task: TaskContextImpl): Unit = task.markTaskCompleted(None)
 }

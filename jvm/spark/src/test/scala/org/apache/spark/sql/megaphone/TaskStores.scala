@@ -71,6 +71,12 @@ final class TaskStores(
     }
   }
 
+  /** Opens a version in a task of its own, whose thread has a handle to read by. */
+  def openFrom(read: ReadStateStore, version: Long): StateStore = {
+    run.task.begin(version)
+    run.stores.upgradeReadStoreToWriteStore(read, version, None)
+  }
+
   /** Opens a version once more in the task that is at work. */
   def openAgain(version: Long): StateStore = run.stores.getStore(version, None)
 
