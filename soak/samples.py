@@ -30,7 +30,9 @@ OPEN_FILES = Measure("open files", 0.15, 10)
 MAPPINGS = Measure("memory mappings", 0.15, 30)
 PROCESSES = Measure("processes", 0.15, 3)
 BLOCK_BYTES = Measure("blocks in memory, MiB", 0.25, 1)
-HELD = Measure("blocks, replicas and states held", 0.25, 10)
+# How many states there are is up to the dice: they give queries workers and standbys.
+HELD = Measure("blocks, replicas and states that no worker or standby is", 0.25, 10)
+OBJECTS_EACH = Measure("objects of the plugin for each of those that are held", 0.20, 30)
 LOCAL_FILES = Measure("local files", 0.25, 100)
 FILES = Measure("files", 0.25, 30)
 # However many workers there are, and though a bin that is never written keeps its files.
@@ -85,18 +87,15 @@ class Sampler:
         yield ("driver", OBJECTS), of_driver.objects_of_plugin
         yield from _of_process("driver", driver.jvm, of_driver)
         of_executors = {e: self._histogram(f"executor-{e}", p) for e, p in executors.items()}
-        # Of all together: where state is, the dice say.
-        together = sum(each.objects_of_plugin for each in of_executors.values())
-        yield ("executors", OBJECTS), together
         if watched is not None:
             yield from _of_process("executor", executors[watched], of_executors[watched])
         yield ("all", PROCESSES), driver.processes_count()
         yield ("all", BLOCK_BYTES), driver.call("stored_bytes") / _MIB
-        held = driver.call("held")
-        yield (
-            ("executors", HELD),
-            sum(row[kind] for row in held for kind in ("workers", "replicas", "blocks")),
-        )
+        rows = driver.call("held")
+        held = sum(row[kind] for row in rows for kind in ("workers", "replicas", "blocks"))
+        yield ("executors", HELD), held - sum(map(_states, queries))
+        together = sum(each.objects_of_plugin for each in of_executors.values())
+        yield ("executors", OBJECTS_EACH), together / max(1, held)
         folders = [driver.folder / "local", *map(_local_folder, executors.values())]
         yield ("all", LOCAL_FILES), sum(_blocks_on_disk(folder) for folder in folders)
         for query in queries:
@@ -133,6 +132,21 @@ def _of_process(
     yield (name, THREADS), int(status.split("Threads:")[1].split()[0])
     yield (name, OPEN_FILES), len(os.listdir(proc / "fd"))  # noqa: PTH208 (names are enough)
     yield (name, MAPPINGS), len((proc / "maps").read_text().splitlines())
+
+
+def _states(query: RemoteQuery) -> int:
+    """How many states the workers of a query and their standbys are, store by store."""
+    if not (query.checkpoint / "megaphone").exists():
+        return 0  # another provider has its state
+    return sum(
+        (1 + row["standbys"]) * _stores(query.checkpoint / "state" / str(row["operator"]))
+        for row in query.table("workers")
+    )
+
+
+def _stores(operator: Path) -> int:
+    """How many stores an operator has. One that is alone has no folder of its own."""
+    return max(1, sum(each.is_dir() for each in operator.glob("0/*")))
 
 
 def jcmd(process: int, *command: str) -> str:

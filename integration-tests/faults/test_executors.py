@@ -6,7 +6,8 @@ wrong.
 import pytest
 
 from testkit.driver_process import DriverProcess
-from testkit.faults import EXECUTOR_POINTS, Faults
+from testkit.faults import DRIVER_POINTS, EXECUTOR_POINTS, Faults
+from testkit.placement import newest_batch, recovered_later
 from testkit.remote import MakeRemoteQuery, RemoteQuery
 
 SOURCE, TARGET = 0, 1
@@ -39,13 +40,18 @@ def test_an_executor_dies_at_each_point_of_a_prepared_move(
 
 @slow
 @pytest.mark.parametrize("format", [1, 2])
-def test_an_executor_dies_at_each_point_of_a_direct_move(
-    format: int, shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
+@pytest.mark.parametrize("mode", ["direct", "on-demand"])
+def test_an_executor_dies_at_each_point_of_a_step_that_is_not_prepared(
+    mode: str,
+    format: int,
+    shared: DriverProcess,
+    faults: Faults,
+    make_remote_query: MakeRemoteQuery,
 ) -> None:
     query = make_remote_query(shared, format=format)
     for point in EXECUTOR_POINTS:
         if point.startswith("step"):
-            _die_at(query, point, "direct", shared, faults)
+            _die_at(query, point, mode, shared, faults)
     _check(query, shared)
 
 
@@ -54,8 +60,10 @@ def test_an_executor_dies_at_each_point_of_a_direct_move(
     ("moments", "mode", "format"),
     [
         (("driver-sealing",), "prepared", 2),
-        (("driver-sealing", "driver-sealed", "driver-settled"), "prepared", 1),
-        (("driver-sealing", "driver-sealed", "driver-settled"), "direct", 2),
+        (DRIVER_POINTS, "prepared", 1),
+        (DRIVER_POINTS, "direct", 2),
+        (DRIVER_POINTS, "on-demand", 1),
+        (DRIVER_POINTS, "on-demand", 2),
     ],
 )
 def test_source_and_target_die_before_at_and_after_the_switch(
@@ -75,6 +83,7 @@ def test_source_and_target_die_before_at_and_after_the_switch(
             query.spread()
             pause = f"{moment}=pause"
             executor = query.executor_of(victim)
+            before = newest_batch(query)
             plan = query.move_half(SOURCE, TARGET, mode=mode)
             faults.arm(pause)
             query.write(4)
@@ -85,6 +94,9 @@ def test_source_and_target_die_before_at_and_after_the_switch(
             shared.resume()
             shared.answer()
             query.finish(plan)
+            if (moment, victim, mode) == ("driver-sealed", SOURCE, "on-demand"):
+                read = [row["worker"] for row in recovered_later(query, before)]
+                assert TARGET in read, "nobody can be asked"
     _check(query, shared)
 
 
