@@ -221,8 +221,8 @@ def test_an_executor_dies_while_it_asks_or_answers(
 def test_a_source_that_hangs_is_not_waited_for_again_and_again(
     kind: str, format: int, three: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
-    settings = {"spark.megaphone.transfer.imageDeadlineMs": f"{DEADLINE_MS}"} | NO_REST
-    settings |= DATA_ONLY
+    deadline = {"spark.megaphone.transfer.imageDeadlineMs": f"{DEADLINE_MS}"}
+    settings = deadline | NO_REST | DATA_ONLY
     query = make_remote_query(three, kind=kind, format=format, **settings).spread()
     query.run(3)
     source = query.executor_of(0)

@@ -3,9 +3,9 @@ package io.megaphone.spark.executor
 
 import org.apache.spark.TaskContext
 
-/** The threads of this JVM's running tasks, by task attempt. Who opens a store may be another one:
-  * Spark's `RDD.pipe` has rows computed by the thread that writes them to the process, and does not
-  * wait for it when the task ends.
+/** The threads of this JVM's running tasks. Who opens a store may be another one: Spark's
+  * `RDD.pipe` has rows computed by the thread that writes them to the process, and does not wait
+  * for it when the task ends.
   *
   * Threads: any.
   */

@@ -58,12 +58,12 @@ private[provider] trait GuardedReads extends BinnedReads {
     scanned(() => super.rangeScanWithMultiValues(start, end, family))
 
   private def scanned(scan: () => StateStoreIterator[UnsafeRowPair]) = {
-    val pairs = if (isTask) scan() else guard.run(scan)
+    val pairs = guard.runOf(scan)
     new StateStoreIterator(each(pairs.iter), pairs.onClose)
   }
 
   private def guarded[A](rows: () => Iterator[A]): Iterator[A] =
-    each(if (isTask) rows() else guard.run(rows))
+    each(guard.runOf(rows))
 
   /** Who looks at the rows may be another thread than who asked for them: complete mode begins its
     * scan in the task's thread, and a thread that feeds a script may go on with it.

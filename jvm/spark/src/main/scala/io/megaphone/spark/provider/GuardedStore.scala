@@ -57,13 +57,12 @@ private[provider] final class GuardedStore(
       useMultipleValuesPerKey,
       isInternal
     )
-    if (isTask) create() else guard.run(() => create())
+    guard.runOf(() => create())
   }
 
   override def removeColFamilyIfExists(name: String): Boolean =
-    if (isTask) super.removeColFamilyIfExists(name)
-    else guard.run(() => super.removeColFamilyIfExists(name))
+    guard.runOf(() => super.removeColFamilyIfExists(name))
 
   override def commit(): Long =
-    if (isTask) super.commit() else guard.run(() => super.commit())
+    guard.runOf(() => super.commit())
 }
