@@ -33,6 +33,7 @@ PROVIDERS = {
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
 }
 PEERS = ["hdfs", "rocksdb"]
+FORMAT, DEFAULT_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion", 1
 RESULTS = Path(__file__).parent / "results"
 T = TypeVar("T")
 OURS_COLOUR, PEERS_COLOUR = "#e07b39", "#1b4965"
@@ -56,12 +57,18 @@ def session(master: str, partitions: int, **conf: str) -> SparkSession:
     return spark_megaphone.configure(builder).getOrCreate()
 
 
-def arguments(about: str, sizes: list[int], **switches: str) -> argparse.Namespace:
-    """The command line of a benchmark over some numbers of keys; what each switch does."""
+def arguments(
+    about: str, sizes: list[int], *, has_format: bool = False, **switches: str
+) -> argparse.Namespace:
+    """The command line of a benchmark over some numbers of keys, in either checkpoint format if it
+    has a choice; what each switch does.
+    """
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--sizes", type=int, nargs="+", default=sizes)
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=5)
+    if has_format:
+        add_format(parser)
     for switch, what in switches.items():
         parser.add_argument(f"--{switch.replace('_', '-')}", action="store_true", help=what)
     return parser.parse_args()
@@ -140,6 +147,25 @@ def use(spark: SparkSession, provider: str) -> None:
         spark.conf.set("spark.sql.streaming.stateStore.providerClass", PROVIDERS[provider])
 
 
+def use_format(spark: SparkSession, provider: str, version: int) -> None:
+    """From now on the plugin's queries begin with that checkpoint format, others with Spark's
+    default: the HDFS-backed provider has format 1 alone.
+    """
+    ours = provider.startswith("megaphone")
+    spark.conf.set(FORMAT, str(version if ours else DEFAULT_FORMAT))
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """The option that chooses the checkpoint format of the plugin's queries."""
+    told = "the checkpoint format of the plugin's queries"
+    parser.add_argument("--format", type=int, choices=(1, 2), default=DEFAULT_FORMAT, help=told)
+
+
+def with_format(name: str, version: int) -> str:
+    """The name of a result that another checkpoint format than Spark's default has given."""
+    return name if version == DEFAULT_FORMAT else f"{name}-format-{version}"
+
+
 def set_conf(spark: SparkSession, settings: Sequence[str]) -> None:
     """New queries have these settings, each `key=value`."""
     for setting in settings:
@@ -192,6 +218,14 @@ def median_and_spread(values: Sequence[float], digits: int = 2) -> str:
     three = statistics.median(values), min(values), max(values)
     middle, least, most = (f"{value:.{digits}f}" for value in three)
     return f"{middle} ({least}-{most})"
+
+
+def slopes(medians: Mapping[str, Sequence[float]]) -> list[str]:
+    """Lines: of each subject the value at the largest size over that at the smallest. The values
+    are in the order of the sizes, the smallest first; none has a slope with one size alone.
+    """
+    lines = [f"- {of}: {each[-1] / each[0]:.2f}" for of, each in medians.items() if len(each) > 1]
+    return ["", "Slope, largest over smallest size:", "", *lines] if lines else []
 
 
 def turned(rounds: int, subjects: Sequence[str]) -> Iterator[tuple[int, str]]:

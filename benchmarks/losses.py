@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The batch at the loss of one of two executors, by provider, and with a replica.
 
-`python benchmarks/losses.py [--sizes 1000000 4000000] [--rows 50000] [--rounds 5] [--in-batch]`
+`python benchmarks/losses.py [--sizes 1000000 4000000] [--rows 50000] [--rounds 5] [--in-batch]
+[--format 2]`
 
   1. A query loads every key and gets warm, with one worker on each of two executors. With a
      replica it goes on until each worker has a standby.
@@ -10,6 +11,8 @@
      time to detect it. With `--in-batch` it is killed when half of a batch's time is over. The loss
      is then what that batch and the next one take beyond two of those before, without the time
      until Spark has noticed: state that was committed before the kill is missed by the next one.
+     With format 2 tasks send the files of their commits to the standbys, with format 1 these read
+     the checkpoint.
   3. Spark replaces the executor, and the next subject begins with two.
 """
 
@@ -94,12 +97,13 @@ def _noticed_ms(spark: SparkSession, executor: str) -> int:
 
 
 def measured(
-    spark: SparkSession, subject: str, keys: int, rows: int, *, is_in_batch: bool
+    spark: SparkSession, subject: str, keys: int, rows: int, *, format: int, is_in_batch: bool
 ) -> Round:
     """One loss: in the middle of a batch, or between two."""
     has_replica = subject == REPLICA
     spark.conf.set(REPLICAS, str(int(has_replica)))
     harness.use(spark, "megaphone" if has_replica else subject)
+    harness.use_format(spark, subject, format)
     until(lambda: registered(spark) == 2, "two executors are there", PATIENCE_S)
     with harness.folder() as folder, harness.folder() as checkpoint:
         feed = Feed(spark, folder, keys, rows)
@@ -153,6 +157,7 @@ def main() -> None:
     arguments = harness.arguments(
         __doc__.splitlines()[0],
         [1_000_000, 4_000_000],
+        has_format=True,
         in_batch="kill the executor in the middle of a batch, not between two",
     )
     is_in_batch = arguments.in_batch
@@ -175,7 +180,12 @@ def main() -> None:
             arguments.rounds,
             SUBJECTS,
             lambda subject, keys=keys: measured(  # type: ignore[misc]
-                spark, subject, keys, arguments.rows, is_in_batch=is_in_batch
+                spark,
+                subject,
+                keys,
+                arguments.rows,
+                format=arguments.format,
+                is_in_batch=is_in_batch,
             ),
         )
         rounds[str(keys)] = found
@@ -189,6 +199,11 @@ def main() -> None:
                 f"{cell['beyond_ms']:.0f} | {cell['read_bytes'] / 1e6:.1f} | "
                 f"{_read_nothing(subject, of)} | {ratio} |"
             )
+    beyond_ms = {
+        subject: [statistics.median(r[subject]["beyond_ms"] for r in of) for of in rounds.values()]
+        for subject in SUBJECTS
+    }
+    lines += harness.slopes(beyond_ms)
     panels = {
         f"{keys} keys: the batch at the loss, beyond the batches before": {
             subject: [r[subject]["beyond_ms"] for r in found] for subject in SUBJECTS
@@ -197,7 +212,12 @@ def main() -> None:
     }
     result = {"arguments": vars(arguments), "rounds": rounds}
     name = "losses-in-batch" if is_in_batch else "losses"
-    harness.save(name, result, "\n".join(lines) + "\n", harness.dots(panels, "ms"))
+    harness.save(
+        harness.with_format(name, arguments.format),
+        result,
+        "\n".join(lines) + "\n",
+        harness.dots(panels, "ms"),
+    )
     spark.stop()
 
 

@@ -9,9 +9,10 @@
      goes to an executor that has just begun, in place of one that was killed; the executor of one
      of them is emptied. A round's ratio is that of the slowest batch, from the call until three
      batches after its end, to the 99th percentile of the idle batches before.
-  3. What a drain takes, over what its bytes would take at the rate at which the worker of the same
+  3. The slope of a way is its ratio at the largest size over that at the smallest.
+  4. What a drain takes, over what its bytes would take at the rate at which the worker of the same
      round was relocated.
-  4. At the smallest size, with eight workers, for the plugin with `spark.megaphone.placement.auto`
+  5. At the smallest size, with eight workers, for the plugin with `spark.megaphone.placement.auto`
      and for Spark's providers: an executor is killed and replaced. How many batches run from then
      on until the executors' loads differ by a quarter at most, and by how much they differ then:
      the plugin's by bytes, those of Spark's providers by workers. After twenty it is over.
@@ -164,11 +165,16 @@ def replaced(spark: SparkSession, provider: str, keys: int, rows: int) -> Replac
             running.batches(now, now)
 
 
+def ratios(of: list[Round]) -> list[float]:
+    """By round: the slowest batch of the way, over the 99th percentile of idle ones."""
+    return [m["worst_ms"] / m["idle_p99_ms"] for m in of]
+
+
 def lines_of(keys: int, ways: Rounds) -> list[str]:
     """The table's lines of one size."""
     lines = []
     for way, of in ways.items():
-        each = [m["worst_ms"] / m["idle_p99_ms"] for m in of]
+        each = ratios(of)
         mean = {k: statistics.median([m[k] for m in of]) for k in of[0]}
         lines.append(
             f"| {keys} | {way} | {harness.median_and_spread(each)} | {mean['worst_ms']:.0f} | "
@@ -213,6 +219,9 @@ def main() -> None:
         rounds[str(keys)] = ways
         lines += lines_of(keys, ways)
     spark.stop()
+    lines += harness.slopes(
+        {way: [statistics.median(ratios(of[way])) for of in rounds.values()] for way in WAYS}
+    )
     lines += ["", "What a drain takes, over its bytes ÷ the rate of a worker's relocation:", ""]
     for size, ways in rounds.items():
         lines.append(f"- {size} keys: {harness.median_and_spread(drains_by_rate(ways))}")
@@ -230,8 +239,7 @@ def main() -> None:
     ]
     panels = {
         f"{keys} keys: slowest batch / idle p99": {
-            f"megaphone, {way}": [m["worst_ms"] / m["idle_p99_ms"] for m in of]
-            for way, of in ways.items()
+            f"megaphone, {way}": ratios(of) for way, of in ways.items()
         }
         for keys, ways in rounds.items()
     }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a replica costs: the steady batch with one standby of each worker, and without.
 
-`python benchmarks/standbys.py [--works wide join] [--rows 50000] [--rounds 5]`
+`python benchmarks/standbys.py [--works wide join] [--rows 50000] [--rounds 5]
+[--format 2]`
 
   1. A query on two executors of one core each loads every key, and runs until it is warm. With a
      replica it then waits until each worker has a standby.
@@ -59,7 +60,6 @@ def median_ms(
 ) -> float:
     """The median of the batches that are measured."""
     spark.conf.set(REPLICAS, str(int(has_replica)))
-    harness.use(spark, "megaphone")
     with harness.folder() as source, harness.folder() as checkpoint:
         for file in files[: 1 + WARM_UP_BATCHES]:
             os.link(file, source / file.name)
@@ -76,7 +76,7 @@ def median_ms(
             query.stop()
 
 
-def measure(spark: SparkSession, name: str, rows: int, rounds: int) -> None:
+def measure(spark: SparkSession, name: str, rows: int, rounds: int, format: int) -> None:
     """One work: all its rounds, and its result."""
     work = WORKS[name]
     subjects = [f"{who}: {load}" for load in (BUSY, FREE) for who in (WITHOUT, WITH)]
@@ -101,7 +101,8 @@ def measure(spark: SparkSession, name: str, rows: int, rounds: int) -> None:
         lines.append(f"| {load} | {middle[0]:.0f} | {middle[1]:.0f} | {ratio} |")
     panels = {"Median batch": {s: [r[s] for r in found] for s in subjects}}
     result = {"rows": rows, "keys": KEYS[name], "rounds": found}
-    harness.save(f"standbys-{name}", result, "\n".join(lines) + "\n", harness.dots(panels, "ms"))
+    saved = harness.with_format(f"standbys-{name}", format)
+    harness.save(saved, result, "\n".join(lines) + "\n", harness.dots(panels, "ms"))
 
 
 def main() -> None:
@@ -110,6 +111,7 @@ def main() -> None:
     parser.add_argument("--works", nargs="+", choices=KEYS, default=list(KEYS))
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=5)
+    harness.add_format(parser)
     arguments = parser.parse_args()
     spark = harness.session(
         "local-cluster[2,1,3072]",
@@ -117,8 +119,10 @@ def main() -> None:
         spark__executor__memory="3g",
         spark__executor__extraJavaOptions=BELOW_TASKS,
     )
+    harness.use(spark, "megaphone")
+    harness.use_format(spark, "megaphone", arguments.format)
     for name in arguments.works:
-        measure(spark, name, arguments.rows, arguments.rounds)
+        measure(spark, name, arguments.rows, arguments.rounds, arguments.format)
     spark.stop()
 
 

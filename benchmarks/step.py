@@ -312,8 +312,7 @@ def table(rounds: dict[str, dict[str, list[Round]]]) -> list[str]:
                 f"{mean['step_ms']:.0f} | {mean['idle_ms']:.0f}, {mean['idle_p99_ms']:.0f} | "
                 f"{mean['batches']:.0f} | {mean['seconds']:.1f} | {mean['travelled']:.2f} |"
             )
-    slopes = [f"- {way}: {of[-1] / of[0]:.2f}" for way, of in ratios.items() if len(of) > 1]
-    return [*lines, "", "Slope, largest over smallest size:", "", *slopes]
+    return lines + harness.slopes(ratios)
 
 
 def main() -> None:
