@@ -12,7 +12,7 @@ import io.megaphone.checkpoint.Recovery.Located
 import io.megaphone.format.{StoreKey, WorkerId}
 import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.Throttle
-import io.megaphone.state.{Holding, Registry, Traffic}
+import io.megaphone.state.{Holding, Registry, ReplicaKey, Traffic}
 import io.megaphone.transfer.{Answer, Heard, Peers, Question, StandbyKeeper}
 
 /** Brings the rest of what steps on demand have left elsewhere, while no batch asks for it: rule
@@ -24,7 +24,9 @@ import io.megaphone.transfer.{Answer, Heard, Peers, Question, StandbyKeeper}
   *      here by then is left out. ''A task has the lease:'' what has come waits for it, and some
   *      more is asked for meanwhile.
   *   1. If the source has it no more, the bins come from its files, whole, some at a time. What of
-  *      a bin is here already is left out; the records are read before the lease is taken.
+  *      a bin is here already is left out; the records are read before the lease is taken. ''The
+  *      source is behind:'' it is asked again for some rounds, then the files serve, too. It may
+  *      never run the worker again.
   *   1. While memory is short, what the worker has goes to disk first, and nothing more is asked
   *      for or read while something waits on this executor. ''The disk is full:'' what has come
   *      waits, and the worker is told of. So is one whose rest cannot be brought again and again.
@@ -71,6 +73,9 @@ final class RestWork private[runtime] (
   private val obstacles = new ConcurrentHashMap[WorkerId, String]()
   private val wholeSince = new ConcurrentHashMap[WorkerId, java.lang.Long]()
 
+  // The round in which a source first said that it is behind what a step takes.
+  private val behindSince = new ConcurrentHashMap[ReplicaKey, java.lang.Long]()
+
   /** The workers here whose bins have all come while no task ran, each with its version then. */
   private[runtime] def whole: Vector[(WorkerId, Long)] =
     wholeSince.asScala.iterator.map { case (worker, version) => worker -> version.toLong }.toVector
@@ -85,6 +90,7 @@ final class RestWork private[runtime] (
     */
   private[runtime] def keep(orders: Orders): Unit = {
     rests.keep(w => orders.runs.contains(w.store.run))
+    behindSince.keySet.removeIf(key => !orders.runs.contains(key.store.run))
     waiting.keySet.forEach(letLostGo(_))
     // Of a holding that is lost, the next one tells the bytes.
     def isTold(worker: WorkerId) =
@@ -195,10 +201,13 @@ final class RestWork private[runtime] (
         throttle.pass(worker.store.run, stretch.bytes)
         add(worker, new Answered(holding, open.head, stretch, Traffic(fromPeer = bytes)))
         Grown
-      case Answer.NotYet => Busy
+      case Answer.NotYet if mayStillCome(remote.key) => Busy
       case _ => fromFiles(worker, holding, open, Traffic(fromPeer = bytes))
     }
   }
+
+  private def mayStillCome(source: ReplicaKey) =
+    round() - behindSince.computeIfAbsent(source, _ => round()) < BehindRoundsMax
 
   /** Reads the first of these bins, and others that the same export had, as far as there is room:
     * they have files in common, and each is opened once.
@@ -314,6 +323,9 @@ private object RestWork {
 
   /** Rounds of orders that a worker rests at most after a failure. */
   private val RestMax = 300L
+
+  /** Rounds of orders that a source is waited for that is behind: about ten seconds. */
+  private[runtime] val BehindRoundsMax = 100L
   private val NoRoom =
     "has no room for it: give executors more local disk or memory, or move bins elsewhere."
 

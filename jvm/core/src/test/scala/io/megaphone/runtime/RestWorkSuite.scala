@@ -258,6 +258,23 @@ class RestWorkSuite extends AnyFunSuite with TakenBins {
     val recovery = new Recovery(files, Compressions(Compression.None))
   }
 
+  test("a source that never comes to what a step has taken is not waited for without end") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    end()
+    // Its batch ran twice and the other attempt was the one that counts. It has no task any more.
+    source.holding(WorkerId(turn.key, 0)).foreach(_.undoHead())
+    var round = 0L
+    val rests = restsOf(moving, peers, settled = 2, round = () => round)
+    for (now <- Seq(0L, RestWork.BehindRoundsMax - 1)) {
+      round = now
+      assert(!rests.bringAll(turn.key.run) && isPartial)
+    }
+    round += 1
+    assert(rests.bringAll(turn.key.run) && !isPartial)
+    for (i <- 0 until 10) assert(list(log, keyOf(i)) == Seq(i))
+  }
+
   test("bins that a source has lost are read together, and each file is opened once") {
     for ((aheadBytes, times) <- Seq((1L << 20) -> 1, 1L -> 2)) {
       val moving = new Moving(keys = 10, inTwo = 100 until 110)

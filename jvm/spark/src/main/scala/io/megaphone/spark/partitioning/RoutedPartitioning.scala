@@ -18,14 +18,20 @@ import io.megaphone.plan.RoutingTable
   *   - Two are equal only if their tables are, and none is equal to a `HashPartitioning`. An
   *     exchange is never reused under another table, a union does not put the partitions of sides
   *     that lie differently together, and a user's `repartition` on the same keys is carried out.
-  *   - Its [[RoutedShuffleSpec]] is compatible only with one of an equal table. A join in the
-  *     function of `foreachBatch`, whose input keeps this partitioning, shuffles the other side by
-  *     the table.
+  *   - Its [[RoutedShuffleSpec]] is compatible only with one of an equal table, that of a shuffle.
+  *     A join in the function of `foreachBatch`, whose input keeps this partitioning, shuffles the
+  *     other side by the table.
   *   - It does not satisfy what a stateful operator asks for, which is Spark's own hash. The rule
   *     that routes runs after Spark has checked that, so only a plan above a routed one asks.
+  *
+  * @param isOfBatch
+  *   whether rows lie so since a batch of the query, and not by a shuffle above it
   */
-final class RoutedPartitioning(keys: Seq[Expression], val table: RoutingTable)
-    extends HashPartitioning(keys, table.workers) {
+final class RoutedPartitioning(
+    keys: Seq[Expression],
+    val table: RoutingTable,
+    val isOfBatch: Boolean = true
+) extends HashPartitioning(keys, table.workers) {
 
   override def partitionIdExpression: Expression =
     WorkerOf(PartitionHash.of(super.partitionIdExpression), table)
@@ -42,16 +48,16 @@ final class RoutedPartitioning(keys: Seq[Expression], val table: RoutingTable)
     * of partitions, which the table does not have, it is Spark's own partitioning.
     */
   override def copy(expressions: Seq[Expression], numPartitions: Int): HashPartitioning =
-    if (numPartitions == table.workers) new RoutedPartitioning(expressions, table)
+    if (numPartitions == table.workers) new RoutedPartitioning(expressions, table, isOfBatch)
     else super.copy(expressions, numPartitions)
 
   override protected def withNewChildrenInternal(
       newChildren: IndexedSeq[Expression]
-  ): HashPartitioning = new RoutedPartitioning(newChildren, table)
+  ): HashPartitioning = new RoutedPartitioning(newChildren, table, isOfBatch)
 
   // Spark copies, prints and compares a node by its constructor's arguments.
-  override def productArity: Int = 2
-  override def productElement(n: Int): Any = if (n == 0) expressions else table
+  override def productArity: Int = 3
+  override def productElement(n: Int): Any = Seq[Any](expressions, table, isOfBatch)(n)
 
   override def canEqual(other: Any): Boolean = other.isInstanceOf[RoutedPartitioning]
   override def equals(other: Any): Boolean = other match {

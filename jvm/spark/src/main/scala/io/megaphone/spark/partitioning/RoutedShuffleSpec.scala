@@ -14,6 +14,10 @@ import org.apache.spark.sql.internal.SQLConf
   * Spark's own spec of a hash partitioning looks at keys and at the number of partitions, and would
   * hold a routed side to be hashed by Spark. Here the table counts as well. Since this is another
   * class, no spec of Spark's takes it for one of its own kind either.
+  *
+  * Of two sides that both come from a batch, one is shuffled, even if they lie alike: a batch that
+  * is joined with itself. Else a task would compute the batch's rows twice, by turns, and write the
+  * worker's state twice.
   */
 private[partitioning] final class RoutedShuffleSpec(
     partitioning: RoutedPartitioning,
@@ -43,12 +47,13 @@ private[partitioning] final class RoutedShuffleSpec(
         distribution.areAllClusterKeysMatched(partitioning.expressions))
 
   override def createPartitioning(clustering: Seq[Expression]): Partitioning =
-    new RoutedPartitioning(places.map(of => clustering(of.min)), partitioning.table)
+    new RoutedPartitioning(places.map(of => clustering(of.min)), table, isOfBatch = false)
 
-  private def isAlike(that: RoutedShuffleSpec): Boolean =
-    table == that.table && width == that.width && places.size == that.places.size &&
-      places.zip(that.places).forall { case (mine, others) => mine.exists(others) }
+  private def isAlike(that: RoutedShuffleSpec): Boolean = (that eq this) ||
+    !(isOfBatch && that.isOfBatch) && table == that.table && width == that.width && places.size == that.places.size &&
+    places.zip(that.places).forall { case (mine, others) => mine.exists(others) }
 
   private def table = partitioning.table
+  private def isOfBatch = partitioning.isOfBatch
   private def width: Int = distribution.clustering.size
 }

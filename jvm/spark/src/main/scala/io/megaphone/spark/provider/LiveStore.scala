@@ -26,7 +26,7 @@ import io.megaphone.state.{Attempt, Holding}
   * handles that the task makes, and given back when the task ends.
   */
 private[provider] final class LiveStore(
-    task: WorkerTask,
+    private val task: WorkerTask,
     host: ExecutorHost,
     context: StoreContext,
     attempt: Long,
@@ -78,7 +78,10 @@ private[provider] final class LiveStore(
   def isRecovered: Boolean = task.arrivals.isRecovered
 
   override def checkWritable(): Unit = if (isSuperseded)
-    throw new IllegalStateException("The task has opened this state again, and begun anew.")
+    throw new IllegalStateException(
+      "The task has opened this state again, and begun anew: it computes the rows of its batch " +
+        "twice, by turns. Call persist() on the batch before it is used."
+    )
 
   override def commit(): Unit = {
     checkWritable()
@@ -174,7 +177,8 @@ private[provider] object LiveStore {
 
   /** Opens a worker's state for the current task, the first time it is asked for: what a batch must
     * agree on comes with its plan. Who asks to write while what an earlier handle of the task wrote
-    * is not committed gets the state without that: the task computes the same rows again.
+    * is not committed gets the state without that: the task computes the same rows again. Several
+    * threads of a task wait for each other.
     */
   def open(
       host: ExecutorHost,
@@ -187,9 +191,11 @@ private[provider] object LiveStore {
       writes: Boolean = false
   ): LiveStore = {
     val spark = TaskContext.get()
+    val guard = guardOf(spark, host)
     val id = (spark.taskAttemptId(), worker)
-    val known = Option(byTask.get(id))
-    val state = known.filterNot(k => k.isCommitted || writes && k.isWritten).getOrElse {
+    def isCurrent(k: LiveStore) =
+      k.task.batch.version == version && !k.isCommitted && !(writes && k.isWritten)
+    def openNew(known: Option[LiveStore]): LiveStore = {
       val asks =
         Asking(worker, spark.taskAttemptId(), spark.stageId(), spark.stageAttemptNumber())
       if (asking.add(asks)) {
@@ -224,7 +230,7 @@ private[provider] object LiveStore {
       host.publishQueued(worker.store.run)
       // The lease is the task's, however often it opens: an earlier store of it gives it back.
       val live =
-        try new LiveStore(task, host, context, id._1, guardOf(spark, host))
+        try new LiveStore(task, host, context, id._1, guard)
         catch { case e: Throwable if known.isEmpty => task.end(); throw e }
       known.foreach(_.isSuperseded = true)
       byTask.put(id, live)
@@ -232,8 +238,12 @@ private[provider] object LiveStore {
         spark.addTaskCompletionListener[Unit](_ => Option(byTask.remove(id)).foreach(_.end()))
       live
     }
-    if (writes) state.isWritten = true
-    state
+    guard.synchronized {
+      val known = Option(byTask.get(id))
+      val state = known.filter(isCurrent).getOrElse(openNew(known))
+      if (writes) state.isWritten = true
+      state
+    }
   }
 
   private def guardOf(task: TaskContext, host: ExecutorHost): TaskGuard =

@@ -164,17 +164,21 @@ class RoutedPartitioningSuite extends AnyFunSuite {
     assert(routed.numPartitions == 5)
   }
 
-  test("A copy of its tree keeps the table.") {
+  test("A copy of its tree keeps the table, and where its rows come from.") {
     val renamed = AttributeReference("renamed", LongType)()
-    val routed = new RoutedPartitioning(Seq(key), table)
-    val mapped = routed.transform { case a: AttributeReference =>
-      renamed.withExprId(a.exprId).withName("renamed")
+    for (isOfBatch <- Seq(true, false)) {
+      val routed = new RoutedPartitioning(Seq(key), table, isOfBatch)
+      val copies = Seq(
+        routed.transform { case a: AttributeReference =>
+          renamed.withExprId(a.exprId).withName("renamed")
+        },
+        routed.makeCopy(Array(Seq(renamed), table, Boolean.box(isOfBatch))),
+        routed.clone(),
+        routed.copy(expressions = Seq(renamed))
+      )
+      for (copy <- copies.map(_.asInstanceOf[RoutedPartitioning]))
+        assert((copy.table eq table) && copy.isOfBatch == isOfBatch)
     }
-    assert(mapped.asInstanceOf[RoutedPartitioning].table eq table)
-    assert(
-      routed.makeCopy(Array(Seq(renamed), table)).asInstanceOf[RoutedPartitioning].table eq table
-    )
-    assert(routed.clone().asInstanceOf[RoutedPartitioning].table eq table)
   }
 
   test("Plans print the table's number and size, never its content.") {

@@ -9,7 +9,9 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.plan.{Move, RoutingTable}
 
-/** Spark takes a routed side for co-partitioned with nothing but a side of the same table. */
+/** Spark takes a routed side for co-partitioned with nothing but a side that it has shuffled by the
+  * same table.
+  */
 class RoutedShuffleSpecSuite extends AnyFunSuite {
   private val table = RoutingTable.roundRobin(64, 4)
   private val moved = table.moved(Seq(Move(0, 1)), 1, 4)
@@ -19,6 +21,8 @@ class RoutedShuffleSpecSuite extends AnyFunSuite {
   private val (x, y, z) = (column("x"), column("y"), column("z"))
 
   private def routed(t: RoutingTable, keys: Expression*) = new RoutedPartitioning(keys, t)
+  private def shuffled(t: RoutingTable, keys: Expression*) =
+    new RoutedPartitioning(keys, t, isOfBatch = false)
   private def spec(of: Partitioning, clustering: Expression*): ShuffleSpec =
     of.createShuffleSpec(ClusteredDistribution(clustering))
 
@@ -30,22 +34,31 @@ class RoutedShuffleSpecSuite extends AnyFunSuite {
 
   test("It is compatible with a side of an equal table, and with no other.") {
     val left = spec(routed(table, a), a)
-    assert(fit(left, spec(routed(RoutingTable.fromBytes(table.toBytes), x), x)))
-    assert(!fit(left, spec(routed(moved, x), x)), "other owners")
-    assert(!fit(left, spec(routed(table.moved(Nil, 1, 4), x), x)), "another number")
+    assert(fit(left, spec(shuffled(RoutingTable.fromBytes(table.toBytes), x), x)))
+    assert(!fit(left, spec(shuffled(moved, x), x)), "other owners")
+    assert(!fit(left, spec(shuffled(table.moved(Nil, 1, 4), x), x)), "another number")
     assert(!fit(left, spec(HashPartitioning(Seq(x), 4), x)), "Spark's own hash")
     assert(!fit(left, spec(RangePartitioning(Seq(SortOrder(x, Ascending)), 4), x)))
   }
 
+  test("Of two sides that come from batches, one is shuffled.") {
+    val left = spec(routed(table, a), a)
+    assert(!fit(left, spec(routed(table, x), x)) && fit(left, left))
+    assert(fit(spec(shuffled(table, a), a), spec(shuffled(table, x), x)))
+    val renamed = routed(table, a).transform { case k: AttributeReference if k == a => x }
+    assert(!fit(left, spec(renamed.asInstanceOf[Partitioning], x)))
+    assert(!fit(left, spec(routed(table, x).copy(numPartitions = 4), x)))
+  }
+
   test("The keys have to be at the same places of the join.") {
     def both(left: Seq[Expression], right: Seq[Expression]) =
-      fit(spec(routed(table, left: _*), a, b, b), spec(routed(table, right: _*), x, y, z))
+      fit(spec(routed(table, left: _*), a, b, b), spec(shuffled(table, right: _*), x, y, z))
     assert(both(Seq(a, b), Seq(x, y)))
     assert(both(Seq(a, b), Seq(x, z)), "b is joined with y and with z")
     assert(both(Seq(b, a), Seq(y, x)))
     assert(!both(Seq(a, b), Seq(y, x)), "turned")
     assert(!both(Seq(a), Seq(x, y)), "fewer keys")
-    assert(!fit(spec(routed(table, a), a), spec(routed(table, x), x, y)), "another join")
+    assert(!fit(spec(routed(table, a), a), spec(shuffled(table, x), x, y)), "another join")
   }
 
   test("One worker is a single partition; more are not.") {
@@ -57,9 +70,9 @@ class RoutedShuffleSpecSuite extends AnyFunSuite {
   test("Of several partitionings of one side, one that fits is enough.") {
     val several = PartitioningCollection(Seq(HashPartitioning(Seq(a), 4), routed(table, b)))
     val left = several.createShuffleSpec(ClusteredDistribution(Seq(a, b)))
-    assert(fit(left, spec(routed(table, y), x, y)))
-    assert(!fit(left, spec(routed(table, x), x, y)))
-    assert(!fit(left, spec(routed(moved, y), x, y)))
+    assert(fit(left, spec(shuffled(table, y), x, y)))
+    assert(!fit(left, spec(shuffled(table, x), x, y)))
+    assert(!fit(left, spec(shuffled(moved, y), x, y)))
   }
 
   test("It shuffles another side by the same table, on the keys that stand at the same places.") {
@@ -93,14 +106,14 @@ class RoutedShuffleSpecSuite extends AnyFunSuite {
     def coalesced(of: HashPartitioning, boundaries: CoalescedBoundary*) =
       CoalescedHashPartitioning(of, boundaries)
     val halves = Seq(CoalescedBoundary(0, 2), CoalescedBoundary(2, 4))
-    val left = coalesced(routed(table, a), halves: _*)
+    val left = coalesced(shuffled(table, a), halves: _*)
     val renamed = left.transform { case k: AttributeReference if k == a => x }
     assert(renamed == coalesced(routed(table, x), halves: _*))
     val right = spec(renamed.asInstanceOf[Partitioning], x)
     assert(fit(spec(left, a), right))
     assert(!fit(spec(coalesced(HashPartitioning(Seq(a), 4), halves: _*), a), right))
-    assert(!fit(spec(coalesced(routed(moved, a), halves: _*), a), right))
-    assert(!fit(spec(routed(table, a), a), right), "whole and coalesced")
+    assert(!fit(spec(coalesced(shuffled(moved, a), halves: _*), a), right))
+    assert(!fit(spec(shuffled(table, a), a), right), "whole and coalesced")
   }
 
   test("A copy keeps the table; one with another number of partitions is Spark's own.") {

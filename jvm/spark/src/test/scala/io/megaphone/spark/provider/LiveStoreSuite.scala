@@ -261,6 +261,26 @@ final class LiveStoreSuite extends PluginSession {
     } finally task.end()
   }
 
+  test("Two threads of a task that open its state at once have the same.") {
+    val worker = new OneWorker
+    val task = worker.task()
+    var other = Option.empty[FutureTask[LiveStore]]
+    val opensTwice = new SomeContext {
+      override def takeFamilies(binsCount: Int): ColumnFamilies = {
+        if (other.isEmpty) { // nobody knows yet of the store that is made here
+          other = Some(new FutureTask(() => { task.join(); worker.open(Impatient) }))
+          val thread = new Thread(other.get)
+          thread.start()
+          while (thread.isAlive && thread.getState != Thread.State.BLOCKED) Thread.onSpinWait()
+        }
+        null
+      }
+    }
+    task.begin(0)
+    try assert(worker.open(opensTwice) eq other.get.get(60, TimeUnit.SECONDS))
+    finally task.end()
+  }
+
   test("A stage that runs again takes the state from the tasks of its attempt before.") {
     val worker = new OneWorker
     def onThread[A](task: StoreTask)(body: => A): A = elsewhere { task.begin(0); body }

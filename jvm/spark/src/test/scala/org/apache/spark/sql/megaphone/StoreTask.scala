@@ -58,6 +58,9 @@ final class StoreTask(
     )
   }
 
+  /** The current thread works for the task, too. */
+  def join(): Unit = TaskContext.setTaskContext(task)
+
   def end(): Unit =
     if (task != null) { StoreTask.complete(task); TaskContext.unset(); task = null }
 }
