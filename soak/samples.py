@@ -30,8 +30,9 @@ OPEN_FILES = Measure("open files", 0.15, 10)
 MAPPINGS = Measure("memory mappings", 0.15, 30)
 PROCESSES = Measure("processes", 0.15, 3)
 BLOCK_BYTES = Measure("blocks in memory, MiB", 0.25, 1)
-# How many states there are is up to the dice: they give queries workers and standbys.
-HELD = Measure("blocks, replicas and states that no worker or standby is", 0.25, 10)
+# How many states there are is up to the dice: they give queries workers and standbys, and each that
+# goes elsewhere leaves a state behind, for fifteen batches.
+HELD = Measure("blocks, replicas and states for each that a worker or standby is", 0.25, 0.5)
 OBJECTS_EACH = Measure("objects of the plugin for each of those that are held", 0.20, 30)
 LOCAL_FILES = Measure("local files", 0.25, 100)
 FILES = Measure("files", 0.25, 30)
@@ -93,7 +94,7 @@ class Sampler:
         yield ("all", BLOCK_BYTES), driver.call("stored_bytes") / _MIB
         rows = driver.call("held")
         held = sum(row[kind] for row in rows for kind in ("workers", "replicas", "blocks"))
-        yield ("executors", HELD), held - sum(map(_states, queries))
+        yield ("executors", HELD), held / max(1, sum(map(_states, queries)))
         together = sum(each.objects_of_plugin for each in of_executors.values())
         yield ("executors", OBJECTS_EACH), together / max(1, held)
         folders = [driver.folder / "local", *map(_local_folder, executors.values())]
