@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -189,8 +189,19 @@ class DriverProcess:
 
     def kill_executor(self, executor: str, by: signal.Signals = signal.SIGKILL) -> None:
         """Ends an executor's process by a signal, and waits until it is gone."""
-        os.kill(self.executors()[executor], by)
-        until(lambda: executor not in self.executors(), f"executor {executor} is gone")
+        self.kill_executors([executor], by)
+
+    def kill_executors(self, executors: Iterable[str], by: signal.Signals = signal.SIGKILL) -> None:
+        """Ends some executors' processes at once, and waits until they are gone."""
+        ending = [*executors]
+        processes = self.executors()
+        for executor in ending:
+            os.kill(processes[executor], by)
+        until(lambda: not {*ending} & self.executors().keys(), f"executors {ending} are gone")
+
+    def resume_executor(self, executor: str) -> None:
+        """Lets an executor go on that stands still."""
+        os.kill(self.executors()[executor], signal.SIGCONT)
 
     def kill(self) -> None:
         """Kills the driver, JVM and Python; its executors must end by themselves."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests of placement ask a driver, and wait for."""
 
+import signal
 from collections import Counter
 from typing import Any
 
@@ -39,6 +40,12 @@ def recovered_later(query: RemoteQuery, after: int = 0) -> list[dict[str, Any]]:
     return [row for row in moves if row["is_recovery"] or row["bins_from_checkpoint"]]
 
 
+def read_later(query: RemoteQuery, worker: int, after: int) -> list[dict[str, Any]]:
+    """What a worker's executor had not of its state, in each batch after one: tails, or bins."""
+    moves = query.table("migrations")
+    return [row for row in moves if (row["worker"], row["batch"] > after) == (worker, True)]
+
+
 def newest_batch(query: RemoteQuery) -> int:
     """The batch that all workers have committed last."""
     (batch,) = {int(row["last_batch"]) for row in query.table("workers")}
@@ -67,3 +74,46 @@ def finish_relocations(query: RemoteQuery) -> None:
         "the relocations end",
         within=_BATCHES,
     )
+
+
+def relocation_of(query: RemoteQuery, worker: int) -> dict[str, Any]:
+    """The worker's only relocation."""
+    (row,) = (row for row in query.table("relocations") if row["worker"] == worker)
+    return row
+
+
+def is_copied(query: RemoteQuery, worker: int) -> bool:
+    """Whether the target of a worker's only relocation has all of its state."""
+    row = relocation_of(query, worker)
+    return bool(row["bytes_ready"] == row["bytes"])
+
+
+def recovered_after_the_loss_of(
+    worker: int,
+    query: RemoteQuery,
+    driver: DriverProcess,
+    by: signal.Signals = signal.SIGKILL,
+) -> list[dict[str, Any]]:
+    """Kills a worker's executor; what was then read from the checkpoint, but for tails."""
+    before = newest_batch(query)
+    driver.kill_executor(query.executor_of(worker), by)
+    query.run(2)
+    return recovered_later(query, before)
+
+
+def others_stand_by_again(query: RemoteQuery, driver: DriverProcess) -> None:
+    """Whoever was lost is replaced, and the next loss costs nothing but tails. Ends the query."""
+    driver.wait_for_executors()
+    wait_for_standbys(query.spread())
+    assert not recovered_after_the_loss_of(0, query, driver), "others stand by again"
+    query.stop_and_check()
+    driver.wait_for_executors()
+
+
+def goes_on_with_standbys(query: RemoteQuery, driver: DriverProcess) -> None:
+    """The query starts on a driver; its workers get standbys, and one goes on from its own."""
+    query.start(driver).spread()
+    query.check()
+    wait_for_standbys(query)
+    assert not recovered_after_the_loss_of(0, query, driver)
+    query.stop_and_check()

@@ -82,6 +82,14 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
+@contextlib.contextmanager
+def taken_port() -> Iterator[dict[str, str]]:
+    """Settings of a driver whose executors find the port taken that others would ask them at."""
+    with socket.create_server((HOST, 0)) as taken:
+        port = str(taken.getsockname()[1])
+        yield {"spark.megaphone.transfer.port": port, "spark.port.maxRetries": "0"}
+
+
 def jars(name: str) -> Path:
     """The folder with the jars that tests on a store need beside Spark."""
     folder = _TARGET / name

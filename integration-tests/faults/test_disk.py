@@ -15,7 +15,15 @@ import pytest
 from testkit.driver_process import DriverProcess, MakeDriver, Refused
 from testkit.input import MANY_ROWS
 from testkit.on_demand import incomplete, takes_effect, until_complete
-from testkit.placement import REPLICAS, wait_for_standbys
+from testkit.placement import (
+    REPLICAS,
+    drain_of,
+    finish_relocations,
+    newest_batch,
+    read_later,
+    recovered_later,
+    wait_for_standbys,
+)
 from testkit.remote import PATIENCE_BATCHES, MakeRemoteQuery, RemoteQuery
 from testkit.waiting import until
 
@@ -105,6 +113,37 @@ def test_the_rest_of_a_step_on_demand_comes_once_there_is_room(
     assert query.plan(plan)["reason"] is None
     query.input.pattern = FEWER_ROWS
     query.run(2)
+    query.stop_and_check()
+
+
+@pytest.mark.slow
+def test_a_worker_stays_as_long_as_there_is_no_room_where_it_is_to_go(
+    driver: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = uneven(make_remote_query(driver, kind="wide", pattern=FEWER_ROWS))
+    before = newest_batch(query)
+    source, target = query.executor_of(0), query.executor_of(1)
+    limit(driver, [target])
+    query.call("place", workers={"0": target})
+    finish_relocations(query)
+    *_, ended = query.table("relocations")
+    assert (ended["worker"], ended["status"]) == (0, "failed")
+    assert ended["reason"] == f"Executor {target} has no room for the worker's state."
+    driver.call("drain", executor=source)
+    query.run(3)
+    drain = drain_of(driver, source) or {}
+    assert (drain["status"], drain["workers"]) == ("draining", 1)
+    assert f"Executor {target} has no room for some" in drain["reason"]
+    driver.call("undrain", executor=source)
+    assert query.executor_of(0) == source
+    assert read_later(query, 0, before) == [], "it has never left"
+    query.check()
+
+    limit(driver, [target], resource.RLIM_INFINITY)
+    query.call("place", workers={"0": target})
+    finish_relocations(query)
+    assert query.executor_of(0) == target
+    assert recovered_later(query, before) == []
     query.stop_and_check()
 
 

@@ -2,23 +2,24 @@
 """Executors that stand by for workers: the loss of one costs the tails that its standbys lack."""
 
 import signal
-from typing import Any
 
 import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver
-from testkit.faults import STANDBY_POINTS, USELESS, Faults
+from testkit.faults import STANDBY_POINTS, Faults
 from testkit.input import MANY_ROWS
 from testkit.on_demand import SOME_KEYS
 from testkit.placement import (
     REPLICAS,
+    goes_on_with_standbys,
     newest_batch,
+    others_stand_by_again,
+    recovered_after_the_loss_of,
     recovered_later,
-    status_of,
     wait_for_standbys,
     workers_by_executor,
 )
-from testkit.remote import MakeRemoteQuery, RemoteQuery
+from testkit.remote import MakeRemoteQuery
 from testkit.shapes import MOVED, SLOW
 from testkit.waiting import until
 
@@ -154,50 +155,12 @@ def test_an_executor_of_a_step_on_demand_dies_before_the_rest_has_come(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_whole", [False, True], ids=["made", "brought forward"])
-def test_an_executor_dies_while_it_keeps_a_standby(
-    is_whole: bool, shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
-) -> None:
-    query = make_remote_query(shared, **{REPLICAS: "1"})
-    if is_whole:
-        wait_for_standbys(query.spread())
-    faults.arm("standby-kept")
-    query.run_until(
-        lambda: faults.struck("standby-kept") is not None, "an executor dies", within=60
-    )
-    others_stand_by_again(query, shared)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("lost", [1, 2], ids=["one", "both"])
-def test_executors_die_while_they_make_standbys_for_each_other(
-    lost: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
-) -> None:
-    slow = {REPLICAS: "1", "spark.megaphone.transfer.maxBytesPerSecond": "20k"}
-    query = make_remote_query(shared, **slow).spread()
-    query.run(2)
-    until(
-        lambda: [row["workers"] for row in shared.call("held")] == [2, 2],
-        "each has its own worker's state, and loads the other's",
-    )
-    assert all(row["standbys"] == 0 for row in query.table("workers")), "it takes long"
-    for executor in list(workers_by_executor(query))[:lost]:
-        shared.kill_executor(executor)
-    query.run(2)
-    query.check()
-    shared.wait_for_executors()
-    query.run(2)
-    query.stop_and_check()
-
-
-@pytest.mark.slow
 def test_a_worker_and_its_standby_die_at_once(
     shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
     query = make_remote_query(shared, **{REPLICAS: "1"}).spread()
     wait_for_standbys(query)
-    for executor in shared.call("executors"):
-        shared.kill_executor(executor)
+    shared.kill_executors(shared.call("executors"))
     shared.wait_for_executors()
     query.run(2)
     query.check()
@@ -218,33 +181,16 @@ def test_the_driver_dies_and_the_next_one_has_standbys_made_anew(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", [1, 2])
-@pytest.mark.parametrize("is_whole", [False, True], ids=["made", "brought forward"])
-def test_the_driver_dies_while_a_standby_is_kept(
-    is_whole: bool,
+@pytest.mark.parametrize("point", STANDBY_POINTS)
+def test_the_driver_dies_while_a_standby_takes_over(
+    point: str,
     format: int,
     make_driver: MakeDriver,
     own_faults: Faults,
     make_remote_query: MakeRemoteQuery,
 ) -> None:
     first, second = make_driver(**own_faults.settings), make_driver()
-    query = make_remote_query(first, format=format, **{REPLICAS: "1"})
-    if is_whole:
-        wait_for_standbys(query.spread())
-    own_faults.arm("standby-kept=pause")
-    query.write(3)
-    keeper = own_faults.wait("standby-kept=pause")
-    assert keeper in first.executors(), "it stands still in the midst of it"
-    first.kill()
-    goes_on_with_standbys(query, second)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("point", STANDBY_POINTS)
-def test_the_driver_dies_while_a_standby_takes_over(
-    point: str, make_driver: MakeDriver, own_faults: Faults, make_remote_query: MakeRemoteQuery
-) -> None:
-    first, second = make_driver(**own_faults.settings), make_driver()
-    query = make_remote_query(first, **{REPLICAS: "1"}).spread()
+    query = make_remote_query(first, format=format, **{REPLICAS: "1"}).spread()
     wait_for_standbys(query)
     lost, standby = query.executor_of(0), query.executor_of(1)
     own_faults.arm(f"{point}=pause")
@@ -256,52 +202,16 @@ def test_the_driver_dies_while_a_standby_takes_over(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dies", ["source", "target"])
-def test_an_executor_of_a_relocation_dies(
-    dies: str, shared: DriverProcess, make_remote_query: MakeRemoteQuery
-) -> None:
-    slow = {"spark.megaphone.transfer.maxBytesPerSecond": "20k"}
-    query = make_remote_query(shared, **slow).spread()
-    source, target = query.executor_of(0), query.executor_of(1)
-    query.call("place", workers={"0": target})
-    query.run(2)
-    (row,) = query.table("relocations")
-    assert row["status"] == "making", "it takes long"
-    shared.kill_executor(source if dies == "source" else target)
-    query.run(2)
-    (row,) = query.table("relocations")
-    assert row["status"] == "failed"
-    query.check()
-    shared.wait_for_executors()
-    query.run(2)
-    query.stop_and_check()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("point", STANDBY_POINTS)
-def test_the_target_dies_in_the_batch_of_a_relocation(
-    point: str, shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
-) -> None:
-    query = make_remote_query(shared).spread()
-    target = query.executor_of(1)
-    faults.arm(point)
-    query.call("place", workers={"0": target})
-    query.run_until(lambda: faults.struck(point) is not None, "the target dies", within=60)
-    assert faults.struck(point) == target
-    query.check()
-    query.run(2)
-    (row,) = query.table("relocations")
-    assert row["status"] == "failed"
-    query.stop_and_check()
-    shared.wait_for_executors()
-
-
-@pytest.mark.slow
+@pytest.mark.parametrize("format", [1, 2])
 @pytest.mark.parametrize("point", STANDBY_POINTS)
 def test_a_standby_dies_when_it_takes_over(
-    point: str, shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
+    point: str,
+    format: int,
+    shared: DriverProcess,
+    faults: Faults,
+    make_remote_query: MakeRemoteQuery,
 ) -> None:
-    query = make_remote_query(shared, **{REPLICAS: "1"}).spread()
+    query = make_remote_query(shared, format=format, **{REPLICAS: "1"}).spread()
     wait_for_standbys(query)
     lost, standby = query.executor_of(0), query.executor_of(1)
     faults.arm(point)
@@ -310,83 +220,6 @@ def test_a_standby_dies_when_it_takes_over(
     assert faults.struck(point) == standby
     query.check()
     others_stand_by_again(query, shared)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("what", USELESS)
-def test_a_file_that_does_not_reach_a_standby_is_read_from_the_checkpoint(
-    what: str, shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
-) -> None:
-    entry = f"file-pushed={what}"
-    query = make_remote_query(shared, **{REPLICAS: "1"}).spread()
-    wait_for_standbys(query)
-    faults.arm(entry)
-    query.run_until(lambda: faults.struck(entry) is not None, "a file is sent", within=5)
-    wait_for_standbys(query)
-    assert not recovered_after_the_loss_of(0, query, shared)
-    query.check()
-    query.stop_and_check()
-    shared.wait_for_executors()
-
-
-@pytest.mark.slow
-def test_a_file_that_reaches_a_standby_late_is_not_applied_twice(
-    shared: DriverProcess, faults: Faults, make_remote_query: MakeRemoteQuery
-) -> None:
-    entry = "file-pushed=hang"
-    query = make_remote_query(shared, **{REPLICAS: "1"}).spread()
-    wait_for_standbys(query)
-    faults.arm(entry)
-    query.write()
-    sender = faults.wait(entry)
-    query.run(2)
-    wait_for_standbys(query)  # by the checkpoint: all files of the executor wait behind this one
-    faults.release(entry)
-    query.run(2)
-    wait_for_standbys(query)
-    worker = 0 if query.executor_of(0) == sender else 1
-    assert not recovered_after_the_loss_of(worker, query, shared)
-    query.check()
-    query.stop_and_check()
-    shared.wait_for_executors()
-
-
-@pytest.mark.slow
-def test_the_driver_dies_while_a_worker_is_on_its_way(
-    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
-) -> None:
-    first, second = make_driver(), make_driver()
-    slow = {"spark.megaphone.transfer.maxBytesPerSecond": "20k"}
-    query = make_remote_query(first, **slow).spread()
-    query.call("place", workers={"0": query.executor_of(1)})
-    query.run(2)
-    (row,) = query.table("relocations")
-    assert row["status"] == "making"
-    assert row["bytes_ready"] < row["bytes"]
-    first.kill()
-    query.start(second).spread()
-    assert query.table("relocations") == [], "the next run has other executors"
-    query.run(2)
-    query.stop_and_check()
-
-
-@pytest.mark.slow
-def test_a_draining_executor_dies(
-    shared: DriverProcess, make_remote_query: MakeRemoteQuery
-) -> None:
-    slow = {"spark.megaphone.transfer.maxBytesPerSecond": "20k"}
-    query = make_remote_query(shared, **slow).spread()
-    leaving = query.executor_of(0)
-    shared.call("drain", executor=leaving)
-    query.run(2)
-    assert status_of(shared, leaving) == "draining"
-    shared.kill_executor(leaving)
-    until(lambda: status_of(shared, leaving) == "lost", "the drain has ended")
-    query.run(2)
-    query.check()
-    shared.wait_for_executors()
-    query.run(2)
-    query.stop_and_check()
 
 
 @pytest.mark.slow
@@ -414,34 +247,3 @@ def newest_stages(driver: DriverProcess) -> list[tuple[int, str, int]]:
     """Of the last two stages: the attempt, the status, and how many tasks have begun."""
     stages = driver.call("stages")[-2:]
     return [(row["attempt"], row["status"], len(row["localities"])) for row in stages]
-
-
-def others_stand_by_again(query: RemoteQuery, driver: DriverProcess) -> None:
-    """Whoever was lost is replaced, and the next loss costs nothing but tails. Ends the query."""
-    driver.wait_for_executors()
-    wait_for_standbys(query.spread())
-    assert not recovered_after_the_loss_of(0, query, driver), "others stand by again"
-    query.stop_and_check()
-    driver.wait_for_executors()
-
-
-def goes_on_with_standbys(query: RemoteQuery, driver: DriverProcess) -> None:
-    """The query starts on a driver; its workers get standbys, and one goes on from its own."""
-    query.start(driver).spread()
-    query.check()
-    wait_for_standbys(query)
-    assert not recovered_after_the_loss_of(0, query, driver)
-    query.stop_and_check()
-
-
-def recovered_after_the_loss_of(
-    worker: int,
-    query: RemoteQuery,
-    driver: DriverProcess,
-    by: signal.Signals = signal.SIGKILL,
-) -> list[dict[str, Any]]:
-    """Kills a worker's executor; what was then read from the checkpoint, but for tails."""
-    before = newest_batch(query)
-    driver.kill_executor(query.executor_of(worker), by)
-    query.run(2)
-    return recovered_later(query, before)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,10 +18,22 @@ from testkit.cluster import standalone_cluster
 from testkit.driver_process import DriverProcess, MakeDriver
 from testkit.folders import fresh
 from testkit.in_process import FIRST_WORKERS, STOCK
+from testkit.placement import (
+    REPLICAS,
+    newest_batch,
+    read_later,
+    recovered_after_the_loss_of,
+    wait_for_standbys,
+)
 from testkit.remote import MakeRemoteQuery, RemoteQuery
-from testkit.server import HOST
+from testkit.server import taken_port
 
 UP = 3
+SECURE = {
+    "spark.authenticate": "true",
+    "spark.authenticate.secret": "of this test",
+    "spark.network.crypto.enabled": "true",
+}
 slow = pytest.mark.slow
 
 
@@ -94,14 +105,7 @@ def from_others_and_files(query: RemoteQuery) -> tuple[int, int]:
 def test_executors_that_have_a_secret_and_encrypt_ask_each_other_for_bins(
     make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
 ) -> None:
-    driver = make_driver(
-        **{
-            "spark.authenticate": "true",
-            "spark.authenticate.secret": "of this test",
-            "spark.network.crypto.enabled": "true",
-        }
-    )
-    query = make_remote_query(driver).spread()
+    query = make_remote_query(make_driver(**SECURE)).spread()
     for source, target, mode in ((0, 1, "prepared"), (1, 0, "on-demand")):
         before, _ = from_others_and_files(query)
         query.finish(query.move_half(source, target, mode=mode))
@@ -113,12 +117,30 @@ def test_executors_that_have_a_secret_and_encrypt_ask_each_other_for_bins(
 
 
 @slow
+def test_executors_that_have_a_secret_and_encrypt_stand_by_for_each_other(
+    make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+) -> None:
+    driver = make_driver(**SECURE)
+    query = make_remote_query(driver, **{REPLICAS: "1"}).spread()
+    for victim in (0, 1):
+        wait_for_standbys(query.spread())
+        before, standby = newest_batch(query), query.executor_of(1 - victim)
+        assert not recovered_after_the_loss_of(victim, query, driver)
+        assert query.executor_of(victim) == standby
+        read = read_later(query, victim, before)
+        assert [row["bytes_from_peer"] > 0 for row in read] == [True], "the last tail was sent"
+        assert [row["bytes_from_checkpoint"] for row in read] == [0]
+        query.check()
+        driver.wait_for_executors()
+    query.stop_and_check()
+
+
+@slow
 def test_executors_without_a_port_read_files_and_each_says_so_once(
     make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
 ) -> None:
-    with socket.create_server((HOST, 0)) as taken:
-        port = {"spark.megaphone.transfer.port": str(taken.getsockname()[1])}
-        driver = make_driver(**port, **{"spark.port.maxRetries": "0"})
+    with taken_port() as settings:
+        driver = make_driver(**settings)
         query = make_remote_query(driver).spread()
     for source, target, mode in ((0, 1, "prepared"), (1, 0, "on-demand"), (0, 1, "direct")):
         _, before = from_others_and_files(query)

@@ -11,6 +11,8 @@ from testkit.input import Pattern
 from testkit.placement import (
     finish_relocations,
     is_drained,
+    newest_batch,
+    read_later,
     recovered_later,
     status_of,
     workers_by_executor,
@@ -186,8 +188,13 @@ def test_what_is_left_when_the_time_is_up_is_read_from_the_checkpoint(
     leaving = query.executor_of(0)
     shared.call("drain", executor=leaving, within=0.5)
     until(lambda: status_of(shared, leaving) == "overdue", "its time is up")
+    before = newest_batch(query)
     query.run(2)
     assert query.executor_of(0) != leaving
+    read = read_later(query, 0, before)
+    assert [row["is_recovery"] for row in read] == [True], "all bins at once"
+    assert read[0]["bytes_from_checkpoint"] > 0
+    assert recovered_later(query, before) == read, "the other worker has stayed"
     query.stop_and_check()
     shared.call("undrain", executor=leaving)
 
