@@ -248,13 +248,9 @@ class Driver:
         )
         return rows
 
-    def counters(self) -> dict[str, int]:
-        """What the plugin has counted for Spark's metrics system, by the names of the counters."""
-        jvm: Any = self._spark._jvm
-        metrics = jvm.org.apache.spark.SparkEnv.get().metricsSystem()
-        sources = metrics.getSourcesByName("plugin.io.megaphone.MegaphonePlugin")
-        counters = sources.head().metricRegistry().getCounters()
-        return {str(name): int(counters[name].getCount()) for name in counters}
+    def ui(self) -> str:
+        """The address of the live UI."""
+        return str(self._spark.sparkContext.uiWebUrl)
 
     def stored_bytes(self) -> int:
         """Bytes of the blocks that all block managers have in memory, as the driver knows it."""

@@ -41,6 +41,16 @@ def labelled(spark: SparkSession) -> Samples:
     return scrape(spark, "/metrics/megaphone/")
 
 
+def counters_at(address: str) -> dict[str, int]:
+    """The plugin's counters, such as `bins_moved`, of the live UI at an address."""
+    samples = samples_at(f"{address}/metrics/megaphone/")
+    totals = {name: int(n) for (name, _), n in samples.items() if name.endswith("_total")}
+    return {
+        name.removeprefix("spark_megaphone_").removesuffix("_total"): n
+        for name, n in totals.items()
+    }
+
+
 def of_family(samples: Samples, name: str) -> list[tuple[dict[str, str], float]]:
     """Labels and value of each sample of a name."""
     return [(dict(labels), value) for (found, labels), value in samples.items() if found == name]
