@@ -46,6 +46,7 @@ class Step:
         batch_s: What its batch took.
         wait_s: How long the batch waited for state, at most of its tasks.
         batch_bytes: That the batch brought.
+        bins_left: Of which something was elsewhere after the batch.
         bytes: That came in all.
         whole_s: From the submission until all was there.
     """
@@ -56,6 +57,7 @@ class Step:
     batch_s: float
     wait_s: float
     batch_bytes: int
+    bins_left: int
     bytes: int
     whole_s: float
 
@@ -183,6 +185,7 @@ def _step(feed: _Feed, query: StreamingQuery, moves: dict[int, int], mode: str) 
         feed.durations_s[batch],
         max(row["wait_ms"] for row in of_step) / 1000,
         _bytes(of_step),
+        sum(row["bins_incomplete"] for row in of_step),
         _bytes(came),
         whole_s,
     )

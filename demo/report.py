@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What came of it: the table of the batches that state moved in, and the verdict."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
+from typing import Any, Self
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -12,11 +14,36 @@ from demo.watch import Act, Batch
 
 
 @dataclass(frozen=True)
+class Reads:
+    """What was read from the checkpoint: all of it, to the last byte."""
+
+    workers: int
+    """Workers of which all bins were read."""
+    bins: int
+    """Bins of others, as of one whose standby was half made."""
+    bytes: int
+    """Of both, and what was newer than the state that an executor had."""
+
+    @classmethod
+    def of(cls, migrations: Iterable[Mapping[str, Any]]) -> Self:
+        """Counts some rows of the table `migrations`."""
+        rows = list(migrations)
+        return cls(
+            workers=len({(r["operator"], r["worker"]) for r in rows if r["is_recovery"]}),
+            bins=sum(r["bins_from_checkpoint"] for r in rows),
+            bytes=sum(r["bytes_from_checkpoint"] for r in rows),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.workers} whole workers, {self.bins:,} other bins, {self.bytes:,} bytes"
+
+
+@dataclass(frozen=True)
 class Loss:
     """What the end of an executor cost a query."""
 
-    bytes: int
-    """Bytes of state that it read again."""
+    reads: Reads
+    """What it read again."""
     batch_s: float
     """Its longest batch since."""
     before_s: float
@@ -138,7 +165,8 @@ def burst(outcome: Burst) -> str:
     lines += [
         f"  {step.mode + ':':<11}its batch took {step.batch_s:.2f} s ({step.before_s:.2f} s before "
         f"it), waited {step.wait_s:.2f} s for {_megabytes(step.batch_bytes)} of "
-        f"{_megabytes(step.bytes)}; all was there after {step.whole_s:.1f} s"
+        f"{_megabytes(step.bytes)}, left {step.bins_left} bins incomplete; all was there after "
+        f"{step.whole_s:.1f} s"
         for step in outcome.steps
     ]
     return "\n".join([*lines, _wrong("burst", outcome.wrong, outcome.keys)])
@@ -147,7 +175,7 @@ def burst(outcome: Burst) -> str:
 def _lost(name: str, loss: Loss) -> str:
     return (
         f"  {name}: a batch of {loss.batch_s:.2f} s, {loss.before_s:.2f} s before it; "
-        f"{loss.bytes:,} bytes of state read again"
+        f"read again: {loss.reads}"
     )
 
 

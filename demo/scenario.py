@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from demo.report import Loss, Outcome
+from demo.report import Loss, Outcome, Reads
 from demo.sink import Answers, wrong_firsts, wrong_keys
 from demo.watch import Watch
 from demo.workload import BATCHES, Workload
@@ -99,7 +99,6 @@ def _act(stage: Stage) -> dict[str, Loss]:
     _join(stage, "third")
     losses = _kill(stage)
     _release(stage)
-    watch.run(1)
     with watch.act("rescale 4 → 3"):
         watch.done(handle.rescale(3, strategy=STRATEGY, mode=MODE))
     return losses
@@ -144,10 +143,11 @@ def _has_begun(handle: Megaphone) -> bool:
 def _join(stage: Stage, which: str) -> None:
     watch = stage.watch
     with watch.act(f"{which} executor joins"):
-        before = _reporting()
+        # One that was killed has been replaced; the other one may not have reported yet.
+        before = _reporting() | {executor.id for executor in stage.cluster.executors()}
         stage.cluster.add_worker()
         watch.until(lambda: bool(_reporting() - before), f"the {which} executor came")
-        watch.say("    it is there")
+        watch.say(f"    executor {min(_reporting() - before, key=int)} is there")
         watch.until(lambda: _places(stage.handle) == _reporting(), "all executors had workers")
         watch.say("    it has workers")
 
@@ -165,19 +165,25 @@ def _kill(stage: Stage) -> dict[str, Loss]:
     """Kills an executor while others stand by for the workers of the first query."""
     watch = stage.watch
     watch.until(lambda: _have_standbys(stage.handle), "others stood by for all workers")
-    last = {name: _last_batch(query) for name, query in stage.queries.items()}
+    last = _last_batches(stage)
     both = set.intersection(*(_places(Megaphone(query)) for query in stage.queries.values()))
     _kill_executor(stage, min(both or _places(stage.handle), key=int))
-    watch.until(
-        lambda: all(_last_batch(query) > last[name] + 1 for name, query in stage.queries.items()),
-        "both queries had gone on",
-    )
+    _wait_for_batches(stage, last, 2)
     watch.until(lambda: _have_standbys(stage.handle), "others stood by again")
     return {name: _loss(query, last[name]) for name, query in stage.queries.items()}
 
 
-def _last_batch(query: StreamingQuery) -> int:
-    return int(query.recentProgress[-1]["batchId"])
+def _last_batches(stage: Stage) -> dict[str, int]:
+    """The last batch of each query."""
+    return {name: int(query.recentProgress[-1]["batchId"]) for name, query in stage.queries.items()}
+
+
+def _wait_for_batches(stage: Stage, last: dict[str, int], count: int) -> None:
+    """Waits until each query has ended so many batches after its last one."""
+    stage.watch.until(
+        lambda: all(now >= last[name] + count for name, now in _last_batches(stage).items()),
+        "both queries had gone on",
+    )
 
 
 def _loss(query: StreamingQuery, last: int) -> Loss:
@@ -188,14 +194,16 @@ def _loss(query: StreamingQuery, last: int) -> Loss:
         if progress["numInputRows"] > 0
     }
     return Loss(
-        bytes=sum(
-            row["bytes_from_checkpoint"]
-            for row in Megaphone(query).migrations().to_pylist()
-            if row["is_recovery"] and row["batch"] > last
-        ),
+        reads=_reads(query, last),
         batch_s=max(s for batch, s in seconds.items() if batch > last),
         before_s=median([s for batch, s in seconds.items() if batch <= last][-_BATCHES_BEFORE:]),
     )
+
+
+def _reads(query: StreamingQuery, last: int) -> Reads:
+    """What a query has read from the checkpoint after its batch `last`."""
+    rows = Megaphone(query).migrations().to_pylist()
+    return Reads.of(row for row in rows if row["batch"] > last)
 
 
 def _kill_executor(stage: Stage, victim: str) -> None:
@@ -213,10 +221,15 @@ def _release(stage: Stage) -> None:
     watch = stage.watch
     watch.until(lambda: _places(stage.handle) == _reporting(), "all executors had workers")
     leaving = max(_reporting(), key=int)
+    last = _last_batches(stage)
     with watch.act(f"drain of executor {leaving}"):
         drain = Megaphone.drain(leaving, release=True)
         watch.until(lambda: drain.status == "released", f"executor {leaving} had ended")
         watch.say("    it was emptied, and has ended")
+        # The next batch of a query may have been planned before that.
+        _wait_for_batches(stage, _last_batches(stage), 2)
+        for name, query in stage.queries.items():
+            watch.say(f"    {name} read from the checkpoint: {_reads(query, last[name])}")
 
 
 def _have_standbys(handle: Megaphone) -> bool:

@@ -135,6 +135,11 @@ class DriverProcess:
         """Process of each executor, by executor id."""
         return processes.executors(self._listed())
 
+    def executor_logs(self) -> dict[str, str]:
+        """What each executor of a `local-cluster` has logged, also one that has ended."""
+        logs = self.folder.glob("spark/work/*/*/stderr")
+        return {log.parent.name: log.read_text(errors="replace") for log in logs}
+
     def processes_count(self) -> int:
         """How many processes it has: of Python, of the driver's JVM, of executors."""
         return len(self._listed())

@@ -35,6 +35,7 @@ FEWER_ROWS = replace(MANY_ROWS, rows=500, step=500)
 SMALL = 3  # bins that need no disk
 FILE_BYTES_MAX = 512 << 10  # above all other files here, far below the size of a file of pages
 STATE_AND_STANDBY = 700_000  # more than half of the keys of one worker take
+DROPPED = "Standbys were dropped, 1 in all, for a batch had no room for its own state. "
 NEEDS_DISK = "Give the executor more local disk, or its state more memory."
 
 
@@ -165,12 +166,21 @@ def test_standbys_are_dropped_before_a_batch_fails_for_want_of_room(
         lambda: all(row["bytes"] > STATE_AND_STANDBY for row in driver.call("held")),
         "each has its worker's state, and all of the other's",
     )
-    limit(driver, list(driver.executors()))
+    executors = driver.executors()
+    assert not any(DROPPED in log for log in driver.executor_logs().values())
+    limit(driver, list(executors))
     query.input.pattern = all_keys
     query.run()
+    logs = driver.executor_logs()
+    assert all(DROPPED + NEEDS_DISK in logs[executor] for executor in executors), logs
+    until(
+        lambda: all(row["standbys"] == 0 for row in query.table("workers")),
+        "the driver hears of it",
+    )
     query.input.pattern = few
     query.run()
     assert all(row["bytes_on_disk"] == 0 for row in driver.call("held"))
+    assert driver.executors() == executors, "an executor has died"
     query.stop_and_check()
 
 
