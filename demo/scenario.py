@@ -168,7 +168,10 @@ def _kill(stage: Stage) -> dict[str, Loss]:
     last = _last_batches(stage)
     both = set.intersection(*(_places(Megaphone(query)) for query in stage.queries.values()))
     _kill_executor(stage, min(both or _places(stage.handle), key=int))
-    _wait_for_batches(stage, last, 2)
+    watch.until(
+        lambda: all(now > last[name] + 1 for name, now in _last_batches(stage).items()),
+        "both queries had gone on",
+    )
     watch.until(lambda: _have_standbys(stage.handle), "others stood by again")
     return {name: _loss(query, last[name]) for name, query in stage.queries.items()}
 
@@ -176,14 +179,6 @@ def _kill(stage: Stage) -> dict[str, Loss]:
 def _last_batches(stage: Stage) -> dict[str, int]:
     """The last batch of each query."""
     return {name: int(query.recentProgress[-1]["batchId"]) for name, query in stage.queries.items()}
-
-
-def _wait_for_batches(stage: Stage, last: dict[str, int], count: int) -> None:
-    """Waits until each query has ended so many batches after its last one."""
-    stage.watch.until(
-        lambda: all(now >= last[name] + count for name, now in _last_batches(stage).items()),
-        "both queries had gone on",
-    )
 
 
 def _loss(query: StreamingQuery, last: int) -> Loss:
@@ -226,8 +221,7 @@ def _release(stage: Stage) -> None:
         drain = Megaphone.drain(leaving, release=True)
         watch.until(lambda: drain.status == "released", f"executor {leaving} had ended")
         watch.say("    it was emptied, and has ended")
-        # The next batch of a query may have been planned before that.
-        _wait_for_batches(stage, _last_batches(stage), 2)
+        watch.run(2)  # the first of which may have been planned before that
         for name, query in stage.queries.items():
             watch.say(f"    {name} read from the checkpoint: {_reads(query, last[name])}")
 

@@ -45,6 +45,7 @@ def test_an_idle_executor_with_state_ends_after_the_time_for_cached_data(
         (staying,) = driver.call("executors")
         (worker,) = (worker for worker in (0, 1) if query.executor_of(worker) != staying)
         until(lambda: is_copied(query, worker), "its state comes, though no batch does")
+        assert relocations_of(query, worker)[-1]["why"] == "drain"
         query.run()
         assert workers_by_executor(query) == {staying: 2}
         assert recovered_later(query) == []
@@ -227,6 +228,6 @@ def relocations_of(query: RemoteQuery, worker: int) -> list[dict[str, Any]]:
 
 
 def is_copied(query: RemoteQuery, worker: int) -> bool:
-    """Whether the target of a worker's only relocation has all of its state."""
-    (row,) = relocations_of(query, worker)
-    return bool(row["bytes_ready"] == row["bytes"])
+    """Whether the target of a worker's newest relocation has all of its state, which is known."""
+    row = relocations_of(query, worker)[-1]
+    return bool(row["bytes"]) and bool(row["bytes_ready"] == row["bytes"])

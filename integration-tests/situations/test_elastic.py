@@ -81,9 +81,9 @@ def test_executors_of_a_cluster_come_have_equal_state_are_held_for_it_and_go_wit
             return {each.id: each.pid for each in cluster.executors()}
 
         monkeypatch.setattr(driver, "executors", processes)  # they are the cluster's
+        driver.wait_for_executors()
+        assert len(processes()) == 1
         query = make_remote_query(driver, kind="slow", **AUTO)
-        query.run()
-        assert len(driver.call("executors")) == 1
         use_three(query)
         held = driver.call("held")
         assert {row["executor"] for row in held} == processes().keys()
