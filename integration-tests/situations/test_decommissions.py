@@ -190,7 +190,6 @@ def test_what_gets_out_before_a_deadline_is_not_read_from_the_checkpoint(
         assert driver.call("stages")[-1]["localities"] == ["PROCESS_LOCAL"] * 2
         read = [(row["worker"], row["is_recovery"]) for row in recovered_later(query)]
         assert read == ([(0, True)] if seconds == 2 else [])
-        assert (leaving in driver.executors()) == (seconds == 30)
     until(lambda: leaving not in driver.executors(), "it has ended", 120)
     query.run(2)
     query.stop_and_check()
