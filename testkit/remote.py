@@ -140,6 +140,16 @@ class RemoteQuery(RunningQuery):
         """The batches in Spark's `offsets` or `commits`, ascending."""
         return sorted(int(f.name) for f in (self.checkpoint / log).iterdir() if f.name.isdigit())
 
+    def forget_after(self, batch: int) -> None:
+        """Has a query that has stopped go on after a batch of the past.
+
+        The user has deleted the offsets and commits behind it, and takes the sink back likewise.
+        """
+        for newer in (b for b in self.logged("offsets") if b > batch):
+            (self.checkpoint / "offsets" / str(newer)).unlink()
+            (self.checkpoint / "commits" / str(newer)).unlink()
+            (self.sink / f"{newer}.json").unlink()
+
     def plan_log(self) -> list[bytes]:
         """The records of the plan log, in order."""
         folder = self.checkpoint / "megaphone" / "log"

@@ -94,7 +94,6 @@ def test_a_driver_that_wakes_up_after_another_took_over_harms_nothing(
 def test_a_restart_five_batches_back_forgets_the_steps_after(
     format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
-    """The user has deleted the last offsets and commits, and takes the sink back likewise."""
     query = make_remote_query(shared, format=format).spread()
     query.run()
     kept = query.finish(query.submit("rescale", 3, strategy="all-at-once", mode="direct"))
@@ -106,10 +105,7 @@ def test_a_restart_five_batches_back_forgets_the_steps_after(
     while newest < back + 5:
         newest = query.write().settle()
     query.stop()
-    for batch in range(back + 1, newest + 1):
-        (query.checkpoint / "offsets" / str(batch)).unlink()
-        (query.checkpoint / "commits" / str(batch)).unlink()
-        (query.sink / f"{batch}.json").unlink()
+    query.forget_after(back)
     # What was taken back is one batch now: the source remembers its files.
     query.start(shared).settle()
     assert query.plan(lost["id"])["batches"] == [back + 1], "a step that is void counts as done"

@@ -47,6 +47,33 @@ def test_the_driver_dies_and_the_next_one_has_whole_bins(
 
 @slow
 @pytest.mark.parametrize("format", [1, 2])
+@pytest.mark.parametrize("is_void", [True, False], ids=["before the step", "after the step"])
+def test_a_restart_further_back_has_whole_bins(
+    is_void: bool, format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    query = make_remote_query(shared, format=format, **NO_REST).spread()
+    moved, kept = query.bins_of(0)[::2], query.bins_of(1)
+    plan = left_incomplete(query)
+    (step,) = query.plan(plan)["batches"]
+    query.run(5)
+    assert incomplete(query) > 0
+    query.stop()
+    back = step - 1 if is_void else step + 1
+    query.forget_after(back)
+    # What was taken back is one batch now: the source remembers its files.
+    assert query.start(shared).settle() == back + 1
+    assert query.plan(plan)["batches"] == [back + 1 if is_void else step]
+    assert query.bins_of(1) == sorted(kept + moved)
+    assert incomplete(query) == 0
+    query.check()
+    query.finish(plan)
+    left_incomplete(query, source=1, target=0)
+    query.run(2)
+    query.stop_and_check()
+
+
+@slow
+@pytest.mark.parametrize("format", [1, 2])
 def test_a_cancelled_plan_stops_where_it_is_and_what_has_moved_is_completed(
     format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
