@@ -22,11 +22,12 @@ from testkit.on_demand import (
     takes_effect_for_one_row,
     until_complete,
 )
-from testkit.placement import workers_by_executor
+from testkit.placement import newest_batch, workers_by_executor
 from testkit.remote import MakeRemoteQuery
 from testkit.shapes import DATA_ONLY, MOVED
 
 BATCHES = 40
+SOURCE, TARGET = 0, 1
 # Operators that look at all rows of their state in each batch, for what is due by time, or that ask
 # for all rows and look at none.
 SCANNING = (
@@ -36,12 +37,16 @@ SCANNING = (
 )
 # Of these nothing is due for a minute, for a day, or ever.
 RARELY_DUE = ("unique", "first", "seen")
-# Of these the batch of a step asks for all that there is, or for nearly all.
-SOON_COMPLETE = ("complete", "met at once", "expiring")
+# Of these the batch of a step asks for all that there is, even if it has one row.
+ALL_AT_ONCE = ("complete",)
+# Of these it asks for all, or for nearly all, unless it has one row.
+SOON_COMPLETE = ("met at once", "expiring")
 # Of these that batch, or the next one, asks for all even if it has one row.
-ALL_COMES_SOON = ("complete", "visited", "pandas visits", "tallied")
+ALL_COMES_SOON = (*ALL_AT_ONCE, "visited", "pandas visits", "tallied")
 # A row asks for one sub-bin of each store of an operator; a join has four.
 STORES_MAX = 4
+# One of each family of operators.
+FAMILIES = ("wide", "windows", "first", "joined", "met", "sessions", "long visits", "long tallies")
 # Questions of a batch and store about what one source has: for the keys that the batch has, and for
 # what is due, which each variable that expires is asked for by itself. Complete mode asks for all.
 ROUND_TRIPS = dict.fromkeys(MOVED, 3) | {"expiring": 8, "complete": 512}
@@ -154,15 +159,39 @@ def test_an_operator_that_looks_at_all_rows_leaves_those_that_are_not_due_where_
 @pytest.mark.parametrize("dies", ["source", "target"])
 @pytest.mark.parametrize("kind", MOVED)
 def test_an_executor_dies_before_the_rest_has_come(
-    kind: str, dies: str, format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
+    kind: str,
+    dies: str,
+    format: int,
+    shared: DriverProcess,
+    faults: Faults,
+    make_remote_query: MakeRemoteQuery,
 ) -> None:
-    query = make_remote_query(shared, kind=kind, format=format, **NO_REST).spread()
+    settings = NO_REST | (DATA_ONLY if kind in SOON_COMPLETE else {})
+    query = make_remote_query(shared, kind=kind, format=format, **settings).spread()
     query.run(3)
-    source, target = query.executor_of(0), query.executor_of(1)
-    takes_effect(query, query.move_half(0, 1, mode="on-demand"))
-    assert kind in SOON_COMPLETE or incomplete(query) > 0
-    shared.kill_executor(source if dies == "source" else target)
-    query.run(3).flush()
+    victim = query.executor_of(SOURCE if dies == "source" else TARGET)
+    plan = query.move_half(SOURCE, TARGET, mode="on-demand")
+    if kind in ALL_AT_ONCE:
+        before = newest_batch(query)
+        point = "question-answering" if dies == "source" else "question-asked"
+        faults.arm(point)
+        takes_effect(query, plan)
+        assert faults.struck(point) == victim
+    else:
+        (takes_effect_for_one_row if kind in SOON_COMPLETE else takes_effect)(query, plan)
+        assert incomplete(query) > 0
+        before = newest_batch(query)
+        shared.kill_executor(victim)
+    query.run(3)
+    of_target = [
+        row
+        for row in query.table("migrations")
+        if (row["operator"], row["worker"]) == (0, TARGET) and row["batch"] > before
+    ]
+    if dies == "source":
+        assert sum(row["bins_from_checkpoint"] for row in of_target) > 0, "nobody can be asked"
+    assert any(row["is_recovery"] for row in of_target) == (dies == "target")
+    query.flush()
     query.stop()
     query.check()
     shared.wait_for_executors()
@@ -213,6 +242,32 @@ def test_an_executor_dies_while_it_asks_or_answers(
     shared.wait_for_executors()
     query.run(2)
     query.stop_and_check()
+
+
+@slow
+@pytest.mark.parametrize("format", [1, 2])
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_the_number_of_workers_changes_on_demand_though_a_source_dies_amid_it(
+    kind: str,
+    format: int,
+    shared: DriverProcess,
+    faults: Faults,
+    make_remote_query: MakeRemoteQuery,
+) -> None:
+    query = make_remote_query(shared, kind=kind, format=format).spread()
+    query.run(3)
+    for workers in (3, 2):
+        faults.arm("question-answering")
+        plan = query.submit("rescale", workers, mode="on-demand", strategy="batched(32)")
+        query.run_until(lambda: faults.struck("question-answering") is not None, "one is asked")
+        assert query.plan(plan)["status"] == "running", "steps are still to come"
+        query.finish(plan, within=BATCHES)
+        assert query.workers()[0] == workers
+        shared.wait_for_executors()
+        query.spread()
+    query.run(2).flush()
+    query.stop()
+    query.check()
 
 
 @slow
