@@ -78,6 +78,7 @@ class DriverProcess:
                 start_new_session=True,
                 text=True,
             )
+        self._link_kb = link_kb
         self._meanwhile = meanwhile
         self._answers: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
@@ -178,6 +179,13 @@ class DriverProcess:
                 yield
             finally:
                 os.kill(process, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def narrowed(self, port: int, link_kb: int) -> Iterator[None]:
+        """Some ports of its link, from one on, pass so many kB in a second meanwhile."""
+        assert self._link_kb is not None, "it has no link"
+        with link.narrowed(self.process.pid, port, link_kb, otherwise=self._link_kb):
+            yield
 
     def wait_for_executors(self) -> None:
         """Waits until all its executors are registered: one that was killed is replaced."""

@@ -14,6 +14,7 @@ from testkit.driver_process import DriverProcess
 from testkit.faults import DEMAND_POINTS, JAR, LENDER_POINTS, USELESS, Faults
 from testkit.on_demand import (
     NO_REST,
+    NOTICE_BATCHES,
     brought,
     bytes_from_checkpoint,
     from_checkpoint,
@@ -57,6 +58,9 @@ NO_USE = {
     for i, kind in enumerate(MOVED)
 }
 LINK_KB = 1000
+# What executors ask each other for on these ports passes a narrow link.
+PORT = 7400
+NARROW_KB = 25  # all answers of a source to a task come in ten seconds
 DEADLINE_MS = 5000
 slow = pytest.mark.slow
 
@@ -72,10 +76,14 @@ def three(work: Path) -> Iterator[DriverProcess]:
 
 @pytest.fixture(scope="module")
 def linked(work: Path) -> Iterator[DriverProcess]:
-    """A driver with two executors, all behind a link of `LINK_KB` a second."""
+    """A driver with two executors, all behind a link of `LINK_KB` a second.
+
+    They ask each other for state on ports from `PORT` on.
+    """
     if (why := link.missing()) is not None:
         pytest.skip(f"there can be no link here: {why}")
-    driver = DriverProcess(work / "linked", {"spark.jars": str(JAR)}, link_kb=LINK_KB)
+    settings = {"spark.jars": str(JAR), "spark.megaphone.transfer.port": f"{PORT}"}
+    driver = DriverProcess(work / "linked", settings, link_kb=LINK_KB)
     yield driver
     driver.close()
 
@@ -315,10 +323,24 @@ def test_a_source_that_hangs_is_not_waited_for_again_and_again(
 def test_answers_over_a_slow_link_are_waited_for(
     kind: str, format: int, linked: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:
-    query = make_remote_query(linked, kind=kind, format=format).spread()
+    # Nor is an offer given up.
+    settings = DATA_ONLY | {"spark.megaphone.transfer.tailDeadlineMs": "60000"}
+    query = make_remote_query(linked, kind=kind, format=format, **settings).spread()
     query.run(3)
     for source, target in ((0, 1), (1, 0)):
-        query.finish(query.move_half(source, target, mode="on-demand"), within=BATCHES)
+        plan = query.move_half(source, target, mode="on-demand")
+        query.run(NOTICE_BATCHES)
+        with linked.narrowed(PORT, NARROW_KB):
+            takes_effect(query, plan)
+        (batch,) = query.plan(plan)["batches"]
+        came = [row for row in query.table("migrations") if row["batch"] == batch]
+        # Of an offer, and of each answer that is waited for by itself, some goes ahead of the rate.
+        trips = sum(row["questions"] for row in came) if kind not in ALL_AT_ONCE else 1
+        ahead = (len(came) + trips) * link.NARROW_BURST_BYTES
+        least_ms = (sum(row["bytes_from_peer"] for row in came) - ahead) / NARROW_KB
+        assert least_ms > 0, "so little may have come at once"
+        assert sum(row["wait_ms"] for row in came) >= least_ms
+        query.finish(plan, within=BATCHES)
     assert from_checkpoint(query) == 0
     query.run(2).flush()
     query.stop()
