@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.driver
+
+import java.net.{InetAddress, ServerSocket, Socket}
+
+import org.apache.spark.{SparkConf, SparkContext}
+import org.apache.spark.sql.megaphone.Allocation
+import org.scalatest.concurrent.Eventually.{eventually, timeout}
+import org.scalatest.funsuite.AnyFunSuite
+import org.scalatest.time.SpanSugar._
+
+import io.megaphone.testkit.LongRun
+
+/** Whether the application can do without an executor, by what Spark itself wants. The tests run
+  * with all tests only.
+  */
+final class SparkReleasesSuite extends AnyFunSuite {
+
+  /** An application with two executors of a core each. */
+  private final class Application(settings: (String, String)*) {
+    val context = new SparkContext(
+      new SparkConf()
+        .setMaster("local-cluster[2,1,1024]")
+        .setAppName(suiteName)
+        .setAll(settings)
+    )
+    private val headcount = new Headcount(context, () => executors)
+    private val releases = new SparkReleases(context, headcount, () => Set.empty)
+
+    def executors: Set[String] = Allocation.registered(context)
+    def need: Option[String] = releases.needOf(executors.head)
+    def awaitBoth(): Unit = eventually(timeout(2.minutes))(assert(headcount.active == 2))
+
+    /** One of them gets no more tasks. Nobody can do without the other. */
+    def checkLast(): Unit = {
+      releases.cordon(executors.head)
+      assert(need.contains("It is the last one that gets tasks."))
+    }
+  }
+
+  private def running(settings: (String, String)*)(use: Application => Unit): Unit = {
+    val application = new Application(settings: _*)
+    try { application.awaitBoth(); use(application) }
+    finally application.context.stop()
+  }
+
+  if (LongRun.isOn) {
+    test("without dynamic allocation all may go but the last one that gets tasks") {
+      running() { application =>
+        assert(application.need.isEmpty)
+        application.checkLast()
+      }
+    }
+
+    test("as many stay as dynamic allocation wants, for it would start another") {
+      running(
+        "spark.dynamicAllocation.enabled" -> "true",
+        "spark.dynamicAllocation.shuffleTracking.enabled" -> "true",
+        "spark.dynamicAllocation.initialExecutors" -> "2",
+        "spark.dynamicAllocation.maxExecutors" -> "2",
+        "spark.dynamicAllocation.minExecutors" -> "1",
+        // None is ended by Spark meanwhile.
+        "spark.dynamicAllocation.executorIdleTimeout" -> "1h"
+      ) { application =>
+        import application._
+        def wanted = Allocation.wanted(context)
+        val twoWanted =
+          Some("Spark's dynamic allocation wants 2 executors, and would start another.")
+        assert(wanted.contains(2) && need == twoWanted, "as many as it began with")
+        context.parallelize(Seq(1), 1).count()
+        eventually(timeout(1.minute))(assert(wanted.contains(1)))
+        assert(executors.size == 2 && need.isEmpty, "a job of one task has ended")
+        val door = new ServerSocket(0, 2, InetAddress.getLoopbackAddress)
+        door.setSoTimeout(120000)
+        try {
+          val (port, tasks) = (door.getLocalPort, context.parallelize(Seq(1, 2), 2))
+          val job = tasks.foreachAsync(_ => SparkReleasesSuite.awaitClose(port))
+          val held = Seq.fill(2)(door.accept()) // by then both run
+          eventually(timeout(1.minute))(assert(wanted.contains(2)))
+          assert(need == twoWanted, "two tasks run")
+          held.foreach(_.close())
+          job.get()
+        } finally door.close()
+        eventually(timeout(1.minute))(assert(wanted.contains(1)))
+        assert(need.isEmpty)
+        checkLast()
+      }
+    }
+  }
+}
+
+private object SparkReleasesSuite {
+
+  /** As a task does that runs until it is told to end. */
+  def awaitClose(port: Int): Unit = {
+    val told = new Socket(InetAddress.getLoopbackAddress, port)
+    try { told.getInputStream.read(); () }
+    finally told.close()
+  }
+}
