@@ -3,13 +3,13 @@ package io.megaphone.runtime
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.errors.{DamagedFileException, DetachedLeaseException}
+import io.megaphone.errors.{DamagedFileException, DetachedLeaseException, MissingFileException}
 import io.megaphone.format.{FileName, StateName, WorkerId}
 import io.megaphone.log.{Due, RowTime}
 import io.megaphone.log.memory.DamagedRecordsException
 import io.megaphone.plan.Bins
 import io.megaphone.state.{LoadedBin, Registry, Remote, Stretch, SubBin}
-import io.megaphone.transfer.{Answer, Question}
+import io.megaphone.transfer.{Answer, BlockKind, BlockName, Question}
 
 /** What a worker brings of a bin that a step on demand has left elsewhere. */
 class FetcherSuite extends AnyFunSuite with TakenBins {
@@ -180,6 +180,47 @@ class FetcherSuite extends AnyFunSuite with TakenBins {
       assert(!isPartial && log.keyCount == 10 && arrivals.binsFromCheckpoint == 1)
       assert((0 until 10).map(i => list(log, keyOf(i))) == (0 until 10).map(i => Seq(i.toByte)))
       assert(asked.size == before + 1)
+    }
+  }
+
+  test("bins of which there is no offer, or a damaged one, come from files in the step's batch") {
+    def isDamaged(block: BlockName) = Option.when(block.kind == BlockKind.Offer)(Array[Byte](1, 2))
+    for (others <- Seq(NoPeers, new SomePeers(isDamaged))) {
+      val moving = new Moving(keys = 10)
+      import moving._
+      val registry = new Registry
+      val task = store.lease(registry, 1, 9)
+      val opened =
+        new Opener(registry, store.recovery, store.handOver, others).open(task, turn, sources)
+      assert(!task.holding.areIncomplete && opened.binsFromCheckpoint == 1)
+      val log = task.holding.log(0)
+      assert((0 until 10).map(i => list(log, keyOf(i))) == (0 until 10).map(i => Seq(i.toByte)))
+    }
+  }
+
+  for (
+    isOfOne <- Seq(false, true);
+    (what, use) <- Seq[(String, Fetcher => Unit)](
+      "a key is needed" -> (_.bring(0, hashOf(5))),
+      "rows are due" -> (_.bringDue(Due(RowTime.InOrder(0), 4))),
+      "all is needed" -> (_.completeAll())
+    )
+  ) {
+    val file = if (isOfOne) "a file that has nothing of the bin" else "no file"
+    test(s"what the source has lost and $file has is an error, and never an absent key: $what") {
+      val moving = new Moving(keys = 10)
+      import moving._
+      heard = _ => Answer.Gone
+      lose(isOfOne)
+      if (isOfOne) {
+        val told = intercept[DamagedFileException](use(fetcher))
+        assert(told.condition == "DAMAGED_FILE" && told.bin.contains(0))
+        assert(told.file.contains(s"$takenFrom"))
+      } else {
+        val told = intercept[MissingFileException](use(fetcher))
+        assert(told.condition == "MISSING_FILE" && told.file == s"$takenFrom")
+      }
+      assert(isPartial && !(0 until 10).exists(has), "what it should have had is still lacking")
     }
   }
 

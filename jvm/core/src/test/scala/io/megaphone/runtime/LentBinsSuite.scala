@@ -57,6 +57,36 @@ class LentBinsSuite extends AnyFunSuite with TakenBins {
     assert(has(1) && isPartial && arrivals.binsFromCheckpoint == 0)
   }
 
+  test("what was not announced is lent to who asks between its worker's opening and the drop") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    val zero = store.lease(source, 0, 9)
+    new Opener(source, store.recovery, store.handOver, peers).open(zero, turn, sources)
+    assert(source.exports.count == 0, "nobody has an offer of it")
+    fetcher.bring(0, hashOf(1))
+    assert(source.exports.count == 1 && zero.holding.isLeaving(0))
+    store.commit(zero, turn)
+    zero.holding.settle()
+    assert(!zero.holding.has(0))
+    fetcher.bring(0, hashOf(2))
+    assert((1 to 3).map(has) == Seq(true, true, false) && arrivals.binsFromCheckpoint == 0)
+  }
+
+  test("what is lent no more comes from files, and so does what was dropped before it was lent") {
+    for (isLent <- Seq(true, false)) {
+      val moving = new Moving(keys = 10)
+      import moving._
+      if (isLent) fetcher.bring(0, hashOf(1))
+      runZero(until = 1)
+      source.holding(WorkerId(turn.key, 0)).get.settle()
+      source.exports.keep(_ => false) // the driver's orders name the step no more
+      fetcher.bring(0, hashOf(2))
+      assert(!isPartial && arrivals.binsFromCheckpoint == 1)
+      assert((0 until 10).map(i => list(log, keyOf(i))) == (0 until 10).map(i => Seq(i.toByte)))
+      assert(asked.size == (if (isLent) 2 else 1), "it is not asked again")
+    }
+  }
+
   test("a source that went on elsewhere before the step was sealed is dropped") {
     val moving = new Moving(keys = 10)
     import moving._

@@ -7,6 +7,7 @@ import java.nio.file.{Files, Path}
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.checkpoint.{AtomicOutput, Recovery, StateFiles}
+import io.megaphone.errors.MegaphoneError
 import io.megaphone.format.{
   Compression, Compressions, ExecutorAddress, FileName, FileSource, StateName, WorkerId
 }
@@ -129,6 +130,31 @@ class RestWorkSuite extends AnyFunSuite with TakenBins {
     round += 1000
     store.readsLeft = -1
     assert(rests.bringAll(run) && rests.heldUp.isEmpty && !isPartial)
+  }
+
+  for (isOfOne <- Seq(false, true)) {
+    val file = if (isOfOne) "a file that has nothing of the bin" else "no file"
+    test(s"what the source has lost and $file has stays lacking, and that is told by name") {
+      val moving = new Moving(keys = 10)
+      import moving._
+      end()
+      heard = _ => Answer.Gone
+      lose(isOfOne)
+      var round = 0L
+      val rests = restsOf(moving, peers, settled = 2, round = () => round)
+      val told = for (_ <- 1 to 5) yield {
+        round += 1000
+        intercept[Exception with MegaphoneError](rests.bringAll(turn.key.run)).condition
+      }
+      assert(told == Seq.fill(5)(if (isOfOne) "DAMAGED_FILE" else "MISSING_FILE"))
+      assert(rests.heldUp.map(_._1) == Vector(WorkerId(turn.key, 1)))
+      assert(rests.heldUp.head._2.contains(s"$takenFrom"))
+      assert(isPartial && rests.whole.isEmpty && !(0 until 10).exists(has))
+      val ofBatch = intercept[Exception with MegaphoneError] {
+        runBatch(2)((_, fetcher) => fetcher.bring(0, hashOf(5)))
+      }
+      assert(ofBatch.condition == told.last, "a batch that needs it fails by the same name")
+    }
   }
 
   test("what comes while a task has the lease waits, and what the task has done stays") {

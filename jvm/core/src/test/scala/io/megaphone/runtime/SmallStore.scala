@@ -7,7 +7,7 @@ import scala.collection.mutable
 
 import org.scalatest.Assertions
 
-import io.megaphone.checkpoint.{Committer, Recovery, StateFiles}
+import io.megaphone.checkpoint.{Committer, Recovery}
 import io.megaphone.format.{
   Compression, Compressions, FileName, FileSource, Footer, StateName, StoreId, VersionIds, WorkerId,
   WriterId
@@ -35,7 +35,7 @@ trait SmallStore extends Assertions {
 
     /** Reads of files until one fails; none does below zero. */
     var readsLeft = -1
-    val files: StateFiles = new MemoryFiles {
+    val files: MemoryFiles = new MemoryFiles {
       override def open(file: FileName): FileSource = new PassedOn(super.open(file)) {
         override def read(position: Long, count: Int): Array[Byte] = {
           readsLeft -= 1

@@ -5,7 +5,7 @@ import scala.collection.immutable.ArraySeq
 import scala.collection.mutable
 
 import io.megaphone.checkpoint.Recovery
-import io.megaphone.format.{Checksum, ExecutorAddress, Footer}
+import io.megaphone.format.{Checksum, ExecutorAddress, FileName, Footer, StateName}
 import io.megaphone.log.{BinLog, KeyReader}
 import io.megaphone.log.memory.{HeapBudget, SpillFiles}
 import io.megaphone.pace.{Clock, Hands, Throttle}
@@ -136,6 +136,20 @@ trait TakenBins extends SmallStore {
 
     /** The step's batch has ended. */
     def end(): Unit = { store.commit(lease, turn); lease.end() }
+
+    /** What worker 0's file had that the bins were taken from is no more: of bin 0, if another
+      * attempt has written the file again without it, else of all.
+      */
+    def lose(isOfOne: Boolean): Unit =
+      if (isOfOne) {
+        val (other, turn) = (new Registry, store.turn(0, before, before))
+        val again = store.lease(other, 0, 8)
+        store.open(other, again, turn)
+        put(again.holding, 2, 1)
+        store.commit(again, turn)
+        again.end()
+      } else store.files.delete(takenFrom)
+    val takenFrom: FileName = FileName(0, StateName(1, ""))
 
     /** Worker 0 commits the step's batch and some after it: its files name the tables, too. */
     def runZero(until: Long): Unit = {
