@@ -3,6 +3,7 @@ package io.megaphone.placement
 
 import scala.annotation.tailrec
 import scala.collection.immutable.ListMap
+import scala.util.Random
 
 import org.scalacheck.Gen
 import org.scalatest.funsuite.AnyFunSuite
@@ -317,6 +318,37 @@ class PlacementSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
         if (nextA.now != a.now || nextB.now != b.now) untilRest(nextA, nextB, rounds + 1)
       }
       untilRest(one.copy(now = Map.empty), other.copy(now = Map.empty))
+    }
+  }
+
+  test("from any state, workers that arrive one by one come to rest in ten rounds, and stay") {
+    forAll(requests(), requests(), Gen.long) { (one, other, seed) =>
+      val dice = new Random(seed)
+
+      /** A query's workers are placed, and some of those that were bound elsewhere arrive. */
+      def round(query: Request, others: Request): Request = {
+        val elsewhere = Load.byExecutor((others.now ++ others.bound).toVector.map {
+          case (seat, executor) => executor -> others.seats(seat)
+        })
+        val wanted = Placement(query.copy(members = one.members, elsewhere = elsewhere))
+        val away = wanted.targets.filter { case (seat, to) => wanted.places(seat) != to }
+        val (come, bound) = away.partition(_ => dice.nextInt(4) > 0)
+        query.copy(now = wanted.places ++ come, bound = bound)
+      }
+      @tailrec
+      def rests(a: Request, b: Request, rounds: Int = 0): (Request, Request) = {
+        val nextA = round(a, b)
+        val nextB = round(b, nextA)
+        val isAtRest = nextA.now == a.now && nextB.now == b.now &&
+          Seq(a, nextA, b, nextB).forall(_.bound.isEmpty)
+        if (isAtRest) (a, b)
+        else { assert(rounds < 10); rests(nextA, nextB, rounds + 1) }
+      }
+      val (a, b) = rests(one, other)
+      for ((query, others) <- Seq(a -> b, b -> a); _ <- 1 to 3) {
+        val next = round(query, others)
+        assert(next.now == query.now && next.bound.isEmpty, "nothing is asked for any more")
+      }
     }
   }
 }
