@@ -34,6 +34,12 @@ object DueByTime {
   def sessions(rows: Dataset[_]): DataFrame =
     rows.groupBy(session_window(col("at"), "400 milliseconds"), col("id")).count()
 
+  /** The same; what is a gap goes by the row. */
+  def sessionsOfRows(rows: Dataset[_]): DataFrame = {
+    val gap = expr("case when amount > 0 then '400 milliseconds' else '1900 milliseconds' end")
+    rows.groupBy(session_window(col("at"), gap), col("id")).count()
+  }
+
   def uniqueTimes(rows: Dataset[_]): DataFrame =
     rows.select("id", "at", "inner").dropDuplicates("id", "at", "inner")
 
