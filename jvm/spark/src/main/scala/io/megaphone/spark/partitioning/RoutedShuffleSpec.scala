@@ -49,9 +49,10 @@ private[partitioning] final class RoutedShuffleSpec(
   override def createPartitioning(clustering: Seq[Expression]): Partitioning =
     new RoutedPartitioning(places.map(of => clustering(of.min)), table, isOfBatch = false)
 
-  private def isAlike(that: RoutedShuffleSpec): Boolean = (that eq this) ||
-    !(isOfBatch && that.isOfBatch) && table == that.table && width == that.width && places.size == that.places.size &&
-    places.zip(that.places).forall { case (mine, others) => mine.exists(others) }
+  private def isAlike(that: RoutedShuffleSpec): Boolean =
+    (that eq this) || !(isOfBatch && that.isOfBatch) && table == that.table && width == that.width &&
+      places.size == that.places.size &&
+      places.zip(that.places).forall { case (mine, others) => mine.exists(others) }
 
   private def table = partitioning.table
   private def isOfBatch = partitioning.isOfBatch
