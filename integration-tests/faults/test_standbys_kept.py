@@ -4,7 +4,7 @@
 import pytest
 
 from testkit.driver_process import DriverProcess, MakeDriver
-from testkit.faults import FAILING, USELESS, Faults
+from testkit.faults import USELESS, Faults
 from testkit.placement import (
     REPLICAS,
     goes_on_with_standbys,
@@ -210,31 +210,4 @@ def test_standbys_are_kept_by_files_where_none_can_be_sent(
     }
     now = counters_at(driver.call("ui"))
     assert {name: now[name] - counted[name] for name in expected} == expected
-    query.stop_and_check()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["replicated", "direct", "on-demand"])
-def test_bins_that_leave_a_worker_stay_where_another_executor_stands_by_for_their_new_one(
-    mode: str, make_driver: MakeDriver, own_faults: Faults, make_remote_query: MakeRemoteQuery
-) -> None:
-    driver = make_driver(**own_faults.settings, **FAILING, **WITH_UI)
-    query = make_remote_query(**{REPLICAS: "1"})
-    query.root = f"failing:{query.checkpoint}"
-    wait_for_standbys(query.start(driver).spread())
-    before, counted = newest_batch(query), counters_at(driver.call("ui"))
-    own_faults.arm("executor-open=deny")  # from now on, no executor reads a file of the checkpoint
-    for source, target in ((0, 1), (1, 0)):
-        query.finish(query.move_half(source, target, mode=mode))
-        wait_for_standbys(query)
-    assert not recovered_after_the_loss_of(0, query, driver), "all bins were there"
-    read = [row for row in query.table("migrations") if row["batch"] > before]
-    assert sum(row["bins_in"] for row in read) > 0
-    assert sum(row["bytes_from_checkpoint"] for row in read) == 0
-    now = counters_at(driver.call("ui"))
-    expected = {"bins_recovered": 0, "bytes_from_checkpoint": 0, "workers_promoted": 1}
-    assert {name: now[name] - counted[name] for name in expected} == expected
-    own_faults.disarm("executor-open=deny")
-    driver.wait_for_executors()
-    wait_for_standbys(query)
     query.stop_and_check()
