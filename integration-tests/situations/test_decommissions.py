@@ -34,7 +34,7 @@ def test_an_idle_executor_with_state_ends_after_the_time_for_cached_data(
         "spark.decommission.enabled": "true",
         "spark.dynamicAllocation.cachedExecutorIdleTimeout": "10s",
         "spark.dynamicAllocation.initialExecutors": str(executors),
-        "spark.dynamicAllocation.executorIdleTimeout": "20s",  # the query starts meanwhile
+        "spark.dynamicAllocation.executorIdleTimeout": "60s",  # the query starts meanwhile
     }
     driver = make_driver(**settings)
     query = make_remote_query(driver).spread()

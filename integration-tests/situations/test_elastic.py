@@ -97,7 +97,7 @@ def test_executors_of_a_cluster_come_have_equal_state_are_held_for_it_and_go_wit
         check_leaves_empty(query, driver, idle)
         with driver.occupied(idle):
             query.run(3)  # so the others have been idle for longer when its task ends
-        until(lambda: idle not in processes(), "Spark ends it, for it is idle", 120)
+        until(lambda: idle not in driver.call("executors"), "Spark ends it, for it is idle", 120)
         assert set(driver.call("executors")) == {staying, released}, "those with state are held"
 
         driver.call("drain", executor=released)

@@ -52,7 +52,8 @@ def test_a_query_moves_and_restarts(
     query.stop_and_check()
 
 
-@pytest.mark.parametrize("format", [pytest.param(1, marks=slow), 2])
+@slow
+@pytest.mark.parametrize("format", [1, 2])
 def test_a_query_with_standbys_moves_and_restarts(
     store: Store, driver: DriverProcess, make_remote_query: MakeRemoteQuery, format: int
 ) -> None:
