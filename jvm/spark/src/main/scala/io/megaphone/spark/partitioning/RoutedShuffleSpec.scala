@@ -50,8 +50,10 @@ private[partitioning] final class RoutedShuffleSpec(
     new RoutedPartitioning(places.map(of => clustering(of.min)), table, isOfBatch = false)
 
   private def isAlike(that: RoutedShuffleSpec): Boolean =
-    (that eq this) || !(isOfBatch && that.isOfBatch) && table == that.table && width == that.width &&
-      places.size == that.places.size &&
+    (that eq this) || !(isOfBatch && that.isOfBatch) && isBySame(that)
+
+  private def isBySame(that: RoutedShuffleSpec) =
+    table == that.table && width == that.width && places.size == that.places.size &&
       places.zip(that.places).forall { case (mine, others) => mine.exists(others) }
 
   private def table = partitioning.table
