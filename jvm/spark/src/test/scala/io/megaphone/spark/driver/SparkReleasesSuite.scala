@@ -73,12 +73,13 @@ final class SparkReleasesSuite extends AnyFunSuite {
         val door = new ServerSocket(0, 2, InetAddress.getLoopbackAddress)
         door.setSoTimeout(120000)
         try {
-          val (port, tasks) = (door.getLocalPort, context.parallelize(Seq(1, 2), 2))
+          val (port, tasks) = (door.getLocalPort, context.parallelize(Seq(1, 2, 3), 3))
           val job = tasks.foreachAsync(_ => SparkReleasesSuite.awaitClose(port))
-          val held = Seq.fill(2)(door.accept()) // by then both run
+          val held = Seq.fill(2)(door.accept()) // by then both run, and the third one waits
           eventually(timeout(1.minute))(assert(wanted.contains(2)))
-          assert(need == twoWanted, "two tasks run")
+          assert(need == twoWanted, "more tasks wait than can run")
           held.foreach(_.close())
+          door.accept().close()
           job.get()
         } finally door.close()
         eventually(timeout(1.minute))(assert(wanted.contains(1)))
