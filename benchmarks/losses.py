@@ -169,6 +169,7 @@ def main() -> None:
         spark__shuffle__io__retryWait="1s",
     )
     rounds: dict[str, list[dict[str, Round]]] = {}
+    beyond_ms: dict[str, list[float]] = {subject: [] for subject in SUBJECTS}
     lines = [
         "| keys | subject | batch before, ms | batch at the loss, ms | beyond, ms | "
         "read, MB | nothing read in | beyond, of the better of Spark's |",
@@ -192,6 +193,7 @@ def main() -> None:
         for subject in SUBJECTS:
             of = [r[subject] for r in found]
             cell = {key: statistics.median([m[key] for m in of]) for key in of[0]}
+            beyond_ms[subject].append(cell["beyond_ms"])
             beyond = [{s: r[s]["beyond_ms"] for s in SUBJECTS} for r in found]
             ratio = harness.median_and_spread(harness.ratios(beyond, subject, harness.PEERS))
             lines.append(
@@ -199,10 +201,6 @@ def main() -> None:
                 f"{cell['beyond_ms']:.0f} | {cell['read_bytes'] / 1e6:.1f} | "
                 f"{_read_nothing(subject, of)} | {ratio} |"
             )
-    beyond_ms = {
-        subject: [statistics.median(r[subject]["beyond_ms"] for r in of) for of in rounds.values()]
-        for subject in SUBJECTS
-    }
     lines += harness.slopes(beyond_ms)
     panels = {
         f"{keys} keys: the batch at the loss, beyond the batches before": {

@@ -29,7 +29,7 @@ from typing import Any
 import harness
 from losses import executors, kill, registered
 from pyspark.sql import SparkSession
-from step import AFTER_BATCHES, BELOW_TASKS, CONTROL, PATIENCE_S, Flow, Move, Round, flow
+from step import AFTER_BATCHES, BELOW_TASKS, CONTROL, PATIENCE_S, Flow, Move, Round, flow, ratios
 from tqdm import tqdm
 
 from spark_megaphone import Megaphone
@@ -163,11 +163,6 @@ def replaced(spark: SparkSession, provider: str, keys: int, rows: int) -> Replac
             if after.is_even or after.batches >= BATCHES_MAX:
                 return after
             running.batches(now, now)
-
-
-def ratios(of: list[Round]) -> list[float]:
-    """By round: the slowest batch of the way, over the 99th percentile of idle ones."""
-    return [m["worst_ms"] / m["idle_p99_ms"] for m in of]
 
 
 def lines_of(keys: int, ways: Rounds) -> list[str]:

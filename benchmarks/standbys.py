@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a replica costs: the steady batch with one standby of each worker, and without.
 
-`python benchmarks/standbys.py [--works wide join] [--rows 50000] [--rounds 5]
-[--format 2]`
+`python benchmarks/standbys.py [--works wide join] [--rows 50000] [--rounds 5] [--format 2]`
 
   1. A query on two executors of one core each loads every key, and runs until it is warm. With a
      replica it then waits until each worker has a standby.

@@ -294,6 +294,11 @@ def offline_told(offline: dict[str, float]) -> str:
     return ", ".join(f"{part.removesuffix('_s')} {s:.1f} s" for part, s in offline.items())
 
 
+def ratios(of: list[Round]) -> list[float]:
+    """By round: the slowest batch of the way, over the 99th percentile of idle ones."""
+    return [m["worst_ms"] / m["idle_p99_ms"] for m in of]
+
+
 def table(rounds: dict[str, dict[str, list[Round]]]) -> list[str]:
     """The table's lines, and the slope of each way over the sizes."""
     lines = [
@@ -301,18 +306,18 @@ def table(rounds: dict[str, dict[str, list[Round]]]) -> list[str]:
         "idle, p99 | batches | s | bytes / live |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    ratios: dict[str, list[float]] = {}
+    medians: dict[str, list[float]] = {}
     for keys, ways in rounds.items():
         for way, of in ways.items():
-            each = [m["worst_ms"] / m["idle_p99_ms"] for m in of]
-            ratios.setdefault(way, []).append(statistics.median(each))
+            each = ratios(of)
+            medians.setdefault(way, []).append(statistics.median(each))
             mean = {k: statistics.median([m[k] for m in of]) for k in of[0]}
             lines.append(
                 f"| {keys} | {way} | {harness.median_and_spread(each)} | {mean['worst_ms']:.0f} | "
                 f"{mean['step_ms']:.0f} | {mean['idle_ms']:.0f}, {mean['idle_p99_ms']:.0f} | "
                 f"{mean['batches']:.0f} | {mean['seconds']:.1f} | {mean['travelled']:.2f} |"
             )
-    return lines + harness.slopes(ratios)
+    return lines + harness.slopes(medians)
 
 
 def main() -> None:
@@ -377,8 +382,7 @@ def save(result: dict[str, Any]) -> None:
         lines += ["", f"Spark's own way at {keys} keys, once: {offline_told(of)}."]
     panels = {
         f"{keys} keys: slowest batch of the plan / idle p99": {
-            f"megaphone, {way}": [m["worst_ms"] / m["idle_p99_ms"] for m in of]
-            for way, of in ways.items()
+            f"megaphone, {way}": ratios(of) for way, of in ways.items()
         }
         for keys, ways in rounds.items()
     }

@@ -2,7 +2,6 @@
 """What tests of steps on demand share: bins that stay incomplete, and how much of them has come."""
 
 from dataclasses import replace
-from typing import Any
 
 from testkit.input import MANY_ROWS
 from testkit.running_query import RunningQuery
@@ -63,14 +62,12 @@ def left_incomplete(query: RunningQuery, source: int = 0, target: int = 1) -> st
 
 def from_checkpoint(query: RunningQuery) -> int:
     """How many bins were read from the checkpoint after the run's first batch."""
-    rows: list[dict[str, Any]] = query.table("migrations")
-    return sum(row["bins_from_checkpoint"] for row in rows if row["batch"] > 0)
+    return sum(row["bins_from_checkpoint"] for row in query.migrations_after(0))
 
 
 def bytes_from_checkpoint(query: RunningQuery) -> int:
     """Bytes read from the checkpoint after the first batch, for tasks and for the rest."""
-    rows = query.table("migrations")
-    return sum(row["bytes_from_checkpoint"] for row in rows if row["batch"] > 0)
+    return sum(row["bytes_from_checkpoint"] for row in query.migrations_after(0))
 
 
 def brought(query: RunningQuery, batch: int | None = None) -> int:

@@ -36,14 +36,13 @@ def workers_by_executor(query: RemoteQuery) -> Counter[str]:
 
 def recovered_later(query: RemoteQuery, after: int = 0) -> list[dict[str, Any]]:
     """Workers of which batches after one have read bins from the checkpoint, not tails alone."""
-    moves = [row for row in query.table("migrations") if row["batch"] > after]
+    moves = query.migrations_after(after)
     return [row for row in moves if row["is_recovery"] or row["bins_from_checkpoint"]]
 
 
 def read_later(query: RemoteQuery, worker: int, after: int) -> list[dict[str, Any]]:
     """What a worker's executor had not of its state, in each batch after one: tails, or bins."""
-    moves = query.table("migrations")
-    return [row for row in moves if (row["worker"], row["batch"] > after) == (worker, True)]
+    return [row for row in query.migrations_after(after) if row["worker"] == worker]
 
 
 def newest_batch(query: RemoteQuery) -> int:
@@ -76,16 +75,21 @@ def finish_relocations(query: RemoteQuery) -> None:
     )
 
 
+def relocations_of(query: RemoteQuery, worker: int) -> list[dict[str, Any]]:
+    """The worker's relocations, the newest last."""
+    return [row for row in query.table("relocations") if row["worker"] == worker]
+
+
 def relocation_of(query: RemoteQuery, worker: int) -> dict[str, Any]:
     """The worker's only relocation."""
-    (row,) = (row for row in query.table("relocations") if row["worker"] == worker)
+    (row,) = relocations_of(query, worker)
     return row
 
 
 def is_copied(query: RemoteQuery, worker: int) -> bool:
-    """Whether the target of a worker's only relocation has all of its state."""
-    row = relocation_of(query, worker)
-    return bool(row["bytes_ready"] == row["bytes"])
+    """Whether the target of a worker's newest relocation has all of its state, which is known."""
+    row = relocations_of(query, worker)[-1]
+    return bool(row["bytes"]) and bool(row["bytes_ready"] == row["bytes"])
 
 
 def recovered_after_the_loss_of(

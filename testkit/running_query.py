@@ -61,6 +61,10 @@ class RunningQuery(ABC):
     def table(self, which: str) -> list[dict[str, Any]]:
         """The rows of a table of the handle."""
 
+    def migrations_after(self, batch: int) -> list[dict[str, Any]]:
+        """The rows of the table of migrations that are of later batches than one."""
+        return [row for row in self.table("migrations") if row["batch"] > batch]
+
     # ---- Its input.
 
     def write(self, batches: int = 1) -> Self:

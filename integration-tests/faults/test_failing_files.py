@@ -7,7 +7,6 @@ they hang, those go on who do not need them. One that asks for a credential gets
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from testkit.faults import FAILING, FILE_OPERATIONS, GUARDED, SECRET, Faults
 from testkit.folders import fresh
 from testkit.placement import REPLICAS, wait_for_standbys
 from testkit.remote import MakeRemoteQuery, RemoteQuery
-from testkit.server import HOST
+from testkit.server import taken_port
 from testkit.waiting import until
 
 slow = pytest.mark.slow
@@ -39,14 +38,8 @@ def driver(work: Path, failures: Faults) -> Iterator[DriverProcess]:
     """A driver with two executors of two cores each: while a task hangs, others can run. They get
     no port to ask each other at, so all that moves between them is read from files.
     """
-    with socket.create_server((HOST, 0)) as taken:
-        settings = {
-            "spark.master": "local-cluster[2,2,1024]",
-            "spark.megaphone.transfer.port": str(taken.getsockname()[1]),
-            "spark.port.maxRetries": "0",
-            **FAILING,
-            **GUARDED,
-        }
+    with taken_port() as port:
+        settings = {"spark.master": "local-cluster[2,2,1024]", **port, **FAILING, **GUARDED}
         process = DriverProcess(fresh(work) / "driver", failures.settings | settings)
         yield process
         process.close()

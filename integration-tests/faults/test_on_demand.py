@@ -23,7 +23,7 @@ from testkit.on_demand import (
     takes_effect_for_one_row,
     until_complete,
 )
-from testkit.placement import newest_batch, workers_by_executor
+from testkit.placement import newest_batch, read_later, workers_by_executor
 from testkit.remote import MakeRemoteQuery
 from testkit.shapes import DATA_ONLY, MOVED
 
@@ -191,11 +191,7 @@ def test_an_executor_dies_before_the_rest_has_come(
         before = newest_batch(query)
         shared.kill_executor(victim)
     query.run(3)
-    of_target = [
-        row
-        for row in query.table("migrations")
-        if (row["operator"], row["worker"]) == (0, TARGET) and row["batch"] > before
-    ]
+    of_target = [row for row in read_later(query, TARGET, before) if row["operator"] == 0]
     if dies == "source":
         assert sum(row["bins_from_checkpoint"] for row in of_target) > 0, "nobody can be asked"
     assert any(row["is_recovery"] for row in of_target) == (dies == "target")
@@ -305,8 +301,7 @@ def test_a_source_that_hangs_is_not_waited_for_again_and_again(
     finally:
         three.call("undrain", executor=source)
     was_read = from_checkpoint(query) > 0
-    rows = query.table("migrations")
-    waited_ms = sum(row["wait_ms"] for row in rows if row["batch"] > newest)
+    waited_ms = sum(row["wait_ms"] for row in query.migrations_after(newest))
     query.run(2).flush()  # an answer comes late, if one comes
     query.stop()
     three.kill_executor(source)  # for a minute nobody would ask it anything

@@ -45,8 +45,7 @@ def test_a_killed_executors_workers_go_on_where_they_have_standbys(
         assert not recovered_after_the_loss_of(victim, query, shared, by)
         query.check()
     # Under format 1 none are sent: another attempt may write a file of the same name.
-    later = [row for row in query.table("migrations") if row["batch"] > before]
-    are_sent = any(row["bytes_from_peer"] for row in later)
+    are_sent = any(row["bytes_from_peer"] for row in query.migrations_after(before))
     assert are_sent == (format == 2), "files that have been sent are read, not the checkpoint's"
     query.run(2)
     query.stop_and_check()

@@ -198,7 +198,7 @@ def test_standbys_are_kept_by_files_where_none_can_be_sent(
         wait_for_standbys(query)
         assert not recovered_after_the_loss_of(0, query, driver)
         driver.wait_for_executors()  # the next one finds no port either
-    read = [row for row in query.table("migrations") if row["batch"] > before]
+    read = query.migrations_after(before)
     expected = {
         "bins_from_checkpoint": 0,
         "bins_recovered": 0,

@@ -94,7 +94,7 @@ def test_speculative_attempts_of_a_task_write_the_state_once(work: Path) -> None
 
 def from_others_and_files(query: RemoteQuery) -> tuple[int, int]:
     """Bytes that came from executors, and from files, after the first batch."""
-    rows = [row for row in query.table("migrations") if row["batch"] > 0]
+    rows = query.migrations_after(0)
     kinds = ("bytes_from_peer", "bytes_from_checkpoint")
     others, files = (sum(row[kind] for row in rows) for kind in kinds)
     return others, files

@@ -3,8 +3,6 @@
 
 import os
 import signal
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,13 +12,16 @@ from testkit.placement import (
     REPLICAS,
     drain_of,
     finish_relocations,
+    is_copied,
     recovered_later,
+    relocation_of,
+    relocations_of,
     state_of,
     status_of,
     wait_for_standbys,
     workers_by_executor,
 )
-from testkit.remote import MakeRemoteQuery, RemoteQuery
+from testkit.remote import MakeRemoteQuery
 from testkit.waiting import until
 
 
@@ -97,7 +98,7 @@ def test_a_decommissioned_executor_is_emptied(
     query.run()
     assert query.executor_of(0) != leaving
     if within == "30s":  # else it may have ended before the next batch was planned
-        assert [row["why"] for row in query.table("relocations") if row["worker"] == 0] == ["drain"]
+        assert relocation_of(query, 0)["why"] == "drain"
     until(lambda: leaving not in driver.executors(), "it has ended", 120)
     query.run(2)
     query.stop_and_check()
@@ -111,7 +112,6 @@ def test_what_a_decommissioned_executor_without_time_has_is_where_it_is_elsewher
     copies: str,
     make_driver: MakeDriver,
     make_remote_query: MakeRemoteQuery,
-    tmp_path: Path,
 ) -> None:
     driver = make_driver(
         **{
@@ -139,7 +139,7 @@ def test_what_a_decommissioned_executor_without_time_has_is_where_it_is_elsewher
         until(lambda: len(relocations_of(query, 0)) == 1, "its worker leaves")
         if copies == "made":
             until(lambda: is_copied(query, 0), "its state is where it goes")
-        (begun,) = relocations_of(query, 0)
+        begun = relocation_of(query, 0)
         assert (begun["source"], begun["why"], begun["status"]) == (leaving, "drain", "taken")
         assert begun["bytes_ready"] == (0 if copies == "none" else begun["bytes"])
         query.run(2)
@@ -147,8 +147,7 @@ def test_what_a_decommissioned_executor_without_time_has_is_where_it_is_elsewher
         # One that has no executor of its own, or waits for one that gets no tasks, is less near.
         assert driver.call("stages")[-1]["localities"] == ["PROCESS_LOCAL"] * 2
         finish_relocations(query)
-        (ended,) = relocations_of(query, 0)
-        assert ended["status"] == "done"
+        assert relocation_of(query, 0)["status"] == "done"
         recovered = {row["worker"] for row in recovered_later(query)}
         assert recovered == ({0} if copies == "none" else set())
     until(lambda: leaving not in driver.executors(), "it has ended", 120)
@@ -182,7 +181,7 @@ def test_what_gets_out_before_a_deadline_is_not_read_from_the_checkpoint(
             until(lambda: is_copied(query, 0), "its state is where it goes")
             assert status_of(driver, leaving) == "draining"
             assert leaving in driver.executors()
-        (begun,) = relocations_of(query, 0)
+        begun = relocation_of(query, 0)
         assert begun["bytes"] > 0
         assert begun["bytes_ready"] == (0 if seconds == 2 else begun["bytes"])
         query.run()
@@ -220,13 +219,3 @@ def test_an_executor_that_is_excluded_takes_no_state_until_it_may_again(
     finish_relocations(query)
     assert workers_by_executor(query) == {failing: 1, other: 1}
     query.stop_and_check()
-
-
-def relocations_of(query: RemoteQuery, worker: int) -> list[dict[str, Any]]:
-    return [row for row in query.table("relocations") if row["worker"] == worker]
-
-
-def is_copied(query: RemoteQuery, worker: int) -> bool:
-    """Whether the target of a worker's newest relocation has all of its state, which is known."""
-    row = relocations_of(query, worker)[-1]
-    return bool(row["bytes"]) and bool(row["bytes_ready"] == row["bytes"])

@@ -77,8 +77,7 @@ def test_a_bin_of_three_gibibytes_is_written_moved_recovered_and_read(
 
 def heap_errors(driver: DriverProcess) -> list[str]:
     """What the executors have logged of too small a heap."""
-    logs = driver.folder.glob("spark/work/*/*/stderr")
-    lines = [line for log in logs for line in log.read_text(errors="replace").splitlines()]
+    lines = [line for log in driver.executor_logs().values() for line in log.splitlines()]
     return [line for line in lines if "OutOfMemoryError" in line]
 
 

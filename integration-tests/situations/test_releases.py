@@ -83,7 +83,7 @@ def test_a_release_waits_for_a_cluster_manager_that_does_not_answer_and_the_quer
 @pytest.mark.slow
 @pytest.mark.parametrize("dies", [False, True], ids=["released", "dies"])
 def test_an_executor_that_a_running_batch_needs_output_of_is_not_ended(
-    dies: bool, make_driver: MakeDriver, make_remote_query: MakeRemoteQuery, tmp_path: Path
+    dies: bool, make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
 ) -> None:
     three = {"spark.master": "local-cluster[3,1,1024]", "spark.locality.wait": "1h"}
     driver = make_driver(**three)
