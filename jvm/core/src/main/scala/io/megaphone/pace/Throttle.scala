@@ -44,13 +44,29 @@ final class Throttle(clock: Clock) {
   def pass(run: String, bytes: Long): Unit = synchronized {
     settle()
     debts.get(run).foreach { mine =>
-      mine.bytes += bytes
-      if (withTasks.nonEmpty) mine.besideTasks += bytes
+      add(mine, bytes)
       while (debts.get(run).contains(mine) && mine.remainingNanos > 0) {
         clock.waitOn(this, mine.remainingNanos)
         settle()
       }
     }
+  }
+
+  /** The calling thread has copied some bytes for a run, and does not wait. */
+  def note(run: String, bytes: Long): Unit = synchronized {
+    settle()
+    debts.get(run).foreach(add(_, bytes))
+  }
+
+  /** Whether the rate has not paid yet for what was copied for a run. */
+  def owes(run: String): Boolean = synchronized {
+    settle()
+    debts.get(run).exists(_.remainingNanos > 0)
+  }
+
+  private def add(debt: Debt, bytes: Long): Unit = {
+    debt.bytes += bytes
+    if (withTasks.nonEmpty) debt.besideTasks += bytes
   }
 
   private def settle(): Unit = {

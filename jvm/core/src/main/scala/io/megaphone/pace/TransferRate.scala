@@ -11,12 +11,9 @@ package io.megaphone.pace
   *      copies are made at the lowest rate of all, which no batch can feel. A batch with a step
   *      counts for neither.
   *   1. Before there are three quiet batches, the rate is the lowest. Then it is 8 MiB a second,
-  *      and rises by half with each batch, until the slowdown is more than half of what is allowed.
-  *      That is low because the median tells of the first batches late: most plans are over soon
-  *      after.
-  *   1. After that its logarithm moves by a tenth of what is left of the allowed slowdown. The gain
-  *      is small because a median of five batches answers three batches late: a larger one would
-  *      overshoot.
+  *      and its logarithm moves by a tenth of what is left of the allowed slowdown with each batch.
+  *      The gain is small because a median of five batches answers three batches late: a larger one
+  *      would overshoot, and most plans are over before it could be taken back.
   *   1. A batch in which the copies used less than half of the rate does not raise it: such a batch
   *      says nothing about a higher one.
   *
@@ -28,7 +25,6 @@ package io.megaphone.pace
 final case class TransferRate private (
     settings: TransferRate.Settings,
     bytesPerSecond: Double,
-    isRising: Boolean,
     quietMs: Vector[Long],
     busyMs: Vector[Long]
 ) {
@@ -67,13 +63,10 @@ final case class TransferRate private (
     if (settings.isFree || isBlind) this
     else {
       val slowdown = math.max(0, median(busyMs) / quietBatchMs - 1)
-      val rises = isRising && slowdown <= settings.slowdown / 2
-      val change =
-        if (rises) RisingStep
-        else math.max(Lowest, math.min(Highest, Gain * (1 - slowdown / settings.slowdown)))
+      val change = math.max(Lowest, Gain * (1 - slowdown / settings.slowdown))
       val usedMost = batch.copiedBytes >= bytesPerSecond * batch.durationMs / 1000 / 2
       val next = if (change > 0 && !usedMost) bytesPerSecond else bytesPerSecond * math.exp(change)
-      copy(bytesPerSecond = settings.bounded(next), isRising = rises)
+      copy(bytesPerSecond = settings.bounded(next))
     }
 }
 
@@ -117,7 +110,7 @@ object TransferRate {
 
   /** The rate that a run begins with. */
   def apply(settings: Settings): TransferRate =
-    TransferRate(settings, settings.bounded(FirstBytesPerSecond), true, Vector.empty, Vector.empty)
+    TransferRate(settings, settings.bounded(FirstBytesPerSecond), Vector.empty, Vector.empty)
 
   private val FirstBytesPerSecond = (8 << 20).toDouble
   private val MinBytesPerSecond = (1 << 20).toDouble
@@ -125,10 +118,8 @@ object TransferRate {
   private val QuietBatches = 33
   private val QuietBatchesMin = 3
   private val BusyBatches = 5
-  private val RisingStep = math.log(1.5)
   private val Gain = 0.1
   private val Lowest = -0.7
-  private val Highest = 0.4
 
   private def median(values: Vector[Long]): Double = {
     val sorted = values.sorted

@@ -4,8 +4,8 @@ package io.megaphone.runtime
 import scala.collection.mutable
 
 import io.megaphone.pace.{CopyRate, TransferRate}
-import io.megaphone.plan.StepId
-import io.megaphone.protocol.Protocol
+import io.megaphone.plan.{RoutingTable, StepId}
+import io.megaphone.protocol.{Announced, Protocol}
 import io.megaphone.state.ReplicaKey
 import io.megaphone.transfer.StandbyKeeper
 
@@ -19,8 +19,10 @@ import io.megaphone.transfer.StandbyKeeper
   *      between, to the first.
   *   1. The rate is at least the one at which the busiest executor has copied its ends of all
   *      announced steps, and has loaded a slice of a standby, before tails cannot lead on any more:
-  *      slower copies would be of no use. While an executor is about to go and has what others need
-  *      (`hurries`), they keep to no rate but the highest, and what batches take says nothing.
+  *      slower copies would be of no use. The rest of a step on demand takes as many batches at
+  *      most, for until then each of them asks for keys. While an executor is about to go and has
+  *      what others need (`hurries`), they keep to no rate but the highest, and what batches take
+  *      says nothing.
   *
   * Threads: one at a time, as of its [[QueryRun]]; `copyRate` may be read by any.
   */
@@ -28,12 +30,15 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
   import CopyPace._
 
   @volatile private var rate = TransferRate(settings)
-  @volatile private var announcedBytes = 0L // at the busiest executor
+  @volatile private var announcedBytes = 0L // at the busiest executor, as of the rest
+  @volatile private var restBytes = 0L
   private var announced = Vector.empty[StepId]
   @volatile private var hasStandbysToMake = false
   @volatile private var isHurried = false
   private var wasHurried = false // since the last batch's end
   private val known = mutable.Map.empty[(ReplicaKey, Boolean), Long] // by replica and end: bytes
+  private val nearest = mutable.Map.empty[ReplicaKey, Long] // versions that it was behind at least
+  private var newestBatch = -1L
   private val before = mutable.Map.empty[String, Long] // by executor: as of the last batch's end
   private val now = mutable.Map.empty[String, Long] // by executor
   private val batches = mutable.Map.empty[Long, Kind] // the newest ones
@@ -42,7 +47,7 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
   def copyRate: CopyRate = {
     val sliceBytes = if (hasStandbysToMake) StandbyKeeper.SliceBytes else 0
     if (isHurried) settings.highest
-    else rate.copyRate(math.max(announcedBytes, sliceBytes) / UsefulBatches)
+    else rate.copyRate(math.max(announcedBytes + restBytes, sliceBytes) / UsefulBatches)
   }
 
   /** Whether copies are to be made as fast as can be, from now on. */
@@ -61,22 +66,37 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
     batches.filterInPlace((number, _) => number > batch - BatchesKept)
     live = liveSteps
     known.filterInPlace { case ((key, _), _) => key.purpose.isLive(live) }
+    nearest.filterInPlace((key, _) => key.purpose.isLive(live))
+    newestBatch = math.max(newestBatch, batch)
     val steps = decision.announced.map(_.id)
     // What they are of changes little while they wait; a run's first batch does not know it.
-    if (steps != announced || announcedBytes == 0) announcedBytes = bytesAtBusiest(decision)
+    if (steps != announced || announcedBytes == 0)
+      announcedBytes =
+        bytesAtBusiest(decision, decision.announced.filter(_.mode.isPreparedAhead), decision.after)
     announced = steps
+    val onDemand = decision.sealedSteps.filter(_.mode.isOnDemand)
+    if (!decision.hasIncomplete) restBytes = 0
+    else if (onDemand.nonEmpty)
+      restBytes = math.max(restBytes, bytesAtBusiest(decision, onDemand, decision.before))
   }
 
-  /** An executor reports how much was copied for replicas. Returns whether that is more than it
-    * ever was, for steps that still need it. What is said of a replica grows up to the size of its
-    * image at most, wherever it is made, so progress ends.
+  /** An executor reports how much was copied for replicas, and which versions they have reached.
+    * Returns whether that is more than it ever was, or nearer to their sources, for steps that
+    * still need it. What is said of a replica grows up to the size of its image at most, wherever
+    * it is made, and it cannot be nearer than the source is. So progress ends.
     */
-  def reported(copied: Vector[Copied]): Boolean = {
+  def reported(copied: Vector[Copied], reached: Vector[(ReplicaKey, Long)]): Boolean = {
     val grown = copied.filter { c =>
       c.replica.purpose.isLive(live) && c.bytes > known.getOrElse((c.replica, c.isSource), 0L)
     }
     grown.foreach(c => known((c.replica, c.isSource)) = c.bytes)
-    grown.nonEmpty
+    val nearer = for {
+      (key, version) <- reached if key.purpose.isLive(live)
+      lag = math.max(0, newestBatch - version)
+      if lag < nearest.getOrElse(key, Long.MaxValue)
+    } yield key -> lag
+    nearest ++= nearer
+    grown.nonEmpty || nearer.nonEmpty
   }
 
   /** An executor reports how much it has copied in all beside tasks. */
@@ -106,16 +126,24 @@ private object CopyPace {
     */
   private val UsefulBatches = 64
 
-  /** What the announced steps have an executor publish and pull, at the one that has most to do.
-    * Workers that are not placed count as if they were on one executor. Costs as much as there are
-    * moves and workers.
+  /** What steps have an executor send and take, at the one that has most to do. Workers that are
+    * not placed count as if they were on one executor. Costs as much as there are moves and
+    * workers.
+    *
+    * @param tables
+    *   by group: where bins are before the steps
     */
-  private def bytesAtBusiest(decision: Protocol.Decision): Long = {
+  private def bytesAtBusiest(
+      decision: Protocol.Decision,
+      steps: Vector[Announced],
+      tables: Map[Long, RoutingTable]
+  ): Long = {
     val byExecutor = mutable.Map.empty[String, Double].withDefaultValue(0)
-    for (announced <- decision.announced if announced.mode.isPreparedAhead) {
-      val group = announced.id.group
-      val table = decision.after(group)
-      val workers = math.max(table.workers, announced.step.workers)
+    for (announced <- steps) {
+      import announced.{id, step}
+      val group = id.group
+      val table = tables(group)
+      val workers = math.max(table.workers, step.workers)
       val executors = decision.batch.executorsOf(group)
       val executorOf =
         Array.tabulate(workers)(w => if (w < executors.size) executors(w) else Unplaced)
@@ -124,7 +152,7 @@ private object CopyPace {
         decision.batch.bytesOfBin(group, worker, counts).getOrElse(0.0)
       }
       val ends = new Array[Double](workers) // bytes, by worker
-      announced.step.moves.foreach { move =>
+      step.moves.foreach { move =>
         val source = table.workerOf(move.bin)
         val from = executorOf(source)
         if (from != executorOf(move.target) || from == Unplaced) { // else it is not copied

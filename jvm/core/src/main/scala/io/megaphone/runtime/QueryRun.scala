@@ -331,7 +331,8 @@ final class QueryRun(
       records.feed(Protocol.PreparationsFailing(executor, failing))
     val standing = report.standing.filter(_.worker.store.run == run)
     places.standsBy(executor, standing, noRoom, batchNow)
-    if (pace.reported(report.copied.filter(_.replica.store.run == run)))
+    val copied = report.copied.filter(_.replica.store.run == run)
+    if (pace.reported(copied, report.ready.filter(_._1.store.run == run)))
       records.feed(Protocol.CopiesProgressed)
     pace.besideTasks(executor, report.besideTasks.getOrElse(run, 0L))
     exporting = if (report.exports.contains(run)) exporting + executor else exporting - executor

@@ -18,10 +18,13 @@ import io.megaphone.transfer.TransferBlocks.Part
   *      files. An image that no tails lead on from is not pulled. ''The source dies:'' the files
   *      are read.
   *   1. If the replica is behind the settled name, apply the tail block if one tail is missing, and
-  *      the tails in the files if not. If neither leads there, or anything is damaged, drop the
-  *      replica; the next call starts again. If a file cannot be read now, the next call goes on.
-  *      The tails of many duties are asked for at once, and each duty is worked on when the first
-  *      part of its tail has come. The other parts of a large tail follow one by one.
+  *      tails in the files if not. Many are missing after a large image: apply `TailsForOne` of
+  *      them for each version that the source has reached since the last call, and more while
+  *      `mayGoOn`. The source adds one for each, so this is enough to catch up. If neither leads
+  *      there, or anything is damaged, drop the replica; the next call starts again. If a file
+  *      cannot be read now, the next call goes on. The tails of many duties are asked for at once,
+  *      and each duty is worked on when the first part of its tail has come. The other parts of a
+  *      large tail follow one by one.
   *   1. Keep a tenth of the memory budget free for batches: spill the rest of the replica to disk,
   *      bin by bin. If the disk is full, drop the replica and throw SpillException.
   *
@@ -36,6 +39,8 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   loads a replica from files, at any pace
   * @param copied
   *   is called after each piece of an image, with its bytes of records; it may wait
+  * @param mayGoOn
+  *   whether a call may apply more tails of files than it must
   */
 final class Preparer(
     registry: Registry,
@@ -44,11 +49,12 @@ final class Preparer(
     blocks: TransferBlocks,
     peers: Peers,
     deadlineMs: Long,
-    copied: Long => Unit = _ => ()
+    copied: Long => Unit = _ => (),
+    mayGoOn: () => Boolean = () => true
 ) {
   import Preparer._
 
-  private val catchUp = new CatchUp(recovery, TailsMax)
+  private val catchUp = new CatchUp(recovery, TailsMax, atOnce = 1)
   private val tails = new TailPulls(blocks, peers)
 
   /** Works on one duty. Throws SpillException if there is no room for the replica, which is dropped
@@ -56,12 +62,19 @@ final class Preparer(
     *
     * @param pulled
     *   what has come of the tail that leads to the settled name, if it was asked for before
+    * @param newVersions
+    *   how many versions the source has reached since the last call
     */
-  def apply(duty: ReplicaDuty, pulled: Option[TailPulls.Pulled] = None): Outcome =
+  def apply(
+      duty: ReplicaDuty,
+      pulled: Option[TailPulls.Pulled] = None,
+      newVersions: Long = 1
+  ): Outcome =
     try
       registry.replica(duty.key).orElse(if (pulled.isEmpty) make(duty) else None) match {
         case None => Waiting // or a task has taken the replica while its tail came
-        case Some(replica) if bring(replica, duty, pulled) => Ready(replica.base.version)
+        case Some(replica) if bring(replica, duty, pulled, TailsForOne * newVersions) =>
+          Ready(replica.base.version)
         case Some(_) => lost(duty, s"no unbroken sequence of files leads to ${duty.settled}")
       }
     catch {
@@ -116,29 +129,31 @@ final class Preparer(
     replica -> loaded.traffic
   }
 
-  /** Brings a replica to the settled name. Returns whether it is there, or at a later name. A task
-    * may take the replica while this waits for a peer.
+  /** Brings a replica to the settled name, or nearer to it. Returns false if no tails lead there. A
+    * task may take the replica while this waits for a peer.
     */
   private def bring(
       replica: Replica,
       duty: ReplicaDuty,
-      pulled: Option[TailPulls.Pulled]
+      pulled: Option[TailPulls.Pulled],
+      ofFiles: Long
   ): Boolean = {
     def part(number: Int) = pull(duty, duty.settled, BlockKind.Tail, number, duty.address)
     def asked = if (replica.base.version + 1 == duty.settled.version) part(0) else None
     val first = pulled.fold(asked)(_.first)
     val tail = first.fold(Vector.empty[Part])(tails.partsOf(_, duty.bins)(part))
     replica.count(Traffic(fromPeer = tail.map(_.bytes.length.toLong).sum))
-    replica.alone { holding =>
-      def isByFiles = catchUp(holding, duty.settled, duty.tableHash).exists { traffic =>
-        replica.count(traffic)
-        true
-      }
-      val isThere = holding.base.version >= duty.settled.version ||
-        blocks.applyTail(tail, holding) || isByFiles
-      if (isThere) holding.spill(registry.budget.excessOfReplicas)
-      isThere
+    def goOn(left: Long): Boolean = replica.alone { holding =>
+      def isThere = holding.base.version >= duty.settled.version
+      def isNearer = catchUp(holding, duty.settled, duty.tableHash).map(replica.count).isDefined
+      val isKept = isThere || blocks.applyTail(tail, holding) || isNearer
+      if (isKept) holding.spill(registry.budget.excessOfReplicas)
+      isKept -> isThere
+    } match {
+      case (true, false) if left > 1 || mayGoOn() => goOn(left - 1)
+      case (isKept, _) => isKept
     }
+    goOn(ofFiles)
   }
 
   private def pull(
@@ -158,7 +173,7 @@ object Preparer {
   /** What came of a call. */
   sealed trait Outcome
 
-  /** The replica has reached a version. */
+  /** The replica has reached a version. It may still be behind. */
   final case class Ready(version: Long) extends Outcome
 
   /** There is no replica: the source has not published its image, or a task has taken it. */
@@ -168,6 +183,11 @@ object Preparer {
   final case class Lost(reason: String) extends Outcome
 
   private val PatienceVersions = 3L
+
+  /** How many tails of files are applied for a new version of the source: more than it adds, and
+    * not many, because a batch may run.
+    */
+  private val TailsForOne = 2
 
   /** How many tails of a replica are read from files at most: more are hardly still there. */
   val TailsMax = 96

@@ -3,9 +3,11 @@ package io.megaphone.runtime
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import io.megaphone.format.StoreId
 import io.megaphone.pace.{CopyRate, TransferRate}
 import io.megaphone.plan.{Move, RoutingTable, Step, StepId, TransferMode}
 import io.megaphone.protocol.{Announced, Protocol}
+import io.megaphone.state.{ForStep, ReplicaKey}
 
 class CopyPaceSuite extends AnyFunSuite {
   private val group = 0L
@@ -63,6 +65,28 @@ class CopyPaceSuite extends AnyFunSuite {
     assert(rate(Vector("a", "b", "a", "b"), Vector(Move(0, 1)), onDemand) == first)
   }
 
+  test("the rest of a step on demand comes about as fast, until no bin is incomplete") {
+    val pace = new CopyPace(TransferRate.Settings(slowdown = 0.1))
+    def rateIn(batch: Long, steps: Vector[Announced], incomplete: Int*): Long = {
+      val of = Map(group -> incomplete.toSet)
+      val decision = decisionOf(batch, Vector("a", "b", "a", "b"), Vector.empty, of)
+      pace.planned(decision.copy(sealedSteps = steps), Set.empty, hasStandbysToMake = false)
+      val rate = pace.copyRate.besideTasks
+      pace.batchEnded(batch, quietMs)
+      rate
+    }
+    def step(mode: TransferMode, moves: Move*) =
+      Vector(Announced(StepId("p", group, 0), Step(moves.toVector, 4), mode, 3, Map.empty))
+    val first = 8L << 20
+    for (batch <- 0L to 2L) rateIn(batch, Vector.empty)
+    val ofBin = bytesOfWorker / 4 * 1000 / quietMs / 64
+    assert(rateIn(3, step(TransferMode.OnDemand, Move(0, 1), Move(1, 0)), 0, 1) == 2 * ofBin)
+    assert(rateIn(4, step(TransferMode.OnDemand, Move(2, 3)), 0, 1, 2) == 2 * ofBin)
+    assert(rateIn(5, Vector.empty, 2) == 2 * ofBin, "it is not known what is left")
+    assert(rateIn(6, Vector.empty) == first)
+    assert(rateIn(7, step(TransferMode.Prepared, Move(0, 1))) == first)
+  }
+
   /** The pace of a run after ten quiet batches. */
   private final class Paced {
     val pace = new CopyPace(TransferRate.Settings(slowdown = 0.1))
@@ -99,6 +123,27 @@ class CopyPaceSuite extends AnyFunSuite {
     pace.hurries(false)
     batch(41, 2 * quietMs, Set(0)) // it began in haste
     assert(pace.copyRate == before)
+  }
+
+  test("a replica that comes nearer to its source is progress, until it is there") {
+    val pace = new CopyPace(TransferRate.Settings())
+    val step = StepId("p", group, 0)
+    val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, step)
+    def isProgress(batch: Long, version: Long) = {
+      pace.planned(
+        decisionOf(batch, Vector("a", "b"), Vector.empty),
+        Set(step),
+        hasStandbysToMake = false
+      )
+      pace.reported(Vector.empty, Vector(key -> version))
+    }
+    assert(isProgress(30, 10), "it is there")
+    assert(!isProgress(31, 11), "it goes on as fast as its source")
+    assert(isProgress(31, 12) && !isProgress(31, 12) && isProgress(32, 31))
+    assert(!isProgress(60, 40), "it was lost, and is made again")
+    assert(isProgress(61, 61) && !isProgress(62, 62))
+    val other = key.copy(purpose = ForStep(StepId("gone", group, 0), 1))
+    assert(!pace.reported(Vector.empty, Vector(other -> 62L)), "nobody needs it")
   }
 
   test("the rate of few bytes is the one that batches bear") {

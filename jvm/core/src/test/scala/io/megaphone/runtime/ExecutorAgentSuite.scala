@@ -186,6 +186,23 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     assert(standing.report.standing.map(_.isWhole) == Seq(true))
   }
 
+  test("a replica that lacks many tails gets a few for each version, and all once no task runs") {
+    val (store, registry) = (new Store, new Registry)
+    val agent = agentOf(store, registry, clock = new Hands)
+    for (v <- 0 to 19) batch(store, new Registry, v.toLong, 2L * v + 1, before, before, v.toByte)
+    agent.throttle.taskBegins()
+    val slow = LiveRun("root", 4, Set(step), None, CopyRate(besideTasks = 1, alone = 0))
+    val reached = for (settled <- Seq(4L, 14L, 15L, 17L, 18L)) yield {
+      agent.obey(Orders(settled, Map("run" -> slow), Vector(dutyAt(settled))))
+      if (settled == 18) agent.throttle.taskEnds()
+      val duties = agent.duties
+      assert(duties.nonEmpty && duties.forall(agent.prepare(_)), "it is news")
+      assert(agent.duties.isEmpty || !agent.isBehind, "the next tails come with the next version")
+      registry.replica(moving).get.base.version
+    }
+    assert(reached == Seq(4L, 6L, 8L, 12L, 18L))
+  }
+
   test("a duty that newer orders do not name is left out, although work has begun") {
     val (store, registry) = (new Store, new Registry)
     val agent = agentOf(store, registry)
