@@ -31,8 +31,6 @@ import io.megaphone.state.{Holding, Traffic}
   *
   * @param tailsMax
   *   how many tails there may be. What one footer lists is on any file system still there
-  * @param atOnce
-  *   how many tails a call applies at most
   * @param departed
   *   hands over a bin of this chain, which has left another worker of this executor: one that the
   *   holding's worker has taken in meanwhile need not be read from files
@@ -42,7 +40,6 @@ import io.megaphone.state.{Holding, Traffic}
 final class CatchUp(
     recovery: Recovery,
     tailsMax: Int = Footer.PreviousMax,
-    atOnce: Int = Int.MaxValue,
     departed: (Int, Chain) => Option[BinLog] = (_, _) => None,
     gotOn: () => Unit = () => ()
 ) {
@@ -52,10 +49,15 @@ final class CatchUp(
     * the newest file was not written under the table of this content hash; DamagedFileException or
     * MissingFileException for a file.
     */
-  def apply(holding: Holding, name: StateName, tableHash: Long): Option[Traffic] =
+  def apply(
+      holding: Holding,
+      name: StateName,
+      tableHash: Long,
+      atOnce: Int = Int.MaxValue
+  ): Option[Traffic] =
     if (holding.base == name) Some(Traffic())
     else if (!canLead(holding.base.version, name.version)) None
-    else recovery.opening(byTails(_, holding, name, tableHash))
+    else recovery.opening(byTails(_, holding, name, tableHash, atOnce))
 
   /** Whether tails may lead from one version to another. */
   def canLead(from: Long, to: Long): Boolean = from < to && to - from <= tailsMax
@@ -64,7 +66,8 @@ final class CatchUp(
       opened: OpenFiles,
       holding: Holding,
       name: StateName,
-      tableHash: Long
+      tableHash: Long,
+      atOnce: Int
   ): Option[Traffic] = {
     val newest = recovery.checked(FileName(holding.worker, name), tableHash, opened.footer(_))
     val names = leadingTo(opened, newest, holding.base.version)

@@ -44,7 +44,8 @@ final class Throttle(clock: Clock) {
   def pass(run: String, bytes: Long): Unit = synchronized {
     settle()
     debts.get(run).foreach { mine =>
-      add(mine, bytes)
+      mine.bytes += bytes
+      if (withTasks.nonEmpty) mine.besideTasks += bytes
       while (debts.get(run).contains(mine) && mine.remainingNanos > 0) {
         clock.waitOn(this, mine.remainingNanos)
         settle()
@@ -52,22 +53,8 @@ final class Throttle(clock: Clock) {
     }
   }
 
-  /** The calling thread has copied some bytes for a run, and does not wait. */
-  def note(run: String, bytes: Long): Unit = synchronized {
-    settle()
-    debts.get(run).foreach(add(_, bytes))
-  }
-
-  /** Whether the rate has not paid yet for what was copied for a run. */
-  def owes(run: String): Boolean = synchronized {
-    settle()
-    debts.get(run).exists(_.remainingNanos > 0)
-  }
-
-  private def add(debt: Debt, bytes: Long): Unit = {
-    debt.bytes += bytes
-    if (withTasks.nonEmpty) debt.besideTasks += bytes
-  }
+  /** Whether copies for a run keep to no rate now. */
+  def isFree(run: String): Boolean = synchronized(debts.get(run).forall(_.bytesPerSecond == 0))
 
   private def settle(): Unit = {
     val now = clock.nanoTime
@@ -81,7 +68,7 @@ final class Throttle(clock: Clock) {
     var rate: CopyRate = CopyRate.Unlimited
     private var at = clock.nanoTime
 
-    private def bytesPerSecond = if (withTasks.isEmpty) rate.alone else rate.besideTasks
+    def bytesPerSecond: Long = if (withTasks.isEmpty) rate.alone else rate.besideTasks
 
     def settle(now: Long): Unit = {
       bytes =

@@ -152,7 +152,8 @@ object Protocol {
     * @param unconfirmed
     *   own records whose append was not confirmed: each may stand at the next number, or not
     * @param progressAt
-    *   the last batch in which executors copied for announced steps; −1 if there was none
+    *   the last batch in which executors copied more for announced steps than they ever had, or
+    *   came nearer to a source; −1 if there was none
     * @param wholeAt
     *   by store and worker: the newest version at which an executor had all of its bins complete
     * @param restsHeldUp
@@ -249,7 +250,9 @@ object Protocol {
   final case class PreparationsFailing(executor: String, replicas: Map[ReplicaKey, String])
       extends Event
 
-  /** Executors have copied more for announced steps than they ever had. */
+  /** Executors have copied more for announced steps than they ever had, or a replica has come
+    * nearer to its source.
+    */
   case object CopiesProgressed extends Event
 
   sealed trait Command

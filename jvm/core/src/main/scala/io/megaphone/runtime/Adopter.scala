@@ -54,8 +54,8 @@ final private[runtime] class Adopter(
 
   private val catchUp = new CatchUp(recovery)
   private val applied = new AtomicLong // pieces of tails
-  private val oneTail =
-    new CatchUp(recovery, atOnce = 1, gotOn = () => { applied.incrementAndGet(); () })
+  private val catchUpOfStandby =
+    new CatchUp(recovery, gotOn = () => { applied.incrementAndGet(); () })
   private val tailPulls = new TailPulls(blocks, peers)
 
   /** Marks the bins that leave `holding` with the batch, and adds those that come. Throws what the
@@ -155,7 +155,8 @@ final private[runtime] class Adopter(
     private def brought(lease: Lease, gain: Gain): Option[Boolean] =
       try
         lease.forStandby {
-          val read = oneTail(lease.holding, gain.name, batch.before.contentHash)
+          val read =
+            catchUpOfStandby(lease.holding, gain.name, batch.before.contentHash, atOnce = 1)
           read.foreach(opened.count)
           read.filter(_ => attempt.isAlive()).map(_ => lease.holding.base != gain.name)
         }

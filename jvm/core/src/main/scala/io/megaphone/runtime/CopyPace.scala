@@ -31,13 +31,14 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
 
   @volatile private var rate = TransferRate(settings)
   @volatile private var announcedBytes = 0L // at the busiest executor, as of the rest
-  @volatile private var restBytes = 0L
+  @volatile private var restBytes = Map.empty[StepId, Long] // of steps on demand
   private var announced = Vector.empty[StepId]
   @volatile private var hasStandbysToMake = false
   @volatile private var isHurried = false
   private var wasHurried = false // since the last batch's end
   private val known = mutable.Map.empty[(ReplicaKey, Boolean), Long] // by replica and end: bytes
-  private val nearest = mutable.Map.empty[ReplicaKey, Long] // versions that it was behind at least
+  private val nearest = // by replica and executor: how many versions behind, at best
+    mutable.Map.empty[(ReplicaKey, String), Long]
   private var newestBatch = -1L
   private val before = mutable.Map.empty[String, Long] // by executor: as of the last batch's end
   private val now = mutable.Map.empty[String, Long] // by executor
@@ -47,7 +48,7 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
   def copyRate: CopyRate = {
     val sliceBytes = if (hasStandbysToMake) StandbyKeeper.SliceBytes else 0
     if (isHurried) settings.highest
-    else rate.copyRate(math.max(announcedBytes + restBytes, sliceBytes) / UsefulBatches)
+    else rate.copyRate(math.max(announcedBytes + restBytes.values.sum, sliceBytes) / UsefulBatches)
   }
 
   /** Whether copies are to be made as fast as can be, from now on. */
@@ -66,7 +67,7 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
     batches.filterInPlace((number, _) => number > batch - BatchesKept)
     live = liveSteps
     known.filterInPlace { case ((key, _), _) => key.purpose.isLive(live) }
-    nearest.filterInPlace((key, _) => key.purpose.isLive(live))
+    nearest.filterInPlace { case ((key, _), _) => key.purpose.isLive(live) }
     newestBatch = math.max(newestBatch, batch)
     val steps = decision.announced.map(_.id)
     // What they are of changes little while they wait; a run's first batch does not know it.
@@ -75,17 +76,23 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
         bytesAtBusiest(decision, decision.announced.filter(_.mode.isPreparedAhead), decision.after)
     announced = steps
     val onDemand = decision.sealedSteps.filter(_.mode.isOnDemand)
-    if (!decision.hasIncomplete) restBytes = 0
-    else if (onDemand.nonEmpty)
-      restBytes = math.max(restBytes, bytesAtBusiest(decision, onDemand, decision.before))
+    restBytes = restBytes.filter { case (step, _) => live(step) } ++
+      onDemand.map(s => s.id -> bytesAtBusiest(decision, Vector(s), decision.before))
   }
 
   /** An executor reports how much was copied for replicas, and which versions they have reached.
     * Returns whether that is more than it ever was, or nearer to their sources, for steps that
     * still need it. What is said of a replica grows up to the size of its image at most, wherever
-    * it is made, and it cannot be nearer than the source is. So progress ends.
+    * it is made, and on no executor it can be nearer than its source is. So progress ends.
+    *
+    * @param reached
+    *   the versions of the replicas that the executor is to have
     */
-  def reported(copied: Vector[Copied], reached: Vector[(ReplicaKey, Long)]): Boolean = {
+  def reported(
+      executor: String,
+      copied: Vector[Copied],
+      reached: Vector[(ReplicaKey, Long)]
+  ): Boolean = {
     val grown = copied.filter { c =>
       c.replica.purpose.isLive(live) && c.bytes > known.getOrElse((c.replica, c.isSource), 0L)
     }
@@ -93,8 +100,8 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
     val nearer = for {
       (key, version) <- reached if key.purpose.isLive(live)
       lag = math.max(0, newestBatch - version)
-      if lag < nearest.getOrElse(key, Long.MaxValue)
-    } yield key -> lag
+      if lag < nearest.getOrElse(key -> executor, Long.MaxValue)
+    } yield (key -> executor) -> lag
     nearest ++= nearer
     grown.nonEmpty || nearer.nonEmpty
   }

@@ -35,9 +35,8 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   1. The `publisher` publishes images and tails. ''Dies:'' the blocks are gone, and targets read
   *      files.
   *
-  * Copies keep to the rate in the orders: see [[io.megaphone.pace.Throttle]]. A tail for each
-  * version does not, because a replica must keep up with its source; nor do a few more if it has to
-  * catch up.
+  * Copies keep to the rate in the orders: see [[io.megaphone.pace.Throttle]]. Tails do not, because
+  * a replica must keep up with its source. One that lacks many gets a few for each version.
   *
   * Threads: any. One call of `prepare` at a time for a duty.
   *
@@ -80,7 +79,7 @@ final class ExecutorAgent(
 
   private val refused = new ConcurrentHashMap[ReplicaKey, Refusal]()
   private val failing = new ConcurrentHashMap[ReplicaKey, String]() // why
-  private val behind = // what brought them forward last, if that was not enough
+  private val behind = // of replicas that lack tails: what they had turns for up to then
     new ConcurrentHashMap[ReplicaKey, StateName]()
   private val replicaRests = new BackOff[ReplicaKey](() => round.get, RestMax)
   private val published = new ConcurrentHashMap[ReplicaKey, java.lang.Long]() // by the best attempt
@@ -227,15 +226,15 @@ final class ExecutorAgent(
   }
 
   /** The duties to work on now, in order. A duty that was refused for lack of room waits until its
-    * source has committed again; so does one that still lacks tails, unless the rate allows more.
-    * One that failed, or whose image is not there yet, waits for some rounds of orders.
+    * source has committed again; so does one that still lacks tails, unless copies are free. One
+    * that failed, or whose image is not there yet, waits for some rounds of orders.
     */
   def duties: Vector[ReplicaDuty] = orders.duties.filterNot { duty =>
     isRefused(duty) || replicaRests.rests(duty.key) || isFed(duty)
   }
 
   private def isFed(duty: ReplicaDuty) =
-    behind.get(duty.key) == duty.settled && throttle.owes(duty.key.store.run)
+    behind.get(duty.key) == duty.settled && !throttle.isFree(duty.key.store.run)
 
   /** A duty as the newest orders name it; None if they do not. */
   def newest(key: ReplicaKey): Option[ReplicaDuty] = orders.duties.find(_.key == key)
@@ -320,24 +319,25 @@ final class ExecutorAgent(
         faults.at(FaultPoints.TargetPulling)
         val preparer = new Preparer(
           registry,
-          recovery(records => throttle.note(duty.key.store.run, records.length.toLong)),
+          recovery(Recovery.Unchecked),
           recovery(records => copying(records.length.toLong)),
           blocks,
           peers,
           deadlineOf(run),
           copying,
-          () => !throttle.owes(duty.key.store.run)
+          () => throttle.isFree(duty.key.store.run)
         )
-        val newVersions =
-          Option(behind.get(duty.key)).fold(1L)(duty.settled.version - _.version)
+        val lastTurn = Option(behind.remove(duty.key)).filter(_ => before.isDefined)
+        val newVersions = lastTurn.fold(1L)(duty.settled.version - _.version)
         preparer(duty, pulled, math.max(1, newVersions)) match {
           case Preparer.Ready(version) =>
             replicaRests.succeeded(duty.key)
             failing.remove(duty.key)
             refused.remove(duty.key)
-            if (version < duty.settled.version) behind.put(duty.key, duty.settled)
-            else { behind.remove(duty.key); faults.at(FaultPoints.TargetPrepared) }
-            before.forall(_ < version)
+            val isThere = version >= duty.settled.version
+            if (isThere) faults.at(FaultPoints.TargetPrepared)
+            else behind.put(duty.key, newest(duty.key).getOrElse(duty).settled)
+            before.isEmpty || isThere && before.exists(_ < version)
           case Preparer.Waiting =>
             replicaRests.rest(duty.key, WaitingRest)
             refused.remove(duty.key) != null

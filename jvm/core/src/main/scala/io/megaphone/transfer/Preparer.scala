@@ -20,11 +20,11 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   1. If the replica is behind the settled name, apply the tail block if one tail is missing, and
   *      tails in the files if not. Many are missing after a large image: apply `TailsForOne` of
   *      them for each version that the source has reached since the last call, and more while
-  *      `mayGoOn`. The source adds one for each, so this is enough to catch up. If neither leads
-  *      there, or anything is damaged, drop the replica; the next call starts again. If a file
-  *      cannot be read now, the next call goes on. The tails of many duties are asked for at once,
-  *      and each duty is worked on when the first part of its tail has come. The other parts of a
-  *      large tail follow one by one.
+  *      copies are free. The source adds one for each, so the replica comes nearer with each. If
+  *      neither leads there, or anything is damaged, drop the replica; the next call starts again.
+  *      If a file cannot be read now, the next call goes on. The tails of many duties are asked for
+  *      at once, and each duty is worked on when the first part of its tail has come. The other
+  *      parts of a large tail follow one by one.
   *   1. Keep a tenth of the memory budget free for batches: spill the rest of the replica to disk,
   *      bin by bin. If the disk is full, drop the replica and throw SpillException.
   *
@@ -39,8 +39,8 @@ import io.megaphone.transfer.TransferBlocks.Part
   *   loads a replica from files, at any pace
   * @param copied
   *   is called after each piece of an image, with its bytes of records; it may wait
-  * @param mayGoOn
-  *   whether a call may apply more tails of files than it must
+  * @param areFree
+  *   whether copies keep to no rate now
   */
 final class Preparer(
     registry: Registry,
@@ -50,11 +50,11 @@ final class Preparer(
     peers: Peers,
     deadlineMs: Long,
     copied: Long => Unit = _ => (),
-    mayGoOn: () => Boolean = () => true
+    areFree: () => Boolean = () => true
 ) {
   import Preparer._
 
-  private val catchUp = new CatchUp(recovery, TailsMax, atOnce = 1)
+  private val catchUp = new CatchUp(recovery, TailsMax)
   private val tails = new TailPulls(blocks, peers)
 
   /** Works on one duty. Throws SpillException if there is no room for the replica, which is dropped
@@ -73,7 +73,7 @@ final class Preparer(
     try
       registry.replica(duty.key).orElse(if (pulled.isEmpty) make(duty) else None) match {
         case None => Waiting // or a task has taken the replica while its tail came
-        case Some(replica) if bring(replica, duty, pulled, TailsForOne * newVersions) =>
+        case Some(replica) if bring(replica, duty, pulled, tailsFor(newVersions)) =>
           Ready(replica.base.version)
         case Some(_) => lost(duty, s"no unbroken sequence of files leads to ${duty.settled}")
       }
@@ -136,24 +136,28 @@ final class Preparer(
       replica: Replica,
       duty: ReplicaDuty,
       pulled: Option[TailPulls.Pulled],
-      ofFiles: Long
+      ofFiles: Int
   ): Boolean = {
     def part(number: Int) = pull(duty, duty.settled, BlockKind.Tail, number, duty.address)
     def asked = if (replica.base.version + 1 == duty.settled.version) part(0) else None
     val first = pulled.fold(asked)(_.first)
     val tail = first.fold(Vector.empty[Part])(tails.partsOf(_, duty.bins)(part))
     replica.count(Traffic(fromPeer = tail.map(_.bytes.length.toLong).sum))
-    def goOn(left: Long): Boolean = replica.alone { holding =>
-      def isThere = holding.base.version >= duty.settled.version
-      def isNearer = catchUp(holding, duty.settled, duty.tableHash).map(replica.count).isDefined
-      val isKept = isThere || blocks.applyTail(tail, holding) || isNearer
-      if (isKept) holding.spill(registry.budget.excessOfReplicas)
-      isKept -> isThere
-    } match {
-      case (true, false) if left > 1 || mayGoOn() => goOn(left - 1)
-      case (isKept, _) => isKept
+    def goOn(): Boolean = {
+      val atOnce = if (areFree()) math.max(ofFiles, TailsIfFree) else ofFiles
+      replica.alone { holding =>
+        def isThere = holding.base.version >= duty.settled.version
+        def isNearer =
+          catchUp(holding, duty.settled, duty.tableHash, atOnce).map(replica.count).isDefined
+        val isKept = isThere || blocks.applyTail(tail, holding) || isNearer
+        if (isKept) holding.spill(registry.budget.excessOfReplicas)
+        isKept -> isThere
+      } match {
+        case (true, false) if areFree() => goOn()
+        case (isKept, _) => isKept
+      }
     }
-    goOn(ofFiles)
+    goOn()
   }
 
   private def pull(
@@ -188,6 +192,11 @@ object Preparer {
     * not many, because a batch may run.
     */
   private val TailsForOne = 2
+
+  /** How many are applied at once while copies are free. A task may begin after that. */
+  private val TailsIfFree = 8
+
+  private def tailsFor(versions: Long) = math.min(TailsMax.toLong, TailsForOne * versions).toInt
 
   /** How many tails of a replica are read from files at most: more are hardly still there. */
   val TailsMax = 96

@@ -17,7 +17,8 @@ import io.megaphone.state.{ForStep, ReplicaKey}
   * @param imageAddress
   *   the executor that the source was on when it published the image, if it is known
   * @param progressAt
-  *   the last batch in which executors copied for the run; −1 if there was none
+  *   the last batch in which executors copied more for the run than they ever had, or came nearer
+  *   to a source; −1 if there was none
   */
 final case class ReplicaDuty(
     key: ReplicaKey,

@@ -74,11 +74,11 @@ final class StandbyKeeper(
     val catchUp = new CatchUp(
       recovery,
       Preparer.TailsMax,
-      atOnce = 1,
       registry.takeDeparted(duty.worker.store, _, _),
       () => { applied.incrementAndGet(); () }
     )
-    if (!isThere && catchUp(holding, duty.settled, duty.tableHash).isEmpty) lease.renew()
+    if (!isThere && catchUp(holding, duty.settled, duty.tableHash, atOnce = 1).isEmpty)
+      lease.renew()
     spill(holding)
     isThere || isEmpty(lease.holding) || holding.base == duty.settled
   } match {

@@ -37,20 +37,15 @@ class ThrottleSuite extends AnyFunSuite {
     assert(clock.nanoTime == 2 * Second)
   }
 
-  test("what is noted waits for nothing, and whoever passes pays for it") {
-    val clock = new Hands
-    val throttle = new Throttle(clock)
-    throttle.keep(Map("run" -> CopyRate(besideTasks = 1000, alone = 0)))
+  test("copies are free if they keep to no rate, beside tasks or between them") {
+    val throttle = new Throttle(new Hands)
+    throttle.keep(Map("paced" -> CopyRate(1000, 0), "limited" -> CopyRate(1000, 2000)))
+    def free = Seq("paced", "limited", "unknown").filter(throttle.isFree)
+    assert(free == Seq("paced", "unknown"))
     throttle.taskBegins()
-    throttle.note("run", 2000)
-    throttle.note("other", 2000)
-    assert(clock.nanoTime == 0 && throttle.owes("run") && !throttle.owes("other"))
-    assert(throttle.besideTasks == Map("run" -> 2000L))
-    throttle.pass("run", 1000)
-    assert(clock.nanoTime == 3 * Second && !throttle.owes("run"))
-    throttle.note("run", 2000)
-    throttle.taskEnds()
-    assert(!throttle.owes("run"), "while no task runs it has no limit")
+    assert(free == Seq("unknown"))
+    throttle.keep(Map("paced" -> CopyRate.Unlimited, "limited" -> CopyRate(2000, 2000)))
+    assert(free == Seq("paced", "unknown"))
   }
 
   test("two runs do not wait for each other's copies") {

@@ -65,26 +65,28 @@ class CopyPaceSuite extends AnyFunSuite {
     assert(rate(Vector("a", "b", "a", "b"), Vector(Move(0, 1)), onDemand) == first)
   }
 
-  test("the rest of a step on demand comes about as fast, until no bin is incomplete") {
+  test("the rest of each step on demand comes about as fast, until it has come") {
     val pace = new CopyPace(TransferRate.Settings(slowdown = 0.1))
-    def rateIn(batch: Long, steps: Vector[Announced], incomplete: Int*): Long = {
-      val of = Map(group -> incomplete.toSet)
-      val decision = decisionOf(batch, Vector("a", "b", "a", "b"), Vector.empty, of)
-      pace.planned(decision.copy(sealedSteps = steps), Set.empty, hasStandbysToMake = false)
+    def rateIn(batch: Long, live: Set[StepId], steps: Announced*): Long = {
+      val decision = decisionOf(batch, Vector("a", "b", "a", "b"), Vector.empty)
+      val planned = decision.copy(sealedSteps = steps.toVector)
+      pace.planned(planned, live, hasStandbysToMake = false)
       val rate = pace.copyRate.besideTasks
       pace.batchEnded(batch, quietMs)
       rate
     }
-    def step(mode: TransferMode, moves: Move*) =
-      Vector(Announced(StepId("p", group, 0), Step(moves.toVector, 4), mode, 3, Map.empty))
-    val first = 8L << 20
-    for (batch <- 0L to 2L) rateIn(batch, Vector.empty)
+    val (first, second) = (StepId("p", group, 0), StepId("p", group, 1))
+    def step(id: StepId, mode: TransferMode, moves: Move*) =
+      Announced(id, Step(moves.toVector, 4), mode, 3, Map.empty)
+    for (batch <- 0L to 2L) rateIn(batch, Set.empty)
     val ofBin = bytesOfWorker / 4 * 1000 / quietMs / 64
-    assert(rateIn(3, step(TransferMode.OnDemand, Move(0, 1), Move(1, 0)), 0, 1) == 2 * ofBin)
-    assert(rateIn(4, step(TransferMode.OnDemand, Move(2, 3)), 0, 1, 2) == 2 * ofBin)
-    assert(rateIn(5, Vector.empty, 2) == 2 * ofBin, "it is not known what is left")
-    assert(rateIn(6, Vector.empty) == first)
-    assert(rateIn(7, step(TransferMode.Prepared, Move(0, 1))) == first)
+    val two = step(first, TransferMode.OnDemand, Move(0, 1), Move(1, 0))
+    assert(rateIn(3, Set(first), two) == 2 * ofBin)
+    val one = step(second, TransferMode.OnDemand, Move(2, 3))
+    assert(rateIn(4, Set(first, second), one) == 3 * ofBin)
+    assert(rateIn(5, Set(second)) == ofBin)
+    assert(rateIn(6, Set.empty) == (8 << 20))
+    assert(rateIn(7, Set(first), step(first, TransferMode.Prepared, Move(0, 1))) == (8 << 20))
   }
 
   /** The pace of a run after ten quiet batches. */
@@ -135,15 +137,16 @@ class CopyPaceSuite extends AnyFunSuite {
         Set(step),
         hasStandbysToMake = false
       )
-      pace.reported(Vector.empty, Vector(key -> version))
+      pace.reported("a", Vector.empty, Vector(key -> version))
     }
     assert(isProgress(30, 10), "it is there")
     assert(!isProgress(31, 11), "it goes on as fast as its source")
     assert(isProgress(31, 12) && !isProgress(31, 12) && isProgress(32, 31))
     assert(!isProgress(60, 40), "it was lost, and is made again")
     assert(isProgress(61, 61) && !isProgress(62, 62))
+    assert(pace.reported("b", Vector.empty, Vector(key -> 40L)), "another executor makes it")
     val other = key.copy(purpose = ForStep(StepId("gone", group, 0), 1))
-    assert(!pace.reported(Vector.empty, Vector(other -> 62L)), "nobody needs it")
+    assert(!pace.reported("a", Vector.empty, Vector(other -> 62L)), "nobody needs it")
   }
 
   test("the rate of few bytes is the one that batches bear") {

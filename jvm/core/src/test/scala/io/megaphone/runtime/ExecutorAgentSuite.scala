@@ -189,18 +189,51 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
   test("a replica that lacks many tails gets a few for each version, and all once no task runs") {
     val (store, registry) = (new Store, new Registry)
     val agent = agentOf(store, registry, clock = new Hands)
-    for (v <- 0 to 19) batch(store, new Registry, v.toLong, 2L * v + 1, before, before, v.toByte)
+    for (v <- 0 to 29) batch(store, new Registry, v.toLong, 2L * v + 1, before, before, v.toByte)
     agent.throttle.taskBegins()
     val slow = LiveRun("root", 4, Set(step), None, CopyRate(besideTasks = 1, alone = 0))
-    val reached = for (settled <- Seq(4L, 14L, 15L, 17L, 18L)) yield {
+    def reached(settled: Long): Long = {
       agent.obey(Orders(settled, Map("run" -> slow), Vector(dutyAt(settled))))
-      if (settled == 18) agent.throttle.taskEnds()
-      val duties = agent.duties
-      assert(duties.nonEmpty && duties.forall(agent.prepare(_)), "it is news")
+      agent.duties.foreach(agent.prepare(_))
       assert(agent.duties.isEmpty || !agent.isBehind, "the next tails come with the next version")
       registry.replica(moving).get.base.version
     }
-    assert(reached == Seq(4L, 6L, 8L, 12L, 18L))
+    assert(Seq(4L, 14L, 15L, 17L).map(reached) == Seq(4L, 6L, 8L, 12L))
+    agent.throttle.taskEnds()
+    assert(reached(28) == 28)
+  }
+
+  test("the versions that pass while an image comes are no reason to hurry after it") {
+    val (store, registry) = (new Store, new Registry)
+    val running = new Registry
+    var image = Option.empty[Array[Byte]]
+    for (v <- 0 to 29) {
+      if (v == 5) {
+        val lease = store.lease(running, 0, 60)
+        store.open(running, lease, store.turn(5, before, before))
+        val snapshot = TransferBlocks.snapshot(lease.holding, Seq(0))
+        image = Some(onlyPart(store.handOver.image(snapshot)))
+        lease.release()
+      }
+      batch(store, running, v.toLong, 2L * v + 1, before, before, v.toByte)
+    }
+    val clock = new Hands
+    val agent = agentOf(store, registry, new SomePeers(_ => image), clock)
+    agent.throttle.taskBegins()
+    val slow = LiveRun("root", 4, Set(step), None, CopyRate(besideTasks = 1, alone = 0))
+    def obey(settled: Long) = {
+      val address = Some(ExecutorAddress("source", "host", 1))
+      val duty = dutyAt(settled).copy(image = StateName(5, ""), imageAddress = address)
+      assert(agent.obey(Orders(settled, Map("run" -> slow), Vector(duty))))
+    }
+    def reached = registry.replica(moving).get.base.version
+    obey(15)
+    clock.onWait = () => { clock.onWait = () => (); obey(25) }
+    assert(agent.duties.map(agent.prepare(_)) == Seq(true) && reached == 7)
+    assert(agent.duties.isEmpty, "it has had its turn")
+    obey(26)
+    agent.duties.foreach(agent.prepare(_))
+    assert(reached == 9)
   }
 
   test("a duty that newer orders do not name is left out, although work has begun") {
