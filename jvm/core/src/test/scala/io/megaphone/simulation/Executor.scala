@@ -42,6 +42,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
   private val stored = mutable.LinkedHashMap.empty[BlockName, Array[Byte]]
   private val restsThread = new Object
   private var hasHeardWrong = false
+  private var hasTasks = false // as far as copies go: they are free if it has none
   private var settled = Map.empty[String, Long] // versions by run, of the newest orders
 
   /** Whether there is never room for copies, nor for the rest of what is elsewhere. */
@@ -162,6 +163,8 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
       val all = agent.duties
       val duties = if (all.isEmpty || world.dice.chance(0.3)) all else Vector(world.dice.pick(all))
       duties.foreach(world.planted.beforeDuty(this, _))
+      hasTasks = !hasTasks
+      if (hasTasks) agent.throttle.taskBegins() else agent.throttle.taskEnds()
       agent.work(duties.map(_.key), this)
       ()
     }
