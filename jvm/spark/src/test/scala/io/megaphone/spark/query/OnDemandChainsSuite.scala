@@ -16,7 +16,6 @@ import io.megaphone.spark.query.TransformWithStateSuite.{FromBefore, Seen, Stamp
   */
 class OnDemandChainsSuite extends OnDemandSession {
   import OnDemandChainsSuite._
-  import OnDemandSession.{Batches, BatchesBefore}
 
   /** Each of two operators with an exchange of its own asked for something, which came, and left
     * something where it was.
@@ -84,7 +83,7 @@ class OnDemandChainsSuite extends OnDemandSession {
     val s = spark
     import s.implicits._
     val (memory, checkpoint) = (MemoryStream[Key](spark), folder("checkpoint").toString)
-    var batch = 0
+    val rounds = new Rounds(memory)
     def begun(processor: StatefulProcessor[String, Key, (String, Long, String)]): Running = {
       val all = memory
         .toDS()
@@ -92,19 +91,14 @@ class OnDemandChainsSuite extends OnDemandSession {
         .transformWithState(processor, TimeMode.None(), OutputMode.Update())
       start(all.toDF(), "update", checkpoint)
     }
-    def round(running: Running): Unit = {
-      memory.addData(rows(batch))
-      batch += 1
-      running.query.processAllAvailable()
-    }
     val narrow = begun(new Narrowly)
-    for (_ <- 1 to BatchesBefore) round(narrow)
+    rounds.before(narrow.query.processAllAvailable())
     narrow.stop()
     val wide = begun(new Widely)
-    round(wide) // some keys have the wide type now, the others still the narrow one
-    move(wide, () => round(wide))
-    assert(batch <= Batches, "the move took more batches than are compared")
-    while (batch < Batches) round(wide)
+    def settle(): Unit = wide.query.processAllAvailable()
+    rounds.next(settle()) // some keys have the wide type now, the others still the narrow one
+    move(wide, () => rounds.next(settle()))
+    rounds.rest(settle())
     wide.stop()
     rowsByBatch(narrow) ++ rowsByBatch(wide)
   }

@@ -36,16 +36,25 @@ abstract class OnDemandSession extends OperatorSession {
     def run(move: (Running, () => Unit) => Unit): Map[Long, Seq[String]] = {
       val memory = MemoryStream[Key](spark)
       val (running, settle) = make(memory)
-      var batch = 0
-      def round(): Unit = { memory.addData(rows(batch)); batch += 1; settle() }
-      for (_ <- 1 to BatchesBefore) round()
-      move(running, () => round())
-      assert(batch <= Batches, "the move took more batches than are compared")
-      while (batch < Batches) round()
+      val rounds = new Rounds(memory)
+      rounds.before(settle())
+      move(running, () => rounds.next(settle()))
+      rounds.rest(settle())
       running.stop()
       rowsByBatch(running)
     }
     compareRuns(sparks, looks)(run)
+  }
+
+  /** The batches of one run. Each takes the next rows, and then waits for `settle`. */
+  protected final class Rounds(memory: MemoryStream[Key]) {
+    private var batch = 0
+    def next(settle: => Unit): Unit = { memory.addData(rows(batch)); batch += 1; settle }
+    def before(settle: => Unit): Unit = for (_ <- 1 to BatchesBefore) next(settle)
+    def rest(settle: => Unit): Unit = {
+      assert(batch <= Batches, "the move took more batches than are compared")
+      while (batch < Batches) next(settle)
+    }
   }
 
   protected def rowsByBatch(running: Running): Map[Long, Seq[String]] =
