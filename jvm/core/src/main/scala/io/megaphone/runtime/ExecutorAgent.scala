@@ -337,7 +337,7 @@ final class ExecutorAgent(
             val isThere = version >= duty.settled.version
             if (isThere) faults.at(FaultPoints.TargetPrepared)
             else behind.put(duty.key, newest(duty.key).getOrElse(duty).settled)
-            before.isEmpty || isThere && before.exists(_ < version)
+            before.forall(isThere && _ < version)
           case Preparer.Waiting =>
             replicaRests.rest(duty.key, WaitingRest)
             refused.remove(duty.key) != null
