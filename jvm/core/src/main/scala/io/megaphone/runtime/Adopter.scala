@@ -52,10 +52,8 @@ final private[runtime] class Adopter(
 ) {
   import Adopter._
 
-  private val catchUp = new CatchUp(recovery)
   private val applied = new AtomicLong // pieces of tails
-  private val catchUpOfStandby =
-    new CatchUp(recovery, gotOn = () => { applied.incrementAndGet(); () })
+  private val catchUp = new CatchUp(recovery, gotOn = () => { applied.incrementAndGet(); () })
   private val tailPulls = new TailPulls(blocks, peers)
 
   /** Marks the bins that leave `holding` with the batch, and adds those that come. Throws what the
@@ -155,8 +153,7 @@ final private[runtime] class Adopter(
     private def brought(lease: Lease, gain: Gain): Option[Boolean] =
       try
         lease.forStandby {
-          val read =
-            catchUpOfStandby(lease.holding, gain.name, batch.before.contentHash, atOnce = 1)
+          val read = catchUp(lease.holding, gain.name, batch.before.contentHash, atOnce = 1)
           read.foreach(opened.count)
           read.filter(_ => attempt.isAlive()).map(_ => lease.holding.base != gain.name)
         }

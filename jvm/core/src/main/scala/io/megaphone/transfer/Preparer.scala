@@ -136,7 +136,7 @@ final class Preparer(
       replica: Replica,
       duty: ReplicaDuty,
       pulled: Option[TailPulls.Pulled],
-      ofFiles: Int
+      tailsOfFiles: Int
   ): Boolean = {
     def part(number: Int) = pull(duty, duty.settled, BlockKind.Tail, number, duty.address)
     def asked = if (replica.base.version + 1 == duty.settled.version) part(0) else None
@@ -144,7 +144,7 @@ final class Preparer(
     val tail = first.fold(Vector.empty[Part])(tails.partsOf(_, duty.bins)(part))
     replica.count(Traffic(fromPeer = tail.map(_.bytes.length.toLong).sum))
     def goOn(): Boolean = {
-      val atOnce = if (areFree()) math.max(ofFiles, TailsIfFree) else ofFiles
+      val atOnce = if (areFree()) math.max(tailsOfFiles, TailsIfFree) else tailsOfFiles
       replica.alone { holding =>
         def isThere = holding.base.version >= duty.settled.version
         def isNearer =

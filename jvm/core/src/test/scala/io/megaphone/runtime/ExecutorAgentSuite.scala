@@ -41,6 +41,10 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
   private def orders(counter: Long, settled: Long, duties: ReplicaDuty*) =
     Orders(counter, Map("run" -> LiveRun("root", settled, Set(step), None)), duties.toVector)
 
+  /** Beside tasks a byte takes a second. */
+  private val slowly =
+    Map("run" -> LiveRun("root", 4, Set(step), None, CopyRate(besideTasks = 1, alone = 0)))
+
   /** Bin 0 of worker 0 at a version, to be had from files alone. */
   private def dutyAt(version: Long) = ReplicaDuty(
     moving,
@@ -147,9 +151,8 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     }
     def agentWith(registry: Registry)(orders: Orders => Orders): ExecutorAgent = {
       val agent = agentOf(store, registry, peers, clock)
-      val slow = LiveRun("root", 4, Set(step), None, CopyRate(besideTasks = 1, alone = 0))
       agent.throttle.taskBegins()
-      agent.obey(orders(Orders(1, Map("run" -> slow), Vector.empty)))
+      agent.obey(orders(Orders(1, slowly, Vector.empty)))
       agent
     }
     def asked(registry: Registry, duties: ReplicaDuty*): ExecutorAgent =
@@ -191,9 +194,8 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     val agent = agentOf(store, registry, clock = new Hands)
     for (v <- 0 to 29) batch(store, new Registry, v.toLong, 2L * v + 1, before, before, v.toByte)
     agent.throttle.taskBegins()
-    val slow = LiveRun("root", 4, Set(step), None, CopyRate(besideTasks = 1, alone = 0))
     def reached(settled: Long): Long = {
-      agent.obey(Orders(settled, Map("run" -> slow), Vector(dutyAt(settled))))
+      agent.obey(Orders(settled, slowly, Vector(dutyAt(settled))))
       agent.duties.foreach(agent.prepare(_))
       assert(agent.duties.isEmpty || !agent.isBehind, "the next tails come with the next version")
       registry.replica(moving).get.base.version
@@ -220,11 +222,10 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     val clock = new Hands
     val agent = agentOf(store, registry, new SomePeers(_ => image), clock)
     agent.throttle.taskBegins()
-    val slow = LiveRun("root", 4, Set(step), None, CopyRate(besideTasks = 1, alone = 0))
     def obey(settled: Long) = {
       val address = Some(ExecutorAddress("source", "host", 1))
       val duty = dutyAt(settled).copy(image = StateName(5, ""), imageAddress = address)
-      assert(agent.obey(Orders(settled, Map("run" -> slow), Vector(duty))))
+      assert(agent.obey(Orders(settled, slowly, Vector(duty))))
     }
     def reached = registry.replica(moving).get.base.version
     obey(15)
