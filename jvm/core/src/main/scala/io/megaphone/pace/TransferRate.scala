@@ -44,6 +44,14 @@ final case class TransferRate private (
     CopyRate(rate.toLong, settings.maxBytesPerSecond)
   }
 
+  /** How many bytes are copied in the time of so many quiet batches. Long.MaxValue if the rate has
+    * no limit, or if it is not known yet how long such a batch is.
+    */
+  def bytesIn(batches: Int): Long = {
+    val rate = copyRate().besideTasks
+    if (rate == 0 || isBlind) Long.MaxValue else (rate / 1000.0 * quietBatchMs * batches).toLong
+  }
+
   private def quietBatchMs = math.max(1, median(quietMs))
   private def isBlind = quietMs.size < QuietBatchesMin
 

@@ -10,6 +10,5 @@ package io.megaphone.plan
 private[plan] object DirectMode extends TransferMode("direct") {
   override def announcedSteps(window: Int): Int = 1
   override def isPreparedAhead: Boolean = false
-  override def publishesImageAhead: Boolean = false
   override def publishesAfterCommit: AfterCommit = AfterCommit.Images
 }

@@ -11,7 +11,6 @@ package io.megaphone.plan
 private[plan] object OnDemandMode extends TransferMode("on-demand") {
   override def announcedSteps(window: Int): Int = 1
   override def isPreparedAhead: Boolean = false
-  override def publishesImageAhead: Boolean = false
   override def publishesAfterCommit: AfterCommit = AfterCommit.Offers
   override def isOnDemand: Boolean = true
 }

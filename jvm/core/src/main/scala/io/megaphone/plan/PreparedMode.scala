@@ -5,7 +5,6 @@ package io.megaphone.plan
 private[plan] abstract class PreparedAhead(name: String) extends TransferMode(name) {
   override def announcedSteps(window: Int): Int = window
   override def isPreparedAhead: Boolean = true
-  override def publishesImageAhead: Boolean = true
   override def publishesAfterCommit: AfterCommit = AfterCommit.Tails
 }
 

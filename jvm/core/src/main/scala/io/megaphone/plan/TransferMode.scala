@@ -20,9 +20,6 @@ abstract class TransferMode private[plan] (val name: String) extends Serializabl
   /** Whether targets make replicas ahead of the step. */
   def isPreparedAhead: Boolean
 
-  /** Whether a source publishes images of its settled bins in the batch that announces the step. */
-  def publishesImageAhead: Boolean
-
   /** What a source publishes of the new head after each commit before the step. */
   def publishesAfterCommit: AfterCommit
 

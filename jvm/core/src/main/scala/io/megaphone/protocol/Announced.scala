@@ -11,7 +11,7 @@ import io.megaphone.state.{ForStep, ReplicaKey}
   * @param since
   *   the batch that announced the step; the images are of the state that it reads
   * @param images
-  *   names of the images, by store and source worker
+  *   names of the images, by store and source worker; none if the step is of files
   * @param sources
   *   ids of the executors that the workers were placed on then
   * @param replicas
@@ -26,6 +26,9 @@ final case class Announced(
     sources: Vector[String] = Vector.empty,
     replicas: Map[ReplicaKey, ReplicaState] = Map.empty
 ) {
+
+  /** Whether its replicas are made of files: it moves more than images could bring in time. */
+  def isOfFiles: Boolean = mode.isPreparedAhead && images.isEmpty
 
   def withReplica(key: ReplicaKey, state: ReplicaState): Announced =
     copy(replicas = replicas.updated(key, state))

@@ -15,31 +15,38 @@ object Duties {
     *
     * @param addressOf
     *   the address of an executor's blocks, if it is known
+    * @param liveBytesOf
+    *   about how many bytes of live records a worker has in a store, if it is known
     */
   def apply(
       state: State,
-      addressOf: String => Option[ExecutorAddress]
+      addressOf: String => Option[ExecutorAddress],
+      liveBytesOf: (StoreId, Int) => Option[Long] = (_, _) => None
   ): Vector[(String, ReplicaDuty)] = for {
     decision <- state.decision.toVector
     announced <- decision.announced
     if announced.mode.isPreparedAhead
     group = state.group(announced.id.group)
-    table = decision.after(group.id)
+    (before, table) = (decision.before(group.id), decision.after(group.id))
+    counts = before.binCounts
     executors = decision.batch.executorsOf(group.id)
     needed <- replicas(state.run, announced, decision.batch, group, table)
     executor <- executors.lift(Announced.targetOf(needed.key)).toVector
     store = needed.key.store.id
-    image <- announced.images.get((store, needed.key.source)).toVector
+    source = needed.key.source
+    image = announced.images.get((store, source))
+    if image.isDefined || announced.isOfFiles && source < before.workers
   } yield executor -> ReplicaDuty(
     needed.key,
     needed.bins,
     table.bins,
     image,
-    decision.batch.idsOf(store).nameOf(decision.batch.number, needed.key.source),
-    decision.before(group.id).contentHash,
-    executors.lift(needed.key.source).flatMap(addressOf),
-    announced.sources.lift(needed.key.source).flatMap(addressOf),
-    state.progressAt
+    decision.batch.idsOf(store).nameOf(decision.batch.number, source),
+    before.contentHash,
+    executors.lift(source).flatMap(addressOf),
+    announced.sources.lift(source).flatMap(addressOf),
+    state.progressAt,
+    liveBytesOf(store, source).map(_ * needed.bins.size / math.max(1, counts.lift(source).sum))
   )
 
   /** The standbys that executors are to keep, each with the executor's id: of the version that the

@@ -7,7 +7,7 @@ import scala.collection.mutable
 import io.megaphone.checkpoint.planlog.LogRecord
 import io.megaphone.errors.InvalidPlanException
 import io.megaphone.format.{StateName, StoreId}
-import io.megaphone.plan.{Group, Plan, RoutingTable, SealedStep, Step, StepId}
+import io.megaphone.plan.{Group, Plan, RoutingTable, SealedStep, Step, StepId, TransferMode}
 import io.megaphone.protocol.Protocol._
 import io.megaphone.state.ReplicaKey
 
@@ -89,7 +89,9 @@ private[protocol] object Planning {
         step,
         turn.plan.mode,
         batch.number,
-        imagesOf(batch, group, before(group.id), after(group.id), step),
+        if (hasImages(batch, turn.plan.mode, group.id, before(group.id), after(group.id), step))
+          imagesOf(batch, group, before(group.id), after(group.id), step)
+        else Map.empty,
         batch.executorsOf(group.id)
       )
     )
@@ -256,6 +258,21 @@ private[protocol] object Planning {
     plan <- state.history.plan(id.planId).toVector
     move <- plan.steps(s.step.group)(s.step.index).moves if !s.moves.contains(move)
   } yield move.target).toSet
+
+  /** Whether sources publish images for a step. If it moves so much that images would be too old
+    * for tails before all are there, targets read files slice by slice, at any pace.
+    */
+  private def hasImages(
+      batch: Batch,
+      mode: TransferMode,
+      group: Long,
+      before: RoutingTable,
+      after: RoutingTable,
+      step: Step
+  ): Boolean = mode.isPreparedAhead && (batch.imageBytesMax == Long.MaxValue || {
+    val bytes = StepBytes.byExecutor(batch, group, step, after, before.binCounts)
+    bytes.values.maxOption.forall(_ <= batch.imageBytesMax)
+  })
 
   private def imagesOf(
       batch: Batch,

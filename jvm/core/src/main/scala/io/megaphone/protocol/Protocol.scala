@@ -83,6 +83,8 @@ object Protocol {
     * @param stoodBy
     *   by group: the executors that stand by for each worker with all of its state, of a version
     *   that one or two tails lead on from
+    * @param imageBytesMax
+    *   how many bytes of images an executor can send and take before they are of no use
     */
   final case class Batch(
       number: Long,
@@ -90,7 +92,8 @@ object Protocol {
       ids: Map[StoreId, VersionIds],
       placement: Map[Long, Vector[String]],
       stateBytes: Map[(Long, Int), Long] = Map.empty,
-      stoodBy: Map[Long, Vector[Set[String]]] = Map.empty
+      stoodBy: Map[Long, Vector[Set[String]]] = Map.empty,
+      imageBytesMax: Long = Long.MaxValue
   ) {
     def idsOf(store: StoreId): VersionIds = ids.getOrElse(store, VersionIds.Fixed)
     def executorsOf(group: Long): Vector[String] = placement.getOrElse(group, Vector.empty)

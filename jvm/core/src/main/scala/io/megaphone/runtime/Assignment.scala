@@ -88,7 +88,7 @@ object Assignment {
     val sources = incoming.flatMap(_.bins.map(tables.before.workerOf)).distinct
     val outgoing = decision.announced.filter(_.id.group == group.id).map { a =>
       val routes = Route.of(a.step, tables.after, whereabouts)
-      Outgoing(a.id, a.mode, a.since == batch.number, routes)
+      Outgoing(a.id, a.mode, a.since == batch.number && a.images.nonEmpty, routes)
     }
     val stores = group.stores.toSet
     Assignment(
@@ -154,13 +154,13 @@ final case class Incoming(
 
 /** A step of a later batch: the bins of it that travel between executors.
   *
-  * @param isAnnouncedNow
-  *   whether this batch is the first to which the step is announced
+  * @param hasImagesNow
+  *   whether sources publish images for it with this batch, the first that it is announced to
   */
 final case class Outgoing(
     step: StepId,
     mode: TransferMode,
-    isAnnouncedNow: Boolean,
+    hasImagesNow: Boolean,
     routes: Vector[Route]
 )
 

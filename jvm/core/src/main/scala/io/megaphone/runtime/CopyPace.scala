@@ -5,9 +5,9 @@ import scala.collection.mutable
 
 import io.megaphone.pace.{CopyRate, TransferRate}
 import io.megaphone.plan.{RoutingTable, StepId}
-import io.megaphone.protocol.{Announced, Protocol}
+import io.megaphone.protocol.{Announced, Protocol, StepBytes}
 import io.megaphone.state.ReplicaKey
-import io.megaphone.transfer.StandbyKeeper
+import io.megaphone.transfer.Slice
 
 /** The rate of a run's copies, as the driver sees it: puts together what executors report and what
   * batches take. Reports may be lost, late or repeated: the rate then follows later.
@@ -18,11 +18,12 @@ import io.megaphone.transfer.StandbyKeeper
   *      took. What was reported between two ends belongs to the batch that ended; if several end in
   *      between, to the first.
   *   1. The rate is at least the one at which the busiest executor has copied its ends of all
-  *      announced steps, and has loaded a slice of a standby, before tails cannot lead on any more:
-  *      slower copies would be of no use. The rest of a step on demand takes as many batches at
-  *      most, for until then each of them asks for keys. While an executor is about to go and has
-  *      what others need (`hurries`), they keep to no rate but the highest, and what batches take
-  *      says nothing.
+  *      announced steps, and has loaded a slice of a standby or of a large replica, before tails
+  *      cannot lead on any more: slower copies would be of no use. A step that moves more than
+  *      batches bear in that time has no images: `imageBytesMax`. The rest of a step on demand
+  *      takes as many batches at most, for until then each of them asks for keys. While an executor
+  *      is about to go and has what others need (`hurries`), they keep to no rate but the highest,
+  *      and what batches take says nothing.
   *
   * Threads: one at a time, as of its [[QueryRun]]; `copyRate` may be read by any.
   */
@@ -33,10 +34,11 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
   @volatile private var announcedBytes = 0L // at the busiest executor, as of the rest
   @volatile private var restBytes = Map.empty[StepId, Long] // of steps on demand
   private var announced = Vector.empty[StepId]
-  @volatile private var hasStandbysToMake = false
+  @volatile private var hasSlices = false
   @volatile private var isHurried = false
   private var wasHurried = false // since the last batch's end
-  private val known = mutable.Map.empty[(ReplicaKey, Boolean), Long] // by replica and end: bytes
+  private val known = // by replica, end and executor: bytes
+    mutable.Map.empty[(ReplicaKey, Boolean, String), Long]
   private val nearest = // by replica and executor: how many versions behind, at best
     mutable.Map.empty[(ReplicaKey, String), Long]
   private var newestBatch = -1L
@@ -46,10 +48,15 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
   private var live = Set.empty[StepId]
 
   def copyRate: CopyRate = {
-    val sliceBytes = if (hasStandbysToMake) StandbyKeeper.SliceBytes else 0
+    val sliceBytes = if (hasSlices) Slice.Bytes else 0
     if (isHurried) settings.highest
     else rate.copyRate(math.max(announcedBytes + restBytes.values.sum, sliceBytes) / UsefulBatches)
   }
+
+  /** How many bytes of images batches bear until tails cannot lead on from them: those of a step
+    * that has an executor send and take more are not published.
+    */
+  def imageBytesMax: Long = rate.bytesIn(UsefulBatches)
 
   /** Whether copies are to be made as fast as can be, from now on. */
   def hurries(isSo: Boolean): Unit = { isHurried = isSo; wasHurried ||= isSo }
@@ -62,18 +69,18 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
   ): Unit = {
     val batch = decision.batch.number
     val hasWork = decision.announced.nonEmpty || decision.hasIncomplete || hasStandbysToMake
-    this.hasStandbysToMake = hasStandbysToMake
+    hasSlices = hasStandbysToMake || decision.announced.exists(_.isOfFiles)
     batches(batch) = Kind(decision.after != decision.before, hasWork)
     batches.filterInPlace((number, _) => number > batch - BatchesKept)
     live = liveSteps
-    known.filterInPlace { case ((key, _), _) => key.purpose.isLive(live) }
+    known.filterInPlace { case ((key, _, _), _) => key.purpose.isLive(live) }
     nearest.filterInPlace { case ((key, _), _) => key.purpose.isLive(live) }
     newestBatch = math.max(newestBatch, batch)
     val steps = decision.announced.map(_.id)
     // What they are of changes little while they wait; a run's first batch does not know it.
     if (steps != announced || announcedBytes == 0)
       announcedBytes =
-        bytesAtBusiest(decision, decision.announced.filter(_.mode.isPreparedAhead), decision.after)
+        bytesAtBusiest(decision, decision.announced.filter(_.images.nonEmpty), decision.after)
     announced = steps
     val onDemand = decision.sealedSteps.filter(_.mode.isOnDemand)
     restBytes = restBytes.filter { case (step, _) => live(step) } ++
@@ -81,9 +88,9 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
   }
 
   /** An executor reports how much was copied for replicas, and which versions they have reached.
-    * Returns whether that is more than it ever was, or nearer to their sources, for steps that
-    * still need it. What is said of a replica grows up to the size of its image at most, wherever
-    * it is made, and on no executor it can be nearer than its source is. So progress ends.
+    * Returns whether that is more than it ever was there, or nearer to their sources, for steps
+    * that still need it. On no executor it is more than the replica's bins have, and none can be
+    * nearer than its source is. So progress ends.
     *
     * @param reached
     *   the versions of the replicas that the executor is to have
@@ -93,10 +100,11 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
       copied: Vector[Copied],
       reached: Vector[(ReplicaKey, Long)]
   ): Boolean = {
-    val grown = copied.filter { c =>
-      c.replica.purpose.isLive(live) && c.bytes > known.getOrElse((c.replica, c.isSource), 0L)
+    val grown = copied.filter(_.replica.purpose.isLive(live)).collect {
+      case c if c.bytes > known.getOrElse((c.replica, c.isSource, executor), 0L) =>
+        (c.replica, c.isSource, executor) -> c.bytes
     }
-    grown.foreach(c => known((c.replica, c.isSource)) = c.bytes)
+    known ++= grown
     val nearer = for {
       (key, version) <- reached if key.purpose.isLive(live)
       lag = math.max(0, newestBatch - version)
@@ -133,9 +141,7 @@ private object CopyPace {
     */
   private val UsefulBatches = 64
 
-  /** What steps have an executor send and take, at the one that has most to do. Workers that are
-    * not placed count as if they were on one executor. Costs as much as there are moves and
-    * workers.
+  /** What steps have an executor send and take, at the one that has most to do.
     *
     * @param tables
     *   by group: where bins are before the steps
@@ -145,32 +151,12 @@ private object CopyPace {
       steps: Vector[Announced],
       tables: Map[Long, RoutingTable]
   ): Long = {
-    val byExecutor = mutable.Map.empty[String, Double].withDefaultValue(0)
-    for (announced <- steps) {
-      import announced.{id, step}
-      val group = id.group
-      val table = tables(group)
-      val workers = math.max(table.workers, step.workers)
-      val executors = decision.batch.executorsOf(group)
-      val executorOf =
-        Array.tabulate(workers)(w => if (w < executors.size) executors(w) else Unplaced)
-      val counts = decision.before(group).binCounts
-      val bytesOfBin = Array.tabulate(table.workers) { worker =>
-        decision.batch.bytesOfBin(group, worker, counts).getOrElse(0.0)
-      }
-      val ends = new Array[Double](workers) // bytes, by worker
-      step.moves.foreach { move =>
-        val source = table.workerOf(move.bin)
-        val from = executorOf(source)
-        if (from != executorOf(move.target) || from == Unplaced) { // else it is not copied
-          ends(source) += bytesOfBin(source)
-          ends(move.target) += bytesOfBin(source)
-        }
-      }
-      ends.indices.foreach(worker => byExecutor(executorOf(worker)) += ends(worker))
-    }
-    byExecutor.valuesIterator.maxOption.getOrElse(0.0).toLong
+    val all = for {
+      a <- steps
+      group = a.id.group
+      counts = decision.before(group).binCounts
+      ends <- StepBytes.byExecutor(decision.batch, group, a.step, tables(group), counts).toVector
+    } yield ends
+    all.groupMapReduce(_._1)(_._2)(_ + _).values.maxOption.getOrElse(0.0).toLong
   }
-
-  private val Unplaced = ""
 }

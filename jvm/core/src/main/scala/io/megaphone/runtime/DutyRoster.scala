@@ -56,7 +56,7 @@ private[runtime] final class DutyRoster(
     } yield (from, id, to)
     Roster(
       basis,
-      Duties(now, basis.cluster.peer).groupMap(_._1)(_._2),
+      Duties(now, basis.cluster.peer, loads.liveBytes).groupMap(_._1)(_._2),
       standbys.groupMap(_._1)(_._2),
       pushes.groupBy(_._1).map { case (from, some) => from -> some.groupMap(_._2)(_._3) }
     )

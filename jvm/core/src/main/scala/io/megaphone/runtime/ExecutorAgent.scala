@@ -4,6 +4,7 @@ package io.megaphone.runtime
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
 
+import scala.annotation.tailrec
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
@@ -14,7 +15,7 @@ import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.state.{Holding, Registry, ReplicaKey}
 import io.megaphone.transfer.{
   Answer, Answering, BlockName, Peers, Preparer, PushedFile, PushedFiles, Question, ReplicaDuty,
-  SentFiles, StandbyKeeper, TailPulls, TransferBlocks
+  SentFiles, Slice, StandbyKeeper, TailPulls, TransferBlocks
 }
 import io.megaphone.transfer.TailPulls.Pulled
 import io.megaphone.transfer.TransferBlocks.Part
@@ -69,7 +70,7 @@ final class ExecutorAgent(
     val throttle: Throttle = new Throttle(Clock.System),
     largeBinBytes: Long = ExecutorAgent.LargeBinBytes,
     val census: Census = new Census,
-    sliceBytes: Long = StandbyKeeper.SliceBytes,
+    sliceBytes: Long = Slice.Bytes,
     val clock: Clock = Clock.System
 ) {
   import ExecutorAgent._
@@ -244,12 +245,18 @@ final class ExecutorAgent(
 
   private def versionOf(key: ReplicaKey) = registry.replica(key).map(_.base.version)
 
+  /** Whether a replica is there with all of its bins: then it is kept up by tails, however long
+    * others take to be made.
+    */
+  def isWhole(key: ReplicaKey): Boolean = registry.replica(key).exists(_.isWhole)
+
   /** Whether an image is still to be published, bins are incomplete, or a replica that has room has
     * not reached its source's newest settled version.
     */
   def isBehind: Boolean = publisher.isBehind || rests.dueRuns.nonEmpty || orders.duties.exists {
     duty =>
-      !isRefused(duty) && versionOf(duty.key).forall(_ < duty.settled.version)
+      !isRefused(duty) &&
+      !(isWhole(duty.key) && versionOf(duty.key).exists(_ >= duty.settled.version))
   }
 
   /** Works on duties: asks for the tails of all at once, and makes or brings forward one replica
@@ -266,14 +273,18 @@ final class ExecutorAgent(
       }
     val left = mutable.LinkedHashSet.from(keys)
     var hasNews = false
+    @tailrec
+    def go(key: ReplicaKey, pulled: Option[Pulled]): Unit = newest(key) match {
+      case Some(duty) =>
+        // A tail fits the duty that it was pulled for.
+        val done = orElse(Prepared(), Vector(key))(prepare(pulled.fold(duty)(_.duty), pulled))
+        hasNews ||= done.isNews
+        if (done.hasGrown) go(key, None)
+      case None => ()
+    }
     def workOn(key: ReplicaKey, pulled: Option[Pulled]): Unit = if (left.remove(key)) {
       host.begins(key)
-      try
-        for (duty <- newest(key)) {
-          // A tail fits the duty that it was pulled for.
-          val isNews = orElse(false, Vector(key))(prepare(pulled.fold(duty)(_.duty), pulled))
-          hasNews ||= isNews
-        }
+      try go(key, pulled)
       finally host.ends(key)
     }
     val asked = orElse(Seq.empty[ReplicaDuty], keys) {
@@ -299,8 +310,8 @@ final class ExecutorAgent(
 
   private def deadlineOf(run: LiveRun): Long = run.pullDeadlineMs.getOrElse(pullDeadlineMs)
 
-  /** Makes a replica or brings it forward. Returns whether there is news for the driver. Throws
-    * what files throw; see [[io.megaphone.transfer.Preparer]] for what becomes of the replica.
+  /** Makes a replica, or a slice of it, or brings it forward. Throws what files throw; see
+    * [[io.megaphone.transfer.Preparer]] for what becomes of the replica.
     *
     * After a failure the duty rests for a round of orders, after the next for two, then for four,
     * at most for `RestMax`: what cannot succeed is not tried ten times a second. From the fifth in
@@ -309,11 +320,13 @@ final class ExecutorAgent(
     * @param pulled
     *   what has come of the tail of the duty, if `pullTails` has asked for it
     */
-  def prepare(duty: ReplicaDuty, pulled: Option[Pulled] = None): Boolean =
-    orders.runs.get(duty.key.store.run).exists { run =>
+  def prepare(duty: ReplicaDuty, pulled: Option[Pulled] = None): Prepared =
+    orders.runs.get(duty.key.store.run).fold(Prepared()) { run =>
       try {
         val before = versionOf(duty.key)
-        val copying = this.copying(duty.key, copied)
+        val wasWhole = isWhole(duty.key)
+        val attempted = new AtomicLong(registry.replica(duty.key).fold(0L)(_.sliceBytes))
+        val copying = this.copying(duty.key, copied, attempted)
         def recovery(read: Array[Byte] => Unit) =
           recoveryOf(duty.key.store, run.checkpointRoot, read)
         faults.at(FaultPoints.TargetPulling)
@@ -325,23 +338,38 @@ final class ExecutorAgent(
           peers,
           deadlineOf(run),
           copying,
-          () => throttle.isFree(duty.key.store.run)
+          () => throttle.isFree(duty.key.store.run),
+          sliceBytes
         )
         val lastTurn = Option(behind.remove(duty.key)).filter(_ => before.isDefined)
         val newVersions = lastTurn.fold(1L)(duty.settled.version - _.version)
-        preparer(duty, pulled, math.max(1, newVersions)) match {
+        val outcome = preparer(duty, pulled, math.max(1, newVersions))
+        registry.replica(duty.key).foreach(_.slicesCost(attempted.get))
+        def succeeded(version: Long): Unit = {
+          replicaRests.succeeded(duty.key)
+          failing.remove(duty.key)
+          refused.remove(duty.key)
+          val now = newest(duty.key).getOrElse(duty).settled
+          if (version < duty.settled.version) behind.put(duty.key, now)
+          else if (!isWhole(duty.key) && version < now.version)
+            behind.put(duty.key, duty.settled) // the versions that passed while the slice came
+          ()
+        }
+        outcome match {
           case Preparer.Ready(version) =>
-            replicaRests.succeeded(duty.key)
-            failing.remove(duty.key)
-            refused.remove(duty.key)
+            succeeded(version)
             val isThere = version >= duty.settled.version
             if (isThere) faults.at(FaultPoints.TargetPrepared)
-            else behind.put(duty.key, newest(duty.key).getOrElse(duty).settled)
-            before.forall(isThere && _ < version)
+            Prepared(!wasWhole || isThere && before.exists(_ < version))
+          case Preparer.Growing(version) =>
+            succeeded(version)
+            Prepared(hasGrown = version >= duty.settled.version)
           case Preparer.Waiting =>
             replicaRests.rest(duty.key, WaitingRest)
-            refused.remove(duty.key) != null
-          case Preparer.Lost(reason) => failed(duty, reason); refused.remove(duty.key) != null
+            Prepared(refused.remove(duty.key) != null)
+          case Preparer.Lost(reason) =>
+            failed(duty, reason)
+            Prepared(refused.remove(duty.key) != null)
         }
       } catch {
         case e: SpillException =>
@@ -349,7 +377,7 @@ final class ExecutorAgent(
           failing.remove(duty.key)
           refused.put(duty.key, Refusal(duty.settled, e.getMessage))
           registry.measure() // frees the replica's heap for batches at once
-          true
+          Prepared(isNews = true)
         case e: InterruptedException => throw e // the preparation was cancelled
         case e: Throwable => failed(duty, e.toString); throw e
       }
@@ -365,17 +393,19 @@ final class ExecutorAgent(
       )
   }
 
-  /** What an attempt to copy for a replica calls after each piece, with its bytes. */
+  /** What an attempt to copy for a replica calls after each piece, with its bytes.
+    *
+    * @param attempted
+    *   what it has copied so far; several threads may read files
+    */
   private def copying(
       key: ReplicaKey,
-      counts: ConcurrentHashMap[ReplicaKey, java.lang.Long]
-  ): Long => Unit = {
-    val attempted = new AtomicLong() // several threads may read files
-    bytes => {
-      val all = attempted.addAndGet(bytes)
-      counts.merge(key, all, (before, now) => math.max(before, now))
-      throttle.pass(key.store.run, bytes)
-    }
+      counts: ConcurrentHashMap[ReplicaKey, java.lang.Long],
+      attempted: AtomicLong = new AtomicLong
+  ): Long => Unit = { bytes =>
+    val all = attempted.addAndGet(bytes)
+    counts.merge(key, all, (before, now) => math.max(before, now))
+    throttle.pass(key.store.run, bytes)
   }
 
   /** Whether nobody wants a block any more. */
@@ -428,6 +458,15 @@ object ExecutorAgent {
 
   /** Rounds of orders after which a block that was not there is asked for again. */
   private val WaitingRest = 3L
+
+  /** What came of work on a replica.
+    *
+    * @param isNews
+    *   whether the driver should know at once
+    * @param hasGrown
+    *   whether it got a slice, and is to get more
+    */
+  final case class Prepared(isNews: Boolean = false, hasGrown: Boolean = false)
 
   /** A replica had no room when its source was at the name `settled`. */
   private final case class Refusal(settled: StateName, reason: String)

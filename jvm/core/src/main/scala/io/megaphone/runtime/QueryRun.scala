@@ -162,7 +162,8 @@ final class QueryRun(
         ids,
         places.wishes.all,
         stateBytes(groups),
-        stoodBy(groups, batch)
+        stoodBy(groups, batch),
+        pace.imageBytesMax
       )
     val commands = records.feed(Protocol.BatchPlanning(planned))
     val decision = commands.collectFirst {

@@ -113,7 +113,7 @@ final class WorkerTask private (
   /** Queues images of the settled state, for steps that are announced with this batch. */
   private def queueImages(): Unit = for {
     step <- assignment.outgoing
-    if step.isAnnouncedNow && step.mode.publishesImageAhead
+    if step.hasImagesNow
     route <- step.routes
     if route.source == holding.worker
     if route.bins.forall(bin => holding.has(bin) && !holding.isAdopted(bin))

@@ -97,13 +97,22 @@ final class Registry(
 
   def replica(key: ReplicaKey): Option[Replica] = Option(replicas.get(key))
 
-  /** The version that each replica has reached. */
-  def replicaVersions: Vector[(ReplicaKey, Long)] =
-    replicas.asScala.iterator.map { case (key, replica) => key -> replica.base.version }.toVector
+  /** The version that each whole replica has reached. */
+  def replicaVersions: Vector[(ReplicaKey, Long)] = replicas.asScala.iterator.collect {
+    case (key, replica) if replica.isWhole => key -> replica.base.version
+  }.toVector
 
-  /** Adds a replica, with the bytes that came to make it. Returns it. */
-  def putReplica(key: ReplicaKey, holding: Holding, made: Traffic = Traffic()): Replica = {
-    val replica = new Replica(holding, made)
+  /** The replicas that are there, also those that lack bins. */
+  def replicaKeys: Set[ReplicaKey] = replicas.keySet.asScala.toSet
+
+  /** Adds a replica, with the bytes that came to make it, and the bins that it lacks. Returns it. */
+  def putReplica(
+      key: ReplicaKey,
+      holding: Holding,
+      made: Traffic = Traffic(),
+      lacked: Vector[Int] = Vector.empty
+  ): Replica = {
+    val replica = new Replica(holding, made, lacked)
     replicas.put(key, replica)
     replica
   }

@@ -8,21 +8,34 @@ import java.util.concurrent.locks.ReentrantLock
 import io.megaphone.format.StateName
 
 /** A replica of another executor's bins. The executor that keeps it brings it forward in the
-  * background, and a task takes its bins; neither waits for the other's files without a limit.
+  * background, and a task takes its bins; neither waits for the other's files without a limit. A
+  * large one is made slice by slice: until it is whole, nobody takes it.
   *
   * Threads: any.
   *
   * @param made
   *   the bytes that came to make it
+  * @param toCome
+  *   the bins that it is to get yet
   */
-final class Replica(holding: Holding, made: Traffic) {
+final class Replica(holding: Holding, made: Traffic, toCome: Vector[Int] = Vector.empty) {
   private val lock = new ReentrantLock
   @volatile private var reached = holding.base
   private val came = new AtomicReference(made)
+  @volatile private var lacking = toCome
+  @volatile private var inSlices = 0L
 
   /** The name that it has reached. Does not wait for who uses the replica. */
   def base: StateName = reached
   def heapBytes: Long = holding.heapBytes
+
+  /** The bins that it lacks. */
+  def lacked: Vector[Int] = lacking
+  def isWhole: Boolean = lacking.isEmpty
+
+  /** The bytes of records that were read for its slices, as `slicesCost` was told last. */
+  def sliceBytes: Long = inSlices
+  def slicesCost(bytes: Long): Unit = inSlices = bytes
 
   /** The bytes that have come to make it and to bring it forward. */
   def traffic: Traffic = came.get
@@ -44,5 +57,9 @@ final class Replica(holding: Holding, made: Traffic) {
 
   private def used[A](use: Holding => A): A =
     try use(holding)
-    finally { reached = holding.base; lock.unlock() }
+    finally {
+      reached = holding.base
+      if (lacking.nonEmpty) lacking = lacking.filterNot(holding.has)
+      lock.unlock()
+    }
 }

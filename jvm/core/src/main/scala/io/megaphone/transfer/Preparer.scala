@@ -4,6 +4,7 @@ package io.megaphone.transfer
 import java.io.IOException
 
 import io.megaphone.checkpoint.{CatchUp, Recovery}
+import io.megaphone.checkpoint.Recovery.Loaded
 import io.megaphone.errors.{DamagedFileException, MissingFileException}
 import io.megaphone.format.{ExecutorAddress, FileName, StateName}
 import io.megaphone.state.{Holding, Registry, Replica, Traffic}
@@ -11,12 +12,13 @@ import io.megaphone.transfer.TransferBlocks.Part
 
 /** Prepares replicas ahead of their step, in the background: rule 19.
   *
-  * Given a duty: the replica's key, the name of the source's image, and its newest settled name.
+  * Given a duty: the replica's key, the name of the source's image, if it publishes one, and its
+  * newest settled name.
   *   1. If there is no replica yet, pull the image block from the source's executor and make the
   *      replica of it. The block may come later: while the run's copies progress, it is waited for.
-  *      Once the source is `PatienceVersions` ahead of the image and of the last progress, read the
-  *      files. An image that no tails lead on from is not pulled. ''The source dies:'' the files
-  *      are read.
+  *      Once the source is `PatienceVersions` ahead of the image and of the last progress, make the
+  *      replica of a slice of its bins, at the settled name, from files. An image that no tails
+  *      lead on from is not pulled. ''The source dies:'' the files are read.
   *   1. If the replica is behind the settled name, apply the tail block if one tail is missing, and
   *      tails in the files if not. Many are missing after a large image: apply `TailsForOne` of
   *      them for each version that the source has reached since the last call, and more while
@@ -25,6 +27,8 @@ import io.megaphone.transfer.TransferBlocks.Part
   *      If a file cannot be read now, the next call goes on. The tails of many duties are asked for
   *      at once, and each duty is worked on when the first part of its tail has come. The other
   *      parts of a large tail follow one by one.
+  *   1. If bins are missing and the replica is at the settled name, add a slice of them, from
+  *      files. The replica stays if that fails, and the next call goes on.
   *   1. Keep a tenth of the memory budget free for batches: spill the rest of the replica to disk,
   *      bin by bin. If the disk is full, drop the replica and throw SpillException.
   *
@@ -36,11 +40,13 @@ import io.megaphone.transfer.TransferBlocks.Part
   * @param recovery
   *   reads the tails that a replica lacks, while a task may wait for the replica
   * @param loading
-  *   loads a replica from files, at any pace
+  *   reads slices, at any pace
   * @param copied
   *   is called after each piece of an image, with its bytes of records; it may wait
   * @param areFree
   *   whether copies keep to no rate now
+  * @param sliceBytes
+  *   about how many bytes of live records a slice has
   */
 final class Preparer(
     registry: Registry,
@@ -50,15 +56,18 @@ final class Preparer(
     peers: Peers,
     deadlineMs: Long,
     copied: Long => Unit = _ => (),
-    areFree: () => Boolean = () => true
+    areFree: () => Boolean = () => true,
+    sliceBytes: Long = Slice.Bytes
 ) {
   import Preparer._
 
   private val catchUp = new CatchUp(recovery, TailsMax)
   private val tails = new TailPulls(blocks, peers)
 
-  /** Works on one duty. Throws SpillException if there is no room for the replica, which is dropped
-    * then. Throws IOException if a file cannot be read; a replica that was there stays.
+  /** Works on one duty: makes the replica or brings it forward, and adds a slice if bins are
+    * missing and it is at the settled name. Throws SpillException if there is no room for the
+    * replica, which is dropped then. Throws IOException if a file cannot be read; a replica that
+    * was there stays.
     *
     * @param pulled
     *   what has come of the tail that leads to the settled name, if it was asked for before
@@ -69,13 +78,25 @@ final class Preparer(
       duty: ReplicaDuty,
       pulled: Option[TailPulls.Pulled] = None,
       newVersions: Long = 1
+  ): Outcome = {
+    val isNew = registry.replica(duty.key).isEmpty
+    brought(duty, pulled, newVersions) match {
+      case Growing(version) if !isNew && version >= duty.settled.version => grow(duty)
+      case outcome => outcome
+    }
+  }
+
+  private def brought(
+      duty: ReplicaDuty,
+      pulled: Option[TailPulls.Pulled],
+      newVersions: Long
   ): Outcome =
     try
       registry.replica(duty.key).orElse(if (pulled.isEmpty) make(duty) else None) match {
         case None => Waiting // or a task has taken the replica while its tail came
-        case Some(replica) if bring(replica, duty, pulled, tailsFor(newVersions)) =>
-          Ready(replica.base.version)
-        case Some(_) => lost(duty, s"no unbroken sequence of files leads to ${duty.settled}")
+        case Some(replica) if !bring(replica, duty, pulled, tailsFor(newVersions)) =>
+          lost(duty, s"no unbroken sequence of files leads to ${duty.settled}")
+        case Some(replica) => outcomeOf(replica)
       }
     catch {
       case e @ (_: DamagedFileException | _: MissingFileException) => lost(duty, e.getMessage)
@@ -88,19 +109,21 @@ final class Preparer(
     Lost(reason)
   }
 
+  private def outcomeOf(replica: Replica): Outcome =
+    if (replica.isWhole) Ready(replica.base.version) else Growing(replica.base.version)
+
   private def make(duty: ReplicaDuty): Option[Replica] = {
-    val (image, settled) = (duty.image.version, duty.settled.version)
-    val isOfUse = image == settled || catchUp.canLead(image, settled)
+    val settled = duty.settled.version
+    val image = duty.image.filter(i => i == duty.settled || catchUp.canLead(i.version, settled))
     def mayReadFiles =
-      !isOfUse || settled - math.max(image, duty.progressAt) >= PatienceVersions
+      image.forall(i => settled - math.max(i.version, duty.progressAt) >= PatienceVersions)
     val pulled =
-      try if (isOfUse) fromBlock(duty) else None
+      try image.flatMap(fromBlock(duty, _))
       catch { case _: DamagedFileException if mayReadFiles => None }
-    val made = pulled.orElse(Option.when(mayReadFiles)(fromFiles(duty)))
-    made.map { case (replica, traffic) => registry.putReplica(duty.key, replica, traffic) }
+    pulled.orElse(Option.when(mayReadFiles)(fromFiles(duty)))
   }
 
-  private def fromBlock(duty: ReplicaDuty): Option[(Holding, Traffic)] = {
+  private def fromBlock(duty: ReplicaDuty, image: StateName): Option[Replica] = {
     var bytes = 0L
     blocks
       .replicaOf(
@@ -110,23 +133,50 @@ final class Preparer(
       ) { number =>
         new Coming[Part] { // it begins once it is waited for: what is copied keeps to a rate
           override def await(): Option[Part] = {
-            val part = pull(duty, duty.image, BlockKind.Image, number, duty.imageAddress)
+            val part = pull(duty, image, BlockKind.Image, number, duty.imageAddress)
             part.foreach(bytes += _.bytes.length)
             part
           }
           override def cancel(): Unit = ()
         }
       }
-      .map(_ -> Traffic(fromPeer = bytes))
+      .map(registry.putReplica(duty.key, _, Traffic(fromPeer = bytes)))
   }
 
-  private def fromFiles(duty: ReplicaDuty): (Holding, Traffic) = {
-    val loaded = loading.load(FileName(duty.key.source, duty.settled), duty.bins, duty.tableHash)
+  /** Makes the replica of the first slice. */
+  private def fromFiles(duty: ReplicaDuty): Replica = {
+    val loaded = slice(duty, duty.bins.toVector)
     val replica = new Holding(duty.key.source, duty.binsCount)
-    loaded.bins.valuesIterator.foreach(replica.put)
     replica.restart(duty.settled, Vector.empty)
-    replica.spill(registry.budget.excessOfReplicas)
-    replica -> loaded.traffic
+    add(replica, loaded)
+    registry.putReplica(
+      duty.key,
+      replica,
+      loaded.traffic,
+      duty.bins.filterNot(replica.has).toVector
+    )
+  }
+
+  /** Adds a slice to a replica that is at the settled name. Throws what the files throw; the
+    * replica is then as it was.
+    */
+  private def grow(duty: ReplicaDuty): Outcome =
+    registry.replica(duty.key).fold[Outcome](Waiting) { replica =>
+      val loaded = slice(duty, replica.lacked)
+      replica.alone(holding => if (holding.base == duty.settled) add(holding, loaded))
+      replica.count(loaded.traffic)
+      outcomeOf(replica)
+    }
+
+  private def slice(duty: ReplicaDuty, lacked: Vector[Int]): Loaded = {
+    val bins = Slice.of(lacked, duty.liveBytes.getOrElse(0L), duty.bins.size, sliceBytes)
+    loading.load(FileName(duty.key.source, duty.settled), bins, duty.tableHash)
+  }
+
+  private def add(holding: Holding, loaded: Loaded): Unit = {
+    loaded.bins.valuesIterator.foreach(holding.put)
+    holding.spill(registry.budget.excessOfReplicas)
+    ()
   }
 
   /** Brings a replica to the settled name, or nearer to it. Returns false if no tails lead there. A
@@ -179,6 +229,9 @@ object Preparer {
 
   /** The replica has reached a version. It may still be behind. */
   final case class Ready(version: Long) extends Outcome
+
+  /** The replica has reached a version, and lacks bins. */
+  final case class Growing(version: Long) extends Outcome
 
   /** There is no replica: the source has not published its image, or a task has taken it. */
   case object Waiting extends Outcome

@@ -7,7 +7,8 @@ import io.megaphone.state.{ForStep, ReplicaKey}
 /** A replica that the driver asks an executor to have ready: bins of one source worker.
   *
   * @param image
-  *   the name of the source's state that it published an image of
+  *   the name of the source's state that it published an image of; None if it publishes none,
+  *   because the step moves so much: the replica is made of files then
   * @param settled
   *   the newest settled name of the source
   * @param tableHash
@@ -19,17 +20,20 @@ import io.megaphone.state.{ForStep, ReplicaKey}
   * @param progressAt
   *   the last batch in which executors copied more for the run than they ever had, or came nearer
   *   to a source; −1 if there was none
+  * @param liveBytes
+  *   about how many bytes of live records the bins have, if it is known
   */
 final case class ReplicaDuty(
     key: ReplicaKey,
     bins: IndexedSeq[Int],
     binsCount: Int,
-    image: StateName,
+    image: Option[StateName],
     settled: StateName,
     tableHash: Long,
     address: Option[ExecutorAddress],
     imageAddress: Option[ExecutorAddress],
-    progressAt: Long = -1
+    progressAt: Long = -1,
+    liveBytes: Option[Long] = None
 ) {
 
   /** The block that brings the replica to a name: a part of it. */

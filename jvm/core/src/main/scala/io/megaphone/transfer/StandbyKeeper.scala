@@ -43,7 +43,7 @@ final class StandbyKeeper(
     registry: Registry,
     recovery: Recovery,
     loading: Recovery,
-    sliceBytes: Long = StandbyKeeper.SliceBytes
+    sliceBytes: Long = Slice.Bytes
 ) {
   import StandbyKeeper._
 
@@ -61,7 +61,9 @@ final class StandbyKeeper(
       here match {
         // The worker ran here, and bins are incomplete: the next tail drops them.
         case Some(holding) if lacked.isEmpty => if (holding.areIncomplete) Busy else Whole
-        case _ => if (addSlice(duty, lacked.take(sliceOf(duty)))) Grown else Busy
+        case _ =>
+          val slice = Slice.of(lacked, duty.liveBytes, duty.bins.size, sliceBytes)
+          if (addSlice(duty, slice)) Grown else Busy
       }
     }
 
@@ -93,11 +95,6 @@ final class StandbyKeeper(
     ()
   }
 
-  private def sliceOf(duty: StandbyDuty): Int = {
-    val binBytes = math.max(1, duty.liveBytes / math.max(1, duty.bins.size))
-    math.max(1, math.min(sliceBytes / binBytes, duty.bins.size.toLong)).toInt
-  }
-
   /** Returns false if a task has the lease, or has taken the holding on meanwhile. */
   private def addSlice(duty: StandbyDuty, bins: Vector[Int]): Boolean = {
     val file = FileName(duty.worker.worker, duty.settled)
@@ -123,7 +120,6 @@ final class StandbyKeeper(
 }
 
 object StandbyKeeper {
-  val SliceBytes: Long = 16L << 20
 
   /** No task attempt has this id. */
   private val NoTask = -1L

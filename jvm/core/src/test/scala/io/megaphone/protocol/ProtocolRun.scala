@@ -53,9 +53,11 @@ trait ProtocolRun extends Assertions {
         number: Long,
         isOwn: Boolean = true,
         placement: Vector[String] = executors,
-        stateBytes: Map[(Long, Int), Long] = small
+        stateBytes: Map[(Long, Int), Long] = small,
+        imageBytesMax: Long = Long.MaxValue
     ): Decision = {
-      feed(BatchPlanning(Batch(number, isOwn, Map.empty, Map(0L -> placement), stateBytes)))
+      val batch = Batch(number, isOwn, Map.empty, Map(0L -> placement), stateBytes)
+      feed(BatchPlanning(batch.copy(imageBytesMax = imageBytesMax)))
       assert(failure.isEmpty)
       state.decision.get
     }
@@ -83,7 +85,7 @@ trait ProtocolRun extends Assertions {
   protected def sealedIn(d: Decision): Vector[String] = d.sealedSteps.map(_.id.toString)
   protected def announcedIn(d: Decision): Vector[String] = d.announced.map(_.id.toString)
   protected def dutiesOf(run: Run) =
-    Duties(run.state, id => Some(ExecutorAddress(id, "host", 1)))
+    Duties(run.state, id => Some(ExecutorAddress(id, "host", 1)), (_, _) => Some(80))
   protected val moveOne = Step(Vector(Move(0, 1)), 2)
   protected val moveTwo = Step(Vector(Move(2, 1)), 2)
 }

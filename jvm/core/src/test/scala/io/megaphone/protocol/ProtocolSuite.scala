@@ -37,9 +37,8 @@ class ProtocolSuite extends AnyFunSuite with ProtocolRun {
     run.plan(1)
     val (executor, duty) = dutiesOf(run).head
     assert(
-      executor == "b" && duty.bins == Vector(0) && duty.image == StateName(
-        1,
-        StateName.FixedId
+      executor == "b" && duty.bins == Vector(0) && duty.image.contains(
+        StateName(1, StateName.FixedId)
       ) && duty.address.contains(ExecutorAddress("a", "host", 1))
     )
     assert(sealedIn(run.plan(2)).isEmpty)
@@ -53,6 +52,23 @@ class ProtocolSuite extends AnyFunSuite with ProtocolRun {
     late.plan(2, isOwn = false)
     late.plan(3, isOwn = false)
     assert(sealedIn(late.plan(4)).isEmpty, "the copy is three versions old")
+  }
+
+  test("a step that moves more than images can bring is made of files, and is waited for") {
+    val run = newRun.submit("p", TransferMode.Prepared, moveOne)
+    assert(run.plan(1, imageBytesMax = 1).announced.map(_.isOfFiles) == Vector(true))
+    val (executor, duty) = dutiesOf(run).head
+    assert(executor == "b" && duty.image.isEmpty && duty.liveBytes.contains(20L), "a bin of four")
+    assert(sealedIn(run.plan(2)).isEmpty && dutiesOf(run).head._2.image.isEmpty)
+    run.ready(0, 0, 1, version = 1)
+    assert(sealedIn(run.plan(3)) == Vector("p.0.0"))
+
+    val fits = newRun.submit("p", TransferMode.Prepared, moveOne)
+    assert(fits.plan(1, imageBytesMax = 2).announced.map(_.isOfFiles) == Vector(false))
+    fits.plan(2, imageBytesMax = 1)
+    assert(dutiesOf(fits).head._2.image.map(_.version).contains(1L), "it is announced already")
+    val direct = newRun.submit("p", TransferMode.Direct, moveOne)
+    assert(direct.plan(1, imageBytesMax = 1).announced.map(_.isOfFiles) == Vector(false))
   }
 
   test("a copy that went with its executor is ready no more") {

@@ -49,6 +49,21 @@ class AdopterSuite extends AnyFunSuite with LastTails {
     assert(arrivals.bytesFromPeer == come)
   }
 
+  test("a replica that lacks bins is not taken, and no tail is pulled for it") {
+    val moving = new Moving()
+    import moving.{store, target}
+    val lacking = new Holding(1, 4)
+    lacking.restart(StateName(1, ""), Vector.empty)
+    target.putReplica(keyOf(1), lacking, lacked = Vector(1))
+    val peer = new moving.Peer(2, 3)
+    val zero = store.lease(target, 0, 20)
+    val arrivals = new Opener(target, store.recovery, store.handOver, peer)
+      .open(zero, store.turn(2, four, all), sources.copy(imageDeadlineMs = 0))
+    assert(peer.asked.toSeq == Seq(Seq(2, 3) -> sources.tailDeadlineMs))
+    assert(arrivals.binsFromPeer == 2 && arrivals.binsIn == 3)
+    for (bin <- 0 to 3) assert(list(zero.holding.log(bin)) == Seq(2, 3))
+  }
+
   /** Worker 0 takes the bins of all others. */
   private def adopt(moving: Moving, peers: Peers): Arrivals = {
     import moving.{store, target}

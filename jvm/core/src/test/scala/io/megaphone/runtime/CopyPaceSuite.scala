@@ -3,7 +3,7 @@ package io.megaphone.runtime
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import io.megaphone.format.StoreId
+import io.megaphone.format.{StateName, StoreId}
 import io.megaphone.pace.{CopyRate, TransferRate}
 import io.megaphone.plan.{Move, RoutingTable, Step, StepId, TransferMode}
 import io.megaphone.protocol.{Announced, Protocol}
@@ -32,7 +32,8 @@ class CopyPaceSuite extends AnyFunSuite {
   private def rate(
       executors: Vector[String],
       moves: Vector[Move],
-      mode: TransferMode = TransferMode.Prepared
+      mode: TransferMode = TransferMode.Prepared,
+      images: Map[(StoreId, Int), StateName] = Map((StoreId(0, "default"), 0) -> StateName(3, ""))
   ): Long = {
     val pace = new CopyPace(TransferRate.Settings(slowdown = 0.1))
     def plan(batch: Long, announced: Vector[Announced]): Unit = pace.planned(
@@ -43,7 +44,7 @@ class CopyPaceSuite extends AnyFunSuite {
     for (batch <- 0L to 2L) { plan(batch, Vector.empty); pace.batchEnded(batch, quietMs) }
     plan(
       3,
-      Vector(Announced(StepId("p", group, 0), Step(moves, 4), mode, 3, Map.empty))
+      Vector(Announced(StepId("p", group, 0), Step(moves, 4), mode, 3, images))
     )
     pace.copyRate.besideTasks
   }
@@ -62,7 +63,44 @@ class CopyPaceSuite extends AnyFunSuite {
     val first = 8 << 20
     assert(rate(Vector("a", "a", "a", "a"), Vector(Move(0, 1))) == first, "it is on one executor")
     val onDemand = TransferMode.OnDemand
-    assert(rate(Vector("a", "b", "a", "b"), Vector(Move(0, 1)), onDemand) == first)
+    assert(rate(Vector("a", "b", "a", "b"), Vector(Move(0, 1)), onDemand, Map.empty) == first)
+  }
+
+  test("a step that is of files may take any time, and has no image that batches do not bear") {
+    val ofFiles = rate(Vector("a", "b", "a", "b"), Vector(Move(0, 1)), images = Map.empty)
+    assert(ofFiles == (8 << 20), "the rate that batches bear")
+    def imagesMax(settings: TransferRate.Settings, batches: Long) = {
+      val pace = new CopyPace(settings)
+      for (batch <- 0L until batches) {
+        val decision = decisionOf(batch, Vector("a", "b"), Vector.empty)
+        pace.planned(decision, Set.empty, hasStandbysToMake = false)
+        pace.batchEnded(batch, quietMs)
+      }
+      pace.imageBytesMax
+    }
+    val paced = TransferRate.Settings(slowdown = 0.1)
+    assert(imagesMax(paced, 3) == 64 * (8 << 20) * quietMs / 1000)
+    assert(imagesMax(paced.copy(maxBytesPerSecond = 1000), 3) == 64 * 1000 * quietMs / 1000)
+    assert(imagesMax(paced, 2) == Long.MaxValue, "it is not known what a batch takes")
+    assert(imagesMax(TransferRate.Settings(), 3) == Long.MaxValue, "copies keep to no rate")
+    assert(
+      imagesMax(TransferRate.Settings(maxBytesPerSecond = 1000), 3) == 64 * 1000 * quietMs / 1000
+    )
+  }
+
+  test("a slice is there before tails cannot lead on, however low the rate is") {
+    val pace = new CopyPace(TransferRate.Settings(slowdown = 0.1))
+    val step =
+      Announced(StepId("p", group, 0), Step(Vector(Move(0, 1)), 4), TransferMode.Prepared, 3, Map())
+    def rateAt(batch: Long, announced: Announced*): Long = {
+      val decision = decisionOf(batch, Vector("a", "b", "a", "b"), announced.toVector)
+      pace.planned(decision, Set.empty, hasStandbysToMake = false)
+      val rate = pace.copyRate.besideTasks
+      pace.batchEnded(batch, durationMs = 10)
+      rate
+    }
+    for (batch <- 0L to 2L) rateAt(batch)
+    assert(rateAt(3) == (8 << 20) && rateAt(4, step) == (16 << 20) / 64 * 100)
   }
 
   test("the rest of each step on demand comes about as fast, until it has come") {
@@ -147,6 +185,18 @@ class CopyPaceSuite extends AnyFunSuite {
     assert(pace.reported("b", Vector.empty, Vector(key -> 40L)), "another executor makes it")
     val other = key.copy(purpose = ForStep(StepId("gone", group, 0), 1))
     assert(!pace.reported("a", Vector.empty, Vector(other -> 62L)), "nobody needs it")
+  }
+
+  test("an executor that makes a replica again copies nothing new, and another one does") {
+    val pace = new CopyPace(TransferRate.Settings())
+    val step = StepId("p", group, 0)
+    val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, step)
+    pace.planned(decisionOf(3, Vector("a", "b"), Vector.empty), Set(step), false)
+    def isProgress(executor: String, bytes: Long, isSource: Boolean = false) =
+      pace.reported(executor, Vector(Copied(key, isSource, bytes)), Vector.empty)
+    assert(isProgress("a", 10) && !isProgress("a", 10) && !isProgress("a", 5))
+    assert(isProgress("a", 5, isSource = true))
+    assert(isProgress("b", 5) && !isProgress("a", 10) && isProgress("a", 11))
   }
 
   test("the rate of few bytes is the one that batches bear") {

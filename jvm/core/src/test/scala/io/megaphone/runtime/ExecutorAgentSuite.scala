@@ -26,7 +26,8 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
       store: Store,
       registry: Registry,
       peers: Peers = NoPeers,
-      clock: Clock = Clock.System
+      clock: Clock = Clock.System,
+      sliceBytes: Long = 1L << 20
   ) = new ExecutorAgent(
     registry,
     peers,
@@ -35,7 +36,8 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     (_, _, read) => new Recovery(store.files, Compressions(Compression.None), check = read),
     0,
     _ => (),
-    new Throttle(clock)
+    new Throttle(clock),
+    sliceBytes = sliceBytes
   )
 
   private def orders(counter: Long, settled: Long, duties: ReplicaDuty*) =
@@ -50,7 +52,7 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     moving,
     Vector(0),
     4,
-    StateName(version - 4, ""),
+    Some(StateName(version - 4, "")),
     StateName(version, ""),
     before.contentHash,
     None,
@@ -87,9 +89,9 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     for (v <- 0 to 4) batch(store, new Registry, v.toLong, 2L * v + 1, before, before, v.toByte)
     agent.obey(orders(1, settled = 4, dutyAt(4)))
     assert(agent.report.ready.isEmpty)
-    assert(agent.duties.forall(agent.prepare(_)), "it is news")
+    assert(agent.duties.forall(agent.prepare(_).isNews), "it is news")
     assert(agent.report.ready == Seq(moving -> 4L))
-    assert(!agent.duties.exists(agent.prepare(_)), "it is none")
+    assert(!agent.duties.exists(agent.prepare(_).isNews), "it is none")
     registry.dropReplica(moving) // a task of the step has taken it
     assert(agent.report.ready.isEmpty && agent.isBehind)
   }
@@ -179,7 +181,7 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     copies(fromFiles)(fromFiles.duties.foreach(fromFiles.prepare(_)))
 
     val address = Some(ExecutorAddress("source", "host", 1))
-    val ofImage = dutyAt(5).copy(image = image.name, imageAddress = address)
+    val ofImage = dutyAt(5).copy(image = Some(image.name), imageAddress = address)
     val fromImage = asked(new Registry, ofImage)
     copies(fromImage)(fromImage.duties.foreach(fromImage.prepare(_)))
     for (agent <- Seq(fromFiles, fromImage)) assert(agent.report.ready.map(_._1) == Seq(moving))
@@ -224,17 +226,62 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     agent.throttle.taskBegins()
     def obey(settled: Long) = {
       val address = Some(ExecutorAddress("source", "host", 1))
-      val duty = dutyAt(settled).copy(image = StateName(5, ""), imageAddress = address)
+      val duty = dutyAt(settled).copy(image = Some(StateName(5, "")), imageAddress = address)
       assert(agent.obey(Orders(settled, slowly, Vector(duty))))
     }
     def reached = registry.replica(moving).get.base.version
     obey(15)
     clock.onWait = () => { clock.onWait = () => (); obey(25) }
-    assert(agent.duties.map(agent.prepare(_)) == Seq(true) && reached == 7)
+    assert(agent.duties.map(agent.prepare(_).isNews) == Seq(true) && reached == 7)
     assert(agent.duties.isEmpty, "it has had its turn")
     obey(26)
     agent.duties.foreach(agent.prepare(_))
     assert(reached == 9)
+  }
+
+  test("the slices of a replica are made one after the other, and what is copied adds up") {
+    val (store, registry, clock) = (new Store, new Registry, new Hands)
+    val agent = agentOf(store, registry, clock = clock, sliceBytes = 1)
+    for (v <- 0 to 4) batch(store, new Registry, v.toLong, 2L * v + 1, before, before, v.toByte)
+    val bins = before.binsOf(0).toVector
+    val duty = dutyAt(4).copy(bins = bins, image = None, liveBytes = Some(200))
+    def copied = agent.report.copied.map(_.bytes)
+    agent.throttle.taskBegins()
+    agent.obey(Orders(1, slowly, Vector(duty)))
+    agent.prepare(duty)
+    assert(agent.report.ready.isEmpty && agent.isBehind && !agent.isWhole(moving))
+    val ofSlice = copied.head
+    agent.work(Vector(moving), NoHost)
+    assert(agent.report.ready == Seq(moving -> 4L) && !agent.isBehind && agent.isWhole(moving))
+    assert(copied == Seq(bins.size * ofSlice))
+
+    registry.dropReplica(moving)
+    clock.onWait = () => { clock.onWait = () => (); agent.obey(Orders(2, slowly, Vector.empty)) }
+    agent.work(Vector(moving), NoHost)
+    assert(registry.replica(moving).map(_.lacked) == Some(bins.tail), "nobody wants the others")
+  }
+
+  test("a replica that lacks bins is kept up by the versions that pass while a slice comes") {
+    val (store, registry, clock) = (new Store, new Registry, new Hands)
+    val agent = agentOf(store, registry, clock = clock, sliceBytes = 1)
+    for (v <- 0 to 29) batch(store, new Registry, v.toLong, 2L * v + 1, before, before, v.toByte)
+    def duty(settled: Long) = dutyAt(settled)
+      .copy(bins = before.binsOf(0).toVector, image = None, liveBytes = Some(200))
+    agent.throttle.taskBegins()
+    def orders(settled: Long) = agent.obey(Orders(settled, slowly, Vector(duty(settled))))
+    orders(4)
+    clock.onWait = () => { clock.onWait = () => (); orders(14); () }
+    agent.prepare(duty(4))
+    def replica = registry.replica(moving).get
+    assert(replica.base.version == 4 && replica.lacked.size == 1)
+    agent.work(Vector(moving), NoHost)
+    assert(replica.base.version == 14 && replica.isWhole)
+  }
+
+  private object NoHost extends DutyHost {
+    override def begins(key: ReplicaKey): Unit = ()
+    override def ends(key: ReplicaKey): Unit = ()
+    override def failed(keys: Vector[ReplicaKey], cause: Throwable): Unit = throw cause
   }
 
   test("a duty that newer orders do not name is left out, although work has begun") {
@@ -306,7 +353,7 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     val duties = (1 to 3).map { worker =>
       val (base, settled) = (StateName(1, ""), StateName(2, ""))
       val (bins, hash) = (Vector(worker), four.contentHash)
-      ReplicaDuty(keyOf(worker), bins, 4, base, settled, hash, Some(address), None)
+      ReplicaDuty(keyOf(worker), bins, 4, Some(base), settled, hash, Some(address), None)
     }
     assert(agent.obey(orders(1, settled = 2, duties: _*)))
     val ended = mutable.Buffer.empty[Int]

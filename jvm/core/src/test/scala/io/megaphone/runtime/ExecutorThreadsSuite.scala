@@ -112,7 +112,7 @@ class ExecutorThreadsSuite extends AnyFunSuite with SmallStore {
       moving,
       Vector(0),
       4,
-      StateName(2, ""),
+      Some(StateName(2, "")),
       StateName(settled, ""),
       before.contentHash,
       Some(peer),
@@ -138,7 +138,7 @@ class ExecutorThreadsSuite extends AnyFunSuite with SmallStore {
         Outgoing(
           next,
           TransferMode.Prepared,
-          isAnnouncedNow = true,
+          hasImagesNow = true,
           Vector(Route(1, 0, ArraySeq(1)))
         )
       ),

@@ -31,7 +31,16 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     filled(store, 0)
     val settled = StateName(4, "")
     val duty =
-      ReplicaDuty(copyKey, Vector(0), 4, StateName(1, ""), settled, before.contentHash, None, None)
+      ReplicaDuty(
+        copyKey,
+        Vector(0),
+        4,
+        Some(StateName(1, "")),
+        settled,
+        before.contentHash,
+        None,
+        None
+      )
     val budget = spaceOf(1 << 20)
     val target = new Registry(budget = budget)
     val recovery = new Recovery(store.files, Compressions(Compression.None), budget = budget)
@@ -70,7 +79,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
       copyKey,
       Vector(0, 2),
       4,
-      source.base,
+      Some(source.base),
       source.base,
       before.contentHash,
       None,
@@ -121,7 +130,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
       agent.obey(Orders(round, live, Vector(duty)))
       val before = reads
       agent.duties.foreach { d =>
-        try assert(!agent.prepare(d), "there is no news")
+        try assert(!agent.prepare(d).isNews, "there is no news")
         catch { case _: IOException | _: OutOfMemoryError => () } // the host logs it, and goes on
       }
       reads > before
@@ -167,7 +176,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     val near = dutyFrom(StateName(1, ""), StateName(4, "")).copy(imageAddress = address)
     assert(preparer(near) == Preparer.Ready(4) && asked.map(_.kind) == Seq(BlockKind.Image))
     asked.clear()
-    val far = near.copy(image = StateName(4 - Preparer.TailsMax - 1, ""))
+    val far = near.copy(image = Some(StateName(4 - Preparer.TailsMax - 1, "")))
     val again = new Preparer(new Registry, store.recovery, store.recovery, store.handOver, peers, 0)
     assert(again(far) == Preparer.Ready(4) && asked.isEmpty)
   }
@@ -235,8 +244,44 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     assertThrows[SpillException](preparer(dutyFrom(first, second).copy(bins = bins)))
   }
 
+  test("a large replica of files is made slice by slice, and is whole only then") {
+    val (store, source) = (new Store, new Registry)
+    def run(version: Long): Unit =
+      batch(store, source, version, 2 * version + 1, before, before, version.toByte)
+    run(0)
+    run(1)
+    val target = new Registry
+    val preparer = new Preparer(
+      target,
+      store.recovery,
+      store.recovery,
+      store.handOver,
+      NoPeers,
+      0,
+      areFree = () => false,
+      sliceBytes = 100
+    )
+    // A bin has as many bytes as a slice.
+    def dutyAt(version: Long) = dutyFrom(StateName(0, ""), StateName(version, ""))
+      .copy(bins = Vector(0, 2), image = None, liveBytes = Some(200))
+    def values = target.replica(copyKey).get.alone { holding =>
+      holding.bins.toSeq.sorted.map(bin => bin -> get(holding.log(bin)).get.toInt)
+    }
+    assert(preparer(dutyAt(2)) == Preparer.Growing(2) && values == Seq(0 -> 1))
+    assert(target.replicaVersions.isEmpty && target.replicaKeys == Set(copyKey))
+    for (version <- 2L to 5L) run(version)
+    store.readsLeft = 1
+    intercept[IOException](preparer(dutyAt(6)))
+    store.readsLeft = -1
+    assert(preparer(dutyAt(6)) == Preparer.Growing(4) && values == Seq(0 -> 3), "two tails")
+    assert(preparer(dutyAt(6)) == Preparer.Ready(6) && values == Seq(0 -> 5, 2 -> 5))
+    assert(target.replicaVersions == Seq(copyKey -> 6L))
+    run(6)
+    assert(preparer(dutyAt(7)) == Preparer.Ready(7) && values == Seq(0 -> 6, 2 -> 6))
+  }
+
   private def dutyFrom(image: StateName, settled: StateName) =
-    ReplicaDuty(copyKey, Vector(0), 4, image, settled, before.contentHash, None, None)
+    ReplicaDuty(copyKey, Vector(0), 4, Some(image), settled, before.contentHash, None, None)
 
   private val copyKey =
     ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, StepId("plan", 0, 0))

@@ -46,7 +46,7 @@ class PullDeadlineSuite extends AnyFunSuite with SmallStore {
       ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, step),
       Vector(0),
       4,
-      StateName(1, ""),
+      Some(StateName(1, "")),
       StateName(1, ""),
       before.contentHash,
       None,

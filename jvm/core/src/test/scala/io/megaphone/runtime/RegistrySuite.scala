@@ -56,7 +56,7 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
       key,
       Vector.empty,
       4,
-      StateName(1, ""),
+      Some(StateName(1, "")),
       StateName(2, ""),
       before.contentHash,
       Some(ExecutorAddress("peer", "host", 1)),
@@ -172,7 +172,7 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
     target.putReplica(key, replica)
     val recovery = new Recovery(hanging, Compressions(Compression.None))
     val preparer = new Preparer(target, recovery, recovery, store.handOver, NoPeers, 0)
-    val duty = ReplicaDuty(key, Vector(0), 4, old, settled, before.contentHash, None, None)
+    val duty = ReplicaDuty(key, Vector(0), 4, Some(old), settled, before.contentHash, None, None)
     val preparing = new Thread(() => { preparer(duty); () })
     preparing.start()
     try {

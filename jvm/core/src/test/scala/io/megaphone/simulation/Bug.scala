@@ -102,6 +102,12 @@ object Bug {
   /** H27: a slice is of another version than the standby. */
   case object SliceOfOtherVersion extends Bug("H27", _.withStandbys)
 
+  /** A bin that a replica is still to get is taken for one that is empty. */
+  case object LackedIsEmpty extends Bug("rule 19", _.withSlices)
+
+  /** A slice is added to a replica of another version. */
+  case object SliceOfNewer extends Bug("rule 19", _.withSlices)
+
   /** H28: a standby is taken as it stands, whatever it lacks. */
   case object StandbyNotCaughtUp extends Bug("H28")
 
@@ -200,6 +206,8 @@ object Bug {
     StandbyMissingIsEmpty,
     LeftIsKept,
     SliceOfOtherVersion,
+    LackedIsEmpty,
+    SliceOfNewer,
     StandbyNotCaughtUp,
     RelocatedEarly,
     DroppedEarly,

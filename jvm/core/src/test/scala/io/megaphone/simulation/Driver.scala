@@ -130,7 +130,7 @@ final class Driver(val id: String, world: World) {
         setup.sweepEvery.toLong,
         setup.retained,
         setup.trimRecords,
-        transferRate = TransferRate.Settings(slowdown = 0.1),
+        transferRate = TransferRate.Settings(0.1, setup.copiedPerSecond),
         placement = setup.placement
       )
       val format = if (setup.isV2) 2 else 1

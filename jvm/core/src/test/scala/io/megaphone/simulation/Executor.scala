@@ -12,7 +12,8 @@ import io.megaphone.plan.StepId
 import io.megaphone.runtime.{DutyHost, ExecutorAgent, FaultPoints, Orders}
 import io.megaphone.state.{ForStep, Registry, ReplicaKey, Stretch}
 import io.megaphone.transfer.{
-  Answer, BlockName, Coming, Heard, Peers, PushedFile, Question, StandbyKeeper, TransferBlocks
+  Answer, BlockName, Coming, Heard, Peers, PushedFile, Question, ReplicaDuty, StandbyKeeper,
+  TransferBlocks
 }
 
 /** One executor: the shipped agent, and a host made of dice: its way to the other executors, its
@@ -131,8 +132,8 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
   /** The runs and steps that blocks and replicas here are for. */
   def carried: Iterator[(String, StepId)] =
     stored.keysIterator.map(block => block.key.run -> block.step) ++
-      registry.replicaVersions.iterator.map(_._1).collect {
-        case ReplicaKey(store, _, ForStep(step, _)) => store.run -> step
+      registry.replicaKeys.iterator.collect { case ReplicaKey(store, _, ForStep(step, _)) =>
+        store.run -> step
       }
 
   override def at(point: String): Unit =
@@ -165,9 +166,16 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
       duties.foreach(world.planted.beforeDuty(this, _))
       hasTasks = !hasTasks
       if (hasTasks) agent.throttle.taskBegins() else agent.throttle.taskEnds()
-      agent.work(duties.map(_.key), this)
-      ()
+      if (world.dice.chance(0.5)) agent.work(duties.map(_.key), this)
+      else duties.foreach(prepareOnce)
     }
+
+  /** Makes a replica, or just a slice of it, or brings it forward. */
+  private def prepareOnce(duty: ReplicaDuty): Unit = {
+    try agent.prepare(duty)
+    catch { case e: Exception => failed(Vector(duty.key), e) }
+    ends(duty.key)
+  }
 
   /** A slice or a tail for one standby, or all that there is to do for those of a run. Orders may
     * come before: a slice is small, and files are kept for a few versions only.

@@ -174,14 +174,22 @@ final class Planted(world: World, bug: Option[Bug]) {
 
   private val kept = mutable.WeakHashMap.empty[Holding, Vector[LoadedBin]]
 
-  def beforeDuty(executor: Executor, duty: ReplicaDuty): Unit = if (is(Bug.TailOfOtherAttempt)) {
+  def beforeDuty(executor: Executor, duty: ReplicaDuty): Unit = {
     val replica = executor.registry.replica(duty.key)
-    for {
-      r <- replica
-      ids <- world.checkpoint.idsAt(r.base.version)
-      of <- ids.get(duty.key.store.id)
-      id <- of.ids.lift(duty.key.source)
-    } rename(replica, StateName(r.base.version, id))
+    bug match {
+      case Some(Bug.TailOfOtherAttempt) =>
+        for {
+          r <- replica
+          ids <- world.checkpoint.idsAt(r.base.version)
+          of <- ids.get(duty.key.store.id)
+          id <- of.ids.lift(duty.key.source)
+        } rename(replica, StateName(r.base.version, id))
+      case Some(Bug.LackedIsEmpty) =>
+        for (r <- replica; bin <- r.lacked) r.alone(_.put(bin, new BinLog, Chain.Empty))
+      case Some(Bug.SliceOfNewer) =>
+        for (r <- replica if !r.isWhole) r.alone(_.restart(duty.settled, Vector.empty))
+      case _ => ()
+    }
   }
 
   def otherBlock(
@@ -229,7 +237,7 @@ final class Planted(world: World, bug: Option[Bug]) {
     if (is(Bug.UnsettledImage))
       for {
         outgoing <- stage.assignment.outgoing
-        if outgoing.isAnnouncedNow && outgoing.mode.publishesImageAhead
+        if outgoing.hasImagesNow
         route <- outgoing.routes if route.source == holding.worker
       } {
         val snapshots = route.bins.toVector.map { bin =>

@@ -30,6 +30,9 @@ import io.megaphone.runtime.PlacementSettings
   *   how many of the plans are on demand, from 0 to 1
   * @param areTimesApart
   *   whether a group's second store has the times of its first one, as a join may have
+  * @param copiedPerSecond
+  *   the most bytes that copies may take in a second, 0 for any number: if they are few, replicas
+  *   are made of files
   * @param batches
   *   batches to commit before faults stop
   */
@@ -54,7 +57,8 @@ final case class Setup(
     dueShare: Int,
     onDemandShare: Double,
     areTimesApart: Boolean,
-    hosts: Int
+    hosts: Int,
+    copiedPerSecond: Long
 ) {
 
   /** Standbys make images rare: a step takes them where there are any. */
@@ -67,6 +71,9 @@ final case class Setup(
 
   /** These faults strike, and often. */
   def withFaults(of: Fault*): Setup = copy(faults = faults ++ of.map(f => f -> f.chance * 2.5))
+
+  /** Replicas are made of files, slice by slice. */
+  def withSlices: Setup = withoutStandbys.copy(copiedPerSecond = 1)
 
   /** All plans are on demand. */
   def onDemand: Setup = copy(onDemandShare = 1)
@@ -151,7 +158,8 @@ object Setup {
       onDemandShare = 0.3,
       dueShare = if (dice.chance(0.5)) dice.between(1, 300) else 0,
       areTimesApart = dice.chance(0.5),
-      hosts = dice.between(1, 4)
+      hosts = dice.between(1, 4),
+      copiedPerSecond = if (dice.chance(0.3)) dice.between(1, 20).toLong else 0
     )
   }
 

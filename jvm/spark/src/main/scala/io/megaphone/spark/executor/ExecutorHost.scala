@@ -267,7 +267,7 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     preparing.values.foreach(_.cancelIfNotDue())
     preparing.filterInPlace((_, one) => !one.isDone)
     agent.duties
-      .groupBy(duty => (duty.key.store.run, agent.registry.replica(duty.key).isDefined))
+      .groupBy(duty => (duty.key.store.run, agent.isWhole(duty.key)))
       .foreach { case (work, duties) =>
         preparing.getOrElseUpdate(work, new Preparing(duties.map(_.key)))
       }

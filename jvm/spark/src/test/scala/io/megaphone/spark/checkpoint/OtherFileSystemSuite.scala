@@ -265,7 +265,7 @@ final class OtherFileSystemSuite extends PluginSession {
       key,
       table.binsOf(0).toVector,
       64,
-      StateName(0, StateName.FixedId),
+      Some(StateName(0, StateName.FixedId)),
       settled,
       table.contentHash,
       None,

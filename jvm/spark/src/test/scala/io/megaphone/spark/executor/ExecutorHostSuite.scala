@@ -83,7 +83,7 @@ final class ExecutorHostSuite extends PluginSession {
   }
 
   test("An executor asks for orders every second, and sooner while it is behind.") {
-    val duty = ReplicaDuty(keyOf(1), Vector(0), 4, StateName(-4, ""), name, 0, None, None)
+    val duty = ReplicaDuty(keyOf(1), Vector(0), 4, Some(StateName(-4, "")), name, 0, None, None)
     val live = Map("run" -> LiveRun("root", 1, Set(step), None))
 
     /** The shortest time between two reports of so many, in ms. */
@@ -143,7 +143,7 @@ final class ExecutorHostSuite extends PluginSession {
 
   test("A replica for which there is no heap does not end the work on the others.") {
     val duties = Vector(1, 2).map { target =>
-      ReplicaDuty(keyOf(target), Vector(0), 4, StateName(-4, ""), name, 0, None, None)
+      ReplicaDuty(keyOf(target), Vector(0), 4, Some(StateName(-4, "")), name, 0, None, None)
     }
     val live = Map("run" -> LiveRun("root", 1, Set(step), None))
     val reports = new AtomicInteger
@@ -163,7 +163,17 @@ final class ExecutorHostSuite extends PluginSession {
     conf.set("fs.probe.impl", classOf[ProbeFileSystem].getName)
     conf.set(ProbeFileSystem.NoCache, "true")
     val duty =
-      ReplicaDuty(keyOf(1), Vector(0), 4, StateName(-4, ""), name, 0, None, None, progressAt = -4)
+      ReplicaDuty(
+        keyOf(1),
+        Vector(0),
+        4,
+        Some(StateName(-4, "")),
+        name,
+        0,
+        None,
+        None,
+        progressAt = -4
+      )
     val hangs = ProbeFileSystem.Fault(ProbeFileSystem.Fault.ConnectHangs, "", times = 1)
     val root = s"probe:${folder("checkpoint")}"
     val live = Map("run" -> LiveRun(root, 1, Set(step), None))

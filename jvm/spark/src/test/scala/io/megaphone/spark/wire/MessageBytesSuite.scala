@@ -25,7 +25,7 @@ class MessageBytesSuite extends AnyFunSuite {
 
   private val worker = WorkerId(key.store, 1)
   private val image = StateName(3, "")
-  private val duty = ReplicaDuty(key, Vector(1, 2), 64, image, image, 7L, Some(address), None)
+  private val duty = ReplicaDuty(key, Vector(1, 2), 64, Some(image), image, 7L, Some(address), None)
   private val sizes = BinSizes(Array(1, 9), Array(3, 4), Array(30, 40), Array(0, 400), Array(5, 6))
   private val messages = Seq[Message](
     Report(
