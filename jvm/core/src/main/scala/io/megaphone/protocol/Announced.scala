@@ -11,7 +11,7 @@ import io.megaphone.state.{ForStep, ReplicaKey}
   * @param since
   *   the batch that announced the step; the images are of the state that it reads
   * @param images
-  *   names of the images, by store and source worker; none if the step is of files
+  *   names of the images, by store and source worker; of those that have none, files serve
   * @param sources
   *   ids of the executors that the workers were placed on then
   * @param replicas
@@ -27,7 +27,9 @@ final case class Announced(
     replicas: Map[ReplicaKey, ReplicaState] = Map.empty
 ) {
 
-  /** Whether its replicas are made of files: it moves more than images could bring in time. */
+  /** Whether its replicas are made of files: it moves more than images could bring in time, or bins
+    * that have just come to their sources.
+    */
   def isOfFiles: Boolean = mode.isPreparedAhead && images.isEmpty
 
   def withReplica(key: ReplicaKey, state: ReplicaState): Announced =

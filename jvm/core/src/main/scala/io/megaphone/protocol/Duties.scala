@@ -34,13 +34,12 @@ object Duties {
     executor <- executors.lift(Announced.targetOf(needed.key)).toVector
     store = needed.key.store.id
     source = needed.key.source
-    image = announced.images.get((store, source))
-    if image.isDefined || announced.isOfFiles && source < before.workers
+    if needed.bins.forall(before.workerOf(_) == source) // else its file of that name lacks some
   } yield executor -> ReplicaDuty(
     needed.key,
     needed.bins,
     table.bins,
-    image,
+    announced.images.get((store, source)),
     decision.batch.idsOf(store).nameOf(decision.batch.number, source),
     before.contentHash,
     executors.lift(source).flatMap(addressOf),

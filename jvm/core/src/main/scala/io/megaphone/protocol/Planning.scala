@@ -7,7 +7,7 @@ import scala.collection.mutable
 import io.megaphone.checkpoint.planlog.LogRecord
 import io.megaphone.errors.InvalidPlanException
 import io.megaphone.format.{StateName, StoreId}
-import io.megaphone.plan.{Group, Plan, RoutingTable, SealedStep, Step, StepId, TransferMode}
+import io.megaphone.plan.{Group, Plan, RoutingTable, SealedStep, Step, StepId}
 import io.megaphone.protocol.Protocol._
 import io.megaphone.state.ReplicaKey
 
@@ -76,25 +76,42 @@ private[protocol] object Planning {
       due: Vector[Announced],
       before: Map[Long, RoutingTable],
       after: Map[Long, RoutingTable]
-  ): Vector[Announced] = for {
-    group <- state.groups
-    turn <- inTurn(state, open, group.id, due.map(_.id)).toVector
-    window = turn.window(turn.plan.mode.announcedSteps(state.settings.windowSteps))
-    (id, step) <- withinBytes(state, batch, before(group.id), after(group.id), window)
-  } yield state.announced
-    .find(_.id == id)
-    .getOrElse(
-      Announced(
-        id,
-        step,
-        turn.plan.mode,
-        batch.number,
-        if (hasImages(batch, turn.plan.mode, group.id, before(group.id), after(group.id), step))
+  ): Vector[Announced] = {
+    val steps = for {
+      group <- state.groups
+      turn <- inTurn(state, open, group.id, due.map(_.id)).toVector
+      window = turn.window(turn.plan.mode.announcedSteps(state.settings.windowSteps))
+      (id, step) <- withinBytes(state, batch, before(group.id), after(group.id), window)
+    } yield state.announced.find(_.id == id).getOrElse {
+      val images =
+        if (turn.plan.mode.isPreparedAhead)
           imagesOf(batch, group, before(group.id), after(group.id), step)
-        else Map.empty,
-        batch.executorsOf(group.id)
-      )
-    )
+        else Map.empty[(StoreId, Int), StateName]
+      val executors = batch.executorsOf(group.id)
+      Announced(id, step, turn.plan.mode, batch.number, images, executors)
+    }
+    steps.foldLeft(Vector.empty[Announced]) { (earlier, a) =>
+      earlier :+ (if (a.since < batch.number) a
+                  else withinImageBytes(batch, before, after, earlier, a))
+    }
+  }
+
+  /** A step that is announced now, without images if it moves so much, with those before it, that
+    * the images would be too old for tails before all are there. Targets then read files slice by
+    * slice, at any pace.
+    */
+  private def withinImageBytes(
+      batch: Batch,
+      before: Map[Long, RoutingTable],
+      after: Map[Long, RoutingTable],
+      earlier: Vector[Announced],
+      announced: Announced
+  ): Announced = {
+    val withImages = (earlier :+ announced).filter(_.images.nonEmpty)
+    def bytes = StepBytes.atBusiest(batch, withImages, before, after)
+    val isTooMuch = batch.imageBytesMax < Long.MaxValue && bytes > batch.imageBytesMax
+    if (isTooMuch) announced.copy(images = Map.empty) else announced
+  }
 
   /** The steps of a window that do not move too many bytes together: the first, those that are
     * announced already, and as many more as there is room for. A run that has just started does not
@@ -259,21 +276,7 @@ private[protocol] object Planning {
     move <- plan.steps(s.step.group)(s.step.index).moves if !s.moves.contains(move)
   } yield move.target).toSet
 
-  /** Whether sources publish images for a step. If it moves so much that images would be too old
-    * for tails before all are there, targets read files slice by slice, at any pace.
-    */
-  private def hasImages(
-      batch: Batch,
-      mode: TransferMode,
-      group: Long,
-      before: RoutingTable,
-      after: RoutingTable,
-      step: Step
-  ): Boolean = mode.isPreparedAhead && (batch.imageBytesMax == Long.MaxValue || {
-    val bytes = StepBytes.byExecutor(batch, group, step, after, before.binCounts)
-    bytes.values.maxOption.forall(_ <= batch.imageBytesMax)
-  })
-
+  /** The images that sources have for a step: of bins that were theirs in the batch before. */
   private def imagesOf(
       batch: Batch,
       group: Group,
@@ -282,8 +285,8 @@ private[protocol] object Planning {
       step: Step
   ): Map[(StoreId, Int), StateName] = (for {
     store <- group.stores
-    source <- step.moves.map(m => after.workerOf(m.bin)).distinct
-    if source < before.workers
+    (source, moves) <- step.moves.groupBy(m => after.workerOf(m.bin))
+    if moves.forall(m => before.workerOf(m.bin) == source)
   } yield (store, source) -> batch.idsOf(store).nameOf(batch.number, source)).toMap
 }
 

@@ -1,29 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.megaphone.protocol
 
-import scala.collection.mutable
-
 import io.megaphone.plan.{RoutingTable, Step}
 
-/** What a step has executors send and take. */
+/** What steps have executors send and take, about: the bytes of bins that change executor count at
+  * both ends. Workers that are not placed count as if they were on one executor. Costs as much as
+  * there are moves and workers.
+  */
 private[megaphone] object StepBytes {
 
-  /** The bytes that each executor sends and takes, about: those of bins that change executor count
-    * at both ends. Workers that are not placed count as if they were on one executor, so that all
-    * that they get and give counts. Costs as much as there are moves and workers.
+  /** The bytes at the executor that has most to do for all of these steps together.
     *
-    * @param table
-    *   where the bins are before the step
-    * @param counts
-    *   how many bins each worker had when its bytes were counted
+    * @param known
+    *   by group: the tables under which the workers' bytes were counted
+    * @param tables
+    *   by group: where bins are before the steps
     */
-  def byExecutor(
+  def atBusiest(
+      batch: Protocol.Batch,
+      steps: Vector[Announced],
+      known: Map[Long, RoutingTable],
+      tables: Map[Long, RoutingTable]
+  ): Long = {
+    val ends = steps.flatMap { a =>
+      val group = a.id.group
+      byExecutor(batch, group, a.step, tables(group), known(group).binCounts)
+    }
+    ends.groupMapReduce(_._1)(_._2)(_ + _).values.maxOption.getOrElse(0.0).toLong
+  }
+
+  /** The bytes of the largest bin of a step, if those of a worker are alike. */
+  def ofLargestBin(
+      batch: Protocol.Batch,
+      announced: Announced,
+      known: RoutingTable,
+      table: RoutingTable
+  ): Long = {
+    val counts = known.binCounts
+    val sources = announced.step.moves.map(m => table.workerOf(m.bin)).distinct
+    sources.flatMap(batch.bytesOfBin(announced.id.group, _, counts)).maxOption.getOrElse(0.0).toLong
+  }
+
+  private def byExecutor(
       batch: Protocol.Batch,
       group: Long,
       step: Step,
       table: RoutingTable,
       counts: Array[Int]
-  ): Map[String, Double] = {
+  ): Vector[(String, Double)] = {
     val workers = math.max(table.workers, step.workers)
     val executors = batch.executorsOf(group)
     val executorOf =
@@ -39,9 +63,7 @@ private[megaphone] object StepBytes {
         ends(move.target) += bytesOfBin(source)
       }
     }
-    val byExecutor = mutable.Map.empty[String, Double].withDefaultValue(0)
-    ends.indices.foreach(worker => byExecutor(executorOf(worker)) += ends(worker))
-    byExecutor.toMap
+    executorOf.toVector.zip(ends)
   }
 
   private val Unplaced = ""

@@ -164,7 +164,8 @@ final private[runtime] class Adopter(
         gain <- wanted
         step <- gain.step
         key = ReplicaKey.forStep(batch.key, gain.source, gain.target, step)
-        replica <- registry.replica(key).filter(_.isWhole)
+        replica <- registry.replica(key)
+        if replica.isWhole || { registry.dropReplica(key); false } // the bins are read right away
       } yield (gain, key, replica)
       val left = mutable.LinkedHashMap.from(replicas.map { case (gain, _, r) => gain -> r })
       val taken = Map.newBuilder[Gain, Seq[LoadedBin]]

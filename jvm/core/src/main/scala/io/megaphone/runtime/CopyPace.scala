@@ -6,7 +6,7 @@ import scala.collection.mutable
 import io.megaphone.pace.{CopyRate, TransferRate}
 import io.megaphone.plan.{RoutingTable, StepId}
 import io.megaphone.protocol.{Announced, Protocol, StepBytes}
-import io.megaphone.state.ReplicaKey
+import io.megaphone.state.{Reached, ReplicaKey}
 import io.megaphone.transfer.Slice
 
 /** The rate of a run's copies, as the driver sees it: puts together what executors report and what
@@ -34,27 +34,25 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
   @volatile private var announcedBytes = 0L // at the busiest executor, as of the rest
   @volatile private var restBytes = Map.empty[StepId, Long] // of steps on demand
   private var announced = Vector.empty[StepId]
-  @volatile private var hasSlices = false
+  @volatile private var sliceBytes = 0L // of the largest slice
   @volatile private var isHurried = false
   private var wasHurried = false // since the last batch's end
   private val known = // by replica, end and executor: bytes
     mutable.Map.empty[(ReplicaKey, Boolean, String), Long]
-  private val nearest = // by replica and executor: how many versions behind, at best
-    mutable.Map.empty[(ReplicaKey, String), Long]
+  private val nearest = // by replica, bins that lack and executor: how many versions behind, at best
+    mutable.Map.empty[(ReplicaKey, Int, String), Long]
   private var newestBatch = -1L
   private val before = mutable.Map.empty[String, Long] // by executor: as of the last batch's end
   private val now = mutable.Map.empty[String, Long] // by executor
   private val batches = mutable.Map.empty[Long, Kind] // the newest ones
   private var live = Set.empty[StepId]
 
-  def copyRate: CopyRate = {
-    val sliceBytes = if (hasSlices) Slice.Bytes else 0
+  def copyRate: CopyRate =
     if (isHurried) settings.highest
-    else rate.copyRate(math.max(announcedBytes + restBytes.values.sum, sliceBytes) / UsefulBatches)
-  }
+    else rate.copyRate((announcedBytes + restBytes.values.sum + sliceBytes) / UsefulBatches)
 
-  /** How many bytes of images batches bear until tails cannot lead on from them: those of a step
-    * that has an executor send and take more are not published.
+  /** How many bytes of images batches bear until tails cannot lead on from them: a step that has an
+    * executor send and take more than that, with those that are announced already, has no images.
     */
   def imageBytesMax: Long = rate.bytesIn(UsefulBatches)
 
@@ -69,22 +67,30 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
   ): Unit = {
     val batch = decision.batch.number
     val hasWork = decision.announced.nonEmpty || decision.hasIncomplete || hasStandbysToMake
-    hasSlices = hasStandbysToMake || decision.announced.exists(_.isOfFiles)
+    val largestBins = for (a <- decision.announced if a.isOfFiles) yield {
+      val group = a.id.group
+      StepBytes.ofLargestBin(decision.batch, a, decision.before(group), decision.after(group))
+    }
+    sliceBytes = SlackOfSlices * (largestBins ++ Option.when(hasStandbysToMake)(0L))
+      .map(math.max(_, Slice.Bytes))
+      .maxOption
+      .getOrElse(0L)
     batches(batch) = Kind(decision.after != decision.before, hasWork)
     batches.filterInPlace((number, _) => number > batch - BatchesKept)
     live = liveSteps
     known.filterInPlace { case ((key, _, _), _) => key.purpose.isLive(live) }
-    nearest.filterInPlace { case ((key, _), _) => key.purpose.isLive(live) }
+    nearest.filterInPlace { case ((key, _, _), _) => key.purpose.isLive(live) }
     newestBatch = math.max(newestBatch, batch)
+    def atBusiest(steps: Vector[Announced], tables: Map[Long, RoutingTable]) =
+      StepBytes.atBusiest(decision.batch, steps, decision.before, tables)
     val steps = decision.announced.map(_.id)
     // What they are of changes little while they wait; a run's first batch does not know it.
     if (steps != announced || announcedBytes == 0)
-      announcedBytes =
-        bytesAtBusiest(decision, decision.announced.filter(_.images.nonEmpty), decision.after)
+      announcedBytes = atBusiest(decision.announced.filter(_.images.nonEmpty), decision.after)
     announced = steps
     val onDemand = decision.sealedSteps.filter(_.mode.isOnDemand)
     restBytes = restBytes.filter { case (step, _) => live(step) } ++
-      onDemand.map(s => s.id -> bytesAtBusiest(decision, Vector(s), decision.before))
+      onDemand.map(s => s.id -> atBusiest(Vector(s), decision.before))
   }
 
   /** An executor reports how much was copied for replicas, and which versions they have reached.
@@ -93,12 +99,12 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
     * nearer than its source is. So progress ends.
     *
     * @param reached
-    *   the versions of the replicas that the executor is to have
+    *   how far the replicas are that the executor is to have
     */
   def reported(
       executor: String,
       copied: Vector[Copied],
-      reached: Vector[(ReplicaKey, Long)]
+      reached: Vector[Reached]
   ): Boolean = {
     val grown = copied.filter(_.replica.purpose.isLive(live)).collect {
       case c if c.bytes > known.getOrElse((c.replica, c.isSource, executor), 0L) =>
@@ -106,10 +112,11 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
     }
     known ++= grown
     val nearer = for {
-      (key, version) <- reached if key.purpose.isLive(live)
-      lag = math.max(0, newestBatch - version)
-      if lag < nearest.getOrElse(key -> executor, Long.MaxValue)
-    } yield (key -> executor) -> lag
+      r <- reached if r.replica.purpose.isLive(live)
+      lag = math.max(0, newestBatch - r.version)
+      key = (r.replica, r.binsLacking, executor)
+      if lag < nearest.getOrElse(key, Long.MaxValue)
+    } yield key -> lag
     nearest ++= nearer
     grown.nonEmpty || nearer.nonEmpty
   }
@@ -141,22 +148,6 @@ private object CopyPace {
     */
   private val UsefulBatches = 64
 
-  /** What steps have an executor send and take, at the one that has most to do.
-    *
-    * @param tables
-    *   by group: where bins are before the steps
-    */
-  private def bytesAtBusiest(
-      decision: Protocol.Decision,
-      steps: Vector[Announced],
-      tables: Map[Long, RoutingTable]
-  ): Long = {
-    val all = for {
-      a <- steps
-      group = a.id.group
-      counts = decision.before(group).binCounts
-      ends <- StepBytes.byExecutor(decision.batch, group, a.step, tables(group), counts).toVector
-    } yield ends
-    all.groupMapReduce(_._1)(_._2)(_ + _).values.maxOption.getOrElse(0.0).toLong
-  }
+  /** The records of a slice in files, over the live ones: as many again may be in a bin's tails. */
+  private val SlackOfSlices = 2
 }

@@ -4,7 +4,6 @@ package io.megaphone.runtime
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
 
-import scala.annotation.tailrec
 import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
@@ -55,7 +54,7 @@ import io.megaphone.transfer.TransferBlocks.Part
   * @param census
   *   decides which commits tell how large each bin is
   * @param sliceBytes
-  *   about how many bytes of live records a standby gets at once
+  *   about how many bytes of live records a standby or a large replica gets at once
   * @param clock
   *   measures how long tasks use state
   */
@@ -164,7 +163,7 @@ final class ExecutorAgent(
         registry.budget.bytesOnDisk,
         registry.budget.budgetBytes
       ),
-      registry.replicaVersions,
+      registry.reached,
       refused.asScala.iterator.map { case (key, refusal) => key -> refusal.reason }.toVector,
       published.asScala.iterator.map { case (key, bytes) =>
         Copied(key, isSource = true, bytes)
@@ -229,9 +228,22 @@ final class ExecutorAgent(
   /** The duties to work on now, in order. A duty that was refused for lack of room waits until its
     * source has committed again; so does one that still lacks tails, unless copies are free. One
     * that failed, or whose image is not there yet, waits for some rounds of orders.
+    *
+    * Those that are made slice by slice come last, a slice at a time, so that images do not wait
+    * for them. A run begins with the next one once all those before are whole: until then each
+    * needs its tails from files.
     */
-  def duties: Vector[ReplicaDuty] = orders.duties.filterNot { duty =>
-    isRefused(duty) || replicaRests.rests(duty.key) || isFed(duty)
+  def duties: Vector[ReplicaDuty] = {
+    val due = orders.duties.filterNot { duty =>
+      isRefused(duty) || replicaRests.rests(duty.key) || isFed(duty)
+    }
+    def isBegun(duty: ReplicaDuty) = registry.replica(duty.key).isDefined
+    val (inSlices, others) =
+      due.partition(d => if (isBegun(d)) !isWhole(d.key) else d.image.isEmpty)
+    others ++ inSlices.groupBy(_.key.store.run).values.flatMap { ofRun =>
+      val begun = ofRun.filter(isBegun)
+      if (begun.nonEmpty) begun else ofRun.take(1)
+    }
   }
 
   private def isFed(duty: ReplicaDuty) =
@@ -273,18 +285,14 @@ final class ExecutorAgent(
       }
     val left = mutable.LinkedHashSet.from(keys)
     var hasNews = false
-    @tailrec
-    def go(key: ReplicaKey, pulled: Option[Pulled]): Unit = newest(key) match {
-      case Some(duty) =>
-        // A tail fits the duty that it was pulled for.
-        val done = orElse(Prepared(), Vector(key))(prepare(pulled.fold(duty)(_.duty), pulled))
-        hasNews ||= done.isNews
-        if (done.hasGrown) go(key, None)
-      case None => ()
-    }
     def workOn(key: ReplicaKey, pulled: Option[Pulled]): Unit = if (left.remove(key)) {
       host.begins(key)
-      try go(key, pulled)
+      try
+        for (duty <- newest(key)) {
+          // A tail fits the duty that it was pulled for.
+          val isNews = orElse(false, Vector(key))(prepare(pulled.fold(duty)(_.duty), pulled))
+          hasNews ||= isNews
+        }
       finally host.ends(key)
     }
     val asked = orElse(Seq.empty[ReplicaDuty], keys) {
@@ -310,8 +318,9 @@ final class ExecutorAgent(
 
   private def deadlineOf(run: LiveRun): Long = run.pullDeadlineMs.getOrElse(pullDeadlineMs)
 
-  /** Makes a replica, or a slice of it, or brings it forward. Throws what files throw; see
-    * [[io.megaphone.transfer.Preparer]] for what becomes of the replica.
+  /** Makes a replica, or a slice of it, or brings it forward. Returns whether there is news for the
+    * driver. Throws what files throw; see [[io.megaphone.transfer.Preparer]] for what becomes of
+    * the replica.
     *
     * After a failure the duty rests for a round of orders, after the next for two, then for four,
     * at most for `RestMax`: what cannot succeed is not tried ten times a second. From the fifth in
@@ -320,12 +329,12 @@ final class ExecutorAgent(
     * @param pulled
     *   what has come of the tail of the duty, if `pullTails` has asked for it
     */
-  def prepare(duty: ReplicaDuty, pulled: Option[Pulled] = None): Prepared =
-    orders.runs.get(duty.key.store.run).fold(Prepared()) { run =>
+  def prepare(duty: ReplicaDuty, pulled: Option[Pulled] = None): Boolean =
+    orders.runs.get(duty.key.store.run).exists { run =>
       try {
-        val before = versionOf(duty.key)
-        val wasWhole = isWhole(duty.key)
-        val attempted = new AtomicLong(registry.replica(duty.key).fold(0L)(_.sliceBytes))
+        val replica = registry.replica(duty.key)
+        val before = replica.map(r => Preparer.At(r.base.version, r.lacked.size))
+        val attempted = new AtomicLong(replica.fold(0L)(_.bytesCopied))
         val copying = this.copying(duty.key, copied, attempted)
         def recovery(read: Array[Byte] => Unit) =
           recoveryOf(duty.key.store, run.checkpointRoot, read)
@@ -341,35 +350,22 @@ final class ExecutorAgent(
           () => throttle.isFree(duty.key.store.run),
           sliceBytes
         )
-        val lastTurn = Option(behind.remove(duty.key)).filter(_ => before.isDefined)
+        val lastTurn = Option(behind.get(duty.key)).filter(_ => replica.isDefined)
         val newVersions = lastTurn.fold(1L)(duty.settled.version - _.version)
-        val outcome = preparer(duty, pulled, math.max(1, newVersions))
-        registry.replica(duty.key).foreach(_.slicesCost(attempted.get))
-        def succeeded(version: Long): Unit = {
-          replicaRests.succeeded(duty.key)
-          failing.remove(duty.key)
-          refused.remove(duty.key)
-          val now = newest(duty.key).getOrElse(duty).settled
-          if (version < duty.settled.version) behind.put(duty.key, now)
-          else if (!isWhole(duty.key) && version < now.version)
-            behind.put(duty.key, duty.settled) // the versions that passed while the slice came
-          ()
-        }
-        outcome match {
-          case Preparer.Ready(version) =>
-            succeeded(version)
+        preparer(duty, pulled, math.max(1, newVersions)) match {
+          case at @ Preparer.At(version, binsLacking) =>
+            registry.replica(duty.key).foreach(_.copied(attempted.get))
+            replicaRests.succeeded(duty.key)
+            failing.remove(duty.key)
+            refused.remove(duty.key)
+            hadTurn(duty, at)
             val isThere = version >= duty.settled.version
-            if (isThere) faults.at(FaultPoints.TargetPrepared)
-            Prepared(!wasWhole || isThere && before.exists(_ < version))
-          case Preparer.Growing(version) =>
-            succeeded(version)
-            Prepared(hasGrown = version >= duty.settled.version)
+            if (isThere && binsLacking == 0) faults.at(FaultPoints.TargetPrepared)
+            before.forall(b => binsLacking < b.binsLacking || isThere && b.version < version)
           case Preparer.Waiting =>
             replicaRests.rest(duty.key, WaitingRest)
-            Prepared(refused.remove(duty.key) != null)
-          case Preparer.Lost(reason) =>
-            failed(duty, reason)
-            Prepared(refused.remove(duty.key) != null)
+            refused.remove(duty.key) != null
+          case Preparer.Lost(reason) => failed(duty, reason); refused.remove(duty.key) != null
         }
       } catch {
         case e: SpillException =>
@@ -377,11 +373,24 @@ final class ExecutorAgent(
           failing.remove(duty.key)
           refused.put(duty.key, Refusal(duty.settled, e.getMessage))
           registry.measure() // frees the replica's heap for batches at once
-          Prepared(isNews = true)
+          true
         case e: InterruptedException => throw e // the preparation was cancelled
         case e: Throwable => failed(duty, e.toString); throw e
       }
     }
+
+  /** Notes up to which version a replica has had its turns. Those that passed while its image came
+    * are no reason to hurry after it. Those that passed while a slice came are: the next slice
+    * waits for their tails.
+    */
+  private def hadTurn(duty: ReplicaDuty, at: Preparer.At): Unit = {
+    val now = newest(duty.key).getOrElse(duty).settled
+    val turn =
+      if (at.version < duty.settled.version) Some(now)
+      else Option.when(at.binsLacking > 0 && at.version < now.version)(duty.settled)
+    turn.fold(behind.remove(duty.key))(behind.put(duty.key, _))
+    ()
+  }
 
   private def failed(duty: ReplicaDuty, reason: String): Unit = {
     val count = replicaRests.failed(duty.key)
@@ -458,15 +467,6 @@ object ExecutorAgent {
 
   /** Rounds of orders after which a block that was not there is asked for again. */
   private val WaitingRest = 3L
-
-  /** What came of work on a replica.
-    *
-    * @param isNews
-    *   whether the driver should know at once
-    * @param hasGrown
-    *   whether it got a slice, and is to get more
-    */
-  final case class Prepared(isNews: Boolean = false, hasGrown: Boolean = false)
 
   /** A replica had no room when its source was at the name `settled`. */
   private final case class Refusal(settled: StateName, reason: String)

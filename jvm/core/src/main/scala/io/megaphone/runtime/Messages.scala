@@ -4,7 +4,7 @@ package io.megaphone.runtime
 import io.megaphone.format.{ExecutorAddress, WorkerId}
 import io.megaphone.pace.CopyRate
 import io.megaphone.plan.StepId
-import io.megaphone.state.{ForStep, ReplicaKey}
+import io.megaphone.state.{ForStep, Reached, ReplicaKey}
 import io.megaphone.transfer.{ReplicaDuty, StandbyDuty}
 
 /** A message between an executor and the driver. Losing one costs time, never correctness. */
@@ -12,8 +12,8 @@ sealed trait Message extends Serializable
 
 /** An executor's periodic report; the answer is `Orders`.
   *
-  * @param ready
-  *   the version that each replica on the executor has reached
+  * @param replicas
+  *   how far each replica on the executor is
   * @param refused
   *   the replicas that had no room when they were last tried, and the reason
   * @param copied
@@ -43,7 +43,7 @@ sealed trait Message extends Serializable
 final case class Report(
     executor: ExecutorAddress,
     held: Held,
-    ready: Vector[(ReplicaKey, Long)] = Vector.empty,
+    replicas: Vector[Reached] = Vector.empty,
     refused: Vector[(ReplicaKey, String)] = Vector.empty,
     copied: Vector[Copied] = Vector.empty,
     besideTasks: Map[String, Long] = Map.empty,
@@ -56,7 +56,12 @@ final case class Report(
     exports: Map[String, Int] = Map.empty,
     failing: Vector[(ReplicaKey, String)] = Vector.empty,
     surveyed: Vector[ReplicaKey] = Vector.empty
-) extends Message
+) extends Message {
+
+  /** The version that each replica has reached that lacks no bin. */
+  def ready: Vector[(ReplicaKey, Long)] =
+    for (r <- replicas if r.isWhole) yield r.replica -> r.version
+}
 
 /** How far a standby is: the version of its holding, how many bins of the worker it has, and
   * whether these are all.

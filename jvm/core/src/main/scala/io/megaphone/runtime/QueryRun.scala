@@ -333,7 +333,7 @@ final class QueryRun(
     val standing = report.standing.filter(_.worker.store.run == run)
     places.standsBy(executor, standing, noRoom, batchNow)
     val copied = report.copied.filter(_.replica.store.run == run)
-    if (pace.reported(executor, copied, report.ready.filter { case (key, _) => due(key) }))
+    if (pace.reported(executor, copied, report.replicas.filter(r => due(r.replica))))
       records.feed(Protocol.CopiesProgressed)
     pace.besideTasks(executor, report.besideTasks.getOrElse(run, 0L))
     exporting = if (report.exports.contains(run)) exporting + executor else exporting - executor

@@ -13,8 +13,8 @@ import io.megaphone.transfer.{BlockKind, BlockName, TransferBlocks}
   *
   * Given the assignment and the tables of the batch's plan.
   *   1. `open` takes the lease and opens the worker's state (rules 10 to 13). It queues images for
-  *      the steps that are announced with this batch. ''Dies:'' the next attempt opens the state,
-  *      here or elsewhere.
+  *      the steps that are announced with this batch and have some. ''Dies:'' the next attempt
+  *      opens the state, here or elsewhere.
   *   1. The task reads and writes the holding. ''Dies:'' the same.
   *   1. `commit` writes the delta file, then moves memory forward, then publishes blocks for
   *      announced steps. A block that cannot be published is missing, and the commit goes on.

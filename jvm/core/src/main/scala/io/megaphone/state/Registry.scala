@@ -97,15 +97,12 @@ final class Registry(
 
   def replica(key: ReplicaKey): Option[Replica] = Option(replicas.get(key))
 
-  /** The version that each whole replica has reached. */
-  def replicaVersions: Vector[(ReplicaKey, Long)] = replicas.asScala.iterator.collect {
-    case (key, replica) if replica.isWhole => key -> replica.base.version
+  /** How far each replica is. */
+  def reached: Vector[Reached] = replicas.asScala.iterator.map { case (key, replica) =>
+    Reached(key, replica.base.version, replica.lacked.size)
   }.toVector
 
-  /** The replicas that are there, also those that lack bins. */
-  def replicaKeys: Set[ReplicaKey] = replicas.keySet.asScala.toSet
-
-  /** Adds a replica, with the bytes that came to make it, and the bins that it lacks. Returns it. */
+  /** Adds a replica with the bytes that came to make it, and the bins that it lacks. Returns it. */
   def putReplica(
       key: ReplicaKey,
       holding: Holding,

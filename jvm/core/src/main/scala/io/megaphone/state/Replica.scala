@@ -23,7 +23,7 @@ final class Replica(holding: Holding, made: Traffic, toCome: Vector[Int] = Vecto
   @volatile private var reached = holding.base
   private val came = new AtomicReference(made)
   @volatile private var lacking = toCome
-  @volatile private var inSlices = 0L
+  @volatile private var copiedSoFar = 0L
 
   /** The name that it has reached. Does not wait for who uses the replica. */
   def base: StateName = reached
@@ -33,9 +33,9 @@ final class Replica(holding: Holding, made: Traffic, toCome: Vector[Int] = Vecto
   def lacked: Vector[Int] = lacking
   def isWhole: Boolean = lacking.isEmpty
 
-  /** The bytes of records that were read for its slices, as `slicesCost` was told last. */
-  def sliceBytes: Long = inSlices
-  def slicesCost(bytes: Long): Unit = inSlices = bytes
+  /** The bytes of records that were copied to make it, as `copied` was told last. */
+  def bytesCopied: Long = copiedSoFar
+  def copied(bytes: Long): Unit = copiedSoFar = bytes
 
   /** The bytes that have come to make it and to bring it forward. */
   def traffic: Traffic = came.get
@@ -62,4 +62,9 @@ final class Replica(holding: Holding, made: Traffic, toCome: Vector[Int] = Vecto
       if (lacking.nonEmpty) lacking = lacking.filterNot(holding.has)
       lock.unlock()
     }
+}
+
+/** How far a replica is: its version, and how many bins it lacks. */
+final case class Reached(replica: ReplicaKey, version: Long, binsLacking: Int = 0) {
+  def isWhole: Boolean = binsLacking == 0
 }

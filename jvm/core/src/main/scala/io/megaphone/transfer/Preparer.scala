@@ -81,7 +81,8 @@ final class Preparer(
   ): Outcome = {
     val isNew = registry.replica(duty.key).isEmpty
     brought(duty, pulled, newVersions) match {
-      case Growing(version) if !isNew && version >= duty.settled.version => grow(duty)
+      case At(version, lacking) if !isNew && lacking > 0 && version >= duty.settled.version =>
+        grow(duty)
       case outcome => outcome
     }
   }
@@ -96,7 +97,7 @@ final class Preparer(
         case None => Waiting // or a task has taken the replica while its tail came
         case Some(replica) if !bring(replica, duty, pulled, tailsFor(newVersions)) =>
           lost(duty, s"no unbroken sequence of files leads to ${duty.settled}")
-        case Some(replica) => outcomeOf(replica)
+        case Some(replica) => At(replica.base.version, replica.lacked.size)
       }
     catch {
       case e @ (_: DamagedFileException | _: MissingFileException) => lost(duty, e.getMessage)
@@ -108,9 +109,6 @@ final class Preparer(
     registry.dropReplica(duty.key)
     Lost(reason)
   }
-
-  private def outcomeOf(replica: Replica): Outcome =
-    if (replica.isWhole) Ready(replica.base.version) else Growing(replica.base.version)
 
   private def make(duty: ReplicaDuty): Option[Replica] = {
     val settled = duty.settled.version
@@ -165,7 +163,7 @@ final class Preparer(
       val loaded = slice(duty, replica.lacked)
       replica.alone(holding => if (holding.base == duty.settled) add(holding, loaded))
       replica.count(loaded.traffic)
-      outcomeOf(replica)
+      At(replica.base.version, replica.lacked.size)
     }
 
   private def slice(duty: ReplicaDuty, lacked: Vector[Int]): Loaded = {
@@ -227,11 +225,8 @@ object Preparer {
   /** What came of a call. */
   sealed trait Outcome
 
-  /** The replica has reached a version. It may still be behind. */
-  final case class Ready(version: Long) extends Outcome
-
-  /** The replica has reached a version, and lacks bins. */
-  final case class Growing(version: Long) extends Outcome
+  /** There is a replica at a version. It may still be behind, and lack bins. */
+  final case class At(version: Long, binsLacking: Int = 0) extends Outcome
 
   /** There is no replica: the source has not published its image, or a task has taken it. */
   case object Waiting extends Outcome

@@ -2,8 +2,8 @@
 package io.megaphone.transfer
 
 /** Some of the bins that are read from files, at exactly one name. What is large is made slice by
-  * slice, and brought forward by tails in between. So it may take any number of batches, and no
-  * tail is ever missing.
+  * slice, and brought forward by tails in between. So it may take any number of batches: only a
+  * slice has to be read before tails do not lead on any more.
   */
 private[megaphone] object Slice {
 

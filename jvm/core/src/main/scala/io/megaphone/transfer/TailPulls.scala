@@ -26,8 +26,8 @@ final class TailPulls(blocks: TransferBlocks, peers: Peers) {
     }
   }
 
-  /** Does the same for the duties whose replicas lack just one tail; of the others nothing is
-    * asked. Returns those duties.
+  /** Does the same for the duties whose replicas lack just one tail, and no bins; of the others
+    * nothing is asked. Returns those duties.
     */
   def lackedBy(duties: Seq[ReplicaDuty], registry: Registry, deadlineMs: Long)(
       come: (ReplicaDuty, Part) => Unit
@@ -35,7 +35,7 @@ final class TailPulls(blocks: TransferBlocks, peers: Peers) {
     val wanted = for {
       duty <- duties
       replica <- registry.replica(duty.key)
-      if replica.base.version + 1 == duty.settled.version
+      if replica.isWhole && replica.base.version + 1 == duty.settled.version
       address <- duty.address
     } yield duty -> Wanted(duty.block(duty.settled, BlockKind.Tail, 0), address)
     apply(wanted, deadlineMs)(come)

@@ -71,6 +71,28 @@ class ProtocolSuite extends AnyFunSuite with ProtocolRun {
     assert(direct.plan(1, imageBytesMax = 1).announced.map(_.isOfFiles) == Vector(false))
   }
 
+  test("steps that are announced together have images as long as all of these can be brought") {
+    val steps = Vector(0, 2).map(bin => Step(Vector(Move(bin, 1)), 2)) // 2 bytes each
+    def ofFiles(imageBytesMax: Long) = newRun
+      .submit("p", TransferMode.Prepared, steps: _*)
+      .plan(1, imageBytesMax = imageBytesMax)
+      .announced
+      .map(_.isOfFiles)
+    assert(ofFiles(4) == Vector(false, false) && ofFiles(3) == Vector(false, true))
+  }
+
+  test("a bin that has just come to its source is prepared from the next batch on, of files") {
+    val back = Step(Vector(Move(0, 0)), 2)
+    val run = newRun.submit("p", TransferMode.Prepared, moveOne, back)
+    run.plan(1)
+    run.ready(0, 0, 1, version = 1)
+    assert(sealedIn(run.plan(2)) == Vector("p.0.0") && dutiesOf(run).isEmpty)
+    run.plan(3)
+    val (executor, duty) = dutiesOf(run).head
+    assert(executor == "a" && duty.key.source == 1 && duty.image.isEmpty)
+    assert(duty.settled.version == 3)
+  }
+
   test("a copy that went with its executor is ready no more") {
     val run = newRun.submit("p", TransferMode.Prepared, moveOne)
     run.plan(1)

@@ -60,7 +60,7 @@ class AdopterSuite extends AnyFunSuite with LastTails {
     val arrivals = new Opener(target, store.recovery, store.handOver, peer)
       .open(zero, store.turn(2, four, all), sources.copy(imageDeadlineMs = 0))
     assert(peer.asked.toSeq == Seq(Seq(2, 3) -> sources.tailDeadlineMs))
-    assert(arrivals.binsFromPeer == 2 && arrivals.binsIn == 3)
+    assert(arrivals.binsFromPeer == 2 && arrivals.binsIn == 3 && target.replicasCount == 0)
     for (bin <- 0 to 3) assert(list(zero.holding.log(bin)) == Seq(2, 3))
   }
 

@@ -7,7 +7,7 @@ import io.megaphone.format.{StateName, StoreId}
 import io.megaphone.pace.{CopyRate, TransferRate}
 import io.megaphone.plan.{Move, RoutingTable, Step, StepId, TransferMode}
 import io.megaphone.protocol.{Announced, Protocol}
-import io.megaphone.state.{ForStep, ReplicaKey}
+import io.megaphone.state.{ForStep, Reached, ReplicaKey}
 
 class CopyPaceSuite extends AnyFunSuite {
   private val group = 0L
@@ -15,11 +15,15 @@ class CopyPaceSuite extends AnyFunSuite {
   private val bytesOfWorker = 1L << 40
   private val quietMs = 500L
 
+  private val someImages = Map((StoreId(0, "default"), 0) -> StateName(3, ""))
+
   private def decisionOf(
       batch: Long,
       executors: Vector[String],
       announced: Vector[Announced],
-      incomplete: Map[Long, Set[Int]] = Map.empty
+      incomplete: Map[Long, Set[Int]] = Map.empty,
+      table: RoutingTable = table,
+      bytesOfWorker: Long = bytesOfWorker
   ): Protocol.Decision = {
     val tables = Map(group -> table)
     val bytes = (0 until 4).map((group, _) -> bytesOfWorker).toMap
@@ -33,7 +37,7 @@ class CopyPaceSuite extends AnyFunSuite {
       executors: Vector[String],
       moves: Vector[Move],
       mode: TransferMode = TransferMode.Prepared,
-      images: Map[(StoreId, Int), StateName] = Map((StoreId(0, "default"), 0) -> StateName(3, ""))
+      images: Map[(StoreId, Int), StateName] = someImages
   ): Long = {
     val pace = new CopyPace(TransferRate.Settings(slowdown = 0.1))
     def plan(batch: Long, announced: Vector[Announced]): Unit = pace.planned(
@@ -67,8 +71,27 @@ class CopyPaceSuite extends AnyFunSuite {
   }
 
   test("a step that is of files may take any time, and has no image that batches do not bear") {
-    val ofFiles = rate(Vector("a", "b", "a", "b"), Vector(Move(0, 1)), images = Map.empty)
-    assert(ofFiles == (8 << 20), "the rate that batches bear")
+    val many = RoutingTable.roundRobin(4096, 4) // bins of 1 MiB
+    val moves = many.binsOf(0).map(Move(_, 1)).toVector
+    def rateWith(images: Map[(StoreId, Int), StateName]): Long = {
+      val pace = new CopyPace(TransferRate.Settings(slowdown = 0.1))
+      val step =
+        Announced(StepId("p", group, 0), Step(moves, 4), TransferMode.Prepared, 3, images)
+      for ((batch, steps) <- Seq(0L -> None, 1L -> None, 2L -> None, 3L -> Some(step))) {
+        val decision = decisionOf(
+          batch,
+          Vector("a", "b"),
+          steps.toVector,
+          table = many,
+          bytesOfWorker = 1L << 30
+        )
+        pace.planned(decision, Set.empty, hasStandbysToMake = false)
+        if (steps.isEmpty) pace.batchEnded(batch, quietMs)
+      }
+      pace.copyRate.besideTasks
+    }
+    assert(rateWith(someImages) == (1L << 30) / 64 * 1000 / quietMs)
+    assert(rateWith(Map.empty) == (8 << 20), "the rate that batches bear")
     def imagesMax(settings: TransferRate.Settings, batches: Long) = {
       val pace = new CopyPace(settings)
       for (batch <- 0L until batches) {
@@ -93,14 +116,38 @@ class CopyPaceSuite extends AnyFunSuite {
     val step =
       Announced(StepId("p", group, 0), Step(Vector(Move(0, 1)), 4), TransferMode.Prepared, 3, Map())
     def rateAt(batch: Long, announced: Announced*): Long = {
-      val decision = decisionOf(batch, Vector("a", "b", "a", "b"), announced.toVector)
+      val decision =
+        decisionOf(batch, Vector("a", "b", "a", "b"), announced.toVector, bytesOfWorker = 1L << 30)
       pace.planned(decision, Set.empty, hasStandbysToMake = false)
       val rate = pace.copyRate.besideTasks
       pace.batchEnded(batch, durationMs = 10)
       rate
     }
     for (batch <- 0L to 2L) rateAt(batch)
-    assert(rateAt(3) == (8 << 20) && rateAt(4, step) == (16 << 20) / 64 * 100)
+    val ofBin = (1L << 30) / 4 // larger than other slices
+    assert(rateAt(3) == (8 << 20) && rateAt(4, step) == 2 * ofBin / 64 * 100)
+    pace.planned(decisionOf(5, Vector("a", "b"), Vector.empty), Set.empty, hasStandbysToMake = true)
+    assert(pace.copyRate.besideTasks == 2 * (16 << 20) / 64 * 100)
+    val both = decisionOf(
+      6,
+      Vector("a", "b"),
+      Vector(step, step.copy(images = someImages)),
+      bytesOfWorker = 1L << 30
+    )
+    pace.planned(both, Set.empty, hasStandbysToMake = true)
+    assert(pace.copyRate.besideTasks == (2 * ofBin + ofBin) / 64 * 100)
+  }
+
+  test("the tails that a replica gets between two slices are progress") {
+    val pace = new CopyPace(TransferRate.Settings())
+    val step = StepId("p", group, 0)
+    val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 1, step)
+    pace.planned(decisionOf(30, Vector("a", "b"), Vector.empty), Set(step), false)
+    def isProgress(version: Long, binsLacking: Int) =
+      pace.reported("a", Vector.empty, Vector(Reached(key, version, binsLacking)))
+    assert(isProgress(30, 2) && !isProgress(30, 2))
+    assert(isProgress(10, 1) && isProgress(20, 1) && !isProgress(20, 1) && isProgress(10, 0))
+    assert(!isProgress(10, 1), "it is made again")
   }
 
   test("the rest of each step on demand comes about as fast, until it has come") {
@@ -175,16 +222,16 @@ class CopyPaceSuite extends AnyFunSuite {
         Set(step),
         hasStandbysToMake = false
       )
-      pace.reported("a", Vector.empty, Vector(key -> version))
+      pace.reported("a", Vector.empty, Vector(Reached(key, version)))
     }
     assert(isProgress(30, 10), "it is there")
     assert(!isProgress(31, 11), "it goes on as fast as its source")
     assert(isProgress(31, 12) && !isProgress(31, 12) && isProgress(32, 31))
     assert(!isProgress(60, 40), "it was lost, and is made again")
     assert(isProgress(61, 61) && !isProgress(62, 62))
-    assert(pace.reported("b", Vector.empty, Vector(key -> 40L)), "another executor makes it")
+    assert(pace.reported("b", Vector.empty, Vector(Reached(key, 40))), "another executor makes it")
     val other = key.copy(purpose = ForStep(StepId("gone", group, 0), 1))
-    assert(!pace.reported("a", Vector.empty, Vector(other -> 62L)), "nobody needs it")
+    assert(!pace.reported("a", Vector.empty, Vector(Reached(other, 62))), "nobody needs it")
   }
 
   test("an executor that makes a replica again copies nothing new, and another one does") {

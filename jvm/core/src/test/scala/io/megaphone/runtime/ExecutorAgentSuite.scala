@@ -89,9 +89,9 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     for (v <- 0 to 4) batch(store, new Registry, v.toLong, 2L * v + 1, before, before, v.toByte)
     agent.obey(orders(1, settled = 4, dutyAt(4)))
     assert(agent.report.ready.isEmpty)
-    assert(agent.duties.forall(agent.prepare(_).isNews), "it is news")
+    assert(agent.duties.forall(agent.prepare(_)), "it is news")
     assert(agent.report.ready == Seq(moving -> 4L))
-    assert(!agent.duties.exists(agent.prepare(_).isNews), "it is none")
+    assert(!agent.duties.exists(agent.prepare(_)), "it is none")
     registry.dropReplica(moving) // a task of the step has taken it
     assert(agent.report.ready.isEmpty && agent.isBehind)
   }
@@ -232,7 +232,7 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     def reached = registry.replica(moving).get.base.version
     obey(15)
     clock.onWait = () => { clock.onWait = () => (); obey(25) }
-    assert(agent.duties.map(agent.prepare(_).isNews) == Seq(true) && reached == 7)
+    assert(agent.duties.map(agent.prepare(_)) == Seq(true) && reached == 7)
     assert(agent.duties.isEmpty, "it has had its turn")
     obey(26)
     agent.duties.foreach(agent.prepare(_))
@@ -251,14 +251,10 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     agent.prepare(duty)
     assert(agent.report.ready.isEmpty && agent.isBehind && !agent.isWhole(moving))
     val ofSlice = copied.head
-    agent.work(Vector(moving), NoHost)
+    assert(agent.work(Vector(moving), NoHost), "that it grows is news")
     assert(agent.report.ready == Seq(moving -> 4L) && !agent.isBehind && agent.isWhole(moving))
     assert(copied == Seq(bins.size * ofSlice))
 
-    registry.dropReplica(moving)
-    clock.onWait = () => { clock.onWait = () => (); agent.obey(Orders(2, slowly, Vector.empty)) }
-    agent.work(Vector(moving), NoHost)
-    assert(registry.replica(moving).map(_.lacked) == Some(bins.tail), "nobody wants the others")
   }
 
   test("a replica that lacks bins is kept up by the versions that pass while a slice comes") {
@@ -276,6 +272,50 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     assert(replica.base.version == 4 && replica.lacked.size == 1)
     agent.work(Vector(moving), NoHost)
     assert(replica.base.version == 14 && replica.isWhole)
+  }
+
+  test("images come before slices, and one replica is made of slices at a time") {
+    val (store, registry) = (new Store, new Registry)
+    val agent = agentOf(store, registry, sliceBytes = 1)
+    for (v <- 0 to 4) batch(store, new Registry, v.toLong, 2L * v + 1, before, before, v.toByte)
+    def duty(target: Int, image: Option[StateName]) = dutyAt(4).copy(
+      key = ReplicaKey.forStep(moving.store, 0, target, step),
+      bins = before.binsOf(0).toVector,
+      image = image,
+      liveBytes = Some(200)
+    )
+    val (first, second) = (duty(1, None), duty(2, None))
+    val ofImage = duty(3, Some(StateName(4, "")))
+    agent.obey(orders(1, settled = 4, first, second, ofImage))
+    assert(agent.duties == Vector(ofImage, first))
+    agent.prepare(first)
+    agent.prepare(second)
+    assert(agent.duties == Vector(ofImage, first, second), "both need their tails from files")
+    agent.prepare(first)
+    registry.dropReplica(second.key)
+    assert(agent.isWhole(first.key) && agent.duties == Vector(first, ofImage, second))
+  }
+
+  test("a slice that fails leaves the others, and the versions that passed meanwhile count") {
+    val (store, registry, clock) = (new Store, new Registry, new Hands)
+    val agent = agentOf(store, registry, clock = clock, sliceBytes = 1)
+    for (v <- 0 to 29) batch(store, new Registry, v.toLong, 2L * v + 1, before, before, v.toByte)
+    def obey(counter: Long, settled: Long) = {
+      val duty = dutyAt(settled)
+        .copy(bins = before.binsOf(0).toVector, image = None, liveBytes = Some(200))
+      agent.obey(Orders(counter, slowly, Vector(duty)))
+      duty
+    }
+    agent.throttle.taskBegins()
+    val duty = obey(1, 4)
+    clock.onWait = () => { clock.onWait = () => (); obey(2, 14); () }
+    agent.prepare(duty)
+    store.readsLeft = 1
+    intercept[IOException](agent.prepare(obey(3, 14)))
+    store.readsLeft = -1
+    agent.prepare(obey(4, 15))
+    val replica = registry.replica(moving).get
+    assert(replica.base.version == 15 && replica.isWhole)
   }
 
   private object NoHost extends DutyHost {

@@ -9,7 +9,7 @@ import io.megaphone.format.{ExecutorAddress, StoreId}
 import io.megaphone.placement.Seat
 import io.megaphone.plan.{Move, Plan, Step, TransferMode}
 import io.megaphone.protocol.{Protocol, Route}
-import io.megaphone.state.ReplicaKey
+import io.megaphone.state.{Reached, ReplicaKey}
 
 /** Where workers are placed, and their standbys. */
 class PlacesSuite extends AnyFunSuite with PlacedRun {
@@ -42,7 +42,9 @@ class PlacesSuite extends AnyFunSuite with PlacedRun {
         Report(
           executors(1),
           Held(0, 0, 0),
-          Vector(ReplicaKey.forStep(StoreId(0, "default").in("r"), key._1, key._2, step) -> 1L)
+          Vector(
+            Reached(ReplicaKey.forStep(StoreId(0, "default").in("r"), key._1, key._2, step), 1)
+          )
         )
       )
     val planned = q.plan(2)
@@ -224,7 +226,7 @@ class PlacesSuite extends AnyFunSuite with PlacedRun {
     says(q, executors(1), standing(0, 2))
     assert(q.plan(3).decision.sealedSteps.isEmpty, "the other is not ready")
     says(q, executors(1), standing(0, 3))
-    val ready = Vector(q.run.dutiesOf("a").head.key -> 3L)
+    val ready = Vector(Reached(q.run.dutiesOf("a").head.key, 3))
     q.run.reported(Report(executors(0), Held(0, 0, 0), ready))
     assert(q.plan(4).decision.sealedSteps.nonEmpty)
   }

@@ -15,7 +15,7 @@ import io.megaphone.format.{
 }
 import io.megaphone.log.memory.{HeapBudget, SpillException, SpillFiles}
 import io.megaphone.plan.StepId
-import io.megaphone.state.{Holding, Registry}
+import io.megaphone.state.{Holding, Reached, Registry}
 import io.megaphone.state.ReplicaKey
 import io.megaphone.testkit.MemoryFiles
 import io.megaphone.transfer.{BlockKind, BlockName, Coming, Preparer, ReplicaDuty, TransferBlocks}
@@ -65,7 +65,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
       NoPeers,
       0
     )
-    assert(again(duty) == Preparer.Ready(4) && target.replicasCount == 1)
+    assert(again(duty) == Preparer.At(4) && target.replicasCount == 1)
   }
   test("a copy leaves a tenth of the memory to the batches, or is none") {
     val store = new Store
@@ -99,7 +99,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
       preparer(duty)
     }
     assertThrows[SpillException](prepared(heapBytes * 100 / 95))
-    assert(prepared(heapBytes * 100 / 85) == Preparer.Ready(source.base.version))
+    assert(prepared(heapBytes * 100 / 85) == Preparer.At(source.base.version))
   }
 
   private val failures = Seq[(String, () => Throwable)](
@@ -130,7 +130,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
       agent.obey(Orders(round, live, Vector(duty)))
       val before = reads
       agent.duties.foreach { d =>
-        try assert(!agent.prepare(d).isNews, "there is no news")
+        try assert(!agent.prepare(d), "there is no news")
         catch { case _: IOException | _: OutOfMemoryError => () } // the host logs it, and goes on
       }
       reads > before
@@ -157,7 +157,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     val duty = dutyFrom(old, StateName(4, ""))
     val failed = Iterator.from(1).takeWhile { reads =>
       store.readsLeft = reads
-      try preparer(duty) != Preparer.Ready(4)
+      try preparer(duty) != Preparer.At(4)
       catch { case _: IOException => true }
     }
     assert(failed.size > 3, "each file failed once")
@@ -174,11 +174,11 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
       new Preparer(new Registry, store.recovery, store.recovery, store.handOver, peers, 0)
     val address = Some(ExecutorAddress("executor", "host", 1))
     val near = dutyFrom(StateName(1, ""), StateName(4, "")).copy(imageAddress = address)
-    assert(preparer(near) == Preparer.Ready(4) && asked.map(_.kind) == Seq(BlockKind.Image))
+    assert(preparer(near) == Preparer.At(4) && asked.map(_.kind) == Seq(BlockKind.Image))
     asked.clear()
     val far = near.copy(image = Some(StateName(4 - Preparer.TailsMax - 1, "")))
     val again = new Preparer(new Registry, store.recovery, store.recovery, store.handOver, peers, 0)
-    assert(again(far) == Preparer.Ready(4) && asked.isEmpty)
+    assert(again(far) == Preparer.At(4) && asked.isEmpty)
   }
 
   test("while copies progress, an image that has not come is waited for") {
@@ -188,7 +188,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
       new Preparer(new Registry, store.recovery, store.recovery, store.handOver, NoPeers, 0)
     val duty = dutyFrom(StateName(1, ""), StateName(4, ""))
     assert(preparer(duty.copy(progressAt = 2)) == Preparer.Waiting)
-    assert(preparer(duty.copy(progressAt = 1)) == Preparer.Ready(4))
+    assert(preparer(duty.copy(progressAt = 1)) == Preparer.At(4))
   }
 
   test("a slow image is of use as long as files lead on from it, one by one") {
@@ -214,7 +214,7 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
         imageAddress = Some(ExecutorAddress("executor", "host", 1)),
         progressAt = versions.toLong
       )
-    assert(preparer(duty) == Preparer.Ready(versions.toLong))
+    assert(preparer(duty) == Preparer.At(versions.toLong))
     val made = target.replica(copyKey).get.alone(holding => list(holding.log(0)))
     assert(made == (0 until versions).map(_.toByte))
     val traffic = target.replica(copyKey).get.traffic
@@ -267,17 +267,17 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     def values = target.replica(copyKey).get.alone { holding =>
       holding.bins.toSeq.sorted.map(bin => bin -> get(holding.log(bin)).get.toInt)
     }
-    assert(preparer(dutyAt(2)) == Preparer.Growing(2) && values == Seq(0 -> 1))
-    assert(target.replicaVersions.isEmpty && target.replicaKeys == Set(copyKey))
+    assert(preparer(dutyAt(2)) == Preparer.At(2, 1) && values == Seq(0 -> 1))
+    assert(target.reached == Seq(Reached(copyKey, 2, 1)))
     for (version <- 2L to 5L) run(version)
     store.readsLeft = 1
     intercept[IOException](preparer(dutyAt(6)))
     store.readsLeft = -1
-    assert(preparer(dutyAt(6)) == Preparer.Growing(4) && values == Seq(0 -> 3), "two tails")
-    assert(preparer(dutyAt(6)) == Preparer.Ready(6) && values == Seq(0 -> 5, 2 -> 5))
-    assert(target.replicaVersions == Seq(copyKey -> 6L))
+    assert(preparer(dutyAt(6)) == Preparer.At(4, 1) && values == Seq(0 -> 3), "two tails")
+    assert(preparer(dutyAt(6)) == Preparer.At(6) && values == Seq(0 -> 5, 2 -> 5))
+    assert(target.reached == Seq(Reached(copyKey, 6)))
     run(6)
-    assert(preparer(dutyAt(7)) == Preparer.Ready(7) && values == Seq(0 -> 6, 2 -> 6))
+    assert(preparer(dutyAt(7)) == Preparer.At(7) && values == Seq(0 -> 6, 2 -> 6))
   }
 
   private def dutyFrom(image: StateName, settled: StateName) =

@@ -11,7 +11,7 @@ import io.megaphone.errors.{StepNotSealedException, UnsupportedQueryException}
 import io.megaphone.format.StoreId
 import io.megaphone.plan.{Group, Move, Operator, Plan, Step, StepId, TransferMode}
 import io.megaphone.protocol.{PlanStatus, Protocol}
-import io.megaphone.state.ReplicaKey
+import io.megaphone.state.{Reached, ReplicaKey}
 import io.megaphone.view.PlanRow
 
 /** The driver's part of the runtime on a plan log whose file system is not to be trusted. */
@@ -178,7 +178,7 @@ class QueryRunSuite extends AnyFunSuite with SmallRun {
         val step = q.run.snapshot.get.announced.head.id
         announced = Some(step)
         def isSealed = {
-          q.run.reported(Report(executors(1), Held(0, 0, 0), Vector(key(step) -> batch)))
+          q.run.reported(Report(executors(1), Held(0, 0, 0), Vector(Reached(key(step), batch))))
           next().decision.sealedSteps.nonEmpty
         }
         while (!isSealed) {}
@@ -239,7 +239,7 @@ class QueryRunSuite extends AnyFunSuite with SmallRun {
     val first = (2L to 40L).iterator.map(q.plan(_).decision).find(_.sealedSteps.nonEmpty).get
     assert(first.sealedSteps.map(_.id.index) == Vector(0))
     assert(first.announced.map(_.id.index) == Vector(1, 2))
-    assert(first.announced.last.images.keySet.map(_._2) == Set(1), "worker 1 has the bin now")
+    assert(first.announced.last.isOfFiles, "worker 1 has the bin only now")
   }
 
   test("a run that starts amid a plan prepares one step until it knows how large its state is") {

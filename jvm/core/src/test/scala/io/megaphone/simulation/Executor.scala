@@ -132,8 +132,9 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
   /** The runs and steps that blocks and replicas here are for. */
   def carried: Iterator[(String, StepId)] =
     stored.keysIterator.map(block => block.key.run -> block.step) ++
-      registry.replicaKeys.iterator.collect { case ReplicaKey(store, _, ForStep(step, _)) =>
-        store.run -> step
+      registry.reached.iterator.map(_.replica).collect {
+        case ReplicaKey(store, _, ForStep(step, _)) =>
+          store.run -> step
       }
 
   override def at(point: String): Unit =

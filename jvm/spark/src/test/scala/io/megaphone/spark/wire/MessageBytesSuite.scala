@@ -13,7 +13,7 @@ import io.megaphone.runtime.{
   Arrivals, BinSizes, Committed, Copied, FileSettings, FileSettingsAsked, Held, LiveRun, Message,
   Orders, Report, Standing
 }
-import io.megaphone.state.ReplicaKey
+import io.megaphone.state.{Reached, ReplicaKey}
 import io.megaphone.testkit.{Allocated, BitFlips}
 import io.megaphone.transfer.{ReplicaDuty, StandbyDuty}
 
@@ -31,7 +31,7 @@ class MessageBytesSuite extends AnyFunSuite {
     Report(
       address,
       Held(2, 1, 0),
-      Vector(key -> 3L),
+      Vector(Reached(key, 3, 1)),
       Vector(key -> "no room"),
       Vector(Copied(key, true, 7)),
       Map("run" -> 7L),
