@@ -237,12 +237,14 @@ final class ExecutorAgent(
     val due = orders.duties.filterNot { duty =>
       isRefused(duty) || replicaRests.rests(duty.key) || isFed(duty)
     }
-    def isBegun(duty: ReplicaDuty) = registry.replica(duty.key).isDefined
-    val (inSlices, others) =
-      due.partition(d => if (isBegun(d)) !isWhole(d.key) else d.image.isEmpty)
-    others ++ inSlices.groupBy(_.key.store.run).values.flatMap { ofRun =>
-      val begun = ofRun.filter(isBegun)
-      if (begun.nonEmpty) begun else ofRun.take(1)
+    def grows(duty: ReplicaDuty) = registry.replica(duty.key).exists(!_.isWhole)
+    def isNotBegun(duty: ReplicaDuty) =
+      duty.image.isEmpty && registry.replica(duty.key).isEmpty
+    val (first, inSlices) = due.partition(duty => !grows(duty) && !isNotBegun(duty))
+    first ++ inSlices.groupBy(_.key.store.run).flatMap { case (run, ofRun) =>
+      def waits = orders.duties.exists(d => d.key.store.run == run && grows(d) && isFed(d))
+      val growing = ofRun.filter(grows)
+      if (growing.nonEmpty || waits) growing else ofRun.take(1)
     }
   }
 

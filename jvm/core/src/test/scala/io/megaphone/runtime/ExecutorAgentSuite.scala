@@ -296,6 +296,30 @@ class ExecutorAgentSuite extends AnyFunSuite with LastTails {
     assert(agent.isWhole(first.key) && agent.duties == Vector(first, ofImage, second))
   }
 
+  test("no other replica is begun while one waits for its next tails") {
+    val (store, registry, clock) = (new Store, new Registry, new Hands)
+    val agent = agentOf(store, registry, clock = clock, sliceBytes = 1)
+    for (v <- 0 to 29) batch(store, new Registry, v.toLong, 2L * v + 1, before, before, v.toByte)
+    def obey(settled: Long): Vector[ReplicaDuty] = {
+      val duties = Vector(1, 2).map { target =>
+        dutyAt(settled).copy(
+          key = ReplicaKey.forStep(moving.store, 0, target, step),
+          bins = before.binsOf(0).toVector,
+          image = None,
+          liveBytes = Some(200)
+        )
+      }
+      agent.obey(Orders(settled, slowly, duties))
+      duties
+    }
+    agent.throttle.taskBegins()
+    agent.prepare(obey(4).head)
+    val now = obey(14)
+    agent.prepare(now.head) // two of ten tails
+    assert(agent.duties.isEmpty)
+    assert(obey(15).take(1) == agent.duties)
+  }
+
   test("a slice that fails leaves the others, and the versions that passed meanwhile count") {
     val (store, registry, clock) = (new Store, new Registry, new Hands)
     val agent = agentOf(store, registry, clock = clock, sliceBytes = 1)
