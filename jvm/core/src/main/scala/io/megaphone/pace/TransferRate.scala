@@ -44,12 +44,15 @@ final case class TransferRate private (
     CopyRate(rate.toLong, settings.maxBytesPerSecond)
   }
 
-  /** How many bytes are copied in the time of so many quiet batches. Long.MaxValue if the rate has
-    * no limit, or if it is not known yet how long such a batch is.
+  /** How many bytes are copied in the time of so many quiet batches, at this rate or at the one
+    * that a run begins with, whichever is higher. Long.MaxValue if there is no limit, or if it is
+    * not known yet how long such a batch is.
     */
   def bytesIn(batches: Int): Long = {
+    val first = settings.bounded(FirstBytesPerSecond).toLong
     val rate = copyRate().besideTasks
-    if (rate == 0 || isBlind) Long.MaxValue else (rate / 1000.0 * quietBatchMs * batches).toLong
+    if (rate == 0 || isBlind) Long.MaxValue
+    else (math.max(rate, first) / 1000.0 * quietBatchMs * batches).toLong
   }
 
   private def quietBatchMs = math.max(1, median(quietMs))

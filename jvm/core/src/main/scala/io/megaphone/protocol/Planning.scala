@@ -90,10 +90,10 @@ private[protocol] object Planning {
       val executors = batch.executorsOf(group.id)
       Announced(id, step, turn.plan.mode, batch.number, images, executors)
     }
-    steps.foldLeft(Vector.empty[Announced]) { (earlier, a) =>
-      earlier :+ (if (a.since < batch.number) a
-                  else withinImageBytes(batch, before, after, earlier, a))
-    }
+    val (known, newOnes) = steps.partition(_.since < batch.number)
+    val images =
+      newOnes.foldLeft(known)((all, a) => all :+ withinImageBytes(batch, before, after, all, a))
+    steps.flatMap(a => images.find(_.id == a.id))
   }
 
   /** A step that is announced now, without images if it moves so much, with those before it, that

@@ -17,8 +17,8 @@ import io.megaphone.state.ReplicaKey
   *      after:'' the next run goes on with it. ''Not confirmed:'' the submission fails, and the
   *      number is read before the next append; if the plan is there, it counts.
   *   1. A batch is planned, and by that the version that it reads is settled. The next steps of
-  *      each plan are ''announced'': sources publish images, unless these are too large, and tails;
-  *      targets make replicas.
+  *      each plan are ''announced'': sources publish images, if these are not too large, and a tail
+  *      after each commit; targets make replicas.
   *   1. A step whose replicas are ready, or whose patience is over, is ''sealed'': one atomic
   *      append gives it its batch, before any task of the batch runs. ''Dies before:'' the batch is
   *      replayed without the step. ''Dies after:'' it is replayed with it. ''Not confirmed, or

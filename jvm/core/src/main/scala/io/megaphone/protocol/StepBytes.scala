@@ -29,18 +29,6 @@ private[megaphone] object StepBytes {
     ends.groupMapReduce(_._1)(_._2)(_ + _).values.maxOption.getOrElse(0.0).toLong
   }
 
-  /** The bytes of the largest bin of a step, if those of a worker are alike. */
-  def ofLargestBin(
-      batch: Protocol.Batch,
-      announced: Announced,
-      known: RoutingTable,
-      table: RoutingTable
-  ): Long = {
-    val counts = known.binCounts
-    val sources = announced.step.moves.map(m => table.workerOf(m.bin)).distinct
-    sources.flatMap(batch.bytesOfBin(announced.id.group, _, counts)).maxOption.getOrElse(0.0).toLong
-  }
-
   private def byExecutor(
       batch: Protocol.Batch,
       group: Long,

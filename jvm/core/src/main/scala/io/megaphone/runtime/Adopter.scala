@@ -165,9 +165,9 @@ final private[runtime] class Adopter(
         step <- gain.step
         key = ReplicaKey.forStep(batch.key, gain.source, gain.target, step)
         replica <- registry.replica(key)
-        if replica.isWhole || { registry.dropReplica(key); false } // the bins are read right away
       } yield (gain, key, replica)
-      val left = mutable.LinkedHashMap.from(replicas.map { case (gain, _, r) => gain -> r })
+      val whole = replicas.collect { case (gain, _, r) if r.isWhole => gain -> r }
+      val left = mutable.LinkedHashMap.from(whole)
       val taken = Map.newBuilder[Gain, Seq[LoadedBin]]
       def take(gain: Gain, tail: Vector[Part]): Unit = for {
         replica <- left.remove(gain)

@@ -2,6 +2,7 @@
 package io.megaphone.runtime
 
 import scala.collection.mutable
+import scala.math.Ordering.Implicits._
 
 import io.megaphone.pace.{CopyRate, TransferRate}
 import io.megaphone.plan.{RoutingTable, StepId}
@@ -18,12 +19,11 @@ import io.megaphone.transfer.Slice
   *      took. What was reported between two ends belongs to the batch that ended; if several end in
   *      between, to the first.
   *   1. The rate is at least the one at which the busiest executor has copied its ends of all
-  *      announced steps, and has loaded a slice of a standby or of a large replica, before tails
-  *      cannot lead on any more: slower copies would be of no use. A step that moves more than
-  *      batches bear in that time has no images: `imageBytesMax`. The rest of a step on demand
-  *      takes as many batches at most, for until then each of them asks for keys. While an executor
-  *      is about to go and has what others need (`hurries`), they keep to no rate but the highest,
-  *      and what batches take says nothing.
+  *      announced steps, and has loaded a slice of a standby, before tails cannot lead on any more:
+  *      slower copies would be of no use. A step that moves more than batches bear in that time has
+  *      no images: `imageBytesMax`. The rest of a step on demand takes as many batches at most, for
+  *      until then each of them asks for keys. While an executor is about to go and has what others
+  *      need (`hurries`), they keep to no rate but the highest, and what batches take says nothing.
   *
   * Threads: one at a time, as of its [[QueryRun]]; `copyRate` may be read by any.
   */
@@ -34,22 +34,24 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
   @volatile private var announcedBytes = 0L // at the busiest executor, as of the rest
   @volatile private var restBytes = Map.empty[StepId, Long] // of steps on demand
   private var announced = Vector.empty[StepId]
-  @volatile private var sliceBytes = 0L // of the largest slice
+  @volatile private var hasStandbysToMake = false
   @volatile private var isHurried = false
   private var wasHurried = false // since the last batch's end
   private val known = // by replica, end and executor: bytes
     mutable.Map.empty[(ReplicaKey, Boolean, String), Long]
-  private val nearest = // by replica, bins that lack and executor: how many versions behind, at best
-    mutable.Map.empty[(ReplicaKey, Int, String), Long]
+  private val nearest = // by replica and executor: bins that lack, and versions behind, at best
+    mutable.Map.empty[(ReplicaKey, String), (Int, Long)]
   private var newestBatch = -1L
   private val before = mutable.Map.empty[String, Long] // by executor: as of the last batch's end
   private val now = mutable.Map.empty[String, Long] // by executor
   private val batches = mutable.Map.empty[Long, Kind] // the newest ones
   private var live = Set.empty[StepId]
 
-  def copyRate: CopyRate =
+  def copyRate: CopyRate = {
+    val sliceBytes = if (hasStandbysToMake) Slice.Bytes else 0
     if (isHurried) settings.highest
-    else rate.copyRate((announcedBytes + restBytes.values.sum + sliceBytes) / UsefulBatches)
+    else rate.copyRate(math.max(announcedBytes + restBytes.values.sum, sliceBytes) / UsefulBatches)
+  }
 
   /** How many bytes of images batches bear until tails cannot lead on from them: a step that has an
     * executor send and take more than that, with those that are announced already, has no images.
@@ -67,19 +69,12 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
   ): Unit = {
     val batch = decision.batch.number
     val hasWork = decision.announced.nonEmpty || decision.hasIncomplete || hasStandbysToMake
-    val largestBins = for (a <- decision.announced if a.isOfFiles) yield {
-      val group = a.id.group
-      StepBytes.ofLargestBin(decision.batch, a, decision.before(group), decision.after(group))
-    }
-    sliceBytes = SlackOfSlices * (largestBins ++ Option.when(hasStandbysToMake)(0L))
-      .map(math.max(_, Slice.Bytes))
-      .maxOption
-      .getOrElse(0L)
+    this.hasStandbysToMake = hasStandbysToMake
     batches(batch) = Kind(decision.after != decision.before, hasWork)
     batches.filterInPlace((number, _) => number > batch - BatchesKept)
     live = liveSteps
     known.filterInPlace { case ((key, _, _), _) => key.purpose.isLive(live) }
-    nearest.filterInPlace { case ((key, _, _), _) => key.purpose.isLive(live) }
+    nearest.filterInPlace { case ((key, _), _) => key.purpose.isLive(live) }
     newestBatch = math.max(newestBatch, batch)
     def atBusiest(steps: Vector[Announced], tables: Map[Long, RoutingTable]) =
       StepBytes.atBusiest(decision.batch, steps, decision.before, tables)
@@ -113,10 +108,9 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
     known ++= grown
     val nearer = for {
       r <- reached if r.replica.purpose.isLive(live)
-      lag = math.max(0, newestBatch - r.version)
-      key = (r.replica, r.binsLacking, executor)
-      if lag < nearest.getOrElse(key, Long.MaxValue)
-    } yield key -> lag
+      far = (r.binsLacking, math.max(0, newestBatch - r.version))
+      if nearest.get(r.replica -> executor).forall(far < _)
+    } yield (r.replica -> executor) -> far
     nearest ++= nearer
     grown.nonEmpty || nearer.nonEmpty
   }
@@ -147,7 +141,4 @@ private object CopyPace {
     * see [[io.megaphone.transfer.Preparer.TailsMax]].
     */
   private val UsefulBatches = 64
-
-  /** The records of a slice in files, over the live ones: as many again may be in a bin's tails. */
-  private val SlackOfSlices = 2
 }

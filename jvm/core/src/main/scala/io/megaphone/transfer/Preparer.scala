@@ -18,7 +18,7 @@ import io.megaphone.transfer.TransferBlocks.Part
   *      replica of it. The block may come later: while the run's copies progress, it is waited for.
   *      Once the source is `PatienceVersions` ahead of the image and of the last progress, make the
   *      replica of a slice of its bins, at the settled name, from files. An image that no tails
-  *      lead on from is not pulled. ''The source dies:'' the files are read.
+  *      lead on from is not waited for, nor is one of an executor that is gone.
   *   1. If the replica is behind the settled name, apply the tail block if one tail is missing, and
   *      tails in the files if not. Many are missing after a large image: apply `TailsForOne` of
   *      them for each version that the source has reached since the last call, and more while
@@ -79,7 +79,7 @@ final class Preparer(
       pulled: Option[TailPulls.Pulled] = None,
       newVersions: Long = 1
   ): Outcome = {
-    val isNew = registry.replica(duty.key).isEmpty
+    val isNew = registry.replica(duty.key).isEmpty // then it gets its first slice now
     brought(duty, pulled, newVersions) match {
       case At(version, lacking) if !isNew && lacking > 0 && version >= duty.settled.version =>
         grow(duty)
@@ -111,10 +111,10 @@ final class Preparer(
   }
 
   private def make(duty: ReplicaDuty): Option[Replica] = {
-    val settled = duty.settled.version
-    val image = duty.image.filter(i => i == duty.settled || catchUp.canLead(i.version, settled))
-    def mayReadFiles =
-      image.forall(i => settled - math.max(i.version, duty.progressAt) >= PatienceVersions)
+    val image = duty.usableImage
+    def mayReadFiles = image.forall { i =>
+      duty.settled.version - math.max(i.version, duty.progressAt) >= PatienceVersions
+    }
     val pulled =
       try image.flatMap(fromBlock(duty, _))
       catch { case _: DamagedFileException if mayReadFiles => None }

@@ -36,6 +36,11 @@ final case class ReplicaDuty(
     liveBytes: Option[Long] = None
 ) {
 
+  /** The image, if it may still come and tails lead on from it. */
+  def usableImage: Option[StateName] = image.filter { i =>
+    imageAddress.isDefined && settled.version - i.version <= Preparer.TailsMax
+  }
+
   /** The block that brings the replica to a name: a part of it. */
   def block(name: StateName, kind: BlockKind, part: Int): BlockName = key.purpose match {
     case ForStep(step, target) => BlockName(key.store, key.source, target, name, kind, step, part)

@@ -92,50 +92,30 @@ class CopyPaceSuite extends AnyFunSuite {
     }
     assert(rateWith(someImages) == (1L << 30) / 64 * 1000 / quietMs)
     assert(rateWith(Map.empty) == (8 << 20), "the rate that batches bear")
-    def imagesMax(settings: TransferRate.Settings, batches: Long) = {
+    def imagesMax(settings: TransferRate.Settings, batches: Long, slowBatches: Int = 0) = {
       val pace = new CopyPace(settings)
       for (batch <- 0L until batches) {
         val decision = decisionOf(batch, Vector("a", "b"), Vector.empty)
         pace.planned(decision, Set.empty, hasStandbysToMake = false)
         pace.batchEnded(batch, quietMs)
       }
+      for (batch <- batches until batches + slowBatches) {
+        val decision = decisionOf(batch, Vector("a", "b"), Vector.empty, Map(group -> Set(0)))
+        pace.planned(decision, Set.empty, hasStandbysToMake = false)
+        pace.besideTasks("a", (batch + 1) << 30)
+        pace.batchEnded(batch, 3 * quietMs)
+      }
       pace.imageBytesMax
     }
     val paced = TransferRate.Settings(slowdown = 0.1)
     assert(imagesMax(paced, 3) == 64 * (8 << 20) * quietMs / 1000)
+    assert(imagesMax(paced, 3, slowBatches = 9) == imagesMax(paced, 3), "the rate is lower now")
     assert(imagesMax(paced.copy(maxBytesPerSecond = 1000), 3) == 64 * 1000 * quietMs / 1000)
     assert(imagesMax(paced, 2) == Long.MaxValue, "it is not known what a batch takes")
     assert(imagesMax(TransferRate.Settings(), 3) == Long.MaxValue, "copies keep to no rate")
     assert(
       imagesMax(TransferRate.Settings(maxBytesPerSecond = 1000), 3) == 64 * 1000 * quietMs / 1000
     )
-  }
-
-  test("a slice is there before tails cannot lead on, however low the rate is") {
-    val pace = new CopyPace(TransferRate.Settings(slowdown = 0.1))
-    val step =
-      Announced(StepId("p", group, 0), Step(Vector(Move(0, 1)), 4), TransferMode.Prepared, 3, Map())
-    def rateAt(batch: Long, announced: Announced*): Long = {
-      val decision =
-        decisionOf(batch, Vector("a", "b", "a", "b"), announced.toVector, bytesOfWorker = 1L << 30)
-      pace.planned(decision, Set.empty, hasStandbysToMake = false)
-      val rate = pace.copyRate.besideTasks
-      pace.batchEnded(batch, durationMs = 10)
-      rate
-    }
-    for (batch <- 0L to 2L) rateAt(batch)
-    val ofBin = (1L << 30) / 4 // larger than other slices
-    assert(rateAt(3) == (8 << 20) && rateAt(4, step) == 2 * ofBin / 64 * 100)
-    pace.planned(decisionOf(5, Vector("a", "b"), Vector.empty), Set.empty, hasStandbysToMake = true)
-    assert(pace.copyRate.besideTasks == 2 * (16 << 20) / 64 * 100)
-    val both = decisionOf(
-      6,
-      Vector("a", "b"),
-      Vector(step, step.copy(images = someImages)),
-      bytesOfWorker = 1L << 30
-    )
-    pace.planned(both, Set.empty, hasStandbysToMake = true)
-    assert(pace.copyRate.besideTasks == (2 * ofBin + ofBin) / 64 * 100)
   }
 
   test("the tails that a replica gets between two slices are progress") {
@@ -147,7 +127,8 @@ class CopyPaceSuite extends AnyFunSuite {
       pace.reported("a", Vector.empty, Vector(Reached(key, version, binsLacking)))
     assert(isProgress(30, 2) && !isProgress(30, 2))
     assert(isProgress(10, 1) && isProgress(20, 1) && !isProgress(20, 1) && isProgress(10, 0))
-    assert(!isProgress(10, 1), "it is made again")
+    assert(!isProgress(30, 1) && !isProgress(30, 7), "it is made again")
+    assert(isProgress(11, 0))
   }
 
   test("the rest of each step on demand comes about as fast, until it has come") {

@@ -194,7 +194,7 @@ class ExecutorThreadsSuite extends AnyFunSuite with SmallStore {
       }
       turns.actor("preparer") {
         for (_ <- 1 to 5) {
-          agent.work(agent.duties.map(_.key), host)
+          agent.replicas.work(agent.replicas.duties.map(_.key), host)
           turns.gate()
         }
       }

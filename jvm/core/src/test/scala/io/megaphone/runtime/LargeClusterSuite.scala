@@ -229,12 +229,12 @@ class LargeClusterSuite extends AnyFunSuite {
       _ => ()
     )
     agent.obey(Orders.of(() => 1, () => orders))
-    for (duty <- agent.duties) {
+    for (duty <- agent.replicas.duties) {
       val replica = new Holding(duty.key.source, 1)
       replica.restart(StateName(duty.settled.version - 1, ""), Vector.empty)
       agent.registry.putReplica(duty.key, replica)
     }
-    agent.pullTails(agent.duties)((_, _) => fail("nothing comes"))
+    agent.replicas.pullTails(agent.replicas.duties)((_, _) => fail("nothing comes"))
     requests.toSeq
   }
 }

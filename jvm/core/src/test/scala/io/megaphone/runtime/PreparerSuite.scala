@@ -129,8 +129,8 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     val tried = (1L to 20L).filter { round =>
       agent.obey(Orders(round, live, Vector(duty)))
       val before = reads
-      agent.duties.foreach { d =>
-        try assert(!agent.prepare(d), "there is no news")
+      agent.replicas.duties.foreach { d =>
+        try assert(!agent.replicas.prepare(d), "there is no news")
         catch { case _: IOException | _: OutOfMemoryError => () } // the host logs it, and goes on
       }
       reads > before
@@ -186,9 +186,13 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     filled(store, 0)
     val preparer =
       new Preparer(new Registry, store.recovery, store.recovery, store.handOver, NoPeers, 0)
-    val duty = dutyFrom(StateName(1, ""), StateName(4, ""))
+    val address = Some(ExecutorAddress("executor", "host", 1))
+    val duty = dutyFrom(StateName(1, ""), StateName(4, "")).copy(imageAddress = address)
     assert(preparer(duty.copy(progressAt = 2)) == Preparer.Waiting)
-    assert(preparer(duty.copy(progressAt = 1)) == Preparer.At(4))
+    assert(preparer(duty.copy(progressAt = 2, imageAddress = None)) == Preparer.At(4), "it is lost")
+    val again =
+      new Preparer(new Registry, store.recovery, store.recovery, store.handOver, NoPeers, 0)
+    assert(again(duty.copy(progressAt = 1)) == Preparer.At(4))
   }
 
   test("a slow image is of use as long as files lead on from it, one by one") {

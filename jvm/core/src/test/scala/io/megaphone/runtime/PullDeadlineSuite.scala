@@ -53,7 +53,7 @@ class PullDeadlineSuite extends AnyFunSuite with SmallStore {
       Some(ExecutorAddress("executor", "host", 1))
     )
     agent.obey(Orders(1, Map("run" -> LiveRun("root", 1, Set(step), ofRun)), Vector(duty)))
-    agent.duties.foreach(agent.prepare(_))
+    agent.replicas.duties.foreach(agent.replicas.prepare(_))
     asked.toSeq
   }
 }

@@ -162,18 +162,18 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     else if (!world.isBusy(restsThread) && world.dice.chance(0.3)) bringRests()
     else if (world.dice.chance(0.3)) { agent.surveys.next(_ => true); () }
     else if (!world.dice.chance(0.6) || !agent.publisher.publishNext()) {
-      val all = agent.duties
+      val all = agent.replicas.duties
       val duties = if (all.isEmpty || world.dice.chance(0.3)) all else Vector(world.dice.pick(all))
       duties.foreach(world.planted.beforeDuty(this, _))
       hasTasks = !hasTasks
       if (hasTasks) agent.throttle.taskBegins() else agent.throttle.taskEnds()
-      if (world.dice.chance(0.5)) agent.work(duties.map(_.key), this)
+      if (world.dice.chance(0.5)) agent.replicas.work(duties.map(_.key), this)
       else duties.foreach(prepareOnce)
     }
 
   /** Makes a replica, or just a slice of it, or brings it forward. */
   private def prepareOnce(duty: ReplicaDuty): Unit = {
-    try agent.prepare(duty)
+    try agent.replicas.prepare(duty)
     catch { case e: Exception => failed(Vector(duty.key), e) }
     ends(duty.key)
   }
@@ -211,12 +211,13 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
     } catch {
       case e: Exception if world.isExpected(e) || !world.isLive(run) => world.trace(s"$name: $e")
       case e: SpillException if isFull => world.trace(s"$name: $e")
-      // It has heard nothing for so long that its state is none any more.
-      case e: MissingFileException if settled.get(run).forall(_ < world.oracle.oldest) =>
-        world.trace(s"$name: $e")
+      case e: MissingFileException if isOutdated(run) => world.trace(s"$name: $e")
       // What is lacking of an answer is found at its end.
       case e: IllegalStateException if hasHeardWrong => world.trace(s"$name: $e")
     }
+
+  /** Whether it has heard nothing for so long that what it knows as settled is no state any more. */
+  private def isOutdated(run: String) = settled.get(run).forall(_ < world.oracle.oldest)
 
   /** Orders may come before each duty. */
   override def begins(key: ReplicaKey): Unit = if (world.dice.chance(0.1)) world.mail.report(this)
@@ -227,6 +228,8 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
   /** The host goes on. Of a run that is over, the files may be another run's by now. */
   override def failed(keys: Vector[ReplicaKey], cause: Throwable): Unit = cause match {
     case e: Exception if world.isExpected(e) || !keys.forall(k => world.isLive(k.store.run)) =>
+      world.trace(s"$name: $e")
+    case e: MissingFileException if keys.forall(k => isOutdated(k.store.run)) =>
       world.trace(s"$name: $e")
     case _ => throw cause
   }

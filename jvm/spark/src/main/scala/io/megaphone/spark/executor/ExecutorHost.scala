@@ -266,8 +266,8 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
       .foreach(forget)
     preparing.values.foreach(_.cancelIfNotDue())
     preparing.filterInPlace((_, one) => !one.isDone)
-    agent.duties
-      .groupBy(duty => (duty.key.store.run, agent.isWhole(duty.key)))
+    agent.replicas.duties
+      .groupBy(duty => (duty.key.store.run, agent.replicas.isWhole(duty.key)))
       .foreach { case (work, duties) =>
         preparing.getOrElseUpdate(work, new Preparing(duties.map(_.key)))
       }
@@ -294,14 +294,16 @@ final class ExecutorHost(context: PluginContext, env: SparkEnv) extends Logging 
     private val future = copiers.submit((() => run()): Runnable)
 
     def isDone: Boolean = future.isDone
-    def cancelIfNotDue(): Unit =
-      if (current.nonEmpty && current.forall(agent.newest(_).isEmpty)) { future.cancel(true); () }
+    def cancelIfNotDue(): Unit = {
+      val isDue = current.isEmpty || current.exists(agent.replicas.newest(_).isDefined)
+      if (!isDue) { future.cancel(true); () }
+    }
 
     private def run(): Unit =
       try {
         own ++= keys.filter(atWork.add)
         current = keys.filter(own)
-        if (agent.work(current, this)) wake()
+        if (agent.replicas.work(current, this)) wake()
       } finally {
         current = Vector.empty
         own.toVector.foreach(ends)

@@ -275,7 +275,7 @@ final class OtherFileSystemSuite extends PluginSession {
     ExecutorHost.active.get.forget(run)
     ProbeFileSystem.takeAsked()
     eventually(timeout(60.seconds)) { // once the orders name the run
-      ExecutorHost.active.get.agent.prepare(duty)
+      ExecutorHost.active.get.agent.replicas.prepare(duty)
       val opened = ProbeFileSystem.takeAsked().filter(_.operation == "open").map(_.path)
       assert(opened.exists(_.contains("/state/0/0/3")))
     }
