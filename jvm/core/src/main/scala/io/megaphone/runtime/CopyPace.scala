@@ -53,10 +53,10 @@ private[runtime] final class CopyPace(settings: TransferRate.Settings) {
     else rate.copyRate(math.max(announcedBytes + restBytes.values.sum, sliceBytes) / UsefulBatches)
   }
 
-  /** How many bytes of images batches bear until tails cannot lead on from them: a step that has an
-    * executor send and take more than that, with those that are announced already, has no images.
+  /** How many bytes of images batches bear in time: a step that has an executor send and take more
+    * than that, with those that are announced already, has no images.
     */
-  def imageBytesMax: Long = rate.bytesIn(UsefulBatches)
+  def imageBytesMax: Long = rate.bytesIn(ImageBatches)
 
   /** Whether copies are to be made as fast as can be, from now on. */
   def hurries(isSo: Boolean): Unit = { isHurried = isSo; wasHurried ||= isSo }
@@ -141,4 +141,9 @@ private object CopyPace {
     * see [[io.megaphone.transfer.Preparer.TailsMax]].
     */
   private val UsefulBatches = 64
+
+  /** Images are published if they need no more batches at the rate of the moment: so they do not
+    * need a higher rate at once.
+    */
+  private val ImageBatches = 48
 }

@@ -23,8 +23,8 @@ trait ProtocolRun extends Assertions {
 
   final protected class Log { var records = Vector.empty[LogRecord] }
 
-  final protected class Run(run: String, log: Log) {
-    var state: State = Protocol.start(run, Vector(group), settings)
+  final protected class Run(run: String, log: Log, groups: Vector[Group] = Vector(group)) {
+    var state: State = Protocol.start(run, groups, settings)
     var failure: Option[String] = None
     var isAppendUnsure = false
 
@@ -56,14 +56,16 @@ trait ProtocolRun extends Assertions {
         stateBytes: Map[(Long, Int), Long] = small,
         imageBytesMax: Long = Long.MaxValue
     ): Decision = {
-      val batch = Batch(number, isOwn, Map.empty, Map(0L -> placement), stateBytes)
+      val batch = Batch(number, isOwn, Map.empty, groups.map(_.id -> placement).toMap, stateBytes)
       feed(BatchPlanning(batch.copy(imageBytesMax = imageBytesMax)))
       assert(failure.isEmpty)
       state.decision.get
     }
 
-    def submit(id: String, mode: TransferMode, steps: Step*): this.type = feed(
-      PlanSubmitted(Plan(id, Map(0L -> steps.toVector), "fluid", mode))
+    def submit(id: String, mode: TransferMode, steps: Step*): this.type =
+      submitTo(0, id, mode, steps: _*)
+    def submitTo(group: Long, id: String, mode: TransferMode, steps: Step*): this.type = feed(
+      PlanSubmitted(Plan(id, Map(group -> steps.toVector), "fluid", mode))
     )
     def ready(step: Int, source: Int, target: Int, version: Long, plan: String = "p"): this.type =
       report(StepId(plan, 0, step), source, target, ReplicaState.Ready(version, executors(target)))

@@ -6,7 +6,7 @@ import scala.collection.immutable.ArraySeq
 import org.scalatest.funsuite.AnyFunSuite
 
 import io.megaphone.format.{ExecutorAddress, StateName}
-import io.megaphone.plan.{Move, RoutingTable, Step, TransferMode}
+import io.megaphone.plan.{Group, Move, Operator, RoutingTable, Step, TransferMode}
 
 /** What is announced, prepared and sealed, batch by batch, in one run. */
 class ProtocolSuite extends AnyFunSuite with ProtocolRun {
@@ -79,6 +79,17 @@ class ProtocolSuite extends AnyFunSuite with ProtocolRun {
       .announced
       .map(_.isOfFiles)
     assert(ofFiles(4) == Vector(false, false) && ofFiles(3) == Vector(false, true))
+  }
+
+  test("images of another group that are announced already count as well") {
+    val other = Group(Vector(Operator(10, "aggregate", Vector("default"))), 2)
+    val bytes = small ++ small.map { case ((_, worker), b) => (10L, worker) -> b }
+    val run = new Run("r", new Log, Vector(group, other)).start(0)
+    run.plan(0)
+    run.submitTo(10, "q", TransferMode.Prepared, moveOne).plan(1, stateBytes = bytes)
+    run.submit("p", TransferMode.Prepared, moveOne)
+    val announced = run.plan(2, stateBytes = bytes, imageBytesMax = 3).announced
+    assert(announced.map(a => a.id.planId -> a.isOfFiles) == Vector("p" -> true, "q" -> false))
   }
 
   test("a bin that has just come to its source is prepared from the next batch on, of files") {

@@ -108,13 +108,13 @@ class CopyPaceSuite extends AnyFunSuite {
       pace.imageBytesMax
     }
     val paced = TransferRate.Settings(slowdown = 0.1)
-    assert(imagesMax(paced, 3) == 64 * (8 << 20) * quietMs / 1000)
+    assert(imagesMax(paced, 3) == 48 * (8 << 20) * quietMs / 1000)
     assert(imagesMax(paced, 3, slowBatches = 9) == imagesMax(paced, 3), "the rate is lower now")
-    assert(imagesMax(paced.copy(maxBytesPerSecond = 1000), 3) == 64 * 1000 * quietMs / 1000)
+    assert(imagesMax(paced.copy(maxBytesPerSecond = 1000), 3) == 48 * 1000 * quietMs / 1000)
     assert(imagesMax(paced, 2) == Long.MaxValue, "it is not known what a batch takes")
     assert(imagesMax(TransferRate.Settings(), 3) == Long.MaxValue, "copies keep to no rate")
     assert(
-      imagesMax(TransferRate.Settings(maxBytesPerSecond = 1000), 3) == 64 * 1000 * quietMs / 1000
+      imagesMax(TransferRate.Settings(maxBytesPerSecond = 1000), 3) == 48 * 1000 * quietMs / 1000
     )
   }
 
