@@ -220,7 +220,7 @@ final class ExecutorAgent(
     }
   }
 
-  /** Whether an image is still to be published, bins are incomplete, or a replica lacks something. */
+  /** Whether an image is still to be published, bins are incomplete, or a replica is not ready. */
   def isBehind: Boolean =
     publisher.isBehind || rests.dueRuns.nonEmpty || replicas.areBehind
 

@@ -216,7 +216,7 @@ final class Executor(val name: String, world: World) extends Peers with FaultPoi
       case e: IllegalStateException if hasHeardWrong => world.trace(s"$name: $e")
     }
 
-  /** Whether it has heard nothing for so long that what it knows as settled is no state any more. */
+  /** Whether it has heard nothing for so long that the state it knows as settled is gone. */
   private def isOutdated(run: String) = settled.get(run).forall(_ < world.oracle.oldest)
 
   /** Orders may come before each duty. */
