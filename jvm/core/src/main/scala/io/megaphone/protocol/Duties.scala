@@ -21,7 +21,7 @@ object Duties {
   def apply(
       state: State,
       addressOf: String => Option[ExecutorAddress],
-      liveBytesOf: (StoreId, Int) => Option[Long] = (_, _) => None
+      liveBytesOf: (StoreId, Int) => Option[Long]
   ): Vector[(String, ReplicaDuty)] = for {
     decision <- state.decision.toVector
     announced <- decision.announced

@@ -85,7 +85,7 @@ object Protocol {
     *   by group: the executors that stand by for each worker with all of its state, of a version
     *   that one or two tails lead on from
     * @param imageBytesMax
-    *   how many bytes of images an executor can send and take before they are of no use
+    *   how many bytes of images an executor can send and take in time
     */
   final case class Batch(
       number: Long,

@@ -20,10 +20,10 @@ import io.megaphone.transfer.Slice
   *      between, to the first.
   *   1. The rate is at least the one at which the busiest executor has copied its ends of all
   *      announced steps, and has loaded a slice of a standby, before tails cannot lead on any more:
-  *      slower copies would be of no use. A step that moves more than batches bear in that time has
-  *      no images: `imageBytesMax`. The rest of a step on demand takes as many batches at most, for
-  *      until then each of them asks for keys. While an executor is about to go and has what others
-  *      need (`hurries`), they keep to no rate but the highest, and what batches take says nothing.
+  *      slower copies would be of no use. A step that moves more than `imageBytesMax` has no
+  *      images. The rest of a step on demand takes as many batches at most, for until then each of
+  *      them asks for keys. While an executor is about to go and has what others need (`hurries`),
+  *      they keep to no rate but the highest, and what batches take says nothing.
   *
   * Threads: one at a time, as of its [[QueryRun]]; `copyRate` may be read by any.
   */

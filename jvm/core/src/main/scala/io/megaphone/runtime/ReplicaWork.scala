@@ -189,7 +189,7 @@ final class ReplicaWork private[runtime] (
     orders().runs.get(duty.key.store.run).exists { run =>
       try {
         val replica = registry.replica(duty.key)
-        val before = replica.map(r => Preparer.At(r.base.version, r.lacked.size))
+        val before = replica.map(Preparer.At.of)
         val attempted = new AtomicLong(replica.fold(0L)(_.bytesCopied))
         def isLate =
           newest(duty.key).exists(_.settled.version - duty.settled.version >= LateVersions)

@@ -97,7 +97,7 @@ final class Preparer(
         case None => Waiting // or a task has taken the replica while its tail came
         case Some(replica) if !bring(replica, duty, pulled, tailsFor(newVersions)) =>
           lost(duty, s"no unbroken sequence of files leads to ${duty.settled}")
-        case Some(replica) => At(replica.base.version, replica.lacked.size)
+        case Some(replica) => At.of(replica)
       }
     catch {
       case e @ (_: DamagedFileException | _: MissingFileException) => lost(duty, e.getMessage)
@@ -163,7 +163,7 @@ final class Preparer(
       val loaded = slice(duty, replica.lacked)
       replica.alone(holding => if (holding.base == duty.settled) add(holding, loaded))
       replica.count(loaded.traffic)
-      At(replica.base.version, replica.lacked.size)
+      At.of(replica)
     }
 
   private def slice(duty: ReplicaDuty, lacked: Vector[Int]): Loaded = {
@@ -227,6 +227,9 @@ object Preparer {
 
   /** There is a replica at a version. It may still be behind, and lack bins. */
   final case class At(version: Long, binsLacking: Int = 0) extends Outcome
+  object At {
+    def of(replica: Replica): At = At(replica.base.version, replica.lacked.size)
+  }
 
   /** There is no replica: the source has not published its image, or a task has taken it. */
   case object Waiting extends Outcome
