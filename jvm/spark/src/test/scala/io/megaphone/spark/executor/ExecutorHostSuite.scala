@@ -142,10 +142,12 @@ final class ExecutorHostSuite extends PluginSession {
   }
 
   test("A replica for which there is no heap does not end the work on the others.") {
-    val duties = Vector(1, 2).map { target =>
-      ReplicaDuty(keyOf(target), Vector(0), 4, Some(StateName(-4, "")), name, 0, None, None)
+    val runs = Vector("run", "other") // of one run, replicas are made one after the other
+    val duties = runs.map { run =>
+      val key = ReplicaKey.forStep(StoreId(0, "default").in(run), 0, 1, step)
+      ReplicaDuty(key, Vector(0), 4, Some(StateName(-4, "")), name, 0, None, None)
     }
-    val live = Map("run" -> LiveRun("root", 1, Set(step), None))
+    val live = runs.map(_ -> LiveRun("root", 1, Set(step), None)).toMap
     val reports = new AtomicInteger
     val begun = new CountDownLatch(duties.size)
     withHost {
