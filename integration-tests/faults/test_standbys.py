@@ -8,7 +8,7 @@ import pytest
 from testkit.driver_process import DriverProcess, MakeDriver
 from testkit.faults import STANDBY_POINTS, Faults
 from testkit.input import MANY_ROWS
-from testkit.on_demand import SOME_KEYS
+from testkit.on_demand import SOME_KEYS, from_checkpoint
 from testkit.placement import (
     REPLICAS,
     goes_on_with_standbys,
@@ -87,12 +87,22 @@ def test_an_executor_dies_within_a_batch_while_another_stands_by(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", [1, 2])
+@pytest.mark.parametrize(
+    ("executors", "wait", "is_busy"),
+    # A task goes where it is wanted, however long that is busy; or where Spark sends it by default.
+    [(3, "1h", True), (3, "3s", False), (4, "3s", False)],
+)
 def test_a_batch_whose_executor_dies_goes_on_where_the_standby_is(
-    format: int, make_driver: MakeDriver, make_remote_query: MakeRemoteQuery
+    executors: int,
+    wait: str,
+    is_busy: bool,
+    format: int,
+    make_driver: MakeDriver,
+    make_remote_query: MakeRemoteQuery,
 ) -> None:
     settings = {
-        "spark.master": "local-cluster[3,1,1024]",
-        "spark.locality.wait": "1h",  # a task goes where it is wanted, however long that is busy
+        "spark.master": f"local-cluster[{executors},1,1024]",
+        "spark.locality.wait": wait,
         "spark.sql.shuffle.partitions": "1",
     }
     driver = make_driver(**settings)
@@ -102,15 +112,16 @@ def test_a_batch_whose_executor_dies_goes_on_where_the_standby_is(
     wait_for_standbys(query)
     lost = query.executor_of(0)
     (standby,) = (row["executor"] for row in driver.call("held") if row["standbys"])
-    (other,) = {*driver.call("executors")} - {lost, standby}
+    others = {*driver.call("executors")} - {lost, standby}
     query.input.pattern = MANY_ROWS
     is_at_work = [(0, "COMPLETE", 1), (0, "ACTIVE", 1)]
-    with driver.occupied(standby, other) as free:
+    with driver.occupied(standby, *others) as free:
         # The first part of the batch runs where the worker does, so it is lost as well.
         query.write()
         until(lambda: newest_stages(driver) == is_at_work, "the worker's task runs")
         driver.kill_executor(lost)
-        free(other)
+        for executor in others if is_busy else (standby, *others):
+            free(executor)
         until(lambda: newest_stages(driver)[-1][0] > 0, "its stage is to run again")
     query.settle()
     assert query.executor_of(0) == standby, "and not where there was time for it"
@@ -149,6 +160,9 @@ def test_an_executor_of_a_step_on_demand_dies_before_the_rest_has_come(
     query.check()
     shared.wait_for_executors()
     query.finish(plan)
+    read = from_checkpoint(query)
+    assert read <= query.plan(plan)["moves"], "standbys have the other bins"
+    assert read > 0 or worker != 0, "nobody can be asked for the rest"
     wait_for_standbys(query.spread())
     query.stop_and_check()
 

@@ -86,6 +86,20 @@ class TransferRateSuite extends AnyFunSuite {
     assert(slow.slice(150, 200).exists(_.bytesPerSecond > 2 * MiB))
   }
 
+  test("a batch that lasts an hour or no time, because the clock jumped, moves the rate little") {
+    val begun = Seq.fill(33)(quiet(500)).foldLeft(TransferRate(tenth))(_.after(_))
+    def full(rate: TransferRate, ms: Long) = busy(ms, rate.bytesPerSecond.toLong * 10)
+    val steady = Seq.fill(5)(525L).foldLeft(begun)((rate, ms) => rate.after(full(rate, ms)))
+    for (jumped <- Seq(0L, 3600000L)) {
+      val later = (jumped +: Seq.fill(10)(525L)).foldLeft(steady) { (rate, ms) =>
+        rate.after(quiet(jumped)).after(full(rate, ms))
+      }
+      val usual = Seq.fill(11)(525L).foldLeft(steady)((rate, ms) => rate.after(full(rate, ms)))
+      val ratio = later.bytesPerSecond / usual.bytesPerSecond
+      assert(ratio > 0.5 && ratio < 2, s"$jumped ms: $ratio")
+    }
+  }
+
   test("without an allowed slowdown copies are not paced") {
     val free = TransferRate(Settings())
     assert(free.copyRate() == CopyRate.Unlimited)

@@ -248,4 +248,15 @@ class AdopterSuite extends AnyFunSuite with LastTails {
     assert(arrivals.binsFromCheckpoint == 2 && isAdopted)
     assert(standby.base == StateName(1, "") && standby.incomplete.map(_._1) == Vector(3))
   }
+
+  test("of a standby that was dropped since its step was decided, bins come from files") {
+    val scene = new StoodBy()
+    import scene._
+    standby.settle()
+    val worker = WorkerId(StoreId(0, "default").in("run"), standby.worker)
+    target.keepRuns(_ => Some(standby.base.version), standsBy = _ == worker)
+    assert(target.dropStandbys() == Vector(worker))
+    val arrivals = adoptAll()
+    assert(arrivals.binsFromCheckpoint == 2 && arrivals.binsRelabelled == 0 && isAdopted)
+  }
 }

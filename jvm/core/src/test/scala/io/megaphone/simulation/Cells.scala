@@ -27,8 +27,17 @@ object Cells {
   def binOf(key: Int, bins: Int): Int = Hashes(key) & (bins - 1)
   def hashOf(key: Int): Int = Hashes(key)
 
-  /** The hashes of keys as they lie in logs. */
-  val Hash: KeyReader = (_, bytes, keyOffset, _) => Hashes(KeyOfWord(Words.get(bytes, keyOffset)))
+  /** The time of a key whose family is ordered by time. */
+  def timeOf(key: Int): Long = Dice.mix(key + 1000L)
+
+  /** The hashes and times of keys as they lie in logs. */
+  val Reader: KeyReader = new KeyReader {
+    override def hashOf(family: Int, bytes: Array[Byte], keyOffset: Int, keyBytes: Int): Int =
+      Hashes(key(bytes, keyOffset))
+    override def timeOf(family: Int, bytes: Array[Byte], keyOffset: Int, keyBytes: Int): Long =
+      Cells.timeOf(key(bytes, keyOffset))
+    private def key(bytes: Array[Byte], keyOffset: Int) = KeyOfWord(Words.get(bytes, keyOffset))
+  }
 
   /** The key that a change is of, and the stamp of its new value; None if it was removed. */
   def changeOf(change: Change): (Int, Option[Long]) = {
@@ -45,7 +54,8 @@ object Cells {
   def familyOf(key: Int): Int = key & 1
 
   /** The times of the rows of the first family, which operators let go by. */
-  val Times: RowTime = RowTime.InRow(0, isInKey = false, rowAt = 0, columns = 1, column = 0)
+  val TimesInOrder: RowTime = RowTime.InOrder(0)
+  val TimesInValues: RowTime = RowTime.InRow(0, isInKey = false, rowAt = 0, columns = 1, column = 0)
 
   private val StampAt = 8 // behind the bits of columns that are null
 

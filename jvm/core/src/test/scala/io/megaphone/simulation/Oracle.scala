@@ -59,7 +59,7 @@ final class Oracle(setup: Setup) {
     (keys, bin) <- state(scanned).zipWithIndex
     key <- keys.keysIterator if Cells.familyOf(key) == 0
     stamp <- state(telling)(bin).get(key)
-    if stamp <= setup.dueUntil(settledVersion)
+    if setup.timeOf(key, stamp) <= setup.dueUntil(settledVersion)
   } throw new Violation(
     s"key $key of $scanned was due in batch $settledVersion, and is still there"
   )

@@ -308,7 +308,7 @@ final class Planted(world: World, bug: Option[Bug]) {
     if bins.forall(bin => holding.has(bin) && holding.stateOf(bin).elsewhere.isEmpty)
   } yield {
     val registry = new Registry
-    registry.useKeyReader(question.key.store, () => Cells.Hash)
+    registry.useKeyReader(question.key.store, () => Cells.Reader)
     val worker = WorkerId(question.key.store, question.key.source)
     val copied = registry.lease(worker, setup.bins, new Attempt(0, () => true), 0).holding
     bins.foreach { bin =>

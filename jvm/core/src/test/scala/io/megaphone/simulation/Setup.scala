@@ -3,6 +3,7 @@ package io.megaphone.simulation
 
 import io.megaphone.checkpoint.Committer
 import io.megaphone.format.{DeltaFile, StoreId}
+import io.megaphone.log.RowTime
 import io.megaphone.plan.{Group, Operator}
 import io.megaphone.protocol.Protocol
 import io.megaphone.runtime.PlacementSettings
@@ -30,6 +31,8 @@ import io.megaphone.runtime.PlacementSettings
   *   how many of the plans are on demand, from 0 to 1
   * @param areTimesApart
   *   whether a group's second store has the times of its first one, as a join may have
+  * @param areTimesInOrder
+  *   whether keys are ordered by their times, as timers are; else a value has the time
   * @param copiedPerSecond
   *   the most bytes that copies may take in a second, 0 for any number: if they are few, replicas
   *   are made of files
@@ -57,6 +60,7 @@ final case class Setup(
     dueShare: Int,
     onDemandShare: Double,
     areTimesApart: Boolean,
+    areTimesInOrder: Boolean,
     hosts: Int,
     copiedPerSecond: Long
 ) {
@@ -102,7 +106,13 @@ final case class Setup(
     case all => all.map(store => store -> store)
   }
 
-  /** The stamp up to which rows are due in a batch. */
+  /** Where rows have their times. */
+  def rowTime: RowTime = if (areTimesInOrder) Cells.TimesInOrder else Cells.TimesInValues
+
+  /** The time of a key's row. */
+  def timeOf(key: Int, stamp: Long): Long = if (areTimesInOrder) Cells.timeOf(key) else stamp
+
+  /** The time up to which rows are due in a batch. */
   def dueUntil(batch: Long): Long = {
     val share = (Dice.mix(batch) >>> 1) % (dueShare + 1)
     Long.MinValue + share * (Long.MaxValue / 500)
@@ -158,6 +168,7 @@ object Setup {
       onDemandShare = 0.3,
       dueShare = if (dice.chance(0.5)) dice.between(1, 300) else 0,
       areTimesApart = dice.chance(0.5),
+      areTimesInOrder = dice.chance(0.3),
       hosts = dice.between(1, 4),
       copiedPerSecond = if (dice.chance(0.3)) dice.between(1, 20).toLong else 0
     )

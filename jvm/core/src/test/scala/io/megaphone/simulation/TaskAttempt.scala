@@ -105,7 +105,7 @@ final class TaskAttempt(
     world.mayGo.opens(this, store)
     world.planted.beforeOpen(executor, stage, store, worker)
     val recovery = executor.recovery(store.in(stage.driver.id))
-    executor.registry.useKeyReader(store.in(stage.driver.id), () => Cells.Hash)
+    executor.registry.useKeyReader(store.in(stage.driver.id), () => Cells.Reader)
     val task = WorkerTask.open(
       executor.agent,
       WorkerTask.Store(store, world.checkpoint.files(store), recovery, NoCompression),
@@ -164,7 +164,7 @@ final class TaskAttempt(
     val until = setup.dueUntil(stage.batch)
     if (!world.planted.is(Bug.ScanOfHere))
       keys.fetcher.bringDue(
-        Due(Cells.Times, until),
+        Due(setup.rowTime, until),
         times.fetcher,
         Option.when(scanned != telling)(times.fetcher)
       )
@@ -175,7 +175,7 @@ final class TaskAttempt(
     } {
       times.fetcher.bring(bin, hash)
       val stamp = Cells.get(times.holding, bin, key)
-      if (stamp != 0 && stamp <= until)
+      if (stamp != 0 && setup.timeOf(key, stamp) <= until)
         for (store <- Seq(scanned, telling).distinct) {
           Cells.remove(tasks(store).holding, bin, key)
           written(store)(key) = 0L

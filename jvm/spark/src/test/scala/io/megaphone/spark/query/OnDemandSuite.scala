@@ -69,17 +69,19 @@ class OnDemandSuite extends OnDemandSession {
       near(kind, timed(rows), timed(rows))
     }
 
-  joinIn(2, "A join by the event time", letsGo(removes)) { rows =>
+  joinIn(2, "A join by the event time", ofEachStore(letsGo(removes))) { rows =>
     atOnce("inner", timed(rows), timed(rows))
   }
 
-  joinIn(2, "A join by the event time of one side", letsGo(removes)) { rows =>
+  joinIn(2, "A join by the event time of one side", ofEachStore(letsGo(removes))) { rows =>
     atOnce("inner", timed(rows), rows)
   }
 
-  joinIn(2, "A join within some time of one side's event time, which lets nothing go", leavesSome) {
-    rows => near("inner", timed(rows), rows)
-  }
+  joinIn(
+    2,
+    "A join within some time of one side's event time, which lets nothing go",
+    ofEachStore(leavesSome)
+  )(rows => near("inner", timed(rows), rows))
 
   for ((what, isMap) <- Seq("flatMapGroupsWithState" -> false, "mapGroupsWithState" -> true))
     test(s"`$what` with time-outs by the clock.", isInShortRun = false) {
