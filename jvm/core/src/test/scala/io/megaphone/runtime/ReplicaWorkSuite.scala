@@ -207,8 +207,10 @@ class ReplicaWorkSuite extends AnyFunSuite with Agents {
     agent.throttle.taskBegins()
     agent.replicas.prepare(obey(4).head)
     val now = obey(14)
+    val copied = agent.report.copied
     agent.replicas.prepare(now.head) // two of ten tails
     assert(agent.replicas.duties.isEmpty)
+    assert(agent.report.copied == copied, "no slice is read of another name than the replica's")
     assert(obey(15).take(1) == agent.replicas.duties)
   }
 

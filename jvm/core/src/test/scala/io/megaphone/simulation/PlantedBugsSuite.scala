@@ -31,12 +31,9 @@ object PlantedBugsSuite {
 
   /** Those that few of a thousand schedules show: they take most of the suite's time. */
   private val Rare: Set[Bug] = Set(
-    Bug.TailOfOtherAttempt,
     Bug.LogReadLate,
     Bug.UnsettledImage,
     Bug.SliceOfOtherVersion,
-    Bug.ScanOfHere,
-    Bug.DueTooLate,
-    Bug.ExportOfHead
+    Bug.GoesWithReplicas
   )
 }
