@@ -160,9 +160,7 @@ def test_an_executor_of_a_step_on_demand_dies_before_the_rest_has_come(
     query.check()
     shared.wait_for_executors()
     query.finish(plan)
-    read = from_checkpoint(query)
-    assert read <= query.plan(plan)["moves"], "standbys have the other bins"
-    assert read > 0 or worker != 0, "nobody can be asked for the rest"
+    assert from_checkpoint(query) <= query.plan(plan)["moves"], "standbys have the other bins"
     wait_for_standbys(query.spread())
     query.stop_and_check()
 

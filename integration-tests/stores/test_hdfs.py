@@ -31,7 +31,8 @@ def test_a_batch_asks_the_name_node_no_more_than_with_sparks_own_provider(
         query.run(3)
         store.operations()
         query.run(BATCHES)
-        asked[name] = Counter(operation.verb for operation in store.operations())
+        # An executor goes on with the maintenance of a query that has been stopped.
+        asked[name] = Counter(o.verb for o in store.operations() if f"/{name}/" in o.path)
         query.stop()
         query.check()
     assert asked["stock"]["create"] >= 4 * BATCHES, "two states, offsets and commit"

@@ -90,11 +90,14 @@ class ForeachBatchSuite extends KeyedSession {
       check(workers, Joins)(_.groupBy("k").count())
     }
 
-  test("Unions, windows and aggregates of a batch.") {
+  test("Unions, windows and aggregates of a batch.", isInShortRun = false) {
     check(3, Others)(_.groupBy("k").count())
   }
 
-  test("Joins of a batch with two keys, on both, turned, on more and on one.") {
+  test(
+    "Joins of a batch with two keys, on both, turned, on more and on one.",
+    isInShortRun = false
+  ) {
     check(3, TwoKeys)(_.groupBy(col("k"), (col("k") % 7).as("m")).count())
   }
 
