@@ -134,6 +134,8 @@ class Fleet:
             "spark.megaphone.bins": str(dice.choice(_BINS)),
             "spark.megaphone.transfer.windowSteps": str(dice.choice((1, 2, 4))),
             REPLICAS: str(dice.choice((0, 1))),
+            # With the lower rate, prepared steps are made of files, slice by slice.
+            "spark.megaphone.transfer.maxBytesPerSecond": dice.choice(("0", "0", "10k")),
         }
         return RemoteQuery(
             self.folder / f"{place}-{number}",
