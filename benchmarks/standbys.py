@@ -7,6 +7,8 @@
      replica it then waits until each worker has a standby.
   2. Batches follow each other: all cores are busy. Or each begins some time after the one before,
      so that a quarter of the time is free: an executor with four cores and three tasks has as much.
+  3. Meanwhile the processor time of both executors is taken by kind of thread: those that run
+     tasks, those of the plugin, which copy and bring standbys forward, and all others.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+from collections import Counter
 from pathlib import Path
 
 import harness
+from losses import executors
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from steady import WORKS, Work
@@ -33,6 +37,10 @@ WARM_UP_BATCHES, MEASURED_BATCHES = 12, 24
 KEYS = {"wide": 1_000_000, "join": 400_000}
 BUSY_SHARE = 0.75
 PATIENCE_S = 300
+THREADS = {"tasks": "Executor task", "plugin": "megaphone-"}  # how their names begin
+OTHERS = "others"
+KINDS = (*THREADS, OTHERS)
+Round = dict[str, float]
 
 
 def started(
@@ -54,10 +62,26 @@ def is_stood_by(query: StreamingQuery) -> bool:
     return all(row["standbys"] > 0 for row in rows)
 
 
-def median_ms(
+def processor_ms(spark: SparkSession) -> Counter[str]:
+    """The processor time of the executors so far, by kind of thread."""
+    tick_ms = 1000 / os.sysconf("SC_CLK_TCK")
+    found: Counter[str] = Counter()
+    for process in executors(spark).values():
+        for stat in Path(f"/proc/{process}/task").glob("*/stat"):
+            try:
+                name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+            except OSError:
+                continue  # the thread has ended
+            user, system = rest.split()[11:13]
+            kind = next((k for k, begin in THREADS.items() if name.startswith(begin)), OTHERS)
+            found[kind] += round((int(user) + int(system)) * tick_ms)
+    return found
+
+
+def measured(
     spark: SparkSession, work: Work, files: list[Path], has_replica: bool, interval_ms: int
-) -> float:
-    """The median of the batches that are measured."""
+) -> Round:
+    """The median of the batches that are measured, and the processor time of each."""
     spark.conf.set(REPLICAS, str(int(has_replica)))
     with harness.folder() as source, harness.folder() as checkpoint:
         for file in files[: 1 + WARM_UP_BATCHES]:
@@ -69,8 +93,12 @@ def median_ms(
                 until(lambda: is_stood_by(query), "each worker has a standby", PATIENCE_S)
             for file in files[1 + WARM_UP_BATCHES :]:
                 os.link(file, source / file.name)
+            before = processor_ms(spark)
             query.processAllAvailable()
-            return statistics.median(harness.durations_ms(query)[-MEASURED_BATCHES:])
+            taken = processor_ms(spark)
+            taken.subtract(before)
+            median = statistics.median(harness.durations_ms(query)[-MEASURED_BATCHES:])
+            return {"median": median} | {kind: taken[kind] / MEASURED_BATCHES for kind in KINDS}
         finally:
             query.stop()
 
@@ -84,24 +112,36 @@ def measure(spark: SparkSession, name: str, rows: int, rounds: int, format: int)
         harness.write_batches(spark, prepared, KEYS[name], rows, count)
         files = sorted(prepared.iterdir())
         assert len(files) == count
-        busy_ms = median_ms(spark, work, files, has_replica=False, interval_ms=0)
+        busy_ms = measured(spark, work, files, has_replica=False, interval_ms=0)["median"]
 
-        def of(subject: str) -> float:
+        def of(subject: str) -> Round:
             who, load = subject.split(": ")
             interval_ms = round(busy_ms / BUSY_SHARE) if load == FREE else 0
-            return median_ms(spark, work, files, who == WITH, interval_ms)
+            return measured(spark, work, files, who == WITH, interval_ms)
 
         found = harness.rounds(name, rounds, subjects, of)
-    lines = ["| cores | without, ms | with a replica, ms | with ÷ without |", "|---|---|---|---|"]
+    medians = [{subject: each["median"] for subject, each in r.items()} for r in found]
+    lines = [
+        "| cores | without, ms | with a replica, ms | with ÷ without | "
+        "processor time of a batch: tasks, plugin, others, ms |",
+        "|---|---|---|---|---|",
+    ]
     for load in (BUSY, FREE):
         without, replica = (f"{who}: {load}" for who in (WITHOUT, WITH))
-        ratio = harness.median_and_spread(harness.ratios(found, replica, [without]))
-        middle = [statistics.median([r[s] for r in found]) for s in (without, replica)]
-        lines.append(f"| {load} | {middle[0]:.0f} | {middle[1]:.0f} | {ratio} |")
-    panels = {"Median batch": {s: [r[s] for r in found] for s in subjects}}
+        ratio = harness.median_and_spread(harness.ratios(medians, replica, [without]))
+        middle = [statistics.median([r[s] for r in medians]) for s in (without, replica)]
+        lines.append(
+            f"| {load} | {middle[0]:.0f} | {middle[1]:.0f} | {ratio} | "
+            f"{_processor(found, without)}; {_processor(found, replica)} |"
+        )
+    panels = {"Median batch": {s: [r[s] for r in medians] for s in subjects}}
     result = {"rows": rows, "keys": KEYS[name], "rounds": found}
     saved = harness.with_format(f"standbys-{name}", format)
     harness.save(saved, result, "\n".join(lines) + "\n", harness.dots(panels, "ms"))
+
+
+def _processor(found: list[dict[str, Round]], subject: str) -> str:
+    return ", ".join(f"{statistics.median(r[subject][k] for r in found):.0f}" for k in KINDS)
 
 
 def main() -> None:
