@@ -5,9 +5,10 @@ import scala.collection.mutable
 
 /** Makes the threads of an executor that copy for a run keep to its rate.
   *
-  * A thread copies a piece, says so with `pass`, and waits there until the rate has paid for it.
-  * The waiting ends early if the last task ends and the rate is higher then, or if the run is over.
-  * A run with no rate does not wait.
+  * A thread copies a piece, says so with `pass`, and waits there until the rate has paid for it. A
+  * large piece is paid for in portions, so that each batch has its part of it. The waiting ends
+  * early if the last task ends and the rate is higher then, or if the run is over. A run with no
+  * rate does not wait.
   *
   * Threads: any. A thread that waits can be interrupted.
   */
@@ -41,7 +42,10 @@ final class Throttle(clock: Clock) {
   /** The calling thread has copied some bytes for a run. Returns when it may go on. Throws
     * InterruptedException.
     */
-  def pass(run: String, bytes: Long): Unit = synchronized {
+  def pass(run: String, bytes: Long): Unit =
+    Throttle.portions(bytes).foreach(passPortion(run, _))
+
+  private def passPortion(run: String, bytes: Long): Unit = synchronized {
     settle()
     debts.get(run).foreach { mine =>
       mine.bytes += bytes
@@ -85,4 +89,9 @@ final class Throttle(clock: Clock) {
 
 object Throttle {
   private val NanosPerSecond = 1e9
+  private val PortionBytes = 256L << 10
+
+  /** A piece, in portions that are paid for one after the other. */
+  def portions(bytes: Long): Iterator[Long] =
+    Iterator.iterate(bytes)(_ - PortionBytes).takeWhile(_ > 0).map(math.min(_, PortionBytes))
 }

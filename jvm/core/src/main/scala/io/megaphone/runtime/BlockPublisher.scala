@@ -23,7 +23,7 @@ import io.megaphone.transfer.{BlockName, Peers, TransferBlocks}
   * @param copyingOf
   *   gives what an attempt to copy for a replica calls after each piece, with its bytes
   * @param isUnwanted
-  *   whether nobody wants a block any more
+  *   whether an image is of no use any more
   */
 final class BlockPublisher private[runtime] (
     registry: Registry,

@@ -18,20 +18,24 @@ private[runtime] final class CopyCounts(throttle: Throttle) {
   private val most = new ConcurrentHashMap[ReplicaKey, java.lang.Long]()
 
   /** What an attempt to copy for a replica calls after each piece, with its bytes. It may wait.
+    * What is paid for meanwhile counts at once, or a large piece at a low rate would look like no
+    * progress.
     *
     * @param attempted
     *   what the attempt has copied so far; several threads may read files
     * @param hurries
-    *   whether it keeps to no rate
+    *   whether it keeps to no rate from now on
     */
   def counting(
       key: ReplicaKey,
       attempted: AtomicLong = new AtomicLong,
       hurries: () => Boolean = () => false
   ): Long => Unit = { bytes =>
-    val all = attempted.addAndGet(bytes)
-    most.merge(key, all, (before, now) => math.max(before, now))
-    if (!hurries()) throttle.pass(key.store.run, bytes)
+    for (portion <- Throttle.portions(bytes)) {
+      val all = attempted.addAndGet(portion)
+      most.merge(key, all, (before, now) => math.max(before, now))
+      if (!hurries()) throttle.pass(key.store.run, portion)
+    }
   }
 
   def told: Vector[(ReplicaKey, Long)] =

@@ -10,8 +10,8 @@ import io.megaphone.log.memory.SpillException
 import io.megaphone.pace.{Clock, Throttle}
 import io.megaphone.state.{Holding, Registry, ReplicaKey}
 import io.megaphone.transfer.{
-  Answer, Answering, BlockName, Peers, PushedFile, PushedFiles, Question, SentFiles, Slice,
-  StandbyKeeper, TransferBlocks
+  Answer, Answering, BlockName, Peers, Preparer, PushedFile, PushedFiles, Question, SentFiles,
+  Slice, StandbyKeeper, TransferBlocks
 }
 
 /** The executor's part of the runtime: it keeps replicas and blocks for others, and works on them
@@ -224,8 +224,9 @@ final class ExecutorAgent(
   def isBehind: Boolean =
     publisher.isBehind || rests.dueRuns.nonEmpty || replicas.areBehind
 
-  /** Whether nobody wants a block any more. */
-  private def isUnwanted(block: BlockName): Boolean = !isWanted(block.replica)
+  /** Whether nobody wants an image any more, or no tails lead on from it. */
+  private def isUnwanted(image: BlockName): Boolean = !isWanted(image.replica) ||
+    orders.runs.get(image.key.run).exists(_.settled - image.name.version > Preparer.TailsMax)
 
   /** Whether somebody may still want what is made for a step. Orders that are older than the task
     * that queued it do not know it yet.

@@ -101,7 +101,8 @@ final class Preparer(
       }
     catch {
       case e @ (_: DamagedFileException | _: MissingFileException) => lost(duty, e.getMessage)
-      case e: IOException => throw e // the replica is at the name that it had reached before
+      // The replica is at the name that it had reached before.
+      case e @ (_: IOException | _: InterruptedException) => throw e
       case e: Throwable => registry.dropReplica(duty.key); throw e
     }
 

@@ -8,6 +8,7 @@ import org.scalatest.funsuite.AnyFunSuite
 /** Threads that copy keep to the rate of their run. */
 class ThrottleSuite extends AnyFunSuite {
   private val Second = 1000000000L
+  private val MiB = 1L << 20
 
   test("pieces take as long as the rate says, in all") {
     val clock = new Hands
@@ -16,6 +17,21 @@ class ThrottleSuite extends AnyFunSuite {
     throttle.taskBegins()
     (1 to 10).foreach(_ => throttle.pass("run", 500))
     assert(clock.nanoTime == 5 * Second)
+  }
+
+  test("a large piece is paid for in portions, so that each batch has its part of it") {
+    val clock = new Hands
+    val throttle = new Throttle(clock)
+    throttle.keep(Map("run" -> CopyRate(besideTasks = MiB, alone = 0)))
+    throttle.taskBegins()
+    var (most, paid) = (0L, 0L)
+    clock.onWait = () => {
+      most = math.max(most, throttle.besideTasks("run") - paid)
+      paid = MiB * clock.nanoTime / Second
+    }
+    throttle.pass("run", 32 * MiB)
+    assert(throttle.besideTasks("run") == 32 * MiB && clock.nanoTime == 32 * Second)
+    assert(most < MiB / 2)
   }
 
   test("what was not copied in time is not saved for later") {
@@ -70,7 +86,7 @@ class ThrottleSuite extends AnyFunSuite {
       throttle.taskBegins()
       val passed = new CountDownLatch(1)
       val copier = new Thread(() => {
-        try throttle.pass("run", Long.MaxValue / 2)
+        try throttle.pass("run", 1L << 20)
         catch { case _: InterruptedException => () }
         passed.countDown()
       })

@@ -15,8 +15,7 @@ import io.megaphone.format.{
 }
 import io.megaphone.log.memory.{HeapBudget, SpillException, SpillFiles}
 import io.megaphone.plan.StepId
-import io.megaphone.state.{Holding, Reached, Registry}
-import io.megaphone.state.ReplicaKey
+import io.megaphone.state.{Holding, Reached, Registry, Replica, ReplicaKey}
 import io.megaphone.testkit.MemoryFiles
 import io.megaphone.transfer.{BlockKind, BlockName, Coming, Preparer, ReplicaDuty, TransferBlocks}
 import io.megaphone.transfer.TransferBlocks.Part
@@ -139,19 +138,34 @@ class PreparerSuite extends AnyFunSuite with SmallStore {
     assert(told.size == 1 && told.head.contains(failure().getMessage))
   }
 
-  test("a replica whose files cannot be read for a moment is not made again") {
-    val store = new Store
-    filled(store, 0)
-    val registry = new Registry
+  /** A replica at a name, of the bin 0 of a store. */
+  private def replicaAt(name: StateName, store: Store, registry: Registry): Replica = {
     val replica = new Holding(0, 4)
-    val old = StateName(1, "")
     store.recovery
-      .load(FileName(0, old), Seq(0), before.contentHash)
+      .load(FileName(0, name), Seq(0), before.contentHash)
       .bins
       .valuesIterator
       .foreach(replica.put)
-    replica.restart(old, Vector.empty)
-    val kept = registry.putReplica(copyKey, replica)
+    replica.restart(name, Vector.empty)
+    registry.putReplica(copyKey, replica)
+  }
+
+  test("a preparation that is interrupted as it waits for a tail leaves the replica as it was") {
+    val (store, registry, old) = (new Store, new Registry, StateName(1, ""))
+    filled(store, 0)
+    val kept = replicaAt(old, store, registry)
+    val peers = new SomePeers(_ => throw new InterruptedException)
+    val preparer = new Preparer(registry, store.recovery, store.recovery, store.handOver, peers, 0)
+    val duty = dutyFrom(old, StateName(2, ""))
+      .copy(address = Some(ExecutorAddress("executor", "host", 1)))
+    intercept[InterruptedException](preparer(duty))
+    assert(registry.replica(copyKey).exists(_ eq kept) && kept.base == old)
+  }
+
+  test("a replica whose files cannot be read for a moment is not made again") {
+    val (store, registry, old) = (new Store, new Registry, StateName(1, ""))
+    filled(store, 0)
+    val kept = replicaAt(old, store, registry)
     val preparer =
       new Preparer(registry, store.recovery, store.recovery, store.handOver, NoPeers, 0)
     val duty = dutyFrom(old, StateName(4, ""))

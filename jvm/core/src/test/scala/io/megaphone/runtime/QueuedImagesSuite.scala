@@ -8,7 +8,7 @@ import io.megaphone.format.{Compression, Compressions, StoreId}
 import io.megaphone.log.memory.{HeapBudget, HeapBudgetSuite, SpillFiles}
 import io.megaphone.plan.StepId
 import io.megaphone.state.{Lease, Registry}
-import io.megaphone.transfer.{BlockKind, BlockName, Peers, TransferBlocks}
+import io.megaphone.transfer.{BlockKind, BlockName, Peers, Preparer, TransferBlocks}
 
 /** An image that waits to be published keeps pages that its log may have left: they count. */
 class QueuedImagesSuite extends AnyFunSuite with SmallStore {
@@ -79,6 +79,22 @@ class QueuedImagesSuite extends AnyFunSuite with SmallStore {
     val bytes = kept(executor => (1L to 3L).foreach(executor.batch))(publish)
     assert(bytes > stateBytes * 9 / 10 && bytes < stateBytes * 11 / 10)
   }
+
+  for ((behind, isPublished) <- Seq(Preparer.TailsMax -> true, Preparer.TailsMax + 1 -> false))
+    test(s"an image that $behind tails must lead on from is published: $isPublished") {
+      HeapBudgetSuite.withFolder { folder =>
+        var published = 0
+        val peers = new SomePeers(_ => None) {
+          override def publish(block: BlockName, bytes: Array[Byte]): Unit = published += 1
+        }
+        val executor = new Executor(folder, peers)
+        executor.queue()
+        val settled = executor.lease.holding.base.version + behind
+        val live = Map("run" -> LiveRun("root", settled, Set(step), None))
+        executor.agent.obey(Orders(1, live, Vector.empty))
+        assert(executor.agent.publisher.publishNext() && (published > 0) == isPublished)
+      }
+    }
 
   test("an image that nobody wants any more, or that cannot be published, counts no longer") {
     val broken = new SomePeers(_ => None) {
