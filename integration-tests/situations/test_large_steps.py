@@ -12,9 +12,10 @@ from testkit.remote import MakeRemoteQuery, RemoteQuery
 
 MANY = Pattern(keys=200_000, rows=200_000, step=200_000)  # two slices of each worker
 FEW = Pattern(keys=200_000, rows=50, step=50)  # tails are small beside that
-BATCHES_TO_COPY = 600  # each takes a part of a second, the copy half a minute
+BATCHES_TO_COPY = 600
 SLOW = {
-    "spark.megaphone.transfer.maxBytesPerSecond": "1m",
+    # 48 batches of a second each bear less than the step moves.
+    "spark.megaphone.transfer.maxBytesPerSecond": "200k",
     # A loaded machine may copy nothing for some batches, and no step shall read files for that.
     "spark.megaphone.transfer.patienceBatches": "100",
 }
