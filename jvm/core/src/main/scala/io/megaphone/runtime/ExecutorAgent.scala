@@ -226,7 +226,7 @@ final class ExecutorAgent(
 
   /** Whether nobody wants an image any more, or no tails lead on from it. */
   private def isUnwanted(image: BlockName): Boolean = !isWanted(image.replica) ||
-    orders.runs.get(image.key.run).exists(_.settled - image.name.version > Preparer.TailsMax)
+    orders.runs.get(image.key.run).exists(run => !Preparer.tailsLeadOn(image.name, run.settled))
 
   /** Whether somebody may still want what is made for a step. Orders that are older than the task
     * that queued it do not know it yet.

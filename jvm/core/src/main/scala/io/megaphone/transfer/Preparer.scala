@@ -252,4 +252,7 @@ object Preparer {
 
   /** How many tails of a replica are read from files at most: more are hardly still there. */
   val TailsMax = 96
+
+  /** Whether tails may lead on from an image to a version. */
+  def tailsLeadOn(image: StateName, version: Long): Boolean = version - image.version <= TailsMax
 }

@@ -38,7 +38,7 @@ final case class ReplicaDuty(
 
   /** The image, if it may still come and tails lead on from it. */
   def usableImage: Option[StateName] = image.filter { i =>
-    imageAddress.isDefined && settled.version - i.version <= Preparer.TailsMax
+    imageAddress.isDefined && Preparer.tailsLeadOn(i, settled.version)
   }
 
   /** The block that brings the replica to a name: a part of it. */

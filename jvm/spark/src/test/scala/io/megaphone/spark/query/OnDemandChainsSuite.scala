@@ -44,20 +44,14 @@ class OnDemandChainsSuite extends OnDemandSession {
     }
   }
 
-  for (format <- 1 to 2)
-    test(
-      s"An aggregate behind a deduplication, by another key, in checkpoint format $format.",
-      isInShortRun = false
-    ) {
-      withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> s"$format") {
-        checkStep(ofBoth(removes)) { rows =>
-          timed(rows)
-            .dropDuplicatesWithinWatermark("id")
-            .groupBy(window(col("at"), "2 seconds"), col("name"))
-            .count()
-        }
-      }
+  testInBothFormats("An aggregate behind a deduplication, by another key") {
+    checkStep(ofBoth(removes)) { rows =>
+      timed(rows)
+        .dropDuplicatesWithinWatermark("id")
+        .groupBy(window(col("at"), "2 seconds"), col("name"))
+        .count()
     }
+  }
 
   test("An aggregate behind a join, by another key.", isInShortRun = false) {
     checkStep(ofBoth(removes)) { rows =>
@@ -67,26 +61,20 @@ class OnDemandChainsSuite extends OnDemandSession {
     }
   }
 
-  for (format <- 1 to 2)
-    test(
-      s"`transformWithState` that began with some state, in checkpoint format $format.",
-      isInShortRun = false
-    ) {
-      val s = spark
-      import s.implicits._
-      val some = for (name <- Seq("", "a", "A", "null"); id <- -1 until 50) yield s"$name $id"
-      val initial = some.zipWithIndex
-        .map { case (key, i) => (key, 1000L * i) }
-        .toDS()
-        .groupByKey(_._1)
-      withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> s"$format") {
-        checkStep(leavesSome, OutputMode.Update(), OnRocks) {
-          _.groupByKey(k => s"${k.name} ${k.id}")
-            .transformWithState(new FromBefore, TimeMode.None(), OutputMode.Update(), initial)
-            .toDF()
-        }
-      }
+  testInBothFormats("`transformWithState` that began with some state") {
+    val s = spark
+    import s.implicits._
+    val some = for (name <- Seq("", "a", "A", "null"); id <- -1 until 50) yield s"$name $id"
+    val initial = some.zipWithIndex
+      .map { case (key, i) => (key, 1000L * i) }
+      .toDS()
+      .groupByKey(_._1)
+    checkStep(leavesSome, OutputMode.Update(), OnRocks) {
+      _.groupByKey(k => s"${k.name} ${k.id}")
+        .transformWithState(new FromBefore, TimeMode.None(), OutputMode.Update(), initial)
+        .toDF()
     }
+  }
 
   /** Runs a query with a narrow type, and goes on with a wide one, as a process that was started
     * again does. Then bins move.

@@ -98,6 +98,12 @@ abstract class OnDemandSession extends OperatorSession {
     (new Running(clocked.query, clocked.byBatch), () => clocked.tick())
   }
 
+  /** A test of the long run, in both checkpoint formats. */
+  protected def testInBothFormats(name: String)(body: => Unit): Unit = for (format <- 1 to 2)
+    test(s"$name, in checkpoint format $format.", isInShortRun = false) {
+      withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> s"$format")(body)
+    }
+
   protected def told(running: Running, batch: Long, column: String, stores: String): Long =
     running
       .migrationsIn(batch)

@@ -22,15 +22,9 @@ class OnDemandSuite extends OnDemandSession {
       checkStep(letsGoAsProgressTells)(rows => shape(timed(rows)))
     }
 
-  for (format <- 1 to 2)
-    test(
-      s"What a deduplication forgets in the step's batch, in checkpoint format $format.",
-      isInShortRun = false
-    ) {
-      withConf("spark.sql.streaming.stateStore.checkpointFormatVersion" -> s"$format") {
-        checkStep(letsGo(removes))(rows => uniqueWithin(timed(rows)))
-      }
-    }
+  testInBothFormats("What a deduplication forgets in the step's batch") {
+    checkStep(letsGo(removes))(rows => uniqueWithin(timed(rows)))
+  }
 
   test("A deduplication whose values have a checksum before the time.", isInShortRun = false) {
     withConf("spark.sql.streaming.stateStore.rowChecksum.enabled" -> "true") {
