@@ -14,7 +14,7 @@ from testkit.answers import Rows
 
 Record = tuple[int, tuple[int, ...]]
 _KEYS = 5000
-_BURST = 100
+_BURST = 20
 _PAUSE_S = 0.04
 _SILENCE_MS = 30_000
 

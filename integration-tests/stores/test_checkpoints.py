@@ -127,7 +127,8 @@ def test_a_server_that_freezes_costs_its_query_time_and_nothing_else(
         each.stop_and_check()
 
 
-@pytest.mark.parametrize("format", [pytest.param(1, marks=slow), 2])
+@slow
+@pytest.mark.parametrize("format", [1, 2])
 def test_old_files_are_swept_and_the_others_are_enough(
     store: Store, driver: DriverProcess, make_remote_query: MakeRemoteQuery, format: int
 ) -> None:

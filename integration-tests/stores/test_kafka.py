@@ -48,23 +48,19 @@ def new_driver(
 
 @pytest.mark.parametrize("format", [pytest.param(1, marks=slow), 2])
 @pytest.mark.parametrize(
-    "modes",
-    [("prepared", "direct"), pytest.param(("on-demand", "replicated"), marks=slow)],
-    ids="-".join,
+    "mode",
+    ["prepared", *(pytest.param(m, marks=slow) for m in ("direct", "on-demand", "replicated"))],
 )
-def test_an_executor_and_the_driver_die_in_plans(
-    modes: tuple[str, str],
-    query: KafkaQuery,
-    own_faults: Faults,
-    new_driver: Callable[[], DriverProcess],
+def test_an_executor_and_then_the_driver_die_in_a_plan(
+    mode: str, query: KafkaQuery, own_faults: Faults, new_driver: Callable[[], DriverProcess]
 ) -> None:
-    if "replicated" in modes:
+    if mode == "replicated":
         query.settings[REPLICAS] = "1"
     query.start(new_driver()).spread()
-    up = _die_in_plan(query, 4, modes[0], "step-committed", own_faults)
-    assert query.finish(up)["steps"] > 2
-    down = _die_in_plan(query, 3, modes[1], "driver-sealed", own_faults)
-    assert query.start(new_driver()).finish(down)["steps"] > 2
+    plan = _die_in_plan(query, 4, mode, "step-committed", own_faults)
+    own_faults.arm("driver-sealed")
+    _wait_for_death(query, "driver-sealed", own_faults)
+    assert query.start(new_driver()).finish(plan)["steps"] > 2
     query.settle()
     query.stop_and_check()
 
@@ -93,16 +89,20 @@ def _die_in_plan(query: KafkaQuery, workers: int, mode: str, point: str, faults:
     """A plan in whose second step somebody dies at a point: an executor, or the driver, whose
     processes have all ended then. Returns the plan's id.
     """
-    driver = query.driver
-    assert driver is not None
+    assert query.driver is not None
     query.run(2)  # the last step of the plan before is settled, or the driver would stand still
     faults.arm(STEP_DONE)
     plan = query.submit("rescale", workers, strategy="batched(120)", mode=mode)
     faults.wait(STEP_DONE)
-    driver.wait_until_paused()
+    query.driver.wait_until_paused()
     faults.arm(point)
-    driver.resume()
+    query.driver.resume()
+    _wait_for_death(query, point, faults)
+    return plan
+
+
+def _wait_for_death(query: KafkaQuery, point: str, faults: Faults) -> None:
     faults.wait(point)
     if point in DRIVER_POINTS:
-        driver.kill()
-    return plan
+        assert query.driver is not None
+        query.driver.kill()
