@@ -39,7 +39,8 @@ class DriverProcess:
 
     Args:
         folder: Made anew.
-        settings: Spark's, beside and above those that all drivers have.
+        settings: Spark's, beside and above those that all drivers have. The driver's class path
+            is the executors', too.
         meanwhile: Called a few times a second while an answer is awaited.
         link_kb: What all its processes tell each other in a second at most, in kB.
     """
@@ -61,7 +62,7 @@ class DriverProcess:
         first = next((all_settings[key] for key in told if key in all_settings), None)
         self._executors = int(first or (asked[1] if asked else 1))
         environment = os.environ | {
-            **jvm.environment(),
+            **jvm.environment(settings.get("spark.driver.extraClassPath", "")),
             "SPARK_HOME": str(jvm.spark_home(folder / "spark")),
             "TMPDIR": str(folder),
             "PYSPARK_PYTHON": sys.executable,
@@ -300,4 +301,6 @@ def _settings(folder: Path, settings: dict[str, str]) -> dict[str, str]:
         "spark.shuffle.io.retryWait": "500ms",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
-    } | settings
+        **settings,
+        **jvm.CLASS_PATHS,
+    }

@@ -6,7 +6,7 @@ Each lives for seconds, so what counts is the time until it works.
 1. Spark's classes come from an archive (class data sharing) that is made once, by running this
    file: a JVM maps it instead of reading and checking ten thousand class files. If the process dies
    meanwhile, there is no archive, for it gets its name when it is whole. A JVM that cannot use an
-   archive goes on without it.
+   archive goes on without it: so the class path begins with Spark's classes, and ends with others.
 2. Each line of code runs a few times: the compiler that makes the fastest code would take half of
    the time.
 3. Spark allocates blocks of megabytes for each batch, and the default collector starts a cycle for
@@ -27,7 +27,10 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
 _MADE = Path(__file__).parents[1] / "target" / "python-tests" / f"spark-{pyspark.__version__}"
 # The class path must begin in the tests as it was when the archive was made, whatever SPARK_HOME
 # is.
-_CLASS_PATH = f"{Path(pyspark.__file__).parent}/jars/*"
+CLASS_PATHS = dict.fromkeys(
+    ("spark.driver.extraClassPath", "spark.executor.extraClassPath"),
+    f"{Path(pyspark.__file__).parent}/jars/*",
+)
 _MAKE_SECONDS = 300
 
 
@@ -38,12 +41,21 @@ def settings(java_options: str = "") -> dict[str, str]:
     return _of_jvms(fast)
 
 
-def environment() -> dict[str, str]:
-    """What a driver's environment must have: the configuration's folder is in the class path."""
+def environment(classes: str = "") -> dict[str, str]:
+    """What a driver's environment must have: the configuration's folder is in the class path.
+
+    Args:
+        classes: What ends the class path of the driver and its executors.
+    """
     folder = _MADE / "conf"
     folder.mkdir(parents=True, exist_ok=True)
     home = spark_home(_MADE / "home")
-    return {"SPARK_CONF_DIR": str(folder), "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    return {
+        "SPARK_CONF_DIR": str(folder),
+        "SPARK_DIST_CLASSPATH": classes,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
 
 
 def spark_home(folder: Path) -> Path:
@@ -57,11 +69,8 @@ def spark_home(folder: Path) -> Path:
 
 
 def _of_jvms(options: str) -> dict[str, str]:
-    return {
-        f"spark.{process}.{setting}": value
-        for process in ("driver", "executor")
-        for setting, value in (("extraJavaOptions", options), ("extraClassPath", _CLASS_PATH))
-    }
+    processes = ("driver", "executor")
+    return CLASS_PATHS | {f"spark.{process}.extraJavaOptions": options for process in processes}
 
 
 @functools.cache

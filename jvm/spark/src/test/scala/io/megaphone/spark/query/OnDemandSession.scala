@@ -16,18 +16,17 @@ import io.megaphone.spark.query.OperatorSession._
 abstract class OnDemandSession extends OperatorSession {
   import OnDemandSession._
 
-  override protected def settings: Map[String, String] = super.settings ++ Map(
-    "spark.master" -> "local-cluster[2,1,1024]",
-    "spark.locality.wait" -> "20s",
-    "spark.megaphone.bins" -> "64",
-    "spark.sql.shuffle.partitions" -> "4",
-    // No answer is given up, however slow the machine is.
-    "spark.megaphone.transfer.tailDeadlineMs" -> "60000",
-    // The rest of what the step took does not come while it is looked at.
-    "spark.megaphone.transfer.maxBytesPerSecond" -> "1",
-    // Each batch has rows, and so the same number on both providers.
-    "spark.sql.streaming.noDataMicroBatches.enabled" -> "false"
-  )
+  override protected def settings: Map[String, String] =
+    super.settings ++ OperatorSession.TwoExecutors ++ Map(
+      "spark.megaphone.bins" -> "64",
+      "spark.sql.shuffle.partitions" -> "4",
+      // No answer is given up, however slow the machine is.
+      "spark.megaphone.transfer.tailDeadlineMs" -> "60000",
+      // The rest of what the step took does not come while it is looked at.
+      "spark.megaphone.transfer.maxBytesPerSecond" -> "1",
+      // Each batch has rows, and so the same number on both providers.
+      "spark.sql.streaming.noDataMicroBatches.enabled" -> "false"
+    )
 
   /** Runs batches on bins, with the step among them, and on a provider of Spark's. */
   protected def compare(sparks: String, looks: (Running, Long) => Unit)(

@@ -10,9 +10,7 @@ import org.apache.spark.sql.megaphone.BlockUpdates
   */
 trait OnExecutors extends OperatorSession {
   override protected def settings: Map[String, String] =
-    super.settings ++ Map(
-      "spark.master" -> "local-cluster[2,1,1024]",
-      "spark.locality.wait" -> "20s",
+    super.settings ++ OperatorSession.TwoExecutors ++ Map(
       "spark.megaphone.transfer.patienceBatches" -> "12"
     )
 

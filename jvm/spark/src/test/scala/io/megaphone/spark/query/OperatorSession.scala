@@ -225,6 +225,15 @@ abstract class OperatorSession extends PluginSession {
 
 object OperatorSession {
 
+  /** Two executors that are processes, with one core each. They live for seconds, so the compiler
+    * and the collector are those that cost least then.
+    */
+  val TwoExecutors: Map[String, String] = Map(
+    "spark.master" -> "local-cluster[2,1,1024]",
+    "spark.locality.wait" -> "20s",
+    "spark.executor.extraJavaOptions" -> "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+  )
+
   /** Workers, with at first a bin each, and how their bins come. */
   val Moves: Seq[(Int, String)] = Seq(3 -> "prepared", 8 -> "direct")
 
