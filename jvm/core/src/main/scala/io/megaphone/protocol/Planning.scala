@@ -45,15 +45,9 @@ private[protocol] object Planning {
         table.moved(a.step.moves, state.history.nextNumber, a.step.workers)
       )
     }
-    val decision =
-      Decision(
-        batch,
-        before,
-        after,
-        due,
-        upcoming(state, batch, open, due, before, after),
-        Completion.bins(state, n, due, completed)
-      )
+    val incomplete = Completion.bins(state, n, due, completed)
+    val announced = upcoming(state, batch, open, due, before, after, incomplete)
+    val decision = Decision(batch, before, after, due, announced, incomplete)
     val cancels = state.history.open
       .filterNot(open.contains)
       .map(p => Append(LogRecord.Cancelled(p.id, Some(whyNot(state, p)))))
@@ -68,19 +62,28 @@ private[protocol] object Planning {
     }
   }
 
-  /** The steps that are announced from this batch on, and those that are announced already. */
+  /** The steps that are announced from this batch on, and those that are announced already. One
+    * that moves bins that are incomplete is not announced: what its source has of them is neither
+    * an image nor to be surveyed.
+    */
   private def upcoming(
       state: State,
       batch: Batch,
       open: Vector[Plan],
       due: Vector[Announced],
       before: Map[Long, RoutingTable],
-      after: Map[Long, RoutingTable]
+      after: Map[Long, RoutingTable],
+      incomplete: Map[Long, Set[Int]]
   ): Vector[Announced] = {
     val steps = for {
       group <- state.groups
       turn <- inTurn(state, open, group.id, due.map(_.id)).toVector
-      window = turn.window(turn.plan.mode.announcedSteps(state.settings.windowSteps))
+      arriving = incomplete.getOrElse(group.id, Set.empty[Int])
+      window = turn
+        .window(turn.plan.mode.announcedSteps(state.settings.windowSteps))
+        .takeWhile { case (id, step) =>
+          state.announced.exists(_.id == id) || !step.moves.exists(m => arriving(m.bin))
+        }
       (id, step) <- withinBytes(state, batch, before(group.id), after(group.id), window)
     } yield state.announced.find(_.id == id).getOrElse {
       val images =

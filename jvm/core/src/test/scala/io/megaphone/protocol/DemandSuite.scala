@@ -62,6 +62,21 @@ class DemandSuite extends AnyFunSuite with ProtocolRun {
     assert(run.state.history.trimmed(13).incompleteAt(0, 13).map(_.step.index) == Vector(1))
   }
 
+  test("a step that moves bins that are incomplete is announced once they are whole") {
+    for (mode <- Seq(TransferMode.Prepared, TransferMode.Direct, TransferMode.OnDemand)) {
+      val run = newRun.submit("p", TransferMode.OnDemand, moveOne)
+      run.plan(1)
+      run.surveyed(0, 0, 1, on = "a")
+      assert(sealedIn(run.plan(2)) == Vector("p.0.0"))
+      run.submit("q", mode, Step(Vector(Move(2, 1)), 2), Step(Vector(Move(0, 0)), 2))
+      def announced(batch: Int) = announcedIn(run.plan(batch.toLong))
+      assert(announced(3) == Vector("q.0.0"), "it moves another one")
+      assert((4 to 20).flatMap(announced).forall(_ == "q.0.0"))
+      run.feed(WorkerWhole(store, 1, version = 20))
+      assert((21 to 23).flatMap(announced).contains("q.0.1"), mode)
+    }
+  }
+
   test("the window bounds the steps on demand that are incomplete at once") {
     val steps = Vector(0, 2, 4).map(bin => Step(Vector(Move(bin, 1)), 2))
     val run = newRun.submit("p", TransferMode.OnDemand, steps: _*)
