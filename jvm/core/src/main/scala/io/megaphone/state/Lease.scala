@@ -99,7 +99,7 @@ final private[megaphone] class Slot(worker: WorkerId, binsCount: Int, clock: Clo
     * has ended.
     */
   def retireIf(isSo: Holding => Boolean): Boolean = synchronized {
-    isRetired = owner.isEmpty && isSo(holding)
+    isRetired ||= owner.isEmpty && isSo(holding)
     isRetired
   }
 

@@ -14,7 +14,7 @@ import io.megaphone.format.{
 }
 import io.megaphone.pace.Clock
 import io.megaphone.plan.StepId
-import io.megaphone.state.{Attempt, Holding, Lease, Registry, ReplicaKey}
+import io.megaphone.state.{Attempt, Holding, Lease, Registry, ReplicaKey, Slot}
 import io.megaphone.transfer.{Preparer, ReplicaDuty}
 
 class RegistrySuite extends AnyFunSuite with SmallStore {
@@ -82,6 +82,13 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
     lease.get.release()
     registry.keepRuns(_ => None)
     assert(registry.isEmpty)
+  }
+
+  test("a slot that has retired stays so, whoever else asks") {
+    val slot = new Slot(WorkerId(StoreId(0, "default").in("run"), 0), 4, Clock.System)
+    assert(slot.retireIf(_ => true))
+    slot.retireIf(_ => false) // for another reason, before the first has removed it
+    assert(slot.acquire(new Attempt(1, () => true), 0).isEmpty)
   }
 
   test("a holding that the orders drop while a task waits for it is made anew") {

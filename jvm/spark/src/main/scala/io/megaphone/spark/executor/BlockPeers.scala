@@ -178,7 +178,8 @@ final class BlockPeers(
       address: ExecutorAddress,
       deadlineMs: Long
   ): () => Heard =
-    if (address == transport.address) () => Heard(answering(question), bytes = 0)
+    if (address == transport.address)
+      () => orUnanswered(question, address)(Some(Heard(answering(question), bytes = 0)))
     else {
       val begun = outcome {
         faults.at(FaultPoints.QuestionAsked)
@@ -187,18 +188,23 @@ final class BlockPeers(
         }
       }
       () =>
-        try {
-          val heard = for {
+        orUnanswered(question, address) {
+          for {
             come <- begun.get
             came <- faults.handedOut(FaultPoints.AnswerCame, come.await())
           } yield Heard(AnswerBytes.decode(came), came.length.toLong)
-          heard.getOrElse(Heard.Nothing)
-        } catch {
-          case e: InterruptedException => throw e
-          case e: Throwable =>
-            logInfo(s"$address did not answer about ${question.key}, so the checkpoint is read: $e")
-            if (isTimeout(e)) Heard.Late else Heard.Nothing
         }
+    }
+
+  private def orUnanswered(question: Question, address: ExecutorAddress)(
+      heard: => Option[Heard]
+  ): Heard =
+    try heard.getOrElse(Heard.Nothing)
+    catch {
+      case e: InterruptedException => throw e
+      case e: Throwable =>
+        logInfo(s"$address did not answer about ${question.key}, so the checkpoint is read: $e")
+        if (isTimeout(e)) Heard.Late else Heard.Nothing
     }
 
   /** A request that has begun. Also to find an executor that is gone may take long: who waits is

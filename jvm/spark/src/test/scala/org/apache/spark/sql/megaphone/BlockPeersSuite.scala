@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.megaphone
 
+import java.io.IOException
 import java.nio.ByteBuffer
 import java.nio.file.Path
 import java.util.concurrent.{
@@ -30,7 +31,7 @@ import io.megaphone.spark.query.PluginSession
 import io.megaphone.spark.wire.PeerBytes
 import io.megaphone.state.ReplicaKey
 import io.megaphone.testkit.BitFlips
-import io.megaphone.transfer.{Answer, BlockKind, BlockName, PushedFile, Question}
+import io.megaphone.transfer.{Answer, BlockKind, BlockName, Heard, PushedFile, Question}
 
 /** Blocks in Spark's block manager, and between executors: two transports of one process. */
 class BlockPeersSuite extends PluginSession {
@@ -419,11 +420,29 @@ class BlockPeersSuite extends PluginSession {
     }
   }
 
+  private val question = {
+    val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 9, StepId("plan", 0, 0))
+    Question.Rest(key, StateName(1, ""), Map(0 -> 1L), 0, Int.MinValue, Array.empty)
+  }
+
+  test("An executor that cannot answer its own question is told nothing, as others are.") {
+    withTwo { two =>
+      val own = two.transport
+      val peers = new BlockPeers(
+        two.store,
+        own,
+        two.waiting,
+        two.threads,
+        two.threads,
+        FaultPoints.Off,
+        answering = _ => throw new IOException("a page cannot be read")
+      )
+      assert(peers.ask(question, own.address, 60000) == Heard.Nothing)
+    }
+  }
+
   test("An answer is late if its time is over, not if the executor is gone or answers nonsense.") {
     withTwo { two =>
-      val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 9, StepId("plan", 0, 0))
-      val question =
-        Question.Rest(key, StateName(1, ""), Map(0 -> 1L), 0, Int.MinValue, Array.empty)
       def isLate(at: ExecutorAddress, deadlineMs: Long): Boolean = {
         val heard = two.target.ask(question, at, deadlineMs)
         assert(heard.answer == Answer.Gone)
