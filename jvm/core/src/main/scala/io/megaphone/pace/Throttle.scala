@@ -41,9 +41,12 @@ final class Throttle(clock: Clock) {
 
   /** The calling thread has copied some bytes for a run. Returns when it may go on. Throws
     * InterruptedException.
+    *
+    * @param hurries
+    *   whether it keeps to no rate from now on
     */
-  def pass(run: String, bytes: Long): Unit =
-    Throttle.portions(bytes).foreach(passPortion(run, _))
+  def pass(run: String, bytes: Long, hurries: () => Boolean = () => false): Unit =
+    Throttle.portions(bytes).foreach(portion => if (!hurries()) passPortion(run, portion))
 
   private def passPortion(run: String, bytes: Long): Unit = synchronized {
     settle()

@@ -13,6 +13,8 @@ package io.megaphone.placement
   *   where those are bound to that are on their way
   * @param stateOn
   *   executors that have all of a worker's state, all equally new
+  * @param mostOn
+  *   the executor that has most of a worker's state, if one does
   * @param unfit
   *   executors that could not take a worker, with the batch in which they last could not. They get
   *   it only if they have its state, or if there is no other: then the one that was asked the
@@ -29,6 +31,7 @@ final case class Request(
     now: Map[Seat, String],
     bound: Map[Seat, String] = Map.empty,
     stateOn: Seat => Seq[String] = _ => Nil,
+    mostOn: Seat => Option[String] = _ => None,
     unfit: Seat => Map[String, Long] = _ => Map.empty,
     elsewhere: Map[String, Load] = Map.empty,
     tolerance: Option[Double] = None
@@ -47,8 +50,8 @@ final case class Wanted(places: Map[Seat, String], targets: Map[Seat, String])
   *
   *   1. A worker keeps its place as long as the executor runs tasks, and its way if it is bound for
   *      one that may get workers.
-  *   1. Workers without a place get one at once, the heaviest first: where their state is, if it is
-  *      anywhere; else where the least is.
+  *   1. Workers without a place get one at once, the heaviest first: where their state is, or most
+  *      of it, if it is anywhere; else where the least is.
   *   1. Workers of executors that are to be emptied get a target in the same way.
   *   1. If the load is to be spread, a worker of the fullest executor gets as its target the one
   *      that it fills least: the heaviest worker that takes neither beyond its part, else the one
@@ -96,10 +99,12 @@ private final class Placing(request: Request) {
       val unfit = request.unfit(seat)
       val refusedAt = open.map(m => m -> unfit.getOrElse(m.id, -1L))
       val longestAgo = refusedAt.iterator.map(_._2).min // -1 if one never did
-      val among = open.filter(m => withState(m.id)) match {
-        case Vector() => refusedAt.collect { case (m, `longestAgo`) => m }
-        case some => some
-      }
+      val fit = refusedAt.collect { case (m, `longestAgo`) => m }
+      lazy val withMost = request.mostOn(seat).filterNot(unfit.contains)
+      val among = Iterator(
+        open.filter(m => withState(m.id)),
+        open.filter(m => withMost.contains(m.id))
+      ).find(_.nonEmpty).getOrElse(fit)
       val executor = fills.emptiest(among, seats(seat))
       fills.add(executor, seats(seat))
       made.updated(seat, executor)

@@ -34,7 +34,7 @@ private[runtime] final class CopyCounts(throttle: Throttle) {
     for (portion <- Throttle.portions(bytes)) {
       val all = attempted.addAndGet(portion)
       most.merge(key, all, (before, now) => math.max(before, now))
-      if (!hurries()) throttle.pass(key.store.run, portion)
+      throttle.pass(key.store.run, portion, hurries)
     }
   }
 

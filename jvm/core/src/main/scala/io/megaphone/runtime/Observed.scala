@@ -49,6 +49,12 @@ private[runtime] final class Observed {
   def stateOn(scene: Scene, seat: Seat): Seq[String] =
     reported.newestOn(scene.groupOf(seat), seat.worker, cluster.open)
 
+  /** Of those executors, the one whose standby has most of the worker's bins: its task loads the
+    * others alone.
+    */
+  def mostOn(scene: Scene, seat: Seat): Option[String] =
+    reported.mostOn(scene.groupOf(seat), seat.worker, cluster.open, scene.binsOf(seat))
+
   /** Whether an executor could not take a worker just now: it may try again after a while, if it is
     * the only one that is left.
     */

@@ -12,8 +12,8 @@ import io.megaphone.plan.Group
   * when an executor has made no progress, and for which workers there was no room. Reports may be
   * lost, late or repeated.
   *
-  * Threads: one at a time; `versionOn`, `isWhole`, `shareOn`, `newestOn` and `refusals` may be
-  * called by any thread at any time.
+  * Threads: one at a time; `versionOn`, `isWhole`, `shareOn`, `mostOn`, `newestOn` and `refusals`
+  * may be called by any thread at any time.
   */
 private[runtime] final class ReportedStandbys {
   import ReportedStandbys._
@@ -124,6 +124,22 @@ private[runtime] final class ReportedStandbys {
     if (bins == 0) 1 else math.min(1.0, there.toDouble / bins / group.stores.size)
   }
 
+  /** Of some executors, the one whose standby has most of a worker's bins, and more than half of
+    * them, if it keeps up.
+    *
+    * @param bins
+    *   how many bins the worker has
+    */
+  def mostOn(group: Group, worker: Int, among: Set[String], bins: Int): Option[String] = {
+    val shares = for {
+      (executor, told) <- standing.toVector if among(executor)
+      oldest <- told.of(group, worker).map(_.version).minOption
+      if told.lag(oldest) <= Footer.PreviousMax
+      share = shareOn(group, worker, executor, bins) if share > 0.5
+    } yield (-share, executor)
+    shares.minOption.map(_._2)
+  }
+
   /** Of some executors, those with the newest standbys that are whole. */
   def newestOn(group: Group, worker: Int, among: Set[String]): Seq[String] = {
     val versions = for {
@@ -141,7 +157,7 @@ private[runtime] object ReportedStandbys {
   val StuckBatches = 50L
 
   /** Batches after which an executor that could not take a worker may be asked again. */
-  private val RefusedBatches = 1000L
+  val RefusedBatches = 1000L
 
   /** An executor, a worker and a store. */
   private type StandbyKey = (String, Int, StoreId)

@@ -8,6 +8,8 @@ import io.megaphone.plan.Group
   *
   * @param groups
   *   each with the number of workers to place
+  * @param binsOf
+  *   how many bins a worker has
   * @param isBusy
   *   whether an announced step takes bins from a worker or to it, or one has just brought it some
   * @param isIncomplete
@@ -24,6 +26,7 @@ private[runtime] final case class Scene(
     batch: Long,
     groups: Vector[(Group, Int)],
     loadOf: Seat => Load,
+    binsOf: Seat => Int,
     isBusy: Seat => Boolean,
     isIncomplete: Seat => Boolean,
     reliesOn: Seat => Set[String],

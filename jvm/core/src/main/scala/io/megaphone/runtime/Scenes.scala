@@ -43,6 +43,10 @@ private[runtime] final class Scenes(state: () => Protocol.State, loads: WorkerLo
         val load = loads.loadOf(now.group(seat.group), seat.worker)
         if (areWarm) load else load.copy(busyMs = Load.NotKnown)
       },
+      seat => {
+        val table = now.currentTable(seat.group)
+        if (seat.worker < table.workers) table.binsOf(seat.worker).size else 0
+      },
       seat => busy(seat),
       seat => incomplete(seat),
       reliedOn(now, batch),

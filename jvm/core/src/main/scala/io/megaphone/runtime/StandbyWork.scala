@@ -21,6 +21,9 @@ import io.megaphone.transfer.{StandbyDuty, StandbyKeeper}
   *   1. One that fails rests for some rounds of orders. One that has no room is reported.
   *   1. `giveWay` drops those that there are, for a batch has no room. They rest, and are reported.
   *
+  * Slices keep to the rate in the orders, but not one during which the worker has gone on by
+  * `LateVersions`: its executor would look stuck, and at last no tails would lead on from it.
+  *
   * Threads: any. One call of `keepAll` at a time for a run and a value of `areWhole`.
   *
   * @param orders
@@ -119,8 +122,13 @@ final class StandbyWork private[runtime] (
     orders().runs.get(duty.worker.store.run).flatMap { run =>
       def recovery(read: Array[Byte] => Unit) =
         recoveryOf(duty.worker.store, run.checkpointRoot, read)
-      val loading =
-        recovery(records => throttle.pass(duty.worker.store.run, records.length.toLong))
+      def isLate = orders().standbys.exists { newest =>
+        newest.worker == duty.worker &&
+        newest.settled.version - duty.settled.version >= LateVersions
+      }
+      val loading = recovery { records =>
+        throttle.pass(duty.worker.store.run, records.length.toLong, () => isLate)
+      }
       try {
         faults.at(FaultPoints.StandbyKept)
         val keeper =
@@ -149,6 +157,12 @@ private object StandbyWork {
 
   /** Rounds of orders that a failed duty rests at most; they come once a second. */
   private val RestMax = 30L
+
+  /** The worker's new versions after which a slice keeps to no rate: half of the batches after
+    * which the driver gives an executor up that has not got a bin
+    * ([[ReportedStandbys.StuckBatches]]).
+    */
+  private val LateVersions = ReportedStandbys.StuckBatches / 2
 
   /** Rounds that a standby rests that has given way: batches would fail for it again and again. */
   private val GaveWayRest = 300L

@@ -44,6 +44,7 @@ private[runtime] final class WorkerPlaces(warn: String => Unit) {
   private var openSince = -1L // the batch at which the executors that may get workers changed
   @volatile private var isSpread = false // since then
   private var isPartlySpread = false // since then, without workers that were on their way
+  private var spreadAgainAt = Option.empty[Long] // the batch, if some did not get there
   private var areLoadsTold = false // those of all workers, to other queries
   private var lost = Vector.empty[String] // executors whose workers have no other place yet
   private val lossesKnown = new Losses
@@ -60,7 +61,12 @@ private[runtime] final class WorkerPlaces(warn: String => Unit) {
     val gone = observed.see(now, batch)
     wishes.forget(gone)
     lost ++= gone
-    if (now.open != openBefore) { openSince = batch; isSpread = false; isPartlySpread = false }
+    if (now.open != openBefore) {
+      openSince = batch
+      isSpread = false
+      isPartlySpread = false
+      spreadAgainAt = None
+    }
     gone
   }
 
@@ -121,9 +127,12 @@ private[runtime] final class WorkerPlaces(warn: String => Unit) {
   /** Workers that are on their way are not turned round. What they leave uneven is spread once they
     * have arrived.
     */
-  private def spreads(scene: Scene): Boolean = isSettling &&
-    scene.batch >= openSince + settings.settleBatches && scene.isKnown &&
-    (!isPartlySpread || areAllThere)
+  private def spreads(scene: Scene): Boolean = {
+    val isFirst = isSettling && scene.batch >= openSince + settings.settleBatches &&
+      (!isPartlySpread || areAllThere)
+    val isAgain = settings.isAuto && spreadAgainAt.exists(_ <= scene.batch)
+    (isFirst || isAgain) && scene.isKnown
+  }
 
   /** Whether no worker is on its way, but by a user's wish: where that leads stays as it is. */
   private def areAllThere: Boolean = moving.open.forall(_.why == Relocation.Asked)
@@ -131,7 +140,7 @@ private[runtime] final class WorkerPlaces(warn: String => Unit) {
   private def placeAnew(scene: Scene): Unit = {
     val isSpreading = spreads(scene)
     beside.noteAsked(scene)
-    moving.end(scene)
+    end(scene)
     val areAllThere = this.areAllThere
     val wanted = Placement(request(scene, Option.when(isSpreading)(settings.tolerance)))
     noteLosses(scene, wanted.places)
@@ -139,12 +148,26 @@ private[runtime] final class WorkerPlaces(warn: String => Unit) {
     moving.begin(scene, wanted.targets, wanted.places, Relocation.Spread)
     val taken = if (scene.mayTake) moving.take(scene, settings) else Map.empty[Seat, String]
     wish(scene, wanted.places ++ taken)
-    if (isSpreading) { isSpread = areAllThere; isPartlySpread = !areAllThere }
+    if (isSpreading) {
+      isSpread = areAllThere
+      isPartlySpread = !areAllThere
+      spreadAgainAt = None
+    }
+  }
+
+  /** Ends relocations. If one that was to even the load out has failed, workers are spread again
+    * once the executor may be asked again that could not take the worker.
+    */
+  private def end(scene: Scene): Unit = {
+    val spreading = moving.open.iterator.filter(_.why == Relocation.Spread).map(_.id).toSet
+    moving.end(scene)
+    if (spreading.nonEmpty && moving.all.exists(r => spreading(r.id) && r.reason.isDefined))
+      spreadAgainAt = Some(scene.batch + ReportedStandbys.RefusedBatches + 1)
   }
 
   /** Ends the relocations that have arrived: a batch is over, and there may be no other. */
   def batchEnded(scene: Scene): Unit = if (moving.open.nonEmpty) {
-    moving.end(scene)
+    end(scene)
     note(scene, placesOf(scene))
   }
 
@@ -181,6 +204,7 @@ private[runtime] final class WorkerPlaces(warn: String => Unit) {
       now,
       bound = moving.targets,
       observed.stateOn(scene, _),
+      observed.mostOn(scene, _),
       reported.refusals,
       cluster.elsewhere,
       tolerance

@@ -26,6 +26,7 @@ class ChurnSuite extends AnyFunSuite {
     */
   private final class Application(first: Int, copyBatches: Int = 1) {
     var view = ClusterView((0 until first).map(e).toVector)
+    var full = Set.empty[String] // executors without room for standbys
     private var queries = Vector.empty[Query]
     private var next = first
 
@@ -98,7 +99,11 @@ class ChurnSuite extends AnyFunSuite {
           val isWhole = batch - since >= copyBatches
           Standing(duty.worker, batch, isWhole, if (isWhole) duty.bins.size else 0)
         }
-        run.reported(Report(executor, Held(0, 0, 0), standing = standing))
+        val report = Report(executor, Held(0, 0, 0), standing = standing)
+        run.reported(
+          if (!full(executor.id)) report
+          else report.copy(standing = Vector.empty, noRoom = duties.map(_.worker))
+        )
       }
 
       /** Spreads the load, by what is there now. */
@@ -131,6 +136,20 @@ class ChurnSuite extends AnyFunSuite {
     assert(query.placed == even(0 to 3, 2))
     spreadOnce(query, workers = 6)
     assert(query.copied == 6 * Bytes, "what came to rest was not moved again")
+  }
+
+  test("what could not be spread for want of room is spread again after a while") {
+    val app = new Application(1)
+    val query = app.query(workers = 4).step(4)
+    app.full += app.come().id
+    query.step(20)
+    assert(query.placed == even(Seq(0), 4))
+    app.full = Set.empty
+    query.step(900)
+    assert(query.placed == even(Seq(0), 4), "the executor is not asked again so soon")
+    query.step(200)
+    assert(query.placed == even(0 to 1, 2))
+    assert(query.copied <= 4 * Bytes)
   }
 
   test("three executors come amid a plan, and the load is spread once") {

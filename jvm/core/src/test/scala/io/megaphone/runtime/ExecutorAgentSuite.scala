@@ -100,6 +100,22 @@ class ExecutorAgentSuite extends AnyFunSuite with Agents {
     assert(standing.report.standing.map(_.isWhole) == Seq(true))
   }
 
+  test("a slice of a standby that its worker has left far behind keeps to no rate") {
+    def seconds(settled: Long): Double = {
+      val (store, clock) = (writtenTo(5), new Hands)
+      val agent = agentOf(store, new Registry, clock = clock)
+      agent.throttle.taskBegins()
+      def orders(settled: Long) =
+        agent.obey(Orders(settled, slowly, Vector.empty, Vector(standbyAt(settled))))
+      orders(4)
+      clock.onWait = () => { clock.onWait = () => (); orders(settled); () }
+      val from = clock.nanoTime
+      assert(agent.standbys.keepOne(standbyAt(4)).contains(Grown))
+      (clock.nanoTime - from) / 1e9
+    }
+    assert(seconds(4 + 24) == 8 * seconds(4 + 25), "of eight tails of the same size the first")
+  }
+
   test("files that others sent are kept while the state here can be brought forward by them") {
     val (store, registry) = (writtenTo(5), new Registry)
     val agent = agentOf(store, registry)

@@ -98,6 +98,21 @@ class PlacesSuite extends AnyFunSuite with PlacedRun {
     assert(q.plan(2, three.tail).decision.batch.executorsOf(0) == Vector("c", "b"))
   }
 
+  test("a lost executor's workers go where most of their state is, if nobody has all of it") {
+    def goesTo(bins: Int, hasRoom: Boolean = true): Seq[String] = {
+      val q = settledOn(three, PlacementSettings(replicas = 2))
+      q.plan(1, three)
+      val noRoom = if (hasRoom) Vector.empty else Vector(standing(0, 1).worker)
+      val some = Vector(standing(0, 1, isWhole = false, bins))
+      q.run.reported(Report(three(1), Held(0, 0, 0), standing = some, noRoom = noRoom))
+      val pins = q.run.clusterChanged(ClusterView(three.tail)).filter(_.worker == 0)
+      assert(q.run.footprint.losses.map(_.promoted) == Seq(0), "some bins are read from files")
+      pins.map(_.executor.id)
+    }
+    assert(goesTo(bins = 3) == Seq("b") && goesTo(bins = 2) == Seq("c"), "of four")
+    assert(goesTo(bins = 3, hasRoom = false) == Seq("c"))
+  }
+
   test("a lost executor's workers go to a standby that may get them, although another is newer") {
     val four = three :+ ExecutorAddress("d", "host", 1)
     for (isLeaving <- Seq(false, true)) {

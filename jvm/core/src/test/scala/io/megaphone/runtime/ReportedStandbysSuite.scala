@@ -31,6 +31,22 @@ class ReportedStandbysSuite extends AnyFunSuite {
     assert(reported.newestOn(join, 0, Set("a", "b")) == Seq("a"))
   }
 
+  test("most of a worker is where more than half of its bins are, and keep up") {
+    val reported = new ReportedStandbys
+    val (left, right) = (join.stores.head, join.stores.last)
+    reported.standsBy("a", Vector(standing(left, 0, 3), standing(right, 0, 3)), 5)
+    reported.standsBy("b", Vector(standing(left, 0, 4), standing(right, 0, 1)), 5)
+    reported.standsBy("c", Vector(standing(left, 0, 4)), 5)
+    def most(among: String*) = reported.mostOn(join, 0, among.toSet, bins = 4)
+    assert(most("a", "b", "c") == Some("a") && most("b", "c") == Some("b") && most("c").isEmpty)
+    assert(reported.mostOn(join, 1, Set("a", "b", "c"), bins = 4).isEmpty)
+    val behind = standing(right, 0, 3, version = 4)
+    reported.standsBy("a", Vector(standing(left, 0, 3), behind), 4L + Footer.PreviousMax)
+    assert(most("a") == Some("a"))
+    reported.standsBy("a", Vector(standing(left, 0, 3), behind), 5L + Footer.PreviousMax)
+    assert(most("a", "b") == Some("b"))
+  }
+
   test("a standby is whole as long as a task would read tails only, and stuck long after that") {
     val reported = new ReportedStandbys
     val (left, right) = (join.stores.head, join.stores.last)
