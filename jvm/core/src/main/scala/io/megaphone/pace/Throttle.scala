@@ -44,9 +44,18 @@ final class Throttle(clock: Clock) {
     *
     * @param hurries
     *   whether it keeps to no rate from now on
+    * @param begins
+    *   is told of each portion before it is paid for
     */
-  def pass(run: String, bytes: Long, hurries: () => Boolean = () => false): Unit =
-    Throttle.portions(bytes).foreach(portion => if (!hurries()) passPortion(run, portion))
+  def pass(
+      run: String,
+      bytes: Long,
+      hurries: () => Boolean = () => false,
+      begins: Long => Unit = _ => ()
+  ): Unit = Throttle.portions(bytes).foreach { portion =>
+    begins(portion)
+    if (!hurries()) passPortion(run, portion)
+  }
 
   private def passPortion(run: String, bytes: Long): Unit = synchronized {
     settle()
@@ -95,6 +104,6 @@ object Throttle {
   private val PortionBytes = 256L << 10
 
   /** A piece, in portions that are paid for one after the other. */
-  def portions(bytes: Long): Iterator[Long] =
+  private def portions(bytes: Long): Iterator[Long] =
     Iterator.iterate(bytes)(_ - PortionBytes).takeWhile(_ > 0).map(math.min(_, PortionBytes))
 }

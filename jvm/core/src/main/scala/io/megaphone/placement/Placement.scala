@@ -99,12 +99,13 @@ private final class Placing(request: Request) {
       val unfit = request.unfit(seat)
       val refusedAt = open.map(m => m -> unfit.getOrElse(m.id, -1L))
       val longestAgo = refusedAt.iterator.map(_._2).min // -1 if one never did
-      val fit = refusedAt.collect { case (m, `longestAgo`) => m }
-      lazy val withMost = request.mostOn(seat).filterNot(unfit.contains)
-      val among = Iterator(
-        open.filter(m => withState(m.id)),
-        open.filter(m => withMost.contains(m.id))
-      ).find(_.nonEmpty).getOrElse(fit)
+      def fit = refusedAt.collect { case (m, `longestAgo`) => m }
+      val among = open.filter(m => withState(m.id)) match {
+        case Vector() =>
+          val withMost = request.mostOn(seat).filterNot(unfit.contains)
+          withMost.flatMap(id => open.find(_.id == id)).fold(fit)(Vector(_))
+        case some => some
+      }
       val executor = fills.emptiest(among, seats(seat))
       fills.add(executor, seats(seat))
       made.updated(seat, executor)

@@ -30,12 +30,13 @@ private[runtime] final class CopyCounts(throttle: Throttle) {
       key: ReplicaKey,
       attempted: AtomicLong = new AtomicLong,
       hurries: () => Boolean = () => false
-  ): Long => Unit = { bytes =>
-    for (portion <- Throttle.portions(bytes)) {
+  ): Long => Unit = {
+    def count(portion: Long): Unit = {
       val all = attempted.addAndGet(portion)
       most.merge(key, all, (before, now) => math.max(before, now))
-      throttle.pass(key.store.run, portion, hurries)
+      ()
     }
+    bytes => throttle.pass(key.store.run, bytes, hurries, count)
   }
 
   def told: Vector[(ReplicaKey, Long)] =

@@ -110,8 +110,10 @@ private[runtime] final class Relocations(observed: Observed, endedMax: Int = 100
     ids.valuesIterator.map(r => r.seat -> r.to).toMap
   }
 
-  /** Ends those that have arrived, that nothing asks for any more, and that cannot go on. */
-  def end(scene: Scene): Unit = change { r =>
+  /** Ends those that have arrived, that nothing asks for any more, and that cannot go on. Returns
+    * them.
+    */
+  def end(scene: Scene): Vector[Relocation] = change { r =>
     def failed(reason: String) = r.copy(end = Some(Relocation.Failed(reason)))
     def hasRun = scene.groupOf(r.seat).operators.forall { operator =>
       runs.hasRun(operator.id, r.seat.worker, r.to, r.taken.getOrElse(r.since + 1))
@@ -139,8 +141,10 @@ private[runtime] final class Relocations(observed: Observed, endedMax: Int = 100
   }
 
   /** Ends those that no batch has taken. */
-  def cancel(isUnwanted: Relocation => Boolean): Unit =
+  def cancel(isUnwanted: Relocation => Boolean): Unit = {
     change(r => if (r.isMaking && isUnwanted(r)) r.cancelled else r)
+    ()
+  }
 
   /** Adds some, and gives them their ids. Those of the same workers that are under way are
     * cancelled.
@@ -154,16 +158,15 @@ private[runtime] final class Relocations(observed: Observed, endedMax: Int = 100
     begun
   }
 
-  /** Changes those that are under way. */
-  private def change(of: Relocation => Relocation): Unit = {
-    val changed = known.map { before =>
-      val now = if (before.isOpen) of(before) else before
-      if (before.isOpen && !now.isOpen) untold :+= now
-      now
-    }
+  /** Changes those that are under way. Returns those that have ended. */
+  private def change(of: Relocation => Relocation): Vector[Relocation] = {
+    val changed = known.map(r => if (r.isOpen) of(r) else r)
+    val ended = known.zip(changed).collect { case (r, now) if r.isOpen && !now.isOpen => now }
+    untold ++= ended
     val tooMany = changed.count(!_.isOpen) - endedMax
     val dropped = changed.iterator.filter(!_.isOpen).take(tooMany).map(_.id).toSet
     known = changed.filterNot(r => dropped(r.id))
+    ended
   }
 
   /** Those that have ended since this was asked last. */

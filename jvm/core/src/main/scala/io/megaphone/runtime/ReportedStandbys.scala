@@ -111,7 +111,7 @@ private[runtime] final class ReportedStandbys {
   /** The version of a standby that is whole. */
   private def wholeOn(group: Group, worker: Int, executor: String): Option[Long] =
     standing.get(executor).flatMap { told =>
-      told.versionOf(group, worker).filter(told.lag(_) <= Footer.PreviousMax)
+      told.versionOf(group, worker).filter(told.keepsUp)
     }
 
   /** The part of a worker's bins that an executor's standby has, in all stores, from 0 to 1.
@@ -134,7 +134,7 @@ private[runtime] final class ReportedStandbys {
     val shares = for {
       (executor, told) <- standing.toVector if among(executor)
       oldest <- told.of(group, worker).map(_.version).minOption
-      if told.lag(oldest) <= Footer.PreviousMax
+      if told.keepsUp(oldest)
       share = shareOn(group, worker, executor, bins) if share > 0.5
     } yield (-share, executor)
     shares.minOption.map(_._2)
@@ -177,9 +177,9 @@ private[runtime] object ReportedStandbys {
       )
     }
 
-    /** How many batches a version was behind then. Batches since do not count: an executor without
-      * tasks reports once a second.
+    /** Whether a task would have read only tails after a version then. Batches since do not count:
+      * an executor without tasks reports once a second.
       */
-    def lag(version: Long): Long = batch - version
+    def keepsUp(version: Long): Boolean = batch - version <= Footer.PreviousMax
   }
 }

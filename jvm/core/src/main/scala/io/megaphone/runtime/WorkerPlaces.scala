@@ -158,12 +158,9 @@ private[runtime] final class WorkerPlaces(warn: String => Unit) {
   /** Ends relocations. If one that was to even the load out has failed, workers are spread again
     * once the executor may be asked again that could not take the worker.
     */
-  private def end(scene: Scene): Unit = {
-    val spreading = moving.open.iterator.filter(_.why == Relocation.Spread).map(_.id).toSet
-    moving.end(scene)
-    if (spreading.nonEmpty && moving.all.exists(r => spreading(r.id) && r.reason.isDefined))
+  private def end(scene: Scene): Unit =
+    if (moving.end(scene).exists(r => r.why == Relocation.Spread && r.reason.isDefined))
       spreadAgainAt = Some(scene.batch + ReportedStandbys.RefusedBatches + 1)
-  }
 
   /** Ends the relocations that have arrived: a batch is over, and there may be no other. */
   def batchEnded(scene: Scene): Unit = if (moving.open.nonEmpty) {

@@ -47,6 +47,11 @@ class BlockPeersSuite extends PluginSession {
     StepId("plan", 0, 0)
   )
 
+  private val question = {
+    val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 9, StepId("plan", 0, 0))
+    Question.Rest(key, StateName(1, ""), Map(0 -> 1L), 0, Int.MinValue, Array.empty)
+  }
+
   /** An executor of which others ask blocks, and one that asks; neither has a driver. */
   private final class Two {
     private val made = mutable.Buffer.empty[AutoCloseable]
@@ -389,9 +394,6 @@ class BlockPeersSuite extends PluginSession {
 
   test("Several executors are asked at once.") {
     withTwo { two =>
-      val key = ReplicaKey.forStep(block(0).key, 0, 1, StepId("plan", 0, 0))
-      val question =
-        Question.Rest(key, StateName(1, ""), Map(0 -> 1L), 0, Int.MinValue, Array.empty)
       val asked = Seq.fill(2)(two.late()).map(p => two.target.asking(question, p.address, 60000))
       eventually(timeout(60.seconds))(assert(two.hanging.get == 2))
       two.release()
@@ -418,11 +420,6 @@ class BlockPeersSuite extends PluginSession {
       two.target.pulling(block(0), hung.address, 60000)
       eventually(timeout(30.seconds))(assert(two.hanging.get == 9))
     }
-  }
-
-  private val question = {
-    val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 9, StepId("plan", 0, 0))
-    Question.Rest(key, StateName(1, ""), Map(0 -> 1L), 0, Int.MinValue, Array.empty)
   }
 
   test("An executor that cannot answer its own question is told nothing, as others are.") {
@@ -460,9 +457,6 @@ class BlockPeersSuite extends PluginSession {
 
   test("Questions to an executor that is frozen, however many, hold up none to another one.") {
     withTwo { two =>
-      val key = ReplicaKey.forStep(StoreId(0, "default").in("run"), 0, 9, StepId("plan", 0, 0))
-      val question =
-        Question.Rest(key, StateName(1, ""), Map(0 -> 1L), 0, Int.MinValue, Array.empty)
       val frozen = two.hung()
       two.source.publish(block(0), Array[Byte](7))
       two.target.pull(block(0), two.source.address, 60000) // connects, which may take long
