@@ -99,7 +99,10 @@ object PlanRefusedException {
   def unknownExecutor(id: String, known: Seq[String]): PlanRefusedException =
     new PlanRefusedException(
       "UNKNOWN_EXECUTOR",
-      s"There is no executor '$id', only ${known.mkString(", ")}; name one that executors() shows."
+      if (known.isEmpty)
+        s"There is no executor '$id', for none has come yet; ask again once executors() shows some."
+      else
+        s"There is no executor '$id', only ${known.mkString(", ")}; name one that executors() shows."
     )
   def executorLeaving(id: String): PlanRefusedException = new PlanRefusedException(
     "EXECUTOR_LEAVING",

@@ -159,7 +159,7 @@ final class Decoder(file: String, bytes: Array[Byte], private var at: Int, end: 
   def seq[A](one: => A): Vector[A] = {
     // Each element takes at least a byte, so a damaged count cannot ask for much memory.
     val n = count(remaining)
-    Vector.fill(n)(one)
+    Vector.from(Iterator.fill(n)(one)) // most are short, and `Vector.fill` makes room for 32
   }
 
   def option[A](one: => A): Option[A] = if (boolean()) Some(one) else None

@@ -40,7 +40,7 @@ final case class Group(operators: Vector[Operator], firstWorkers: Int, isMovable
   val id: Long = operators.map(_.id).min
 
   /** All stores of its operators. */
-  def stores: Vector[StoreId] = operators.flatMap(o => o.stores.map(StoreId(o.id, _)))
+  lazy val stores: Vector[StoreId] = operators.flatMap(o => o.stores.map(StoreId(o.id, _)))
 
   /** With the families that the same operators have come to have. */
   def withFamiliesOf(now: Group): Group =

@@ -72,6 +72,9 @@ object Drain {
     *   what steps on demand have taken from workers there, and others lack yet
     * @param withoutRoom
     *   the executors that could not take some of these workers, or stand by for them, not long ago
+    * @param strayed
+    *   those of the workers that are placed on another executor, which has all of their state:
+    *   Spark has run them here, for that one has had no free core
     */
   final case class OfQuery(
       name: String,
@@ -81,13 +84,18 @@ object Drain {
       standbysLacking: Int,
       states: Int,
       exports: Int = 0,
-      withoutRoom: Vector[String] = Vector.empty
+      withoutRoom: Vector[String] = Vector.empty,
+      strayed: Int = 0
   ) {
 
     /** Workers that are still to leave. Those of an idle query leave with its next batch: it is
       * enough that their state is elsewhere.
       */
     def toLeave: Int = if (isIdle && areElsewhere) 0 else workers
+
+    /** Whether nothing is to happen but that Spark runs its workers where they are placed. */
+    def hasOnlyStrayed: Boolean =
+      toLeave <= strayed && standbysLacking == 0 && exports == 0
 
     /** Of an idle query, states stay until its next batch. */
     def statesInUse: Int = if (isIdle && areElsewhere) 0 else states

@@ -29,6 +29,7 @@ final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
     var release = false
     var emptySince: Option[Long] = None // number of orders
     var wasDrained = false // when it was last looked at
+    var hadOnlyStrayed = false // then
     var isCordoned = false
     var waitsFor: Option[String] = None // why it is not cordoned, or not ended, yet
     var end: Option[Drain.Status] = None
@@ -124,10 +125,15 @@ final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
     }.toSet
   }
 
-  /** Those that are to be ended, get tasks, and are empty or have no time left. */
+  /** Those that are to be ended, get tasks, and are empty or have no time left; and those that
+    * would be empty if Spark gave them no more tasks.
+    */
   def toCordon(look: String => Drain.OfExecutor): Vector[String] = {
-    val asked = of(entry => entry.release && !entry.isCordoned).toVector.sorted
-    asked.filter(get(_, look).exists(d => d.status == Drain.Drained || d.status == Drain.Overdue))
+    of(entry => entry.release && !entry.isCordoned).foreach(get(_, look))
+    of { entry =>
+      entry.release && !entry.isCordoned &&
+      (entry.wasDrained || entry.isOverdue || entry.hadOnlyStrayed)
+    }.toVector.sorted
   }
 
   /** From now on, an executor counts as one that gets no more tasks. Returns false if it is to be
@@ -179,6 +185,7 @@ final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
       else Drain.Draining
     }
     entry.wasDrained = status == Drain.Drained
+    entry.hadOnlyStrayed = workers > 0 && has.queries.forall(_.hasOnlyStrayed)
     val waitsFor = entry.waitsFor.filter(_ => entry.release && status != Drain.Draining)
     val reason = waitsFor.orElse(left).filter(_ => entry.end.isEmpty)
     Drain(executor, entry.cause, status, workers, seconds, reason, entry.release)
@@ -213,7 +220,10 @@ private object Drains {
     val held =
       if (query.toLeave > 0) {
         val idle = if (query.isIdle) ", which plans no batches" else ""
-        s"Query ${query.name}$idle: ${query.toLeave} workers are still there."
+        val strayed = Option.when(query.strayed > 0)(
+          s", ${query.strayed} of which are placed elsewhere, and ran there last"
+        )
+        s"Query ${query.name}$idle: ${query.toLeave} workers are still there${strayed.mkString}."
       } else
         s"Query ${query.name}: ${query.standbysLacking} workers have no standby elsewhere yet."
     val full =

@@ -10,7 +10,7 @@ import io.megaphone.checkpoint.Recovery
 import io.megaphone.checkpoint.Recovery.Located
 import io.megaphone.errors.DamagedFileException
 import io.megaphone.format.{StoreKey, WorkerId}
-import io.megaphone.log.{Due, Survey}
+import io.megaphone.log.{Due, KeyReader, Survey}
 import io.megaphone.pace.Clock
 import io.megaphone.plan.Bins
 import io.megaphone.state.{DueSubBins, IntSet, Lease, Registry, Remote, ReplicaKey, SubBin}
@@ -52,10 +52,14 @@ final class Fetcher private[runtime] (
   private val wanted = mutable.Map.empty[Int, IntSet] // hashes, by bin
   private val sources = mutable.Map.empty[ReplicaKey, Source] // that were asked, by step
 
+  private var reader: () => Option[KeyReader] = () => registry.keyReaderOf(store)
   private var watched = Option.empty[Wanted]
   private var seen = 0 // of those that are watched
 
   private def holding = lease.holding
+
+  /** Has keys read by what the task knows of its store: what others know may be less. */
+  def readBy(make: () => KeyReader): Unit = reader = () => Some(make())
 
   /** Has the sub-bins of these hashes noted as wanted, as they become known. */
   def watch(wanted: Wanted): Unit = watched = Some(wanted)
@@ -159,7 +163,7 @@ final class Fetcher private[runtime] (
   private def wantOf(due: Due, telling: Fetcher, opened: Fetcher): Unit = {
     holding.restAfter = Some(WorkerId(opened.store, opened.holding.worker))
     val bins = holding.bins.filter(opened.remoteOf(_).nonEmpty).toVector
-    if (bins.nonEmpty) for (keys <- registry.keyReaderOf(store); bin <- bins) {
+    if (bins.nonEmpty) for (keys <- reader(); bin <- bins) {
       val log = holding.log(bin)
       if (telling eq this) Survey.dueIn(log, keys, due)._1.foreach(opened.want(bin, _))
       else Survey.foreachHash(log, keys)(opened.want(bin, _))
@@ -298,23 +302,26 @@ final class Fetcher private[runtime] (
       if (bytes > 0) arrivals.questions += 1
       arrivals.bytesFromPeer += bytes
       source.waitedMs += passedMs
-      source.bytes += bytes
-      if (question.isAnsweredBy(answer, holding.binsCount)) answer
-      else { source.hasFailed = true; Answer.Gone }
+      source.worth += bytes.toDouble / Answering.TaskBytes
+      if (question.isAnsweredBy(answer, holding.binsCount)) {
+        if (question.isInstanceOf[Question.AllDue]) source.worth += 1
+        answer
+      } else { source.hasFailed = true; Answer.Gone }
     }
   }
 
   /** What a batch has had of a source. All answers together have one deadline, and one more for
     * each question's worth of bytes that has come: so a link that is just fast enough for each
-    * question is waited for, and an executor that takes long for little is not.
+    * question is waited for, and an executor that takes long for little is not. An answer about
+    * what is due is worth one, too: the executor has looked at many keys for the few that it gives.
     */
   private final class Source {
     var hasFailed = false
-    var waitedMs, bytes = 0L
+    var waitedMs = 0L
+    var worth = 0.0 // in whole answers
 
     /** Whether nothing more is asked of it. */
-    def isGivenUp: Boolean =
-      hasFailed || waitedMs >= deadlineMs * (1 + bytes.toDouble / Answering.TaskBytes)
+    def isGivenUp: Boolean = hasFailed || waitedMs >= deadlineMs * (1 + worth)
   }
 
   private def takeIn(bin: Int, subBin: SubBin): Unit = orGiveUp {
@@ -337,8 +344,7 @@ final class Fetcher private[runtime] (
     arrivals.count(loaded.traffic)
     arrivals.binsFromCheckpoint += ofSource.size
     orGiveUp {
-      lazy val keys = registry
-        .keyReaderOf(store)
+      lazy val keys = reader()
         .getOrElse(throw new IllegalStateException(s"Nobody told how to read the keys of $store."))
       ofSource.foreach { case (bin, _) =>
         holding.completeFrom(bin, loaded.bins(bin).log, keys)

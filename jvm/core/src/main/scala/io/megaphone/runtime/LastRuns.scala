@@ -29,6 +29,10 @@ private[runtime] final class LastRuns {
   def executorOf(operator: Long, worker: Int): Option[String] =
     last.get((operator, worker)).map(_.executor)
 
+  /** How many workers an operator has had, as far as is known. */
+  def workersOf(operator: Long): Int =
+    last.keysIterator.collect { case (`operator`, worker) => worker + 1 }.maxOption.getOrElse(0)
+
   /** Where a worker ran until it came to the executor that it ran on last, and the last batch in
     * which it ran there.
     */

@@ -7,7 +7,8 @@ import scala.util.control.NonFatal
   * often, it takes each a step further.
   *
   *   1. An executor that is empty, or has no time left, waits until the application can do without:
-  *      another one gets tasks, and no other would be started in its place.
+  *      another one gets tasks, and no other would be started in its place. So does one that would
+  *      be empty if Spark did not run workers there whose state is elsewhere.
   *   1. It is cordoned: it gets no more tasks. That cannot be taken back. ''The driver dies:'' the
   *      cluster manager ends its executors.
   *   1. It waits until no task runs there, and no job that runs needs what tasks have left there.

@@ -3,7 +3,7 @@ package io.megaphone.runtime
 
 import io.megaphone.placement.{Load, Member, Seat}
 import io.megaphone.plan.Group
-import io.megaphone.protocol.Protocol
+import io.megaphone.protocol.{Duties, Protocol}
 
 /** What a run has on executors: its workers and their load, standbys, and workers on their way. Of
   * the moment that it is asked for; empty before the run's first batch.
@@ -90,6 +90,11 @@ final class RunFootprint private[runtime] (
   ): Drain.OfQuery = {
     val seats = staysOn(executor)
     val stoodBy = places.beside.standbysOn(executor, isIdle)
+    def hasStrayed(seat: Seat) = places.wishes.of(seat).exists { wished =>
+      wished != executor && snapshot().exists { state =>
+        reported.isWhole(state.group(seat.group), seat.worker, wished)
+      }
+    }
     Drain.OfQuery(
       name,
       seats.size,
@@ -102,7 +107,8 @@ final class RunFootprint private[runtime] (
         .flatMap(reported.refusals(_).keySet)
         .distinct
         .filter(_ != executor)
-        .sorted(Member.order)
+        .sorted(Member.order),
+      seats.count(hasStrayed)
     )
   }
 
@@ -132,15 +138,27 @@ final class RunFootprint private[runtime] (
     executor <- standbysOf(group, worker)
   } yield executor).groupMapReduce(identity)(_ => 1)(_ + _)
 
-  /** The executors that have state of the run that is in use, or stand by, or are to. */
+  /** The executors that have state of the run that is in use, or that steps still take, or that
+    * stand by, or are to.
+    */
   def needed: Set[String] = (for {
     state <- snapshot().toVector
     group <- state.groups
-    worker <- 0 until state.currentTable(group.id).workers
-    executor <- places.wishes.of(group.id).lift(worker).iterator ++
-      places.beside.of(Seat(group.id, worker)) ++
-      group.operators.flatMap(o => executorOf(o.id, worker))
+    workers = workersInUse(state, group)
+    executor <- places.wishes.of(group.id) ++
+      workers.flatMap(worker => places.beside.of(Seat(group.id, worker))) ++
+      group.operators.flatMap(o => workers.flatMap(executorOf(o.id, _)))
   } yield executor).toSet
+
+  /** The workers of a group, with those that the batch under way does away with. While bins are
+    * incomplete, all that there have been: a step may have taken them from one that is no more.
+    */
+  private def workersInUse(state: Protocol.State, group: Group): Range = {
+    val now = state.currentTable(group.id).workers
+    val before = state.decision.flatMap(_.before.get(group.id)).fold(0)(_.workers)
+    val isArriving = Duties.takenAt(state, observed.isLost).nonEmpty
+    0 until Seq(now, before, if (isArriving) observed.runs.workersOf(group.id) else 0).max
+  }
 
   /** Whether the workers are to be spread soon, for executors have come or gone. */
   def isSettling: Boolean = places.isSettling

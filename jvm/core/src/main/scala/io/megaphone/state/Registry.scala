@@ -84,6 +84,13 @@ final class Registry(
     keyReaders.put(store, make); ()
   }
 
+  /** The same, if nobody has told yet. Who has just begun does not know all families of the store,
+    * and others may be asked for its keys meanwhile.
+    */
+  def offerKeyReader(store: StoreKey, make: () => KeyReader): Unit = {
+    keyReaders.putIfAbsent(store, make); ()
+  }
+
   /** Makes a KeyReader for a store; None if nobody has told how. */
   def keyReaderOf(store: StoreKey): Option[KeyReader] =
     Option(keyReaders.get(store)).map(_.apply())

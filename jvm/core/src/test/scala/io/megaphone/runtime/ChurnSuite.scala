@@ -55,6 +55,7 @@ class ChurnSuite extends AnyFunSuite {
       private val store = group.stores.head
       private val begun = mutable.Map.empty[(String, Int), Long] // standby → its first batch
       var batch: Long = -1
+      var binsIncomplete = 0 // of each worker, after a batch
 
       /** Bytes of the standbys that were made. */
       var copied = 0L
@@ -83,7 +84,17 @@ class ChurnSuite extends AnyFunSuite {
       }
 
       def commit(worker: Int, on: ExecutorAddress): Committed =
-        Committed(WorkerId(store.in(id), worker), batch, on, 1, Bytes, 1, new Arrivals, None, 10)
+        Committed(
+          WorkerId(store.in(id), worker),
+          batch,
+          on,
+          1,
+          Bytes,
+          1,
+          new Arrivals,
+          busyMs = 10,
+          binsIncomplete = binsIncomplete
+        )
 
       def standing(worker: Int, version: Long): Standing =
         Standing(WorkerId(store.in(id), worker), version, isWhole = true, bins = 64)
@@ -218,6 +229,28 @@ class ChurnSuite extends AnyFunSuite {
       assert(two.placed == even(Seq(1), 4), "where the other one has nothing")
       assert(one.spread().isEmpty && two.spread().isEmpty, "together they are even")
     }
+  }
+
+  test("an executor is needed before it gets state, and until what was taken from it has come") {
+    val app = new Application(4)
+    val query = app.query(workers = 3, PlacementSettings()).step(4)
+    val run = query.run
+    def needed = run.footprint.needed
+    assert(needed == Set("0", "1", "2"))
+    val last = run.currentTable(0).binsOf(2).toVector
+    val (more, less) = (Step(last.map(Move(_, 3)), 4), Step(last.map(Move(_, 0)), 3))
+    run.submit(_ => Plan("p", Map(0L -> Vector(more, less)), "", TransferMode.OnDemand))
+    query.step()
+    assert(run.currentTable(0).workers == 3 && needed == Set("0", "1", "2", "3"))
+    def stepTo(workers: Int): Unit = while (run.currentTable(0).workers != workers) query.step()
+    stepTo(4)
+    query.binsIncomplete = 1
+    stepTo(3)
+    query.step(3)
+    assert(!query.placed.contains("3") && needed("3"), "worker 0 still takes from worker 3")
+    query.binsIncomplete = 0
+    query.step(2)
+    assert(!needed("3"))
   }
 
   test("a late report or commit of an executor that is no member moves nothing there") {

@@ -80,6 +80,31 @@ class DrainsSuite extends AnyFunSuite {
     assert(get.status == Drain.Draining && get.reason.exists(_.contains("no standby")))
   }
 
+  test(
+    "one that is to be ended is cordoned if Spark alone runs workers there, and says so before"
+  ) {
+    val scene = new Scene
+    import scene._
+    def toCordon = drains.toCordon(_ => has)
+    drains.start("e", None)
+    has(query.copy(workers = 2, strayed = 2, states = 2))
+    assert(toCordon.isEmpty && get.reason.exists(_.contains("2 of which are placed elsewhere")))
+    drains.start("e", None, release = true)
+    assert(toCordon == Vector("e") && get.status == Drain.Draining)
+    for (
+      left <- Seq[OfQuery => OfQuery](
+        _.copy(strayed = 1),
+        _.copy(standbysLacking = 1),
+        _.copy(exports = 1)
+      )
+    ) {
+      has(left(query.copy(workers = 2, strayed = 2, states = 2)))
+      assert(toCordon.isEmpty)
+    }
+    has = has.copy(queries = Vector(query.copy(workers = 1, strayed = 1), query.copy(workers = 1)))
+    assert(toCordon.isEmpty, "one of another query is to leave")
+  }
+
   test("a drain that waits says which executors have no room") {
     val scene = new Scene
     import scene._

@@ -143,6 +143,15 @@ class FetcherDueSuite extends AnyFunSuite with TakenBins {
     assert(asked.size == 2 && ((0 until 10) ++ inTwo.take(5)).forall(has) && !has(105))
   }
 
+  test("a source that looks at many keys for few that are due is waited for") {
+    val moving = new Moving(keys = 10, i => rowOf(Some(10L * i)), dueBytes = 1)
+    import moving._
+    answerMs = 9000
+    fetcher.bringDue(until(55))
+    assert((0 until 10).filter(has) == (0 to 5) && asked.size == 6)
+    assert(isPartial && arrivals.binsFromCheckpoint == 0)
+  }
+
   test("a row without a time is never due, and one that is cut always is") {
     val moving = new Moving(
       keys = 4,

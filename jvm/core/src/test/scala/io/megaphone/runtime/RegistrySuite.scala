@@ -12,6 +12,7 @@ import io.megaphone.errors.DetachedLeaseException
 import io.megaphone.format.{
   Compression, Compressions, ExecutorAddress, FileName, FileSource, StateName, StoreId, WorkerId
 }
+import io.megaphone.log.KeyReader
 import io.megaphone.pace.Clock
 import io.megaphone.plan.StepId
 import io.megaphone.state.{Attempt, Holding, Lease, Registry, ReplicaKey, Slot}
@@ -37,6 +38,20 @@ class RegistrySuite extends AnyFunSuite with SmallStore {
     leased.release()
     registry.keepRuns(_ => None)
     assert(registry.isEmpty)
+  }
+
+  test("who has just begun does not replace who knows how to read a store's keys") {
+    val registry = new Registry
+    val store = StoreId(0, "default").in("run")
+    def reader(hash: Int): () => KeyReader = () => (_, _, _, _) => hash
+    def hashOf = registry.keyReaderOf(store).map(_.hashOf(0, Array.emptyByteArray, 0, 0))
+    assert(hashOf.isEmpty)
+    registry.offerKeyReader(store, reader(1))
+    registry.offerKeyReader(store, reader(2))
+    assert(hashOf.contains(1))
+    registry.useKeyReader(store, reader(3))
+    registry.offerKeyReader(store, reader(4))
+    assert(hashOf.contains(3))
   }
 
   test("a copy is free for a task while the copy's peer is waited for") {

@@ -25,5 +25,5 @@ class SimulationSuite extends AnyFunSuite {
 }
 
 object SimulationSuite {
-  private val Schedules = if (LongRun.isOn) 20000L else 5000L
+  private val Schedules = if (LongRun.isOn) 20000L else 3000L
 }

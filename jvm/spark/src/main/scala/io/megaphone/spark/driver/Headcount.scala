@@ -37,14 +37,18 @@ private final class Headcount(context: SparkContext, registered: () => Set[Strin
   private var asked = 0
   private var isTellingDue = false
 
-  /** How many executors get tasks. */
-  def active: Int = {
+  /** The executors that get tasks. */
+  def active: Set[String] = {
     val all = registered()
-    all.size - Cluster.leaving(context, all.toVector).size
+    all -- Cluster.leaving(context, all.toVector)
   }
 
   /** An executor has died, and is to be replaced. */
-  def lost(): Unit = synchronized { lostAtNanos.enqueue(System.nanoTime); () }
+  def lost(): Unit = synchronized {
+    forgetOld()
+    lostAtNanos.enqueue(System.nanoTime)
+    ()
+  }
 
   /** An executor has come. */
   def came(): Unit = synchronized { if (lostAtNanos.nonEmpty) lostAtNanos.dequeue(); () }
@@ -57,12 +61,18 @@ private final class Headcount(context: SparkContext, registered: () => Set[Strin
     isTellingDue = true
   }
 
-  /** Tells the cluster manager what changed because executors leave, if anything did. */
+  /** Tells the cluster manager what changed because executors leave, if anything did. What it does
+    * not take is due again. Throws IllegalStateException then, and whatever Spark throws.
+    */
   def tell(): Unit = if (takeTellingDue() && !Allocation.isDynamic(context))
     asking.synchronized {
-      val now = active
-      Allocation.limit(context, synchronized(Seq(1, now + owed, asked).max))
-      ()
+      try {
+        val now = active.size
+        if (!Allocation.limit(context, synchronized(Seq(1, now + owed, asked).max)))
+          throw new IllegalStateException(
+            "The cluster manager does not take the number of executors that are left."
+          )
+      } catch { case e: Throwable => synchronized { isTellingDue = true }; throw e }
     }
 
   private def takeTellingDue(): Boolean = synchronized {
@@ -98,9 +108,15 @@ private final class Headcount(context: SparkContext, registered: () => Set[Strin
     try Allocation.limit(context, total)
     catch { case NonFatal(e) => logWarning(s"The request for $total executors failed.", e); false }
 
-  private def owed: Int = {
-    lostAtNanos.dequeueWhile(System.nanoTime - _ > PatienceNanos)
+  /** How many have died not long ago, and have not been replaced. */
+  def owed: Int = synchronized {
+    forgetOld()
     lostAtNanos.size
+  }
+
+  private def forgetOld(): Unit = {
+    lostAtNanos.dequeueWhile(System.nanoTime - _ > PatienceNanos)
+    ()
   }
 }
 

@@ -4,6 +4,7 @@ package io.megaphone.spark.driver
 import java.util.concurrent.{ConcurrentHashMap, Executors, TimeUnit}
 
 import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
 
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
@@ -18,7 +19,7 @@ import io.megaphone.spark.conf.PlacementConf
 
 /** The executors of an application: which are there, what they have, and which are to go.
   *
-  * A thread looks several times a second, while queries run:
+  * Threads look several times a second, while queries run:
   *   1. An executor that Spark decommissions is emptied: there is no event for it.
   *   1. Executors that are to be ended go a step further: see [[io.megaphone.runtime.Releases]].
   *   1. Dynamic allocation is told which executors have state, or are to get some, so that it does
@@ -43,14 +44,16 @@ final class Membership(
   private val reports = new ConcurrentHashMap[String, Report]() // the newest of each executor
   private val cores = new ConcurrentHashMap[String, Int]() // of each executor
   private val peers = new ConcurrentHashMap[String, ExecutorAddress]() // by executor
+  private val listed = new ConcurrentHashMap[String, ExecutorAddress]() // as Spark lists them
   private val gone = ConcurrentHashMap.newKeySet[String]() // Spark may list them a while
   private val barred = ConcurrentHashMap.newKeySet[Excluded]()
   private val noticed = ConcurrentHashMap.newKeySet[String]() // that Spark decommissions
   private val others = ConcurrentHashMap.newKeySet[String]() // of other resource profiles
   private val headcount = new Headcount(context, () => registered)
   private val drains = new Drains(nextCounter)
-  private val releases =
-    new Releases(drains, new SparkReleases(context, headcount, () => listener.shuffles))
+  private val sparkReleases =
+    new SparkReleases(context, headcount, excludedOf, () => listener.shuffles)
+  private val releases = new Releases(drains, sparkReleases)
   private val emptiesDecommissioned = PlacementConf.OnDecommission.read(conf.getOption)
   private val decommissionMs = decommissionTimeoutMs(conf.getOption)
   private val holds = Option.when(
@@ -59,9 +62,10 @@ final class Membership(
 
   private var looks = 0L // while an executor is to be emptied
   val listener = new ClusterListener(this)
-  private val timer =
-    Executors.newSingleThreadScheduledExecutor(Parallel.daemons("megaphone-members"))
+  private val timer = Executors.newScheduledThreadPool(2, Parallel.daemons("megaphone-members"))
   timer.scheduleWithFixedDelay(() => lookAround(), LookMs, LookMs, TimeUnit.MILLISECONDS)
+  // Apart, for who asks a cluster manager may wait for minutes.
+  timer.scheduleWithFixedDelay(() => goOnReleasing(), LookMs, LookMs, TimeUnit.MILLISECONDS)
 
   def stop(): Unit = { timer.shutdownNow(); () }
 
@@ -70,20 +74,27 @@ final class Membership(
     */
   def added(executor: String, cores: Int, isDefault: Boolean): Unit =
     if (isDefault) {
+      gone.remove(executor)
       this.cores.put(executor, math.max(1, cores))
       headcount.came()
     } else { others.add(executor); () }
 
-  /** An executor is gone: the queries place its workers anew, before their tasks run again. */
+  /** An executor is gone: the queries place its workers anew, before their tasks run again. Spark
+    * may say so twice, and of one that never came.
+    */
   def lost(executor: String): Unit = {
     gone.add(executor)
-    cores.remove(executor)
+    val wasThere = cores.asScala.remove(executor).isDefined
+    val wasNoticed = noticed.remove(executor)
     if (!others.remove(executor)) {
       if (drains.lost(executor)) headcount.leaves(executor)
-      else if (!noticed.contains(executor)) headcount.lost()
+      else if (wasThere && !wasNoticed) headcount.lost()
       placeAnew(_.footprint.hasStandbys)
     }
   }
+
+  /** How many executors have died, and are to be replaced by the cluster manager. */
+  private[driver] def owed: Int = headcount.owed
 
   /** Spark gives an executor no more tasks, for too many failed there, or gives it some again. */
   def excluded(what: Excluded, isExcluded: Boolean): Unit = {
@@ -116,11 +127,12 @@ final class Membership(
     * others.
     */
   def executors: Vector[ExecutorAddress] = {
-    val listed = Cluster.executors(context)
-    gone.retainAll(listed.map(_.id).asJava)
-    val all = listed.filterNot(e => gone.contains(e.id) || others.contains(e.id))
+    val there = Cluster.executors(context, listed.values.asScala)
+    there.foreach(e => listed.put(e.id, e))
+    gone.retainAll(there.map(_.id).asJava)
+    val all = there.filterNot(e => gone.contains(e.id) || others.contains(e.id))
     val live = all.iterator.map(_.id).toSet
-    Seq(reports, peers).foreach(_.keySet.removeIf(id => !live(id)))
+    Seq(reports, peers, listed).foreach(_.keySet.removeIf(id => !live(id)))
     all.map(e => peers.getOrDefault(e.id, e))
   }
 
@@ -132,6 +144,9 @@ final class Membership(
     val leaving = Cluster.leaving(context, all.map(_.id)) ++ drains.overdue ++ excluded
     ClusterView(all, leaving, draining, cores.asScala.toMap)
   }
+
+  private def excludedOf(executors: Set[String]): Set[String] =
+    this.executors.iterator.filter(isExcluded).map(_.id).filter(executors).toSet
 
   private def isExcluded(executor: ExecutorAddress): Boolean =
     barred.contains(ExcludedExecutor(executor.id)) || barred.contains(ExcludedHost(executor.host))
@@ -195,19 +210,26 @@ final class Membership(
   private def lookAround(): Unit = attempt {
     val live = registered
     attempt(noticeDecommissions(live))
-    attempt {
-      if (drains.open.nonEmpty) {
-        forgetDrainsOfLost()
-        releases.tick(look)
-        // A query that plans no batches is not told that another standby is whole.
-        looks += 1
-        if (looks % PlaceEvery == 0) placeAnew(_.footprint.hasStandbys)
-      }
-      headcount.tell()
-    }
-    attempt(holds.foreach { holds =>
-      holds.hold(running().foldLeft(Set.empty[String])(_ ++ _.needed(live)))
+    attempt(if (drains.open.nonEmpty) {
+      forgetDrainsOfLost()
+      // A query that plans no batches is not told that another standby is whole.
+      looks += 1
+      if (looks % PlaceEvery == 0) placeAnew(_.footprint.hasStandbys)
     })
+    attempt(holds.foreach { holds =>
+      def neededBy(query: QueryDriver) =
+        try query.needed(live)
+        catch { case NonFatal(_) => live } // what is not known may be needed
+      holds.hold(running().foldLeft(Set.empty[String])(_ ++ neededBy(_)), live)
+    })
+  }
+
+  private def goOnReleasing(): Unit = attempt {
+    attempt(if (drains.open.nonEmpty) {
+      sparkReleases.look()
+      releases.tick(look)
+    })
+    headcount.tell()
   }
 
   /** Whatever is thrown costs this look: the timer would never call again. */
@@ -227,7 +249,6 @@ final class Membership(
         drains.decommissioned(executor, decommissionMs)
       }
     }
-    noticed.removeIf(id => !live(id) && !gone.contains(id))
     if (going.nonEmpty) placeAnew(_ => true)
   }
 

@@ -77,12 +77,15 @@ object Placements {
     timeoutMs.filter(ms => ms < 1 || ms > TimeoutMaxMs).foreach { ms =>
       throw PlanRefusedException.invalidTimeout(ms)
     }
-    val members = application.membership.members
-    val found = memberOf(members, executor)
-    val isAnyOther = members.exists(m => m.id != executor && m.state == MemberState.Active)
-    if (found.state == MemberState.Active && !isAnyOther)
-      throw PlanRefusedException.lastExecutor(executor)
-    application.membership.drain(executor, timeoutMs, release)
+    // One drain at a time: two could each count on the executor of the other.
+    application.membership.synchronized {
+      val members = application.membership.members
+      val found = memberOf(members, executor)
+      val isAnyOther = members.exists(m => m.id != executor && m.state == MemberState.Active)
+      if (found.state == MemberState.Active && !isAnyOther)
+        throw PlanRefusedException.lastExecutor(executor)
+      application.membership.drain(executor, timeoutMs, release)
+    }
   }
 
   /** Lets an executor keep its workers after all. */

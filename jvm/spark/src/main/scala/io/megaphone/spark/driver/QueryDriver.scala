@@ -105,10 +105,12 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
 
   /** Executors have come or gone while a batch may run: pins the workers of those that are gone. */
   private[driver] def clusterChanged(): Unit = {
-    locked {
-      asksNoMore() // now: meanwhile one waits for the files of the query, and not one a second
-      run.clusterChanged(cluster).foreach(pin)
-    }
+    try
+      locked {
+        asksNoMore() // now: meanwhile one waits for the files of the query, and not one a second
+        run.clusterChanged(cluster).foreach(pin)
+      }
+    catch { case e: Throwable => asksNoMore(); throw e }
     application.changed(this)
   }
 

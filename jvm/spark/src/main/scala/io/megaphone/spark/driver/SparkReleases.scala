@@ -11,26 +11,49 @@ import io.megaphone.runtime.Releases
   *
   * Threads: one at a time.
   *
+  * @param excluded
+  *   the executors that Spark gives no tasks for now, for too many have failed there
   * @param shuffles
   *   those that jobs need which run, or have just ended
+  * @param watchMs
+  *   for how long dynamic allocation is watched: between two batches it wants few executors, and
+  *   with the next one it would start another
   */
 private final class SparkReleases(
     context: SparkContext,
     headcount: Headcount,
-    shuffles: () => Set[Int]
+    excluded: Set[String] => Set[String],
+    shuffles: () => Set[Int],
+    watchMs: Long = SparkReleases.WatchMs
 ) extends Releases.Host
     with Logging {
-  override def needOf(executor: String): Option[String] =
-    if (headcount.active < 2) Some("It is the last one that gets tasks.")
-    else
-      Allocation
-        .wanted(context)
-        .filter(_ >= headcount.active)
-        .map(n => s"Spark's dynamic allocation wants $n executors, and would start another.")
+  private val wanted = new RecentMost(watchMs)
 
+  /** Sees how many executors dynamic allocation wants now. Called every so often. */
+  def look(): Unit = Allocation.wanted(context).foreach(wanted.add)
+
+  override def needOf(executor: String): Option[String] = {
+    val others = headcount.active - executor
+    if ((others -- excluded(others)).isEmpty) Some("It is the last one that gets tasks.")
+    else if (!Allocation.isDynamic(context)) None
+    else
+      wanted.most match {
+        case None =>
+          Some("How many executors Spark's dynamic allocation wants is watched for half a minute.")
+        case Some(most) =>
+          Option.when(most > others.size)(
+            s"Spark's dynamic allocation wants $most executors, and would start another."
+          )
+      }
+  }
+
+  /** The cluster manager is to want fewer from now on: else it would start another if this one
+    * dies.
+    */
   override def cordon(executor: String): Unit = {
     logInfo(s"Executor $executor gets no more tasks: it is to be ended.")
     Allocation.cordon(context, executor)
+    headcount.leaves(executor)
   }
 
   override def useOf(executor: String): Option[String] =
@@ -45,4 +68,10 @@ private final class SparkReleases(
     headcount.tell()
     Allocation.end(context, executor)
   }
+}
+
+private object SparkReleases {
+
+  /** As long as a query plans no batch until it counts as idle. */
+  val WatchMs = 30000L
 }

@@ -217,7 +217,12 @@ private[provider] final class BinnedRows(
     val last = until.map(f.bytesOfKey).orNull
     if (first != null && last != null && f.isOneKey(first, last))
       Iterator.single(logOf(bring(f.binOf.hashOf(from.get))).range(f.number, first, last))
-    else onceLooked { bringScanned(f); merged(_.range(f.number, first, last)) }
+    else
+      onceLooked {
+        // A time is the first column of the keys that it orders.
+        bringScanned(f, d => until.exists(_.getLong(0) - 1 <= d.due.until))
+        merged(_.range(f.number, first, last))
+      }
   }
 
   /** Scans that bring nothing until someone looks at a row. From Spark 4.3 on a deduplication
@@ -286,9 +291,15 @@ private[provider] final class BinnedRows(
     bin
   }
 
-  /** Has all here that a scan is for, if that is known, else all. */
-  private def bringScanned(f: ColumnFamily): Unit =
-    dueOf(f.name).fold(bringAll())(d => fetcher.bringDue(d.due, d.telling, d.opened))
+  /** Has all here that a scan is for, if that is known, else all.
+    *
+    * @param isWithin
+    *   whether the scan goes no further than what is due
+    */
+  private def bringScanned(f: ColumnFamily, isWithin: DueRows => Boolean = _ => true): Unit =
+    dueOf(f.name)
+      .filter(isWithin)
+      .fold(bringAll())(d => fetcher.bringDue(d.due, d.telling, d.opened))
 
   /** Has all of the worker's bins here. */
   private def bringAll(): Unit = if (areIncomplete) fetcher.completeAll()

@@ -93,6 +93,8 @@ private[provider] final class LiveStore(
     val committed = task.commit(newId, writer, withImages)
     context.reportCommit(task.batch.version + 1)
     isCommitted = true
+    // By now the operator has made all families of the store.
+    host.agent.registry.useKeyReader(key, () => context.keyReader(table.bins))
     host.tell(committed)
     host.keepWithin(holding)
   }
@@ -215,7 +217,8 @@ private[provider] object LiveStore {
         context.conf(MegaphoneConf.ImageDeadlineMs),
         Committer.Limits(framesMax = context.conf(MegaphoneConf.FramesMax))
       )
-      host.agent.registry.useKeyReader(worker.store, () => context.keyReader(tables.after.bins))
+      val keys = () => context.keyReader(tables.after.bins)
+      host.agent.registry.offerKeyReader(worker.store, keys)
       val task = WorkerTask.open(
         host.agent,
         store,
@@ -226,6 +229,7 @@ private[provider] object LiveStore {
         attempt,
         settings
       )
+      task.fetcher.readBy(keys)
       TaskAssignments.wanted(spark, assignment.group).foreach(task.fetcher.watch)
       host.publishQueued(worker.store.run)
       // The lease is the task's, however often it opens: an earlier store of it gives it back.

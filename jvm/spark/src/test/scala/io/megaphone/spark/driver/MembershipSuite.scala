@@ -42,6 +42,22 @@ final class MembershipSuite extends PluginSession {
     assert(only.state == Active)
   }
 
+  test("An executor that dies is owed once, however often Spark says so, if it was there.") {
+    assert(membership.owed == 0)
+    membership.lost("never there")
+    assert(membership.owed == 0)
+    membership.added("there", cores = 1, isDefault = true)
+    membership.added("as well", cores = 1, isDefault = true)
+    membership.lost("there")
+    membership.lost("there")
+    assert(membership.owed == 1)
+    membership.lost("as well")
+    assert(membership.owed == 2)
+    membership.added("in its place", cores = 1, isDefault = true)
+    assert(membership.owed == 1)
+    membership.lost("in its place")
+  }
+
   test("A report of an executor that Spark does not know is kept for nobody.") {
     val stranger = ExecutorAddress("77", "host", 1)
     application.receive(MessageBytes.encode(Report(stranger, Held(1, 2, 3))))

@@ -17,7 +17,7 @@ import io.megaphone.testkit.LongRun
 final class SparkReleasesSuite extends AnyFunSuite {
 
   /** An application with two executors of a core each. */
-  private final class Application(settings: (String, String)*) {
+  private final class Application(watchMs: Long, settings: (String, String)*) {
     val context = new SparkContext(
       new SparkConf()
         .setMaster("local-cluster[2,1,1024]")
@@ -25,21 +25,36 @@ final class SparkReleasesSuite extends AnyFunSuite {
         .setAll(settings)
     )
     private val headcount = new Headcount(context, () => executors)
-    private val releases = new SparkReleases(context, headcount, () => Set.empty)
+    private val releases =
+      new SparkReleases(context, headcount, excluded.intersect(_), () => Set.empty, watchMs)
+    var excluded: Set[String] = Set.empty
 
     def executors: Set[String] = Allocation.registered(context)
-    def need: Option[String] = releases.needOf(executors.head)
-    def awaitBoth(): Unit = eventually(timeout(2.minutes))(assert(headcount.active == 2))
+
+    /** Why the first one is needed, once dynamic allocation has been watched for long enough. */
+    def need: Option[String] = eventually(timeout(1.minute)) {
+      releases.look()
+      val found = releases.needOf(executors.head)
+      assert(!found.exists(_.contains("is watched")))
+      found
+    }
+    def awaitNoNeed(): Unit = eventually(timeout(1.minute))(assert(need.isEmpty))
+    def awaitBoth(): Unit = eventually(timeout(2.minutes))(assert(headcount.active.size == 2))
 
     /** One of them gets no more tasks. Nobody can do without the other. */
     def checkLast(): Unit = {
+      val last = "It is the last one that gets tasks."
+      excluded = executors.tail
+      assert(need.contains(last), "the other one gets none now")
+      excluded = Set.empty
       releases.cordon(executors.head)
-      assert(need.contains("It is the last one that gets tasks."))
+      assert(need.isEmpty, "it gets none itself")
+      assert(executors.tail.forall(releases.needOf(_).contains(last)))
     }
   }
 
   private def running(settings: (String, String)*)(use: Application => Unit): Unit = {
-    val application = new Application(settings: _*)
+    val application = new Application(watchMs = 200, settings: _*)
     try { application.awaitBoth(); use(application) }
     finally application.context.stop()
   }
@@ -69,7 +84,8 @@ final class SparkReleasesSuite extends AnyFunSuite {
         assert(wanted.contains(2) && need == twoWanted, "as many as it began with")
         context.parallelize(Seq(1), 1).count()
         eventually(timeout(1.minute))(assert(wanted.contains(1)))
-        assert(executors.size == 2 && need.isEmpty, "a job of one task has ended")
+        awaitNoNeed() // a job of one task has ended
+        assert(executors.size == 2)
         val door = new ServerSocket(0, 2, InetAddress.getLoopbackAddress)
         door.setSoTimeout(120000)
         try {
@@ -83,7 +99,7 @@ final class SparkReleasesSuite extends AnyFunSuite {
           job.get()
         } finally door.close()
         eventually(timeout(1.minute))(assert(wanted.contains(1)))
-        assert(need.isEmpty)
+        awaitNoNeed()
         checkLast()
       }
     }

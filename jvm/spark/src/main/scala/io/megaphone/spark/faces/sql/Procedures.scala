@@ -234,7 +234,7 @@ private[sql] object Procedures {
     override protected def run(in: Given): Seq[DrainRow] = {
       val executor = in.required("executor", in.text("executor"))
       val seconds = in.long("timeout_s").filter(_ != 0)
-      val timeoutMs = seconds.map(Math.multiplyExact(_, 1000L))
+      val timeoutMs = seconds.map(_.max(-1).min(Long.MaxValue / 1000) * 1000)
       val release = in.boolean("release").getOrElse(false)
       Vector(DrainRow.of(Placements.drain(Queries.application, executor, timeoutMs, release)))
     }

@@ -2,6 +2,7 @@
 package org.apache.spark.sql.megaphone
 
 import org.apache.spark.{ExecutorAllocationClient, SparkContext}
+import org.apache.spark.storage.BlockManagerId
 
 import io.megaphone.format.ExecutorAddress
 
@@ -15,17 +16,26 @@ object Cluster {
   /** The executors that are registered now, in the order of their ids, without the ports at which
     * they answer each other. The driver is included only in local mode, where it is the executor.
     * Asks the driver's own block manager endpoint. That may list one for ever that died as it
-    * registered, so the scheduler has to know it, too.
+    * registered, so the scheduler has to know it, too. And it forgets one for some seconds from
+    * which a task could not fetch.
+    *
+    * @param before
+    *   executors that were there before: they are, as long as the scheduler knows them
     */
-  def executors(sc: SparkContext): Vector[ExecutorAddress] = {
+  def executors(
+      sc: SparkContext,
+      before: Iterable[ExecutorAddress] = Nil
+  ): Vector[ExecutorAddress] = {
     val all = sc.env.blockManager.master.getMemoryStatus.keys.toVector
-    val workers = sc.schedulerBackend match {
+    def addresses(of: Vector[BlockManagerId]) =
+      of.map(e => ExecutorAddress(e.executorId, e.host, 0))
+    val there = sc.schedulerBackend match {
       case backend: ExecutorAllocationClient =>
         val known = backend.getExecutorIds().toSet
-        all.filter(e => known(e.executorId))
-      case _ => if (sc.isLocal) all else all.filterNot(_.isDriver)
+        (addresses(all) ++ before).filter(e => known(e.id)).distinctBy(_.id)
+      case _ => addresses(if (sc.isLocal) all else all.filterNot(_.isDriver))
     }
-    workers.map(e => ExecutorAddress(e.executorId, e.host, 0)).sortBy(e => (e.id.length, e.id))
+    there.sortBy(e => (e.id.length, e.id))
   }
 
   /** Of some executors those that Spark gives no tasks any more, because they are decommissioned or

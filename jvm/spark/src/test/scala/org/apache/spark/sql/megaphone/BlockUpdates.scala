@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.apache.spark.sql.megaphone
 
+import java.util.UUID
 import java.util.concurrent.ConcurrentLinkedQueue
 
 import scala.jdk.CollectionConverters._
@@ -39,7 +40,7 @@ final class BlockUpdates(context: SparkContext) {
   /** Has the driver know an executor that keeps no blocks, until `forget`. */
   def know(executor: String): Unit = {
     val keeper = new RpcEndpoint { override val rpcEnv: RpcEnv = context.env.rpcEnv }
-    val at = context.env.rpcEnv.setupEndpoint(s"blocks of $executor", keeper)
+    val at = context.env.rpcEnv.setupEndpoint(s"$executor ${UUID.randomUUID()}", keeper)
     val id = BlockManagerId(executor, "nowhere", 1)
     master.registerBlockManager(id, Array.empty, 0, 0, at)
     ()

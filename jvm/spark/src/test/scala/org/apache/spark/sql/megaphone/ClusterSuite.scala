@@ -8,6 +8,21 @@ import org.scalatest.time.SpanSugar._
 
 /** Which executors there are, on a cluster of one. */
 class ClusterSuite extends AnyFunSuite {
+  test("an executor that a task could not fetch from is there as long as it lives") {
+    val sc = new SparkContext(new SparkConf().setMaster("local-cluster[1,1,1024]").setAppName("f"))
+    try {
+      def there = Cluster.executors(sc)
+      eventually(timeout(1.minute))(assert(there.map(_.id) == Vector("0")))
+      val before = there
+      // As Spark does then. The executor's next heartbeat brings it back.
+      sc.env.blockManager.master.removeExecutorAsync("0")
+      eventually(timeout(1.minute))(assert(there.isEmpty))
+      assert(Cluster.executors(sc, before) == before)
+      val dead = before.map(_.copy(id = "7"))
+      assert(!Cluster.executors(sc, dead).exists(_.id == "7"))
+    } finally sc.stop()
+  }
+
   test("an executor that died as it registered is not there, although its blocks are listed") {
     val sc = new SparkContext(new SparkConf().setMaster("local-cluster[1,1,1024]").setAppName("c"))
     try {

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.megaphone.spark.driver
+
+import java.util.concurrent.TimeUnit
+
+import scala.collection.mutable
+
+import io.megaphone.pace.Clock
+
+/** The greatest of the numbers that were added lately.
+  *
+  * Threads: one.
+  *
+  * @param spanMs
+  *   how long ago the oldest was added that counts
+  */
+private final class RecentMost(spanMs: Long, clock: Clock = Clock.System) {
+  private val spanNanos = TimeUnit.MILLISECONDS.toNanos(spanMs)
+  private val added = mutable.Queue.empty[(Long, Int)] // when, and what
+  private var since = clock.nanoTime // from then on, numbers were added without a longer pause
+
+  def add(number: Int): Unit = {
+    val now = clock.nanoTime
+    if (added.lastOption.forall { case (at, _) => now - at > spanNanos }) since = now
+    added.dequeueWhile { case (at, _) => now - at > spanNanos }
+    added.enqueue(now -> number)
+    ()
+  }
+
+  /** None before numbers have been added for the whole time, or if none was added for as long. */
+  def most: Option[Int] = {
+    val now = clock.nanoTime
+    val isWhole = now - since >= spanNanos
+    val recent = added.iterator.collect { case (at, number) if now - at <= spanNanos => number }
+    if (isWhole) recent.maxOption else None
+  }
+}
