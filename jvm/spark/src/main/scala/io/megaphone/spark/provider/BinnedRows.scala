@@ -219,8 +219,7 @@ private[provider] final class BinnedRows(
       Iterator.single(logOf(bring(f.binOf.hashOf(from.get))).range(f.number, first, last))
     else
       onceLooked {
-        // A time is the first column of the keys that it orders.
-        bringScanned(f, d => until.exists(_.getLong(0) - 1 <= d.due.until))
+        bringScanned(f, _.areAllBefore(until))
         merged(_.range(f.number, first, last))
       }
   }
@@ -334,4 +333,10 @@ private[provider] final class BinnedRows(
   * @param opened
   *   of another store that the operator looks into meanwhile
   */
-private[provider] final case class DueRows(due: Due, telling: Fetcher, opened: Option[Fetcher])
+private[provider] final case class DueRows(due: Due, telling: Fetcher, opened: Option[Fetcher]) {
+
+  /** Whether a range that ends before a key has no row that is not due. A time is the first column
+    * of the keys that it orders.
+    */
+  def areAllBefore(key: Option[UnsafeRow]): Boolean = key.exists(_.getLong(0) - 1 <= due.until)
+}

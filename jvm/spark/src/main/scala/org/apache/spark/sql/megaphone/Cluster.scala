@@ -18,14 +18,13 @@ object Cluster {
     * Asks the driver's own block manager endpoint. That may list one for ever that died as it
     * registered, so the scheduler has to know it, too. And it forgets one for some seconds from
     * which a task could not fetch.
-    *
-    * @param before
+    */
+  def executors(sc: SparkContext): Vector[ExecutorAddress] = executors(sc, Nil)
+
+  /** @param before
     *   executors that were there before: they are, as long as the scheduler knows them
     */
-  def executors(
-      sc: SparkContext,
-      before: Iterable[ExecutorAddress] = Nil
-  ): Vector[ExecutorAddress] = {
+  def executors(sc: SparkContext, before: Iterable[ExecutorAddress]): Vector[ExecutorAddress] = {
     val all = sc.env.blockManager.master.getMemoryStatus.keys.toVector
     def addresses(of: Vector[BlockManagerId]) =
       of.map(e => ExecutorAddress(e.executorId, e.host, 0))
