@@ -89,7 +89,7 @@ final class MembershipSuite extends PluginSession {
       asking.start()
       eventually(timeout(60.seconds))(assert(hang.struck == 1)) // once the query is idle
       asking.join(60000)
-      assert(hanging == Set("megaphone-place") && !asking.isAlive)
+      assert(hanging == Set("megaphone-driver") && !asking.isAlive)
     } finally { ProbeFileSystem.faults = Nil; ProbeFileSystem.released.release() }
     eventually(timeout(60.seconds))(assert(hanging.isEmpty))
     membership.undrain(only.id)
