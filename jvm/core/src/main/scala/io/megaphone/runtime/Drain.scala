@@ -73,8 +73,8 @@ object Drain {
     * @param withoutRoom
     *   the executors that could not take some of these workers, or stand by for them, not long ago
     * @param strayed
-    *   those of the workers that are placed on another executor, which has all of their state:
-    *   Spark has run them here, for that one has had no free core
+    *   those of the workers that Spark has run here although they were placed on another executor,
+    *   which has all of their state: that one has had no free core
     */
   final case class OfQuery(
       name: String,

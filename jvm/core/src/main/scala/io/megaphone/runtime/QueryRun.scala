@@ -57,7 +57,7 @@ final class QueryRun(
   private val roster = new DutyRoster(() => records.state, places, told)
   @volatile private var pace = new CopyPace(TransferRate.Settings())
   @volatile private var isStarted = false
-  private var exporting = Set.empty[String] // executors that others ask for the rest of bins
+  @volatile private var exporting = Set.empty[String] // executors that lend what steps took
   private var tooFew = Option.empty[Int] // executors, of which `warn` was told last
 
   import places.observed
@@ -251,6 +251,9 @@ final class QueryRun(
   def takeNews(): PlacingNews = places.takeNews()
 
   private def sceneNow: Scene = scenes.at(batchNow, current.groups)
+
+  /** The executors that lend what steps on demand have left there. */
+  def lenders: Set[String] = exporting
 
   /** The batch that was planned last; -1 before the first. */
   private def batchNow: Long = records.state.flatMap(_.decision).fold(-1L)(_.batch.number)

@@ -11,8 +11,9 @@ import scala.util.control.NonFatal
   *      be empty if Spark did not run workers there whose state is elsewhere.
   *   1. It is cordoned: it gets no more tasks. That cannot be taken back. ''The driver dies:'' the
   *      cluster manager ends its executors.
-  *   1. It waits until no task runs there, and no job that runs needs what tasks have left there.
-  *      ''The executor dies:'' it is as good as ended; the job runs its tasks again.
+  *   1. It waits until no task runs there, no job that runs needs what tasks have left there, and
+  *      no step on demand still takes from it, if it has time left. ''The executor dies:'' it is as
+  *      good as ended; the job runs its tasks again.
   *   1. It is ended. ''The cluster manager does not do it:'' the executor stays, without tasks.
   *
   * Threads: one at a time.
@@ -32,7 +33,7 @@ final class Releases(drains: Drains, host: Releases.Host) {
     asked = asked.intersect(cordoned)
     (cordoned -- asked).toVector.sorted.foreach { executor =>
       step(executor) {
-        host.useOf(executor).getOrElse {
+        lending(executor, look).orElse(host.useOf(executor)).getOrElse {
           val isAgreed = host.end(executor)
           asked += executor
           if (isAgreed) "The cluster manager was asked to end it."
@@ -52,6 +53,11 @@ final class Releases(drains: Drains, host: Releases.Host) {
         }
       }
     }
+  }
+
+  private def lending(executor: String, look: String => Drain.OfExecutor): Option[String] = {
+    def lends = look(executor).queries.exists(_.exports > 0)
+    Option.when(!drains.overdue(executor) && lends)("Steps on demand still take state from there.")
   }
 
   private def step(executor: String)(take: => String): Unit =

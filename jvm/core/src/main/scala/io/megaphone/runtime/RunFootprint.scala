@@ -90,11 +90,6 @@ final class RunFootprint private[runtime] (
   ): Drain.OfQuery = {
     val seats = staysOn(executor)
     val stoodBy = places.beside.standbysOn(executor, isIdle)
-    def hasStrayed(seat: Seat) = places.wishes.of(seat).exists { wished =>
-      wished != executor && snapshot().exists { state =>
-        reported.isWhole(state.group(seat.group), seat.worker, wished)
-      }
-    }
     Drain.OfQuery(
       name,
       seats.size,
@@ -108,7 +103,7 @@ final class RunFootprint private[runtime] (
         .distinct
         .filter(_ != executor)
         .sorted(Member.order),
-      seats.count(hasStrayed)
+      seats.count(hasStrayed(_, executor))
     )
   }
 
@@ -163,15 +158,31 @@ final class RunFootprint private[runtime] (
   /** Whether the workers are to be spread soon, for executors have come or gone. */
   def isSettling: Boolean = places.isSettling
 
-  /** Whether another executor has all state of a worker, of the newest settled version. Before the
-    * next batch is planned, no standby has the bins that steps bring with the newest one.
+  /** Whether a worker has run on an executor although a batch had placed it on another, which has
+    * all of its state.
     */
+  private def hasStrayed(seat: Seat, executor: String): Boolean = snapshot().exists { state =>
+    val group = state.group(seat.group)
+    def hasRun(batch: Long) =
+      group.operators.exists(o => observed.runs.hasRun(o.id, seat.worker, executor, batch))
+    !isBrought(state, seat) && relocations.exists { r =>
+      r.isOpen && r.seat == seat && r.taken.exists(hasRun) &&
+      reported.isWhole(group, seat.worker, r.to)
+    }
+  }
+
+  /** Whether steps bring a worker bins with the newest batch: no standby has them before the next
+    * one is planned.
+    */
+  private def isBrought(state: Protocol.State, seat: Seat): Boolean =
+    state.history.sealAt(newest(state)).exists(_.gaining.contains((seat.group, seat.worker)))
+  private def newest(state: Protocol.State) = state.decision.fold(-1L)(_.batch.number)
+
+  /** Whether another executor has all state of a worker, of the newest settled version. */
   def isElsewhere(seat: Seat): Boolean = snapshot().exists { state =>
     val group = state.group(seat.group)
-    val settled = state.decision.fold(-1L)(_.batch.number)
-    val brought =
-      state.history.sealAt(settled).exists(_.gaining.contains((seat.group, seat.worker)))
-    !brought && places.beside.of(seat).exists { e =>
+    val settled = newest(state)
+    !isBrought(state, seat) && places.beside.of(seat).exists { e =>
       observed.cluster.open(e) && reported.versionOn(group, seat.worker, e).exists(_ >= settled)
     }
   }

@@ -56,6 +56,8 @@ class ChurnSuite extends AnyFunSuite {
       private val begun = mutable.Map.empty[(String, Int), Long] // standby → its first batch
       var batch: Long = -1
       var binsIncomplete = 0 // of each worker, after a batch
+      var strays = Map.empty[Int, String] // where some workers run, wherever they are placed
+      var onPlanned: () => Unit = () => ()
 
       /** Bytes of the standbys that were made. */
       var copied = 0L
@@ -75,8 +77,9 @@ class ChurnSuite extends AnyFunSuite {
         for (_ <- 1 to batches) {
           batch += 1
           val planned = run.plan(batch, Vector(group), isOwn = true, Map.empty, seenBy(this))
+          onPlanned()
           for ((executor, worker) <- planned.decision.batch.executorsOf(0).zipWithIndex)
-            run.committed(commit(worker, view.get(executor).get))
+            run.committed(commit(worker, view.get(strays.getOrElse(worker, executor)).get))
           view.executors.foreach(report)
           run.batchEnded(batch, 100)
         }
@@ -251,6 +254,26 @@ class ChurnSuite extends AnyFunSuite {
     query.binsIncomplete = 0
     query.step(2)
     assert(!needed("3"))
+  }
+
+  test("a worker has strayed once it has run where it was, after a batch placed it elsewhere") {
+    val app = new Application(2, copyBatches = 3)
+    val query = app.query(workers = 2, PlacementSettings()).step(4)
+    def now = query.run.footprint.on("1", "q", "q0", isIdle = false, None)
+    def relocation = query.relocations(Relocation.Drain).last
+    app.drain("1")
+    query.strays = Map(1 -> "1")
+    query.step()
+    query.onPlanned =
+      () => if (relocation.taken.contains(query.batch)) assert(now.strayed == 0, "it may go there")
+    while (relocation.isMaking) {
+      assert(now.workers == 1 && now.strayed == 0, "its state is not elsewhere yet")
+      query.step()
+    }
+    assert(relocation.isOpen && now.workers == 1 && now.strayed == 1)
+    query.strays = Map.empty
+    query.step(2)
+    assert(relocation.isDone && now.workers == 0 && now.strayed == 0)
   }
 
   test("a late report or commit of an executor that is no member moves nothing there") {

@@ -210,12 +210,30 @@ class DrainsSuite extends AnyFunSuite {
     tick()
     assert(host.did == Vector("cordon e") && get.reason.contains("A task runs there."))
     host.use = None
+    has(query.copy(exports = 1))
+    tick()
+    assert(host.did == Vector("cordon e") && get.reason.exists(_.contains("still take state")))
+    has(query)
     tick()
     tick()
     assert(host.did == Vector("cordon e", "end e"), "it is asked for once")
     assert(drains.lost("e"))
     tick()
     assert(get.status == Drain.Released && get.reason.isEmpty && host.did.size == 2)
+  }
+
+  test("who lends what steps took is ended all the same once its time is up") {
+    val scene = new Scene
+    import scene._
+    val host = new Host
+    val releases = new Releases(drains, host)
+    drains.start("e", Some(1000), release = true)
+    has(query.copy(workers = 1, exports = 1))
+    releases.tick(_ => has)
+    assert(host.did.isEmpty)
+    now = 1000
+    for (_ <- 0 to 1) releases.tick(_ => has)
+    assert(host.did == Vector("cordon e", "end e"))
   }
 
   test("an executor that the cluster manager may not end is to be ended by other means") {

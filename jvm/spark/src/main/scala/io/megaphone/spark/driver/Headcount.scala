@@ -15,9 +15,11 @@ import io.megaphone.spark.conf.PlacementConf.ExecutorsMax
   * allocation says so.
   *
   *   - Nothing is said until an executor is to be ended, or more are asked for.
-  *   - When one is ended: as many as get tasks, and one for each that was lost and has not been
-  *     replaced. Else another would be started in its place. A cluster manager that replaces none
-  *     within two minutes is taken to replace none.
+  *   - When one is about to be ended: as many as get tasks, and one for each that was lost and has
+  *     not been replaced. Else another would be started in its place. A cluster manager that
+  *     replaces none within two minutes is taken to replace none.
+  *   - While some are to be replaced, those that are about to be ended count, too: the cluster
+  *     manager counts them, and would start nothing else.
   *   - When more are asked for: that many, less one for each that is ended later.
   *
   * Only executors of Spark's default resource profile count: queries run on no others.
@@ -34,6 +36,7 @@ private final class Headcount(context: SparkContext, registered: () => Set[Strin
   private val asking = new Object // held while the cluster manager is asked: that may take long
   private val lostAtNanos = mutable.Queue.empty[Long]
   private val ended = mutable.Set.empty[String]
+  private val ending = mutable.Set.empty[String] // those of them that still wait for it
   private var asked = 0
   private var isTellingDue = false
 
@@ -43,37 +46,51 @@ private final class Headcount(context: SparkContext, registered: () => Set[Strin
     all -- Cluster.leaving(context, all.toVector)
   }
 
-  /** An executor has died, and is to be replaced. */
-  def lost(): Unit = synchronized {
-    forgetOld()
-    lostAtNanos.enqueue(System.nanoTime)
-    ()
+  /** An executor has died. It is to be replaced, if it was not to be ended. */
+  def lost(executor: String): Unit = synchronized {
+    if (!ended(executor)) {
+      forgetOld()
+      lostAtNanos.enqueue(System.nanoTime)
+      if (ending.nonEmpty) isTellingDue = true
+    }
   }
 
   /** An executor has come. */
   def came(): Unit = synchronized { if (lostAtNanos.nonEmpty) lostAtNanos.dequeue(); () }
 
-  /** An executor is to be ended, or was to be and has died. Called again, nothing changes. Asks
+  /** An executor gets no more tasks, and waits for its end. Asks nobody: see `tell`. */
+  def waitsForEnd(executor: String): Unit = synchronized {
+    leaves(executor)
+    ending.add(executor)
+    ()
+  }
+
+  /** An executor is ended now, or was to be and has died. Called again, nothing changes. Asks
     * nobody: see `tell`.
     */
   def leaves(executor: String): Unit = synchronized {
     if (ended.add(executor)) asked -= 1
+    ending.remove(executor)
     isTellingDue = true
   }
 
-  /** Tells the cluster manager what changed because executors leave, if anything did. What it does
-    * not take is due again. Throws IllegalStateException then, and whatever Spark throws.
+  /** Tells the cluster manager what changed because executors leave, if anything did. Throws what
+    * Spark throws; it is told again then.
     */
   def tell(): Unit = if (takeTellingDue() && !Allocation.isDynamic(context))
     asking.synchronized {
-      try {
-        val now = active.size
-        if (!Allocation.limit(context, synchronized(Seq(1, now + owed, asked).max)))
-          throw new IllegalStateException(
-            "The cluster manager does not take the number of executors that are left."
-          )
-      } catch { case e: Throwable => synchronized { isTellingDue = true }; throw e }
+      try { Allocation.limit(context, wanted); () }
+      catch { case e: Throwable => synchronized { isTellingDue = true }; throw e }
     }
+
+  /** How many executors the application wants now, in all. */
+  def wanted: Int = {
+    val (there, now) = (registered(), active.size)
+    synchronized {
+      val replaced = if (owed > 0) owed + ending.count(there) else 0
+      Seq(1, now + replaced, asked).max
+    }
+  }
 
   private def takeTellingDue(): Boolean = synchronized {
     val isDue = isTellingDue

@@ -84,11 +84,11 @@ final class Membership(
     */
   def lost(executor: String): Unit = {
     gone.add(executor)
-    val wasThere = cores.asScala.remove(executor).isDefined
+    val wasThere = Seq(cores, listed).map(_.keySet.remove(executor)).contains(true)
     val wasNoticed = noticed.remove(executor)
     if (!others.remove(executor)) {
       if (drains.lost(executor)) headcount.leaves(executor)
-      else if (wasThere && !wasNoticed) headcount.lost()
+      else if (wasThere && !wasNoticed) headcount.lost(executor)
       placeAnew(_.footprint.hasStandbys)
     }
   }

@@ -151,7 +151,7 @@ final class QueryDriver(val application: ApplicationDriver, val query: RunningQu
     */
   private[driver] def needed(live: Set[String]): Set[String] =
     if (footprint.isSettling && snapshot.isDefined && !idleness.isIdle) live
-    else footprint.needed.intersect(live)
+    else (footprint.needed ++ run.lenders).intersect(live)
 
   private def isNewestCommitted: Boolean = query.latestCommittedBatch.exists(newest =>
     snapshot.flatMap(_.decision).forall(_.batch.number <= newest)

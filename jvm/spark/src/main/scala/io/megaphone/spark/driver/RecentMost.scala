@@ -17,21 +17,26 @@ import io.megaphone.pace.Clock
 private final class RecentMost(spanMs: Long, clock: Clock = Clock.System) {
   private val spanNanos = TimeUnit.MILLISECONDS.toNanos(spanMs)
   private val added = mutable.Queue.empty[(Long, Int)] // when, and what
-  private var since = clock.nanoTime // from then on, numbers were added without a longer pause
+  private var since = clock.nanoTime // from then on, numbers were added without a pause
 
   def add(number: Int): Unit = {
     val now = clock.nanoTime
-    if (added.lastOption.forall { case (at, _) => now - at > spanNanos }) since = now
+    if (added.lastOption.forall { case (at, _) => now - at > RecentMost.PauseNanos }) since = now
     added.dequeueWhile { case (at, _) => now - at > spanNanos }
     added.enqueue(now -> number)
     ()
   }
 
-  /** None before numbers have been added for the whole time, or if none was added for as long. */
+  /** None before numbers have been added for the whole time, without a pause of some seconds. */
   def most: Option[Int] = {
     val now = clock.nanoTime
-    val isWhole = now - since >= spanNanos
+    val isWhole =
+      now - since >= spanNanos && added.lastOption.exists(now - _._1 <= RecentMost.PauseNanos)
     val recent = added.iterator.collect { case (at, number) if now - at <= spanNanos => number }
     if (isWhole) recent.maxOption else None
   }
+}
+
+private object RecentMost {
+  val PauseNanos: Long = TimeUnit.SECONDS.toNanos(2)
 }

@@ -53,7 +53,7 @@ private final class SparkReleases(
   override def cordon(executor: String): Unit = {
     logInfo(s"Executor $executor gets no more tasks: it is to be ended.")
     Allocation.cordon(context, executor)
-    headcount.leaves(executor)
+    headcount.waitsForEnd(executor)
   }
 
   override def useOf(executor: String): Option[String] =

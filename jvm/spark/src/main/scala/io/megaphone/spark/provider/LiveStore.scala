@@ -94,7 +94,8 @@ private[provider] final class LiveStore(
     context.reportCommit(task.batch.version + 1)
     isCommitted = true
     // By now the operator has made all families of the store.
-    host.agent.registry.useKeyReader(key, () => context.keyReader(table.bins))
+    val (of, bins) = (context, table.bins) // the holding is not to live as long as the reader
+    host.agent.registry.useKeyReader(key, () => of.keyReader(bins))
     host.tell(committed)
     host.keepWithin(holding)
   }

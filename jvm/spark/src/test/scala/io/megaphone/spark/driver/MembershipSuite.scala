@@ -58,6 +58,20 @@ final class MembershipSuite extends PluginSession {
     membership.lost("in its place")
   }
 
+  test("Who is about to be ended counts while others are to be replaced, and is not replaced.") {
+    val headcount = new Headcount(spark.sparkContext, () => Set("1", "3", "4"))
+    headcount.waitsForEnd("1")
+    assert(headcount.wanted == 3) // in local mode all are active
+    headcount.lost("2")
+    assert(headcount.wanted == 5, "else the cluster manager would start none for 2")
+    headcount.leaves("1")
+    assert(headcount.wanted == 4)
+    headcount.lost("1")
+    assert(headcount.owed == 1)
+    headcount.came()
+    assert(headcount.wanted == 3)
+  }
+
   test("A report of an executor that Spark does not know is kept for nobody.") {
     val stranger = ExecutorAddress("77", "host", 1)
     application.receive(MessageBytes.encode(Report(stranger, Held(1, 2, 3))))

@@ -22,7 +22,7 @@ object Cluster {
   def executors(sc: SparkContext): Vector[ExecutorAddress] = executors(sc, Nil)
 
   /** @param before
-    *   executors that were there before: they are, as long as the scheduler knows them
+    *   executors that were there before: they are, as long as the scheduler knows that they live
     */
   def executors(sc: SparkContext, before: Iterable[ExecutorAddress]): Vector[ExecutorAddress] = {
     val all = sc.env.blockManager.master.getMemoryStatus.keys.toVector
@@ -31,7 +31,12 @@ object Cluster {
     val there = sc.schedulerBackend match {
       case backend: ExecutorAllocationClient =>
         val known = backend.getExecutorIds().toSet
-        (addresses(all) ++ before).filter(e => known(e.id)).distinctBy(_.id)
+        // One whose end Spark has heard of, but not yet the reason, is known and not active.
+        def lives(id: String) = backend.isExecutorActive(id) ||
+          sc.taskScheduler.getExecutorDecommissionState(id).isDefined
+        (addresses(all) ++ before.filter(e => lives(e.id)))
+          .filter(e => known(e.id))
+          .distinctBy(_.id)
       case _ => addresses(if (sc.isLocal) all else all.filterNot(_.isDriver))
     }
     there.sortBy(e => (e.id.length, e.id))
