@@ -102,7 +102,8 @@ object PlanRefusedException {
       if (known.isEmpty)
         s"There is no executor '$id', for none has come yet; ask again once executors() shows some."
       else
-        s"There is no executor '$id', only ${known.mkString(", ")}; name one that executors() shows."
+        s"There is no executor '$id', only ${known.mkString(", ")}; name one that executors() " +
+          "shows."
     )
   def executorLeaving(id: String): PlanRefusedException = new PlanRefusedException(
     "EXECUTOR_LEAVING",
