@@ -33,6 +33,7 @@ final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
     var isCordoned = false
     var waitsFor: Option[String] = None // why it is not cordoned, or not ended, yet
     var end: Option[Drain.Status] = None
+    def isToCordon: Boolean = release && !isCordoned
     def isOverdue: Boolean = deadlineNanos.exists(_ <= clock.nanoTime)
   }
   private val entries = mutable.LinkedHashMap.empty[String, Entry]
@@ -129,11 +130,9 @@ final class Drains(nextCounter: () => Long, clock: Clock = Clock.System) {
     * would be empty if Spark gave them no more tasks.
     */
   def toCordon(look: String => Drain.OfExecutor): Vector[String] = {
-    of(entry => entry.release && !entry.isCordoned).foreach(get(_, look))
-    of { entry =>
-      entry.release && !entry.isCordoned &&
-      (entry.wasDrained || entry.isOverdue || entry.hadOnlyStrayed)
-    }.toVector.sorted
+    of(_.isToCordon).foreach(get(_, look))
+    def mayGo(entry: Entry) = entry.wasDrained || entry.isOverdue || entry.hadOnlyStrayed
+    of(entry => entry.isToCordon && mayGo(entry)).toVector.sorted
   }
 
   /** From now on, an executor counts as one that gets no more tasks. Returns false if it is to be

@@ -54,6 +54,6 @@ private final class Idleness(
 }
 
 private object Idleness {
-  private val AfterNanos = 30L * 1000000000L
+  val AfterNanos: Long = 30L * 1000000000L
   private val LookNanos = 1000000000L
 }

@@ -146,7 +146,7 @@ final class Membership(
   }
 
   private def excludedOf(executors: Set[String]): Set[String] =
-    this.executors.iterator.filter(isExcluded).map(_.id).filter(executors).toSet
+    executors.filter(id => Option(listed.get(id)).exists(isExcluded))
 
   private def isExcluded(executor: ExecutorAddress): Boolean =
     barred.contains(ExcludedExecutor(executor.id)) || barred.contains(ExcludedHost(executor.host))

@@ -32,11 +32,10 @@ private final class RecentMost(spanMs: Long, clock: Clock = Clock.System) {
     val now = clock.nanoTime
     val isWhole =
       now - since >= spanNanos && added.lastOption.exists(now - _._1 <= RecentMost.PauseNanos)
-    val recent = added.iterator.collect { case (at, number) if now - at <= spanNanos => number }
-    if (isWhole) recent.maxOption else None
+    Option.when(isWhole)(added.iterator.map(_._2).max)
   }
 }
 
 private object RecentMost {
-  val PauseNanos: Long = TimeUnit.SECONDS.toNanos(2)
+  private val PauseNanos: Long = TimeUnit.SECONDS.toNanos(2)
 }

@@ -73,5 +73,5 @@ private final class SparkReleases(
 private object SparkReleases {
 
   /** As long as a query plans no batch until it counts as idle. */
-  val WatchMs = 30000L
+  private val WatchMs = Idleness.AfterNanos / 1000000L
 }

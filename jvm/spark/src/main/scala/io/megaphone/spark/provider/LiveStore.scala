@@ -13,6 +13,7 @@ import org.apache.spark.sql.megaphone.SparkPrivate
 import io.megaphone.checkpoint.{Committer, Recovery, StateFiles}
 import io.megaphone.format.{StateName, StoreKey, WorkerId, WriterId}
 import io.megaphone.log.Due
+import io.megaphone.log.KeyReader
 import io.megaphone.plan.RoutingTable
 import io.megaphone.runtime.{Assignment, Fetcher, Tables, WorkerTask}
 import io.megaphone.spark.checkpoint.Lz4
@@ -24,11 +25,15 @@ import io.megaphone.state.{Attempt, Holding}
 
 /** Spark's host of one [[io.megaphone.runtime.WorkerTask]]: opened once for the task, for all the
   * handles that the task makes, and given back when the task ends.
+  *
+  * @param keys
+  *   makes what reads the store's keys. It outlives the task, so it must not have its state
   */
 private[provider] final class LiveStore(
     private val task: WorkerTask,
     host: ExecutorHost,
     context: StoreContext,
+    keys: () => KeyReader,
     attempt: Long,
     val guard: TaskGuard
 ) extends WriteSession {
@@ -94,8 +99,7 @@ private[provider] final class LiveStore(
     context.reportCommit(task.batch.version + 1)
     isCommitted = true
     // By now the operator has made all families of the store.
-    val (of, bins) = (context, table.bins) // the holding is not to live as long as the reader
-    host.agent.registry.useKeyReader(key, () => of.keyReader(bins))
+    host.agent.registry.useKeyReader(key, keys)
     host.tell(committed)
     host.keepWithin(holding)
   }
@@ -235,7 +239,7 @@ private[provider] object LiveStore {
       host.publishQueued(worker.store.run)
       // The lease is the task's, however often it opens: an earlier store of it gives it back.
       val live =
-        try new LiveStore(task, host, context, id._1, guard)
+        try new LiveStore(task, host, context, keys, id._1, guard)
         catch { case e: Throwable if known.isEmpty => task.end(); throw e }
       known.foreach(_.isSuperseded = true)
       byTask.put(id, live)
