@@ -37,7 +37,10 @@ final class Survey private (
   /** Heap bytes, without those of the log. */
   def heapBytes: Long = parts.iterator.map(_.length * 8L + OwnBytes).sum
 
-  /** The records of a sub-bin, back to back; none if the log has no key of this hash. */
+  /** The records of a sub-bin, back to back; none if the log has no key of this hash. Throws
+    * IllegalStateException if one is of another hash: it would be looked for in vain where it is
+    * taken in.
+    */
   def bytesOf(hash: Int): Array[Byte] = {
     val positions = mutable.ArrayBuilder.make[Int]
     var bytes = 0L
@@ -46,6 +49,7 @@ final class Survey private (
       while (i < part.length && hashOf(part(i)) == hash) {
         val position = positionOf(part(i))
         if (records.isLive(position)) {
+          checkHash(position, hash)
           positions += position
           bytes += records.sizeBytes(position)
         }
@@ -56,6 +60,15 @@ final class Survey private (
     val sink = new ArraySink(new Array[Byte](bytes.toInt), 0)
     positions.result().foreach(records.copy(_, sink))
     sink.array
+  }
+
+  private def checkHash(position: Int, expected: Int): Unit = {
+    val (page, at) = (pages.page(position), pages.offset(position))
+    val found = hashAt(keys, page, at, Words.get(page, at))
+    if (found != expected)
+      throw new IllegalStateException(
+        s"the record at $position is of hash $found, and was surveyed as one of $expected"
+      )
   }
 
   /** Calls `f` with each hash from `hash` on, ascending, until `f` returns false. Some may have no
@@ -150,10 +163,8 @@ object Survey {
       if (Record.family(header) == by.time.family && Record.kind(header) != Record.Remove) {
         val time = by.time.of(page, at, keys)
         if (time > by.until) next = math.min(next, time) // of a dead record, too: that is earlier
-        else if (time >= by.from && records.isLive(position)) {
-          val keyAt = at + Record.HeaderBytes
-          found += keys.hashOf(by.time.family, page, keyAt, Record.keyBytes(header))
-        }
+        else if (time >= by.from && records.isLive(position))
+          found += hashAt(keys, page, at, header)
       }
     }
     (found.toArray.sorted, next)
@@ -171,11 +182,11 @@ object Survey {
       f: (Int, Int) => Unit
   ): Unit = pages.foreachRecord(from, until) { (position, page, at) =>
     val header = Words.get(page, at)
-    if (Record.kind(header) != Record.Remove) {
-      val keyAt = at + Record.HeaderBytes
-      f(position, keys.hashOf(Record.family(header), page, keyAt, Record.keyBytes(header)))
-    }
+    if (Record.kind(header) != Record.Remove) f(position, hashAt(keys, page, at, header))
   }
+
+  private def hashAt(keys: KeyReader, page: Array[Byte], at: Int, header: Long): Int =
+    keys.hashOf(Record.family(header), page, at + Record.HeaderBytes, Record.keyBytes(header))
 
   // Ascending by hash, then by position: a position is never negative.
   private def entry(hash: Int, position: Int): Long = (hash.toLong << 32) | position

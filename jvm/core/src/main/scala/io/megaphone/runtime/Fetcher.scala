@@ -84,28 +84,34 @@ final class Fetcher private[runtime] (
       else arrivals.waiting(bringWanted(remote, bin -> hash))
     }
 
-  /** Makes sure that all of some bins is here. Throws as `bring` does. */
+  /** Makes sure that all of some bins is here. Asks for some bins at a time, so that the next
+    * answers are made and sent while one is taken in. Throws as `bring` does.
+    */
   def complete(bins: Seq[Int]): Unit = arrivals.waiting {
-    bins.foreach { bin =>
-      @tailrec
-      def go(from: Int): Unit = remoteOf(bin) match {
-        case Some(remote) =>
-          val keys = Map(bin -> remote.keys)
-          val here = remote.hereFrom(from)
-          ask(remote, Question.Rest(remote.key, remote.name, keys, bin, from, here)) match {
-            case Answer.Rest(stretch) =>
-              stretch.subBins.foreach(takeIn(bin, _))
-              stretch.next match {
-                case Some(next) => go(next)
-                case None => if (isPartial(bin)) fromFiles(remote)
-              }
-            case _ => fromFiles(remote)
-          }
-        case None =>
-      }
-      go(Int.MinValue)
-      wanted.remove(bin)
+    val asked = mutable.Queue.empty[(Int, Remote, () => Answer)]
+    def askFrom(hash: Int, bin: Int): Unit = for (remote <- remoteOf(bin)) {
+      val keys = Map(bin -> remote.keys)
+      val here = remote.hereFrom(hash)
+      val question = Question.Rest(remote.key, remote.name, keys, bin, hash, here)
+      asked.enqueue((bin, remote, asking(remote, question)))
     }
+    val left = bins.iterator
+    while (asked.nonEmpty || left.hasNext)
+      if (asked.size < RestsMax && left.hasNext) askFrom(Int.MinValue, left.next())
+      else {
+        val (bin, remote, answer) = asked.dequeue()
+        // If it is complete by now, the source did not answer about another, and files did.
+        if (isPartial(bin)) answer() match {
+          case Answer.Rest(stretch) =>
+            stretch.subBins.foreach(takeIn(bin, _))
+            stretch.next match {
+              case Some(next) => askFrom(next, bin)
+              case None => if (isPartial(bin)) fromFiles(remote)
+            }
+          case _ => fromFiles(remote)
+        }
+      }
+    bins.foreach(wanted.remove)
   }
 
   /** Makes sure that all rows that are due are here, with all that their keys have.
@@ -361,6 +367,11 @@ private object Fetcher {
 
   /** Sub-bins in one question. */
   private val HashesMax = 4096
+
+  /** Bins of which all is asked for at a time: as many as their answers have, together, the bytes
+    * of one about some keys.
+    */
+  private val RestsMax = 4
 
   /** How long a task waits until it asks a source again that is not at the name yet, and how long
     * in all: its worker may have no task there.

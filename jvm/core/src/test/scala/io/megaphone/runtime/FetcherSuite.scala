@@ -170,6 +170,38 @@ class FetcherSuite extends AnyFunSuite with TakenBins {
     assert(list(log, keyOf(3)) == Seq(3) && log.keyCount == 10)
   }
 
+  test("all of several bins is asked for at the same time") {
+    val inTwo = 100 until 105
+    val moving = new Moving(keys = 10, inTwo = inTwo)
+    import moving._
+    fetcher.completeAll()
+    assert(openMost == 2 && openNow == 0, "each answer has one key")
+    assert(((0 until 10) ++ inTwo).forall(has) && !lease.holding.areIncomplete)
+    assert(asked.size == 15 && arrivals.binsFromPeer == 2 && arrivals.binsFromCheckpoint == 0)
+  }
+
+  test("a source that fails while it is asked for all of several bins is waited for once") {
+    val inTwo = 100 until 105
+    val moving = new Moving(keys = 10, inTwo = inTwo)
+    import moving._
+    heard = answer => if (asked.size > 3) Answer.Gone else answer
+    fetcher.completeAll()
+    assert(asked.size == 5 && openNow == 1, "the last one is not waited for")
+    assert(((0 until 10) ++ inTwo).forall(has) && arrivals.binsFromCheckpoint == 2)
+    assert((0 until 10).map(i => list(log, keyOf(i))) == (0 until 10).map(i => Seq(i.toByte)))
+  }
+
+  test("a record that is of another hash than it was surveyed as is not sent") {
+    val moving = new Moving(keys = 10)
+    import moving._
+    var shift = 0
+    source.useKeyReader(turn.key, () => (f, b, from, n) => hash.hashOf(f, b, from, n) + shift)
+    fetcher.bring(0, hashOf(1))
+    shift = 4 // bins are as before
+    intercept[IllegalStateException](fetcher.bring(0, hashOf(2)))
+    assert(has(1) && !has(2))
+  }
+
   test("what a source does not answer comes from the files, whole, and it is not asked again") {
     for (before <- Seq(0, 2)) {
       val moving = new Moving(keys = 10)

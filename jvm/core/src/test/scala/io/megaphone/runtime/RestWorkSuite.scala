@@ -395,7 +395,7 @@ class RestWorkSuite extends AnyFunSuite with TakenBins {
         }
     )
     assert(restsOf(moving, peers, settled = 2).bringAll(turn.key.run) && !isPartial)
-    assert(looks == Vector.fill(10)(true))
+    assert(looks.size >= 10 && looks.forall(_ == true))
     assert((0 until 10).map(i => list(log, keyOf(i))) == (0 until 10).map(i => Seq(i.toByte)))
   }
 
