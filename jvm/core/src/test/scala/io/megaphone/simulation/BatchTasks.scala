@@ -86,13 +86,14 @@ final class BatchTasks(driver: Driver, world: World) {
     if (attempts(worker) > 6) world.killZombies()
     // Dice alone may fail sixty attempts, if chains are long: the last thirty are without faults.
     if (attempts(worker) > 30) world.faults.quiet = true
-    val open = world.executors.filterNot(e => world.leaving(e.name))
+    val open = world.executors.filter(world.getsTasks)
     val wanted = locations.get((s.group, worker)).flatMap(name => open.find(_.name == name))
     val others = open.filterNot(wanted.contains)
     val executor =
       if (world.faults.strikes(Fault.ElsewhereSent, others.nonEmpty)) world.dice.pick(others)
       else wanted.getOrElse(world.dice.pick(open))
-    running += new TaskAttempt(world, s, worker, executor, world.nextNumber())
+    if (!driver.isDead)
+      running += new TaskAttempt(world, s, worker, executor, world.nextNumber())
   }
 
   private def advance(task: TaskAttempt): Unit =

@@ -89,6 +89,13 @@ object Bug {
     */
   case object TrimUnseen extends Bug("H22")
 
+  /** The records of the plan log are deleted before the one that stands for them is there. */
+  case object DeletesBeforeTrimmed
+      extends Bug("rule 24", _.withFaults(Fault.DriverDies).copy(trimRecords = 2))
+
+  /** The seal that is in force at the oldest version is trimmed with those before it. */
+  case object TrimsInForce extends Bug("rule 24", _.copy(trimRecords = 2))
+
   /** H23: a seal that was taken back stays so, although an older run has committed its batch. */
   case object TakenBackForGood
       extends Bug("H23", _.withFaults(Fault.StepBreaks, Fault.DriverPauses))
@@ -135,6 +142,11 @@ object Bug {
   /** An executor may go although it has a standby that an idle query lacks elsewhere. */
   case object GoesWithStandby extends Bug("rule 30", _.withDrains.withStandbys.withRoom)
 
+  /** An executor gets no more tasks, and ends, although workers are placed there, or are not all
+    * elsewhere.
+    */
+  case object GoesAsStrayed extends Bug("rule 32", _.withDrains)
+
   /** An executor that has no room for a standby does not say so, and what it copies again and again
     * counts as progress: a worker waits for it for ever.
     */
@@ -142,6 +154,20 @@ object Bug {
 
   /** H34: what a step on demand has brought is forgotten, and comes again with the rest. */
   case object BroughtIsForgotten extends Bug("H34")
+
+  /** A sub-bin that came and was removed since counts as one that is elsewhere. */
+  case object RemovedIsElsewhere extends Bug("I11", _.onDemand)
+
+  /** H32: a bin that has all in the memory of one attempt counts as complete before the batch says
+    * so.
+    */
+  case object WholeByMemory
+      extends Bug(
+        "H32",
+        _.onDemand
+          .withFaults(Fault.TaskGivenUp, Fault.KillUnheard, Fault.ElsewhereSent, Fault.TaskFails)
+          .copy(isV2 = false)
+      )
 
   /** H37: a write is laid over what is elsewhere. */
   case object WriteOverElsewhere extends Bug("H37")
@@ -202,6 +228,8 @@ object Bug {
     PublishesToItself,
     OldMessageObeyed,
     TrimUnseen,
+    DeletesBeforeTrimmed,
+    TrimsInForce,
     TakenBackForGood,
     StandbyMissingIsEmpty,
     LeftIsKept,
@@ -217,8 +245,11 @@ object Bug {
     GoesWithReplicas,
     GoesWithBlocks,
     GoesWithStandby,
+    GoesAsStrayed,
     NoRoomUnsaid,
     BroughtIsForgotten,
+    RemovedIsElsewhere,
+    WholeByMemory,
     WriteOverElsewhere,
     ScanOfHere,
     DueTooLate,

@@ -21,6 +21,8 @@ package io.megaphone.simulation
   *   how often the rest of what a step on demand left elsewhere came to its end
   * @param released
   *   executors that were ended once they were empty
+  * @param cordoned
+  *   executors that got no more tasks although a task ran there
   * @param longestDrain
   *   how many batches an executor took at most to get empty, once faults had stopped
   * @param missed
@@ -41,6 +43,7 @@ final case class Counts(
     relocated: Long = 0,
     completed: Long = 0,
     released: Long = 0,
+    cordoned: Long = 0,
     longestDrain: Long = 0,
     missed: Long = 0,
     refused: Long = 0
@@ -60,6 +63,7 @@ final case class Counts(
     relocated + o.relocated,
     completed + o.completed,
     released + o.released,
+    cordoned + o.cordoned,
     math.max(longestDrain, o.longestDrain),
     missed + o.missed,
     refused + o.refused
@@ -69,6 +73,7 @@ final case class Counts(
     s"$schedules schedules, $batches batches, $steps steps, ${faults.values.sum} faults, " +
       s"$takenBack steps taken back, $restored of them restored, $promoted standbys promoted, " +
       s"$relocated workers relocated, $completed rests complete, $released executors released, " +
+      s"$cordoned cordoned with a task, " +
       s"$longestDrain batches of the longest drain, " +
       s"$missed of those lost were stood by for, $trimmed records trimmed, " +
       s"$refused queries refused after damage to their plan logs"
@@ -88,6 +93,7 @@ final case class Counts(
       "relocated" -> relocated,
       "completed" -> completed,
       "released" -> released,
+      "cordoned" -> cordoned,
       "missed" -> missed,
       "refused" -> refused
     )

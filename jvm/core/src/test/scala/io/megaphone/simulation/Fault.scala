@@ -87,9 +87,12 @@ object Fault {
   /** An executor that is gone is still in Spark's list when a batch is planned. */
   case object ClusterStale extends Fault(0.3)
 
-  /** An executor seems to be about to go: no worker is placed on it. Or it is, and ends. */
+  /** An executor seems to be about to go: no worker is placed on it. Or it is, and ends. Or it gets
+    * no tasks for a while.
+    */
   case object ExecutorLeaves extends Fault(0.02)
   case object ExecutorDecommissioned extends Fault(0.005)
+  case object ExecutorExcluded extends Fault(0.01)
 
   /** Messages between driver and executors are lost, late or repeated. A report may come after
     * later ones.
@@ -136,6 +139,7 @@ object Fault {
     ClusterStale,
     ExecutorLeaves,
     ExecutorDecommissioned,
+    ExecutorExcluded,
     ReportLate,
     MessageTwice,
     MessageLost,

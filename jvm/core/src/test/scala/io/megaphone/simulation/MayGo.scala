@@ -76,11 +76,27 @@ final class MayGo(world: World) {
 
   /** The product says that an executor may go. Throws a violation if it may not. */
   def check(executor: Executor): Unit = {
-    val name = executor.name
     val last = reported.getOrElse(
-      name,
-      throw new Violation(s"$name is said to be free to go, and has never reported")
+      executor.name,
+      throw new Violation(s"${executor.name} is said to be free to go, and has never reported")
     )
+    judge(executor, last, needOf(_, executor, last))
+  }
+
+  /** The product says that nothing is left of an executor but workers that Spark runs there
+    * although they are placed elsewhere. Throws a violation if it is wrong. What steps take from
+    * there is known by reports only.
+    */
+  def checkStrayed(executor: Executor): Unit =
+    for (last <- reported.get(executor.name))
+      judge(
+        executor,
+        last,
+        driver => placed(driver, executor).orElse(stateOn(driver, executor))
+      )
+
+  private def judge(executor: Executor, last: Snapshot, needOf: Driver => Option[String]): Unit = {
+    val name = executor.name
     for {
       driver <- world.drivers
       // A report does not say whether what an idle query has there is new or left behind.
@@ -89,37 +105,42 @@ final class MayGo(world: World) {
         on == name && place.run == driver.id && at > reportedAt
       }
       if driver.live.exists(_.snapshot.exists(_.decision.isDefined))
-      need <- needOf(driver, executor, last)
+      need <- needOf(driver)
     } throw new Violation(s"$name is said to be free to go, but ${driver.id} needs $need")
   }
 
   private def needOf(driver: Driver, executor: Executor, last: Snapshot): Option[String] = {
     val isIdle = world.isAtRest(driver)
-    val seats = for {
-      group <- setup.groups
-      worker <- 0 until driver.state.currentTable(group.id).workers
-    } yield (group, worker)
-    def placed = seats.collectFirst {
-      case (group, worker)
-          // One that has no state yet, as before a run's first commits, may go elsewhere.
-          if !isIdle && driver.isPlacedOn(executor.name, group.id, worker) &&
-            driver.tasks.locationOf(group.id, worker).contains(executor.name) &&
-            hasSome(driver, executor, group, worker) =>
-        s"it for worker $worker of group ${group.id}, which is placed there"
-    }
-    def state = seats.collectFirst {
-      case (group, worker)
-          if isCopy(driver, executor, group, worker) &&
-            isLacked(driver, executor, group, worker) =>
-        s"its state of worker $worker of group ${group.id}, which others lack"
-    }
     def rest = Option.when(
       executor.registry.exportsByRun.contains(driver.id) && (!isIdle || last.exports(driver.id)) &&
         world.executors.exists(isAwaiting(driver, _, executor))
     )("what it has lent to others")
     def carried = Option.when(last.isCarrying)(driver).flatMap(stepNeeding(_, executor))
-    placed.orElse(state).orElse(rest).orElse(carried)
+    placed(driver, executor).orElse(stateOn(driver, executor)).orElse(rest).orElse(carried)
   }
+
+  private def seatsOf(driver: Driver) = for {
+    group <- setup.groups
+    worker <- 0 until driver.state.currentTable(group.id).workers
+  } yield (group, worker)
+
+  private def placed(driver: Driver, executor: Executor): Option[String] =
+    seatsOf(driver).collectFirst {
+      case (group, worker)
+          // One that has no state yet, as before a run's first commits, may go elsewhere.
+          if !world.isAtRest(driver) && driver.isPlacedOn(executor.name, group.id, worker) &&
+            driver.tasks.locationOf(group.id, worker).contains(executor.name) &&
+            hasSome(driver, executor, group, worker) =>
+        s"it for worker $worker of group ${group.id}, which is placed there"
+    }
+
+  private def stateOn(driver: Driver, executor: Executor): Option[String] =
+    seatsOf(driver).collectFirst {
+      case (group, worker)
+          if isCopy(driver, executor, group, worker) &&
+            isLacked(driver, executor, group, worker) =>
+        s"its state of worker $worker of group ${group.id}, which others lack"
+    }
 
   /** Whether an executor has all of a worker's state but what the newest batch brings it, and a
     * task there would read no more than tails.

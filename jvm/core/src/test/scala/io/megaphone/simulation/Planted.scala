@@ -35,9 +35,15 @@ final class Planted(world: World, bug: Option[Bug]) {
     if (isStale) stage.tables.copy(after = stage.tables.before) else stage.tables
   }
 
-  /** What a task's stores go by in addition. */
-  def assignment(stage: Stage): Assignment =
-    if (!is(Bug.PublishesToItself)) stage.assignment
+  /** What a task's store goes by in addition. */
+  def assignment(executor: Executor, stage: Stage, store: StoreId, worker: Int): Assignment =
+    if (is(Bug.WholeByMemory)) {
+      val here = executor.registry.holding(WorkerId(store.in(stage.driver.id), worker))
+      def isWhole(bin: Int) =
+        here.exists(own => own.has(bin) && own.stateOf(bin).elsewhere.isEmpty)
+      val assignment = stage.assignment
+      assignment.copy(incomplete = assignment.incomplete.filterNot(isWhole))
+    } else if (!is(Bug.PublishesToItself)) stage.assignment
     else {
       val steps = stage.plan.decision.announced.map(a => a.id -> a.step).toMap
       val outgoing = stage.assignment.outgoing.map(o =>
@@ -82,6 +88,7 @@ final class Planted(world: World, bug: Option[Bug]) {
       case Some(Bug.GoesWithReplicas) => has.copy(replicas = 0)
       case Some(Bug.GoesWithBlocks) => has.copy(blocks = 0)
       case Some(Bug.GoesWithStandby) => of(_.copy(standbysLacking = 0))
+      case Some(Bug.GoesAsStrayed) => of(query => query.copy(strayed = query.workers))
       case _ => has
     }
   }
@@ -274,16 +281,36 @@ final class Planted(world: World, bug: Option[Bug]) {
       }
     case Some(Bug.BaseAtHead) =>
       holding.incomplete.foreach { case (bin, r) =>
-        val again = new Remote(r.key, r.name, holding.chain(bin), r.at, r.keys)
-        var keysHere = (r.keys - r.keysElsewhere).toInt
-        r.hereFrom(Int.MinValue).foreach { hash =>
-          again.brought(hash, keysHere)
-          keysHere = 0
-        }
-        holding.put(LoadedBin(bin, holding.log(bin), holding.chain(bin), Some(again)))
+        replace(
+          holding,
+          bin,
+          new Remote(r.key, r.name, holding.chain(bin), r.at, r.keys),
+          _ => true
+        )
+      }
+    case Some(Bug.RemovedIsElsewhere) =>
+      holding.incomplete.foreach { case (bin, r) =>
+        val alive = (0 until setup.keys)
+          .filter(key => Cells.binOf(key, setup.bins) == bin && Cells.get(holding, bin, key) != 0)
+          .map(Cells.hashOf(_))
+          .toSet
+        replace(holding, bin, new Remote(r.key, r.name, r.chain, r.at, r.keys), alive)
       }
     case _ => ()
   }
+
+  /** Has something else stand for what of a bin is elsewhere, with those of the sub-bins that are
+    * here.
+    */
+  private def replace(holding: Holding, bin: Int, by: Remote, isHere: Int => Boolean): Unit =
+    holding.incomplete.collectFirst { case (`bin`, r) =>
+      var keysHere = (r.keys - r.keysElsewhere).toInt
+      r.hereFrom(Int.MinValue).filter(isHere).foreach { hash =>
+        by.brought(hash, keysHere)
+        keysHere = 0
+      }
+      holding.put(LoadedBin(bin, holding.log(bin), holding.chain(bin), Some(by)))
+    }
 
   /** What an executor says about bins that a step on demand has left there. */
   def answer(question: Question, answer: Answer, source: Executor): Answer = (bug, answer) match {
@@ -353,6 +380,14 @@ final class Planted(world: World, bug: Option[Bug]) {
   def create(log: MemoryPlanLog, number: Long, record: LogRecord): Boolean =
     record match {
       case _: LogRecord.Sealed if is(Bug.SealAnyway) => log.create(log.nextNumber, record)
+      case _: LogRecord.Trimmed if is(Bug.DeletesBeforeTrimmed) =>
+        log.numbers().filter(_ < number).foreach(log.delete)
+        world.driverMayDie("before the record that stands for those that are deleted")
+        log.create(number, record)
+      case LogRecord.Trimmed(run, kept) if is(Bug.TrimsInForce) =>
+        val seals = kept.seals
+        val later = seals.copy(byBatch = seals.byBatch.rangeFrom(seals.since + 1))
+        log.create(number, LogRecord.Trimmed(run, kept.copy(seals = later)))
       case _ => log.create(number, record)
     }
 

@@ -34,6 +34,7 @@ object PlantedBugsSuite {
     Bug.LogReadLate,
     Bug.UnsettledImage,
     Bug.SliceOfOtherVersion,
-    Bug.GoesWithReplicas
+    Bug.GoesWithReplicas,
+    Bug.WholeByMemory
   )
 }

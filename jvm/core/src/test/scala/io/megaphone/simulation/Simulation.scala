@@ -88,7 +88,10 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
       for (_ <- 1 to dice.between(1, 2)) world.join()
     if (world.faults.strikes(Fault.ExecutorDecommissioned)) world.decommission()
     if (dice.chance(0.2)) world.endLeaving()
-    world.release()
+    if (world.faults.strikes(Fault.ExecutorExcluded)) world.exclude()
+    if (dice.chance(0.1)) world.include()
+    world.endings.byUser()
+    world.endings.byProduct()
     if (world.faults.isFree) {
       // No faults of the query's own: it knows how to go on without a pause.
       world.loseQuietly()
@@ -121,6 +124,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
       if (took > Simulation.DrainMax)
         throw new Violation(
           s"${executor.name} is not empty after $took batches without a fault: " +
+            world.drains.get(executor.name, world.has) +
             world.drivers.map(_.status.moving).mkString
         )
     }
@@ -130,6 +134,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
   private def settle(): Unit = {
     trace("faults stop")
     world.faults.quiet = true
+    world.includeAll()
     world.drivers.foreach { d =>
       if (d.isPaused) if (dice.chance(0.5)) world.wake(d) else d.die("never woke up")
     }
@@ -160,6 +165,7 @@ final class Simulation(seed: Long, bug: Option[Bug] = None, isTraced: Boolean = 
       if (world.counts.batches != seenAt) {
         seenAt = world.counts.batches
         world.relieve()
+        world.endings.byProduct()
         undrained = world.undrained
         checkDrains(undrained)
         // The dice may leave out those on whom a drain waits; a batch is long for who copies.

@@ -111,7 +111,7 @@ final class TaskAttempt(
       WorkerTask.Store(store, world.checkpoint.files(store), recovery, NoCompression),
       worker,
       stage.batch,
-      world.planted.assignment(stage),
+      world.planted.assignment(executor, stage, store, worker),
       world.planted.tables(stage, store),
       new Attempt(world.planted.attemptId(this), () => !isKilled && !isDone),
       // Peers answer at once.

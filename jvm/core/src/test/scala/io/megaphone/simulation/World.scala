@@ -43,9 +43,12 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
 
   /** The executors that the user has emptied. */
   val drains = new Drains(() => nextNumber(), new Hands)
+  val endings = new Endings(this)
 
-  /** The executors that get no more tasks, and will end. */
-  val leaving: mutable.LinkedHashSet[String] = mutable.LinkedHashSet.empty
+  /** The executors that get no more tasks, and will end; and those that get none for now, because
+    * too many have failed there.
+    */
+  private val leaving, excluded = mutable.LinkedHashSet.empty[String]
 
   /** What went wrong at a place whose exceptions the code under test may catch. */
   var violation = Option.empty[Throwable]
@@ -74,7 +77,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   private def viewOf(listed: Vector[ExecutorAddress], unsure: Set[String]) = {
     val view = ClusterView(
       listed,
-      unsure ++ leaving ++ drains.overdue,
+      unsure ++ leaving ++ excluded ++ drains.overdue ++ drains.cordoned,
       drains.draining,
       listed.map(e => e.id -> (1 + e.id.last % 3)).toMap
     )
@@ -91,33 +94,43 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   /** The executors that are to stay. */
   private def staying = executors.filter(isStaying)
   def isStaying(executor: Executor): Boolean =
-    !drains.open(executor.name) && !leaving(executor.name)
+    !drains.open(executor.name) && getsTasks(executor)
 
-  /** The user has an executor emptied, or has no more time for that, or changes their mind. */
-  def drain(): Unit = if (staying.size > 1) startDrain(dice.pick(staying).name, None)
+  /** Whether an executor gets tasks. */
+  def getsTasks(executor: Executor): Boolean =
+    !leaving(executor.name) && !excluded(executor.name) && !drains.cordoned(executor.name)
+
+  /** The user has an executor emptied, and maybe ended; or has no more time for that, or changes
+    * their mind.
+    */
+  def drain(): Unit =
+    if (staying.size > 1) startDrain(dice.pick(staying).name, None, release = dice.chance(0.5))
   def hurry(): Unit =
     dice.pickOption(drains.open.toVector.sorted).foreach(startDrain(_, timeoutMs = Some(0)))
 
-  private def startDrain(name: String, timeoutMs: Option[Long]): Unit = {
-    trace(s"the user drains $name${timeoutMs.fold("")(ms => s" within $ms ms")}")
+  private def startDrain(
+      name: String,
+      timeoutMs: Option[Long],
+      release: Boolean = false
+  ): Unit = {
+    trace(
+      s"the user drains $name${timeoutMs.fold("")(ms => s" within $ms ms")}" +
+        (if (release) ", and has it ended" else "")
+    )
     if (!drains.open(name)) executor(name).foreach(mayGo.drainBegins)
-    drains.start(name, timeoutMs)
+    drains.start(name, timeoutMs, release)
     drivers.foreach(_.clusterChanged())
   }
-  def undrain(): Unit = dice.pickOption(drains.open.toVector.sorted).foreach { name =>
-    trace(s"the user keeps $name")
-    drains.cancel(name)
-    drivers.foreach(_.clusterChanged())
-  }
+  def undrain(): Unit =
+    dice.pickOption((drains.open -- drains.cordoned).toVector.sorted).foreach { name =>
+      trace(s"the user keeps $name")
+      drains.cancel(name)
+      drivers.foreach(_.clusterChanged())
+    }
 
-  /** The user ends the executors that may go. Nothing of what they had may be missed. */
-  def release(): Unit = for {
-    executor <- executors.toVector
-    if look(executor) && !drivers.exists(_.tasks.runOn(executor))
-  } {
-    counts = counts.copy(released = counts.released + 1)
-    lose(executor, isCutOff = false)
-  }
+  /** Whether an executor is to be ended once it is empty. */
+  def isToEnd(executor: Executor): Boolean =
+    drains.get(executor.name, has).exists(drain => drain.release && drains.open(executor.name))
 
   /** Asks the product whether an executor may go, as a drain that is under way does: it keeps in
     * mind what it sees. Throws a violation if it is wrong to say so.
@@ -136,7 +149,7 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   def isAtRest(driver: Driver): Boolean = driver.isIdle && mayGo.haveAllReportedSince(lostAt)
 
   /** What an executor has that somebody may need, as the driver knows it. */
-  private def has(executor: String): Drain.OfExecutor = {
+  def has(executor: String): Drain.OfExecutor = {
     val report = mail.lastReport(executor)
     val queries =
       for (driver <- drivers.toVector; run <- driver.live)
@@ -166,6 +179,23 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
   def decommission(): Unit = if (staying.size > 1) {
     leaving += dice.pick(staying).name
     trace(s"${leaving.last} is about to end")
+    drivers.foreach(_.clusterChanged())
+  }
+
+  /** An executor gets no tasks for now. */
+  def exclude(): Unit = if (staying.size > 1) {
+    excluded += dice.pick(staying).name
+    trace(s"${excluded.last} gets no tasks for now")
+    drivers.foreach(_.clusterChanged())
+  }
+
+  /** One of those, or each, gets tasks again. */
+  def include(): Unit = dice.pickOption(excluded.toVector).foreach(include(_))
+  def includeAll(): Unit = excluded.toVector.foreach(include(_))
+
+  private def include(name: String): Unit = {
+    trace(s"$name gets tasks again")
+    excluded -= name
     drivers.foreach(_.clusterChanged())
   }
 
@@ -248,10 +278,11 @@ final class World(val setup: Setup, val dice: Dice, val trace: Trace, bug: Optio
     mail.forget(executor)
     drains.lost(executor.name)
     leaving -= executor.name
+    excluded -= executor.name
     gone :+= executor.address
     executor.isAlive = false
     if (!isCutOff) zombies.filterInPlace(_.executor ne executor)
-    if (executors.forall(e => leaving(e.name))) join()
+    if (!executors.exists(getsTasks)) join()
     drivers.foreach(d => if (!d.isDead) d.lost(executor, isCutOff))
   }
 
