@@ -74,6 +74,31 @@ def test_a_restart_further_back_has_whole_bins(
 
 @slow
 @pytest.mark.parametrize("format", [1, 2])
+def test_a_worker_that_is_away_for_a_batch_has_all_rows_when_it_is_back(
+    format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
+) -> None:
+    """Elsewhere its bins are read from files, and written to.
+
+    The memory that it comes back to has them incomplete, as they were before that.
+    """
+    query = make_remote_query(shared, format=format, **NO_REST).spread()
+    away, home = query.executor_of(0), query.executor_of(1)
+    left_incomplete(query)
+    query.input.pattern = MANY_ROWS
+    for executor in (away, home):
+        query.call("pin", worker=1, executor=executor)
+        query.run()
+        assert query.executor_of(1) == executor
+        query.run()  # the driver places the worker where it is
+        query.check()
+    assert from_checkpoint(query) > 0
+    query.run(3)
+    assert incomplete(query) == 0
+    query.stop_and_check()
+
+
+@slow
+@pytest.mark.parametrize("format", [1, 2])
 def test_a_cancelled_plan_stops_where_it_is_and_what_has_moved_is_completed(
     format: int, shared: DriverProcess, make_remote_query: MakeRemoteQuery
 ) -> None:

@@ -192,9 +192,10 @@ def test_an_executor_dies_before_the_rest_has_come(
         shared.kill_executor(victim)
     query.run(3)
     of_target = [row for row in read_later(query, TARGET, before) if row["operator"] == 0]
-    if dies == "source":
-        assert sum(row["bins_from_checkpoint"] for row in of_target) > 0, "nobody can be asked"
-    assert any(row["is_recovery"] for row in of_target) == (dies == "target")
+    if kind not in ALL_AT_ONCE:  # else an attempt may have read it that fails for lost map output
+        if dies == "source":
+            assert sum(row["bins_from_checkpoint"] for row in of_target) > 0, "nobody can be asked"
+        assert any(row["is_recovery"] for row in of_target) == (dies == "target")
     query.flush()
     query.stop()
     query.check()

@@ -16,7 +16,8 @@ trait Agents extends LastTails {
       registry: Registry,
       peers: Peers = NoPeers,
       clock: Clock = Clock.System,
-      sliceBytes: Long = 1L << 20
+      sliceBytes: Long = 1L << 20,
+      warn: String => Unit = _ => ()
   ) = new ExecutorAgent(
     registry,
     peers,
@@ -24,7 +25,7 @@ trait Agents extends LastTails {
     FaultPoints.Off,
     (_, _, read) => new Recovery(store.files, Compressions(Compression.None), check = read),
     0,
-    _ => (),
+    warn,
     new Throttle(clock),
     sliceBytes = sliceBytes
   )

@@ -116,6 +116,29 @@ class ExecutorAgentSuite extends AnyFunSuite with Agents {
     assert(seconds(4 + 24) == 8 * seconds(4 + 25), "of eight tails of the same size the first")
   }
 
+  test("that a standby cannot be kept is told once, after five failures in a row") {
+    val (store, registry) = (writtenTo(5), new Registry)
+    var warnings = Vector.empty[String]
+    val agent = agentOf(store, registry, warn = warnings :+= _)
+    var (round, tried) = (0L, 0)
+    var isReadable = false
+    def rounds(count: Int) = for (_ <- 1 to count) {
+      round += 1
+      agent.obey(orders(round, 4).copy(standbys = Vector(standbyAt(4))))
+      tried += agent.standbys.due("run", areWhole = false).size
+      store.readsLeft = if (isReadable) -1 else 1 // the first read fails
+      agent.standbys.keepAll("run", areWhole = false)
+    }
+    while (tried < 4) rounds(1)
+    assert(warnings.isEmpty)
+    rounds(100)
+    assert(tried > 5 && warnings.size == 1)
+    assert(warnings.head.contains("could not be kept 5 times in a row"))
+    isReadable = true
+    rounds(30)
+    assert(agent.report.standing.map(_.isWhole) == Seq(true) && warnings.size == 1)
+  }
+
   test("files that others sent are kept while the state here can be brought forward by them") {
     val (store, registry) = (writtenTo(5), new Registry)
     val agent = agentOf(store, registry)

@@ -166,6 +166,24 @@ class StandbyKeeperSuite extends AnyFunSuite with SmallStore {
     assert(scene.keeper(dutyAt(2)) == Whole && newest(scene.standby) == Set(1))
   }
 
+  test("after a keeper that failed in whatever way, a task has the lease at once") {
+    val scene = new Scene
+    scene.run()
+    scene.keeper(dutyAt(1))
+    scene.run()
+    val failing = new Recovery(
+      scene.store.files,
+      Compressions(Compression.None),
+      check = _ => throw new OutOfMemoryError("on purpose")
+    )
+    val keeper = new StandbyKeeper(scene.target, failing, failing, sliceBytes = 100)
+    intercept[OutOfMemoryError](keeper(dutyAt(2)))
+    val free = scene.target.tryLease(worker, before.bins, new Attempt(1, () => true))
+    assert(free.nonEmpty)
+    free.foreach(_.end())
+    assert(newest(scene.promoted()) == Set(1))
+  }
+
   test("a worker with no bins is stood by for all the same") {
     val scene = new Scene
     scene.run()
