@@ -260,6 +260,10 @@ def _of_tallies(shape: Shape) -> Kind:
     return Kind(shape, "append", counts, ended_visits, pattern=FEW_ROWS)
 
 
+def _of_expiring(shape: Shape) -> Kind:
+    return Kind(shape, "update", kept_counts, None, DATA_ONLY, FEW_ROWS)
+
+
 # Each is moved in every way, but for a few that are here for a test of their own.
 KINDS = {
     "totals": Kind(totals, "update"),
@@ -290,9 +294,8 @@ KINDS = {
     "clock tallies": Kind(
         tallied(unseen_ms=None), "append", counts, all_visits, DATA_ONLY, FEW_ROWS
     ),
-    "expiring": Kind(
-        expiring_counts(with_pandas=False), "update", kept_counts, None, DATA_ONLY, FEW_ROWS
-    ),
+    "expiring": _of_expiring(expiring_counts(with_pandas=False)),
+    "pandas expiring": _of_expiring(expiring_counts(with_pandas=True)),
 }
 # One or more kinds of each operator that moves.
 MOVED = tuple(kind for kind in KINDS if kind not in ("totals", "slow", "large", "large rows"))

@@ -33,15 +33,15 @@ SOURCE, TARGET = 0, 1
 # for all rows and look at none.
 SCANNING = (
     *("windows", "window updates", "unique", "seen", "first"),
-    *("sessions", "met", "met at once", "expiring", "long visits", "long pandas visits"),
-    *("scala visits", "long tallies", "scala tallies", "clock tallies"),
+    *("sessions", "met", "met at once", "expiring", "pandas expiring", "long visits"),
+    *("long pandas visits", "scala visits", "long tallies", "scala tallies", "clock tallies"),
 )
 # Of these nothing is due for a minute, for a day, or ever.
 RARELY_DUE = ("unique", "first", "seen")
 # Of these the batch of a step asks for all that there is, even if it has one row.
 ALL_AT_ONCE = ("complete",)
 # Of these it asks for all, or for nearly all, unless it has one row.
-SOON_COMPLETE = ("met at once", "expiring")
+SOON_COMPLETE = ("met at once", "expiring", "pandas expiring")
 # Of these that batch, or the next one, asks for all even if it has one row.
 ALL_COMES_SOON = (*ALL_AT_ONCE, "visited", "pandas visits", "tallied")
 # A row asks for one sub-bin of each store of an operator; a join has four.
@@ -50,7 +50,11 @@ STORES_MAX = 4
 FAMILIES = ("wide", "windows", "first", "joined", "met", "sessions", "long visits", "long tallies")
 # Questions of a batch and store about what one source has: for the keys that the batch has, and for
 # what is due, which each variable that expires is asked for by itself. Complete mode asks for all.
-ROUND_TRIPS = dict.fromkeys(MOVED, 3) | {"expiring": 8, "complete": 512}
+ROUND_TRIPS = dict.fromkeys(MOVED, 3) | {
+    "expiring": 8,
+    "pandas expiring": 8,
+    "complete": 512,
+}
 # Questions and an answer that are no use, for each kind. What is made of an answer's bytes does not
 # depend on the operator, so not each kind meets each fault of it.
 NO_USE = {
